@@ -1,0 +1,158 @@
+//! A cell's input and its result, in the contract's shapes.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::error::ErrorCode;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Language {
+    JavaScript,
+    TypeScript,
+}
+
+impl Language {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::JavaScript => "javascript",
+            Self::TypeScript => "typescript",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "javascript" => Some(Self::JavaScript),
+            "typescript" => Some(Self::TypeScript),
+            _ => None,
+        }
+    }
+}
+
+/// One thing a cell showed with `text`, `json` or `console`, in the order it was shown.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum OutputItem {
+    Text { text: String },
+    Json { value: Box<RawValue> },
+}
+
+impl OutputItem {
+    /// What the item counts against `maxOutputBytes`.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Text { text } => text.len(),
+            Self::Json { value } => value.get().len(),
+        }
+    }
+}
+
+/// What `exec` and `wait` return.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "status", rename_all = "lowercase", rename_all_fields = "camelCase")]
+pub enum CellResult {
+    Completed {
+        value: Box<RawValue>,
+        output: Vec<OutputItem>,
+        telemetry: Telemetry,
+    },
+    Waiting {
+        run_id: String,
+        reason: WaitingReason,
+        pending_tool_calls: Vec<PendingToolCall>,
+        output: Vec<OutputItem>,
+        telemetry: Telemetry,
+    },
+    Failed {
+        error: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<ErrorCode>,
+        output: Vec<OutputItem>,
+        telemetry: Telemetry,
+    },
+}
+
+impl CellResult {
+    pub fn output(&self) -> &[OutputItem] {
+        match self {
+            Self::Completed { output, .. }
+            | Self::Waiting { output, .. }
+            | Self::Failed { output, .. } => output,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitingReason {
+    PendingTools,
+    Yield,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingToolCall {
+    pub id: String,
+    pub method: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_id: Option<String>,
+    pub state: PendingState,
+    pub since_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PendingState {
+    Queued,
+    Running,
+    Approval,
+    Client,
+    Interrupted,
+}
+
+/// What one run did, in numbers and tool ids; never in inputs or results.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Telemetry {
+    pub catalog_size: usize,
+    pub sources: Sources,
+    pub visible_tools: Vec<&'static str>,
+    pub exec_count: u64,
+    pub wait_count: u64,
+    pub search_count: u64,
+    pub describe_count: u64,
+    pub call_count: u64,
+    pub nested_tool_ids: Vec<String>,
+    pub limit_failures: LimitFailures,
+    pub snapshots: Snapshots,
+    pub duration_ms: Durations,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sources {
+    pub openclaw: usize,
+    pub plugin: usize,
+    pub mcp: usize,
+    pub client: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LimitFailures {
+    pub timeout: u64,
+    pub memory: u64,
+    pub snapshot: u64,
+    pub output: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Snapshots {
+    pub taken: u64,
+    pub restored: u64,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Durations {
+    pub guest: u64,
+    pub tools: u64,
+    pub total: u64,
+}

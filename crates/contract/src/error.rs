@@ -1,0 +1,88 @@
+//! The contract's error codes: a closed set, spelled once.
+
+use serde::Serialize;
+
+/// Why a cell failed, where the contract has a word for it.
+///
+/// A guest's own uncaught exception has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    RuntimeUnavailable,
+    InvalidConfig,
+    InvalidInput,
+    UnsupportedLanguage,
+    TypescriptTransformFailed,
+    ModuleAccessDenied,
+    Timeout,
+    MemoryLimitExceeded,
+    OutputLimitExceeded,
+    SnapshotLimitExceeded,
+    SnapshotExpired,
+    SnapshotRestoreFailed,
+    TooManyPendingToolCalls,
+    NestedToolFailed,
+    Aborted,
+    InternalError,
+}
+
+impl ErrorCode {
+    pub const ALL: [Self; 16] = [
+        Self::RuntimeUnavailable,
+        Self::InvalidConfig,
+        Self::InvalidInput,
+        Self::UnsupportedLanguage,
+        Self::TypescriptTransformFailed,
+        Self::ModuleAccessDenied,
+        Self::Timeout,
+        Self::MemoryLimitExceeded,
+        Self::OutputLimitExceeded,
+        Self::SnapshotLimitExceeded,
+        Self::SnapshotExpired,
+        Self::SnapshotRestoreFailed,
+        Self::TooManyPendingToolCalls,
+        Self::NestedToolFailed,
+        Self::Aborted,
+        Self::InternalError,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RuntimeUnavailable => "runtime_unavailable",
+            Self::InvalidConfig => "invalid_config",
+            Self::InvalidInput => "invalid_input",
+            Self::UnsupportedLanguage => "unsupported_language",
+            Self::TypescriptTransformFailed => "typescript_transform_failed",
+            Self::ModuleAccessDenied => "module_access_denied",
+            Self::Timeout => "timeout",
+            Self::MemoryLimitExceeded => "memory_limit_exceeded",
+            Self::OutputLimitExceeded => "output_limit_exceeded",
+            Self::SnapshotLimitExceeded => "snapshot_limit_exceeded",
+            Self::SnapshotExpired => "snapshot_expired",
+            Self::SnapshotRestoreFailed => "snapshot_restore_failed",
+            Self::TooManyPendingToolCalls => "too_many_pending_tool_calls",
+            Self::NestedToolFailed => "nested_tool_failed",
+            Self::Aborted => "aborted",
+            Self::InternalError => "internal_error",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|code| code.as_str() == text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ErrorCode;
+
+    #[test]
+    fn every_code_is_spelled_alike_by_hand_and_by_serde() {
+        for code in ErrorCode::ALL {
+            let by_serde = serde_json::to_value(code).unwrap();
+            assert_eq!(by_serde, code.as_str());
+            assert_eq!(ErrorCode::parse(code.as_str()), Some(code));
+        }
+        assert_eq!(ErrorCode::parse("no_such_code"), None);
+    }
+}

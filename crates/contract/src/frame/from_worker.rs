@@ -1,0 +1,284 @@
+//! What a worker tells its host. The host believes none of it before it is checked.
+
+use serde_json::value::RawValue;
+
+use super::codec::{BadFrame, Reader, Writer};
+use crate::cell::OutputItem;
+use crate::error::ErrorCode;
+use crate::ids::{CallId, CellId, ImageId};
+
+#[derive(Clone, Debug)]
+pub enum FromWorker {
+    /// The first frame of every worker: it is loaded, jailed and ready.
+    Hello(Hello),
+    /// Sent instead of `Hello` by a worker that cannot do its work here.
+    Unfit { reason: String },
+    Leg(CellId, Leg),
+    Frozen { cell: CellId, snapshot: Vec<u8> },
+    /// A freeze that could not be done; the cell is gone.
+    NotFrozen { cell: CellId, failure: Failure },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    pub image: ImageId,
+    pub jail: Jail,
+    pub slots: u32,
+    /// Whether changed pages are found by the kernel, or by comparing all of memory.
+    pub page_scan: bool,
+}
+
+/// How much of the jail stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Jail {
+    /// No system support: only the WebAssembly sandbox.
+    None,
+    /// System calls are filtered, Landlock is missing.
+    Seccomp,
+    /// Landlock and seccomp.
+    Full,
+}
+
+/// One stretch of guest code, from entry to rest.
+#[derive(Clone, Debug)]
+pub struct Leg {
+    pub end: LegEnd,
+    pub output: Vec<OutputItem>,
+    pub run_us: u64,
+    pub memory_bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+pub enum LegEnd {
+    /// The cell is done and gone from the worker.
+    Completed { value: Box<RawValue> },
+    /// The cell rests in the worker until something is delivered.
+    Suspended { calls: Vec<HostCall>, cleared: Vec<CallId> },
+    /// The cell has failed and is gone from the worker.
+    Failed(Failure),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostCall {
+    pub id: CallId,
+    pub method: Method,
+    pub target: String,
+    /// JSON.
+    pub payload: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    Search,
+    Describe,
+    Call,
+    Namespace,
+    Yield,
+    Timer,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub code: Option<ErrorCode>,
+    pub message: String,
+    pub place: Option<Place>,
+}
+
+/// Where in the model's source, both counting from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub line: u32,
+    pub column: u32,
+}
+
+impl Method {
+    pub const ALL: [Self; 6] =
+        [Self::Search, Self::Describe, Self::Call, Self::Namespace, Self::Yield, Self::Timer];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Search => "search",
+            Self::Describe => "describe",
+            Self::Call => "call",
+            Self::Namespace => "namespace",
+            Self::Yield => "yield",
+            Self::Timer => "timer",
+        }
+    }
+
+    /// The number the guest and the wire use; `guest/prelude.js` has the same list.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Search => 0,
+            Self::Describe => 1,
+            Self::Call => 2,
+            Self::Namespace => 3,
+            Self::Yield => 4,
+            Self::Timer => 5,
+        }
+    }
+
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.number() == number)
+    }
+}
+
+const HELLO: u8 = 101;
+const LEG: u8 = 102;
+const FROZEN: u8 = 103;
+const NOT_FROZEN: u8 = 104;
+const UNFIT: u8 = 105;
+
+impl FromWorker {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out;
+        match self {
+            Self::Hello(hello) => {
+                out = Writer::new(HELLO, 0);
+                out.array(&hello.image.0);
+                out.u8(hello.jail as u8);
+                out.u32(hello.slots);
+                out.u8(u8::from(hello.page_scan));
+            }
+            Self::Unfit { reason } => {
+                out = Writer::new(UNFIT, 0);
+                out.bytes(reason.as_bytes());
+            }
+            Self::Leg(cell, leg) => {
+                out = Writer::new(LEG, cell.0);
+                write_leg(&mut out, leg);
+            }
+            Self::Frozen { cell, snapshot } => {
+                out = Writer::new(FROZEN, cell.0);
+                out.bytes(snapshot);
+            }
+            Self::NotFrozen { cell, failure } => {
+                out = Writer::new(NOT_FROZEN, cell.0);
+                write_failure(&mut out, failure);
+            }
+        }
+        out.finish()
+    }
+
+    pub fn decode(frame: &[u8]) -> Result<Self, BadFrame> {
+        let mut from = Reader::new(frame);
+        let kind = from.u8()?;
+        let cell = CellId(from.u64()?);
+        let decoded = match kind {
+            HELLO => Self::Hello(Hello {
+                image: ImageId(from.array()?),
+                jail: match from.u8()? {
+                    0 => Jail::None,
+                    1 => Jail::Seccomp,
+                    2 => Jail::Full,
+                    _ => return Err(BadFrame::Unknown("jail")),
+                },
+                slots: from.u32()?,
+                page_scan: from.bool()?,
+            }),
+            UNFIT => Self::Unfit { reason: from.text()? },
+            LEG => Self::Leg(cell, read_leg(&mut from)?),
+            FROZEN => Self::Frozen { cell, snapshot: from.bytes()?.to_vec() },
+            NOT_FROZEN => Self::NotFrozen { cell, failure: read_failure(&mut from)? },
+            _ => return Err(BadFrame::Unknown("kind")),
+        };
+        from.finish()?;
+        Ok(decoded)
+    }
+}
+
+fn write_leg(out: &mut Writer, leg: &Leg) {
+    out.u64(leg.run_us);
+    out.u64(leg.memory_bytes);
+    write_count(out, leg.output.len());
+    for item in &leg.output {
+        match item {
+            OutputItem::Text { text } => {
+                out.u8(0);
+                out.bytes(text.as_bytes());
+            }
+            OutputItem::Json { value } => {
+                out.u8(1);
+                out.bytes(value.get().as_bytes());
+            }
+        }
+    }
+    match &leg.end {
+        LegEnd::Completed { value } => {
+            out.u8(0);
+            out.bytes(value.get().as_bytes());
+        }
+        LegEnd::Suspended { calls, cleared } => {
+            out.u8(1);
+            write_count(out, calls.len());
+            for call in calls {
+                out.u32(call.id.0);
+                out.u8(call.method.number());
+                out.bytes(call.target.as_bytes());
+                out.bytes(&call.payload);
+            }
+            write_count(out, cleared.len());
+            cleared.iter().for_each(|call| out.u32(call.0));
+        }
+        LegEnd::Failed(failure) => {
+            out.u8(2);
+            write_failure(out, failure);
+        }
+    }
+}
+
+fn read_leg(from: &mut Reader<'_>) -> Result<Leg, BadFrame> {
+    let run_us = from.u64()?;
+    let memory_bytes = from.u64()?;
+    let output = from.list(|from| match from.u8()? {
+        0 => Ok(OutputItem::Text { text: from.text()? }),
+        1 => Ok(OutputItem::Json { value: read_json(from)? }),
+        _ => Err(BadFrame::Unknown("output")),
+    })?;
+    let end = match from.u8()? {
+        0 => LegEnd::Completed { value: read_json(from)? },
+        1 => LegEnd::Suspended {
+            calls: from.list(read_call)?,
+            cleared: from.list(|from| from.u32().map(CallId))?,
+        },
+        2 => LegEnd::Failed(read_failure(from)?),
+        _ => return Err(BadFrame::Unknown("end")),
+    };
+    Ok(Leg { end, output, run_us, memory_bytes })
+}
+
+fn read_call(from: &mut Reader<'_>) -> Result<HostCall, BadFrame> {
+    Ok(HostCall {
+        id: CallId(from.u32()?),
+        method: Method::from_number(from.u8()?).ok_or(BadFrame::Unknown("method"))?,
+        target: from.text()?,
+        payload: from.bytes()?.to_vec(),
+    })
+}
+
+/// Parsed as it is read: what the host passes on as JSON must be JSON, whatever a worker says.
+fn read_json(from: &mut Reader<'_>) -> Result<Box<RawValue>, BadFrame> {
+    RawValue::from_string(from.text()?).map_err(|_| BadFrame::NotJson)
+}
+
+fn write_failure(out: &mut Writer, failure: &Failure) {
+    out.bytes(failure.code.map_or("", ErrorCode::as_str).as_bytes());
+    out.bytes(failure.message.as_bytes());
+    let place = failure.place.unwrap_or(Place { line: 0, column: 0 });
+    out.u32(place.line);
+    out.u32(place.column);
+}
+
+fn read_failure(from: &mut Reader<'_>) -> Result<Failure, BadFrame> {
+    let code = match from.text()?.as_str() {
+        "" => None,
+        text => Some(ErrorCode::parse(text).ok_or(BadFrame::Unknown("error code"))?),
+    };
+    let message = from.text()?;
+    let place = Place { line: from.u32()?, column: from.u32()? };
+    Ok(Failure { code, message, place: (place.line > 0).then_some(place) })
+}
+
+fn write_count(out: &mut Writer, count: usize) {
+    out.u32(u32::try_from(count).unwrap_or(u32::MAX));
+}

@@ -1,0 +1,211 @@
+//! What a host tells a worker.
+
+use super::codec::{BadFrame, Reader, Writer};
+use crate::cell::Language;
+use crate::ids::{CallId, CatalogHash, CellId};
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToWorker {
+    /// Keep these tables; cells name them by their hash.
+    Catalog { hash: CatalogHash, tables: Vec<u8> },
+    /// No new cell will name these tables. Cells that hold them keep them.
+    Forget { hash: CatalogHash },
+    Start(CellId, Start),
+    Deliver(CellId, Deliver),
+    /// Answered with a snapshot; the cell is gone from the worker afterwards.
+    Freeze { cell: CellId, max_bytes: u64 },
+    Thaw(CellId, Thaw),
+    /// Stop and forget the cell, also while it runs. Not answered.
+    Drop(CellId),
+}
+
+/// What one leg may use, and what the clock says while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    pub run_ms: u64,
+    pub memory_bytes: u64,
+    pub output_bytes: u64,
+    /// Microseconds since 1970; time stands still until the next leg.
+    pub clock_us: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Start {
+    pub budget: Budget,
+    pub catalog: CatalogHash,
+    pub seed: u64,
+    pub language: Language,
+    pub source: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deliver {
+    pub budget: Budget,
+    pub replies: Vec<Reply>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thaw {
+    pub catalog: CatalogHash,
+    pub snapshot: Vec<u8>,
+    pub deliver: Deliver,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    pub call: CallId,
+    pub value: ReplyValue,
+}
+
+/// How a host call settled. The bytes are JSON.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReplyValue {
+    Resolved(Vec<u8>),
+    /// `{"message": …, "code"?: …, "tool"?: …}`
+    Rejected(Vec<u8>),
+}
+
+const CATALOG: u8 = 1;
+const FORGET: u8 = 2;
+const START: u8 = 3;
+const DELIVER: u8 = 4;
+const FREEZE: u8 = 5;
+const THAW: u8 = 6;
+const DROP: u8 = 7;
+
+impl ToWorker {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out;
+        match self {
+            Self::Catalog { hash, tables } => {
+                out = Writer::new(CATALOG, 0);
+                out.array(&hash.0);
+                out.bytes(tables);
+            }
+            Self::Forget { hash } => {
+                out = Writer::new(FORGET, 0);
+                out.array(&hash.0);
+            }
+            Self::Start(cell, start) => {
+                out = Writer::new(START, cell.0);
+                write_budget(&mut out, start.budget);
+                out.array(&start.catalog.0);
+                out.u64(start.seed);
+                out.u8(match start.language {
+                    Language::JavaScript => 0,
+                    Language::TypeScript => 1,
+                });
+                out.bytes(start.source.as_bytes());
+            }
+            Self::Deliver(cell, deliver) => {
+                out = Writer::new(DELIVER, cell.0);
+                write_deliver(&mut out, deliver);
+            }
+            Self::Freeze { cell, max_bytes } => {
+                out = Writer::new(FREEZE, cell.0);
+                out.u64(*max_bytes);
+            }
+            Self::Thaw(cell, thaw) => {
+                out = Writer::new(THAW, cell.0);
+                out.array(&thaw.catalog.0);
+                out.bytes(&thaw.snapshot);
+                write_deliver(&mut out, &thaw.deliver);
+            }
+            Self::Drop(cell) => out = Writer::new(DROP, cell.0),
+        }
+        out.finish()
+    }
+
+    pub fn decode(frame: &[u8]) -> Result<Self, BadFrame> {
+        let mut from = Reader::new(frame);
+        let kind = from.u8()?;
+        let cell = CellId(from.u64()?);
+        let decoded = match kind {
+            CATALOG => Self::Catalog {
+                hash: CatalogHash(from.array()?),
+                tables: from.bytes()?.to_vec(),
+            },
+            FORGET => Self::Forget { hash: CatalogHash(from.array()?) },
+            START => Self::Start(
+                cell,
+                Start {
+                    budget: read_budget(&mut from)?,
+                    catalog: CatalogHash(from.array()?),
+                    seed: from.u64()?,
+                    language: read_language(&mut from)?,
+                    source: from.text()?,
+                },
+            ),
+            DELIVER => Self::Deliver(cell, read_deliver(&mut from)?),
+            FREEZE => Self::Freeze { cell, max_bytes: from.u64()? },
+            THAW => Self::Thaw(
+                cell,
+                Thaw {
+                    catalog: CatalogHash(from.array()?),
+                    snapshot: from.bytes()?.to_vec(),
+                    deliver: read_deliver(&mut from)?,
+                },
+            ),
+            DROP => Self::Drop(cell),
+            _ => return Err(BadFrame::Unknown("kind")),
+        };
+        from.finish()?;
+        Ok(decoded)
+    }
+}
+
+fn write_budget(out: &mut Writer, budget: Budget) {
+    out.u64(budget.run_ms);
+    out.u64(budget.memory_bytes);
+    out.u64(budget.output_bytes);
+    out.u64(budget.clock_us);
+}
+
+fn read_budget(from: &mut Reader<'_>) -> Result<Budget, BadFrame> {
+    Ok(Budget {
+        run_ms: from.u64()?,
+        memory_bytes: from.u64()?,
+        output_bytes: from.u64()?,
+        clock_us: from.u64()?,
+    })
+}
+
+fn read_language(from: &mut Reader<'_>) -> Result<Language, BadFrame> {
+    match from.u8()? {
+        0 => Ok(Language::JavaScript),
+        1 => Ok(Language::TypeScript),
+        _ => Err(BadFrame::Unknown("language")),
+    }
+}
+
+fn write_deliver(out: &mut Writer, deliver: &Deliver) {
+    write_budget(out, deliver.budget);
+    out.u32(u32::try_from(deliver.replies.len()).unwrap_or(u32::MAX));
+    for reply in &deliver.replies {
+        out.u32(reply.call.0);
+        match &reply.value {
+            ReplyValue::Resolved(json) => {
+                out.u8(0);
+                out.bytes(json);
+            }
+            ReplyValue::Rejected(json) => {
+                out.u8(1);
+                out.bytes(json);
+            }
+        }
+    }
+}
+
+fn read_deliver(from: &mut Reader<'_>) -> Result<Deliver, BadFrame> {
+    let budget = read_budget(from)?;
+    let replies = from.list(|from| {
+        let call = CallId(from.u32()?);
+        let value = match from.u8()? {
+            0 => ReplyValue::Resolved(from.bytes()?.to_vec()),
+            1 => ReplyValue::Rejected(from.bytes()?.to_vec()),
+            _ => return Err(BadFrame::Unknown("reply")),
+        };
+        Ok(Reply { call, value })
+    })?;
+    Ok(Deliver { budget, replies })
+}

@@ -1,0 +1,61 @@
+//! One id, one type: a cell cannot be mistaken for a call, nor an image for a catalog.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+/// A cell as one worker knows it. The host hands them out and never reuses one within a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CellId(pub u64);
+
+/// A host call as one cell numbers it, counting up from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId(pub u32);
+
+/// Sha256 of a guest image before it is compiled: a snapshot is restored into this image or none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ImageId(pub [u8; 32]);
+
+/// Sha256 of a catalog's tables, as a worker keys them and a snapshot names them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CatalogHash(pub [u8; 32]);
+
+impl CatalogHash {
+    pub fn of(tables: &[u8]) -> Self {
+        Self(Sha256::digest(tables).into())
+    }
+}
+
+impl fmt::Display for CellId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cell {}", self.0)
+    }
+}
+
+impl fmt::Display for ImageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(f, &self.0)
+    }
+}
+
+impl fmt::Display for CatalogHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(f, &self.0)
+    }
+}
+
+impl fmt::Debug for ImageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ImageId({self})")
+    }
+}
+
+impl fmt::Debug for CatalogHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CatalogHash({self})")
+    }
+}
+
+fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}

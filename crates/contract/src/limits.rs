@@ -1,0 +1,82 @@
+//! Every limit a cell runs under, with its default and its range.
+
+use std::ops::RangeInclusive;
+
+/// A number from configuration: what it is when nobody says, and how far it may be moved.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    pub key: &'static str,
+    pub default: u64,
+    pub range: RangeInclusive<u64>,
+}
+
+impl Bound {
+    const fn new(key: &'static str, default: u64, range: RangeInclusive<u64>) -> Self {
+        Self { key, default, range }
+    }
+
+    pub fn clamp(&self, raw: u64) -> u64 {
+        raw.clamp(*self.range.start(), *self.range.end())
+    }
+}
+
+pub const TIMEOUT_MS: Bound = Bound::new("timeoutMs", 10_000, 100..=60_000);
+pub const MAX_WAIT_MS: Bound = Bound::new("maxWaitMs", 45_000, 100..=600_000);
+pub const MEMORY_LIMIT_BYTES: Bound =
+    Bound::new("memoryLimitBytes", 64 << 20, (1 << 20)..=(1 << 30));
+pub const MAX_OUTPUT_BYTES: Bound = Bound::new("maxOutputBytes", 64 << 10, 1024..=(10 << 20));
+pub const MAX_SNAPSHOT_BYTES: Bound = Bound::new("maxSnapshotBytes", 10 << 20, 1024..=(256 << 20));
+pub const MAX_PENDING_TOOL_CALLS: Bound = Bound::new("maxPendingToolCalls", 16, 1..=128);
+
+/// Calls one cell may have outstanding, queued ones included; past it a call rejects at once.
+pub const MAX_OUTSTANDING_CALLS: usize = 1024;
+
+/// A cell's source text.
+pub const MAX_SOURCE_BYTES: usize = 256 << 10;
+
+/// One JSON value crossing the bridge, either way.
+pub const MAX_BRIDGE_VALUE_BYTES: usize = 16 << 20;
+
+/// How deep such a value may nest. Guest and host walk values recursively; both have room for this.
+pub const MAX_BRIDGE_VALUE_DEPTH: usize = 1000;
+
+/// An error's text, as the model reads it.
+pub const MAX_ERROR_BYTES: usize = 8 << 10;
+
+/// The tables of one catalog, and all the catalogs one worker holds.
+pub const MAX_CATALOG_BYTES: usize = 64 << 20;
+pub const MAX_WORKER_CATALOG_BYTES: usize = 256 << 20;
+pub const MAX_WORKER_CATALOGS: usize = 64;
+
+/// What one cell may use, already clamped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub timeout_ms: u64,
+    pub max_wait_ms: u64,
+    pub memory_bytes: u64,
+    pub output_bytes: u64,
+    pub snapshot_bytes: u64,
+    pub pending_calls: u64,
+}
+
+impl Limits {
+    pub const DEFAULT: Self = Self {
+        timeout_ms: TIMEOUT_MS.default,
+        max_wait_ms: MAX_WAIT_MS.default,
+        memory_bytes: MEMORY_LIMIT_BYTES.default,
+        output_bytes: MAX_OUTPUT_BYTES.default,
+        snapshot_bytes: MAX_SNAPSHOT_BYTES.default,
+        pending_calls: MAX_PENDING_TOOL_CALLS.default,
+    };
+
+    pub fn clamped(self) -> Self {
+        Self {
+            timeout_ms: TIMEOUT_MS.clamp(self.timeout_ms),
+            max_wait_ms: MAX_WAIT_MS.clamp(self.max_wait_ms),
+            memory_bytes: MEMORY_LIMIT_BYTES.clamp(self.memory_bytes),
+            output_bytes: MAX_OUTPUT_BYTES.clamp(self.output_bytes),
+            snapshot_bytes: MAX_SNAPSHOT_BYTES.clamp(self.snapshot_bytes),
+            pending_calls: MAX_PENDING_TOOL_CALLS.clamp(self.pending_calls),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! A catalog's tables as they travel to a worker: texts under string keys.
+//!
+//! The keys are the guest prelude's: `all`, `tools`, `tool/<name>`, `mcp`, `mcp/<server>`,
+//! `namespaces`, `namespace/<name>`, `api`, `api/<path>`.
+
+use std::collections::BTreeMap;
+
+use crate::ids::CatalogHash;
+
+/// Finished tables and the hash that names them. Equal tables have equal bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CatalogTables {
+    hash: CatalogHash,
+    bytes: Vec<u8>,
+}
+
+impl CatalogTables {
+    pub fn new(entries: &BTreeMap<String, String>) -> Self {
+        let mut bytes = Vec::new();
+        for (key, value) in entries {
+            for field in [key, value] {
+                bytes.extend_from_slice(&u32::try_from(field.len()).unwrap_or(u32::MAX).to_le_bytes());
+                bytes.extend_from_slice(field.as_bytes());
+            }
+        }
+        Self { hash: CatalogHash::of(&bytes), bytes }
+    }
+
+    pub fn hash(&self) -> CatalogHash {
+        self.hash
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}

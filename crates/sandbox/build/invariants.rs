@@ -1,0 +1,53 @@
+//! What a snapshot relies on, checked on the module itself: linear memory is the whole state.
+
+use wasmparser::{Operator, Parser, Payload};
+
+use crate::Result;
+
+const IMPORTS: [&str; 5] = ["call", "lookup", "output", "take", "url"];
+
+pub(crate) fn check(module: &[u8]) -> Result<()> {
+    let mut imports = Vec::new();
+    let mut mutable_globals = 0;
+    for payload in Parser::new(0).parse_all(module) {
+        match payload? {
+            Payload::ImportSection(section) => {
+                for import in section.into_imports() {
+                    let import = import?;
+                    imports.push(format!("{}.{}", import.module, import.name));
+                }
+            }
+            Payload::GlobalSection(section) => {
+                for global in section {
+                    mutable_globals += usize::from(global?.ty.mutable);
+                }
+            }
+            Payload::CodeSectionEntry(body) => {
+                for operator in body.get_operators_reader()? {
+                    refuse_table_mutation(&operator?)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    imports.sort();
+    let expected = IMPORTS.map(|name| format!("cellmate.{name}"));
+    if imports != expected {
+        return Err(format!("the guest imports {imports:?}, it may import {expected:?}").into());
+    }
+    if mutable_globals != 1 {
+        return Err(format!("{mutable_globals} mutable globals, only the stack pointer may be one").into());
+    }
+    Ok(())
+}
+
+fn refuse_table_mutation(operator: &Operator<'_>) -> Result<()> {
+    match operator {
+        Operator::TableSet { .. }
+        | Operator::TableGrow { .. }
+        | Operator::TableFill { .. }
+        | Operator::TableCopy { .. }
+        | Operator::TableInit { .. } => Err("the guest changes a table, which no snapshot holds".into()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,49 @@
+//! Builds the guest image: C to WebAssembly, pre-initialised, checked, compiled for this machine.
+//!
+//! The sources and the libc come from the crate `rquickjs-sys`, pinned by Cargo.lock and never
+//! compiled natively. Only this script holds a compiler; the shipped binary has the runtime alone.
+
+#[path = "../src/engine_config.rs"]
+mod engine_config;
+
+mod compiler;
+mod image;
+mod invariants;
+mod sources;
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::{env, fs};
+
+use sha2::{Digest, Sha256};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() {
+    if let Err(error) = build() {
+        println!("cargo::error={}", error.to_string().replace('\n', "; "));
+        std::process::exit(1);
+    }
+}
+
+fn build() -> Result<()> {
+    let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    let guest = manifest.join("../../guest").canonicalize()?;
+    for input in [guest.as_path(), &manifest.join("build"), &manifest.join("src/engine_config.rs")] {
+        println!("cargo::rerun-if-changed={}", input.display());
+    }
+    println!("cargo::rerun-if-env-changed=CELLMATE_CC");
+
+    let quickjs = sources::locate(&manifest)?;
+    sources::write_prelude_header(&guest, &out)?;
+    let linked = compiler::Compiler::find()?.build(&quickjs, &guest, &out)?;
+    let ready = image::pre_initialise(&linked)?;
+    invariants::check(&ready)?;
+    let compiled = image::compile(&ready, &env::var("TARGET")?)?;
+
+    let id = Sha256::digest(&ready);
+    fs::write(out.join("image.id"), id)?;
+    fs::write(out.join("image.cwasm"), compiled)?;
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Where the guest's C and JavaScript come from.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use crate::Result;
+
+/// The unpacked folder of `rquickjs-sys`, as Cargo resolved it from the lock file.
+pub(crate) fn locate(manifest: &Path) -> Result<PathBuf> {
+    let cargo = env::var("CARGO")?;
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .current_dir(manifest)
+        .output()?;
+    if !output.status.success() {
+        let reason = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("cargo metadata failed: {reason}").into());
+    }
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let folder = metadata
+        .get("packages")
+        .and_then(|packages| packages.as_array())
+        .and_then(|packages| {
+            packages.iter().find(|package| package.get("name").is_some_and(|name| name == "rquickjs-sys"))
+        })
+        .and_then(|package| package.get("manifest_path")?.as_str())
+        .and_then(|path| Path::new(path).parent())
+        .ok_or("rquickjs-sys is not among this workspace's packages")?;
+    for needed in ["quickjs/quickjs.c", "vendor/wasi-libc/lib/libc.a", "wasm-shim/shim.c"] {
+        if !folder.join(needed).exists() {
+            return Err(format!("rquickjs-sys has no `{needed}`: was its version changed?").into());
+        }
+    }
+    Ok(folder.to_owned())
+}
+
+/// `prelude.h`: the guest's JavaScript as C arrays.
+pub(crate) fn write_prelude_header(guest: &Path, out: &Path) -> Result<()> {
+    let mut header = String::new();
+    for (file, name) in [("prelude.js", "prelude_text"), ("warm-up.js", "warm_up_text")] {
+        let text = fs::read(guest.join(file))?;
+        write!(header, "static const char {name}[] = {{")?;
+        for byte in text {
+            write!(header, "{byte},")?;
+        }
+        // QuickJS wants a NUL behind the text.
+        writeln!(header, "0}};")?;
+    }
+    fs::write(out.join("prelude.h"), header)?;
+    Ok(())
+}

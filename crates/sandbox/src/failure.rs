@@ -1,0 +1,151 @@
+//! What the model reads when a cell fails: a code where the contract has one, and what to do next.
+
+use contract::error::ErrorCode;
+use contract::frame::{Failure, Place};
+use contract::limits::MAX_ERROR_BYTES;
+use serde_json::Value;
+
+use crate::source::Shift;
+
+/// A guest's own uncaught exception, or a nested call's that it let pass.
+pub(crate) fn thrown(described: &[u8], shifts: &[Shift]) -> Failure {
+    let error = Described::parse(described);
+    let code = match error.code.as_str() {
+        _ if error.tool.is_none() => None,
+        "too_many_pending_tool_calls" => Some(ErrorCode::TooManyPendingToolCalls),
+        _ => Some(ErrorCode::NestedToolFailed),
+    };
+    let message = match (&error.tool, code) {
+        (Some(tool), Some(ErrorCode::NestedToolFailed)) if !tool.is_empty() => {
+            format!("tool `{tool}` failed: {}", error.message)
+        }
+        _ if error.name.is_empty() => error.message.clone(),
+        _ => format!("{}: {}", error.name, error.message),
+    };
+    Failure { code, message: bounded(message), place: error.place(shifts) }
+}
+
+/// The parser let through what QuickJS refuses.
+pub(crate) fn bad_syntax(described: &[u8], shifts: &[Shift]) -> Failure {
+    let error = Described::parse(described);
+    Failure {
+        code: Some(ErrorCode::InvalidInput),
+        message: bounded(format!("{}: {}", error.name, error.message)),
+        place: error.place(shifts),
+    }
+}
+
+pub(crate) fn stuck() -> Failure {
+    Failure {
+        code: None,
+        message: "the cell waits for a promise that nothing can settle: no tool call and no timer is pending"
+            .to_owned(),
+        place: None,
+    }
+}
+
+pub(crate) fn stack_overflow() -> Failure {
+    Failure {
+        code: None,
+        message: "RangeError: Maximum call stack size exceeded".to_owned(),
+        place: None,
+    }
+}
+
+pub(crate) fn timeout(run_ms: u64) -> Failure {
+    Failure {
+        code: Some(ErrorCode::Timeout),
+        message: format!(
+            "the cell ran for its whole budget of {run_ms} ms without finishing; do less work in one cell"
+        ),
+        place: None,
+    }
+}
+
+pub(crate) fn memory_limit(bytes: u64) -> Failure {
+    Failure {
+        code: Some(ErrorCode::MemoryLimitExceeded),
+        message: format!("the cell needed more than its {bytes} bytes of memory; keep less at once"),
+        place: None,
+    }
+}
+
+pub(crate) fn output_limit(total: u64, limit: u64) -> Failure {
+    Failure {
+        code: Some(ErrorCode::OutputLimitExceeded),
+        message: format!(
+            "the cell's output and value came to {total} bytes, the limit is {limit}; return or show less, \
+             for example a summary or a slice"
+        ),
+        place: None,
+    }
+}
+
+pub(crate) fn snapshot_limit(bytes: usize, limit: u64) -> Failure {
+    Failure {
+        code: Some(ErrorCode::SnapshotLimitExceeded),
+        message: format!(
+            "the suspended cell takes {bytes} bytes, the limit is {limit}; keep less in variables across an await"
+        ),
+        place: None,
+    }
+}
+
+pub(crate) fn internal(message: &str) -> Failure {
+    Failure { code: Some(ErrorCode::InternalError), message: message.to_owned(), place: None }
+}
+
+/// What `describe` in `guest/prelude.js` says of an error. All of it is the guest's word.
+#[derive(Default)]
+struct Described {
+    name: String,
+    message: String,
+    stack: String,
+    code: String,
+    tool: Option<String>,
+}
+
+impl Described {
+    fn parse(described: &[u8]) -> Self {
+        let Ok(Value::Object(fields)) = serde_json::from_slice(described) else {
+            return Self { message: "the cell threw something that cannot be read".to_owned(), ..Self::default() };
+        };
+        let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        Self {
+            name: text("name"),
+            message: text("message"),
+            stack: text("stack"),
+            code: text("code"),
+            tool: fields.get("tool").and_then(Value::as_str).map(str::to_owned),
+        }
+    }
+
+    /// The topmost frame that is the cell's own.
+    fn place(&self, shifts: &[Shift]) -> Option<Place> {
+        let (_, after) = self.stack.split_once("cell:")?;
+        let mut numbers = after.split(|c: char| !c.is_ascii_digit());
+        let line = numbers.next()?.parse().ok()?;
+        let column = numbers.next()?.parse().ok()?;
+        Some(unshift(Place { line, column }, shifts))
+    }
+}
+
+/// Undoes what a TypeScript transformation did to the columns of a line.
+fn unshift(place: Place, shifts: &[Shift]) -> Place {
+    let moved = shifts
+        .iter()
+        .take_while(|shift| (shift.line, shift.column) <= (place.line, place.column))
+        .last()
+        .filter(|shift| shift.line == place.line);
+    let column = i64::from(place.column) - moved.map_or(0, |shift| i64::from(shift.delta));
+    Place { line: place.line, column: u32::try_from(column.max(1)).unwrap_or(1) }
+}
+
+fn bounded(mut message: String) -> String {
+    if message.len() > MAX_ERROR_BYTES {
+        let end = message.floor_char_boundary(MAX_ERROR_BYTES);
+        message.truncate(end);
+        message.push('…');
+    }
+    message
+}

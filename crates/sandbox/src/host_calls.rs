@@ -1,0 +1,283 @@
+//! The guest's five imports: all of the host that a cell can reach.
+//!
+//! Every pointer, length and number comes from hostile code. An import that is fed nonsense stops
+//! the cell; it never trusts, never panics.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use contract::cell::OutputItem;
+use contract::frame::{HostCall, Method};
+use contract::ids::CallId;
+use contract::json;
+use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH, MAX_OUTSTANDING_CALLS};
+use serde_json::value::RawValue;
+use wasmtime::{Caller, Error, Linker, ResourceLimiter, Result, StoreContextMut, UpdateDeadline};
+
+use crate::tables::Tables;
+use crate::web_url;
+
+/// Why the host stopped a cell; carried by the trap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Stop {
+    #[error("the cell ran out of time")]
+    Deadline,
+    #[error("the cell was dropped")]
+    Dropped,
+    #[error("the cell ran out of memory")]
+    Memory,
+    #[error("the cell's output passed every bound")]
+    Output,
+    #[error("the cell broke the bridge's rules: {0}")]
+    BrokeRules(&'static str),
+}
+
+/// What a call is refused with, before the host hears of it. `guest/prelude.js` has the same list.
+#[derive(Clone, Copy)]
+enum Refusal {
+    TooMany = 1,
+    TooLarge = 2,
+    TooDeep = 3,
+}
+
+const CLEAR_TIMER: i32 = 6;
+
+/// Past this many times its budget, output is no longer counted and the cell is stopped.
+const OUTPUT_OVERRUN: u64 = 16;
+
+/// The host's side of one cell.
+pub(crate) struct CellHost {
+    pub(crate) tables: Option<Arc<Tables>>,
+    pub(crate) outstanding: BTreeSet<u32>,
+    pub(crate) calls: Vec<HostCall>,
+    pub(crate) cleared: Vec<CallId>,
+    pub(crate) output: Output,
+    pub(crate) memory_limit: usize,
+    pub(crate) deadline: Instant,
+    /// Set from outside when nobody wants the cell any more.
+    pub(crate) dropped: Arc<AtomicBool>,
+    answer: Answer,
+}
+
+/// What a cell has shown in this leg, against what it may show.
+#[derive(Default)]
+pub(crate) struct Output {
+    pub(crate) items: Vec<OutputItem>,
+    pub(crate) budget: u64,
+    pub(crate) total: u64,
+}
+
+impl Output {
+    pub(crate) fn exceeded(&self) -> bool {
+        self.total > self.budget
+    }
+
+    fn push(&mut self, item: OutputItem) -> Result<()> {
+        self.total = self.total.saturating_add(item.bytes() as u64);
+        if !self.exceeded() {
+            self.items.push(item);
+        } else if self.total > self.budget.saturating_mul(OUTPUT_OVERRUN) {
+            return Err(Error::new(Stop::Output));
+        }
+        Ok(())
+    }
+}
+
+/// An answer waiting for the guest to make room for it.
+enum Answer {
+    None,
+    Table(Range<usize>),
+    Owned(Vec<u8>),
+}
+
+impl CellHost {
+    pub(crate) fn idle() -> Self {
+        Self {
+            tables: None,
+            outstanding: BTreeSet::new(),
+            calls: Vec::new(),
+            cleared: Vec::new(),
+            output: Output::default(),
+            memory_limit: usize::MAX,
+            deadline: Instant::now(),
+            dropped: Arc::default(),
+            answer: Answer::None,
+        }
+    }
+
+    pub(crate) fn on_epoch(context: StoreContextMut<'_, Self>) -> Result<UpdateDeadline> {
+        let host = context.data();
+        if host.dropped.load(Ordering::Relaxed) {
+            return Err(Error::new(Stop::Dropped));
+        }
+        // Ticks drift on a loaded machine, the clock does not.
+        if Instant::now() >= host.deadline {
+            return Err(Error::new(Stop::Deadline));
+        }
+        Ok(UpdateDeadline::Continue(1))
+    }
+
+    fn accept(&mut self, id: u32, method: i32, target: &[u8], payload: &[u8]) -> Result<Option<Refusal>> {
+        if method == CLEAR_TIMER {
+            self.clear(id);
+            return Ok(None);
+        }
+        let method = u8::try_from(method)
+            .ok()
+            .and_then(Method::from_number)
+            .ok_or(Stop::BrokeRules("unknown method"))
+            .map_err(Error::new)?;
+        if payload.len() > MAX_BRIDGE_VALUE_BYTES || target.len() > MAX_BRIDGE_VALUE_BYTES {
+            return Ok(Some(Refusal::TooLarge));
+        }
+        if json::depth(payload) > MAX_BRIDGE_VALUE_DEPTH {
+            return Ok(Some(Refusal::TooDeep));
+        }
+        if self.outstanding.len() >= MAX_OUTSTANDING_CALLS {
+            return Ok(Some(Refusal::TooMany));
+        }
+        if !self.outstanding.insert(id) {
+            return Err(Error::new(Stop::BrokeRules("a call's number used twice")));
+        }
+        self.calls.push(HostCall {
+            id: CallId(id),
+            method,
+            target: String::from_utf8_lossy(target).into_owned(),
+            payload: payload.to_vec(),
+        });
+        Ok(None)
+    }
+
+    fn clear(&mut self, id: u32) {
+        if !self.outstanding.remove(&id) {
+            return;
+        }
+        match self.calls.iter().position(|call| call.id.0 == id) {
+            // Set and cleared in one leg: the host need never know.
+            Some(position) => drop(self.calls.remove(position)),
+            None => self.cleared.push(CallId(id)),
+        }
+    }
+
+    fn answer_bytes(&self) -> &[u8] {
+        match &self.answer {
+            Answer::None => &[],
+            Answer::Table(range) => {
+                self.tables.as_deref().and_then(|tables| tables.slice(range.clone())).unwrap_or_default()
+            }
+            Answer::Owned(bytes) => bytes,
+        }
+    }
+
+    /// Keeps the answer and tells the guest its length, or -1 where there is none.
+    fn offer(&mut self, answer: Answer) -> i32 {
+        self.answer = answer;
+        match &self.answer {
+            Answer::None => -1,
+            Answer::Table(_) | Answer::Owned(_) => i32::try_from(self.answer_bytes().len()).unwrap_or(-1),
+        }
+    }
+}
+
+impl ResourceLimiter for CellHost {
+    /// Stops the cell rather than letting it see a failed allocation: a guest that catches its own
+    /// out-of-memory error would otherwise go on in a state nobody has tested.
+    fn memory_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> Result<bool> {
+        if desired > self.memory_limit {
+            return Err(Error::new(Stop::Memory));
+        }
+        Ok(true)
+    }
+
+    /// The image's table is as large as it will ever be; the build has checked that.
+    fn table_growing(&mut self, _current: usize, _desired: usize, _maximum: Option<usize>) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+pub(crate) fn link(linker: &mut Linker<CellHost>) -> Result<()> {
+    linker.func_wrap("cellmate", "call", call)?;
+    linker.func_wrap("cellmate", "output", output)?;
+    linker.func_wrap("cellmate", "lookup", lookup)?;
+    linker.func_wrap("cellmate", "url", url)?;
+    linker.func_wrap("cellmate", "take", take)?;
+    Ok(())
+}
+
+#[expect(clippy::too_many_arguments, reason = "the guest's C signature")]
+fn call(
+    mut caller: Caller<'_, CellHost>,
+    id: u32,
+    method: i32,
+    target: u32,
+    target_length: u32,
+    payload: u32,
+    payload_length: u32,
+) -> Result<i32> {
+    let (memory, host) = memory(&mut caller)?;
+    let target = slice(memory, target, target_length)?;
+    let payload = slice(memory, payload, payload_length)?;
+    let refused = host.accept(id, method, target, payload)?;
+    Ok(refused.map_or(0, |refusal| refusal as i32))
+}
+
+fn output(mut caller: Caller<'_, CellHost>, kind: i32, text: u32, length: u32) -> Result<()> {
+    let (memory, host) = memory(&mut caller)?;
+    let text = String::from_utf8_lossy(slice(memory, text, length)?).into_owned();
+    let item = match kind {
+        0 => OutputItem::Text { text },
+        1 => OutputItem::Json {
+            value: RawValue::from_string(text)
+                .map_err(|_| Error::new(Stop::BrokeRules("output that is not JSON")))?,
+        },
+        _ => return Err(Error::new(Stop::BrokeRules("unknown kind of output"))),
+    };
+    host.output.push(item)
+}
+
+fn lookup(mut caller: Caller<'_, CellHost>, key: u32, length: u32) -> Result<i32> {
+    let (memory, host) = memory(&mut caller)?;
+    let key = slice(memory, key, length)?;
+    let found = host.tables.as_deref().and_then(|tables| tables.find(key));
+    Ok(host.offer(found.map_or(Answer::None, Answer::Table)))
+}
+
+fn url(mut caller: Caller<'_, CellHost>, request: u32, length: u32) -> Result<i32> {
+    let (memory, host) = memory(&mut caller)?;
+    let answer = web_url::answer(slice(memory, request, length)?);
+    Ok(host.offer(answer.map_or(Answer::None, Answer::Owned)))
+}
+
+fn take(mut caller: Caller<'_, CellHost>, into: u32) -> Result<()> {
+    let (memory, host) = memory(&mut caller)?;
+    let answer = host.answer_bytes();
+    memory
+        .get_mut(into as usize..)
+        .and_then(|rest| rest.get_mut(..answer.len()))
+        .ok_or_else(out_of_bounds)?
+        .copy_from_slice(answer);
+    host.answer = Answer::None;
+    Ok(())
+}
+
+fn memory<'a>(caller: &'a mut Caller<'_, CellHost>) -> Result<(&'a mut [u8], &'a mut CellHost)> {
+    let memory = caller
+        .get_export("memory")
+        .and_then(wasmtime::Extern::into_memory)
+        .ok_or_else(|| Error::new(Stop::BrokeRules("no memory")))?;
+    Ok(memory.data_and_store_mut(caller))
+}
+
+fn slice(memory: &[u8], pointer: u32, length: u32) -> Result<&[u8]> {
+    memory
+        .get(pointer as usize..)
+        .and_then(|rest| rest.get(..length as usize))
+        .ok_or_else(out_of_bounds)
+}
+
+fn out_of_bounds() -> Error {
+    Error::new(Stop::BrokeRules("a pointer outside of memory"))
+}

@@ -1,0 +1,66 @@
+//! The guest image: the module, its memory before any cell has run, and its name.
+
+use contract::ids::ImageId;
+use wasmtime::{Engine, InstanceAllocationStrategy, InstancePre, Linker, PoolingAllocationConfig, Store};
+
+use crate::host_calls::{self, CellHost};
+use crate::{engine_config, raw};
+
+static COMPILED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/image.cwasm"));
+static ID: &[u8; 32] = include_bytes!(concat!(env!("OUT_DIR"), "/image.id"));
+
+pub const IMAGE_ID: ImageId = ImageId(*ID);
+
+/// Larger than the largest memory configuration allows, plus the image.
+const MAX_MEMORY_BYTES: usize = (1 << 30) + (64 << 20);
+
+/// A slot keeps this much of what it dirtied, so that the next cell finds its pages present.
+/// More costs a cell that follows a large one more than it saves.
+const KEEP_RESIDENT_BYTES: usize = 256 << 10;
+
+/// The engine and the image in it, ready to make cells from.
+pub struct Image {
+    pub(crate) engine: Engine,
+    pub(crate) instance: InstancePre<CellHost>,
+    /// Linear memory as every cell finds it.
+    pub(crate) base: Vec<u8>,
+}
+
+impl std::fmt::Debug for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Image").field("id", &IMAGE_ID).field("base_bytes", &self.base.len()).finish()
+    }
+}
+
+impl Image {
+    /// Reserves room for `slots` cells at once and loads the image.
+    pub fn load(slots: u32) -> wasmtime::Result<Self> {
+        let mut pool = PoolingAllocationConfig::default();
+        pool.total_core_instances(slots)
+            .total_memories(slots)
+            .total_tables(slots)
+            .max_memory_size(MAX_MEMORY_BYTES)
+            .table_elements(4096)
+            .linear_memory_keep_resident(KEEP_RESIDENT_BYTES)
+            .table_keep_resident(64 << 10)
+            .max_unused_warm_slots(slots)
+            .pagemap_scan(wasmtime::Enabled::Auto);
+        let mut config = engine_config::base();
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+        let engine = Engine::new(&config)?;
+        let module = raw::load_image(&engine, COMPILED)?;
+        let mut linker = Linker::new(&engine);
+        host_calls::link(&mut linker)?;
+        let instance = linker.instantiate_pre(&module)?;
+
+        let mut store = Store::new(&engine, CellHost::idle());
+        store.set_epoch_deadline(u64::MAX / 2);
+        let first = instance.instantiate(&mut store)?;
+        let memory = first
+            .get_memory(&mut store, "memory")
+            .ok_or_else(|| wasmtime::Error::msg("the image exports no memory"))?;
+        let base = memory.data(&store).to_vec();
+        drop(store);
+        Ok(Self { engine, instance, base })
+    }
+}

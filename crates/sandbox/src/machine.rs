@@ -1,0 +1,264 @@
+//! The sandbox as a state machine: a frame in, at most one frame out, whatever carries them.
+//!
+//! Any number of threads may call [`Sandbox::handle`] at once; each call runs one cell's leg to its
+//! end. A cell is in one leg at a time, and the host knows that.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use contract::error::ErrorCode;
+use contract::frame::{Deliver, Failure, FromWorker, Leg, LegEnd, Start, Thaw, ToWorker};
+use contract::ids::{CatalogHash, CellId};
+
+use crate::failure;
+use crate::image::Image;
+use crate::pages::PageFinder;
+use crate::source::{self, Rejection};
+use crate::tables::{CatalogRefused, Catalogs, Tables};
+use crate::vm::Vm;
+
+#[derive(Debug)]
+pub struct Sandbox {
+    image: Arc<Image>,
+    finder: PageFinder,
+    catalogs: Catalogs,
+    cells: Mutex<HashMap<CellId, Slot>>,
+}
+
+/// A cell between legs rests here; while it runs, only its stop flag does.
+enum Slot {
+    Resting(Box<Vm>),
+    Running(Arc<AtomicBool>),
+}
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Resting(_) => "Resting",
+            Self::Running(_) => "Running",
+        })
+    }
+}
+
+/// The host asked for something no host of ours asks for. The worker ends itself.
+#[derive(Debug, thiserror::Error)]
+pub enum Violation {
+    #[error("{0} was started twice")]
+    StartedTwice(CellId),
+    #[error("{0} is not resting here")]
+    NotResting(CellId),
+    #[error("catalog {0} is not held here")]
+    NoCatalog(CatalogHash),
+    #[error("the catalog was refused: {0}")]
+    Catalog(String),
+}
+
+impl From<CatalogRefused> for Violation {
+    fn from(refused: CatalogRefused) -> Self {
+        Self::Catalog(refused.to_string())
+    }
+}
+
+impl Sandbox {
+    pub fn new(slots: u32) -> wasmtime::Result<Self> {
+        Ok(Self::with(Image::load(slots)?, PageFinder::open()))
+    }
+
+    pub(crate) fn with(image: Image, finder: PageFinder) -> Self {
+        Self {
+            image: Arc::new(image),
+            finder,
+            catalogs: Catalogs::default(),
+            cells: Mutex::default(),
+        }
+    }
+
+    pub fn asks_the_kernel_for_pages(&self) -> bool {
+        self.finder.asks_the_kernel()
+    }
+
+    /// One beat of the clock that running cells look up at. Without it no deadline is kept.
+    pub fn tick(&self) {
+        self.image.engine.increment_epoch();
+    }
+
+    pub fn handle(&self, frame: ToWorker) -> Result<Option<FromWorker>, Violation> {
+        match frame {
+            ToWorker::Catalog { hash, tables } => {
+                self.catalogs.keep(hash, tables)?;
+                Ok(None)
+            }
+            ToWorker::Forget { hash } => {
+                self.catalogs.forget(hash);
+                Ok(None)
+            }
+            ToWorker::Start(cell, start) => self.start(cell, start).map(Some),
+            ToWorker::Deliver(cell, deliver) => self.deliver(cell, &deliver).map(Some),
+            ToWorker::Freeze { cell, max_bytes } => self.freeze(cell, max_bytes).map(Some),
+            ToWorker::Thaw(cell, thaw) => self.thaw(cell, &thaw).map(Some),
+            ToWorker::Drop(cell) => {
+                self.drop_cell(cell);
+                Ok(None)
+            }
+        }
+    }
+
+    fn start(&self, cell: CellId, start: Start) -> Result<FromWorker, Violation> {
+        let tables = self.tables(start.catalog)?;
+        let dropped = self.begin(cell)?;
+        let prepared = match source::prepare(&start.source, start.language) {
+            Ok(prepared) => prepared,
+            Err(rejection) => return Ok(self.fail(cell, rejected(rejection))),
+        };
+        let vm = Vm::new(&self.image, Some(tables), dropped, start.budget.memory_bytes);
+        Ok(match vm {
+            Ok(mut vm) => {
+                let leg = vm.start(prepared, start.seed, start.budget);
+                self.rest(cell, vm, leg)
+            }
+            Err(error) => self.fail(cell, unavailable(&error)),
+        })
+    }
+
+    fn deliver(&self, cell: CellId, deliver: &Deliver) -> Result<FromWorker, Violation> {
+        let mut vm = self.take(cell)?;
+        let leg = vm.deliver(&deliver.replies, deliver.budget);
+        Ok(self.rest(cell, *vm, leg))
+    }
+
+    fn freeze(&self, cell: CellId, max_bytes: u64) -> Result<FromWorker, Violation> {
+        let vm = self.take(cell)?;
+        let frozen = vm.freeze(&self.finder);
+        self.forget(cell);
+        Ok(match frozen {
+            Ok(snapshot) if snapshot.len() as u64 <= max_bytes => FromWorker::Frozen { cell, snapshot },
+            Ok(snapshot) => FromWorker::NotFrozen {
+                cell,
+                failure: failure::snapshot_limit(snapshot.len(), max_bytes),
+            },
+            Err(_) => FromWorker::NotFrozen {
+                cell,
+                failure: failure::internal("the suspended cell could not be compressed"),
+            },
+        })
+    }
+
+    fn thaw(&self, cell: CellId, thaw: &Thaw) -> Result<FromWorker, Violation> {
+        let tables = self.tables(thaw.catalog)?;
+        let dropped = self.begin(cell)?;
+        let budget = thaw.deliver.budget;
+        let mut vm = match Vm::new(&self.image, Some(tables), dropped, budget.memory_bytes) {
+            Ok(vm) => vm,
+            Err(error) => return Ok(self.fail(cell, unavailable(&error))),
+        };
+        if let Err(bad) = vm.thaw(&thaw.snapshot) {
+            return Ok(self.fail(
+                cell,
+                Failure {
+                    code: Some(ErrorCode::SnapshotRestoreFailed),
+                    message: format!("the suspended cell cannot be resumed: {bad}"),
+                    place: None,
+                },
+            ));
+        }
+        let leg = vm.deliver(&thaw.deliver.replies, budget);
+        Ok(self.rest(cell, vm, leg))
+    }
+
+    fn drop_cell(&self, cell: CellId) {
+        let gone = {
+            let mut cells = self.lock();
+            match cells.get(&cell) {
+                Some(Slot::Running(dropped)) => {
+                    dropped.store(true, Ordering::Relaxed);
+                    None
+                }
+                Some(Slot::Resting(_)) => cells.remove(&cell),
+                None => None,
+            }
+        };
+        // Giving memory back takes time; other cells need not wait for it.
+        drop(gone);
+    }
+
+    fn tables(&self, hash: CatalogHash) -> Result<Arc<Tables>, Violation> {
+        self.catalogs.get(hash).ok_or(Violation::NoCatalog(hash))
+    }
+
+    fn begin(&self, cell: CellId) -> Result<Arc<AtomicBool>, Violation> {
+        match self.lock().entry(cell) {
+            Entry::Occupied(_) => Err(Violation::StartedTwice(cell)),
+            Entry::Vacant(entry) => {
+                let dropped = Arc::new(AtomicBool::new(false));
+                entry.insert(Slot::Running(Arc::clone(&dropped)));
+                Ok(dropped)
+            }
+        }
+    }
+
+    fn take(&self, cell: CellId) -> Result<Box<Vm>, Violation> {
+        match self.lock().entry(cell) {
+            Entry::Occupied(mut entry) => match entry.get() {
+                Slot::Running(_) => Err(Violation::NotResting(cell)),
+                Slot::Resting(vm) => match entry.insert(Slot::Running(vm.dropped())) {
+                    Slot::Resting(vm) => Ok(vm),
+                    Slot::Running(_) => Err(Violation::NotResting(cell)),
+                },
+            },
+            Entry::Vacant(_) => Err(Violation::NotResting(cell)),
+        }
+    }
+
+    /// Keeps a suspended cell, lets go of any other, and tells how the leg ended.
+    fn rest(&self, cell: CellId, vm: Vm, leg: Leg) -> FromWorker {
+        let mut vm = Some(vm);
+        {
+            let mut cells = self.lock();
+            let wanted = matches!(cells.get(&cell), Some(Slot::Running(dropped)) if !dropped.load(Ordering::Relaxed));
+            match (&leg.end, vm.take()) {
+                (LegEnd::Suspended { .. }, Some(resting)) if wanted => {
+                    cells.insert(cell, Slot::Resting(Box::new(resting)));
+                }
+                (_, ended) => {
+                    cells.remove(&cell);
+                    vm = ended;
+                }
+            }
+        }
+        drop(vm);
+        FromWorker::Leg(cell, leg)
+    }
+
+    fn fail(&self, cell: CellId, failure: Failure) -> FromWorker {
+        self.forget(cell);
+        let leg = Leg { end: LegEnd::Failed(failure), output: Vec::new(), run_us: 0, memory_bytes: 0 };
+        FromWorker::Leg(cell, leg)
+    }
+
+    fn forget(&self, cell: CellId) {
+        self.lock().remove(&cell);
+    }
+
+    /// Held for a look-up or a move, never while guest code runs or memory is given back.
+    fn lock(&self) -> MutexGuard<'_, HashMap<CellId, Slot>> {
+        self.cells.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn rejected(rejection: Rejection) -> Failure {
+    Failure {
+        code: Some(rejection.code()),
+        place: rejection.place(),
+        message: rejection.to_string(),
+    }
+}
+
+fn unavailable(error: &wasmtime::Error) -> Failure {
+    Failure {
+        code: Some(ErrorCode::RuntimeUnavailable),
+        message: format!("no room for another cell in this worker: {error}"),
+        place: None,
+    }
+}

@@ -1,0 +1,104 @@
+//! The only `unsafe` of the project: loading the compiled image, asking the kernel for changed
+//! pages, and closing what a careless parent left open.
+#![expect(unsafe_code, reason = "each block below states why it is sound; nothing else may have one")]
+
+use wasmtime::{Engine, Module};
+
+/// Loads the image that this crate's build script compiled.
+pub(crate) fn load_image(engine: &Engine, compiled: &[u8]) -> wasmtime::Result<Module> {
+    // SAFETY: `deserialize` trusts its bytes to be Wasmtime's own output. The only caller passes
+    // the bytes that the build script got from `precompile_module`, embedded in this binary.
+    unsafe { Module::deserialize(engine, compiled) }
+}
+
+/// Closes every file descriptor from `first` on, whoever opened it.
+#[cfg(target_os = "linux")]
+pub(crate) fn close_from(first: u32) -> std::io::Result<()> {
+    // SAFETY: called once, first thing in a worker's `main`, when nothing owns a descriptor above
+    // standard error; so no owner is left holding a closed one.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) mod page_scan {
+    //! PAGEMAP_SCAN: which pages of a private mapping have been written. Linux 6.7 and later.
+
+    use std::fs::File;
+    use std::io;
+    use std::os::fd::AsRawFd;
+
+    pub(crate) const REQUEST: u32 = 0xC060_6610;
+
+    const IS_FILE: u64 = 1 << 2;
+    const IS_PRESENT: u64 = 1 << 3;
+    const IS_SWAPPED: u64 = 1 << 4;
+    const IS_ZERO_PAGE: u64 = 1 << 5;
+
+    #[repr(C)]
+    struct Arguments {
+        size: u64,
+        flags: u64,
+        start: u64,
+        end: u64,
+        walk_end: u64,
+        regions: u64,
+        regions_len: u64,
+        max_pages: u64,
+        category_inverted: u64,
+        category_mask: u64,
+        category_anyof_mask: u64,
+        return_mask: u64,
+    }
+
+    #[repr(C)]
+    #[derive(Clone, Copy, Default)]
+    struct Region {
+        start: u64,
+        end: u64,
+        categories: u64,
+    }
+
+    /// Byte ranges of `memory` that are private to it: present or swapped, and neither the image's
+    /// file pages nor the zero page. `memory` is page-aligned.
+    pub(crate) fn private_ranges(
+        pagemap: &File,
+        memory: &[u8],
+        mut found: impl FnMut(std::ops::Range<usize>),
+    ) -> io::Result<()> {
+        let base = memory.as_ptr() as u64;
+        let end = base + memory.len() as u64;
+        let mut regions = [Region::default(); 256];
+        let mut start = base;
+        while start < end {
+            let mut arguments = Arguments {
+                size: size_of::<Arguments>() as u64,
+                flags: 0,
+                start,
+                end,
+                walk_end: 0,
+                regions: regions.as_mut_ptr() as u64,
+                regions_len: regions.len() as u64,
+                max_pages: 0,
+                category_inverted: IS_FILE | IS_ZERO_PAGE,
+                category_mask: IS_FILE | IS_ZERO_PAGE,
+                category_anyof_mask: IS_PRESENT | IS_SWAPPED,
+                return_mask: IS_PRESENT,
+            };
+            // SAFETY: the kernel reads and writes `arguments` and at most `regions_len` regions,
+            // both alive across the call; it only looks at the pages of `memory`.
+            let count = unsafe {
+                libc::ioctl(pagemap.as_raw_fd(), libc::Ioctl::from(REQUEST), &raw mut arguments)
+            };
+            let Ok(count) = usize::try_from(count) else { return Err(io::Error::last_os_error()) };
+            for region in regions.iter().take(count) {
+                found((region.start - base) as usize..(region.end - base) as usize);
+            }
+            if arguments.walk_end <= start {
+                break;
+            }
+            start = arguments.walk_end;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+//! A suspended cell as bytes: what differs from the image, XORed with it, compressed.
+//!
+//! ```text
+//! magic "CMSS" · u16 version · u16 zero · image id 32 · catalog hash 32
+//! u32 wasm pages · u32 changed pages · u32 state bytes · u32 crc of all before and after
+//! zstd( state · changed page numbers u32 each · changed pages XOR image )
+//! ```
+//!
+//! QuickJS dirties pages by scattered reference counts, so the XOR is nearly all zeroes. The sum
+//! catches accidents; a forger is the host's to catch, which seals what it stores. Whatever gets
+//! past both can hurt only its own sandbox.
+
+use contract::frame::Reader;
+use contract::ids::{CatalogHash, ImageId};
+
+use crate::pages::{PAGE_BYTES, page_at};
+
+pub const VERSION: u16 = 1;
+
+const MAGIC: &[u8; 4] = b"CMSS";
+const HEADER_BYTES: usize = 4 + 2 + 2 + 32 + 32 + 4 + 4 + 4 + 4;
+const CRC_OFFSET: usize = HEADER_BYTES - 4;
+const WASM_PAGE_BYTES: usize = 64 << 10;
+const MAX_STATE_BYTES: usize = 1 << 20;
+const COMPRESSION_LEVEL: i32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadSnapshot {
+    #[error("it is cut short")]
+    Cut,
+    #[error("it is not a snapshot")]
+    NotASnapshot,
+    #[error("it has format {0}, this build reads {VERSION}")]
+    Version(u16),
+    #[error("it was taken by another build of the engine")]
+    OtherImage,
+    #[error("it belongs to another catalog")]
+    OtherCatalog,
+    #[error("it is damaged")]
+    Damaged,
+    #[error("it needs {needed} bytes of memory, the limit is {limit}")]
+    TooLarge { needed: usize, limit: usize },
+}
+
+/// What is frozen: a memory, the pages of it that changed, and the host's own notes about the cell.
+pub(crate) struct Frozen<'a> {
+    pub(crate) image: ImageId,
+    pub(crate) catalog: CatalogHash,
+    pub(crate) memory: &'a [u8],
+    pub(crate) base: &'a [u8],
+    pub(crate) changed: &'a [u32],
+    pub(crate) state: &'a [u8],
+}
+
+/// A snapshot read back, checked against the image, not yet in any memory.
+#[derive(Debug)]
+pub(crate) struct Thawed {
+    pub(crate) wasm_pages: usize,
+    pub(crate) state: Vec<u8>,
+    changed: Vec<u32>,
+    pages: Vec<u8>,
+}
+
+/// What a snapshot must match before a byte of it is used.
+pub(crate) struct Expected<'a> {
+    pub(crate) image: ImageId,
+    pub(crate) catalog: CatalogHash,
+    pub(crate) base: &'a [u8],
+    pub(crate) memory_limit: usize,
+}
+
+pub(crate) fn encode(frozen: &Frozen<'_>) -> std::io::Result<Vec<u8>> {
+    let mut body = Vec::with_capacity(frozen.state.len() + frozen.changed.len() * (4 + PAGE_BYTES));
+    body.extend_from_slice(frozen.state);
+    for page in frozen.changed {
+        body.extend_from_slice(&page.to_le_bytes());
+    }
+    for &page in frozen.changed {
+        let now = page_at(frozen.memory, page as usize);
+        let then = page_at(frozen.base, page as usize);
+        body.extend(now.iter().zip(then).map(|(now, then)| now ^ then));
+    }
+
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + 4096);
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&[0; 2]);
+    bytes.extend_from_slice(&frozen.image.0);
+    bytes.extend_from_slice(&frozen.catalog.0);
+    for count in [frozen.memory.len() / WASM_PAGE_BYTES, frozen.changed.len(), frozen.state.len()] {
+        bytes.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
+    }
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(&zstd::bulk::compress(&body, COMPRESSION_LEVEL)?);
+    let crc = checksum(&bytes).to_le_bytes();
+    if let Some(field) = bytes.get_mut(CRC_OFFSET..HEADER_BYTES) {
+        field.copy_from_slice(&crc);
+    }
+    Ok(bytes)
+}
+
+pub(crate) fn decode(bytes: &[u8], expected: &Expected<'_>) -> Result<Thawed, BadSnapshot> {
+    let header = Header::read(bytes)?;
+    if header.image != expected.image {
+        return Err(BadSnapshot::OtherImage);
+    }
+    if header.catalog != expected.catalog {
+        return Err(BadSnapshot::OtherCatalog);
+    }
+    if header.crc != checksum(bytes) {
+        return Err(BadSnapshot::Damaged);
+    }
+    // Sizes are judged here, before the first of them allocates anything.
+    let needed = header.wasm_pages.saturating_mul(WASM_PAGE_BYTES);
+    if needed > expected.memory_limit {
+        return Err(BadSnapshot::TooLarge { needed, limit: expected.memory_limit });
+    }
+    let pages_in_memory = needed / PAGE_BYTES;
+    if needed < expected.base.len() || header.changed > pages_in_memory || header.state > MAX_STATE_BYTES {
+        return Err(BadSnapshot::Damaged);
+    }
+    let body_bytes = header.state + header.changed * (4 + PAGE_BYTES);
+    let packed = bytes.get(HEADER_BYTES..).unwrap_or_default();
+    let body = zstd::bulk::decompress(packed, body_bytes).map_err(|_| BadSnapshot::Damaged)?;
+    header.unpack(&body, pages_in_memory)
+}
+
+impl Thawed {
+    /// Writes the changed pages over a fresh instance's memory, which holds the image.
+    pub(crate) fn apply(&self, memory: &mut [u8]) {
+        for (&page, difference) in self.changed.iter().zip(self.pages.chunks_exact(PAGE_BYTES)) {
+            let start = page as usize * PAGE_BYTES;
+            if let Some(now) = memory.get_mut(start..start + PAGE_BYTES) {
+                now.iter_mut().zip(difference).for_each(|(byte, difference)| *byte ^= difference);
+            }
+        }
+    }
+}
+
+struct Header {
+    image: ImageId,
+    catalog: CatalogHash,
+    wasm_pages: usize,
+    changed: usize,
+    state: usize,
+    crc: u32,
+}
+
+impl Header {
+    fn read(bytes: &[u8]) -> Result<Self, BadSnapshot> {
+        let mut from = Reader::new(bytes);
+        let cut = |_| BadSnapshot::Cut;
+        if from.array::<4>().map_err(cut)? != *MAGIC {
+            return Err(BadSnapshot::NotASnapshot);
+        }
+        let version = u16::from_le_bytes(from.array().map_err(cut)?);
+        if version != VERSION {
+            return Err(BadSnapshot::Version(version));
+        }
+        from.array::<2>().map_err(cut)?;
+        Ok(Self {
+            image: ImageId(from.array().map_err(cut)?),
+            catalog: CatalogHash(from.array().map_err(cut)?),
+            wasm_pages: from.u32().map_err(cut)? as usize,
+            changed: from.u32().map_err(cut)? as usize,
+            state: from.u32().map_err(cut)? as usize,
+            crc: from.u32().map_err(cut)?,
+        })
+    }
+
+    fn unpack(&self, body: &[u8], pages_in_memory: usize) -> Result<Thawed, BadSnapshot> {
+        let (state, rest) = body.split_at_checked(self.state).ok_or(BadSnapshot::Damaged)?;
+        let (numbers, pages) = rest.split_at_checked(self.changed * 4).ok_or(BadSnapshot::Damaged)?;
+        let (numbers, _) = numbers.as_chunks::<4>();
+        let changed: Vec<u32> = numbers.iter().map(|number| u32::from_le_bytes(*number)).collect();
+        let ordered = changed.is_sorted_by(|a, b| a < b);
+        let inside = changed.last().is_none_or(|&last| (last as usize) < pages_in_memory);
+        if pages.len() != self.changed * PAGE_BYTES || !ordered || !inside {
+            return Err(BadSnapshot::Damaged);
+        }
+        Ok(Thawed { wasm_pages: self.wasm_pages, state: state.to_vec(), changed, pages: pages.to_vec() })
+    }
+}
+
+/// Over everything but the sum itself.
+fn checksum(bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(bytes.get(..CRC_OFFSET).unwrap_or_default());
+    hasher.update(bytes.get(HEADER_BYTES..).unwrap_or_default());
+    hasher.finalize()
+}

@@ -1,0 +1,316 @@
+//! One cell in one instance: started or thawed, run leg by leg, frozen or dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use contract::error::ErrorCode;
+use contract::frame::{Budget, Failure, Leg, LegEnd, Reader, Reply, ReplyValue};
+use contract::ids::CatalogHash;
+use contract::limits::MAX_BRIDGE_VALUE_BYTES;
+use serde_json::value::RawValue;
+use wasmtime::{Instance, Memory, Store, Trap, TypedFunc};
+
+use crate::failure;
+use crate::host_calls::{CellHost, Stop};
+use crate::image::{IMAGE_ID, Image};
+use crate::pages::PageFinder;
+use crate::snapshot::{self, BadSnapshot, Expected, Frozen};
+use crate::source::{Prepared, Shift};
+use crate::tables::Tables;
+
+pub(crate) struct Vm {
+    image: Arc<Image>,
+    store: Store<CellHost>,
+    memory: Memory,
+    exports: Exports,
+    shifts: Vec<Shift>,
+}
+
+struct Exports {
+    allocate: TypedFunc<u32, u32>,
+    start: TypedFunc<(u32, u32, f64, u64), i32>,
+    deliver: TypedFunc<(u32, u32, f64), i32>,
+    result_pointer: TypedFunc<(), u32>,
+    result_length: TypedFunc<(), u32>,
+}
+
+/// The numbers `guest/shim.c` ends a leg with.
+mod end {
+    pub(super) const COMPLETED: i32 = 0;
+    pub(super) const SUSPENDED: i32 = 1;
+    pub(super) const FAILED: i32 = 2;
+    pub(super) const BAD_SYNTAX: i32 = 3;
+    pub(super) const STUCK: i32 = 4;
+}
+
+impl Vm {
+    /// A fresh instance of the image, holding no cell yet.
+    pub(crate) fn new(
+        image: &Arc<Image>,
+        tables: Option<Arc<Tables>>,
+        dropped: Arc<AtomicBool>,
+        memory_bytes: u64,
+    ) -> wasmtime::Result<Self> {
+        let mut host = CellHost::idle();
+        host.tables = tables;
+        host.dropped = dropped;
+        host.memory_limit = memory_limit(image, memory_bytes);
+        let mut store = Store::new(&image.engine, host);
+        store.limiter(|host| host);
+        store.epoch_deadline_callback(CellHost::on_epoch);
+        // The clock starts with the leg; until then only instantiation runs.
+        store.set_epoch_deadline(u64::MAX / 2);
+        let instance = image.instance.instantiate(&mut store)?;
+        let memory = instance
+            .get_memory(&mut store, "memory")
+            .ok_or_else(|| wasmtime::Error::msg("the image exports no memory"))?;
+        let exports = Exports::of(&instance, &mut store)?;
+        Ok(Self { image: Arc::clone(image), store, memory, exports, shifts: Vec::new() })
+    }
+
+    /// The cell's first leg.
+    pub(crate) fn start(&mut self, prepared: Prepared, seed: u64, budget: Budget) -> Leg {
+        self.shifts = prepared.shifts;
+        let script = prepared.script.into_bytes();
+        self.leg(budget, |vm| {
+            let (pointer, length) = vm.put(&script)?;
+            let call = vm.exports.start.clone();
+            call.call(&mut vm.store, (pointer, length, budget.clock_us as f64, seed))
+        })
+    }
+
+    /// Any later leg: settles host calls and runs what waited for them.
+    pub(crate) fn deliver(&mut self, replies: &[Reply], budget: Budget) -> Leg {
+        let records = self.records(replies);
+        self.leg(budget, |vm| {
+            let (pointer, length) = vm.put(&records)?;
+            let call = vm.exports.deliver.clone();
+            call.call(&mut vm.store, (pointer, length, budget.clock_us as f64))
+        })
+    }
+
+    pub(crate) fn freeze(&self, finder: &PageFinder) -> std::io::Result<Vec<u8>> {
+        let memory = self.memory.data(&self.store);
+        let changed = finder.changed(memory, &self.image.base);
+        snapshot::encode(&Frozen {
+            image: IMAGE_ID,
+            catalog: self.catalog(),
+            memory,
+            base: &self.image.base,
+            changed: &changed,
+            state: &self.notes(),
+        })
+    }
+
+    /// Puts a snapshot's memory into this fresh instance.
+    pub(crate) fn thaw(&mut self, bytes: &[u8]) -> Result<(), BadSnapshot> {
+        let thawed = snapshot::decode(
+            bytes,
+            &Expected {
+                image: IMAGE_ID,
+                catalog: self.catalog(),
+                base: &self.image.base,
+                memory_limit: self.store.data().memory_limit,
+            },
+        )?;
+        let have = self.memory.size(&self.store);
+        let grow = (thawed.wasm_pages as u64).saturating_sub(have);
+        if grow > 0 {
+            self.memory.grow(&mut self.store, grow).map_err(|_| BadSnapshot::Damaged)?;
+        }
+        thawed.apply(self.memory.data_mut(&mut self.store));
+        self.read_notes(&thawed.state).map_err(|_| BadSnapshot::Damaged)
+    }
+
+    /// The flag that stops the cell from outside.
+    pub(crate) fn dropped(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.store.data().dropped)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> &[u8] {
+        self.memory.data(&self.store)
+    }
+
+    fn catalog(&self) -> CatalogHash {
+        self.store.data().tables.as_ref().map_or(CatalogHash([0; 32]), |tables| tables.hash)
+    }
+
+    fn leg(&mut self, budget: Budget, run: impl FnOnce(&mut Self) -> wasmtime::Result<i32>) -> Leg {
+        let started = Instant::now();
+        let limit = memory_limit(&self.image, budget.memory_bytes);
+        let host = self.store.data_mut();
+        host.deadline = started + Duration::from_millis(budget.run_ms);
+        host.memory_limit = limit;
+        host.output.budget = budget.output_bytes;
+        host.output.total = 0;
+        self.store.set_epoch_deadline(1);
+        let ended = run(self);
+        let end = match ended {
+            Ok(number) => self.end_of_leg(number, budget),
+            Err(error) => LegEnd::Failed(self.stopped(&error, budget)),
+        };
+        Leg {
+            end,
+            output: std::mem::take(&mut self.store.data_mut().output.items),
+            run_us: u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
+            memory_bytes: self.memory.data_size(&self.store) as u64,
+        }
+    }
+
+    fn end_of_leg(&mut self, number: i32, budget: Budget) -> LegEnd {
+        let total = self.store.data().output.total;
+        if self.store.data().output.exceeded() {
+            return LegEnd::Failed(failure::output_limit(total, budget.output_bytes));
+        }
+        match number {
+            end::COMPLETED => self.completed(budget),
+            end::SUSPENDED => {
+                let host = self.store.data_mut();
+                LegEnd::Suspended {
+                    calls: std::mem::take(&mut host.calls),
+                    cleared: std::mem::take(&mut host.cleared),
+                }
+            }
+            end::FAILED | end::BAD_SYNTAX => {
+                let described = self.result().unwrap_or_default();
+                LegEnd::Failed(if number == end::FAILED {
+                    failure::thrown(&described, &self.shifts)
+                } else {
+                    failure::bad_syntax(&described, &self.shifts)
+                })
+            }
+            end::STUCK => LegEnd::Failed(failure::stuck()),
+            _ => LegEnd::Failed(failure::internal("the guest ended a leg in no known way")),
+        }
+    }
+
+    fn completed(&mut self, budget: Budget) -> LegEnd {
+        let Some(text) = self.result().and_then(|bytes| String::from_utf8(bytes).ok()) else {
+            return LegEnd::Failed(failure::internal("the cell's value could not be read"));
+        };
+        let total = self.store.data().output.total + text.len() as u64;
+        if total > budget.output_bytes {
+            return LegEnd::Failed(failure::output_limit(total, budget.output_bytes));
+        }
+        match RawValue::from_string(text) {
+            Ok(value) => LegEnd::Completed { value },
+            Err(_) => LegEnd::Failed(failure::internal("the cell's value is not JSON")),
+        }
+    }
+
+    /// After a trap the instance is in no state to be asked anything; the caller drops it.
+    fn stopped(&self, error: &wasmtime::Error, budget: Budget) -> Failure {
+        match (error.downcast_ref::<Stop>(), error.downcast_ref::<Trap>()) {
+            (Some(Stop::Deadline), _) => failure::timeout(budget.run_ms),
+            (Some(Stop::Memory), _) => failure::memory_limit(budget.memory_bytes),
+            (Some(Stop::Output), _) => {
+                failure::output_limit(self.store.data().output.total, budget.output_bytes)
+            }
+            (Some(Stop::Dropped), _) => Failure {
+                code: Some(ErrorCode::Aborted),
+                message: "the cell was dropped while it ran".to_owned(),
+                place: None,
+            },
+            (Some(Stop::BrokeRules(_)), _) => failure::internal(&error.to_string()),
+            (None, Some(Trap::StackOverflow)) => failure::stack_overflow(),
+            (None, _) => failure::internal("the guest's engine trapped"),
+        }
+    }
+
+    /// Copies bytes into guest memory, with the NUL that QuickJS wants; the guest frees them.
+    fn put(&mut self, bytes: &[u8]) -> wasmtime::Result<(u32, u32)> {
+        let out_of_memory = || wasmtime::Error::new(Stop::Memory);
+        let length = u32::try_from(bytes.len()).map_err(|_| out_of_memory())?;
+        let room = length.checked_add(1).ok_or_else(out_of_memory)?;
+        let pointer = self.exports.allocate.clone().call(&mut self.store, room)?;
+        let place = self
+            .memory
+            .data_mut(&mut self.store)
+            .get_mut(pointer as usize..)
+            .and_then(|rest| rest.split_at_mut_checked(bytes.len()))
+            .filter(|_| pointer != 0)
+            .ok_or_else(out_of_memory)?;
+        place.0.copy_from_slice(bytes);
+        if let Some(terminator) = place.1.first_mut() {
+            *terminator = 0;
+        }
+        Ok((pointer, length))
+    }
+
+    fn result(&mut self) -> Option<Vec<u8>> {
+        let pointer = self.exports.result_pointer.clone().call(&mut self.store, ()).ok()?;
+        let length = self.exports.result_length.clone().call(&mut self.store, ()).ok()?;
+        let memory = self.memory.data(&self.store).get(pointer as usize..)?;
+        memory.get(..length as usize).map(<[u8]>::to_vec)
+    }
+
+    /// Replies as `deliver` in the shim reads them; one for a call nobody made is left out.
+    fn records(&mut self, replies: &[Reply]) -> Vec<u8> {
+        let mut records = Vec::new();
+        for reply in replies {
+            if !self.store.data_mut().outstanding.remove(&reply.call.0) {
+                continue;
+            }
+            let (rejected, json) = match &reply.value {
+                ReplyValue::Resolved(json) => (0_u32, json),
+                ReplyValue::Rejected(json) => (1, json),
+            };
+            let length = u32::try_from(json.len().min(MAX_BRIDGE_VALUE_BYTES)).unwrap_or(0);
+            for field in [reply.call.0, rejected, length] {
+                records.extend_from_slice(&field.to_le_bytes());
+            }
+            records.extend_from_slice(json.get(..length as usize).unwrap_or_default());
+            records.push(0);
+        }
+        records
+    }
+
+    /// What the host knows of the cell and guest memory does not.
+    fn notes(&self) -> Vec<u8> {
+        let outstanding = &self.store.data().outstanding;
+        let mut notes = Vec::with_capacity(8 + 4 * outstanding.len() + 12 * self.shifts.len());
+        notes.extend_from_slice(&(outstanding.len() as u32).to_le_bytes());
+        for call in outstanding {
+            notes.extend_from_slice(&call.to_le_bytes());
+        }
+        notes.extend_from_slice(&(self.shifts.len() as u32).to_le_bytes());
+        for shift in &self.shifts {
+            notes.extend_from_slice(&shift.line.to_le_bytes());
+            notes.extend_from_slice(&shift.column.to_le_bytes());
+            notes.extend_from_slice(&shift.delta.to_le_bytes());
+        }
+        notes
+    }
+
+    fn read_notes(&mut self, notes: &[u8]) -> Result<(), contract::frame::BadFrame> {
+        let mut from = Reader::new(notes);
+        self.store.data_mut().outstanding = from.list(Reader::u32)?.into_iter().collect();
+        self.shifts = from.list(|from| {
+            Ok(Shift {
+                line: from.u32()?,
+                column: from.u32()?,
+                delta: i32::from_le_bytes(from.array()?),
+            })
+        })?;
+        from.finish()
+    }
+}
+
+impl Exports {
+    fn of(instance: &Instance, store: &mut Store<CellHost>) -> wasmtime::Result<Self> {
+        Ok(Self {
+            allocate: instance.get_typed_func(&mut *store, "allocate")?,
+            start: instance.get_typed_func(&mut *store, "start")?,
+            deliver: instance.get_typed_func(&mut *store, "deliver")?,
+            result_pointer: instance.get_typed_func(&mut *store, "result_pointer")?,
+            result_length: instance.get_typed_func(&mut *store, "result_length")?,
+        })
+    }
+}
+
+/// Heap beyond the image, so that `return 1` completes under the smallest limit.
+fn memory_limit(image: &Image, memory_bytes: u64) -> usize {
+    image.base.len().saturating_add(usize::try_from(memory_bytes).unwrap_or(usize::MAX))
+}

@@ -1,0 +1,166 @@
+//! The jail: Landlock takes away files, network and signals, seccomp every system call but a few.
+//!
+//! Landlock binds the calling thread and those it starts, so it comes before the threads; seccomp can
+//! bind all threads at once, so it comes after them and need not allow what making them takes.
+
+use contract::frame::Jail;
+
+use super::arguments::JailWish;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum JailError {
+    #[error("the jail is required, and {0}; run on a kernel that has it, or allow a weaker jail in the configuration")]
+    Unavailable(String),
+    #[error("cannot {what}: {reason}")]
+    System { what: &'static str, reason: String },
+}
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::{close_files, filter_system_calls};
+
+#[cfg(not(target_os = "linux"))]
+pub(super) use elsewhere::{close_files, filter_system_calls};
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::collections::BTreeMap;
+
+    use landlock::{ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope};
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
+    use seccompiler::{
+        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    };
+
+    use super::{Jail, JailError, JailWish};
+    use crate::raw::page_scan;
+
+    /// Enough for standard streams, the socket and its copies, the image and the page map.
+    const MAX_OPEN_FILES: u64 = 32;
+
+    /// Takes away core dumps, files and the network. Says how much of that the kernel knows.
+    pub(in super::super) fn close_files(wish: JailWish) -> Result<Jail, JailError> {
+        if wish == JailWish::Off {
+            return Ok(Jail::None);
+        }
+        // First to go when memory runs out: a worker can be replaced, its host cannot. Best effort.
+        drop(std::fs::write("/proc/self/oom_score_adj", "1000"));
+        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+            .map_err(|error| system("forbid core dumps", error))?;
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+            .map_err(|error| system("follow the parent's death", error))?;
+        for (resource, most) in [(Resource::Core, 0), (Resource::Fsize, 0), (Resource::Nofile, MAX_OPEN_FILES)] {
+            rustix::process::setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
+                .map_err(|error| system("set resource limits", error))?;
+        }
+        match landlock() {
+            Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced) => Ok(Jail::Full),
+            Ok(RulesetStatus::NotEnforced) => missing(wish, "this kernel has no Landlock".to_owned()),
+            Err(error) => missing(wish, format!("Landlock failed: {error}")),
+        }
+    }
+
+    /// A ruleset without rules: everything it handles is denied.
+    fn landlock() -> Result<RulesetStatus, landlock::RulesetError> {
+        let abi = ABI::V6;
+        let status = Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_all(abi))?
+            .handle_access(AccessNet::from_all(abi))?
+            .scope(Scope::from_all(abi))?
+            .create()?
+            .restrict_self()?;
+        Ok(status.ruleset)
+    }
+
+    fn missing(wish: JailWish, what: String) -> Result<Jail, JailError> {
+        match wish {
+            JailWish::Required => Err(JailError::Unavailable(what)),
+            JailWish::Preferred | JailWish::Off => Ok(Jail::Seccomp),
+        }
+    }
+
+    /// Shuts the last door, on all threads. A call that is not on the list kills the worker.
+    pub(in super::super) fn filter_system_calls(wish: JailWish, files: Jail) -> Result<Jail, JailError> {
+        if wish == JailWish::Off {
+            return Ok(Jail::None);
+        }
+        let filtered = program().and_then(|program| {
+            seccompiler::apply_filter_all_threads(&program).map_err(|error| error.to_string())
+        });
+        match (filtered, wish) {
+            (Ok(()), _) => Ok(files),
+            (Err(error), JailWish::Required) => {
+                Err(JailError::Unavailable(format!("system calls cannot be filtered here: {error}")))
+            }
+            (Err(_), JailWish::Preferred | JailWish::Off) => Ok(Jail::None),
+        }
+    }
+
+    fn program() -> Result<BpfProgram, String> {
+        let allowed = allowed().map_err(|error| error.to_string())?;
+        let arch = std::env::consts::ARCH.try_into().map_err(|_| "unknown processor".to_owned())?;
+        // To kill, not to refuse: refused, glibc's abort() spins for ever.
+        SeccompFilter::new(allowed, SeccompAction::KillProcess, SeccompAction::Allow, arch)
+            .and_then(TryInto::try_into)
+            .map_err(|error| error.to_string())
+    }
+
+    type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+    fn allowed() -> Result<Rules, seccompiler::BackendError> {
+        let mut rules: Rules = [
+            libc::SYS_read,
+            libc::SYS_write,
+            libc::SYS_munmap,
+            libc::SYS_mremap,
+            libc::SYS_madvise,
+            libc::SYS_brk,
+            libc::SYS_futex,
+            libc::SYS_clock_nanosleep,
+            libc::SYS_clock_gettime,
+            libc::SYS_restart_syscall,
+            libc::SYS_rt_sigreturn,
+            libc::SYS_sched_yield,
+            // What threads and the process do when they end.
+            libc::SYS_rt_sigprocmask,
+            libc::SYS_sigaltstack,
+            libc::SYS_exit,
+            libc::SYS_exit_group,
+        ]
+        .into_iter()
+        .map(|call| (call, Vec::new()))
+        .collect();
+        // The image was mapped executable before; from here on nothing is.
+        let executable = libc::PROT_EXEC as u64;
+        for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+            rules.insert(call, vec![only_if(2, SeccompCmpOp::MaskedEq(executable), 0)?]);
+        }
+        rules.insert(libc::SYS_ioctl, vec![only_if(1, SeccompCmpOp::Eq, u64::from(page_scan::REQUEST))?]);
+        Ok(rules)
+    }
+
+    fn only_if(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, seccompiler::BackendError> {
+        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
+        SeccompRule::new(vec![condition])
+    }
+
+    fn system(what: &'static str, error: impl ToString) -> JailError {
+        JailError::System { what, reason: error.to_string() }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod elsewhere {
+    use super::{Jail, JailError, JailWish};
+
+    pub(in super::super) fn close_files(wish: JailWish) -> Result<Jail, JailError> {
+        match wish {
+            JailWish::Required => Err(JailError::Unavailable("this system has none that we know".to_owned())),
+            JailWish::Preferred | JailWish::Off => Ok(Jail::None),
+        }
+    }
+
+    pub(in super::super) fn filter_system_calls(_wish: JailWish, files: Jail) -> Result<Jail, JailError> {
+        Ok(files)
+    }
+}

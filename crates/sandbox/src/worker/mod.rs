@@ -1,0 +1,76 @@
+//! The worker process: the sandbox behind a socket, in a jail.
+//!
+//! The order in [`worker_main`] is the point of this module: everything that needs the system is
+//! done before the doors close one after the other, and no cell is seen before the last is shut.
+
+mod arguments;
+mod jail;
+mod pulse;
+mod serve;
+
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use contract::frame::{FromWorker, Hello, Jail, WORKER_ARGUMENT};
+
+use crate::image::IMAGE_ID;
+use crate::machine::Sandbox;
+use arguments::Arguments;
+use serve::Crew;
+
+/// Becomes a worker and never returns, if this process was started as one; does nothing otherwise.
+///
+/// Call it first in `main`, before any thread is started or file opened.
+pub fn worker_main() {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_none_or(|first| first != WORKER_ARGUMENT) {
+        return;
+    }
+    let code = i32::from(run(arguments).is_err());
+    std::process::exit(code);
+}
+
+/// Serves a socket from threads of this process, without a jail. For tests and measurements.
+pub fn serve_attached(stream: UnixStream, slots: u32, threads: usize) -> std::io::Result<()> {
+    let sandbox = Sandbox::new(slots).map_err(std::io::Error::other)?;
+    let page_scan = sandbox.asks_the_kernel_for_pages();
+    let crew = Crew::assemble(Arc::new(sandbox), stream, threads)?;
+    crew.say(&FromWorker::Hello(Hello { image: IMAGE_ID, jail: Jail::None, slots, page_scan }))?;
+    crew.go();
+    Ok(())
+}
+
+fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> std::io::Result<()> {
+    #[cfg(target_os = "linux")]
+    crate::raw::close_from(3)?;
+    // Standard input is the socket; a copy of the descriptor is an owned one.
+    let stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    match start(arguments, &stream) {
+        Ok(crew) => {
+            crew.work_until_hung_up();
+            Ok(())
+        }
+        Err(reason) => {
+            // The host is told why; the exit code alone says little.
+            serve::send(&stream, &FromWorker::Unfit { reason: reason.to_string() })?;
+            Err(std::io::Error::other(reason))
+        }
+    }
+}
+
+fn start(
+    arguments: impl Iterator<Item = std::ffi::OsString>,
+    stream: &UnixStream,
+) -> Result<Crew, Box<dyn std::error::Error + Send + Sync>> {
+    let arguments = Arguments::parse(arguments)?;
+    let sandbox = Sandbox::new(arguments.slots)?;
+    let files = jail::close_files(arguments.jail)?;
+    let page_scan = sandbox.asks_the_kernel_for_pages();
+    // Threads must exist before system calls are filtered: making one takes calls no cell needs.
+    let crew = Crew::assemble(Arc::new(sandbox), stream.try_clone()?, arguments.threads)?;
+    let jail = jail::filter_system_calls(arguments.jail, files)?;
+    crew.say(&FromWorker::Hello(Hello { image: IMAGE_ID, jail, slots: arguments.slots, page_scan }))?;
+    crew.go();
+    Ok(crew)
+}

@@ -1,0 +1,64 @@
+//! The beat that running cells measure time by. It rests when none runs.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+const BEAT: Duration = Duration::from_millis(2);
+
+/// Beats without a running cell before the ticker lies down; waking it costs a system call.
+const IDLE_BEATS: u32 = 25;
+
+#[derive(Debug, Default)]
+pub(super) struct Pulse {
+    running: AtomicUsize,
+    resting: Mutex<bool>,
+    wake: Condvar,
+}
+
+/// Held while a leg runs.
+#[derive(Debug)]
+pub(super) struct Running<'a>(&'a Pulse);
+
+impl Pulse {
+    pub(super) fn leg(&self) -> Running<'_> {
+        if self.running.fetch_add(1, Ordering::SeqCst) == 0 {
+            let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+            if *resting {
+                *resting = false;
+                self.wake.notify_one();
+            }
+        }
+        Running(self)
+    }
+
+    /// The ticker's whole life.
+    pub(super) fn beat(&self, tick: impl Fn()) -> ! {
+        let mut idle = 0;
+        loop {
+            std::thread::sleep(BEAT);
+            tick();
+            idle = if self.running.load(Ordering::SeqCst) == 0 { idle + 1 } else { 0 };
+            if idle > IDLE_BEATS {
+                self.rest();
+                idle = 0;
+            }
+        }
+    }
+
+    fn rest(&self) {
+        let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        // A leg that begins from here on finds the flag and wakes us; one that began before is seen.
+        *resting = true;
+        while *resting && self.running.load(Ordering::SeqCst) == 0 {
+            resting = self.wake.wait(resting).unwrap_or_else(PoisonError::into_inner);
+        }
+        *resting = false;
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}

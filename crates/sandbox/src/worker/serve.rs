@@ -1,0 +1,173 @@
+//! Threads that take turns at the socket: the one that reads a frame runs it, the next one reads.
+//!
+//! No queue and no hand-over: a leg starts on the thread that its frame woke. There are more threads
+//! than cores, so that cells which never end share the cores with those that do.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Barrier, Condvar, Mutex, PoisonError};
+use std::thread::Builder;
+
+use contract::frame::{FrameBuffer, FromWorker, ToWorker};
+
+use super::pulse::Pulse;
+use crate::engine_config::WASM_STACK_BYTES;
+use crate::machine::Sandbox;
+use crate::source;
+
+/// Guest frames and the parser's lie on it, one after the other. Only what is touched takes memory.
+const THREAD_STACK_BYTES: usize = if WASM_STACK_BYTES > source::STACK_BYTES {
+    WASM_STACK_BYTES + (8 << 20)
+} else {
+    source::STACK_BYTES + (8 << 20)
+};
+
+const READ_BYTES: usize = 64 << 10;
+
+/// All threads of a worker, up and waiting for the word.
+pub(super) struct Crew {
+    shared: Arc<Shared>,
+    go: Arc<Barrier>,
+}
+
+struct Shared {
+    sandbox: Arc<Sandbox>,
+    pulse: Pulse,
+    incoming: Mutex<Incoming>,
+    outgoing: Mutex<UnixStream>,
+    over: Mutex<bool>,
+    ended: Condvar,
+}
+
+struct Incoming {
+    stream: UnixStream,
+    buffer: FrameBuffer,
+    chunk: Box<[u8]>,
+}
+
+impl Crew {
+    /// Starts the threads. They touch nothing before [`Crew::go`].
+    pub(super) fn assemble(sandbox: Arc<Sandbox>, stream: UnixStream, threads: usize) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            sandbox,
+            pulse: Pulse::default(),
+            over: Mutex::new(false),
+            ended: Condvar::new(),
+            outgoing: Mutex::new(stream.try_clone()?),
+            incoming: Mutex::new(Incoming {
+                stream,
+                buffer: FrameBuffer::default(),
+                chunk: vec![0; READ_BYTES].into_boxed_slice(),
+            }),
+        });
+        let up = Arc::new(Barrier::new(threads + 2));
+        let go = Arc::new(Barrier::new(threads + 2));
+
+        let ticker = (Arc::clone(&shared), Arc::clone(&up), Arc::clone(&go));
+        Builder::new().name("ticker".into()).stack_size(256 << 10).spawn(move || {
+            let (shared, up, go) = ticker;
+            up.wait();
+            go.wait();
+            shared.pulse.beat(|| shared.sandbox.tick())
+        })?;
+        for _ in 0..threads {
+            let (shared, up, go) = (Arc::clone(&shared), Arc::clone(&up), Arc::clone(&go));
+            Builder::new().name("cells".into()).stack_size(THREAD_STACK_BYTES).spawn(move || {
+                // Sets up this thread's signal stack now: later the jail would not have it.
+                wasmtime::Engine::tls_eager_initialize();
+                up.wait();
+                go.wait();
+                shared.take_turns();
+            })?;
+        }
+        up.wait();
+        Ok(Self { shared, go })
+    }
+
+    pub(super) fn say(&self, frame: &FromWorker) -> std::io::Result<()> {
+        self.shared.say(frame)
+    }
+
+    pub(super) fn go(&self) {
+        self.go.wait();
+    }
+
+    /// Returns at once when there is nobody left to work for, whatever still runs.
+    pub(super) fn work_until_hung_up(self) {
+        let mut over = self.shared.over.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*over {
+            over = self.shared.ended.wait(over).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Shared {
+    fn take_turns(&self) {
+        while let Some(frame) = self.next_to_run() {
+            let _running = self.pulse.leg();
+            match self.sandbox.handle(frame) {
+                Ok(Some(reply)) if self.say(&reply).is_ok() => {}
+                Ok(None) => {}
+                // The host is gone, or mad. Either way there is nobody left to work for.
+                Ok(Some(_)) | Err(_) => return self.hang_up(),
+            }
+        }
+        self.hang_up();
+    }
+
+    /// Reads up to the next frame that runs a cell. What only changes tables is done on the way, so
+    /// that it is done before whatever was sent after it.
+    fn next_to_run(&self) -> Option<ToWorker> {
+        let mut incoming = self.incoming.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.is_over() {
+            let frame = incoming.read()?;
+            match frame {
+                ToWorker::Catalog { .. } | ToWorker::Forget { .. } | ToWorker::Drop(_) => {
+                    self.sandbox.handle(frame).ok()?;
+                }
+                ToWorker::Start(..) | ToWorker::Deliver(..) | ToWorker::Freeze { .. } | ToWorker::Thaw(..) => {
+                    return Some(frame);
+                }
+            }
+        }
+        None
+    }
+
+    fn say(&self, frame: &FromWorker) -> std::io::Result<()> {
+        let bytes = frame.encode();
+        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes)
+    }
+
+    fn hang_up(&self) {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.ended.notify_all();
+    }
+
+    fn is_over(&self) -> bool {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Incoming {
+    /// The next frame, or nothing when the host has hung up or sent what is no frame.
+    fn read(&mut self) -> Option<ToWorker> {
+        loop {
+            match self.buffer.next_frame() {
+                Ok(Some(frame)) => return ToWorker::decode(frame).ok(),
+                Ok(None) => {}
+                Err(_) => return None,
+            }
+            match self.stream.read(&mut self.chunk) {
+                Ok(0) => return None,
+                Ok(count) => self.buffer.extend(self.chunk.get(..count)?),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// Sends one frame outside of any crew.
+pub(super) fn send(mut stream: &UnixStream, frame: &FromWorker) -> std::io::Result<()> {
+    stream.write_all(&frame.encode())
+}

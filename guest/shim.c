@@ -1,0 +1,347 @@
+// The guest side of the sandbox: one QuickJS runtime, one context, five imports.
+//
+// Everything a cell is lives in linear memory: the clock, the random state and the count of open
+// host calls too. So a copy of memory is a copy of the cell, and the same source, clock and seed
+// give the same bytes.
+
+#include "quickjs.h"
+#include "prelude.h"
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT(name) __attribute__((export_name(name), visibility("default")))
+#define IMPORT(name) __attribute__((import_module("cellmate"), import_name(name)))
+
+// Nothing else of the host can be reached. Every pointer and number is checked over there.
+IMPORT("call")   extern int32_t host_call(uint32_t id, int32_t method, const char *target, size_t target_len,
+                                          const char *payload, size_t payload_len);
+IMPORT("output") extern void host_output(int32_t kind, const char *text, size_t len);
+IMPORT("lookup") extern int32_t host_lookup(const char *key, size_t len);
+IMPORT("url")    extern int32_t host_url(const char *request, size_t len);
+IMPORT("take")   extern void host_take(char *into);
+
+// QuickJS's own limit, in bytes of the shadow stack. It must be reached before Wasmtime's limit on
+// the native stack is, so that overflow is an exception that a cell can catch.
+#define JS_STACK_BYTES (256 * 1024)
+
+enum end { COMPLETED, SUSPENDED, FAILED, BAD_SYNTAX, STUCK };
+
+static JSRuntime *runtime;
+static JSContext *context;
+static JSValue begin_function, settle_function, encode_function, describe_function, cell_promise;
+static int32_t open_calls, open_timers;
+static int cell_returned;
+static const char *result_text;
+static size_t result_length;
+
+static double clock_us = 1.7e15;
+static uint64_t random_state;
+
+// The libc shim in rquickjs-sys imports this name; defining it here keeps the import out.
+double __rquickjs_host_now_us(void) { return clock_us; }
+
+// splitmix64: any seed is a good seed.
+static JSValue js_random(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
+    uint64_t z = (random_state += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    z ^= z >> 31;
+    return JS_NewFloat64(ctx, (double)(z >> 11) * 0x1.0p-53);
+}
+
+// call(id, method, target, payload) -> 0, or the number of a refusal
+static JSValue js_call(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
+    uint32_t id;
+    int32_t method, refused;
+    size_t target_len, payload_len;
+    const char *target, *payload;
+    if (JS_ToUint32(ctx, &id, argv[0]) || JS_ToInt32(ctx, &method, argv[1])) return JS_EXCEPTION;
+    target = JS_ToCStringLen(ctx, &target_len, argv[2]);
+    if (!target) return JS_EXCEPTION;
+    payload = JS_ToCStringLen(ctx, &payload_len, argv[3]);
+    if (!payload) {
+        JS_FreeCString(ctx, target);
+        return JS_EXCEPTION;
+    }
+    refused = host_call(id, method, target, target_len, payload, payload_len);
+    JS_FreeCString(ctx, target);
+    JS_FreeCString(ctx, payload);
+    return JS_NewInt32(ctx, refused);
+}
+
+// opened(timer, delta): the prelude's count of what it waits for
+static JSValue js_opened(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
+    int32_t delta;
+    if (JS_ToInt32(ctx, &delta, argv[1])) return JS_EXCEPTION;
+    if (JS_ToBool(ctx, argv[0])) open_timers += delta;
+    else open_calls += delta;
+    return JS_UNDEFINED;
+}
+
+// output(kind, text)
+static JSValue js_output(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
+    int32_t kind;
+    size_t len;
+    const char *text;
+    if (JS_ToInt32(ctx, &kind, argv[0])) return JS_EXCEPTION;
+    text = JS_ToCStringLen(ctx, &len, argv[1]);
+    if (!text) return JS_EXCEPTION;
+    host_output(kind, text, len);
+    JS_FreeCString(ctx, text);
+    return JS_UNDEFINED;
+}
+
+static JSValue take_answer(JSContext *ctx, int32_t len) {
+    char *buffer;
+    JSValue answer;
+    if (len < 0) return JS_UNDEFINED;
+    buffer = js_malloc(ctx, (size_t)len + 1);
+    if (!buffer) return JS_EXCEPTION;
+    host_take(buffer);
+    answer = JS_NewStringLen(ctx, buffer, len);
+    js_free(ctx, buffer);
+    return answer;
+}
+
+// lookup(key) -> string or undefined; url(request) -> string or undefined
+static JSValue js_ask(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv, int magic) {
+    size_t len;
+    const char *text = JS_ToCStringLen(ctx, &len, argv[0]);
+    int32_t answer;
+    if (!text) return JS_EXCEPTION;
+    answer = magic ? host_url(text, len) : host_lookup(text, len);
+    JS_FreeCString(ctx, text);
+    return take_answer(ctx, answer);
+}
+
+// encodeUtf8(string) -> Uint8Array. QuickJS writes a lone surrogate as three bytes ED A0..BF xx;
+// the replacement character has three bytes too.
+static JSValue js_encode_utf8(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
+    size_t len, i;
+    JSValue buffer, array;
+    JSValueConst args[1];
+    uint8_t *bytes;
+    const char *text = JS_ToCStringLen(ctx, &len, argv[0]);
+    if (!text) return JS_EXCEPTION;
+    buffer = JS_NewArrayBufferCopy(ctx, (const uint8_t *)text, len);
+    JS_FreeCString(ctx, text);
+    if (JS_IsException(buffer)) return buffer;
+    bytes = JS_GetArrayBuffer(ctx, &len, buffer);
+    for (i = 0; bytes && i + 2 < len; i++)
+        if (bytes[i] == 0xED && bytes[i + 1] >= 0xA0) memcpy(bytes + i, "\xEF\xBF\xBD", 3);
+    args[0] = buffer;
+    array = JS_NewTypedArray(ctx, 1, args, JS_TYPED_ARRAY_UINT8);
+    JS_FreeValue(ctx, buffer);
+    return array;
+}
+
+static size_t utf8_sequence(const uint8_t *p, const uint8_t *end) {
+    uint8_t a = p[0];
+    size_t n = a < 0x80 ? 1 : a >= 0xC2 && a <= 0xDF ? 2 : (a & 0xF0) == 0xE0 ? 3 : a >= 0xF0 && a <= 0xF4 ? 4 : 0;
+    size_t i;
+    if (n == 0 || p + n > end) return 0;
+    for (i = 1; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    if ((a == 0xE0 && p[1] < 0xA0) || (a == 0xED && p[1] > 0x9F) || (a == 0xF0 && p[1] < 0x90) || (a == 0xF4 && p[1] > 0x8F)) return 0;
+    return n;
+}
+
+// decodeUtf8(ArrayBuffer, offset, length, fatal) -> string, or undefined where fatal and invalid
+static JSValue js_decode_utf8(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
+    size_t size, n, at = 0;
+    uint32_t offset, length;
+    int fatal = JS_ToBool(ctx, argv[3]);
+    uint8_t *bytes = JS_GetArrayBuffer(ctx, &size, argv[0]);
+    char *clean;
+    JSValue text;
+    if (!bytes && size) return JS_EXCEPTION;
+    if (JS_ToUint32(ctx, &offset, argv[1]) || JS_ToUint32(ctx, &length, argv[2])) return JS_EXCEPTION;
+    if (offset > size || length > size - offset) return JS_ThrowRangeError(ctx, "view is out of bounds");
+    clean = js_malloc(ctx, (size_t)length * 3 + 1);
+    if (!clean) return JS_EXCEPTION;
+    for (const uint8_t *p = bytes + offset, *end = p + length; p < end;) {
+        n = utf8_sequence(p, end);
+        if (n == 0 && fatal) {
+            js_free(ctx, clean);
+            return JS_UNDEFINED;
+        }
+        if (n == 0) {
+            memcpy(clean + at, "\xEF\xBF\xBD", 3);
+            at += 3, p += 1;
+        } else {
+            memcpy(clean + at, p, n);
+            at += n, p += n;
+        }
+    }
+    text = JS_NewStringLen(ctx, clean, at);
+    js_free(ctx, clean);
+    return text;
+}
+
+static void set_function(JSValue object, const char *name, JSCFunction *function, int length) {
+    JS_SetPropertyStr(context, object, name, JS_NewCFunction(context, function, name, length));
+}
+
+static JSValue evaluate(const char *text, size_t len, const char *name) {
+    return JS_Eval(context, text, len, name, JS_EVAL_TYPE_GLOBAL);
+}
+
+static void drain_jobs(void) {
+    JSContext *ctx;
+    int result;
+    while ((result = JS_ExecutePendingJob(runtime, &ctx)) != 0)
+        if (result < 0) JS_FreeValue(ctx, JS_GetException(ctx));
+}
+
+// Runs once, at build time: what it leaves in memory is the image every cell starts from.
+static int initialise(void) {
+    JSValue global, host, prelude, inner, warm;
+    JSValueConst args[2];
+    runtime = JS_NewRuntime();
+    if (!runtime) return 1;
+    JS_SetMaxStackSize(runtime, JS_STACK_BYTES);
+    context = JS_NewContext(runtime);
+    if (!context) return 2;
+    cell_promise = JS_UNDEFINED;
+    global = JS_GetGlobalObject(context);
+    host = JS_NewObjectProto(context, JS_NULL);
+    set_function(host, "random", js_random, 0);
+    set_function(host, "call", js_call, 4);
+    set_function(host, "opened", js_opened, 2);
+    set_function(host, "output", js_output, 2);
+    JS_SetPropertyStr(context, host, "lookup", JS_NewCFunctionMagic(context, js_ask, "lookup", 1, JS_CFUNC_generic_magic, 0));
+    JS_SetPropertyStr(context, host, "url", JS_NewCFunctionMagic(context, js_ask, "url", 1, JS_CFUNC_generic_magic, 1));
+    set_function(host, "encodeUtf8", js_encode_utf8, 1);
+    set_function(host, "decodeUtf8", js_decode_utf8, 4);
+    prelude = evaluate(prelude_text, sizeof(prelude_text) - 1, "prelude.js");
+    if (JS_IsException(prelude)) return 3;
+    args[0] = global;
+    args[1] = host;
+    inner = JS_Call(context, prelude, JS_UNDEFINED, 2, args);
+    if (JS_IsException(inner)) return 4;
+    begin_function = JS_GetPropertyStr(context, inner, "begin");
+    settle_function = JS_GetPropertyStr(context, inner, "settle");
+    encode_function = JS_GetPropertyStr(context, inner, "encode");
+    describe_function = JS_GetPropertyStr(context, inner, "describe");
+    // What QuickJS makes on first use (atoms, shapes, job queues) belongs in the image, not in each cell.
+    warm = evaluate(warm_up_text, sizeof(warm_up_text) - 1, "warm-up.js");
+    if (JS_IsException(warm)) return 5;
+    drain_jobs();
+    JS_FreeValue(context, warm);
+    JS_FreeValue(context, inner);
+    JS_FreeValue(context, prelude);
+    JS_FreeValue(context, host);
+    JS_FreeValue(context, global);
+    JS_RunGC(runtime);
+    return 0;
+}
+
+// Referring to it makes the linker build a reactor, without constructors around each export.
+extern void __wasm_call_ctors(void);
+
+EXPORT("wizer-initialize") void wizer_initialize(void) {
+    __wasm_call_ctors();
+    if (initialise()) __builtin_trap();
+}
+
+EXPORT("allocate") void *allocate(size_t len) { return malloc(len); }
+EXPORT("result_pointer") const char *result_pointer(void) { return result_text; }
+EXPORT("result_length") size_t result_len(void) { return result_length; }
+
+static void keep_result(JSValue value) {
+    if (result_text) JS_FreeCString(context, result_text);
+    result_text = JS_ToCStringLen(context, &result_length, value);
+    if (!result_text) JS_FreeValue(context, JS_GetException(context)), result_length = 0;
+    JS_FreeValue(context, value);
+}
+
+// Leaves in the result what `describe` makes of an error, or nothing where that itself fails.
+static int32_t fail_with(JSValue error, int32_t end) {
+    JSValueConst args[1] = {error};
+    JSValue described = JS_Call(context, describe_function, JS_UNDEFINED, 1, args);
+    JS_FreeValue(context, error);
+    if (JS_IsException(described)) {
+        JS_FreeValue(context, JS_GetException(context));
+        described = JS_NewString(context, "");
+    }
+    keep_result(described);
+    return end;
+}
+
+static int32_t end_of_leg(void) {
+    drain_jobs();
+    if (!cell_returned) switch (JS_PromiseState(context, cell_promise)) {
+    case JS_PROMISE_FULFILLED: {
+        JSValue value = JS_PromiseResult(context, cell_promise);
+        JSValueConst args[1] = {value};
+        JSValue encoded = JS_Call(context, encode_function, JS_UNDEFINED, 1, args);
+        JS_FreeValue(context, value);
+        if (JS_IsException(encoded)) return fail_with(JS_GetException(context), FAILED);
+        keep_result(encoded);
+        cell_returned = 1;
+        break;
+    }
+    case JS_PROMISE_REJECTED:
+        return fail_with(JS_PromiseResult(context, cell_promise), FAILED);
+    default:
+        return open_calls > 0 || open_timers > 0 ? SUSPENDED : STUCK;
+    }
+    // Calls in flight are seen to their end; a timer that has not fired is dropped.
+    return open_calls > 0 ? SUSPENDED : COMPLETED;
+}
+
+static void enter(double now_us) {
+    clock_us = now_us;
+    // Stack depth is measured from here, not from where the image was made.
+    JS_UpdateStackTop(runtime);
+}
+
+// script: "(async()=>{\n…\n})" and a NUL. The wrapper's line is line 0, so the cell's first is 1.
+EXPORT("start") int32_t start(const char *script, size_t len, double now_us, uint64_t seed) {
+    JSEvalOptions options = {JS_EVAL_OPTIONS_VERSION, JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_COMPILE_ONLY, "cell", 0};
+    JSValue compiled, begun, function, promise;
+    enter(now_us);
+    random_state = seed;
+    compiled = JS_Eval2(context, script, len, &options);
+    free((void *)script);
+    if (JS_IsException(compiled)) return fail_with(JS_GetException(context), BAD_SYNTAX);
+    begun = JS_Call(context, begin_function, JS_UNDEFINED, 0, NULL);
+    if (JS_IsException(begun)) return fail_with(JS_GetException(context), FAILED);
+    function = JS_EvalFunction(context, compiled);
+    if (JS_IsException(function)) return fail_with(JS_GetException(context), FAILED);
+    promise = JS_Call(context, function, JS_UNDEFINED, 0, NULL);
+    JS_FreeValue(context, function);
+    if (JS_IsException(promise)) return fail_with(JS_GetException(context), FAILED);
+    cell_promise = promise;
+    return end_of_leg();
+}
+
+// replies: records of [u32 id][u32 rejected][u32 length][JSON][NUL], one after the other.
+EXPORT("deliver") int32_t deliver(const char *replies, size_t len, double now_us) {
+    const char *at = replies, *end = replies + len;
+    enter(now_us);
+    while (at < end) {
+        uint32_t head[3];
+        JSValue args[3], settled;
+        memcpy(head, at, sizeof head);
+        at += sizeof head;
+        args[0] = JS_NewUint32(context, head[0]);
+        args[1] = JS_NewBool(context, head[1]);
+        args[2] = JS_ParseJSON(context, at, head[2], "reply");
+        at += head[2] + 1;
+        if (JS_IsException(args[2])) {
+            args[2] = JS_GetException(context);
+            args[1] = JS_TRUE;
+        }
+        settled = JS_Call(context, settle_function, JS_UNDEFINED, 3, (JSValueConst *)args);
+        JS_FreeValue(context, args[2]);
+        if (JS_IsException(settled)) {
+            free((void *)replies);
+            return fail_with(JS_GetException(context), FAILED);
+        }
+        JS_FreeValue(context, settled);
+    }
+    free((void *)replies);
+    return end_of_leg();
+}
