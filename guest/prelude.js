@@ -337,12 +337,13 @@
 
   // What the host makes a failed result of.
   function describe(error) {
-    const about = { __proto__: null, name: "", message: "", stack: "", code: "", tool: null };
+    const about = { __proto__: null, name: "", message: "", stack: "", maker: "", code: "", tool: null };
     try {
       if (error instanceof Error) {
         about.name = slice(String(error.name), 0, 200);
         about.message = slice(String(error.message), 0, 8192);
         about.stack = slice(String(error.stack), 0, 2048);
+        about.maker = slice(String(error.constructor?.name), 0, 200);
         const cause = weakGet(nested, error);
         if (cause !== undefined) {
           about.code = cause.code;

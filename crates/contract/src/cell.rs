@@ -37,14 +37,18 @@ pub enum OutputItem {
 }
 
 impl OutputItem {
-    /// What the item counts against `maxOutputBytes`.
+    /// What the item counts against `maxOutputBytes`. An empty one counts too.
     pub fn bytes(&self) -> usize {
-        match self {
-            Self::Text { text } => text.len(),
-            Self::Json { value } => value.get().len(),
-        }
+        ITEM_BYTES
+            + match self {
+                Self::Text { text } => text.len(),
+                Self::Json { value } => value.get().len(),
+            }
     }
 }
+
+/// The least an item takes in a result, whatever it says.
+const ITEM_BYTES: usize = 16;
 
 /// What `exec` and `wait` return.
 #[derive(Clone, Debug, Serialize)]

@@ -6,7 +6,7 @@ use wasmtime::Config;
 
 /// Native stack for guest frames. QuickJS's own limit (`JS_STACK_BYTES` in `guest/shim.c`) is reached
 /// first, so that a runaway recursion is an exception which the cell can catch.
-pub(crate) const WASM_STACK_BYTES: usize = 32 << 20;
+pub(crate) const WASM_STACK_BYTES: usize = 8 << 20;
 
 pub(crate) fn base() -> Config {
     let mut config = Config::new();

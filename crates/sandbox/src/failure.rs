@@ -101,6 +101,7 @@ struct Described {
     name: String,
     message: String,
     stack: String,
+    maker: String,
     code: String,
     tool: Option<String>,
 }
@@ -115,14 +116,17 @@ impl Described {
             name: text("name"),
             message: text("message"),
             stack: text("stack"),
+            maker: text("maker"),
             code: text("code"),
             tool: fields.get("tool").and_then(Value::as_str).map(str::to_owned),
         }
     }
 
-    /// The topmost frame that is the cell's own.
+    /// The topmost frame that is the cell's own, but not the constructor of its own error class.
     fn place(&self, shifts: &[Shift]) -> Option<Place> {
-        let (_, after) = self.stack.split_once("cell:")?;
+        let maker = format!("at {} (", self.maker);
+        let frame = self.stack.lines().find(|frame| frame.contains("cell:") && !frame.contains(&maker))?;
+        let (_, after) = frame.split_once("cell:")?;
         let mut numbers = after.split(|c: char| !c.is_ascii_digit());
         let line = numbers.next()?.parse().ok()?;
         let column = numbers.next()?.parse().ok()?;

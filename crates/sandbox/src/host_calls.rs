@@ -46,7 +46,7 @@ enum Refusal {
 const CLEAR_TIMER: i32 = 6;
 
 /// Past this many times its budget, output is no longer counted and the cell is stopped.
-const OUTPUT_OVERRUN: u64 = 16;
+const OUTPUT_OVERRUN: u64 = 4;
 
 /// The host's side of one cell.
 pub(crate) struct CellHost {

@@ -1,0 +1,193 @@
+//! A sandbox without a process around it: frames in, frames out, a ticker beside it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use contract::cell::{Language, OutputItem};
+use contract::frame::{
+    Budget, Deliver, Failure, FromWorker, HostCall, Leg, LegEnd, Method, Reply, ReplyValue, Start, Thaw, ToWorker,
+};
+use contract::ids::{CallId, CatalogHash, CellId};
+use contract::tables::CatalogTables;
+use sandbox::Sandbox;
+use serde_json::Value;
+
+pub const CLOCK_US: u64 = 1_700_000_000_000_000;
+
+pub struct Lab {
+    pub sandbox: Arc<Sandbox>,
+    pub catalog: CatalogHash,
+    next: AtomicU64,
+    stop: Arc<AtomicBool>,
+}
+
+/// How a cell ended, in words a test can compare.
+#[derive(Debug, PartialEq)]
+pub enum End {
+    Value(Value),
+    Failed(Option<&'static str>, String),
+    Suspended(Vec<(String, String, Value)>),
+}
+
+impl Lab {
+    pub fn new(slots: u32) -> Self {
+        let sandbox = Arc::new(Sandbox::new(slots).unwrap());
+        let stop = Arc::new(AtomicBool::new(false));
+        let (ticking, stopped) = (Arc::clone(&sandbox), Arc::clone(&stop));
+        std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(2));
+                ticking.tick();
+            }
+        });
+        let tables = CatalogTables::new(&tables());
+        sandbox.handle(ToWorker::Catalog { hash: tables.hash(), tables: tables.bytes().to_vec() }).unwrap();
+        Self { sandbox, catalog: tables.hash(), next: AtomicU64::new(1), stop }
+    }
+
+    /// One sandbox for all tests that do not need their own.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Lab> = OnceLock::new();
+        SHARED.get_or_init(|| Self::new(32))
+    }
+
+    pub fn new_cell(&self) -> CellId {
+        CellId(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// On a thread with the stack that a worker's threads have.
+    pub fn handle(&self, frame: ToWorker) -> Option<FromWorker> {
+        std::thread::scope(|scope| {
+            std::thread::Builder::new()
+                .stack_size(160 << 20)
+                .spawn_scoped(scope, || self.sandbox.handle(frame).unwrap())
+                .unwrap()
+                .join()
+                .unwrap()
+        })
+    }
+
+    fn leg(&self, frame: ToWorker) -> Leg {
+        match self.handle(frame) {
+            Some(FromWorker::Leg(_, leg)) => leg,
+            other => panic!("expected a leg, got {other:?}"),
+        }
+    }
+
+    pub fn start_with(&self, cell: CellId, source: &str, language: Language, budget: Budget) -> Leg {
+        let start = Start { budget, catalog: self.catalog, seed: 7, language, source: source.to_owned() };
+        self.leg(ToWorker::Start(cell, start))
+    }
+
+    pub fn start(&self, cell: CellId, source: &str) -> Leg {
+        self.start_with(cell, source, Language::JavaScript, budget())
+    }
+
+    pub fn deliver(&self, cell: CellId, replies: Vec<Reply>) -> Leg {
+        self.leg(ToWorker::Deliver(cell, Deliver { budget: budget(), replies }))
+    }
+
+    pub fn freeze(&self, cell: CellId) -> Vec<u8> {
+        match self.handle(ToWorker::Freeze { cell, max_bytes: u64::MAX }) {
+            Some(FromWorker::Frozen { snapshot, .. }) => snapshot,
+            other => panic!("expected a snapshot, got {other:?}"),
+        }
+    }
+
+    pub fn thaw(&self, cell: CellId, snapshot: &[u8], replies: Vec<Reply>) -> Leg {
+        self.leg(ToWorker::Thaw(
+            cell,
+            Thaw {
+                catalog: self.catalog,
+                snapshot: snapshot.to_vec(),
+                deliver: Deliver { budget: budget(), replies },
+            },
+        ))
+    }
+
+    /// Starts a cell and echoes every call's payload until it ends.
+    pub fn run(&self, source: &str) -> (End, Vec<OutputItem>) {
+        self.run_with(source, Language::JavaScript, budget())
+    }
+
+    pub fn run_with(&self, source: &str, language: Language, budget: Budget) -> (End, Vec<OutputItem>) {
+        let cell = self.new_cell();
+        let mut leg = self.start_with(cell, source, language, budget);
+        let mut output = std::mem::take(&mut leg.output);
+        while let LegEnd::Suspended { calls, .. } = &leg.end {
+            if calls.is_empty() {
+                break;
+            }
+            leg = self.deliver(cell, calls.iter().map(echo).collect());
+            output.append(&mut leg.output);
+        }
+        (end(leg), output)
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+pub fn budget() -> Budget {
+    Budget { run_ms: 5_000, memory_bytes: 64 << 20, output_bytes: 64 << 10, clock_us: CLOCK_US }
+}
+
+pub fn resolve(call: CallId, value: &Value) -> Reply {
+    Reply { call, value: ReplyValue::Resolved(value.to_string().into_bytes()) }
+}
+
+/// Answers a tool call with its input, a failing tool with an error.
+pub fn echo(call: &HostCall) -> Reply {
+    let value = match (call.method, call.target.as_str()) {
+        (Method::Call, "openclaw:test:fail") => {
+            ReplyValue::Rejected(br#"{"message":"fixture failure"}"#.to_vec())
+        }
+        (Method::Yield | Method::Timer, _) => ReplyValue::Resolved(b"null".to_vec()),
+        _ => ReplyValue::Resolved(call.payload.clone()),
+    };
+    Reply { call: call.id, value }
+}
+
+pub fn end(leg: Leg) -> End {
+    match leg.end {
+        LegEnd::Completed { value } => End::Value(serde_json::from_str(value.get()).unwrap()),
+        LegEnd::Failed(Failure { code, message, place }) => {
+            let place = place.map_or(String::new(), |place| format!(" at {}:{}", place.line, place.column));
+            End::Failed(code.map(|code| code.as_str()), message + &place)
+        }
+        LegEnd::Suspended { calls, .. } => End::Suspended(
+            calls
+                .into_iter()
+                .map(|call| {
+                    let payload = serde_json::from_slice(&call.payload).unwrap();
+                    (call.method.as_str().to_owned(), call.target, payload)
+                })
+                .collect(),
+        ),
+    }
+}
+
+/// What a catalog would put there, by hand.
+fn tables() -> BTreeMap<String, String> {
+    let entries = [
+        ("all", r#"[{"id":"openclaw:test:echo","name":"echo","description":"Echo.","source":"openclaw"}]"#),
+        ("tools", r#"["echo"]"#),
+        ("tool/echo", "openclaw:test:echo"),
+        ("mcp", r#"["fixture"]"#),
+        (
+            "mcp/fixture",
+            r#"{"kind":"object","entries":[["$serverName",{"kind":"value","value":"fixture"}],["echo",{"kind":"function"}],["resources",{"kind":"object","entries":[["read",{"kind":"function"}]]}]]}"#,
+        ),
+        ("namespaces", r#"["Issues"]"#),
+        ("namespace/Issues", r#"{"kind":"object","entries":[["list",{"kind":"function"}],["limits",{"kind":"array","items":[{"kind":"value","value":3}]}]]}"#),
+        ("api", r#"[{"path":"mcp/index.d.ts","description":"All servers.","bytes":5},{"path":"mcp/fixture.d.ts","description":"Fixture.","bytes":7}]"#),
+        ("api/mcp/index.d.ts", "index"),
+        ("api/mcp/fixture.d.ts", "fixture"),
+    ];
+    entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+}

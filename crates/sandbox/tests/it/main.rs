@@ -1,0 +1,5 @@
+//! The sandbox through its frames.
+
+mod lab;
+mod limits;
+mod world;
