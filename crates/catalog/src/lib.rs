@@ -1,1 +1,141 @@
-//! stub
+//! What may this run see? One immutable catalog of tools, and the tables its cells read.
+//!
+//! Pure and deterministic: the same tools give the same catalog, the same names and the same bytes.
+
+mod names;
+mod declare;
+mod guest_view;
+mod search;
+
+use std::collections::BTreeMap;
+
+use contract::cell::Sources;
+use contract::tables::CatalogTables;
+use contract::tool::{Source, ToolSpec};
+use serde_json::{Value, json};
+
+pub use names::{convenience_name, mcp_identifier};
+
+/// Tools that steer the catalog itself and so are never in it.
+pub const CONTROL_TOOLS: [&str; 6] =
+    ["exec", "wait", "tool_search_code", "tool_search", "tool_describe", "tool_call"];
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogError {
+    #[error("two tools have the id `{0}`; ids must differ")]
+    Duplicate(String),
+}
+
+/// The tools of one run, sorted by id.
+#[derive(Debug)]
+pub struct Catalog {
+    tools: Vec<ToolSpec>,
+    servers: BTreeMap<String, Server>,
+    tables: CatalogTables,
+}
+
+/// One MCP server as cells name it: its identifier's methods, each standing for a tool.
+#[derive(Debug, Default)]
+pub(crate) struct Server {
+    pub(crate) name: String,
+    pub(crate) methods: BTreeMap<String, usize>,
+}
+
+impl Catalog {
+    pub fn new(mut tools: Vec<ToolSpec>) -> Result<Self, CatalogError> {
+        tools.retain(|tool| !is_control_tool(tool));
+        tools.sort_by(|a, b| a.id.cmp(&b.id));
+        if let Some([twin, _]) = tools.array_windows().find(|[a, b]| a.id == b.id) {
+            return Err(CatalogError::Duplicate(twin.id.as_str().to_owned()));
+        }
+        let servers = names::servers(&tools);
+        let tables = guest_view::tables(&tools, &servers);
+        Ok(Self { tools, servers, tables })
+    }
+
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    pub fn tables(&self) -> &CatalogTables {
+        &self.tables
+    }
+
+    pub fn sources(&self) -> Sources {
+        let mut sources = Sources::default();
+        for tool in &self.tools {
+            match tool.id.source() {
+                Source::Openclaw => sources.openclaw += 1,
+                Source::Plugin => sources.plugin += 1,
+                Source::Mcp => sources.mcp += 1,
+                Source::Client => sources.client += 1,
+            }
+        }
+        sources
+    }
+
+    pub fn get(&self, id: &str) -> Option<&ToolSpec> {
+        let position = self.tools.binary_search_by(|tool| tool.id.as_str().cmp(id)).ok()?;
+        self.tools.get(position)
+    }
+
+    /// A tool that `tools.*` may name: MCP tools are not among them.
+    pub fn get_for_guest(&self, id: &str) -> Option<&ToolSpec> {
+        self.get(id).filter(|tool| tool.id.source() != Source::Mcp)
+    }
+
+    /// The tool behind `MCP.<server>.<method>`.
+    pub fn mcp_tool(&self, server: &str, method: &str) -> Option<&ToolSpec> {
+        self.tools.get(*self.servers.get(server)?.methods.get(method)?)
+    }
+
+    pub fn search(&self, query: &str, limit: usize) -> Vec<Value> {
+        search::search(&self.tools, query, limit).into_iter().map(guest_view::entry).collect()
+    }
+
+    pub fn describe(&self, id: &str) -> Option<Value> {
+        let tool = self.get_for_guest(id)?;
+        let mut described = guest_view::entry(tool);
+        if let Some(fields) = described.as_object_mut() {
+            fields.insert("parameters".to_owned(), tool.parameters.clone());
+        }
+        Some(described)
+    }
+
+    /// What `MCP.$api()` answers.
+    pub fn mcp_api(&self) -> Value {
+        let servers: Vec<Value> = self
+            .servers
+            .iter()
+            .map(|(identifier, server)| {
+                json!({"identifier": identifier, "serverName": server.name, "toolCount": server.methods.len()})
+            })
+            .collect();
+        json!({
+            "kind": "mcp_api",
+            "scope": "root",
+            "header": declare::index(&self.servers),
+            "servers": servers,
+            "note": "API.read(\"mcp/<server>.d.ts\") has each server's declarations",
+        })
+    }
+
+    /// What `MCP.<server>.$api(selector?, { schema? })` answers.
+    pub fn mcp_server_api(&self, server: &str, selector: Option<&str>, with_schema: bool) -> Option<Value> {
+        declare::server_api(&self.tools, server, self.servers.get(server)?, selector, with_schema)
+    }
+}
+
+/// The shell's own `exec` is an ordinary tool; only the control surface's is left out.
+fn is_control_tool(tool: &ToolSpec) -> bool {
+    let name = tool.id.name();
+    let shell = tool.id.as_str() == "openclaw:core:exec";
+    CONTROL_TOOLS.contains(&name) && tool.id.source() == Source::Openclaw && tool.id.owner() == "core" && !shell
+}
+
+#[cfg(test)]
+mod tests;

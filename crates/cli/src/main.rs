@@ -1,1 +1,25 @@
-fn main(){}
+//! `cellmate`: arguments in, exit code out.
+
+mod arguments;
+mod doctor;
+mod exec;
+mod render;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command};
+
+fn main() -> std::process::ExitCode {
+    // Before anything else: a worker is this program, started again.
+    sandbox::worker_main();
+
+    let arguments = Arguments::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return render::trouble(&format!("cannot start: {error}")),
+    };
+    match arguments.command {
+        Command::Exec(arguments) => runtime.block_on(exec::run(arguments)),
+        Command::Doctor(arguments) => runtime.block_on(doctor::run(arguments)),
+    }
+}

@@ -8,7 +8,8 @@ mod jail;
 mod pulse;
 mod serve;
 
-use std::os::fd::AsFd;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -33,9 +34,10 @@ pub fn worker_main() {
 
 /// Serves a socket from threads of this process, without a jail. For tests and measurements.
 pub fn serve_attached(stream: UnixStream, slots: u32, threads: usize) -> std::io::Result<()> {
-    let sandbox = Sandbox::new(slots).map_err(std::io::Error::other)?;
+    let spare = u32::try_from(threads).unwrap_or(0);
+    let sandbox = Sandbox::new(slots + spare).map_err(std::io::Error::other)?;
     let page_scan = sandbox.asks_the_kernel_for_pages();
-    let crew = Crew::assemble(Arc::new(sandbox), stream, threads)?;
+    let crew = Crew::assemble(Arc::new(sandbox), File::from(OwnedFd::from(stream)), threads)?;
     crew.say(&FromWorker::Hello(Hello { image: IMAGE_ID, jail: Jail::None, slots, page_scan }))?;
     crew.go();
     Ok(())
@@ -45,7 +47,7 @@ fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> std::io::Result<(
     #[cfg(target_os = "linux")]
     crate::raw::close_from(3)?;
     // Standard input is the socket; a copy of the descriptor is an owned one.
-    let stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    let stream = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     match start(arguments, &stream) {
         Ok(crew) => {
             crew.work_until_hung_up();
@@ -61,10 +63,12 @@ fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> std::io::Result<(
 
 fn start(
     arguments: impl Iterator<Item = std::ffi::OsString>,
-    stream: &UnixStream,
+    stream: &File,
 ) -> Result<Crew, Box<dyn std::error::Error + Send + Sync>> {
     let arguments = Arguments::parse(arguments)?;
-    let sandbox = Sandbox::new(arguments.slots)?;
+    // A dropped cell keeps its instance until it has stopped; its place may be taken before.
+    let spare = u32::try_from(arguments.threads).unwrap_or(0);
+    let sandbox = Sandbox::new(arguments.slots + spare)?;
     let files = jail::close_files(arguments.jail)?;
     let page_scan = sandbox.asks_the_kernel_for_pages();
     // Threads must exist before system calls are filtered: making one takes calls no cell needs.

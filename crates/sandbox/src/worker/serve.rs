@@ -1,10 +1,11 @@
 //! Threads that take turns at the socket: the one that reads a frame runs it, the next one reads.
 //!
 //! No queue and no hand-over: a leg starts on the thread that its frame woke. There are more threads
-//! than cores, so that cells which never end share the cores with those that do.
+//! than cores, so that cells which never end share the cores with those that do. The socket is held as
+//! a `File`: plain `read` and `write` are all that the jail allows.
 
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Barrier, Condvar, Mutex, PoisonError};
 use std::thread::Builder;
 
@@ -34,20 +35,20 @@ struct Shared {
     sandbox: Arc<Sandbox>,
     pulse: Pulse,
     incoming: Mutex<Incoming>,
-    outgoing: Mutex<UnixStream>,
+    outgoing: Mutex<File>,
     over: Mutex<bool>,
     ended: Condvar,
 }
 
 struct Incoming {
-    stream: UnixStream,
+    stream: File,
     buffer: FrameBuffer,
     chunk: Box<[u8]>,
 }
 
 impl Crew {
     /// Starts the threads. They touch nothing before [`Crew::go`].
-    pub(super) fn assemble(sandbox: Arc<Sandbox>, stream: UnixStream, threads: usize) -> std::io::Result<Self> {
+    pub(super) fn assemble(sandbox: Arc<Sandbox>, stream: File, threads: usize) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             sandbox,
             pulse: Pulse::default(),
@@ -168,6 +169,6 @@ impl Incoming {
 }
 
 /// Sends one frame outside of any crew.
-pub(super) fn send(mut stream: &UnixStream, frame: &FromWorker) -> std::io::Result<()> {
+pub(super) fn send(mut stream: &File, frame: &FromWorker) -> std::io::Result<()> {
     stream.write_all(&frame.encode())
 }

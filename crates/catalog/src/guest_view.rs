@@ -1,0 +1,65 @@
+//! The tables a cell reads its catalog from. Their keys are `guest/prelude.js`'s.
+
+use std::collections::BTreeMap;
+
+use contract::tables::CatalogTables;
+use contract::tool::{Source, ToolSpec};
+use serde_json::{Value, json};
+
+use crate::{Server, declare, names};
+
+/// Compact: what a tool is, not what it takes.
+pub(crate) fn entry(tool: &ToolSpec) -> Value {
+    let mut entry = json!({
+        "id": tool.id.as_str(),
+        "name": tool.id.name(),
+        "description": tool.description,
+        "source": tool.id.source().as_str(),
+        "sourceName": tool.id.owner(),
+    });
+    if let (Some(label), Some(fields)) = (&tool.label, entry.as_object_mut()) {
+        fields.insert("label".to_owned(), Value::from(label.as_str()));
+    }
+    entry
+}
+
+pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>) -> CatalogTables {
+    let mut tables = BTreeMap::new();
+    let mut put = |key: String, value: String| tables.insert(key, value);
+
+    let all: Vec<Value> = tools.iter().filter(|tool| tool.id.source() != Source::Mcp).map(entry).collect();
+    put("all".to_owned(), Value::from(all).to_string());
+    let functions = names::unambiguous(tools);
+    put("tools".to_owned(), json!(functions.keys().collect::<Vec<_>>()).to_string());
+    for (name, position) in &functions {
+        if let Some(tool) = tools.get(*position) {
+            put(format!("tool/{name}"), tool.id.as_str().to_owned());
+        }
+    }
+
+    put("mcp".to_owned(), json!(servers.keys().collect::<Vec<_>>()).to_string());
+    for (identifier, server) in servers {
+        put(format!("mcp/{identifier}"), descriptor(server).to_string());
+    }
+
+    let files = declare::files(tools, servers);
+    let listed: Vec<Value> = files
+        .iter()
+        .map(|file| json!({"path": file.path, "description": file.description, "bytes": file.text.len()}))
+        .collect();
+    put("api".to_owned(), Value::from(listed).to_string());
+    for file in files {
+        put(format!("api/{}", file.path), file.text);
+    }
+    CatalogTables::new(&tables)
+}
+
+/// An object of functions, in the shape the prelude builds namespaces from.
+fn descriptor(server: &Server) -> Value {
+    let mut entries = vec![
+        json!(["$serverName", {"kind": "value", "value": server.name}]),
+        json!(["$api", {"kind": "function"}]),
+    ];
+    entries.extend(server.methods.keys().map(|method| json!([method, {"kind": "function"}])));
+    json!({"kind": "object", "entries": entries})
+}

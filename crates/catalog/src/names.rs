@@ -1,0 +1,99 @@
+//! What tools are called inside a cell.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use contract::tool::{Source, ToolSpec};
+
+use crate::Server;
+
+/// Names a convenience function may not have: helpers of `tools`, and what an object has anyway.
+const RESERVED: [&str; 12] = [
+    "search", "describe", "call", "then", "__proto__", "constructor", "prototype", "toString", "valueOf",
+    "hasOwnProperty", "toJSON", "",
+];
+
+/// Words that are no property of `MCP.<server>` for a tool to take.
+const MCP_RESERVED: [&str; 7] = ["$api", "$serverName", "resources", "prompts", "then", "constructor", "prototype"];
+
+const JS_WORDS: [&str; 46] = [
+    "await", "break", "case", "catch", "class", "const", "continue", "debugger", "default", "delete", "do", "else",
+    "enum", "export", "extends", "false", "finally", "for", "function", "if", "implements", "import", "in",
+    "instanceof", "interface", "let", "new", "null", "package", "private", "protected", "public", "return", "static",
+    "super", "switch", "this", "throw", "true", "try", "typeof", "var", "void", "while", "with", "yield",
+];
+
+/// The name of a tool's function on `tools`, if it can have one. Others may claim it too.
+pub fn convenience_name(name: &str) -> Option<String> {
+    let mut safe: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '$' { c } else { '_' }).collect();
+    if safe.starts_with(|c: char| c.is_ascii_digit()) {
+        safe.insert(0, '_');
+    }
+    (!RESERVED.contains(&safe.as_str())).then_some(safe)
+}
+
+/// Convenience names that only one tool claims, with that tool's position.
+pub(crate) fn unambiguous(tools: &[ToolSpec]) -> BTreeMap<String, usize> {
+    let mut claims: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (position, tool) in tools.iter().enumerate().filter(|(_, tool)| tool.id.source() != Source::Mcp) {
+        if let Some(name) = convenience_name(tool.id.name()) {
+            claims.entry(name).or_default().push(position);
+        }
+    }
+    claims
+        .into_iter()
+        .filter_map(|(name, claimants)| match claimants.as_slice() {
+            [only] => Some((name, *only)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// `create_issue` → `createIssue`, `chrome-devtools` → `chromeDevtools`, `GitHub` → `gitHub`.
+pub fn mcp_identifier(name: &str, fallback: &str) -> String {
+    let mut words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let mut identifier = words.next().map(|word| with_first(word, char::to_ascii_lowercase)).unwrap_or_default();
+    words.for_each(|word| identifier.push_str(&with_first(word, char::to_ascii_uppercase)));
+    let identifier = identifier.trim_start_matches(|c: char| c.is_ascii_digit());
+    if identifier.is_empty() { fallback.to_owned() } else { with_first(identifier, char::to_ascii_lowercase) }
+}
+
+fn with_first(word: &str, change: fn(&char) -> char) -> String {
+    let mut letters = word.chars();
+    letters.next().map(|first| change(&first)).into_iter().chain(letters).collect()
+}
+
+/// All MCP servers under their identifiers. Tools come in the order of their ids, so that numbers
+/// given to names that collide are the same every time.
+pub(crate) fn servers(tools: &[ToolSpec]) -> BTreeMap<String, Server> {
+    let mut identifiers: BTreeMap<&str, String> = BTreeMap::new();
+    let mut taken = BTreeSet::new();
+    let mut servers: BTreeMap<String, Server> = BTreeMap::new();
+    for (position, tool) in tools.iter().enumerate().filter(|(_, tool)| tool.id.source() == Source::Mcp) {
+        let owner = tool.id.owner();
+        let identifier = identifiers
+            .entry(owner)
+            .or_insert_with(|| free_name(&mcp_identifier(owner, "server"), &mut taken, &["$api", "then"]));
+        let server = servers.entry(identifier.clone()).or_default();
+        owner.clone_into(&mut server.name);
+        let mut used: BTreeSet<String> = server.methods.keys().cloned().collect();
+        let method = free_name(&mcp_identifier(tool.id.name(), "tool"), &mut used, &MCP_RESERVED);
+        server.methods.insert(method, position);
+    }
+    servers
+}
+
+/// The name itself, or with the first number that makes it free.
+fn free_name(wanted: &str, taken: &mut BTreeSet<String>, reserved: &[&str]) -> String {
+    let is_free = |name: &str, taken: &BTreeSet<String>| {
+        !taken.contains(name) && !reserved.contains(&name) && !JS_WORDS.contains(&name)
+    };
+    let mut name = wanted.to_owned();
+    let mut number = 2;
+    while !is_free(&name, taken) {
+        name = format!("{wanted}{number}");
+        number += 1;
+    }
+    taken.insert(name.clone());
+    name
+}

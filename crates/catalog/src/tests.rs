@@ -1,0 +1,91 @@
+//! The catalog as a whole.
+
+use contract::tool::{ToolId, ToolSpec};
+use serde_json::json;
+
+use super::{Catalog, CatalogError, convenience_name, mcp_identifier};
+
+fn tool(id: &str) -> ToolSpec {
+    ToolSpec {
+        id: ToolId::parse(id).unwrap(),
+        label: None,
+        description: format!("Does {id}."),
+        parameters: json!({"type": "object", "properties": {"q": {"type": "string"}, "n": {"type": "integer"}}, "required": ["n"]}),
+    }
+}
+
+fn catalog(ids: &[&str]) -> Catalog {
+    Catalog::new(ids.iter().map(|id| tool(id)).collect()).unwrap()
+}
+
+#[test]
+fn names_are_made_safe() {
+    let cases = [
+        ("web_search", Some("web_search")),
+        ("web-search", Some("web_search")),
+        ("2fa", Some("_2fa")),
+        ("search", None),
+        ("then", None),
+        ("__proto__", None),
+        ("constructor", None),
+    ];
+    for (name, expected) in cases {
+        assert_eq!(convenience_name(name).as_deref(), expected, "{name}");
+    }
+    for (name, expected) in [("create_issue", "createIssue"), ("chrome-devtools", "chromeDevtools"), ("GitHub", "gitHub"), ("7z", "z"), ("--", "tool")] {
+        assert_eq!(mcp_identifier(name, "tool"), expected, "{name}");
+    }
+}
+
+#[test]
+fn equal_tools_give_equal_bytes_in_any_order() {
+    let one = catalog(&["openclaw:a:x", "plugin:b:y", "mcp:c:z"]);
+    let other = catalog(&["mcp:c:z", "plugin:b:y", "openclaw:a:x"]);
+    assert_eq!(one.tables(), other.tables());
+    assert_ne!(one.tables().hash(), catalog(&["openclaw:a:x"]).tables().hash());
+}
+
+#[test]
+fn control_tools_are_left_out_and_the_shell_is_not() {
+    let catalog = catalog(&["openclaw:core:exec", "openclaw:core:wait", "openclaw:core:tool_call", "plugin:p:wait"]);
+    assert!(catalog.get("openclaw:core:exec").is_some());
+    assert!(catalog.get("plugin:p:wait").is_some());
+    assert_eq!(catalog.len(), 2);
+}
+
+#[test]
+fn mcp_tools_are_named_by_server_and_numbered_where_they_collide() {
+    let catalog = catalog(&["mcp:git-hub:create_issue", "mcp:git-hub:create-issue", "mcp:git-hub:delete", "mcp:git_hub:x"]);
+    let id = |server, method| catalog.mcp_tool(server, method).map(|tool| tool.id.as_str());
+    assert_eq!(id("gitHub", "createIssue"), Some("mcp:git-hub:create-issue"));
+    assert_eq!(id("gitHub", "createIssue2"), Some("mcp:git-hub:create_issue"));
+    assert_eq!(id("gitHub", "delete2"), Some("mcp:git-hub:delete"));
+    assert_eq!(id("gitHub2", "x"), Some("mcp:git_hub:x"));
+    assert!(catalog.get_for_guest("mcp:git-hub:delete").is_none());
+    assert!(catalog.describe("mcp:git-hub:delete").is_none());
+}
+
+#[test]
+fn search_prefers_names_and_leaves_mcp_out() {
+    let catalog = catalog(&["openclaw:core:read_file", "openclaw:core:web_search", "mcp:files:read_file"]);
+    let ids = |query| catalog.search(query, 8).into_iter().map(|entry| entry["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    assert_eq!(ids("read file"), ["openclaw:core:read_file"]);
+    assert_eq!(ids(""), ["openclaw:core:read_file", "openclaw:core:web_search"]);
+    assert!(ids("zebra").is_empty());
+}
+
+#[test]
+fn declarations_show_required_fields_first() {
+    let catalog = catalog(&["mcp:c:z_tool"]);
+    let api = catalog.mcp_server_api("c", Some("zTool"), true).unwrap();
+    assert_eq!(api["scope"], "tool");
+    assert_eq!(api["header"], "  /**\n   * Does mcp:c:z_tool.\n   */\n  function zTool(input: { n: number; q?: string }): Promise<McpToolResult>;\n");
+    assert!(api["schemas"]["zTool"].is_object());
+    assert_eq!(catalog.mcp_api()["servers"], json!([{"identifier": "c", "serverName": "c", "toolCount": 1}]));
+}
+
+#[test]
+fn two_tools_with_one_id_are_refused() {
+    let twins = vec![tool("openclaw:a:x"), tool("openclaw:a:x")];
+    assert_eq!(Catalog::new(twins).unwrap_err(), CatalogError::Duplicate("openclaw:a:x".to_owned()));
+}

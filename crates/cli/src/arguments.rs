@@ -1,0 +1,121 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use codemode::pool::{JailPolicy, Launch, PoolOptions};
+use contract::limits::Limits;
+
+/// Run the programs a model writes, safely.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run one JavaScript or TypeScript cell and print its result.
+    Exec(ExecArguments),
+    /// Say what of the sandbox works on this machine.
+    Doctor(DoctorArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExecArguments {
+    /// The cell's file; `-` or nothing reads standard input. A `.ts` file is TypeScript.
+    pub(crate) file: Option<PathBuf>,
+    /// The cell itself.
+    #[arg(short = 'e', long = "eval", value_name = "CODE", conflicts_with = "file")]
+    pub(crate) code: Option<String>,
+    #[arg(long, value_enum)]
+    pub(crate) language: Option<LanguageArgument>,
+    /// Tools with canned answers, as JSON (see docs/canned-tools.md).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Option<PathBuf>,
+    /// Print the result as JSON, also on a terminal.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print the first result, even where the cell still waits for tools.
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
+    #[command(flatten)]
+    pub(crate) jail: JailArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LanguageArgument {
+    #[value(name = "javascript", alias = "js")]
+    JavaScript,
+    #[value(name = "typescript", alias = "ts")]
+    TypeScript,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LimitArguments {
+    #[arg(long, default_value_t = Limits::DEFAULT.timeout_ms, value_name = "MS")]
+    timeout_ms: u64,
+    #[arg(long, default_value_t = Limits::DEFAULT.max_wait_ms, value_name = "MS")]
+    max_wait_ms: u64,
+    #[arg(long, default_value_t = Limits::DEFAULT.memory_bytes, value_name = "BYTES")]
+    memory_limit_bytes: u64,
+    #[arg(long, default_value_t = Limits::DEFAULT.output_bytes, value_name = "BYTES")]
+    max_output_bytes: u64,
+    #[arg(long, default_value_t = Limits::DEFAULT.snapshot_bytes, value_name = "BYTES")]
+    max_snapshot_bytes: u64,
+    #[arg(long, default_value_t = Limits::DEFAULT.pending_calls, value_name = "N")]
+    max_pending_tool_calls: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JailArguments {
+    /// What must stand between a cell's worker and this machine.
+    #[arg(long, value_enum, default_value_t = JailArgument::Required)]
+    jail: JailArgument,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum JailArgument {
+    /// Landlock and seccomp, or nothing runs.
+    Required,
+    /// What this machine has.
+    Preferred,
+    /// Only the WebAssembly sandbox, for debugging.
+    Off,
+}
+
+impl LimitArguments {
+    /// As the contract clamps them.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            timeout_ms: self.timeout_ms,
+            max_wait_ms: self.max_wait_ms,
+            memory_bytes: self.memory_limit_bytes,
+            output_bytes: self.max_output_bytes,
+            snapshot_bytes: self.max_snapshot_bytes,
+            pending_calls: self.max_pending_tool_calls,
+        }
+        .clamped()
+    }
+}
+
+impl JailArguments {
+    /// One worker is enough for one cell.
+    pub(crate) fn pool(&self) -> PoolOptions {
+        let jail = match self.jail {
+            JailArgument::Required => JailPolicy::Required,
+            JailArgument::Preferred => JailPolicy::Preferred,
+            JailArgument::Off => JailPolicy::Off,
+        };
+        PoolOptions { jail, workers: 1, slots: 4, threads: 2, ..PoolOptions::new(Launch::ThisProgram) }
+    }
+}

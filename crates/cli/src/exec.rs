@@ -1,0 +1,103 @@
+//! `cellmate exec`: one cell, canned tools, the contract's result.
+
+use std::io::{IsTerminal, Read};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use catalog::Catalog;
+use codemode::pool::Pool;
+use codemode::{CodeMode, ExecInput, Toolbox};
+use contract::cell::{CellResult, Language, OutputItem};
+use executor::{Canned, Executor};
+
+use crate::arguments::{ExecArguments, LanguageArgument};
+use crate::render;
+
+#[derive(Debug, thiserror::Error)]
+enum ExecError {
+    #[error("cannot read `{path}`: {source}")]
+    Read { path: String, source: std::io::Error },
+    #[error("`{path}`: {reason}")]
+    Catalog { path: String, reason: String },
+    #[error(transparent)]
+    Pool(#[from] codemode::pool::PoolError),
+}
+
+pub(crate) async fn run(arguments: ExecArguments) -> ExitCode {
+    let readable = !arguments.json && std::io::stdout().is_terminal();
+    match result(&arguments).await {
+        Ok(result) if readable => render::readable(&result),
+        Ok(result) => render::json(&result),
+        Err(error) => render::trouble(&error.to_string()),
+    }
+}
+
+async fn result(arguments: &ExecArguments) -> Result<CellResult, ExecError> {
+    let input = ExecInput { source: source(arguments)?, language: language(arguments) };
+    let toolbox = toolbox(arguments.catalog.as_deref())?;
+    let code_mode = CodeMode::new(Pool::start(arguments.jail.pool()).await?);
+    let first = code_mode.exec(&toolbox, arguments.limits.limits(), input).await;
+    if arguments.no_wait { Ok(first) } else { Ok(to_the_end(&code_mode, first).await) }
+}
+
+/// Waits as a model would, and keeps what was shown on the way.
+async fn to_the_end(code_mode: &CodeMode, mut result: CellResult) -> CellResult {
+    let mut shown: Vec<OutputItem> = Vec::new();
+    while let CellResult::Waiting { run_id, output, .. } = &mut result {
+        shown.append(output);
+        let run_id = run_id.clone();
+        result = code_mode.wait(&run_id).await;
+    }
+    match &mut result {
+        CellResult::Completed { output, .. }
+        | CellResult::Waiting { output, .. }
+        | CellResult::Failed { output, .. } => {
+            shown.append(output);
+            *output = shown;
+        }
+    }
+    result
+}
+
+fn source(arguments: &ExecArguments) -> Result<String, ExecError> {
+    if let Some(code) = &arguments.code {
+        return Ok(code.clone());
+    }
+    match arguments.file.as_deref().filter(|path| *path != Path::new("-")) {
+        Some(path) => read(path),
+        None => {
+            let mut text = String::new();
+            std::io::stdin()
+                .read_to_string(&mut text)
+                .map_err(|source| ExecError::Read { path: "standard input".to_owned(), source })?;
+            Ok(text)
+        }
+    }
+}
+
+fn language(arguments: &ExecArguments) -> Language {
+    let by_name = arguments.file.as_deref().and_then(Path::extension).is_some_and(|extension| extension == "ts");
+    match arguments.language {
+        Some(LanguageArgument::JavaScript) => Language::JavaScript,
+        Some(LanguageArgument::TypeScript) => Language::TypeScript,
+        None if by_name => Language::TypeScript,
+        None => Language::JavaScript,
+    }
+}
+
+fn toolbox(path: Option<&Path>) -> Result<Toolbox, ExecError> {
+    let (text, name) = match path {
+        Some(path) => (read(path)?, path.display().to_string()),
+        None => (r#"{"tools": []}"#.to_owned(), String::new()),
+    };
+    let bad = |reason: String| ExecError::Catalog { path: name.clone(), reason };
+    let canned = Canned::parse(&text).map_err(|error| bad(error.to_string()))?;
+    let catalog = Catalog::new(canned.specs()).map_err(|error| bad(error.to_string()))?;
+    Ok(Toolbox { executor: Executor::new(Arc::new(catalog), Arc::new(canned)) })
+}
+
+fn read(path: &Path) -> Result<String, ExecError> {
+    std::fs::read_to_string(path)
+        .map_err(|source| ExecError::Read { path: path.display().to_string(), source })
+}

@@ -1,0 +1,121 @@
+//! Answers what a cell asks of its host. The guest's word counts for nothing here: method, id, path,
+//! size and depth are all looked at again.
+
+use catalog::Catalog;
+use contract::frame::{HostCall, Method, ReplyValue};
+use contract::json::depth;
+use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH};
+use executor::{Executor, Outcome};
+use serde_json::{Value, json};
+
+const SEARCH_DEFAULT_LIMIT: u64 = 8;
+const SEARCH_MAX_LIMIT: u64 = 50;
+
+/// One question of a cell's, understood.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// It could be answered from the catalog, or not at all.
+    Answered(ReplyValue),
+    /// It is a tool call, and this is the tool.
+    Tool { id: String, input: Value },
+}
+
+impl Request {
+    /// Yields and timers never come here: they are the driver's.
+    pub(crate) fn read(catalog: &Catalog, call: &HostCall) -> Self {
+        let Ok(payload) = serde_json::from_slice::<Value>(&call.payload) else {
+            return Self::Answered(reject("the call's arguments are not JSON", &call.target));
+        };
+        match call.method {
+            Method::Search => Self::Answered(search(catalog, &payload)),
+            Method::Describe => Self::Answered(describe(catalog, &call.target)),
+            // MCP tools exist only as `MCP.<server>.<tool>`; by id they answer as unknown ones do.
+            Method::Call if catalog.get_for_guest(&call.target).is_none() => Self::Answered(unknown_tool(&call.target)),
+            Method::Call => Self::Tool { id: call.target.clone(), input: payload },
+            Method::Namespace => namespace(catalog, &call.target, &payload),
+            Method::Yield | Method::Timer => Self::Answered(reject("nothing to answer", "")),
+        }
+    }
+
+    pub(crate) async fn answer(self, executor: &Executor) -> ReplyValue {
+        match self {
+            Self::Answered(reply) => reply,
+            Self::Tool { id, input } => match executor.call(&id, input).await {
+                Outcome::Returned(value) => resolve(&value, &id),
+                Outcome::Failed(message) => reject(&message, &id),
+            },
+        }
+    }
+}
+
+fn search(catalog: &Catalog, payload: &Value) -> ReplyValue {
+    let query = payload.get(0).and_then(Value::as_str).unwrap_or_default();
+    let limit = match payload.get(1).and_then(|options| options.get("limit")) {
+        None | Some(Value::Null) => SEARCH_DEFAULT_LIMIT,
+        Some(limit) => match limit.as_u64().filter(|limit| *limit > 0) {
+            Some(limit) => limit.min(SEARCH_MAX_LIMIT),
+            None => return reject("`limit` must be a whole number above 0", "tools.search"),
+        },
+    };
+    let found = catalog.search(query, usize::try_from(limit).unwrap_or(0));
+    resolve(&Value::from(found), "tools.search")
+}
+
+fn describe(catalog: &Catalog, id: &str) -> ReplyValue {
+    match catalog.describe(id) {
+        Some(described) => resolve(&described, id),
+        None => unknown_tool(id),
+    }
+}
+
+/// `[path, arguments]` of a namespace's function.
+fn namespace(catalog: &Catalog, namespace: &str, payload: &Value) -> Request {
+    let path: Vec<&str> =
+        payload.get(0).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let arguments = payload.get(1).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let name = format!("{namespace}.{}", path.join("."));
+    let not_callable = || Request::Answered(reject(&format!("`{name}` is not a function of this run's namespaces"), &name));
+    match (namespace, path.as_slice()) {
+        ("MCP", ["$api"]) => Request::Answered(resolve(&catalog.mcp_api(), &name)),
+        ("MCP", [server, "$api"]) => {
+            let selector = arguments.first().and_then(Value::as_str);
+            let with_schema = arguments.get(1).and_then(|options| options.get("schema")) == Some(&Value::Bool(true));
+            match catalog.mcp_server_api(server, selector, with_schema) {
+                Some(api) => Request::Answered(resolve(&api, &name)),
+                None => not_callable(),
+            }
+        }
+        ("MCP", [server, method]) => match (catalog.mcp_tool(server, method), arguments) {
+            (None, _) => not_callable(),
+            (Some(tool), []) => Request::Tool { id: tool.id.as_str().to_owned(), input: json!({}) },
+            (Some(tool), [input @ Value::Object(_)]) => {
+                Request::Tool { id: tool.id.as_str().to_owned(), input: input.clone() }
+            }
+            (Some(_), _) => Request::Answered(reject("MCP tools take one object argument", &name)),
+        },
+        _ => not_callable(),
+    }
+}
+
+fn unknown_tool(id: &str) -> ReplyValue {
+    let shown: String = id.chars().take(200).collect();
+    reject(&format!("unknown tool `{shown}`; tools.search(query) finds the tools there are"), &shown)
+}
+
+fn resolve(value: &Value, tool: &str) -> ReplyValue {
+    let text = value.to_string();
+    if text.len() > MAX_BRIDGE_VALUE_BYTES {
+        let message =
+            format!("the result has {} bytes, at most {MAX_BRIDGE_VALUE_BYTES} reach a cell; ask for less", text.len());
+        return reject(&message, tool);
+    }
+    if depth(text.as_bytes()) > MAX_BRIDGE_VALUE_DEPTH {
+        let message = format!("the result nests deeper than {MAX_BRIDGE_VALUE_DEPTH} levels; ask for less");
+        return reject(&message, tool);
+    }
+    ReplyValue::Resolved(text.into_bytes())
+}
+
+fn reject(message: &str, tool: &str) -> ReplyValue {
+    ReplyValue::Rejected(json!({"message": message, "tool": tool}).to_string().into_bytes())
+}

@@ -1,0 +1,366 @@
+//! A run as a value: events go in, actions come out. Nothing here waits, reads a clock or does IO.
+//!
+//! A *turn* is one `exec` or `wait` of the model's. Within it every settled call resumes the guest at
+//! once; the turn ends when the cell does, when it yields, when only people are awaited, or when the
+//! time to hold on is over. Calls go on between turns.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use contract::cell::{OutputItem, PendingState, PendingToolCall, WaitingReason};
+use contract::error::ErrorCode;
+use contract::frame::{Failure, HostCall, Leg, LegEnd, Method, Reply, ReplyValue};
+use contract::ids::CallId;
+use contract::limits::Limits;
+use serde_json::value::RawValue;
+
+/// How long a cell that waits keeps its place in a worker. Most tools answer sooner; for the others a
+/// snapshot is cheaper than the place.
+pub const KEEP_LIVE_MS: u64 = 25;
+
+/// A leg is not worth starting with less.
+const LEAST_RUN_MS: u64 = 1;
+
+#[derive(Debug)]
+pub enum Event {
+    /// The model called `wait`. (`exec` is how the cell began.)
+    Wait,
+    LegEnded(Leg),
+    Settled(CallId, ReplyValue),
+    /// A call turned out to wait for somebody.
+    Parked(CallId, PendingState),
+    Froze { bytes: u64 },
+    /// The cell could not be frozen, or its worker died under it.
+    Lost(Failure),
+    /// A time asked for with [`Action::WakeAt`] has come.
+    Woke,
+    Abort,
+}
+
+#[derive(Debug)]
+pub enum Action {
+    Dispatch(HostCall),
+    SetTimer { call: CallId, after_ms: u64 },
+    CancelTimer(CallId),
+    /// Run a leg with these replies, thawing the cell first where it is frozen.
+    Deliver { replies: Vec<Reply>, run_ms: u64, output_bytes: u64 },
+    Freeze,
+    WakeAt(u64),
+    /// Give the model's call its result.
+    Answer(Answer),
+    /// The run is over: stop what still runs on its behalf.
+    Close,
+}
+
+#[derive(Debug)]
+pub enum Answer {
+    Completed { value: Box<RawValue>, output: Vec<OutputItem> },
+    Waiting { reason: WaitingReason, pending: Vec<PendingToolCall>, output: Vec<OutputItem> },
+    Failed { failure: Failure, output: Vec<OutputItem> },
+}
+
+#[derive(Debug)]
+pub struct Cell {
+    limits: Limits,
+    phase: Phase,
+    turn: Option<Turn>,
+    open: BTreeMap<CallId, Open>,
+    queue: VecDeque<HostCall>,
+    running: u64,
+    settled: Vec<Reply>,
+    output: Vec<OutputItem>,
+    guest_us: u64,
+    snapshots: contract::cell::Snapshots,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// A leg runs in a worker.
+    Running,
+    /// Between legs; in a worker since then, or frozen.
+    Resting { live_since: Option<u64> },
+    Freezing,
+    Ended,
+}
+
+#[derive(Debug)]
+struct Turn {
+    kind: TurnKind,
+    began: u64,
+    guest_us: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TurnKind {
+    Exec,
+    Wait,
+}
+
+#[derive(Debug)]
+struct Open {
+    method: Method,
+    target: String,
+    state: PendingState,
+    since: u64,
+}
+
+impl Cell {
+    /// A cell whose first leg has been started, in the turn of its `exec`.
+    pub fn started(limits: Limits, now: u64) -> Self {
+        Self {
+            limits,
+            phase: Phase::Running,
+            turn: Some(Turn { kind: TurnKind::Exec, began: now, guest_us: 0 }),
+            open: BTreeMap::new(),
+            queue: VecDeque::new(),
+            running: 0,
+            settled: Vec::new(),
+            output: Vec::new(),
+            guest_us: 0,
+            snapshots: contract::cell::Snapshots::default(),
+        }
+    }
+
+    /// `now` is in milliseconds since any fixed moment.
+    pub fn on(&mut self, event: Event, now: u64) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Wait => self.begin_turn(now),
+            Event::LegEnded(leg) => return self.leg_ended(leg, now),
+            Event::Settled(call, value) => self.settle(call, value),
+            Event::Parked(call, state) => self.park(call, state),
+            Event::Froze { bytes } => {
+                self.snapshots.taken += 1;
+                self.snapshots.bytes = bytes;
+                self.phase = Phase::Resting { live_since: None };
+            }
+            Event::Lost(failure) => return self.fail(failure),
+            Event::Woke => {}
+            Event::Abort => {
+                return self.fail(Failure {
+                    code: Some(ErrorCode::Aborted),
+                    message: "the run was aborted".to_owned(),
+                    place: None,
+                });
+            }
+        }
+        self.advance(now, &mut actions);
+        actions
+    }
+
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Ended)
+    }
+
+    /// Whether an `exec` or `wait` of the model's is under way.
+    pub fn in_turn(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    pub fn guest_ms(&self) -> u64 {
+        self.guest_us / 1000
+    }
+
+    pub fn snapshots(&self) -> contract::cell::Snapshots {
+        self.snapshots
+    }
+
+    fn begin_turn(&mut self, now: u64) {
+        if self.turn.is_some() || self.is_over() {
+            return;
+        }
+        self.turn = Some(Turn { kind: TurnKind::Wait, began: now, guest_us: 0 });
+        // What yielded goes on now, before anything that has settled meanwhile.
+        let yields: Vec<CallId> =
+            self.open.iter().filter(|(_, open)| open.method == Method::Yield).map(|(call, _)| *call).collect();
+        for call in yields.into_iter().rev() {
+            self.open.remove(&call);
+            self.settled.insert(0, Reply { call, value: ReplyValue::Resolved(b"null".to_vec()) });
+        }
+    }
+
+    fn leg_ended(&mut self, leg: Leg, now: u64) -> Vec<Action> {
+        self.guest_us += leg.run_us;
+        if let Some(turn) = &mut self.turn {
+            turn.guest_us += leg.run_us;
+        }
+        self.output.extend(leg.output);
+        match leg.end {
+            LegEnd::Completed { value } => {
+                let output = std::mem::take(&mut self.output);
+                self.end(Answer::Completed { value, output })
+            }
+            LegEnd::Failed(failure) => self.fail(failure),
+            LegEnd::Suspended { calls, cleared } => {
+                let mut actions = Vec::new();
+                for call in cleared {
+                    self.open.remove(&call);
+                    actions.push(Action::CancelTimer(call));
+                }
+                calls.into_iter().for_each(|call| self.open_call(call, now, &mut actions));
+                self.phase = Phase::Resting { live_since: Some(now) };
+                self.advance(now, &mut actions);
+                actions
+            }
+        }
+    }
+
+    fn open_call(&mut self, call: HostCall, now: u64, actions: &mut Vec<Action>) {
+        let state = match call.method {
+            Method::Yield | Method::Timer => PendingState::Running,
+            Method::Search | Method::Describe | Method::Call | Method::Namespace => PendingState::Queued,
+        };
+        let open = Open { method: call.method, target: call.target.clone(), state, since: now };
+        self.open.insert(call.id, open);
+        match call.method {
+            Method::Yield => {}
+            Method::Timer => {
+                let after_ms = std::str::from_utf8(&call.payload).ok().and_then(|text| text.parse::<f64>().ok());
+                // What is no number fires at once; a cast saturates.
+                actions.push(Action::SetTimer { call: call.id, after_ms: after_ms.unwrap_or(0.0) as u64 });
+            }
+            Method::Search | Method::Describe | Method::Call | Method::Namespace => self.queue.push_back(call),
+        }
+    }
+
+    fn settle(&mut self, call: CallId, value: ReplyValue) {
+        let Some(open) = self.open.remove(&call) else { return };
+        if open.method != Method::Timer {
+            self.running = self.running.saturating_sub(1);
+        }
+        self.settled.push(Reply { call, value });
+    }
+
+    fn park(&mut self, call: CallId, state: PendingState) {
+        if let Some(open) = self.open.get_mut(&call) {
+            open.state = state;
+        }
+    }
+
+    /// Does whatever can be done now.
+    fn advance(&mut self, now: u64, actions: &mut Vec<Action>) {
+        if self.is_over() {
+            return;
+        }
+        while self.running < self.limits.pending_calls {
+            let Some(call) = self.queue.pop_front() else { break };
+            self.running += 1;
+            self.park(call.id, PendingState::Running);
+            actions.push(Action::Dispatch(call));
+        }
+        let Phase::Resting { live_since } = self.phase else { return };
+        let Some(turn) = &self.turn else {
+            if live_since.is_some() {
+                self.freeze(actions);
+            }
+            return;
+        };
+        let hold_until = turn.hold_until(&self.limits);
+        let run_ms = turn.run_ms(&self.limits, now);
+        if self.must_answer(now >= hold_until) {
+            actions.push(self.answer_waiting(now));
+            if live_since.is_some() {
+                self.freeze(actions);
+            }
+        } else if !self.settled.is_empty() {
+            self.resume(run_ms, actions);
+        } else if live_since.is_some_and(|since| now >= since + KEEP_LIVE_MS) {
+            self.freeze(actions);
+        } else {
+            let keep_until = live_since.map_or(u64::MAX, |since| since + KEEP_LIVE_MS);
+            actions.push(Action::WakeAt(hold_until.min(keep_until)));
+        }
+    }
+
+    /// Whether the model must hear of the cell now, finished or not.
+    fn must_answer(&self, held_long_enough: bool) -> bool {
+        let yielded = self.open.values().any(|open| open.method == Method::Yield);
+        let only_people = self.settled.is_empty()
+            && !self.open.is_empty()
+            && self.open.values().all(|open| matches!(open.state, PendingState::Approval | PendingState::Client));
+        yielded || only_people || held_long_enough
+    }
+
+    fn resume(&mut self, run_ms: u64, actions: &mut Vec<Action>) {
+        if run_ms < LEAST_RUN_MS {
+            actions.extend(self.fail(Failure {
+                code: Some(ErrorCode::Timeout),
+                message: format!(
+                    "the cell ran for its whole budget of {} ms without finishing; do less work in one cell",
+                    self.limits.timeout_ms
+                ),
+                place: None,
+            }));
+            return;
+        }
+        if matches!(self.phase, Phase::Resting { live_since: None }) {
+            self.snapshots.restored += 1;
+        }
+        self.phase = Phase::Running;
+        let shown: u64 = self.output.iter().map(|item| item.bytes() as u64).sum();
+        actions.push(Action::Deliver {
+            replies: std::mem::take(&mut self.settled),
+            run_ms,
+            output_bytes: self.limits.output_bytes.saturating_sub(shown),
+        });
+    }
+
+    fn freeze(&mut self, actions: &mut Vec<Action>) {
+        self.phase = Phase::Freezing;
+        actions.push(Action::Freeze);
+    }
+
+    fn answer_waiting(&mut self, now: u64) -> Action {
+        self.turn = None;
+        let pending: Vec<PendingToolCall> = self
+            .open
+            .iter()
+            .map(|(call, open)| PendingToolCall {
+                id: format!("bridge:{}:{}", open.method.as_str(), call.0),
+                method: open.method.as_str(),
+                tool_id: (open.method == Method::Call || open.method == Method::Describe).then(|| open.target.clone()),
+                state: open.state,
+                since_ms: now.saturating_sub(open.since),
+            })
+            .collect();
+        let only_yields = self.open.values().all(|open| open.method == Method::Yield);
+        let reason =
+            if only_yields && !pending.is_empty() { WaitingReason::Yield } else { WaitingReason::PendingTools };
+        Action::Answer(Answer::Waiting { reason, pending, output: std::mem::take(&mut self.output) })
+    }
+
+    fn fail(&mut self, failure: Failure) -> Vec<Action> {
+        if self.is_over() {
+            return Vec::new();
+        }
+        let output = std::mem::take(&mut self.output);
+        self.end(Answer::Failed { failure, output })
+    }
+
+    fn end(&mut self, answer: Answer) -> Vec<Action> {
+        self.phase = Phase::Ended;
+        self.turn = None;
+        self.open.clear();
+        self.queue.clear();
+        self.settled.clear();
+        vec![Action::Answer(answer), Action::Close]
+    }
+}
+
+impl Turn {
+    fn hold_until(&self, limits: &Limits) -> u64 {
+        self.began
+            + match self.kind {
+                TurnKind::Exec => limits.timeout_ms,
+                TurnKind::Wait => limits.max_wait_ms,
+            }
+    }
+
+    /// What guest code may still run for in this turn.
+    fn run_ms(&self, limits: &Limits, now: u64) -> u64 {
+        let unspent = limits.timeout_ms.saturating_sub(self.guest_us / 1000);
+        match self.kind {
+            TurnKind::Exec => unspent.min(self.hold_until(limits).saturating_sub(now)),
+            TurnKind::Wait => unspent,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Tools whose answers are written down beforehand: to try a cell, and to test one.
+//!
+//! ```json
+//! { "tools": [ {
+//!     "id": "openclaw:demo:weather", "description": "…", "parameters": { … },
+//!     "answers": [ { "returns": { "celsius": 7 }, "afterMs": 20 }, { "fails": "no such city" } ]
+//! } ] }
+//! ```
+//!
+//! Answers are given in order, the last one again and again. `{"echo": true}` returns the input,
+//! `{"never": true}` never answers. A tool without answers echoes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use contract::tool::{BadToolId, ToolId, ToolSpec};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{Answering, AuthorizedCall, Outcome, ToolSource};
+
+#[derive(Debug)]
+pub struct Canned {
+    specs: Vec<ToolSpec>,
+    answers: HashMap<ToolId, Answers>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CannedError {
+    #[error("the catalog is not what it should be: {0}")]
+    Malformed(#[from] serde_json::Error),
+    #[error(transparent)]
+    BadToolId(#[from] BadToolId),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileFormat {
+    tools: Vec<ToolFormat>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ToolFormat {
+    id: String,
+    label: Option<String>,
+    #[serde(default)]
+    description: String,
+    parameters: Option<Value>,
+    #[serde(default)]
+    answers: Vec<AnswerFormat>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+struct AnswerFormat {
+    returns: Option<Value>,
+    fails: Option<String>,
+    echo: bool,
+    never: bool,
+    after_ms: u64,
+}
+
+#[derive(Debug)]
+struct Answers {
+    script: Vec<AnswerFormat>,
+    given: AtomicUsize,
+}
+
+impl Canned {
+    pub fn parse(text: &str) -> Result<Self, CannedError> {
+        let file: FileFormat = serde_json::from_str(text)?;
+        let mut canned = Self { specs: Vec::new(), answers: HashMap::new() };
+        for tool in file.tools {
+            let id = ToolId::parse(&tool.id)?;
+            canned.answers.insert(id.clone(), Answers { script: tool.answers, given: AtomicUsize::new(0) });
+            canned.specs.push(ToolSpec {
+                id,
+                label: tool.label,
+                description: tool.description,
+                parameters: tool.parameters.unwrap_or_else(|| json!({"type": "object"})),
+            });
+        }
+        Ok(canned)
+    }
+
+    pub fn specs(&self) -> Vec<ToolSpec> {
+        self.specs.clone()
+    }
+}
+
+impl Answers {
+    fn next(&self) -> AnswerFormat {
+        let given = self.given.fetch_add(1, Ordering::Relaxed);
+        let last = self.script.len().saturating_sub(1);
+        self.script.get(given.min(last)).cloned().unwrap_or(AnswerFormat { echo: true, ..AnswerFormat::default() })
+    }
+}
+
+impl ToolSource for Canned {
+    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+        Box::pin(async move {
+            let Some(answer) = self.answers.get(call.id()).map(Answers::next) else {
+                return Outcome::Failed("no answer is written down for this tool".to_owned());
+            };
+            if answer.never {
+                std::future::pending::<()>().await;
+            }
+            if answer.after_ms > 0 {
+                tokio::time::sleep(Duration::from_millis(answer.after_ms)).await;
+            }
+            match answer {
+                AnswerFormat { fails: Some(message), .. } => Outcome::Failed(message),
+                AnswerFormat { echo: true, .. } => Outcome::Returned(call.input().clone()),
+                AnswerFormat { returns, .. } => Outcome::Returned(returns.unwrap_or(Value::Null)),
+            }
+        })
+    }
+}

@@ -1,0 +1,142 @@
+//! Turns an enum into a variable, in place: each member stays on its line.
+//!
+//! `enum Color { Red, Green = 5 }` becomes
+//! `var Color=((Color)=>{ var Red=Color["Red"]=0;… return Color})({});`. The parameter has the
+//! name of the enum, because an initialiser may say `Color.Red`, and each member is a variable
+//! too, because it may say `Red`.
+
+use oxc_ast::ast::*;
+use oxc_ast_visit::Visit;
+use oxc_span::{GetSpan, Span};
+
+use super::erase::Eraser;
+
+/// The enums that a list of statements declared.
+#[derive(Debug)]
+pub(super) struct Scope<'t> {
+    function_body: bool,
+    names: Vec<&'t str>,
+}
+
+impl Scope<'_> {
+    pub(super) fn new(function_body: bool) -> Self {
+        Self { function_body, names: Vec::new() }
+    }
+}
+
+/// Writes the enum as a statement. One of the same name in the same list adds to the first.
+pub(super) fn transform(eraser: &mut Eraser<'_>, declaration: &TSEnumDeclaration<'_>) {
+    let span = declaration.span;
+    let body = declaration.body.span;
+    let name = eraser.source.slice(declaration.id.span.start, declaration.id.span.end);
+    let (before, argument) = open(eraser, name);
+
+    eraser.blank(span.start, body.start + 1);
+    eraser.edits.insert(span.start, format!("{before}(({name})=>{{"));
+    let mut previous: Option<&TSEnumMember<'_>> = None;
+    for member in &declaration.body.members {
+        let value = match previous {
+            None => "0".to_owned(),
+            Some(previous) => format!("{name}[{}]+1", key(eraser, &previous.id)),
+        };
+        if member.initializer.is_none() && previous.is_some_and(is_text) {
+            eraser.refuse(
+                "an enum member after one with a text value needs a value too",
+                member.span,
+            );
+            return;
+        }
+        transform_member(eraser, name, member, &value);
+        previous = Some(member);
+    }
+    let end = body.end.saturating_sub(1);
+    eraser.blank(end, body.end);
+    eraser.edits.insert(end, format!("return {name}}})({argument});"));
+}
+
+/// How the statement starts, and what the function is called with.
+fn open<'t>(eraser: &mut Eraser<'t>, name: &'t str) -> (String, String) {
+    let Some(scope) = eraser.enums.last_mut() else {
+        return (format!("var {name}="), "{}".to_owned());
+    };
+    if scope.names.contains(&name) {
+        return ("void".to_owned(), name.to_owned());
+    }
+    scope.names.push(name);
+    let keyword = if scope.function_body { "var" } else { "let" };
+    (format!("{keyword} {name}="), "{}".to_owned())
+}
+
+fn transform_member(
+    eraser: &mut Eraser<'_>,
+    name: &str,
+    member: &TSEnumMember<'_>,
+    value: &str,
+) {
+    let key = key(eraser, &member.id);
+    let start = member.span.start;
+    let variable = match &member.id {
+        TSEnumMemberName::Identifier(id) => {
+            let word = eraser.source.slice(id.span.start, id.span.end);
+            if is_variable(word) && word != name { format!("var {word}=") } else { String::new() }
+        }
+        _ => String::new(),
+    };
+    eraser.edits.insert(start, format!("{variable}{name}[{key}]="));
+    let end = match &member.initializer {
+        Some(initializer) => {
+            let span = initializer.span();
+            eraser.blank(start, span.start);
+            eraser.visit_expression(initializer);
+            span.end
+        }
+        None => {
+            eraser.edits.insert(start, value);
+            eraser.blank(start, member.span.end);
+            member.span.end
+        }
+    };
+    let reverse = format!("{name}[{name}[{key}]]={key};");
+    eraser.edits.insert(
+        end,
+        match &member.initializer {
+            Some(Expression::StringLiteral(_) | Expression::TemplateLiteral(_)) => ";".to_owned(),
+            Some(Expression::NumericLiteral(_)) | None => format!(";{reverse}"),
+            Some(_) => format!(";if(typeof {name}[{key}]==\"number\"){reverse}"),
+        },
+    );
+    eraser.blank_next(member.span.end, b',');
+}
+
+/// The member's name as an expression.
+fn key(eraser: &Eraser<'_>, name: &TSEnumMemberName<'_>) -> String {
+    let slice = |span: Span| eraser.source.slice(span.start, span.end);
+    match name {
+        TSEnumMemberName::Identifier(id) => format!("\"{}\"", slice(id.span)),
+        TSEnumMemberName::String(literal) | TSEnumMemberName::ComputedString(literal) => {
+            slice(literal.span).to_owned()
+        }
+        TSEnumMemberName::ComputedTemplateString(template) => slice(template.span).to_owned(),
+    }
+}
+
+fn is_text(member: &TSEnumMember<'_>) -> bool {
+    matches!(
+        member.initializer,
+        Some(Expression::StringLiteral(_) | Expression::TemplateLiteral(_))
+    )
+}
+
+/// Whether a member's name can be the name of a variable.
+fn is_variable(name: &str) -> bool {
+    !matches!(
+        name,
+        "arguments" | "await" | "break" | "case" | "catch" | "class" | "const" | "continue"
+            | "debugger" | "default" | "delete" | "do" | "else" | "enum" | "eval" | "export"
+            | "extends" | "false" | "finally" | "for" | "function" | "if" | "implements"
+            | "import" | "in" | "instanceof" | "interface" | "let" | "new" | "null" | "package"
+            | "private" | "protected" | "public" | "return" | "static" | "super" | "switch"
+            | "this" | "throw" | "true" | "try" | "typeof" | "var" | "void" | "while" | "with"
+            | "yield"
+    )
+}

@@ -1,0 +1,303 @@
+//! Erases TypeScript from a parsed cell: types become spaces, and what remains does not move.
+//!
+//! Erasing can change how lines join. Where a type hid a line break that matters, or kept two lines
+//! apart, a bracket moves over the blank or a semicolon is written into it.
+
+use oxc_ast::ast::*;
+use oxc_ast_visit::{Visit, walk};
+use oxc_span::{GetSpan, Span};
+
+use super::edits::{Edits, Shift};
+use super::parse::Wrapped;
+use super::rejection::Rejection;
+use super::trivia::Text;
+use super::{enums, members, properties};
+
+/// The script without types, and what its insertions moved.
+pub(super) fn erase(
+    program: &Program<'_>,
+    wrapped: &Wrapped,
+) -> Result<(String, Vec<Shift>), Rejection> {
+    let mut eraser = Eraser {
+        source: Text { text: wrapped.text(), comments: &program.comments },
+        edits: Edits::new(wrapped.text()),
+        refusal: None,
+        erased: Span::new(0, 0),
+        enums: Vec::new(),
+        function_body: false,
+    };
+    eraser.visit_program(program);
+    match eraser.refusal {
+        Some((message, offset)) => Err(Rejection::TypeScript {
+            message: message.to_owned(),
+            place: wrapped.place(offset),
+        }),
+        None => Ok(eraser.edits.finish()),
+    }
+}
+
+pub(super) struct Eraser<'t> {
+    pub(super) source: Text<'t>,
+    pub(super) edits: Edits,
+    refusal: Option<(&'static str, u32)>,
+    /// What was erased last.
+    erased: Span,
+    /// For each list of statements around here, the enums that it declared so far.
+    pub(super) enums: Vec<enums::Scope<'t>>,
+    /// Whether the next list of statements is the body of a function.
+    function_body: bool,
+}
+
+impl<'t> Eraser<'t> {
+    /// Refuses the cell; the first refusal stands.
+    pub(super) fn refuse(&mut self, message: &'static str, span: Span) {
+        self.refusal.get_or_insert((message, span.start));
+    }
+
+    pub(super) fn blank(&mut self, start: u32, end: u32) {
+        if start < end {
+            self.edits.blank(start, end);
+            self.erased = Span::new(start, end);
+        }
+    }
+
+    /// Erases something that stood on its own, and keeps what is around it apart.
+    pub(super) fn blank_statement(&mut self, span: Span) {
+        self.blank(span.start, span.end);
+        self.edits.put(span.start, b';');
+    }
+
+    /// Erases the byte if it is the next thing at or after `offset`.
+    pub(super) fn blank_next(&mut self, offset: u32, byte: u8) {
+        if let Some(found) = self.source.find(offset, byte) {
+            self.blank(found, found + 1);
+        }
+    }
+
+    /// Ends a statement or a class member whose last part was erased, unless a semicolon does.
+    ///
+    /// `a as T` and `(b)` on the next line would become a call.
+    pub(super) fn close(&mut self, span: Span) {
+        if self.erased.end == span.end && self.erased.start > span.start {
+            self.edits.put(self.erased.start, b';');
+        }
+    }
+
+    /// Erases the modifiers from `start` on that only TypeScript has, up to a name or a bracket.
+    ///
+    /// A line that then starts with what continues the line before gets a semicolon.
+    pub(super) fn blank_modifiers(&mut self, start: u32, end: u32) {
+        let mut offset = self.source.skip(start);
+        let first = offset;
+        let mut starts_erased = false;
+        while offset < end {
+            let (word, word_end) = self.source.word(offset);
+            match word {
+                "public" | "private" | "protected" | "readonly" | "override" => {
+                    starts_erased |= offset == first;
+                    self.blank(offset, word_end);
+                }
+                "static" | "accessor" | "async" | "get" | "set" => {}
+                _ => break,
+            }
+            offset = self.source.skip(word_end);
+            if starts_erased && self.blanks_before(offset, first) && self.is_hazard(offset) {
+                self.edits.put(first, b';');
+            }
+        }
+    }
+
+    /// Whether everything from `first` to `offset` is erased or trivia.
+    fn blanks_before(&self, offset: u32, first: u32) -> bool {
+        self.erased.start >= first && self.source.skip(self.erased.end) == offset
+    }
+
+    /// Whether the line before would go on with what is at `offset`.
+    fn is_hazard(&self, offset: u32) -> bool {
+        matches!(self.source.byte(offset), Some(b'[' | b'*' | b'('))
+            || matches!(self.source.word(offset).0, "in" | "instanceof")
+    }
+
+    /// Erases the return type of an arrow function. No line may end before its `=>`.
+    fn blank_return_type(&mut self, parameters: Span, return_type: Span) {
+        let parenthesis = parameters.end.saturating_sub(1);
+        let has_newline = self.source.has_newline(parenthesis, return_type.end);
+        self.blank(return_type.start, return_type.end);
+        if has_newline && self.source.byte(parenthesis) == Some(b')') {
+            self.edits.put(parenthesis, b' ');
+            self.edits.put(return_type.end.saturating_sub(1), b')');
+        }
+    }
+
+    /// Erases the type parameters of an arrow function. `return` and `async` before them must stay
+    /// on the line of its parenthesis.
+    fn blank_type_parameters(&mut self, type_parameters: Span, parameters: Span) {
+        let has_newline = self.source.has_newline(type_parameters.start, parameters.start);
+        self.blank(type_parameters.start, type_parameters.end);
+        if has_newline && self.source.byte(parameters.start) == Some(b'(') {
+            self.edits.put(type_parameters.start, b'(');
+            self.edits.put(parameters.start, b' ');
+        }
+    }
+
+    /// Erases `<T>` before an expression, which must not become a block or move to its own line.
+    fn blank_assertion(&mut self, span: Span, expression: Span) {
+        let has_newline = self.source.has_newline(span.start, expression.start);
+        let word = self.source.word(expression.start).0;
+        let starts_statement = self.source.byte(expression.start) == Some(b'{')
+            || matches!(word, "function" | "class" | "async" | "let");
+        self.blank(span.start, expression.start);
+        if has_newline || starts_statement {
+            self.edits.put(span.start, b'(');
+            self.edits.insert(expression.end, ")");
+        }
+    }
+}
+
+impl<'a> Visit<'a> for Eraser<'_> {
+    fn visit_statements(&mut self, it: &oxc_allocator::Vec<'a, Statement<'a>>) {
+        let function_body = std::mem::take(&mut self.function_body);
+        self.enums.push(enums::Scope::new(function_body));
+        walk::walk_statements(self, it);
+        self.enums.pop();
+    }
+
+    fn visit_function_body(&mut self, it: &FunctionBody<'a>) {
+        self.function_body = true;
+        walk::walk_function_body(self, it);
+        self.function_body = false;
+    }
+
+    fn visit_statement(&mut self, it: &Statement<'a>) {
+        if self.refusal.is_some() {
+            return;
+        }
+        let span = it.span();
+        match it {
+            Statement::TSTypeAliasDeclaration(_) | Statement::TSInterfaceDeclaration(_) => {
+                self.blank_statement(span);
+            }
+            Statement::VariableDeclaration(declaration) if declaration.declare => {
+                self.blank_statement(span);
+            }
+            Statement::FunctionDeclaration(function) if function.body.is_none() => {
+                self.blank_statement(span);
+            }
+            Statement::ClassDeclaration(class) if class.declare => self.blank_statement(span),
+            Statement::TSEnumDeclaration(declaration) if declaration.declare => {
+                self.blank_statement(span);
+            }
+            Statement::TSEnumDeclaration(declaration) => enums::transform(self, declaration),
+            Statement::TSGlobalDeclaration(_) | Statement::TSExternalModuleDeclaration(_) => {
+                self.blank_statement(span);
+            }
+            Statement::TSNamespaceDeclaration(namespace) if members::is_type_only(namespace) => {
+                self.blank_statement(span);
+            }
+            Statement::TSNamespaceDeclaration(_) => self.refuse(
+                "a namespace with values is not supported, write an object or functions",
+                span,
+            ),
+            Statement::TSImportEqualsDeclaration(_) => {
+                self.refuse("`import … =` is not supported, use `const … =` with a value", span);
+            }
+            Statement::TSExportAssignment(_) | Statement::TSNamespaceExportDeclaration(_) => {
+                self.refuse("a cell has no exports, `return` the value", span);
+            }
+            _ => {
+                walk::walk_statement(self, it);
+                self.close(span);
+            }
+        }
+    }
+
+    fn visit_ts_type_annotation(&mut self, it: &TSTypeAnnotation<'a>) {
+        self.blank(it.span.start, it.span.end);
+    }
+
+    fn visit_ts_type_parameter_declaration(&mut self, it: &TSTypeParameterDeclaration<'a>) {
+        self.blank(it.span.start, it.span.end);
+    }
+
+    fn visit_ts_type_parameter_instantiation(&mut self, it: &TSTypeParameterInstantiation<'a>) {
+        self.blank(it.span.start, it.span.end);
+    }
+
+    fn visit_ts_as_expression(&mut self, it: &TSAsExpression<'a>) {
+        self.visit_expression(&it.expression);
+        self.blank(it.expression.span().end, it.span.end);
+    }
+
+    fn visit_ts_satisfies_expression(&mut self, it: &TSSatisfiesExpression<'a>) {
+        self.visit_expression(&it.expression);
+        self.blank(it.expression.span().end, it.span.end);
+    }
+
+    fn visit_ts_non_null_expression(&mut self, it: &TSNonNullExpression<'a>) {
+        self.visit_expression(&it.expression);
+        self.blank(it.expression.span().end, it.span.end);
+    }
+
+    fn visit_ts_type_assertion(&mut self, it: &TSTypeAssertion<'a>) {
+        self.blank_assertion(it.span, it.expression.span());
+        self.visit_expression(&it.expression);
+    }
+
+    fn visit_ts_this_parameter(&mut self, it: &TSThisParameter<'a>) {
+        self.blank(it.span.start, it.span.end);
+        self.blank_next(it.span.end, b',');
+    }
+
+    fn visit_arrow_function_expression(&mut self, it: &ArrowFunctionExpression<'a>) {
+        if let Some(type_parameters) = &it.type_parameters {
+            self.blank_type_parameters(type_parameters.span, it.params.span);
+        }
+        self.visit_formal_parameters(&it.params);
+        if let Some(return_type) = &it.return_type {
+            self.blank_return_type(it.params.span, return_type.span);
+        }
+        self.visit_arrow_function_body(&it.body);
+    }
+
+    fn visit_formal_parameter(&mut self, it: &FormalParameter<'a>) {
+        self.visit_decorators(&it.decorators);
+        let pattern = it.pattern.span();
+        if it.accessibility.is_some() || it.readonly || it.r#override {
+            self.blank_modifiers(it.span.start, pattern.start);
+        }
+        self.visit_binding_pattern(&it.pattern);
+        if it.optional {
+            self.blank_next(pattern.end, b'?');
+        }
+        if let Some(type_annotation) = &it.type_annotation {
+            self.visit_ts_type_annotation(type_annotation);
+        }
+        if let Some(initializer) = &it.initializer {
+            self.visit_expression(initializer);
+        }
+    }
+
+    fn visit_variable_declarator(&mut self, it: &VariableDeclarator<'a>) {
+        if it.definite {
+            self.blank_next(it.id.span().end, b'!');
+        }
+        walk::walk_variable_declarator(self, it);
+    }
+
+    fn visit_decorator(&mut self, it: &Decorator<'a>) {
+        self.refuse("decorators are not supported, call the function yourself", it.span);
+    }
+
+    fn visit_class(&mut self, it: &Class<'a>) {
+        members::blank_heritage(self, it);
+        properties::assign(self, it);
+        walk::walk_class(self, it);
+    }
+
+    // `blank_heritage` erased it.
+    fn visit_ts_class_implements(&mut self, _: &TSClassImplements<'a>) {}
+
+    fn visit_class_element(&mut self, it: &ClassElement<'a>) {
+        members::erase(self, it);
+    }
+}

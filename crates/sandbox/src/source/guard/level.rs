@@ -1,0 +1,150 @@
+//! What the guard knows about one open bracket.
+
+use crate::source::scan::{Bracket, Kind, Scanner, Token};
+use crate::source::words::holds_statement;
+
+/// A bracket level. Its *segment* is what was read since a statement or list element last ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Level {
+    /// Tokens on the way to this level, in the levels around it.
+    base: u32,
+    /// How often the text of this level may be read, apart from arrow functions.
+    factor: u64,
+    /// Arrow functions around this level that oxc may try and give up, once each.
+    arrows: u64,
+    /// Whether the level may be the parameters of an arrow function or of a function type.
+    parameters: bool,
+    /// Whether only words were read in the level so far.
+    only_words: bool,
+    /// The height of the tallest segment before this one.
+    tallest: u32,
+    segment: Segment,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Segment {
+    tokens: u32,
+    /// The height of the tallest bracket that closed.
+    tallest: u32,
+    /// Angle brackets that are open, if they are type arguments.
+    angles: u64,
+    /// Words after which oxc tries type arguments once more.
+    retries: u64,
+    infers: u64,
+    /// Colons after a parenthesis, which may be the return types of arrow functions.
+    return_types: u64,
+    /// Whether there is a statement that holds another one, or a chain of labels.
+    holds: bool,
+    /// Whether there is unless the next token is a colon, which makes the word a property's name.
+    may_hold: bool,
+    has_do: bool,
+}
+
+impl Default for Level {
+    fn default() -> Self {
+        Self {
+            base: 0,
+            factor: 1,
+            arrows: 0,
+            parameters: false,
+            only_words: true,
+            tallest: 0,
+            segment: Segment::default(),
+        }
+    }
+}
+
+impl Level {
+    /// The most tokens on a path through the segment, from the start of the text.
+    pub(super) fn height(&self) -> u32 {
+        self.base + self.segment.tokens + self.segment.tallest
+    }
+
+    /// How often a token at this point may be read.
+    pub(super) fn readings(&self) -> u64 {
+        let arrows = 1 + self.arrows + self.segment.return_types;
+        self.factor_here().saturating_mul(arrows)
+    }
+
+    fn factor_here(&self) -> u64 {
+        let Segment { angles, retries, infers, .. } = self.segment;
+        self.factor.saturating_mul(1 + angles * (1 + retries) + infers)
+    }
+
+    /// Whether what the segment opened goes on after a comma.
+    pub(super) fn outlives_comma(&self) -> bool {
+        self.segment.angles > 0 || self.segment.holds
+    }
+
+    pub(super) fn has_do(&self) -> bool {
+        self.segment.has_do
+    }
+
+    /// The level of a bracket that opens with the last token; `call` if it follows an operand.
+    pub(super) fn inside(&self, bracket: Bracket, call: bool) -> Self {
+        let parameters = bracket == Bracket::Paren && !call;
+        // A pattern at the start of parameters is read once to see whether they are parameters.
+        let pattern = matches!(bracket, Bracket::Square | Bracket::Brace)
+            && self.parameters
+            && self.only_words;
+        let readings = if pattern { 2 } else { 1 };
+        Self {
+            base: self.base + self.segment.tokens,
+            factor: self.factor_here().saturating_mul(readings),
+            arrows: self.arrows + self.segment.return_types + u64::from(parameters),
+            parameters,
+            ..Self::default()
+        }
+    }
+
+    /// Takes in a bracket that closed.
+    pub(super) fn absorb(&mut self, inner: &Self) {
+        let height = inner.tallest.max(inner.segment.tokens + inner.segment.tallest);
+        self.segment.tallest = self.segment.tallest.max(height + 1);
+        self.only_words = false;
+    }
+
+    pub(super) fn end_segment(&mut self) {
+        self.tallest = self.tallest.max(self.segment.tokens + self.segment.tallest);
+        self.segment = Segment::default();
+    }
+
+    /// Counts a token that closes nothing, `before` being the one before.
+    pub(super) fn count(&mut self, scanner: &Scanner<'_>, before: Option<Token>, token: Token) {
+        let segment = &mut self.segment;
+        segment.tokens += 1;
+        segment.holds |= segment.may_hold && token.kind != Kind::Colon;
+        segment.may_hold = false;
+        match token.kind {
+            Kind::Word => {
+                if before.is_none_or(|before| before.kind != Kind::Dot) {
+                    segment.word(scanner.word(token));
+                }
+            }
+            Kind::Less => segment.angles += 1,
+            Kind::Greater => segment.angles = segment.angles.saturating_sub(1),
+            Kind::Colon => segment.colon(before, scanner.earlier()),
+            _ => {}
+        }
+        self.only_words &= matches!(token.kind, Kind::Word | Kind::Open(_));
+    }
+}
+
+impl Segment {
+    fn word(&mut self, word: &[u8]) {
+        match word {
+            b"new" | b"extends" => self.retries += 1,
+            b"infer" => self.infers += 1,
+            _ => self.may_hold = holds_statement(word),
+        }
+        self.has_do |= word == b"do";
+    }
+
+    /// Counts a colon after `before`, which follows `earlier`.
+    fn colon(&mut self, before: Option<Token>, earlier: Option<Token>) {
+        let is = |token: Option<Token>, kind| token.is_some_and(|token| token.kind == kind);
+        // `a ? (b) : c => d`: everything after the colon may be read twice.
+        self.return_types += u64::from(is(before, Kind::Close(Bracket::Paren)));
+        self.holds |= is(before, Kind::Word) && is(earlier, Kind::Colon);
+    }
+}

@@ -1,0 +1,122 @@
+//! Erases what TypeScript adds to classes, and knows which namespaces are only types.
+
+use oxc_ast::ast::*;
+use oxc_ast_visit::walk;
+use oxc_span::{GetSpan, Span};
+
+use super::erase::Eraser;
+
+/// Erases a member that has no value, or what is TypeScript's about one that has.
+pub(super) fn erase(eraser: &mut Eraser<'_>, element: &ClassElement<'_>) {
+    let span = element.span();
+    if is_type_only_member(element) {
+        refuse_decorators(eraser, element);
+        eraser.blank_statement(span);
+        return;
+    }
+    match element {
+        ClassElement::MethodDefinition(method) => {
+            blank_name(eraser, span, &method.key, method.computed, method.optional, false);
+        }
+        ClassElement::PropertyDefinition(property) => {
+            let (optional, definite) = (property.optional, property.definite);
+            blank_name(eraser, span, &property.key, property.computed, optional, definite);
+        }
+        ClassElement::AccessorProperty(property) => {
+            blank_name(eraser, span, &property.key, property.computed, false, property.definite);
+        }
+        ClassElement::StaticBlock(_) | ClassElement::TSIndexSignature(_) => {}
+    }
+    walk::walk_class_element(eraser, element);
+    eraser.close(span);
+}
+
+fn is_type_only_member(element: &ClassElement<'_>) -> bool {
+    match element {
+        ClassElement::TSIndexSignature(_) => true,
+        ClassElement::MethodDefinition(method) => method.value.body.is_none(),
+        ClassElement::PropertyDefinition(property) => {
+            property.declare || property.r#type.is_abstract()
+        }
+        ClassElement::AccessorProperty(property) => property.r#type.is_abstract(),
+        ClassElement::StaticBlock(_) => false,
+    }
+}
+
+fn refuse_decorators(eraser: &mut Eraser<'_>, element: &ClassElement<'_>) {
+    use oxc_ast_visit::Visit;
+    match element {
+        ClassElement::MethodDefinition(method) => eraser.visit_decorators(&method.decorators),
+        ClassElement::PropertyDefinition(field) => eraser.visit_decorators(&field.decorators),
+        ClassElement::AccessorProperty(field) => eraser.visit_decorators(&field.decorators),
+        ClassElement::StaticBlock(_) | ClassElement::TSIndexSignature(_) => {}
+    }
+}
+
+/// Erases the modifiers before a member's name and the `?` or `!` behind it.
+fn blank_name(
+    eraser: &mut Eraser<'_>,
+    member: Span,
+    key: &PropertyKey<'_>,
+    computed: bool,
+    optional: bool,
+    definite: bool,
+) {
+    let key = key.span();
+    eraser.blank_modifiers(member.start, key.start);
+    let end = match eraser.source.find(key.end, b']') {
+        Some(bracket) if computed => bracket + 1,
+        _ => key.end,
+    };
+    if optional {
+        eraser.blank_next(end, b'?');
+    }
+    if definite {
+        eraser.blank_next(end, b'!');
+    }
+}
+
+/// Erases `abstract` before a class and the `implements` clause behind it.
+pub(super) fn blank_heritage(eraser: &mut Eraser<'_>, class: &Class<'_>) {
+    let start = eraser.source.skip(class.span.start);
+    if let ("abstract", end) = eraser.source.word(start) {
+        eraser.blank(start, end);
+    }
+    let (Some(first), Some(last)) = (class.implements.first(), class.implements.last()) else {
+        return;
+    };
+    let clause = eraser.source.slice(class.span.start, first.span.start);
+    // Only white space and comments stand between the word and the first name.
+    let Some(keyword) = clause.rfind("implements") else { return };
+    let keyword = class.span.start + super::lines::narrow(keyword);
+    eraser.blank(keyword, last.span.end);
+}
+
+/// Whether a namespace declares nothing that exists when the cell runs.
+pub(super) fn is_type_only(namespace: &TSNamespaceDeclaration<'_>) -> bool {
+    namespace.declare
+        || match &namespace.body {
+            TSNamespaceDeclarationBody::TSNamespaceDeclaration(inner) => is_type_only(inner),
+            TSNamespaceDeclarationBody::TSModuleBlock(block) => {
+                block.body.iter().all(is_type_only_statement)
+            }
+        }
+}
+
+fn is_type_only_statement(statement: &Statement<'_>) -> bool {
+    match statement {
+        Statement::TSTypeAliasDeclaration(_) | Statement::TSInterfaceDeclaration(_) => true,
+        Statement::TSNamespaceDeclaration(namespace) => is_type_only(namespace),
+        Statement::ExportDeclaration(export) => match &export.declaration {
+            Declaration::TSTypeAliasDeclaration(_) | Declaration::TSInterfaceDeclaration(_) => true,
+            Declaration::TSNamespaceDeclaration(namespace) => is_type_only(namespace),
+            declaration => declaration.declare(),
+        },
+        Statement::VariableDeclaration(declaration) => declaration.declare,
+        Statement::FunctionDeclaration(function) => function.body.is_none(),
+        Statement::ClassDeclaration(class) => class.declare,
+        Statement::TSEnumDeclaration(declaration) => declaration.declare,
+        Statement::EmptyStatement(_) => true,
+        _ => false,
+    }
+}

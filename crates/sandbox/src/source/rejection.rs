@@ -1,0 +1,85 @@
+//! Why a cell is refused, in words for the model that wrote it.
+
+use std::fmt;
+
+use super::Language;
+use super::lines::Place;
+
+/// A refused cell. Its text is a lower-case fragment that says what to do next.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    #[error(
+        "the cell is {bytes} bytes long and the limit is {limit}: split it into smaller cells, \
+         and read large data through a tool instead of writing it out"
+    )]
+    TooLarge { bytes: usize, limit: usize },
+
+    #[error(
+        "the code at {place} is nested too deeply or is too costly to parse: split it into \
+         smaller statements and functions, and put parentheses around a regular expression there"
+    )]
+    TooDeep { place: Place },
+
+    #[error(
+        "a cell is JavaScript and this looks like a shell command: write JavaScript, and if this \
+         run has a shell call it with \
+         `await tools.call(\"openclaw:core:exec\", {{ command: \"…\" }})`"
+    )]
+    Shell,
+
+    #[error("the cell is empty: write JavaScript statements and `return` a value")]
+    Empty,
+
+    #[error("{what} at {place} is not available: {}", what.advice())]
+    ModuleAccess { what: ModuleForm, place: Place },
+
+    #[error("syntax error at {place}: {message}; fix it and send the whole cell again")]
+    Syntax { message: String, place: Place },
+
+    #[error("TypeScript error at {place}: {message}; fix it and send the whole cell again")]
+    TypeScript { message: String, place: Place },
+}
+
+impl Rejection {
+    /// An error that the parser found, or would find.
+    pub(super) fn syntax(language: Language, message: String, place: Place) -> Self {
+        match language {
+            Language::JavaScript => Self::Syntax { message, place },
+            Language::TypeScript => Self::TypeScript { message, place },
+        }
+    }
+}
+
+/// A way to reach another module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModuleForm {
+    Import,
+    ImportCall,
+    ImportMeta,
+    Require,
+    Export,
+}
+
+impl ModuleForm {
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Export => "a cell has no exports, so `return` the value",
+            Self::ImportMeta => "a cell is not a module, so remove it",
+            Self::Import | Self::ImportCall | Self::Require => {
+                "a cell cannot load modules, so use the globals and `tools.call`"
+            }
+        }
+    }
+}
+
+impl fmt::Display for ModuleForm {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Import => "`import`",
+            Self::ImportCall => "`import()`",
+            Self::ImportMeta => "`import.meta`",
+            Self::Require => "`require()`",
+            Self::Export => "`export`",
+        })
+    }
+}

@@ -1,0 +1,466 @@
+//! Splits hostile text into tokens, without recursion and without believing what it cannot know.
+//!
+//! Only one thing about JavaScript's tokens depends on its grammar: whether a slash divides or
+//! starts a regular expression. A wrong guess would let an attacker hide brackets from the guard in
+//! what looks like a string, so the scanner never guesses. It says `Unsure`, and stops.
+
+use super::lines::{is_separator, terminator};
+use super::words::{is_keyword, takes_header};
+
+/// What the scanner found next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    Token(Token),
+    /// From this offset on, the text has more than one reading, or no valid one.
+    Unsure(usize),
+    End,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    /// Whether a line ends between the token before and this one.
+    pub(super) newline: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Word,
+    /// A number, a string or a regular expression.
+    Literal,
+    Open(Bracket),
+    Close(Bracket),
+    Comma,
+    Semicolon,
+    Colon,
+    Question,
+    Less,
+    Greater,
+    Bang,
+    Dot,
+    /// `++` or `--`, which may stand before or after their operand.
+    Step,
+    Operator,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bracket {
+    Paren,
+    /// The parentheses after `if`, `for`, `while` and `with`.
+    Header,
+    /// Parentheses after one of those words in a place where it may name a type instead.
+    PerhapsHeader,
+    Square,
+    Brace,
+    /// From the opening backtick to the closing one.
+    Template,
+    /// From `${` to its `}`.
+    Substitution,
+}
+
+/// How far the scanner looks for the end of a regular expression that it is unsure about.
+const REGEX_LOOKAHEAD: usize = 200;
+
+#[derive(Debug)]
+pub(super) struct Scanner<'s> {
+    text: &'s str,
+    bytes: &'s [u8],
+    position: usize,
+    open: Vec<Bracket>,
+    previous: Option<Token>,
+    before: Option<Token>,
+    earlier: Option<Token>,
+    /// Whether a line ended since the previous token.
+    newline: bool,
+    /// How many brackets were open at an `as` or `satisfies` whose type may not have ended yet.
+    asserts: Option<usize>,
+}
+
+impl<'s> Scanner<'s> {
+    pub(super) fn new(text: &'s str) -> Self {
+        Self {
+            text,
+            bytes: text.as_bytes(),
+            position: 0,
+            open: Vec::new(),
+            previous: None,
+            before: None,
+            earlier: None,
+            newline: true,
+            asserts: None,
+        }
+    }
+
+    pub(super) fn word(&self, token: Token) -> &'s [u8] {
+        self.bytes.get(token.start..token.end).unwrap_or_default()
+    }
+
+    /// The token two before the one that `next` returned last.
+    pub(super) fn earlier(&self) -> Option<Token> {
+        self.earlier
+    }
+
+    pub(super) fn next(&mut self) -> Found {
+        if self.in_template() {
+            return self.template();
+        }
+        if let Err(unsure) = self.skip_trivia() {
+            return Found::Unsure(unsure);
+        }
+        let start = self.position;
+        let Some(first) = self.byte(start) else { return Found::End };
+        match first {
+            b'"' | b'\'' => self.string(first),
+            b'`' => self.opened(Bracket::Template, 1),
+            b'/' => self.slash(),
+            b'(' => {
+                let bracket = self.parenthesis();
+                self.opened(bracket, 1)
+            }
+            b'[' => self.opened(Bracket::Square, 1),
+            b'{' => self.opened(Bracket::Brace, 1),
+            b')' | b']' | b'}' => self.closed(first),
+            b'0'..=b'9' => self.number(),
+            b'#' if self.byte(start + 1).is_some_and(is_word_byte) => self.name(start + 1),
+            _ if is_word_byte(first) => self.name(start),
+            0x80.. => self.character(),
+            b'\\' => Found::Unsure(start),
+            _ => self.punctuation(first),
+        }
+    }
+
+    fn byte(&self, offset: usize) -> Option<u8> {
+        self.bytes.get(offset).copied()
+    }
+
+    fn starts_with(&self, prefix: &[u8]) -> bool {
+        self.bytes.get(self.position..).is_some_and(|rest| rest.starts_with(prefix))
+    }
+
+    fn token(&mut self, kind: Kind, end: usize) -> Found {
+        let token = Token { kind, start: self.position, end, newline: self.newline };
+        if kind == Kind::Word && matches!(self.word(token), b"as" | b"satisfies") {
+            self.asserts = Some(self.asserts.unwrap_or(usize::MAX).min(self.open.len()));
+        } else if self.asserts.is_some_and(|depth| self.open.len() < depth)
+            || kind == Kind::Semicolon && self.asserts == Some(self.open.len())
+        {
+            self.asserts = None;
+        }
+        self.earlier = self.before;
+        self.before = self.previous.replace(token);
+        self.newline = false;
+        self.position = end;
+        Found::Token(token)
+    }
+
+    /// A number with at most one dot, so that `1..a.b` is a number and two names.
+    fn number(&mut self) -> Found {
+        let mut end = self.position;
+        let mut dots = 0;
+        while self.byte(end).is_some_and(|byte| is_word_byte(byte) || byte == b'.' && dots == 0) {
+            dots += usize::from(self.byte(end) == Some(b'.'));
+            end += 1;
+        }
+        self.token(Kind::Literal, end)
+    }
+
+    /// A name, from `end` on; its start is the current position.
+    fn name(&mut self, mut end: usize) -> Found {
+        while let Some(byte) = self.byte(end) {
+            if is_word_byte(byte) {
+                end += 1;
+            } else if byte < 0x80 {
+                break;
+            } else {
+                match self.char_at(end) {
+                    Some(found) if found.is_alphanumeric() => end += found.len_utf8(),
+                    Some(found) if is_space(found) => break,
+                    _ => return Found::Unsure(end),
+                }
+            }
+        }
+        if self.byte(end) == Some(b'\\') {
+            return Found::Unsure(end);
+        }
+        self.token(Kind::Word, end)
+    }
+
+    fn char_at(&self, offset: usize) -> Option<char> {
+        self.text.get(offset..)?.chars().next()
+    }
+
+    fn character(&mut self) -> Found {
+        match self.char_at(self.position) {
+            Some(found) if found.is_alphanumeric() => self.name(self.position),
+            _ => Found::Unsure(self.position),
+        }
+    }
+
+    /// Skips white space and comments; `Err` is where the text stops being clear.
+    fn skip_trivia(&mut self) -> Result<(), usize> {
+        loop {
+            if let Some(length) = terminator(self.bytes, self.position) {
+                self.newline = true;
+                self.position += length;
+                continue;
+            }
+            match self.byte(self.position) {
+                Some(b' ' | b'\t' | 0x0B | 0x0C | b'\r') => self.position += 1,
+                Some(b'/') if self.byte(self.position + 1) == Some(b'/') => self.skip_line(),
+                Some(b'/') if self.byte(self.position + 1) == Some(b'*') => self.skip_block(),
+                // Comments of old web pages, which a script may still have.
+                Some(b'<') if self.starts_with(b"<!--") => return Err(self.position),
+                Some(b'-') if self.newline && self.starts_with(b"-->") => return Err(self.position),
+                Some(0x80..) => match self.char_at(self.position) {
+                    Some(found) if is_space(found) => self.position += found.len_utf8(),
+                    _ => return Ok(()),
+                },
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn skip_line(&mut self) {
+        while self.position < self.bytes.len()
+            && self.byte(self.position) != Some(b'\r')
+            && terminator(self.bytes, self.position).is_none()
+        {
+            self.position += 1;
+        }
+    }
+
+    fn skip_block(&mut self) {
+        self.position += 2;
+        while self.position < self.bytes.len() {
+            if self.starts_with(b"*/") {
+                self.position += 2;
+                return;
+            }
+            self.newline |= matches!(self.byte(self.position), Some(b'\n' | b'\r'))
+                || is_separator(self.bytes, self.position);
+            self.position += 1;
+        }
+    }
+
+    fn string(&mut self, quote: u8) -> Found {
+        let mut end = self.position + 1;
+        loop {
+            match self.byte(end) {
+                None | Some(b'\n' | b'\r') => return Found::Unsure(self.position),
+                Some(b'\\') if self.bytes.get(end + 1..end + 3) == Some(b"\r\n") => end += 3,
+                Some(b'\\') => end += 2,
+                Some(byte) if byte == quote => return self.token(Kind::Literal, end + 1),
+                Some(_) => end += 1,
+            }
+        }
+    }
+
+    fn in_template(&self) -> bool {
+        self.open.last() == Some(&Bracket::Template)
+    }
+
+    /// The text of a template literal, up to its end or the next substitution.
+    fn template(&mut self) -> Found {
+        loop {
+            match self.byte(self.position) {
+                None => return Found::End,
+                Some(b'\\') => self.position += 2,
+                Some(b'`') => {
+                    self.open.pop();
+                    return self.token(Kind::Close(Bracket::Template), self.position + 1);
+                }
+                Some(b'$') if self.byte(self.position + 1) == Some(b'{') => {
+                    return self.opened(Bracket::Substitution, 2);
+                }
+                Some(_) => self.position += 1,
+            }
+        }
+    }
+
+    fn opened(&mut self, bracket: Bracket, length: usize) -> Found {
+        self.open.push(bracket);
+        self.token(Kind::Open(bracket), self.position + length)
+    }
+
+    fn closed(&mut self, byte: u8) -> Found {
+        let matches = match self.open.last() {
+            Some(Bracket::Paren | Bracket::Header | Bracket::PerhapsHeader) => byte == b')',
+            Some(Bracket::Square) => byte == b']',
+            Some(Bracket::Brace | Bracket::Substitution) => byte == b'}',
+            Some(Bracket::Template) | None => false,
+        };
+        match self.open.pop() {
+            Some(bracket) if matches => self.token(Kind::Close(bracket), self.position + 1),
+            _ => Found::Unsure(self.position),
+        }
+    }
+
+    /// Which parentheses open here.
+    ///
+    /// In `x as while` the word names a type, and a parenthesis on the next line is an expression.
+    /// So the word counts as a statement only where no type can stand.
+    fn parenthesis(&self) -> Bracket {
+        let (Some(previous), before) = (self.previous, self.before) else { return Bracket::Paren };
+        if previous.kind != Kind::Word || before.is_some_and(|token| token.kind == Kind::Dot) {
+            return Bracket::Paren;
+        }
+        match (self.word(previous), before) {
+            (b"await", Some(before)) if self.word(before) == b"for" => Bracket::PerhapsHeader,
+            (word, None) if takes_header(word) => Bracket::Header,
+            (word, Some(before)) if takes_header(word) => {
+                if self.ends_statement(before, previous.newline)
+                    || matches!(self.word(before), b"else" | b"do")
+                {
+                    Bracket::Header
+                } else {
+                    Bracket::PerhapsHeader
+                }
+            }
+            _ => Bracket::Paren,
+        }
+    }
+
+    /// Whether a word after `token` cannot be part of a type that `token` belongs to.
+    fn ends_statement(&self, token: Token, newline: bool) -> bool {
+        match token.kind {
+            Kind::Semicolon
+            | Kind::Open(Bracket::Brace)
+            | Kind::Close(
+                Bracket::Brace | Bracket::Paren | Bracket::Header | Bracket::PerhapsHeader,
+            ) => true,
+            _ => newline && self.is_operand(token),
+        }
+    }
+
+    /// Whether an expression may end with the token, and nothing can only go on after it.
+    pub(super) fn is_operand(&self, token: Token) -> bool {
+        match token.kind {
+            Kind::Literal
+            | Kind::Close(Bracket::Paren | Bracket::Square | Bracket::Brace | Bracket::Template) => {
+                true
+            }
+            Kind::Word => !is_keyword(self.word(token)),
+            _ => false,
+        }
+    }
+
+    fn slash(&mut self) -> Found {
+        match self.divides() {
+            Some(true) => self.token(Kind::Operator, self.position + 1),
+            Some(false) => match self.regex_end(usize::MAX) {
+                Ok(Some(end)) => self.token(Kind::Literal, end),
+                _ => Found::Unsure(self.position),
+            },
+            // Without a second slash on the line it is no regular expression.
+            None => match self.regex_end(REGEX_LOOKAHEAD) {
+                Ok(None) => self.token(Kind::Operator, self.position + 1),
+                _ => Found::Unsure(self.position),
+            },
+        }
+    }
+
+    /// Whether the slash here divides; `None` when that depends on the grammar.
+    ///
+    /// After a type, the rules are those of TypeScript: `x as T? / 2`, `f<T> / 2` and `x! / 2`
+    /// divide, and any keyword may be the name of a type.
+    fn divides(&self) -> Option<bool> {
+        let Some(previous) = self.previous else { return Some(false) };
+        let property = self.before.is_some_and(|before| before.kind == Kind::Dot);
+        match previous.kind {
+            Kind::Word if property && !self.newline => Some(true),
+            Kind::Close(Bracket::Brace | Bracket::PerhapsHeader) => None,
+            Kind::Close(Bracket::Header) => Some(false),
+            _ if self.is_operand(previous) => (!self.newline).then_some(true),
+            Kind::Bang => {
+                let prefix = match self.before {
+                    Some(Token { kind: Kind::Bang, .. }) => self.earlier.is_none_or(|earlier| {
+                        earlier.kind != Kind::Word && self.starts_expression(earlier, None)
+                    }),
+                    Some(before) => self.starts_expression(before, self.earlier),
+                    None => true,
+                };
+                prefix.then_some(false)
+            }
+            _ => self.starts_expression(previous, self.before).then_some(false),
+        }
+    }
+
+    /// Whether only an expression or an error can follow the token, `before` being the one before.
+    fn starts_expression(&self, token: Token, before: Option<Token>) -> bool {
+        match token.kind {
+            Kind::Word if self.word(token) == b"return" => before.is_none_or(|before| {
+                before.kind == Kind::Colon || self.ends_statement(before, token.newline)
+            }),
+            Kind::Question => self.asserts.is_none(),
+            Kind::Open(_) | Kind::Comma | Kind::Semicolon | Kind::Colon | Kind::Less => true,
+            Kind::Operator => true,
+            _ => false,
+        }
+    }
+
+    /// Where the regular expression that starts here ends: `None` if its line ends first, `Err`
+    /// if it is longer than `limit`.
+    fn regex_end(&self, limit: usize) -> Result<Option<usize>, ()> {
+        let mut end = self.position + 1;
+        let mut in_class = false;
+        loop {
+            if end - self.position > limit {
+                return Err(());
+            }
+            if self.byte(end) == Some(b'\r') || terminator(self.bytes, end).is_some() {
+                return Ok(None);
+            }
+            match self.byte(end) {
+                None => return Ok(None),
+                Some(b'\\') => {
+                    end += 1;
+                    if self.byte(end).is_none_or(|byte| byte == b'\r')
+                        || terminator(self.bytes, end).is_some()
+                    {
+                        return Ok(None);
+                    }
+                }
+                Some(b'[') => in_class = true,
+                Some(b']') => in_class = false,
+                Some(b'/') if !in_class => break,
+                Some(_) => {}
+            }
+            end += 1;
+        }
+        end += 1;
+        while self.byte(end).is_some_and(is_word_byte) {
+            end += 1;
+        }
+        Ok(Some(end))
+    }
+
+    fn punctuation(&mut self, first: u8) -> Found {
+        let second = self.byte(self.position + 1);
+        let (kind, length) = match (first, second) {
+            (b',', _) => (Kind::Comma, 1),
+            (b';', _) => (Kind::Semicolon, 1),
+            (b':', _) => (Kind::Colon, 1),
+            (b'?', Some(b'?')) | (b'=', Some(b'>')) | (b'<', Some(b'=')) => (Kind::Operator, 2),
+            (b'?', Some(b'.')) => (Kind::Dot, 2),
+            (b'?', _) => (Kind::Question, 1),
+            (b'<', _) => (Kind::Less, 1),
+            (b'>', _) => (Kind::Greater, 1),
+            (b'!', _) => (Kind::Bang, 1),
+            (b'.', Some(b'.')) if self.starts_with(b"...") => (Kind::Operator, 3),
+            (b'.', _) => (Kind::Dot, 1),
+            (b'+', Some(b'+')) | (b'-', Some(b'-')) => (Kind::Step, 2),
+            _ => (Kind::Operator, 1),
+        };
+        self.token(kind, self.position + length)
+    }
+}
+
+fn is_word_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$'
+}
+
+fn is_space(character: char) -> bool {
+    character.is_whitespace() || matches!(character, '\u{FEFF}' | '\u{200B}')
+}
