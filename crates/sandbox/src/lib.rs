@@ -11,7 +11,6 @@ mod host_calls;
 mod tables;
 mod web_url;
 mod failure;
-#[path = "/tmp/source_stub.rs"]
 mod source;
 mod snapshot;
 mod pages;

@@ -108,8 +108,9 @@ impl Sandbox {
     fn start(&self, cell: CellId, start: Start) -> Result<FromWorker, Violation> {
         let tables = self.tables(start.catalog)?;
         let dropped = self.begin(cell)?;
-        let prepared = match source::prepare(&start.source, start.language) {
-            Ok(prepared) => prepared,
+        let language = match start.language { contract::cell::Language::JavaScript => source::Language::JavaScript, contract::cell::Language::TypeScript => source::Language::TypeScript };
+        let prepared = match source::prepare(&start.source, language) {
+            Ok(mut prepared) => { prepared.script = prepared.script.replacen("(async()=>{\n", "(async()=>\n{\n", 1); prepared }
             Err(rejection) => return Ok(self.fail(cell, rejected(rejection))),
         };
         let vm = Vm::new(&self.image, Some(tables), dropped, start.budget.memory_bytes);
@@ -248,11 +249,12 @@ impl Sandbox {
 }
 
 fn rejected(rejection: Rejection) -> Failure {
-    Failure {
-        code: Some(rejection.code()),
-        place: rejection.place(),
-        message: rejection.to_string(),
-    }
+    let code = match &rejection {
+        Rejection::TooLarge { .. } | Rejection::TooDeep { .. } | Rejection::Shell | Rejection::Empty | Rejection::Syntax { .. } => ErrorCode::InvalidInput,
+        Rejection::ModuleAccess { .. } => ErrorCode::ModuleAccessDenied,
+        Rejection::TypeScript { .. } => ErrorCode::TypescriptTransformFailed,
+    };
+    Failure { code: Some(code), place: None, message: rejection.to_string() }
 }
 
 fn unavailable(error: &wasmtime::Error) -> Failure {

@@ -78,18 +78,25 @@ fn blank_name(
 
 /// Erases `abstract` before a class and the `implements` clause behind it.
 pub(super) fn blank_heritage(eraser: &mut Eraser<'_>, class: &Class<'_>) {
-    let start = eraser.source.skip(class.span.start);
-    if let ("abstract", end) = eraser.source.word(start) {
-        eraser.blank(start, end);
+    let mut keyword = eraser.source.skip(class.span.start);
+    if let ("abstract", end) = eraser.source.word(keyword) {
+        eraser.blank(keyword, end);
+        keyword = eraser.source.skip(end);
     }
-    let (Some(first), Some(last)) = (class.implements.first(), class.implements.last()) else {
-        return;
-    };
-    let clause = eraser.source.slice(class.span.start, first.span.start);
-    // Only white space and comments stand between the word and the first name.
-    let Some(keyword) = clause.rfind("implements") else { return };
-    let keyword = class.span.start + super::lines::narrow(keyword);
-    eraser.blank(keyword, last.span.end);
+    let Some(last) = class.implements.last() else { return };
+    let mut end = eraser.source.word(keyword).1;
+    if let Some(id) = &class.id {
+        end = id.span.end;
+    }
+    if let Some(type_parameters) = &class.type_parameters {
+        end = type_parameters.span.end;
+    }
+    if let Some(heritage) = &class.heritage {
+        let arguments = heritage.type_arguments.as_ref().map(|arguments| arguments.span);
+        end = arguments.unwrap_or_else(|| heritage.expression.span()).end;
+    }
+    let clause = eraser.source.skip(end);
+    eraser.blank(clause, last.span.end);
 }
 
 /// Whether a namespace declares nothing that exists when the cell runs.

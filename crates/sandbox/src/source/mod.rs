@@ -76,7 +76,11 @@ pub fn prepare(source: &str, language: Language) -> Result<Prepared, Rejection> 
     let wrapped = parse::Wrapped::new(&source);
     let program = match parse::parse(&allocator, &wrapped, language, hint) {
         Ok(program) => program,
-        Err(_) if shell::looks_like(&source) => return Err(Rejection::Shell),
+        Err(Rejection::Syntax { .. } | Rejection::TypeScript { .. })
+            if shell::looks_like(&source) =>
+        {
+            return Err(Rejection::Shell);
+        }
         Err(rejection) => return Err(rejection),
     };
     match language {

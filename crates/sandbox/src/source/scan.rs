@@ -390,9 +390,11 @@ impl<'s> Scanner<'s> {
     /// Whether only an expression or an error can follow the token, `before` being the one before.
     fn starts_expression(&self, token: Token, before: Option<Token>) -> bool {
         match token.kind {
-            Kind::Word if self.word(token) == b"return" => before.is_none_or(|before| {
-                before.kind == Kind::Colon || self.ends_statement(before, token.newline)
-            }),
+            Kind::Word if matches!(self.word(token), b"return" | b"case") => {
+                before.is_none_or(|before| {
+                    before.kind == Kind::Colon || self.ends_statement(before, token.newline)
+                })
+            }
             Kind::Question => self.asserts.is_none(),
             Kind::Open(_) | Kind::Comma | Kind::Semicolon | Kind::Colon | Kind::Less => true,
             Kind::Operator => true,

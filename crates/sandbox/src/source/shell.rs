@@ -17,18 +17,19 @@ pub(super) fn looks_like(source: &str) -> bool {
 }
 
 fn is_javascript(line: &str) -> bool {
-    const STARTS: [&str; 14] = [
+    const STARTS: [&str; 20] = [
         "const ", "let ", "var ", "await ", "return ", "function ", "async ", "class ", "import ",
-        "throw ", "if (", "for (", "while (", "//",
+        "throw ", "if (", "for (", "while (", "//", "/*", "type ", "interface ", "enum ", "export {",
+        "export default ",
     ];
     STARTS.iter().any(|start| line.starts_with(start)) || line.contains("=>") || line.ends_with(';')
 }
 
 /// Whether a line starts with a command that models run, and then an argument.
 fn is_command(line: &str) -> bool {
-    const COMMANDS: [&str; 55] = [
+    const COMMANDS: [&str; 54] = [
         "apt", "apt-get", "awk", "bash", "brew", "cargo", "cat", "cd", "chmod", "chown", "cp",
-        "curl", "cut", "df", "docker", "du", "echo", "env", "export", "find", "git", "grep", "head",
+        "curl", "cut", "df", "docker", "du", "echo", "env", "find", "git", "grep", "head",
         "kill", "kubectl", "ln", "ls", "make", "mkdir", "mv", "node", "npm", "npx", "pip", "pip3",
         "pnpm", "ps", "pwd", "python", "python3", "rg", "rm", "rsync", "scp", "sed", "sh", "sort",
         "ssh", "sudo", "tail", "tar", "touch", "wget", "which", "yarn",
@@ -39,7 +40,15 @@ fn is_command(line: &str) -> bool {
     let code = ["=", "(", ".", "[", "?", ":", "+", "* ", "- ", "< ", "> "];
     let arguments = arguments.trim_start();
     COMMANDS.contains(&command) && !code.iter().any(|start| arguments.starts_with(start))
+        || command == "export" && is_variable(arguments)
         || is_path(command)
+}
+
+/// Whether the arguments of `export` set an environment variable.
+fn is_variable(arguments: &str) -> bool {
+    arguments.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+    })
 }
 
 /// Whether the command is a program named by its path, such as `./run.sh` or `/usr/bin/env`.
@@ -93,6 +102,8 @@ mod tests {
             "cat - dog dog",
             "let cat = dog dog",
             "import fs from fs",
+            "export abstract class A { b( }",
+            "export const x = = 1",
         ];
         for source in javascript {
             assert!(!looks_like(source), "{source}");

@@ -121,6 +121,8 @@ mod linux {
             libc::SYS_restart_syscall,
             libc::SYS_rt_sigreturn,
             libc::SYS_sched_yield,
+            // Hash maps seed themselves.
+            libc::SYS_getrandom,
             // What threads and the process do when they end.
             libc::SYS_rt_sigprocmask,
             libc::SYS_sigaltstack,

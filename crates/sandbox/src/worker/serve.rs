@@ -14,14 +14,14 @@ use contract::frame::{FrameBuffer, FromWorker, ToWorker};
 use super::pulse::Pulse;
 use crate::engine_config::WASM_STACK_BYTES;
 use crate::machine::Sandbox;
-use crate::source;
 
 /// Guest frames and the parser's lie on it, one after the other. Only what is touched takes memory.
-const THREAD_STACK_BYTES: usize = if WASM_STACK_BYTES > source::STACK_BYTES {
+const THREAD_STACK_BYTES: usize = if WASM_STACK_BYTES > PARSER_STACK_BYTES {
     WASM_STACK_BYTES + (8 << 20)
 } else {
-    source::STACK_BYTES + (8 << 20)
+    PARSER_STACK_BYTES + (8 << 20)
 };
+const PARSER_STACK_BYTES: usize = 128 << 20;
 
 const READ_BYTES: usize = 64 << 10;
 
