@@ -16,8 +16,10 @@ mod snapshot;
 mod pages;
 mod raw;
 mod worker;
+#[cfg(test)]
+mod invariants;
 
 pub use image::{IMAGE_ID, Image};
 pub use machine::{Sandbox, Violation};
 pub use snapshot::{BadSnapshot, VERSION as SNAPSHOT_VERSION};
-pub use worker::{serve_attached, worker_main};
+pub use worker::{enter_jail, serve_attached, worker_main};

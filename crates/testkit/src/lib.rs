@@ -1,1 +1,4 @@
-//! stub
+//! Development only: the executable contract, read from `spec/cells/*.md`.
+
+pub mod case;
+pub mod runner;

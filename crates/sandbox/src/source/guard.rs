@@ -25,7 +25,7 @@ pub const MAX_DEPTH: u32 = 10_000;
 pub const MAX_NESTING: usize = 500;
 
 /// The most readings of a token, summed over all tokens.
-pub const MAX_WORK: u64 = 1_500_000;
+pub const MAX_WORK: u64 = 1_000_000;
 
 /// Whether the guard could tell what is code in a source that it let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use contract::frame::{FromWorker, Hello, Jail, WORKER_ARGUMENT};
 
 use crate::image::IMAGE_ID;
 use crate::machine::Sandbox;
-use arguments::Arguments;
+use arguments::{Arguments, JailWish};
 use serve::Crew;
 
 /// Becomes a worker and never returns, if this process was started as one; does nothing otherwise.
@@ -41,6 +41,13 @@ pub fn serve_attached(stream: UnixStream, slots: u32, threads: usize) -> std::io
     crew.say(&FromWorker::Hello(Hello { image: IMAGE_ID, jail: Jail::None, slots, page_scan }))?;
     crew.go();
     Ok(())
+}
+
+/// Puts this process into the jail that a worker is in. For tests of the jail itself.
+#[doc(hidden)]
+pub fn enter_jail() -> Result<Jail, Box<dyn std::error::Error + Send + Sync>> {
+    let files = jail::close_files(JailWish::Required)?;
+    Ok(jail::filter_system_calls(JailWish::Required, files)?)
 }
 
 fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> std::io::Result<()> {

@@ -33,6 +33,14 @@ pub enum End {
 
 impl Lab {
     pub fn new(slots: u32) -> Self {
+        Self::with(slots, &tables())
+    }
+
+    pub fn with_tables(slots: u32, entries: &[(&str, &str)]) -> Self {
+        Self::with(slots, &entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+    }
+
+    fn with(slots: u32, entries: &BTreeMap<String, String>) -> Self {
         let sandbox = Arc::new(Sandbox::new(slots).unwrap());
         let stop = Arc::new(AtomicBool::new(false));
         let (ticking, stopped) = (Arc::clone(&sandbox), Arc::clone(&stop));
@@ -42,7 +50,7 @@ impl Lab {
                 ticking.tick();
             }
         });
-        let tables = CatalogTables::new(&tables());
+        let tables = CatalogTables::new(entries);
         sandbox.handle(ToWorker::Catalog { hash: tables.hash(), tables: tables.bytes().to_vec() }).unwrap();
         Self { sandbox, catalog: tables.hash(), next: AtomicU64::new(1), stop }
     }
@@ -97,13 +105,13 @@ impl Lab {
     }
 
     pub fn thaw(&self, cell: CellId, snapshot: &[u8], replies: Vec<Reply>) -> Leg {
+        self.thaw_with(cell, snapshot, replies, budget())
+    }
+
+    pub fn thaw_with(&self, cell: CellId, snapshot: &[u8], replies: Vec<Reply>, budget: Budget) -> Leg {
         self.leg(ToWorker::Thaw(
             cell,
-            Thaw {
-                catalog: self.catalog,
-                snapshot: snapshot.to_vec(),
-                deliver: Deliver { budget: budget(), replies },
-            },
+            Thaw { catalog: self.catalog, snapshot: snapshot.to_vec(), deliver: Deliver { budget, replies } },
         ))
     }
 

@@ -123,6 +123,10 @@ impl Cell {
     /// `now` is in milliseconds since any fixed moment.
     pub fn on(&mut self, event: Event, now: u64) -> Vec<Action> {
         let mut actions = Vec::new();
+        // What comes after the end changes nothing.
+        if self.is_over() {
+            return actions;
+        }
         match event {
             Event::Wait => self.begin_turn(now),
             Event::LegEnded(leg) => return self.leg_ended(leg, now),
@@ -165,7 +169,7 @@ impl Cell {
     }
 
     fn begin_turn(&mut self, now: u64) {
-        if self.turn.is_some() || self.is_over() {
+        if self.turn.is_some() {
             return;
         }
         self.turn = Some(Turn { kind: TurnKind::Wait, began: now, guest_us: 0 });
@@ -238,9 +242,6 @@ impl Cell {
 
     /// Does whatever can be done now.
     fn advance(&mut self, now: u64, actions: &mut Vec<Action>) {
-        if self.is_over() {
-            return;
-        }
         while self.running < self.limits.pending_calls {
             let Some(call) = self.queue.pop_front() else { break };
             self.running += 1;
@@ -329,9 +330,6 @@ impl Cell {
     }
 
     fn fail(&mut self, failure: Failure) -> Vec<Action> {
-        if self.is_over() {
-            return Vec::new();
-        }
         let output = std::mem::take(&mut self.output);
         self.end(Answer::Failed { failure, output })
     }
@@ -364,3 +362,6 @@ impl Turn {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

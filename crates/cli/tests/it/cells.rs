@@ -1,0 +1,45 @@
+//! `spec/cells/*.md`, in process and through the binary.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use testkit::case::{self, Case};
+use testkit::runner;
+
+fn cases() -> Vec<Case> {
+    case::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/cells")).unwrap()
+}
+
+fn judge(results: Vec<(Case, Value)>) {
+    let wrong: Vec<String> = results
+        .iter()
+        .map(|(case, result)| (case.name(), case.differences(result)))
+        .filter(|(_, differences)| !differences.is_empty())
+        .map(|(name, differences)| format!("{name}\n    {}", differences.join("\n    ")))
+        .collect();
+    println!("{} cells, {} wrong", results.len(), wrong.len());
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_cell_does_what_the_contract_says_in_process() {
+    let code_mode = runner::in_process().await.unwrap();
+    let mut results = Vec::new();
+    for case in cases() {
+        let result = runner::run_in_process(&code_mode, &case).await.unwrap();
+        results.push((case, result));
+    }
+    judge(results);
+}
+
+#[test]
+fn every_cell_does_what_the_contract_says_through_the_binary() {
+    let scratch = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cells");
+    std::fs::create_dir_all(&scratch).unwrap();
+    let binary = Path::new(env!("CARGO_BIN_EXE_cellmate"));
+    let run = |case: Case| {
+        let result = runner::run_through_binary(binary, &case, &scratch).unwrap();
+        (case, result)
+    };
+    judge(cases().into_iter().map(run).collect());
+}

@@ -1,0 +1,73 @@
+//! The command line itself.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+fn cellmate(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cellmate"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn json_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_cell_comes_from_a_flag_a_file_or_standard_input() {
+    let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/cell.ts");
+    std::fs::write(file, "const n: number = 3; return n").unwrap();
+    for (arguments, input) in [(vec!["exec", "-e", "return 3"], ""), (vec!["exec", file], ""), (vec!["exec"], "return 3"), (vec!["exec", "-"], "return 3")] {
+        let output = cellmate(&arguments, input);
+        assert_eq!(json_of(&output)["value"], json!(3), "{arguments:?}");
+        assert_eq!(output.status.code(), Some(0));
+    }
+}
+
+#[test]
+fn the_exit_code_tells_how_it_ended() {
+    let cases = [
+        (vec!["exec", "-e", "throw 1"], 1),
+        (vec!["exec", "-e", "await yield_control()", "--no-wait"], 3),
+        (vec!["exec", "/no/such/file.js"], 2),
+        (vec!["exec", "-e", "1", "--catalog", "/no/such/file.json"], 2),
+        (vec!["exec", "--no-such-flag"], 2),
+        (vec!["exec", "-e", "return 1", "--jail", "preferred"], 0),
+        (vec!["exec", "-e", "return 1", "--jail", "off"], 0),
+    ];
+    for (arguments, code) in cases {
+        assert_eq!(cellmate(&arguments, "").status.code(), Some(code), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_bad_catalog_is_refused_with_a_reason() {
+    let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/bad-catalog.json");
+    for (text, reason) in [
+        ("{", "EOF while parsing"),
+        (r#"{"tools":[{"id":"nonsense"}]}"#, "`nonsense` is not a tool id"),
+        (r#"{"tools":[{"id":"openclaw:a:b"},{"id":"openclaw:a:b"}]}"#, "two tools have the id `openclaw:a:b`"),
+        (r#"{"tools":[{"id":"openclaw:a:b","answer":1}]}"#, "unknown field `answer`"),
+    ] {
+        std::fs::write(file, text).unwrap();
+        let output = cellmate(&["exec", "-e", "1", "--catalog", file], "");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(reason) && said.contains(file), "{text}: {said}");
+    }
+}
+
+#[test]
+fn the_doctor_names_the_jail() {
+    let output = cellmate(&["doctor", "--json"], "");
+    let report = json_of(&output);
+    assert_eq!(report["image"].as_str().map(str::len), Some(64));
+    assert!(["full", "seccomp", "none"].contains(&report["jail"].as_str().unwrap()));
+}

@@ -1,0 +1,285 @@
+//! Worker processes: many cells, bad neighbours, sudden deaths, and workers that lie.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use codemode::pool::{JailPolicy, Launch, Lease, Pool, PoolError, PoolOptions};
+use codemode::{CodeMode, ExecInput};
+use contract::cell::{CellResult, Language, OutputItem};
+use contract::error::ErrorCode;
+use contract::frame::{
+    Budget, Deliver, Failure, FromWorker, Hello, HostCall, Jail, Leg, LegEnd, Method, Reply, ReplyValue, Start,
+};
+use contract::ids::{CallId, CellId, ImageId};
+use contract::limits::Limits;
+use contract::tables::CatalogTables;
+use serde_json::json;
+use testkit::runner;
+
+fn jailed(workers: usize) -> PoolOptions {
+    let launch = Launch::Program(PathBuf::from(env!("CARGO_BIN_EXE_cellmate")));
+    PoolOptions { workers, ..PoolOptions::new(launch) }
+}
+
+fn tables() -> CatalogTables {
+    CatalogTables::new(&BTreeMap::new())
+}
+
+fn budget(run_ms: u64) -> Budget {
+    Budget { run_ms, memory_bytes: 64 << 20, output_bytes: 64 << 10, clock_us: 1_700_000_000_000_000 }
+}
+
+fn cell(source: &str, run_ms: u64) -> Start {
+    Start {
+        budget: budget(run_ms),
+        catalog: tables().hash(),
+        seed: 1,
+        language: Language::JavaScript,
+        source: source.to_owned(),
+    }
+}
+
+async fn run(pool: &Pool, source: &str, run_ms: u64) -> Result<(Lease, Leg), PoolError> {
+    pool.start_cell(&tables(), cell(source, run_ms)).await
+}
+
+async fn value(pool: &Pool, source: &str) -> String {
+    match run(pool, source, 5000).await {
+        Ok((_, Leg { end: LegEnd::Completed { value }, .. })) => value.get().to_owned(),
+        other => panic!("{source}: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_is_jailed_before_it_sees_a_cell() {
+    let pool = Pool::start(jailed(2)).await.unwrap();
+    assert_eq!(value(&pool, "return 1 + 1").await, "2");
+    for hello in pool.workers() {
+        assert_eq!(hello.jail, Jail::Full);
+    }
+    for pid in pool.worker_pids() {
+        // A process that may not be dumped shows nothing of itself to others; as root we still see it.
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        assert!(status.contains("Seccomp:\t2"), "{status}");
+        assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        assert!(environment.is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspended_cell_goes_on_in_another_worker() {
+    let pool = Pool::start(jailed(2)).await.unwrap();
+    let (lease, leg) = run(&pool, "const before = { n: 6 }; const r = await tools.call('openclaw:a:b', {}); return before.n + r", 1000).await.unwrap();
+    assert!(matches!(leg.end, LegEnd::Suspended { .. }));
+    let snapshot = lease.freeze(1 << 20).await.unwrap();
+    assert!(snapshot.len() < 8 << 10, "{} bytes", snapshot.len());
+    for _ in 0..4 {
+        let reply = Reply { call: CallId(1), value: ReplyValue::Resolved(b"1".to_vec()) };
+        let deliver = Deliver { budget: budget(1000), replies: vec![reply] };
+        let (_, leg) = pool.thaw_cell(&tables(), snapshot.clone(), deliver).await.unwrap();
+        assert!(matches!(leg.end, LegEnd::Completed { value } if value.get() == "7"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn endless_cells_do_not_stop_their_neighbours() {
+    let pool = Pool::start(jailed(1)).await.unwrap();
+    let endless: Vec<_> = (0..4)
+        .map(|_| {
+            let pool = pool.clone();
+            tokio::spawn(async move { run(&pool, "for (;;);", 3000).await })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let began = Instant::now();
+    for number in 0..50 {
+        assert_eq!(value(&pool, &format!("return {number}")).await, number.to_string());
+    }
+    assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
+    for cell in endless {
+        let (_, leg) = cell.await.unwrap().unwrap();
+        assert!(matches!(leg.end, LegEnd::Failed(Failure { code: Some(ErrorCode::Timeout), .. })));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_worker_fails_its_own_cells_and_is_replaced() {
+    let pool = Pool::start(jailed(2)).await.unwrap();
+    while pool.worker_pids().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let running: Vec<_> = (0..6)
+        .map(|_| {
+            let pool = pool.clone();
+            tokio::spawn(async move { run(&pool, "for (;;);", 2000).await })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let victim = pool.worker_pids()[0];
+    rustix::process::kill_process(rustix::process::Pid::from_raw(i32::try_from(victim).unwrap()).unwrap(), rustix::process::Signal::KILL).unwrap();
+    let died = Instant::now();
+    while pool.worker_pids().len() < 2 || pool.worker_pids().contains(&victim) {
+        assert!(died.elapsed() < Duration::from_secs(1), "not replaced within a second");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let (mut dead, mut timed_out) = (0, 0);
+    for cell in running {
+        match cell.await.unwrap() {
+            Err(PoolError::WorkerDied(_)) => dead += 1,
+            Ok((_, leg)) => {
+                assert!(matches!(leg.end, LegEnd::Failed(Failure { code: Some(ErrorCode::Timeout), .. })));
+                timed_out += 1;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!((dead, timed_out), (3, 3));
+    assert_eq!(value(&pool, "return 'again'").await, "\"again\"");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropping_a_cell_frees_its_place() {
+    let options = PoolOptions { slots: 4, threads: 4, ..jailed(1) };
+    let pool = Pool::start(options).await.unwrap();
+    for round in 0..40 {
+        // Dropped while it runs, and dropped while it waits.
+        let endless = tokio::time::timeout(Duration::from_millis(10), run(&pool, "for (;;);", 60_000)).await;
+        assert!(endless.is_err(), "round {round}");
+        let (lease, leg) = run(&pool, "await tools.call('openclaw:a:b')", 60_000).await.unwrap();
+        assert!(matches!(leg.end, LegEnd::Suspended { .. }), "round {round}: {:?}", leg.end);
+        drop(lease);
+    }
+    assert_eq!(value(&pool, "return 1").await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_cells_can_wait_at_once() {
+    let code_mode = CodeMode::new(Pool::start(jailed(2)).await.unwrap());
+    let toolbox = runner::toolbox(&json!([{"id": "openclaw:test:never", "answers": [{"never": true}]}])).unwrap();
+    let limits = Limits { max_wait_ms: 100, ..Limits::DEFAULT };
+    let mut waiting = Vec::new();
+    for batch in 0..20 {
+        let batch: Vec<_> = (0..500)
+            .map(|number| {
+                let (code_mode, toolbox) = (code_mode.clone(), toolbox.clone());
+                let source = format!("const mine = {}; await Promise.race([tools.call('openclaw:test:never'), yield_control()]); return mine", batch * 500 + number);
+                tokio::spawn(async move { code_mode.exec(&toolbox, limits, ExecInput::javascript(source)).await })
+            })
+            .collect();
+        for cell in batch {
+            match cell.await.unwrap() {
+                CellResult::Waiting { run_id, .. } => waiting.push(run_id),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!(waiting.len(), 10_000);
+    // The cell has returned, but its call never settles: it waits on.
+    assert!(matches!(code_mode.wait(&waiting[7]).await, CellResult::Waiting { .. }));
+    let refused = code_mode.exec(&toolbox, limits, ExecInput::javascript("return 1")).await;
+    assert!(matches!(refused, CellResult::Failed { code: Some(ErrorCode::RuntimeUnavailable), .. }));
+    for run_id in &waiting {
+        code_mode.abort(run_id).await;
+    }
+    assert!(matches!(code_mode.wait(&waiting[7]).await, CellResult::Failed { code: Some(ErrorCode::Aborted), .. }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_whose_workers_cannot_start_says_why() {
+    let launch = Launch::Program(PathBuf::from("/no/such/program"));
+    let error = Pool::start(PoolOptions::new(launch)).await.unwrap_err();
+    assert!(matches!(error, PoolError::Unavailable(_)), "{error}");
+    let refusing = Launch::Attached(|mut stream, _, _| {
+        stream.write_all(&FromWorker::Unfit { reason: "the jail is required, and there is none".to_owned() }.encode())
+    });
+    let error = Pool::start(PoolOptions { workers: 1, ..PoolOptions::new(refusing) }).await.unwrap_err();
+    assert_eq!(error.to_string(), "no sandbox worker could be started: the jail is required, and there is none");
+}
+
+// ---- workers that lie ----
+
+/// A worker that says hello and answers the first frame with these bytes.
+fn liar(answer: fn(CellId) -> Vec<u8>) -> impl Fn(UnixStream) -> std::io::Result<()> {
+    move |mut stream| {
+        let hello = Hello { image: ImageId([7; 32]), jail: Jail::None, slots: 4, page_scan: false };
+        stream.write_all(&FromWorker::Hello(hello).encode())?;
+        let mut frame = vec![0; 64 << 10];
+        // The catalog comes first and in one write with the cell that needs it.
+        let count = stream.read(&mut frame)?;
+        let cell = u64::from_le_bytes(last_frame(&frame[..count])[1..9].try_into().unwrap());
+        stream.write_all(&answer(CellId(cell)))?;
+        // Stay until the host hangs up.
+        while stream.read(&mut frame)? > 0 {}
+        Ok(())
+    }
+}
+
+fn last_frame(mut bytes: &[u8]) -> &[u8] {
+    loop {
+        let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
+        let (frame, rest) = bytes[4..].split_at(length);
+        if rest.is_empty() {
+            return frame;
+        }
+        bytes = rest;
+    }
+}
+
+fn leg(cell: CellId, end: LegEnd, output: Vec<OutputItem>) -> Vec<u8> {
+    FromWorker::Leg(cell, Leg { end, output, run_us: 1, memory_bytes: 1 }).encode()
+}
+
+fn call(id: u32, payload: Vec<u8>) -> HostCall {
+    HostCall { id: CallId(id), method: Method::Call, target: "openclaw:a:b".to_owned(), payload }
+}
+
+async fn check_lie(launch: Launch, reason: &str) {
+    let pool = Pool::start(PoolOptions { workers: 1, slots: 4, threads: 2, launch, jail: JailPolicy::Off }).await.unwrap();
+    match run(&pool, "return 1", 200).await {
+        Err(PoolError::WorkerDied(why)) => assert!(why.contains(reason), "{why}"),
+        other => panic!("{reason}: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_breaks_the_protocol_is_ended() {
+    check_lie(Launch::Attached(|s, _, _| liar(|_| vec![255; 64])(s)), "frame of 4294967295 bytes").await;
+    check_lie(Launch::Attached(|s, _, _| liar(|_| vec![9, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0, 0])(s)), "unknown kind").await;
+    check_lie(Launch::Attached(|s, _, _| liar(|_| vec![3, 0, 0, 0, 102, 0, 0])(s)), "ends inside a field").await;
+    check_lie(Launch::Attached(|s, _, _| liar(|cell| leg(CellId(cell.0 + 1), LegEnd::Suspended { calls: vec![], cleared: vec![] }, vec![]))(s)), "answered what was not asked").await;
+    check_lie(Launch::Attached(|s, _, _| liar(|cell| FromWorker::Frozen { cell, snapshot: vec![1] }.encode())(s)), "answered a leg with something else").await;
+    check_lie(
+        Launch::Attached(|s, _, _| {
+            liar(|cell| {
+                let flood = OutputItem::Text { text: "x".repeat(100_000) };
+                leg(cell, LegEnd::Suspended { calls: vec![], cleared: vec![] }, vec![flood])
+            })(s)
+        }),
+        "more output than was allowed",
+    )
+    .await;
+    check_lie(
+        Launch::Attached(|s, _, _| {
+            liar(|cell| leg(cell, LegEnd::Suspended { calls: (0..2000).map(|id| call(id, b"{}".to_vec())).collect(), cleared: vec![] }, vec![]))(s)
+        }),
+        "more calls than a cell may have",
+    )
+    .await;
+    check_lie(
+        Launch::Attached(|s, _, _| {
+            liar(|cell| leg(cell, LegEnd::Suspended { calls: vec![call(1, b"[".repeat(2000))], cleared: vec![] }, vec![]))(s)
+        }),
+        "a call larger than one may be",
+    )
+    .await;
+    check_lie(
+        Launch::Attached(|s, _, _| liar(|cell| leg(cell, LegEnd::Suspended { calls: vec![call(2, vec![]), call(1, vec![])], cleared: vec![] }, vec![]))(s)),
+        "calls out of order",
+    )
+    .await;
+    check_lie(Launch::Attached(|s, _, _| liar(|_| Vec::new())(s)), "it did not answer within 1200 ms").await;
+}

@@ -1,0 +1,240 @@
+//! The state machine, event by event. Time is a number; nothing waits.
+
+use contract::cell::{PendingState, WaitingReason};
+use contract::error::ErrorCode;
+use contract::frame::{Failure, HostCall, Leg, LegEnd, Method, ReplyValue};
+use contract::ids::CallId;
+use contract::limits::Limits;
+use serde_json::value::RawValue;
+
+use super::{Action, Answer, Cell, Event, KEEP_LIVE_MS};
+
+fn limits() -> Limits {
+    Limits { timeout_ms: 1000, max_wait_ms: 5000, pending_calls: 2, ..Limits::DEFAULT }
+}
+
+fn call(id: u32, method: Method) -> HostCall {
+    HostCall { id: CallId(id), method, target: "openclaw:a:b".to_owned(), payload: b"40".to_vec() }
+}
+
+fn leg(end: LegEnd) -> Event {
+    Event::LegEnded(Leg { end, output: Vec::new(), run_us: 5_000, memory_bytes: 0 })
+}
+
+fn suspended(calls: Vec<HostCall>) -> Event {
+    leg(LegEnd::Suspended { calls, cleared: Vec::new() })
+}
+
+fn completed() -> Event {
+    leg(LegEnd::Completed { value: RawValue::from_string("1".to_owned()).unwrap() })
+}
+
+fn settled(id: u32) -> Event {
+    Event::Settled(CallId(id), ReplyValue::Resolved(b"1".to_vec()))
+}
+
+/// Actions in words, so that a whole list can be compared.
+fn words(actions: &[Action]) -> Vec<String> {
+    actions
+        .iter()
+        .map(|action| match action {
+            Action::Dispatch(call) => format!("dispatch {}", call.id.0),
+            Action::SetTimer { call, after_ms } => format!("timer {} in {after_ms}", call.0),
+            Action::CancelTimer(call) => format!("cancel {}", call.0),
+            Action::Deliver { replies, run_ms, .. } => {
+                let ids: Vec<u32> = replies.iter().map(|reply| reply.call.0).collect();
+                format!("deliver {ids:?} for {run_ms}")
+            }
+            Action::Freeze => "freeze".to_owned(),
+            Action::WakeAt(at) => format!("wake at {at}"),
+            Action::Answer(Answer::Completed { .. }) => "completed".to_owned(),
+            Action::Answer(Answer::Waiting { reason, pending, .. }) => format!("waiting {reason:?} {}", pending.len()),
+            Action::Answer(Answer::Failed { failure, .. }) => format!("failed {:?}", failure.code),
+            Action::Close => "close".to_owned(),
+        })
+        .collect()
+}
+
+/// Feeds events at their times and compares what comes out of each.
+fn check(script: Vec<(u64, Event, &[&str])>) -> Cell {
+    let mut cell = Cell::started(limits(), 0);
+    for (step, (now, event, expected)) in script.into_iter().enumerate() {
+        let shown = format!("step {step}: {event:?}");
+        assert_eq!(words(&cell.on(event, now)), expected, "{shown}");
+    }
+    cell
+}
+
+#[test]
+fn a_cell_that_just_completes() {
+    let cell = check(vec![(3, completed(), &["completed", "close"])]);
+    assert!(cell.is_over());
+}
+
+#[test]
+fn a_settled_call_resumes_the_guest_at_once() {
+    check(vec![
+        (5, suspended(vec![call(1, Method::Call)]), &["dispatch 1", "wake at 30"]),
+        (9, settled(1), &["deliver [1] for 991"]),
+        (20, suspended(vec![call(2, Method::Call)]), &["dispatch 2", "wake at 45"]),
+        (25, settled(2), &["deliver [2] for 975"]),
+        (30, completed(), &["completed", "close"]),
+    ]);
+}
+
+#[test]
+fn calls_beyond_the_cap_queue_in_order() {
+    let calls = (1..=4).map(|id| call(id, Method::Call)).collect();
+    check(vec![
+        (0, suspended(calls), &["dispatch 1", "dispatch 2", "wake at 25"]),
+        (1, settled(2), &["dispatch 3", "deliver [2] for 995"]),
+        // While a leg runs, calls go on.
+        (2, settled(1), &["dispatch 4"]),
+        (3, suspended(vec![]), &["deliver [1] for 990"]),
+    ]);
+}
+
+#[test]
+fn a_cell_that_waits_long_is_frozen_and_thawed_by_a_reply() {
+    let cell = check(vec![
+        (0, suspended(vec![call(1, Method::Call)]), &["dispatch 1", "wake at 25"]),
+        (KEEP_LIVE_MS, Event::Woke, &["freeze"]),
+        (26, Event::Froze { bytes: 3000 }, &["wake at 1000"]),
+        (90, settled(1), &["deliver [1] for 910"]),
+        (95, completed(), &["completed", "close"]),
+    ]);
+    assert_eq!((cell.snapshots().taken, cell.snapshots().restored), (1, 1));
+}
+
+#[test]
+fn a_reply_that_comes_while_freezing_is_delivered_after_it() {
+    check(vec![
+        (0, suspended(vec![call(1, Method::Call)]), &["dispatch 1", "wake at 25"]),
+        (25, Event::Woke, &["freeze"]),
+        (26, settled(1), &[]),
+        (27, Event::Froze { bytes: 1 }, &["deliver [1] for 973"]),
+    ]);
+}
+
+#[test]
+fn exec_answers_waiting_when_its_time_is_over_and_wait_goes_on() {
+    check(vec![
+        (0, suspended(vec![call(1, Method::Call)]), &["dispatch 1", "wake at 25"]),
+        (25, Event::Woke, &["freeze"]),
+        (26, Event::Froze { bytes: 1 }, &["wake at 1000"]),
+        (1000, Event::Woke, &["waiting PendingTools 1"]),
+        // Between turns results are kept, and nothing runs.
+        (1500, settled(1), &[]),
+        (2000, Event::Wait, &["deliver [1] for 1000"]),
+        (2010, suspended(vec![call(2, Method::Call)]), &["dispatch 2", "wake at 2035"]),
+        (2035, Event::Woke, &["freeze"]),
+        (2036, Event::Froze { bytes: 1 }, &["wake at 7000"]),
+        (7000, Event::Woke, &["waiting PendingTools 1"]),
+    ]);
+}
+
+#[test]
+fn a_yield_ends_the_turn_and_the_next_wait_resolves_it() {
+    check(vec![
+        (0, suspended(vec![call(1, Method::Yield), call(2, Method::Call)]), &["dispatch 2", "waiting PendingTools 2", "freeze"]),
+        (1, settled(2), &[]),
+        (2, Event::Froze { bytes: 1 }, &[]),
+        (50, Event::Wait, &["deliver [1, 2] for 1000"]),
+        (55, suspended(vec![call(3, Method::Yield)]), &["waiting Yield 1", "freeze"]),
+        (56, Event::Froze { bytes: 1 }, &[]),
+        (60, Event::Wait, &["deliver [3] for 1000"]),
+        (61, completed(), &["completed", "close"]),
+    ]);
+}
+
+#[test]
+fn timers_are_not_tool_calls() {
+    let cleared = leg(LegEnd::Suspended { calls: vec![], cleared: vec![CallId(2)] });
+    check(vec![
+        (0, suspended(vec![call(1, Method::Timer), call(2, Method::Timer), call(3, Method::Call), call(4, Method::Call)]), &[
+            "timer 1 in 40", "timer 2 in 40", "dispatch 3", "dispatch 4", "wake at 25",
+        ]),
+        (10, settled(1), &["deliver [1] for 990"]),
+        (11, cleared, &["cancel 2", "wake at 36"]),
+        (12, settled(2), &["wake at 36"]),
+        (13, settled(3), &["deliver [3] for 987"]),
+    ]);
+}
+
+#[test]
+fn when_only_people_are_awaited_the_turn_ends() {
+    let cell = check(vec![
+        (0, suspended(vec![call(1, Method::Call), call(2, Method::Call)]), &["dispatch 1", "dispatch 2", "wake at 25"]),
+        (5, Event::Parked(CallId(1), PendingState::Approval), &["wake at 25"]),
+        (6, Event::Parked(CallId(2), PendingState::Client), &["waiting PendingTools 2", "freeze"]),
+    ]);
+    assert!(!cell.is_over() && !cell.in_turn());
+}
+
+#[test]
+fn guest_time_is_counted_over_all_legs_of_a_turn() {
+    let long = |calls| Event::LegEnded(Leg { end: LegEnd::Suspended { calls, cleared: vec![] }, output: vec![], run_us: 600_000, memory_bytes: 0 });
+    let mut cell = Cell::started(limits(), 0);
+    cell.on(long(vec![call(1, Method::Call)]), 600);
+    // A wait may last longer than `timeoutMs`, but not run longer.
+    assert_eq!(words(&cell.on(Event::Woke, 1000)), ["waiting PendingTools 1", "freeze"]);
+    cell.on(Event::Froze { bytes: 1 }, 1001);
+    assert_eq!(words(&cell.on(settled(1), 1002)), [""; 0]);
+    assert_eq!(words(&cell.on(Event::Wait, 2000)), ["deliver [1] for 1000"]);
+    cell.on(long(vec![call(2, Method::Call)]), 2600);
+    assert_eq!(words(&cell.on(settled(2), 2610)), ["deliver [2] for 400"]);
+    cell.on(long(vec![call(3, Method::Call)]), 3210);
+    assert_eq!(words(&cell.on(settled(3), 3211)), ["failed Some(Timeout)", "close"]);
+}
+
+#[test]
+fn a_second_wait_joins_the_first() {
+    check(vec![
+        (0, suspended(vec![call(1, Method::Yield)]), &["waiting Yield 1", "freeze"]),
+        (1, Event::Froze { bytes: 1 }, &[]),
+        (2, Event::Wait, &["deliver [1] for 1000"]),
+        (3, Event::Wait, &[]),
+        (4, completed(), &["completed", "close"]),
+    ]);
+}
+
+#[test]
+fn abort_and_loss_end_a_cell_in_every_state() {
+    let lost = || Event::Lost(Failure { code: Some(ErrorCode::InternalError), message: String::new(), place: None });
+    let before: [Vec<(u64, Event)>; 4] = [
+        vec![],
+        vec![(0, suspended(vec![call(1, Method::Call)]))],
+        vec![(0, suspended(vec![call(1, Method::Call)])), (25, Event::Woke)],
+        vec![(0, suspended(vec![call(1, Method::Yield)])), (1, Event::Froze { bytes: 1 })],
+    ];
+    for (number, script) in before.into_iter().enumerate() {
+        let mut cell = Cell::started(limits(), 0);
+        for (now, event) in script {
+            cell.on(event, now);
+        }
+        let ended = if number % 2 == 0 { cell.on(Event::Abort, 50) } else { cell.on(lost(), 50) };
+        let code = if number % 2 == 0 { "failed Some(Aborted)" } else { "failed Some(InternalError)" };
+        assert_eq!(words(&ended), [code, "close"], "state {number}");
+        // What comes late changes nothing.
+        for late in [settled(1), Event::Woke, Event::Wait, Event::Abort, Event::Froze { bytes: 1 }] {
+            let shown = format!("{late:?}");
+            assert_eq!(words(&cell.on(late, 60)), [""; 0], "{shown}");
+            assert!(cell.is_over(), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn waiting_lists_what_is_pending() {
+    let mut cell = Cell::started(limits(), 0);
+    cell.on(suspended((1..=3).map(|id| call(id, Method::Call)).collect()), 10);
+    let actions = cell.on(Event::Woke, 1000);
+    let Some(Action::Answer(Answer::Waiting { reason, pending, .. })) = actions.into_iter().next() else { panic!() };
+    assert_eq!(reason, WaitingReason::PendingTools);
+    let listed: Vec<_> = pending.iter().map(|call| (call.id.as_str(), call.state, call.since_ms, call.tool_id.as_deref())).collect();
+    assert_eq!(listed, [
+        ("bridge:call:1", PendingState::Running, 990, Some("openclaw:a:b")),
+        ("bridge:call:2", PendingState::Running, 990, Some("openclaw:a:b")),
+        ("bridge:call:3", PendingState::Queued, 990, Some("openclaw:a:b")),
+    ]);
+}

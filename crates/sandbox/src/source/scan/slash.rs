@@ -1,0 +1,151 @@
+//! Whether a slash divides or starts a regular expression, and what can be known about that.
+
+use super::{Bracket, Found, Kind, Scanner, Token, is_word_byte};
+use crate::source::lines::terminator;
+use crate::source::words::{is_keyword, takes_header};
+
+/// How far the scanner looks for the end of a regular expression that it is unsure about.
+const REGEX_LOOKAHEAD: usize = 200;
+
+impl Scanner<'_> {
+    pub(super) fn slash(&mut self) -> Found {
+        match self.divides() {
+            Some(true) => self.token(Kind::Operator, self.position + 1),
+            Some(false) => match self.regex_end(usize::MAX) {
+                Ok(Some(end)) => self.token(Kind::Literal, end),
+                _ => Found::Unsure(self.position),
+            },
+            // Without a second slash on the line it is no regular expression.
+            None => match self.regex_end(REGEX_LOOKAHEAD) {
+                Ok(None) => self.token(Kind::Operator, self.position + 1),
+                _ => Found::Unsure(self.position),
+            },
+        }
+    }
+
+    /// Whether the slash here divides; `None` when that depends on the grammar.
+    ///
+    /// After a type, the rules are those of TypeScript: `x as T? / 2`, `f<T> / 2` and `x! / 2`
+    /// divide, and any keyword may be the name of a type.
+    fn divides(&self) -> Option<bool> {
+        let Some(previous) = self.previous else { return Some(false) };
+        let property = self.before.is_some_and(|before| before.kind == Kind::Dot);
+        match previous.kind {
+            Kind::Word if property && !self.newline => Some(true),
+            Kind::Close(Bracket::Brace | Bracket::PerhapsHeader) => None,
+            Kind::Close(Bracket::Header) => Some(false),
+            _ if self.is_operand(previous) => (!self.newline).then_some(true),
+            Kind::Bang => {
+                let prefix = match self.before {
+                    Some(Token { kind: Kind::Bang, .. }) => self.earlier.is_none_or(|earlier| {
+                        earlier.kind != Kind::Word && self.starts_expression(earlier, None)
+                    }),
+                    Some(before) => self.starts_expression(before, self.earlier),
+                    None => true,
+                };
+                prefix.then_some(false)
+            }
+            _ => self.starts_expression(previous, self.before).then_some(false),
+        }
+    }
+
+    /// Whether only an expression or an error can follow the token, `before` being the one before.
+    fn starts_expression(&self, token: Token, before: Option<Token>) -> bool {
+        match token.kind {
+            Kind::Word if matches!(self.word(token), b"return" | b"case") => {
+                before.is_none_or(|before| {
+                    before.kind == Kind::Colon || self.ends_statement(before, token.newline)
+                })
+            }
+            Kind::Question => self.asserts.is_none(),
+            Kind::Open(_) | Kind::Comma | Kind::Semicolon | Kind::Colon | Kind::Less => true,
+            Kind::Operator => true,
+            _ => false,
+        }
+    }
+
+    /// Where the regular expression that starts here ends: `None` if its line ends first, `Err`
+    /// if it is longer than `limit`.
+    fn regex_end(&self, limit: usize) -> Result<Option<usize>, ()> {
+        let mut end = self.position + 1;
+        let mut in_class = false;
+        loop {
+            if end - self.position > limit {
+                return Err(());
+            }
+            if self.byte(end) == Some(b'\r') || terminator(self.bytes, end).is_some() {
+                return Ok(None);
+            }
+            match self.byte(end) {
+                None => return Ok(None),
+                Some(b'\\') => {
+                    end += 1;
+                    if self.byte(end).is_none_or(|byte| byte == b'\r')
+                        || terminator(self.bytes, end).is_some()
+                    {
+                        return Ok(None);
+                    }
+                }
+                Some(b'[') => in_class = true,
+                Some(b']') => in_class = false,
+                Some(b'/') if !in_class => break,
+                Some(_) => {}
+            }
+            end += 1;
+        }
+        end += 1;
+        while self.byte(end).is_some_and(is_word_byte) {
+            end += 1;
+        }
+        Ok(Some(end))
+    }
+
+    /// Which parentheses open here.
+    ///
+    /// In `x as while` the word names a type, and a parenthesis on the next line is an expression.
+    /// So the word counts as a statement only where no type can stand.
+    pub(super) fn parenthesis(&self) -> Bracket {
+        let (Some(previous), before) = (self.previous, self.before) else { return Bracket::Paren };
+        if previous.kind != Kind::Word || before.is_some_and(|token| token.kind == Kind::Dot) {
+            return Bracket::Paren;
+        }
+        match (self.word(previous), before) {
+            (b"await", Some(before)) if self.word(before) == b"for" => Bracket::PerhapsHeader,
+            (word, None) if takes_header(word) => Bracket::Header,
+            (word, Some(before)) if takes_header(word) => {
+                if self.ends_statement(before, previous.newline)
+                    || matches!(self.word(before), b"else" | b"do")
+                {
+                    Bracket::Header
+                } else {
+                    Bracket::PerhapsHeader
+                }
+            }
+            _ => Bracket::Paren,
+        }
+    }
+
+    /// Whether a word after `token` cannot be part of a type that `token` belongs to.
+    fn ends_statement(&self, token: Token, newline: bool) -> bool {
+        match token.kind {
+            Kind::Semicolon
+            | Kind::Open(Bracket::Brace)
+            | Kind::Close(
+                Bracket::Brace | Bracket::Paren | Bracket::Header | Bracket::PerhapsHeader,
+            ) => true,
+            _ => newline && self.is_operand(token),
+        }
+    }
+
+    /// Whether an expression may end with the token, and nothing can only go on after it.
+    pub(in crate::source) fn is_operand(&self, token: Token) -> bool {
+        match token.kind {
+            Kind::Literal
+            | Kind::Close(Bracket::Paren | Bracket::Square | Bracket::Brace | Bracket::Template) => {
+                true
+            }
+            Kind::Word => !is_keyword(self.word(token)),
+            _ => false,
+        }
+    }
+}

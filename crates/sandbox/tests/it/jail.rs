@@ -1,0 +1,67 @@
+//! The jail, tried from inside: each forbidden thing ends the process that does it.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+
+const PROBE: &str = "CELLMATE_JAIL_PROBE";
+const SIGSYS: i32 = 31;
+
+/// Not a test of its own: what the process below becomes.
+#[test]
+fn probe_child() {
+    let Ok(probe) = std::env::var(PROBE) else { return };
+    let scratch = std::env::temp_dir().join("cellmate-jail-probe");
+    assert_eq!(sandbox::enter_jail().unwrap(), contract::frame::Jail::Full);
+    match probe.as_str() {
+        "compute" => {
+            let grown: Vec<u64> = (0..4_000_000).collect();
+            assert_eq!(grown.iter().sum::<u64>(), 7_999_998_000_000);
+        }
+        "open" => drop(std::fs::File::open("/etc/passwd")),
+        "maps" => drop(std::fs::read_to_string("/proc/self/maps")),
+        "create" => drop(std::fs::write(scratch, "x")),
+        "connect" => drop(std::net::TcpStream::connect("127.0.0.1:1")),
+        "listen" => drop(std::net::UdpSocket::bind("127.0.0.1:0")),
+        "spawn" => drop(Command::new("/bin/true").spawn()),
+        "thread" => drop(std::thread::Builder::new().spawn(|| ())),
+        "kill" => drop(rustix::process::test_kill_process(rustix::process::getpid())),
+        "pid" => drop(std::process::id()),
+        "cwd" => drop(std::env::current_dir()),
+        "time" => drop(std::time::SystemTime::now()),
+        other => panic!("no probe `{other}`"),
+    }
+    // Only the libtest of this process would go on from here, with calls the jail forbids.
+    rustix_exit();
+}
+
+fn rustix_exit() -> ! {
+    std::process::exit(0)
+}
+
+fn probe(name: &str) -> std::process::ExitStatus {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "jail::probe_child", "--nocapture", "--test-threads=1"])
+        .env(PROBE, name)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap()
+}
+
+#[test]
+fn what_a_cell_needs_is_allowed() {
+    for name in ["compute", "time"] {
+        assert_eq!(probe(name).code(), Some(0), "{name}");
+    }
+}
+
+#[test]
+fn everything_else_kills() {
+    for name in ["open", "maps", "create", "connect", "listen", "spawn", "thread", "kill", "pid", "cwd"] {
+        let status = probe(name);
+        assert_eq!(status.signal(), Some(SIGSYS), "{name}: {status:?}");
+        assert!(!status.core_dumped(), "{name}");
+    }
+    assert!(!std::env::temp_dir().join("cellmate-jail-probe").exists());
+}

@@ -1,0 +1,186 @@
+//! Freezing and thawing: the same cell comes back, or nothing does.
+
+use contract::frame::{LegEnd, Reply};
+use contract::ids::CallId;
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::lab::{End, Lab, end, resolve};
+
+/// A cell with state of many kinds, suspended on one call.
+const RICH: &str = "
+    const map = new Map(); for (let i = 0; i < 500; i++) map.set('k' + i, { i, r: Math.random(), t: Date.now() });
+    const bytes = new Uint8Array(70000).map((_, i) => i * 7);
+    const lazy = (function* () { let n = 0; for (;;) yield n++ })(); lazy.next(); lazy.next();
+    const pattern = /b+/g; pattern.exec('abbb');
+    const closure = ((hidden) => () => hidden++)(5); closure();
+    class Point { #x = 3; get x() { return this.#x } }
+    const point = new Point();
+    const got = await tools.call('openclaw:a:b', { size: map.size });
+    return [map.get('k499').i, map.get('k7').r, bytes[69999], lazy.next().value, pattern.lastIndex, closure(), point.x, got, Date.now()]";
+
+fn reply(value: i32) -> Vec<Reply> {
+    vec![resolve(CallId(1), &json!(value))]
+}
+
+fn suspended(lab: &Lab, source: &str) -> contract::ids::CellId {
+    let cell = lab.new_cell();
+    let leg = lab.start(cell, source);
+    assert!(matches!(leg.end, LegEnd::Suspended { .. }), "{:?}", leg.end);
+    cell
+}
+
+#[test]
+fn resumed_in_place_and_resumed_from_bytes_are_the_same() {
+    let lab = Lab::shared();
+    let in_place = suspended(lab, RICH);
+    let frozen = suspended(lab, RICH);
+    let snapshot = lab.freeze(frozen);
+    let expected = end(lab.deliver(in_place, reply(9)));
+    assert!(matches!(expected, End::Value(_)), "{expected:?}");
+    for _ in 0..3 {
+        assert_eq!(end(lab.thaw(lab.new_cell(), &snapshot, reply(9))), expected);
+    }
+}
+
+#[test]
+fn a_cell_can_be_frozen_at_every_call() {
+    let lab = Lab::shared();
+    let cell = suspended(lab, "let sum = 0; for (let i = 1; i <= 20; i++) sum += await tools.call('openclaw:a:b', i); return sum");
+    let mut snapshot = lab.freeze(cell);
+    for call in 1..=20_u32 {
+        let next = lab.new_cell();
+        let leg = lab.thaw(next, &snapshot, vec![resolve(CallId(call), &json!(call))]);
+        match leg.end {
+            LegEnd::Suspended { .. } => snapshot = lab.freeze(next),
+            _ => assert_eq!((call, end(leg)), (20, End::Value(json!(210)))),
+        }
+    }
+}
+
+#[test]
+fn a_trivial_suspended_cell_is_a_few_kilobytes() {
+    let lab = Lab::shared();
+    let snapshot = lab.freeze(suspended(lab, "return await tools.call('openclaw:a:b', {})"));
+    assert!(snapshot.len() <= 8 << 10, "{} bytes", snapshot.len());
+}
+
+/// Equal input, equal bytes: what a journal replays must come out the same.
+#[test]
+fn the_same_code_clock_and_seed_give_the_same_snapshot() {
+    let lab = Lab::shared();
+    let first = lab.freeze(suspended(lab, RICH));
+    // In between, the slot is worn by others.
+    for size in [10, 1_000_000, 5_000_000] {
+        lab.run(&format!("return new Uint8Array({size}).fill(255).length"));
+    }
+    let second = lab.freeze(suspended(lab, RICH));
+    assert_eq!(first, second);
+}
+
+#[test]
+fn a_snapshot_knows_its_catalog() {
+    let (one, other) = (Lab::shared(), Lab::with_tables(4, &[("all", "[]")]));
+    let snapshot = one.freeze(suspended(one, "return await tools.call('openclaw:a:b', {})"));
+    let refused = end(other.thaw(other.new_cell(), &snapshot, reply(1)));
+    let expected = "the suspended cell cannot be resumed: it belongs to another catalog";
+    assert_eq!(refused, End::Failed(Some("snapshot_restore_failed"), expected.to_owned()));
+}
+
+#[test]
+fn memory_that_no_longer_fits_is_refused_before_it_is_taken() {
+    let lab = Lab::shared();
+    let cell = suspended(lab, "const big = new Uint8Array(8 << 20).fill(7); await tools.call('openclaw:a:b'); return big.length");
+    let snapshot = lab.freeze(cell);
+    let mut budget = crate::lab::budget();
+    budget.memory_bytes = 1 << 20;
+    let refused = end(lab.thaw_with(lab.new_cell(), &snapshot, reply(1), budget));
+    assert!(matches!(&refused, End::Failed(Some("snapshot_restore_failed"), text) if text.contains("bytes of memory")), "{refused:?}");
+    assert_eq!(end(lab.thaw(lab.new_cell(), &snapshot, reply(1))), End::Value(json!(8 << 20)));
+}
+
+#[test]
+fn damaged_snapshots_are_refused() {
+    let lab = Lab::shared();
+    let snapshot = lab.freeze(suspended(lab, RICH));
+    let refuse = |bytes: &[u8]| match end(lab.thaw(lab.new_cell(), bytes, reply(1))) {
+        End::Failed(Some("snapshot_restore_failed"), _) => {}
+        other => panic!("accepted: {other:?}"),
+    };
+    refuse(b"");
+    refuse(b"CMSS");
+    refuse(&[0; 200]);
+    for length in (0..snapshot.len()).step_by(97) {
+        refuse(&snapshot[..length]);
+    }
+    let mut longer = snapshot.clone();
+    longer.push(0);
+    refuse(&longer);
+    for position in (0..snapshot.len()).step_by(13) {
+        let mut flipped = snapshot.clone();
+        flipped[position] ^= 0x10;
+        refuse(&flipped);
+    }
+}
+
+/// The checksum keeps accidents out; this is what happens when somebody computes it anew.
+#[test]
+fn forged_snapshots_are_contained() {
+    let lab = Lab::shared();
+    let snapshot = lab.freeze(suspended(lab, RICH));
+    let mut random = 0x9E37_79B9_u32;
+    for _ in 0..300 {
+        let mut forged = snapshot.clone();
+        for _ in 0..4 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            // Sizes, counts and the packed body; image and catalog are checked before them.
+            let position = 72 + (random as usize >> 8) % (forged.len() - 72);
+            forged[position] = (random >> 3) as u8;
+        }
+        let crc = checksum(&forged).to_le_bytes();
+        forged[84..88].copy_from_slice(&crc);
+        // Whatever it does, it does to itself, and it ends.
+        let mut budget = crate::lab::budget();
+        budget.run_ms = 100;
+        lab.thaw_with(lab.new_cell(), &forged, reply(1), budget);
+    }
+    assert_eq!(lab.run("return 1").0, End::Value(json!(1)));
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&bytes[..84]);
+    hasher.update(&bytes[88..]);
+    hasher.finalize()
+}
+
+/// Who changes the layout changes the version with it, and this with both.
+#[test]
+fn the_format_has_this_fingerprint() {
+    let lab = Lab::shared();
+    let snapshot = lab.freeze(suspended(lab, "await tools.call('openclaw:a:b', {})"));
+    assert_eq!(&snapshot[..8], b"CMSS\x01\0\0\0");
+    assert_eq!(snapshot[8..40], sandbox::IMAGE_ID.0);
+    assert_eq!(snapshot[40..72], lab.catalog.0);
+    let field = |at: usize| u32::from_le_bytes(snapshot[at..at + 4].try_into().unwrap());
+    assert_eq!(field(72), 32, "pages of 64 KiB");
+    assert!((10..60).contains(&field(76)), "{} changed pages", field(76));
+    assert_eq!(field(80), 12, "one outstanding call, no shifts");
+    assert_eq!(field(84), checksum(&snapshot));
+    assert_eq!(&snapshot[88..92], &[0x28, 0xb5, 0x2f, 0xfd], "zstd");
+    assert_eq!(sandbox::SNAPSHOT_VERSION, 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Any pile of values survives the freezer.
+    #[test]
+    fn values_survive(numbers in prop::collection::vec(any::<i32>(), 0..200), text in "\\PC{0,200}") {
+        let lab = Lab::shared();
+        let literal = json!({ "numbers": numbers, "text": text });
+        let cell = suspended(lab, &format!("const kept = {literal}; await tools.call('openclaw:a:b'); return kept"));
+        let snapshot = lab.freeze(cell);
+        prop_assert_eq!(end(lab.thaw(lab.new_cell(), &snapshot, reply(1))), End::Value(literal));
+    }
+}

@@ -1,0 +1,85 @@
+//! Runs cases: in this process over a socket to threads, or through the real binary.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use catalog::Catalog;
+use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
+use codemode::{CodeMode, ExecInput, Toolbox};
+use contract::cell::CellResult;
+use executor::{Canned, Executor};
+use serde_json::{Value, json};
+
+use crate::case::Case;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// A pool whose worker is this process's own threads.
+pub async fn in_process() -> Result<CodeMode> {
+    let options = PoolOptions {
+        launch: Launch::Attached(sandbox::serve_attached),
+        jail: JailPolicy::Off,
+        workers: 1,
+        slots: 16,
+        threads: 4,
+    };
+    Ok(CodeMode::new(Pool::start(options).await?))
+}
+
+/// A toolbox of canned tools, `[{ "id": …, "answers": […] }]`.
+pub fn toolbox(tools: &Value) -> Result<Toolbox> {
+    let canned = Canned::parse(&json!({ "tools": tools }).to_string())?;
+    let catalog = Catalog::new(canned.specs())?;
+    Ok(Toolbox { executor: Executor::new(Arc::new(catalog), Arc::new(canned)) })
+}
+
+/// `exec`, then `wait` to the end, output joined, as `cellmate exec` does it.
+pub async fn run_in_process(code_mode: &CodeMode, case: &Case) -> Result<Value> {
+    let toolbox = toolbox(&case.tools)?;
+    let input = ExecInput { source: case.source.clone(), language: case.language };
+    let mut result = serde_json::to_value(code_mode.exec(&toolbox, case.limits(), input).await)?;
+    let mut shown: Vec<Value> = Vec::new();
+    while result.get("status") == Some(&json!("waiting")) && case.expected.get("status") != Some(&json!("waiting")) {
+        shown.extend(output_of(&result));
+        let run_id = result.get("runId").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let waited: CellResult = code_mode.wait(&run_id).await;
+        result = serde_json::to_value(waited)?;
+    }
+    shown.extend(output_of(&result));
+    if let Some(fields) = result.as_object_mut() {
+        fields.insert("output".to_owned(), Value::from(shown));
+    }
+    Ok(result)
+}
+
+fn output_of(result: &Value) -> Vec<Value> {
+    result.get("output").and_then(Value::as_array).cloned().unwrap_or_default()
+}
+
+/// The same case through the binary, as a user runs it.
+pub fn run_through_binary(binary: &Path, case: &Case, scratch: &Path) -> Result<Value> {
+    let catalog = scratch.join("catalog.json");
+    std::fs::write(&catalog, json!({ "tools": case.tools }).to_string())?;
+    let limits = case.limits();
+    let mut command = Command::new(binary);
+    command.arg("exec").arg("--json").arg("--catalog").arg(&catalog).args(["--language", case.language.as_str()]);
+    for (flag, value) in [
+        ("--timeout-ms", limits.timeout_ms),
+        ("--max-wait-ms", limits.max_wait_ms),
+        ("--memory-limit-bytes", limits.memory_bytes),
+        ("--max-output-bytes", limits.output_bytes),
+        ("--max-snapshot-bytes", limits.snapshot_bytes),
+        ("--max-pending-tool-calls", limits.pending_calls),
+    ] {
+        command.arg(flag).arg(value.to_string());
+    }
+    if case.expected.get("status") == Some(&json!("waiting")) {
+        command.arg("--no-wait");
+    }
+    let output = command.arg("-e").arg(&case.source).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    serde_json::from_str(&text).map_err(|error| {
+        format!("{error}: stdout {text:?}, stderr {:?}", String::from_utf8_lossy(&output.stderr)).into()
+    })
+}
