@@ -1,1 +1,91 @@
-fn main(){}
+//! `make bench-sandbox`: what the sandbox costs, measured beside a peer in one run.
+//!
+//! Prints a table, then each bar with pass or FAIL, then one line of JSON. `--quick` takes fewer samples.
+
+mod catalogs;
+mod cells;
+mod cpu;
+mod deadlines;
+mod endless;
+mod nested;
+mod ours;
+mod peer;
+mod report;
+mod snapshots;
+mod startup;
+mod stats;
+mod stored;
+mod throughput;
+mod trivial;
+
+use std::process::ExitCode;
+
+use cells::Cells;
+use ours::{Ours, STACK_BYTES};
+use peer::Peer;
+use report::Report;
+
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Result<T> = std::result::Result<T, BoxError>;
+
+/// What every measurement works with.
+pub(crate) struct Bench {
+    pub(crate) ours: Ours,
+    pub(crate) peer: Peer,
+    pub(crate) cells: Cells,
+    pub(crate) report: Report,
+    quick: bool,
+}
+
+impl Bench {
+    /// How often to do what is done `normally` times in a whole run.
+    pub(crate) fn rounds(&self, normally: usize) -> usize {
+        if self.quick { normally.div_ceil(5) } else { normally }
+    }
+}
+
+fn main() -> ExitCode {
+    // Before anything else: a worker is this program, started again.
+    sandbox::worker_main();
+
+    // The sandbox alone runs on the calling thread, which needs a worker's stack.
+    let thread = std::thread::Builder::new().name("bench".into()).stack_size(STACK_BYTES).spawn(run);
+    match thread.map(std::thread::JoinHandle::join) {
+        Ok(Ok(Ok(true))) => ExitCode::SUCCESS,
+        Ok(Ok(Ok(false))) => ExitCode::FAILURE,
+        Ok(Ok(Err(error))) => {
+            eprintln!("bench: {error}");
+            ExitCode::from(2)
+        }
+        Ok(Err(_)) | Err(_) => ExitCode::from(2),
+    }
+}
+
+/// Whether every bar was met.
+fn run() -> Result<bool> {
+    let quick = match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
+        [] => false,
+        [flag] if flag == "--quick" => true,
+        other => return Err(format!("unknown arguments {other:?}; only `--quick` is known").into()),
+    };
+    let load = stats::load_average()?;
+    let ours = Ours::start()?;
+    let peer = Peer::start()?;
+    println!("ours: {}", ours.describe());
+    println!("peer: {}; load average before: {load:.2}\n", peer.describe());
+    let mut bench = Bench { ours, peer, cells: Cells::read()?, report: Report::new(), quick };
+    bench.report.fact("load_average", load);
+
+    // Before the peer's heap and ours have grown.
+    startup::run(&mut bench)?;
+    trivial::run(&mut bench)?;
+    nested::run(&mut bench)?;
+    snapshots::run(&mut bench)?;
+    stored::run(&mut bench)?;
+    throughput::run(&mut bench)?;
+    cpu::run(&mut bench)?;
+    deadlines::run(&mut bench)?;
+
+    println!("\nload average after: {:.2}", stats::load_average()?);
+    bench.report.verdict()
+}

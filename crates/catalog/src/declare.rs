@@ -99,7 +99,9 @@ fn type_of(schema: &Value, depth: usize) -> String {
         Some("number" | "integer") => "number".to_owned(),
         Some("boolean") => "boolean".to_owned(),
         Some("null") => "null".to_owned(),
-        Some("array") => format!("Array<{}>", schema.get("items").map_or("unknown".to_owned(), |items| type_of(items, depth + 1))),
+        Some("array") => {
+            format!("Array<{}>", schema.get("items").map_or("unknown".to_owned(), |items| type_of(items, depth + 1)))
+        }
         Some("object") => object_type(schema, depth),
         _ if schema.get("properties").is_some() => object_type(schema, depth),
         _ => "unknown".to_owned(),
@@ -112,7 +114,8 @@ fn object_type(schema: &Value, depth: usize) -> String {
     let Some(properties) = schema.get("properties").and_then(Value::as_object).filter(|p| !p.is_empty()) else {
         return if depth == 0 { "{}".to_owned() } else { "Record<string, unknown>".to_owned() };
     };
-    let (mut first, rest): (Vec<_>, Vec<_>) = properties.iter().partition(|(name, _)| required.contains(&name.as_str()));
+    let (mut first, rest): (Vec<_>, Vec<_>) =
+        properties.iter().partition(|(name, _)| required.contains(&name.as_str()));
     first.extend(rest);
     let fields: Vec<String> = first
         .into_iter()

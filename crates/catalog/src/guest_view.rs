@@ -56,10 +56,8 @@ pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>) -> 
 
 /// An object of functions, in the shape the prelude builds namespaces from.
 fn descriptor(server: &Server) -> Value {
-    let mut entries = vec![
-        json!(["$serverName", {"kind": "value", "value": server.name}]),
-        json!(["$api", {"kind": "function"}]),
-    ];
+    let mut entries =
+        vec![json!(["$serverName", {"kind": "value", "value": server.name}]), json!(["$api", {"kind": "function"}])];
     entries.extend(server.methods.keys().map(|method| json!([method, {"kind": "function"}])));
     json!({"kind": "object", "entries": entries})
 }

@@ -2,9 +2,9 @@
 //!
 //! Pure and deterministic: the same tools give the same catalog, the same names and the same bytes.
 
-mod names;
 mod declare;
 mod guest_view;
+mod names;
 mod search;
 
 use std::collections::BTreeMap;
@@ -17,8 +17,7 @@ use serde_json::{Value, json};
 pub use names::{convenience_name, mcp_identifier};
 
 /// Tools that steer the catalog itself and so are never in it.
-pub const CONTROL_TOOLS: [&str; 6] =
-    ["exec", "wait", "tool_search_code", "tool_search", "tool_describe", "tool_call"];
+pub const CONTROL_TOOLS: [&str; 6] = ["exec", "wait", "tool_search_code", "tool_search", "tool_describe", "tool_call"];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {

@@ -32,7 +32,13 @@ fn names_are_made_safe() {
     for (name, expected) in cases {
         assert_eq!(convenience_name(name).as_deref(), expected, "{name}");
     }
-    for (name, expected) in [("create_issue", "createIssue"), ("chrome-devtools", "chromeDevtools"), ("GitHub", "gitHub"), ("7z", "z"), ("--", "tool")] {
+    for (name, expected) in [
+        ("create_issue", "createIssue"),
+        ("chrome-devtools", "chromeDevtools"),
+        ("GitHub", "gitHub"),
+        ("7z", "z"),
+        ("--", "tool"),
+    ] {
         assert_eq!(mcp_identifier(name, "tool"), expected, "{name}");
     }
 }
@@ -55,7 +61,8 @@ fn control_tools_are_left_out_and_the_shell_is_not() {
 
 #[test]
 fn mcp_tools_are_named_by_server_and_numbered_where_they_collide() {
-    let catalog = catalog(&["mcp:git-hub:create_issue", "mcp:git-hub:create-issue", "mcp:git-hub:delete", "mcp:git_hub:x"]);
+    let catalog =
+        catalog(&["mcp:git-hub:create_issue", "mcp:git-hub:create-issue", "mcp:git-hub:delete", "mcp:git_hub:x"]);
     let id = |server, method| catalog.mcp_tool(server, method).map(|tool| tool.id.as_str());
     assert_eq!(id("gitHub", "createIssue"), Some("mcp:git-hub:create-issue"));
     assert_eq!(id("gitHub", "createIssue2"), Some("mcp:git-hub:create_issue"));
@@ -68,7 +75,9 @@ fn mcp_tools_are_named_by_server_and_numbered_where_they_collide() {
 #[test]
 fn search_prefers_names_and_leaves_mcp_out() {
     let catalog = catalog(&["openclaw:core:read_file", "openclaw:core:web_search", "mcp:files:read_file"]);
-    let ids = |query| catalog.search(query, 8).into_iter().map(|entry| entry["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let ids = |query| {
+        catalog.search(query, 8).into_iter().map(|entry| entry["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
     assert_eq!(ids("read file"), ["openclaw:core:read_file"]);
     assert_eq!(ids(""), ["openclaw:core:read_file", "openclaw:core:web_search"]);
     assert!(ids("zebra").is_empty());
@@ -79,7 +88,10 @@ fn declarations_show_required_fields_first() {
     let catalog = catalog(&["mcp:c:z_tool"]);
     let api = catalog.mcp_server_api("c", Some("zTool"), true).unwrap();
     assert_eq!(api["scope"], "tool");
-    assert_eq!(api["header"], "  /**\n   * Does mcp:c:z_tool.\n   */\n  function zTool(input: { n: number; q?: string }): Promise<McpToolResult>;\n");
+    assert_eq!(
+        api["header"],
+        "  /**\n   * Does mcp:c:z_tool.\n   */\n  function zTool(input: { n: number; q?: string }): Promise<McpToolResult>;\n"
+    );
     assert!(api["schemas"]["zTool"].is_object());
     assert_eq!(catalog.mcp_api()["servers"], json!([{"identifier": "c", "serverName": "c", "toolCount": 1}]));
 }

@@ -26,10 +26,13 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
 fn report(hello: &Hello, start_ms: f64, as_json: bool) -> ExitCode {
     let (jail, remedy) = match hello.jail {
         Jail::Full => ("full", "Landlock and seccomp stand"),
-        Jail::Seccomp => ("seccomp", "this kernel has no Landlock (5.13 and later have it); `--jail preferred` runs anyway"),
+        Jail::Seccomp => {
+            ("seccomp", "this kernel has no Landlock (5.13 and later have it); `--jail preferred` runs anyway")
+        }
         Jail::None => ("none", "system calls cannot be filtered here; `--jail preferred` runs anyway, without a jail"),
     };
-    let pages = if hello.page_scan { "asked of the kernel" } else { "found by comparison (Linux 6.7 and later is faster)" };
+    let pages =
+        if hello.page_scan { "asked of the kernel" } else { "found by comparison (Linux 6.7 and later is faster)" };
     if as_json {
         let report = json!({
             "image": hello.image.to_string(),

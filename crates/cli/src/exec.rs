@@ -98,6 +98,5 @@ fn toolbox(path: Option<&Path>) -> Result<Toolbox, ExecError> {
 }
 
 fn read(path: &Path) -> Result<String, ExecError> {
-    std::fs::read_to_string(path)
-        .map_err(|source| ExecError::Read { path: path.display().to_string(), source })
+    std::fs::read_to_string(path).map_err(|source| ExecError::Read { path: path.display().to_string(), source })
 }

@@ -74,7 +74,8 @@ fn namespace(catalog: &Catalog, namespace: &str, payload: &Value) -> Request {
         payload.get(0).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     let arguments = payload.get(1).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let name = format!("{namespace}.{}", path.join("."));
-    let not_callable = || Request::Answered(reject(&format!("`{name}` is not a function of this run's namespaces"), &name));
+    let not_callable =
+        || Request::Answered(reject(&format!("`{name}` is not a function of this run's namespaces"), &name));
     match (namespace, path.as_slice()) {
         ("MCP", ["$api"]) => Request::Answered(resolve(&catalog.mcp_api(), &name)),
         ("MCP", [server, "$api"]) => {

@@ -2,11 +2,11 @@
 //!
 //! `cell` decides, `driver` acts. This crate never links the sandbox; frames are all it knows of it.
 
-pub mod pool;
-pub mod cell;
 mod bridge;
+pub mod cell;
 mod driver;
 mod input;
+pub mod pool;
 mod runs;
 
 pub use input::ExecInput;

@@ -56,12 +56,8 @@ impl CodeMode {
             }
             runs.insert(run_id.clone(), commands);
         }
-        let run = Run {
-            id: run_id.clone(),
-            limits: limits.clamped(),
-            pool: self.pool.clone(),
-            toolbox: toolbox.clone(),
-        };
+        let run =
+            Run { id: run_id.clone(), limits: limits.clamped(), pool: self.pool.clone(), toolbox: toolbox.clone() };
         let (tell, told) = oneshot::channel();
         let driver = Driver::new(run, input, seed, tell);
         let runs = Arc::clone(&self.runs);

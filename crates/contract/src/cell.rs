@@ -78,9 +78,7 @@ pub enum CellResult {
 impl CellResult {
     pub fn output(&self) -> &[OutputItem] {
         match self {
-            Self::Completed { output, .. }
-            | Self::Waiting { output, .. }
-            | Self::Failed { output, .. } => output,
+            Self::Completed { output, .. } | Self::Waiting { output, .. } | Self::Failed { output, .. } => output,
         }
     }
 }

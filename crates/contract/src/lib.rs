@@ -2,11 +2,11 @@
 //!
 //! Pure: no IO, no clock, no async. A type is admitted here when two crates need it.
 
-pub mod ids;
-pub mod error;
-pub mod limits;
-pub mod json;
 pub mod cell;
-pub mod tool;
-pub mod tables;
+pub mod error;
 pub mod frame;
+pub mod ids;
+pub mod json;
+pub mod limits;
+pub mod tables;
+pub mod tool;

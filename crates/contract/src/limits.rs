@@ -22,8 +22,7 @@ impl Bound {
 
 pub const TIMEOUT_MS: Bound = Bound::new("timeoutMs", 10_000, 100..=60_000);
 pub const MAX_WAIT_MS: Bound = Bound::new("maxWaitMs", 45_000, 100..=600_000);
-pub const MEMORY_LIMIT_BYTES: Bound =
-    Bound::new("memoryLimitBytes", 64 << 20, (1 << 20)..=(1 << 30));
+pub const MEMORY_LIMIT_BYTES: Bound = Bound::new("memoryLimitBytes", 64 << 20, (1 << 20)..=(1 << 30));
 pub const MAX_OUTPUT_BYTES: Bound = Bound::new("maxOutputBytes", 64 << 10, 1024..=(10 << 20));
 pub const MAX_SNAPSHOT_BYTES: Bound = Bound::new("maxSnapshotBytes", 10 << 20, 1024..=(256 << 20));
 pub const MAX_PENDING_TOOL_CALLS: Bound = Bound::new("maxPendingToolCalls", 16, 1..=128);

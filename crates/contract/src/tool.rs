@@ -24,9 +24,7 @@ impl Source {
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Openclaw, Self::Plugin, Self::Mcp, Self::Client]
-            .into_iter()
-            .find(|source| source.as_str() == text)
+        [Self::Openclaw, Self::Plugin, Self::Mcp, Self::Client].into_iter().find(|source| source.as_str() == text)
     }
 }
 
@@ -39,7 +37,9 @@ pub struct ToolId {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a tool id: write `<source>:<owner>:<name>`, with the source one of openclaw, plugin, mcp, client")]
+#[error(
+    "`{0}` is not a tool id: write `<source>:<owner>:<name>`, with the source one of openclaw, plugin, mcp, client"
+)]
 pub struct BadToolId(pub String);
 
 impl ToolId {

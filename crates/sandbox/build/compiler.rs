@@ -55,10 +55,7 @@ impl Compiler {
                     scope.spawn(move || self.compile(unit, &object, quickjs, out).map_err(|e| e.to_string()))
                 })
                 .collect();
-            running
-                .into_iter()
-                .map(|unit| Ok(unit.join().map_err(|_| "compiling panicked")??))
-                .collect()
+            running.into_iter().map(|unit| Ok(unit.join().map_err(|_| "compiling panicked")??)).collect()
         })?;
         link(&objects, quickjs, out)
     }
@@ -107,10 +104,8 @@ fn link(objects: &[PathBuf], quickjs: &Path, out: &Path) -> Result<Vec<u8>> {
 fn rust_lld() -> Result<Command> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let sysroot = Command::new(rustc).args(["--print", "sysroot"]).output()?.stdout;
-    let lld = Path::new(String::from_utf8(sysroot)?.trim())
-        .join("lib/rustlib")
-        .join(env::var("HOST")?)
-        .join("bin/rust-lld");
+    let lld =
+        Path::new(String::from_utf8(sysroot)?.trim()).join("lib/rustlib").join(env::var("HOST")?).join("bin/rust-lld");
     if lld.exists() {
         let mut command = Command::new(lld);
         command.args(["-flavor", "wasm"]);

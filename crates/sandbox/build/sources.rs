@@ -10,10 +10,8 @@ use crate::Result;
 /// The unpacked folder of `rquickjs-sys`, as Cargo resolved it from the lock file.
 pub(crate) fn locate(manifest: &Path) -> Result<PathBuf> {
     let cargo = env::var("CARGO")?;
-    let output = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--locked"])
-        .current_dir(manifest)
-        .output()?;
+    let output =
+        Command::new(cargo).args(["metadata", "--format-version", "1", "--locked"]).current_dir(manifest).output()?;
     if !output.status.success() {
         let reason = String::from_utf8_lossy(&output.stderr);
         return Err(format!("cargo metadata failed: {reason}").into());

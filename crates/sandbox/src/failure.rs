@@ -45,11 +45,7 @@ pub(crate) fn stuck() -> Failure {
 }
 
 pub(crate) fn stack_overflow() -> Failure {
-    Failure {
-        code: None,
-        message: "RangeError: Maximum call stack size exceeded".to_owned(),
-        place: None,
-    }
+    Failure { code: None, message: "RangeError: Maximum call stack size exceeded".to_owned(), place: None }
 }
 
 pub(crate) fn timeout(run_ms: u64) -> Failure {

@@ -230,8 +230,7 @@ fn output(mut caller: Caller<'_, CellHost>, kind: i32, text: u32, length: u32) -
     let item = match kind {
         0 => OutputItem::Text { text },
         1 => OutputItem::Json {
-            value: RawValue::from_string(text)
-                .map_err(|_| Error::new(Stop::BrokeRules("output that is not JSON")))?,
+            value: RawValue::from_string(text).map_err(|_| Error::new(Stop::BrokeRules("output that is not JSON")))?,
         },
         _ => return Err(Error::new(Stop::BrokeRules("unknown kind of output"))),
     };
@@ -272,10 +271,7 @@ fn memory<'a>(caller: &'a mut Caller<'_, CellHost>) -> Result<(&'a mut [u8], &'a
 }
 
 fn slice(memory: &[u8], pointer: u32, length: u32) -> Result<&[u8]> {
-    memory
-        .get(pointer as usize..)
-        .and_then(|rest| rest.get(..length as usize))
-        .ok_or_else(out_of_bounds)
+    memory.get(pointer as usize..).and_then(|rest| rest.get(..length as usize)).ok_or_else(out_of_bounds)
 }
 
 fn out_of_bounds() -> Error {

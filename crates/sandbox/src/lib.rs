@@ -4,20 +4,20 @@
 //! it re-executes itself as the worker.
 
 mod engine_config;
-mod image;
-mod machine;
-mod vm;
-mod host_calls;
-mod tables;
-mod web_url;
 mod failure;
-mod source;
-mod snapshot;
-mod pages;
-mod raw;
-mod worker;
+mod host_calls;
+mod image;
 #[cfg(test)]
 mod invariants;
+mod machine;
+mod pages;
+mod raw;
+mod snapshot;
+mod source;
+mod tables;
+mod vm;
+mod web_url;
+mod worker;
 
 pub use image::{IMAGE_ID, Image};
 pub use machine::{Sandbox, Violation};

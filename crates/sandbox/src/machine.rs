@@ -67,12 +67,7 @@ impl Sandbox {
     }
 
     pub(crate) fn with(image: Image, finder: PageFinder) -> Self {
-        Self {
-            image: Arc::new(image),
-            finder,
-            catalogs: Catalogs::default(),
-            cells: Mutex::default(),
-        }
+        Self { image: Arc::new(image), finder, catalogs: Catalogs::default(), cells: Mutex::default() }
     }
 
     pub fn asks_the_kernel_for_pages(&self) -> bool {
@@ -108,9 +103,15 @@ impl Sandbox {
     fn start(&self, cell: CellId, start: Start) -> Result<FromWorker, Violation> {
         let tables = self.tables(start.catalog)?;
         let dropped = self.begin(cell)?;
-        let language = match start.language { contract::cell::Language::JavaScript => source::Language::JavaScript, contract::cell::Language::TypeScript => source::Language::TypeScript };
+        let language = match start.language {
+            contract::cell::Language::JavaScript => source::Language::JavaScript,
+            contract::cell::Language::TypeScript => source::Language::TypeScript,
+        };
         let prepared = match source::prepare(&start.source, language) {
-            Ok(mut prepared) => { prepared.script = prepared.script.replacen("(async()=>{\n", "(async()=>\n{\n", 1); prepared }
+            Ok(mut prepared) => {
+                prepared.script = prepared.script.replacen("(async()=>{\n", "(async()=>\n{\n", 1);
+                prepared
+            }
             Err(rejection) => return Ok(self.fail(cell, rejected(rejection))),
         };
         let vm = Vm::new(&self.image, Some(tables), dropped, start.budget.memory_bytes);
@@ -135,14 +136,10 @@ impl Sandbox {
         self.forget(cell);
         Ok(match frozen {
             Ok(snapshot) if snapshot.len() as u64 <= max_bytes => FromWorker::Frozen { cell, snapshot },
-            Ok(snapshot) => FromWorker::NotFrozen {
-                cell,
-                failure: failure::snapshot_limit(snapshot.len(), max_bytes),
-            },
-            Err(_) => FromWorker::NotFrozen {
-                cell,
-                failure: failure::internal("the suspended cell could not be compressed"),
-            },
+            Ok(snapshot) => FromWorker::NotFrozen { cell, failure: failure::snapshot_limit(snapshot.len(), max_bytes) },
+            Err(_) => {
+                FromWorker::NotFrozen { cell, failure: failure::internal("the suspended cell could not be compressed") }
+            }
         })
     }
 
@@ -250,7 +247,11 @@ impl Sandbox {
 
 fn rejected(rejection: Rejection) -> Failure {
     let code = match &rejection {
-        Rejection::TooLarge { .. } | Rejection::TooDeep { .. } | Rejection::Shell | Rejection::Empty | Rejection::Syntax { .. } => ErrorCode::InvalidInput,
+        Rejection::TooLarge { .. }
+        | Rejection::TooDeep { .. }
+        | Rejection::Shell
+        | Rejection::Empty
+        | Rejection::Syntax { .. } => ErrorCode::InvalidInput,
         Rejection::ModuleAccess { .. } => ErrorCode::ModuleAccessDenied,
         Rejection::TypeScript { .. } => ErrorCode::TypescriptTransformFailed,
     };

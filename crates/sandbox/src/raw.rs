@@ -87,9 +87,7 @@ pub(crate) mod page_scan {
             };
             // SAFETY: the kernel reads and writes `arguments` and at most `regions_len` regions,
             // both alive across the call; it only looks at the pages of `memory`.
-            let count = unsafe {
-                libc::ioctl(pagemap.as_raw_fd(), libc::Ioctl::from(REQUEST), &raw mut arguments)
-            };
+            let count = unsafe { libc::ioctl(pagemap.as_raw_fd(), libc::Ioctl::from(REQUEST), &raw mut arguments) };
             let Ok(count) = usize::try_from(count) else { return Err(io::Error::last_os_error()) };
             for region in regions.iter().take(count) {
                 found((region.start - base) as usize..(region.end - base) as usize);

@@ -168,10 +168,7 @@ impl Vm {
             end::COMPLETED => self.completed(budget),
             end::SUSPENDED => {
                 let host = self.store.data_mut();
-                LegEnd::Suspended {
-                    calls: std::mem::take(&mut host.calls),
-                    cleared: std::mem::take(&mut host.cleared),
-                }
+                LegEnd::Suspended { calls: std::mem::take(&mut host.calls), cleared: std::mem::take(&mut host.cleared) }
             }
             end::FAILED | end::BAD_SYNTAX => {
                 let described = self.result().unwrap_or_default();
@@ -205,9 +202,7 @@ impl Vm {
         match (error.downcast_ref::<Stop>(), error.downcast_ref::<Trap>()) {
             (Some(Stop::Deadline), _) => failure::timeout(budget.run_ms),
             (Some(Stop::Memory), _) => failure::memory_limit(budget.memory_bytes),
-            (Some(Stop::Output), _) => {
-                failure::output_limit(self.store.data().output.total, budget.output_bytes)
-            }
+            (Some(Stop::Output), _) => failure::output_limit(self.store.data().output.total, budget.output_bytes),
             (Some(Stop::Dropped), _) => Failure {
                 code: Some(ErrorCode::Aborted),
                 message: "the cell was dropped while it ran".to_owned(),
@@ -288,11 +283,7 @@ impl Vm {
         let mut from = Reader::new(notes);
         self.store.data_mut().outstanding = from.list(Reader::u32)?.into_iter().collect();
         self.shifts = from.list(|from| {
-            Ok(Shift {
-                line: from.u32()?,
-                column: from.u32()?,
-                delta: i32::from_le_bytes(from.array()?),
-            })
+            Ok(Shift { line: from.u32()?, column: from.u32()?, delta: i32::from_le_bytes(from.array()?) })
         })?;
         from.finish()
     }

@@ -66,7 +66,8 @@ pub fn load(folder: &Path) -> std::io::Result<Vec<Case>> {
     let mut cases = Vec::new();
     for file in files {
         let text = std::fs::read_to_string(&file)?;
-        let parsed = parse(&file, &text).map_err(|reason| std::io::Error::other(format!("{}: {reason}", file.display())))?;
+        let parsed =
+            parse(&file, &text).map_err(|reason| std::io::Error::other(format!("{}: {reason}", file.display())))?;
         cases.extend(parsed);
     }
     Ok(cases)

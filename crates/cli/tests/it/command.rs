@@ -25,7 +25,12 @@ fn json_of(output: &Output) -> Value {
 fn a_cell_comes_from_a_flag_a_file_or_standard_input() {
     let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/cell.ts");
     std::fs::write(file, "const n: number = 3; return n").unwrap();
-    for (arguments, input) in [(vec!["exec", "-e", "return 3"], ""), (vec!["exec", file], ""), (vec!["exec"], "return 3"), (vec!["exec", "-"], "return 3")] {
+    for (arguments, input) in [
+        (vec!["exec", "-e", "return 3"], ""),
+        (vec!["exec", file], ""),
+        (vec!["exec"], "return 3"),
+        (vec!["exec", "-"], "return 3"),
+    ] {
         let output = cellmate(&arguments, input);
         assert_eq!(json_of(&output)["value"], json!(3), "{arguments:?}");
         assert_eq!(output.status.code(), Some(0));

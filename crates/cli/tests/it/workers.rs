@@ -73,7 +73,13 @@ async fn a_worker_is_jailed_before_it_sees_a_cell() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspended_cell_goes_on_in_another_worker() {
     let pool = Pool::start(jailed(2)).await.unwrap();
-    let (lease, leg) = run(&pool, "const before = { n: 6 }; const r = await tools.call('openclaw:a:b', {}); return before.n + r", 1000).await.unwrap();
+    let (lease, leg) = run(
+        &pool,
+        "const before = { n: 6 }; const r = await tools.call('openclaw:a:b', {}); return before.n + r",
+        1000,
+    )
+    .await
+    .unwrap();
     assert!(matches!(leg.end, LegEnd::Suspended { .. }));
     let snapshot = lease.freeze(1 << 20).await.unwrap();
     assert!(snapshot.len() < 8 << 10, "{} bytes", snapshot.len());
@@ -120,7 +126,11 @@ async fn a_dead_worker_fails_its_own_cells_and_is_replaced() {
         .collect();
     tokio::time::sleep(Duration::from_millis(200)).await;
     let victim = pool.worker_pids()[0];
-    rustix::process::kill_process(rustix::process::Pid::from_raw(i32::try_from(victim).unwrap()).unwrap(), rustix::process::Signal::KILL).unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(i32::try_from(victim).unwrap()).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
     let died = Instant::now();
     while pool.worker_pids().len() < 2 || pool.worker_pids().contains(&victim) {
         assert!(died.elapsed() < Duration::from_secs(1), "not replaced within a second");
@@ -238,7 +248,8 @@ fn call(id: u32, payload: Vec<u8>) -> HostCall {
 }
 
 async fn check_lie(launch: Launch, reason: &str) {
-    let pool = Pool::start(PoolOptions { workers: 1, slots: 4, threads: 2, launch, jail: JailPolicy::Off }).await.unwrap();
+    let pool =
+        Pool::start(PoolOptions { workers: 1, slots: 4, threads: 2, launch, jail: JailPolicy::Off }).await.unwrap();
     match run(&pool, "return 1", 200).await {
         Err(PoolError::WorkerDied(why)) => assert!(why.contains(reason), "{why}"),
         other => panic!("{reason}: {other:?}"),
@@ -248,10 +259,21 @@ async fn check_lie(launch: Launch, reason: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_breaks_the_protocol_is_ended() {
     check_lie(Launch::Attached(|s, _, _| liar(|_| vec![255; 64])(s)), "frame of 4294967295 bytes").await;
-    check_lie(Launch::Attached(|s, _, _| liar(|_| vec![9, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0, 0])(s)), "unknown kind").await;
+    check_lie(Launch::Attached(|s, _, _| liar(|_| vec![9, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0, 0])(s)), "unknown kind")
+        .await;
     check_lie(Launch::Attached(|s, _, _| liar(|_| vec![3, 0, 0, 0, 102, 0, 0])(s)), "ends inside a field").await;
-    check_lie(Launch::Attached(|s, _, _| liar(|cell| leg(CellId(cell.0 + 1), LegEnd::Suspended { calls: vec![], cleared: vec![] }, vec![]))(s)), "answered what was not asked").await;
-    check_lie(Launch::Attached(|s, _, _| liar(|cell| FromWorker::Frozen { cell, snapshot: vec![1] }.encode())(s)), "answered a leg with something else").await;
+    check_lie(
+        Launch::Attached(|s, _, _| {
+            liar(|cell| leg(CellId(cell.0 + 1), LegEnd::Suspended { calls: vec![], cleared: vec![] }, vec![]))(s)
+        }),
+        "answered what was not asked",
+    )
+    .await;
+    check_lie(
+        Launch::Attached(|s, _, _| liar(|cell| FromWorker::Frozen { cell, snapshot: vec![1] }.encode())(s)),
+        "answered a leg with something else",
+    )
+    .await;
     check_lie(
         Launch::Attached(|s, _, _| {
             liar(|cell| {
@@ -264,20 +286,35 @@ async fn a_worker_that_breaks_the_protocol_is_ended() {
     .await;
     check_lie(
         Launch::Attached(|s, _, _| {
-            liar(|cell| leg(cell, LegEnd::Suspended { calls: (0..2000).map(|id| call(id, b"{}".to_vec())).collect(), cleared: vec![] }, vec![]))(s)
+            liar(|cell| {
+                leg(
+                    cell,
+                    LegEnd::Suspended {
+                        calls: (0..2000).map(|id| call(id, b"{}".to_vec())).collect(),
+                        cleared: vec![],
+                    },
+                    vec![],
+                )
+            })(s)
         }),
         "more calls than a cell may have",
     )
     .await;
     check_lie(
         Launch::Attached(|s, _, _| {
-            liar(|cell| leg(cell, LegEnd::Suspended { calls: vec![call(1, b"[".repeat(2000))], cleared: vec![] }, vec![]))(s)
+            liar(|cell| {
+                leg(cell, LegEnd::Suspended { calls: vec![call(1, b"[".repeat(2000))], cleared: vec![] }, vec![])
+            })(s)
         }),
         "a call larger than one may be",
     )
     .await;
     check_lie(
-        Launch::Attached(|s, _, _| liar(|cell| leg(cell, LegEnd::Suspended { calls: vec![call(2, vec![]), call(1, vec![])], cleared: vec![] }, vec![]))(s)),
+        Launch::Attached(|s, _, _| {
+            liar(|cell| {
+                leg(cell, LegEnd::Suspended { calls: vec![call(2, vec![]), call(1, vec![])], cleared: vec![] }, vec![])
+            })(s)
+        }),
         "calls out of order",
     )
     .await;

@@ -28,7 +28,9 @@ pub enum Event {
     Settled(CallId, ReplyValue),
     /// A call turned out to wait for somebody.
     Parked(CallId, PendingState),
-    Froze { bytes: u64 },
+    Froze {
+        bytes: u64,
+    },
     /// The cell could not be frozen, or its worker died under it.
     Lost(Failure),
     /// A time asked for with [`Action::WakeAt`] has come.
@@ -39,10 +41,17 @@ pub enum Event {
 #[derive(Debug)]
 pub enum Action {
     Dispatch(HostCall),
-    SetTimer { call: CallId, after_ms: u64 },
+    SetTimer {
+        call: CallId,
+        after_ms: u64,
+    },
     CancelTimer(CallId),
     /// Run a leg with these replies, thawing the cell first where it is frozen.
-    Deliver { replies: Vec<Reply>, run_ms: u64, output_bytes: u64 },
+    Deliver {
+        replies: Vec<Reply>,
+        run_ms: u64,
+        output_bytes: u64,
+    },
     Freeze,
     WakeAt(u64),
     /// Give the model's call its result.
@@ -77,7 +86,9 @@ enum Phase {
     /// A leg runs in a worker.
     Running,
     /// Between legs; in a worker since then, or frozen.
-    Resting { live_since: Option<u64> },
+    Resting {
+        live_since: Option<u64>,
+    },
     Freezing,
     Ended,
 }

@@ -136,7 +136,11 @@ fn exec_answers_waiting_when_its_time_is_over_and_wait_goes_on() {
 #[test]
 fn a_yield_ends_the_turn_and_the_next_wait_resolves_it() {
     check(vec![
-        (0, suspended(vec![call(1, Method::Yield), call(2, Method::Call)]), &["dispatch 2", "waiting PendingTools 2", "freeze"]),
+        (
+            0,
+            suspended(vec![call(1, Method::Yield), call(2, Method::Call)]),
+            &["dispatch 2", "waiting PendingTools 2", "freeze"],
+        ),
         (1, settled(2), &[]),
         (2, Event::Froze { bytes: 1 }, &[]),
         (50, Event::Wait, &["deliver [1, 2] for 1000"]),
@@ -151,9 +155,16 @@ fn a_yield_ends_the_turn_and_the_next_wait_resolves_it() {
 fn timers_are_not_tool_calls() {
     let cleared = leg(LegEnd::Suspended { calls: vec![], cleared: vec![CallId(2)] });
     check(vec![
-        (0, suspended(vec![call(1, Method::Timer), call(2, Method::Timer), call(3, Method::Call), call(4, Method::Call)]), &[
-            "timer 1 in 40", "timer 2 in 40", "dispatch 3", "dispatch 4", "wake at 25",
-        ]),
+        (
+            0,
+            suspended(vec![
+                call(1, Method::Timer),
+                call(2, Method::Timer),
+                call(3, Method::Call),
+                call(4, Method::Call),
+            ]),
+            &["timer 1 in 40", "timer 2 in 40", "dispatch 3", "dispatch 4", "wake at 25"],
+        ),
         (10, settled(1), &["deliver [1] for 990"]),
         (11, cleared, &["cancel 2", "wake at 36"]),
         (12, settled(2), &["wake at 36"]),
@@ -173,7 +184,14 @@ fn when_only_people_are_awaited_the_turn_ends() {
 
 #[test]
 fn guest_time_is_counted_over_all_legs_of_a_turn() {
-    let long = |calls| Event::LegEnded(Leg { end: LegEnd::Suspended { calls, cleared: vec![] }, output: vec![], run_us: 600_000, memory_bytes: 0 });
+    let long = |calls| {
+        Event::LegEnded(Leg {
+            end: LegEnd::Suspended { calls, cleared: vec![] },
+            output: vec![],
+            run_us: 600_000,
+            memory_bytes: 0,
+        })
+    };
     let mut cell = Cell::started(limits(), 0);
     cell.on(long(vec![call(1, Method::Call)]), 600);
     // A wait may last longer than `timeoutMs`, but not run longer.
@@ -231,10 +249,14 @@ fn waiting_lists_what_is_pending() {
     let actions = cell.on(Event::Woke, 1000);
     let Some(Action::Answer(Answer::Waiting { reason, pending, .. })) = actions.into_iter().next() else { panic!() };
     assert_eq!(reason, WaitingReason::PendingTools);
-    let listed: Vec<_> = pending.iter().map(|call| (call.id.as_str(), call.state, call.since_ms, call.tool_id.as_deref())).collect();
-    assert_eq!(listed, [
-        ("bridge:call:1", PendingState::Running, 990, Some("openclaw:a:b")),
-        ("bridge:call:2", PendingState::Running, 990, Some("openclaw:a:b")),
-        ("bridge:call:3", PendingState::Queued, 990, Some("openclaw:a:b")),
-    ]);
+    let listed: Vec<_> =
+        pending.iter().map(|call| (call.id.as_str(), call.state, call.since_ms, call.tool_id.as_deref())).collect();
+    assert_eq!(
+        listed,
+        [
+            ("bridge:call:1", PendingState::Running, 990, Some("openclaw:a:b")),
+            ("bridge:call:2", PendingState::Running, 990, Some("openclaw:a:b")),
+            ("bridge:call:3", PendingState::Queued, 990, Some("openclaw:a:b")),
+        ]
+    );
 }

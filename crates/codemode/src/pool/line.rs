@@ -80,9 +80,7 @@ impl Shelf {
         if self.held.iter().any(|(hash, _)| *hash == tables.hash()) {
             return forgotten;
         }
-        while self.held.len() >= MAX_WORKER_CATALOGS
-            || self.bytes + tables.bytes().len() > MAX_WORKER_CATALOG_BYTES
-        {
+        while self.held.len() >= MAX_WORKER_CATALOGS || self.bytes + tables.bytes().len() > MAX_WORKER_CATALOG_BYTES {
             let Some((hash, bytes)) = self.held.pop_front() else { break };
             self.bytes -= bytes;
             forgotten.push(hash);

@@ -4,8 +4,8 @@
 //! what was asked, and that stay within what was allowed; the first that does not is its last.
 
 mod launch;
-mod line;
 mod lease;
+mod line;
 mod seat;
 mod worker;
 

@@ -105,7 +105,9 @@ impl Worker {
                 Err(fault) => return fault,
             };
             let cell = match &frame {
-                FromWorker::Leg(cell, _) | FromWorker::Frozen { cell, .. } | FromWorker::NotFrozen { cell, .. } => *cell,
+                FromWorker::Leg(cell, _) | FromWorker::Frozen { cell, .. } | FromWorker::NotFrozen { cell, .. } => {
+                    *cell
+                }
                 FromWorker::Hello(_) | FromWorker::Unfit { .. } => return Fault::Unasked,
             };
             let Some(asked) = self.waiting().remove(&cell) else { return Fault::Unasked };

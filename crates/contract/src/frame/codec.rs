@@ -115,10 +115,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A counted list. The count is not trusted with an allocation: it grows with what is there.
-    pub fn list<T>(
-        &mut self,
-        mut item: impl FnMut(&mut Self) -> Result<T, BadFrame>,
-    ) -> Result<Vec<T>, BadFrame> {
+    pub fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T, BadFrame>) -> Result<Vec<T>, BadFrame> {
         let count = self.u32()?;
         let mut items = Vec::new();
         for _ in 0..count {

@@ -12,11 +12,19 @@ pub enum FromWorker {
     /// The first frame of every worker: it is loaded, jailed and ready.
     Hello(Hello),
     /// Sent instead of `Hello` by a worker that cannot do its work here.
-    Unfit { reason: String },
+    Unfit {
+        reason: String,
+    },
     Leg(CellId, Leg),
-    Frozen { cell: CellId, snapshot: Vec<u8> },
+    Frozen {
+        cell: CellId,
+        snapshot: Vec<u8>,
+    },
     /// A freeze that could not be done; the cell is gone.
-    NotFrozen { cell: CellId, failure: Failure },
+    NotFrozen {
+        cell: CellId,
+        failure: Failure,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +100,7 @@ pub struct Place {
 }
 
 impl Method {
-    pub const ALL: [Self; 6] =
-        [Self::Search, Self::Describe, Self::Call, Self::Namespace, Self::Yield, Self::Timer];
+    pub const ALL: [Self; 6] = [Self::Search, Self::Describe, Self::Call, Self::Namespace, Self::Yield, Self::Timer];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -237,10 +244,7 @@ fn read_leg(from: &mut Reader<'_>) -> Result<Leg, BadFrame> {
     })?;
     let end = match from.u8()? {
         0 => LegEnd::Completed { value: read_json(from)? },
-        1 => LegEnd::Suspended {
-            calls: from.list(read_call)?,
-            cleared: from.list(|from| from.u32().map(CallId))?,
-        },
+        1 => LegEnd::Suspended { calls: from.list(read_call)?, cleared: from.list(|from| from.u32().map(CallId))? },
         2 => LegEnd::Failed(read_failure(from)?),
         _ => return Err(BadFrame::Unknown("end")),
     };

@@ -7,13 +7,21 @@ use crate::ids::{CallId, CatalogHash, CellId};
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToWorker {
     /// Keep these tables; cells name them by their hash.
-    Catalog { hash: CatalogHash, tables: Vec<u8> },
+    Catalog {
+        hash: CatalogHash,
+        tables: Vec<u8>,
+    },
     /// No new cell will name these tables. Cells that hold them keep them.
-    Forget { hash: CatalogHash },
+    Forget {
+        hash: CatalogHash,
+    },
     Start(CellId, Start),
     Deliver(CellId, Deliver),
     /// Answered with a snapshot; the cell is gone from the worker afterwards.
-    Freeze { cell: CellId, max_bytes: u64 },
+    Freeze {
+        cell: CellId,
+        max_bytes: u64,
+    },
     Thaw(CellId, Thaw),
     /// Stop and forget the cell, also while it runs. Not answered.
     Drop(CellId),
@@ -121,10 +129,7 @@ impl ToWorker {
         let kind = from.u8()?;
         let cell = CellId(from.u64()?);
         let decoded = match kind {
-            CATALOG => Self::Catalog {
-                hash: CatalogHash(from.array()?),
-                tables: from.bytes()?.to_vec(),
-            },
+            CATALOG => Self::Catalog { hash: CatalogHash(from.array()?), tables: from.bytes()?.to_vec() },
             FORGET => Self::Forget { hash: CatalogHash(from.array()?) },
             START => Self::Start(
                 cell,
@@ -162,12 +167,7 @@ fn write_budget(out: &mut Writer, budget: Budget) {
 }
 
 fn read_budget(from: &mut Reader<'_>) -> Result<Budget, BadFrame> {
-    Ok(Budget {
-        run_ms: from.u64()?,
-        memory_bytes: from.u64()?,
-        output_bytes: from.u64()?,
-        clock_us: from.u64()?,
-    })
+    Ok(Budget { run_ms: from.u64()?, memory_bytes: from.u64()?, output_bytes: from.u64()?, clock_us: from.u64()? })
 }
 
 fn read_language(from: &mut Reader<'_>) -> Result<Language, BadFrame> {

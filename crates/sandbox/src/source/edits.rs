@@ -135,8 +135,7 @@ mod tests {
         assert_eq!(shifts, expected);
 
         // The generated columns of each line, and the model's.
-        let lines: [(u32, &[u32]); 2] =
-            [(1, &[1, 2, 2, 2, 2, 3, 4, 4, 4, 4, 4, 4]), (2, &[1, 1])];
+        let lines: [(u32, &[u32]); 2] = [(1, &[1, 2, 2, 2, 2, 3, 4, 4, 4, 4, 4, 4]), (2, &[1, 1])];
         for (line, columns) in lines {
             for (column, expected) in (1..).zip(columns) {
                 let place = Place { line, column: *expected };

@@ -40,10 +40,7 @@ pub(super) fn transform(eraser: &mut Eraser<'_>, declaration: &TSEnumDeclaration
             Some(previous) => format!("{name}[{}]+1", key(eraser, &previous.id)),
         };
         if member.initializer.is_none() && previous.is_some_and(is_text) {
-            eraser.refuse(
-                "an enum member after one with a text value needs a value too",
-                member.span,
-            );
+            eraser.refuse("an enum member after one with a text value needs a value too", member.span);
             return;
         }
         transform_member(eraser, name, member, &value);
@@ -67,12 +64,7 @@ fn open<'t>(eraser: &mut Eraser<'t>, name: &'t str) -> (String, String) {
     (format!("{keyword} {name}="), "{}".to_owned())
 }
 
-fn transform_member(
-    eraser: &mut Eraser<'_>,
-    name: &str,
-    member: &TSEnumMember<'_>,
-    value: &str,
-) {
+fn transform_member(eraser: &mut Eraser<'_>, name: &str, member: &TSEnumMember<'_>, value: &str) {
     let key = key(eraser, &member.id);
     let start = member.span.start;
     let variable = match &member.id {
@@ -113,30 +105,66 @@ fn key(eraser: &Eraser<'_>, name: &TSEnumMemberName<'_>) -> String {
     let slice = |span: Span| eraser.source.slice(span.start, span.end);
     match name {
         TSEnumMemberName::Identifier(id) => format!("\"{}\"", slice(id.span)),
-        TSEnumMemberName::String(literal) | TSEnumMemberName::ComputedString(literal) => {
-            slice(literal.span).to_owned()
-        }
+        TSEnumMemberName::String(literal) | TSEnumMemberName::ComputedString(literal) => slice(literal.span).to_owned(),
         TSEnumMemberName::ComputedTemplateString(template) => slice(template.span).to_owned(),
     }
 }
 
 fn is_text(member: &TSEnumMember<'_>) -> bool {
-    matches!(
-        member.initializer,
-        Some(Expression::StringLiteral(_) | Expression::TemplateLiteral(_))
-    )
+    matches!(member.initializer, Some(Expression::StringLiteral(_) | Expression::TemplateLiteral(_)))
 }
 
 /// Whether a member's name can be the name of a variable.
 fn is_variable(name: &str) -> bool {
     !matches!(
         name,
-        "arguments" | "await" | "break" | "case" | "catch" | "class" | "const" | "continue"
-            | "debugger" | "default" | "delete" | "do" | "else" | "enum" | "eval" | "export"
-            | "extends" | "false" | "finally" | "for" | "function" | "if" | "implements"
-            | "import" | "in" | "instanceof" | "interface" | "let" | "new" | "null" | "package"
-            | "private" | "protected" | "public" | "return" | "static" | "super" | "switch"
-            | "this" | "throw" | "true" | "try" | "typeof" | "var" | "void" | "while" | "with"
+        "arguments"
+            | "await"
+            | "break"
+            | "case"
+            | "catch"
+            | "class"
+            | "const"
+            | "continue"
+            | "debugger"
+            | "default"
+            | "delete"
+            | "do"
+            | "else"
+            | "enum"
+            | "eval"
+            | "export"
+            | "extends"
+            | "false"
+            | "finally"
+            | "for"
+            | "function"
+            | "if"
+            | "implements"
+            | "import"
+            | "in"
+            | "instanceof"
+            | "interface"
+            | "let"
+            | "new"
+            | "null"
+            | "package"
+            | "private"
+            | "protected"
+            | "public"
+            | "return"
+            | "static"
+            | "super"
+            | "switch"
+            | "this"
+            | "throw"
+            | "true"
+            | "try"
+            | "typeof"
+            | "var"
+            | "void"
+            | "while"
+            | "with"
             | "yield"
     )
 }

@@ -14,10 +14,7 @@ use super::trivia::Text;
 use super::{enums, members, properties};
 
 /// The script without types, and what its insertions moved.
-pub(super) fn erase(
-    program: &Program<'_>,
-    wrapped: &Wrapped,
-) -> Result<(String, Vec<Shift>), Rejection> {
+pub(super) fn erase(program: &Program<'_>, wrapped: &Wrapped) -> Result<(String, Vec<Shift>), Rejection> {
     let mut eraser = Eraser {
         source: Text { text: wrapped.text(), comments: &program.comments },
         edits: Edits::new(wrapped.text()),
@@ -28,10 +25,9 @@ pub(super) fn erase(
     };
     eraser.visit_program(program);
     match eraser.refusal {
-        Some((message, offset)) => Err(Rejection::TypeScript {
-            message: message.to_owned(),
-            place: wrapped.place(offset),
-        }),
+        Some((message, offset)) => {
+            Err(Rejection::TypeScript { message: message.to_owned(), place: wrapped.place(offset) })
+        }
         None => Ok(eraser.edits.finish()),
     }
 }
@@ -144,8 +140,8 @@ impl<'t> Eraser<'t> {
     fn blank_assertion(&mut self, span: Span, expression: Span) {
         let has_newline = self.source.has_newline(span.start, expression.start);
         let word = self.source.word(expression.start).0;
-        let starts_statement = self.source.byte(expression.start) == Some(b'{')
-            || matches!(word, "function" | "class" | "async" | "let");
+        let starts_statement =
+            self.source.byte(expression.start) == Some(b'{') || matches!(word, "function" | "class" | "async" | "let");
         self.blank(span.start, expression.start);
         if has_newline || starts_statement {
             self.edits.put(span.start, b'(');
@@ -194,10 +190,9 @@ impl<'a> Visit<'a> for Eraser<'_> {
             Statement::TSNamespaceDeclaration(namespace) if members::is_type_only(namespace) => {
                 self.blank_statement(span);
             }
-            Statement::TSNamespaceDeclaration(_) => self.refuse(
-                "a namespace with values is not supported, write an object or functions",
-                span,
-            ),
+            Statement::TSNamespaceDeclaration(_) => {
+                self.refuse("a namespace with values is not supported, write an object or functions", span)
+            }
             Statement::TSImportEqualsDeclaration(_) => {
                 self.refuse("`import … =` is not supported, use `const … =` with a value", span);
             }

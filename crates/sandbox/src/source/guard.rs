@@ -25,7 +25,7 @@ pub const MAX_DEPTH: u32 = 10_000;
 pub const MAX_NESTING: usize = 500;
 
 /// The most readings of a token, summed over all tokens.
-pub const MAX_WORK: u64 = 1_000_000;
+pub const MAX_WORK: u64 = 500_000;
 
 /// Whether the guard could tell what is code in a source that it let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,13 +75,7 @@ struct Guard<'s> {
 
 impl<'s> Guard<'s> {
     fn new(source: &'s str) -> Self {
-        Self {
-            scanner: Scanner::new(source),
-            levels: vec![Level::default()],
-            work: 0,
-            statics: 0,
-            previous: None,
-        }
+        Self { scanner: Scanner::new(source), levels: vec![Level::default()], work: 0, statics: 0, previous: None }
     }
 
     fn token(&mut self, token: Token) -> Result<(), TooDeep> {
@@ -119,12 +113,7 @@ impl<'s> Guard<'s> {
     }
 
     /// Adds the cost of a token, and of the white space and the comments before it.
-    fn charge(
-        &mut self,
-        level: &Level,
-        before: Option<Token>,
-        token: Token,
-    ) -> Result<(), TooDeep> {
+    fn charge(&mut self, level: &Level, before: Option<Token>, token: Token) -> Result<(), TooDeep> {
         let gap = token.end - before.map_or(0, |before| before.end);
         let mut cost = 1 + gap as u64 / 16;
         if token.kind == Kind::Literal {

@@ -35,9 +35,7 @@ fn is_type_only_member(element: &ClassElement<'_>) -> bool {
     match element {
         ClassElement::TSIndexSignature(_) => true,
         ClassElement::MethodDefinition(method) => method.value.body.is_none(),
-        ClassElement::PropertyDefinition(property) => {
-            property.declare || property.r#type.is_abstract()
-        }
+        ClassElement::PropertyDefinition(property) => property.declare || property.r#type.is_abstract(),
         ClassElement::AccessorProperty(property) => property.r#type.is_abstract(),
         ClassElement::StaticBlock(_) => false,
     }
@@ -104,9 +102,7 @@ pub(super) fn is_type_only(namespace: &TSNamespaceDeclaration<'_>) -> bool {
     namespace.declare
         || match &namespace.body {
             TSNamespaceDeclarationBody::TSNamespaceDeclaration(inner) => is_type_only(inner),
-            TSNamespaceDeclarationBody::TSModuleBlock(block) => {
-                block.body.iter().all(is_type_only_statement)
-            }
+            TSNamespaceDeclarationBody::TSModuleBlock(block) => block.body.iter().all(is_type_only_statement),
         }
 }
 

@@ -76,17 +76,13 @@ pub fn prepare(source: &str, language: Language) -> Result<Prepared, Rejection> 
     let wrapped = parse::Wrapped::new(&source);
     let program = match parse::parse(&allocator, &wrapped, language, hint) {
         Ok(program) => program,
-        Err(Rejection::Syntax { .. } | Rejection::TypeScript { .. })
-            if shell::looks_like(&source) =>
-        {
+        Err(Rejection::Syntax { .. } | Rejection::TypeScript { .. }) if shell::looks_like(&source) => {
             return Err(Rejection::Shell);
         }
         Err(rejection) => return Err(rejection),
     };
     match language {
-        Language::JavaScript => {
-            Ok(Prepared { script: wrapped.into_text(), shifts: Vec::new() })
-        }
+        Language::JavaScript => Ok(Prepared { script: wrapped.into_text(), shifts: Vec::new() }),
         Language::TypeScript => {
             let (script, shifts) = erase::erase(&program, &wrapped)?;
             Ok(Prepared { script, shifts })

@@ -1,9 +1,9 @@
 //! Refuses a cell that would load other code: it has no modules, and nothing may look like it does.
 
 use oxc_ast::ast::{
-    CallExpression, ExportAllDeclaration, ExportDeclaration, ExportDefaultDeclaration,
-    ExportFromDeclaration, ExportNamedDeclaration, Expression, ImportDeclaration, ImportExpression,
-    ImportMeta, Program, TSExternalModuleDeclaration, TSGlobalDeclaration, TSNamespaceDeclaration,
+    CallExpression, ExportAllDeclaration, ExportDeclaration, ExportDefaultDeclaration, ExportFromDeclaration,
+    ExportNamedDeclaration, Expression, ImportDeclaration, ImportExpression, ImportMeta, Program,
+    TSExternalModuleDeclaration, TSGlobalDeclaration, TSNamespaceDeclaration,
 };
 use oxc_ast_visit::{VisitJs, walk_js};
 use oxc_span::Span;
@@ -18,9 +18,7 @@ pub(super) fn refuse(program: &Program<'_>, wrapped: &Wrapped) -> Result<(), Rej
     let mut search = Search { found: None };
     search.visit_program(program);
     match search.found {
-        Some((what, offset)) => {
-            Err(Rejection::ModuleAccess { what, place: wrapped.place(offset) })
-        }
+        Some((what, offset)) => Err(Rejection::ModuleAccess { what, place: wrapped.place(offset) }),
         None => Ok(()),
     }
 }

@@ -29,9 +29,7 @@ impl Wrapped {
     pub(super) fn new(source: &str) -> Self {
         let text = format!("{PREFIX}{source}{SUFFIX}");
         // In a build with debug assertions, oxc aborts on some `/* @__PURE__ */` comments.
-        let parsed = text
-            .replace("__PURE__", "__pure__")
-            .replace("__NO_SIDE_EFFECTS__", "__no_side_effects__");
+        let parsed = text.replace("__PURE__", "__pure__").replace("__NO_SIDE_EFFECTS__", "__no_side_effects__");
         Self { text, parsed, source_length: source.len() }
     }
 
@@ -81,11 +79,7 @@ pub(super) fn parse<'a>(
     Ok(returned.program)
 }
 
-fn read<'a>(
-    allocator: &'a Allocator,
-    wrapped: &'a Wrapped,
-    language: Language,
-) -> ParserReturn<'a> {
+fn read<'a>(allocator: &'a Allocator, wrapped: &'a Wrapped, language: Language) -> ParserReturn<'a> {
     let source_type = match language {
         Language::JavaScript => SourceType::script(),
         Language::TypeScript => SourceType::ts().with_script(true),

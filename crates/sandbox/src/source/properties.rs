@@ -33,13 +33,7 @@ pub(super) fn assign(eraser: &mut Eraser<'_>, class: &Class<'_>) {
     }
 }
 
-fn insert(
-    eraser: &mut Eraser<'_>,
-    class: &Class<'_>,
-    constructor: Span,
-    body: &FunctionBody<'_>,
-    assignments: &str,
-) {
+fn insert(eraser: &mut Eraser<'_>, class: &Class<'_>, constructor: Span, body: &FunctionBody<'_>, assignments: &str) {
     let after = if class.heritage.is_some() {
         body.statements.iter().find(|statement| is_super_call(statement)).map(GetSpan::span)
     } else {

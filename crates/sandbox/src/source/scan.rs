@@ -62,8 +62,6 @@ pub(super) enum Bracket {
     Substitution,
 }
 
-
-
 #[derive(Debug)]
 pub(super) struct Scanner<'s> {
     text: &'s str,
@@ -229,8 +227,8 @@ impl<'s> Scanner<'s> {
                 self.position += 2;
                 return;
             }
-            self.newline |= matches!(self.byte(self.position), Some(b'\n' | b'\r'))
-                || is_separator(self.bytes, self.position);
+            self.newline |=
+                matches!(self.byte(self.position), Some(b'\n' | b'\r')) || is_separator(self.bytes, self.position);
             self.position += 1;
         }
     }
@@ -295,9 +293,7 @@ impl<'s> Scanner<'s> {
             (b';', _) => (Kind::Semicolon, 1),
             (b':', _) => (Kind::Colon, 1),
             (b'?', Some(b'?')) | (b'=', Some(b'>')) | (b'<', Some(b'=')) => (Kind::Operator, 2),
-            (b'?', Some(b'.')) if !self.byte(self.position + 2).is_some_and(is_digit) => {
-                (Kind::Dot, 2)
-            }
+            (b'?', Some(b'.')) if !self.byte(self.position + 2).is_some_and(is_digit) => (Kind::Dot, 2),
             (b'?', _) => (Kind::Question, 1),
             (b'<', _) => (Kind::Less, 1),
             (b'>', _) => (Kind::Greater, 1),

@@ -18,8 +18,25 @@ pub(super) fn looks_like(source: &str) -> bool {
 
 fn is_javascript(line: &str) -> bool {
     const STARTS: [&str; 20] = [
-        "const ", "let ", "var ", "await ", "return ", "function ", "async ", "class ", "import ",
-        "throw ", "if (", "for (", "while (", "//", "/*", "type ", "interface ", "enum ", "export {",
+        "const ",
+        "let ",
+        "var ",
+        "await ",
+        "return ",
+        "function ",
+        "async ",
+        "class ",
+        "import ",
+        "throw ",
+        "if (",
+        "for (",
+        "while (",
+        "//",
+        "/*",
+        "type ",
+        "interface ",
+        "enum ",
+        "export {",
         "export default ",
     ];
     STARTS.iter().any(|start| line.starts_with(start)) || line.contains("=>") || line.ends_with(';')
@@ -28,11 +45,10 @@ fn is_javascript(line: &str) -> bool {
 /// Whether a line starts with a command that models run, and then an argument.
 fn is_command(line: &str) -> bool {
     const COMMANDS: [&str; 54] = [
-        "apt", "apt-get", "awk", "bash", "brew", "cargo", "cat", "cd", "chmod", "chown", "cp",
-        "curl", "cut", "df", "docker", "du", "echo", "env", "find", "git", "grep", "head",
-        "kill", "kubectl", "ln", "ls", "make", "mkdir", "mv", "node", "npm", "npx", "pip", "pip3",
-        "pnpm", "ps", "pwd", "python", "python3", "rg", "rm", "rsync", "scp", "sed", "sh", "sort",
-        "ssh", "sudo", "tail", "tar", "touch", "wget", "which", "yarn",
+        "apt", "apt-get", "awk", "bash", "brew", "cargo", "cat", "cd", "chmod", "chown", "cp", "curl", "cut", "df",
+        "docker", "du", "echo", "env", "find", "git", "grep", "head", "kill", "kubectl", "ln", "ls", "make", "mkdir",
+        "mv", "node", "npm", "npx", "pip", "pip3", "pnpm", "ps", "pwd", "python", "python3", "rg", "rm", "rsync",
+        "scp", "sed", "sh", "sort", "ssh", "sudo", "tail", "tar", "touch", "wget", "which", "yarn",
     ];
     let line = line.strip_prefix("$ ").unwrap_or(line);
     let (command, arguments) = line.split_once(' ').unwrap_or((line, ""));
@@ -46,16 +62,14 @@ fn is_command(line: &str) -> bool {
 
 /// Whether the arguments of `export` set an environment variable.
 fn is_variable(arguments: &str) -> bool {
-    arguments.split_once('=').is_some_and(|(name, _)| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
-    })
+    arguments
+        .split_once('=')
+        .is_some_and(|(name, _)| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'))
 }
 
 /// Whether the command is a program named by its path, such as `./run.sh` or `/usr/bin/env`.
 fn is_path(command: &str) -> bool {
-    let rest = ["./", "../", "~/", "/usr/", "/bin/", "/opt/"]
-        .iter()
-        .find_map(|start| command.strip_prefix(start));
+    let rest = ["./", "../", "~/", "/usr/", "/bin/", "/opt/"].iter().find_map(|start| command.strip_prefix(start));
     rest.is_some_and(|rest| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte);
         !rest.is_empty() && rest.bytes().all(plain)

@@ -35,8 +35,7 @@ impl<'t> Text<'t> {
 
     /// The end of the comment that starts at `offset`.
     fn comment_at(&self, offset: u32) -> Option<u32> {
-        let index =
-            self.comments.binary_search_by_key(&offset, |comment| comment.span.start).ok()?;
+        let index = self.comments.binary_search_by_key(&offset, |comment| comment.span.start).ok()?;
         self.comments.get(index).map(|comment| comment.span.end)
     }
 
@@ -49,9 +48,8 @@ impl<'t> Text<'t> {
     /// The word at `offset`, with the offset behind it.
     pub(super) fn word(&self, offset: u32) -> (&'t str, u32) {
         let rest = self.text.get(offset as usize..).unwrap_or_default();
-        let length = rest
-            .find(|found: char| !found.is_alphanumeric() && found != '_' && found != '$')
-            .unwrap_or(rest.len());
+        let length =
+            rest.find(|found: char| !found.is_alphanumeric() && found != '_' && found != '$').unwrap_or(rest.len());
         let end = offset + super::lines::narrow(length);
         (self.slice(offset, end), end)
     }

@@ -25,7 +25,9 @@ pub(super) use elsewhere::{close_files, filter_system_calls};
 mod linux {
     use std::collections::BTreeMap;
 
-    use landlock::{ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope};
+    use landlock::{
+        ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope,
+    };
     use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
     use seccompiler::{
         BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -84,9 +86,8 @@ mod linux {
         if wish == JailWish::Off {
             return Ok(Jail::None);
         }
-        let filtered = program().and_then(|program| {
-            seccompiler::apply_filter_all_threads(&program).map_err(|error| error.to_string())
-        });
+        let filtered = program()
+            .and_then(|program| seccompiler::apply_filter_all_threads(&program).map_err(|error| error.to_string()));
         match (filtered, wish) {
             (Ok(()), _) => Ok(files),
             (Err(error), JailWish::Required) => {

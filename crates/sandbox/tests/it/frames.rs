@@ -35,7 +35,10 @@ fn replies_nobody_waits_for_are_ignored() {
     let lab = Lab::shared();
     let cell = lab.new_cell();
     lab.start(cell, "return [await tools.call('openclaw:a:b'), await tools.call('openclaw:a:b')]");
-    let leg = lab.deliver(cell, vec![resolve(CallId(77), &json!(0)), resolve(CallId(1), &json!(1)), resolve(CallId(1), &json!(2))]);
+    let leg = lab.deliver(
+        cell,
+        vec![resolve(CallId(77), &json!(0)), resolve(CallId(1), &json!(1)), resolve(CallId(1), &json!(2))],
+    );
     assert!(matches!(leg.end, LegEnd::Suspended { .. }));
     assert_eq!(end(lab.deliver(cell, vec![resolve(CallId(2), &json!(3))])), End::Value(json!([1, 3])));
 }

@@ -152,9 +152,7 @@ pub fn resolve(call: CallId, value: &Value) -> Reply {
 /// Answers a tool call with its input, a failing tool with an error.
 pub fn echo(call: &HostCall) -> Reply {
     let value = match (call.method, call.target.as_str()) {
-        (Method::Call, "openclaw:test:fail") => {
-            ReplyValue::Rejected(br#"{"message":"fixture failure"}"#.to_vec())
-        }
+        (Method::Call, "openclaw:test:fail") => ReplyValue::Rejected(br#"{"message":"fixture failure"}"#.to_vec()),
         (Method::Yield | Method::Timer, _) => ReplyValue::Resolved(b"null".to_vec()),
         _ => ReplyValue::Resolved(call.payload.clone()),
     };
@@ -192,8 +190,14 @@ fn tables() -> BTreeMap<String, String> {
             r#"{"kind":"object","entries":[["$serverName",{"kind":"value","value":"fixture"}],["echo",{"kind":"function"}],["resources",{"kind":"object","entries":[["read",{"kind":"function"}]]}]]}"#,
         ),
         ("namespaces", r#"["Issues"]"#),
-        ("namespace/Issues", r#"{"kind":"object","entries":[["list",{"kind":"function"}],["limits",{"kind":"array","items":[{"kind":"value","value":3}]}]]}"#),
-        ("api", r#"[{"path":"mcp/index.d.ts","description":"All servers.","bytes":5},{"path":"mcp/fixture.d.ts","description":"Fixture.","bytes":7}]"#),
+        (
+            "namespace/Issues",
+            r#"{"kind":"object","entries":[["list",{"kind":"function"}],["limits",{"kind":"array","items":[{"kind":"value","value":3}]}]]}"#,
+        ),
+        (
+            "api",
+            r#"[{"path":"mcp/index.d.ts","description":"All servers.","bytes":5},{"path":"mcp/fixture.d.ts","description":"Fixture.","bytes":7}]"#,
+        ),
         ("api/mcp/index.d.ts", "index"),
         ("api/mcp/fixture.d.ts", "fixture"),
     ];

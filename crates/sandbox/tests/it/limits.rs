@@ -160,7 +160,12 @@ fn output_over_its_limit_keeps_what_fits_and_names_the_total() {
     let expected = "the cell's output and value came to 1580 bytes, the limit is 1024; return or show less, for example a summary or a slice";
     assert_eq!(end, End::Failed(Some("output_limit_exceeded"), expected.to_owned()));
     assert_eq!(output.len(), 3);
-    for source in ["return 'y'.repeat(2000)", "for (;;) text('z'.repeat(100))", "for (;;) text('')", "text('a'); await tools.echo({}); for (;;) console.log(1)"] {
+    for source in [
+        "return 'y'.repeat(2000)",
+        "for (;;) text('z'.repeat(100))",
+        "for (;;) text('')",
+        "text('a'); await tools.echo({}); for (;;) console.log(1)",
+    ] {
         let (end, _) = Lab::shared().run_with(source, Language::JavaScript, budget);
         assert!(matches!(end, End::Failed(Some("output_limit_exceeded"), _)), "{source}: {end:?}");
     }

@@ -1,8 +1,8 @@
 //! The sandbox through its frames.
 
-mod lab;
 mod frames;
 mod jail;
+mod lab;
 mod limits;
 mod snapshots;
 mod world;

@@ -46,7 +46,10 @@ fn resumed_in_place_and_resumed_from_bytes_are_the_same() {
 #[test]
 fn a_cell_can_be_frozen_at_every_call() {
     let lab = Lab::shared();
-    let cell = suspended(lab, "let sum = 0; for (let i = 1; i <= 20; i++) sum += await tools.call('openclaw:a:b', i); return sum");
+    let cell = suspended(
+        lab,
+        "let sum = 0; for (let i = 1; i <= 20; i++) sum += await tools.call('openclaw:a:b', i); return sum",
+    );
     let mut snapshot = lab.freeze(cell);
     for call in 1..=20_u32 {
         let next = lab.new_cell();
@@ -90,12 +93,18 @@ fn a_snapshot_knows_its_catalog() {
 #[test]
 fn memory_that_no_longer_fits_is_refused_before_it_is_taken() {
     let lab = Lab::shared();
-    let cell = suspended(lab, "const big = new Uint8Array(8 << 20).fill(7); await tools.call('openclaw:a:b'); return big.length");
+    let cell = suspended(
+        lab,
+        "const big = new Uint8Array(8 << 20).fill(7); await tools.call('openclaw:a:b'); return big.length",
+    );
     let snapshot = lab.freeze(cell);
     let mut budget = crate::lab::budget();
     budget.memory_bytes = 1 << 20;
     let refused = end(lab.thaw_with(lab.new_cell(), &snapshot, reply(1), budget));
-    assert!(matches!(&refused, End::Failed(Some("snapshot_restore_failed"), text) if text.contains("bytes of memory")), "{refused:?}");
+    assert!(
+        matches!(&refused, End::Failed(Some("snapshot_restore_failed"), text) if text.contains("bytes of memory")),
+        "{refused:?}"
+    );
     assert_eq!(end(lab.thaw(lab.new_cell(), &snapshot, reply(1))), End::Value(json!(8 << 20)));
 }
 

@@ -37,7 +37,10 @@ fn tools_are_found_called_and_frozen() {
     check("return [typeof tools.nope, Object.isFrozen(tools), 'echo' in tools]", json!(["undefined", true, true]));
     check("tools.call = 1; return typeof tools.call", json!("function"));
     check("try { 'use strict'; delete tools.call } catch {} return typeof tools.call", json!("function"));
-    check("return [ALL_TOOLS.length, ALL_TOOLS[0].id, Object.isFrozen(ALL_TOOLS[0])]", json!([1, "openclaw:test:echo", true]));
+    check(
+        "return [ALL_TOOLS.length, ALL_TOOLS[0].id, Object.isFrozen(ALL_TOOLS[0])]",
+        json!([1, "openclaw:test:echo", true]),
+    );
     check("return await tools.search('x', { limit: 3 })", json!(["x", {"limit": 3}]));
     check("const v = [1]; const p = tools.call('x:y:z', v); v.push(2); return await p", json!([1]));
     check("return Object.getPrototypeOf(tools)", json!(null));
@@ -46,8 +49,14 @@ fn tools_are_found_called_and_frozen() {
 #[test]
 fn namespaces_call_by_path() {
     check("return await MCP.fixture.echo({ a: 1 })", json!([["fixture", "echo"], [{"a": 1}]]));
-    check("return await MCP.fixture.resources.read({ uri: 'x' })", json!([["fixture", "resources", "read"], [{"uri": "x"}]]));
-    check("return [MCP.fixture.$serverName, typeof MCP.other, Object.keys(MCP)]", json!(["fixture", "undefined", ["$api", "fixture"]]));
+    check(
+        "return await MCP.fixture.resources.read({ uri: 'x' })",
+        json!([["fixture", "resources", "read"], [{"uri": "x"}]]),
+    );
+    check(
+        "return [MCP.fixture.$serverName, typeof MCP.other, Object.keys(MCP)]",
+        json!(["fixture", "undefined", ["$api", "fixture"]]),
+    );
     check("return await Issues.list({ state: 'open' })", json!([["list"], [{"state": "open"}]]));
     check("return [namespaces.Issues === Issues, Issues.limits]", json!([true, [3]]));
 }
@@ -55,14 +64,21 @@ fn namespaces_call_by_path() {
 #[test]
 fn declaration_files_are_read_without_a_call() {
     check("return (await API.list('mcp')).map((f) => f.path)", json!(["mcp/index.d.ts", "mcp/fixture.d.ts"]));
-    check("return [(await API.list()).length, (await API.list('mcp/')).length, (await API.list('m')).length]", json!([2, 2, 0]));
+    check(
+        "return [(await API.list()).length, (await API.list('mcp/')).length, (await API.list('m')).length]",
+        json!([2, 2, 0]),
+    );
     check("return await API.read('mcp/fixture.d.ts')", json!("fixture"));
-    check("const o = []; for (const p of ['mcp/nope.d.ts', '../x', 'mcp/../mcp/fixture.d.ts', '']) { try { await API.read(p); o.push(p) } catch {} } return o", json!([]));
+    check(
+        "const o = []; for (const p of ['mcp/nope.d.ts', '../x', 'mcp/../mcp/fixture.d.ts', '']) { try { await API.read(p); o.push(p) } catch {} } return o",
+        json!([]),
+    );
 }
 
 #[test]
 fn output_keeps_its_order() {
-    let (end, output) = Lab::shared().run("text('a'); json({ b: 1 }); console.log('c', { d: [1] }, undefined, new TypeError('e')); text(5)");
+    let (end, output) = Lab::shared()
+        .run("text('a'); json({ b: 1 }); console.log('c', { d: [1] }, undefined, new TypeError('e')); text(5)");
     assert_eq!(end, End::Value(json!(null)));
     let shown: Vec<String> = output
         .iter()
@@ -81,14 +97,29 @@ fn an_uncaught_exception_has_name_message_and_place() {
     check_failure("throw { a: 1 }", None, r#"{"a":1}"#);
     check_failure("throw undefined", None, "undefined");
     check_failure("class Mine extends Error { name = 'Mine' }\nthrow new Mine('x')", None, "Mine: x at 2:11");
-    check_failure("await new Promise(() => {})", None, "the cell waits for a promise that nothing can settle: no tool call and no timer is pending");
+    check_failure(
+        "await new Promise(() => {})",
+        None,
+        "the cell waits for a promise that nothing can settle: no tool call and no timer is pending",
+    );
 }
 
 #[test]
 fn a_nested_failure_is_a_plain_error_and_names_its_tool() {
-    check("try { await tools.call('openclaw:test:fail') } catch (e) { return [e instanceof Error, e.message] }", json!([true, "fixture failure"]));
-    check_failure("await tools.call('openclaw:test:fail')", Some("nested_tool_failed"), "tool `openclaw:test:fail` failed: fixture failure");
-    check_failure("await Promise.all(Array.from({ length: 1100 }, () => tools.call('openclaw:test:echo')))", Some("too_many_pending_tool_calls"), "Error: too many calls outstanding: at most 1024 at once; await some before making more at 1:60");
+    check(
+        "try { await tools.call('openclaw:test:fail') } catch (e) { return [e instanceof Error, e.message] }",
+        json!([true, "fixture failure"]),
+    );
+    check_failure(
+        "await tools.call('openclaw:test:fail')",
+        Some("nested_tool_failed"),
+        "tool `openclaw:test:fail` failed: fixture failure",
+    );
+    check_failure(
+        "await Promise.all(Array.from({ length: 1100 }, () => tools.call('openclaw:test:echo')))",
+        Some("too_many_pending_tool_calls"),
+        "Error: too many calls outstanding: at most 1024 at once; await some before making more at 1:60",
+    );
 }
 
 #[test]
@@ -111,21 +142,42 @@ fn a_returned_cell_sees_its_calls_to_their_end() {
 fn web_helpers_exist() {
     check("return [...new TextEncoder().encode('é\\ud800')]", json!([195, 169, 239, 191, 189]));
     check("return new TextDecoder().decode(new Uint8Array([0xef, 0xbb, 0xbf, 104, 105, 0xff]))", json!("hi\u{fffd}"));
-    check("try { new TextDecoder('utf-8', { fatal: true }).decode(new Uint8Array([0xff])) } catch (e) { return e.name }", json!("TypeError"));
+    check(
+        "try { new TextDecoder('utf-8', { fatal: true }).decode(new Uint8Array([0xff])) } catch (e) { return e.name }",
+        json!("TypeError"),
+    );
     check("return [btoa('hi'), atob('aGk=')]", json!(["aGk=", "hi"]));
-    check("const m = structuredClone({ d: new Date(1), m: new Map([[1, { x: 1 }]]), s: new Set([2]), u: new Uint8Array([3]) }); return [m.d.getTime(), m.m.get(1).x, m.s.has(2), m.u[0]]", json!([1, 1, true, 3]));
+    check(
+        "const m = structuredClone({ d: new Date(1), m: new Map([[1, { x: 1 }]]), s: new Set([2]), u: new Uint8Array([3]) }); return [m.d.getTime(), m.m.get(1).x, m.s.has(2), m.u[0]]",
+        json!([1, 1, true, 3]),
+    );
     check("const a = { b: 1 }; a.self = a; const c = structuredClone(a); return c.self === c && c !== a", json!(true));
-    check("const u = new URL('../b?q=1#h', 'https://ex.com:443/a/c'); u.searchParams.append('r', 'ä b'); return [u.href, u.host, u.pathname, u.search]", json!(["https://ex.com/b?q=1&r=%C3%A4+b#h", "ex.com", "/b", "?q=1&r=%C3%A4+b"]));
-    check("const u = new URL('http://a.b/'); u.port = '8080'; u.hash = 'x'; u.pathname = '/p q'; return String(u)", json!("http://a.b:8080/p%20q#x"));
-    check("return [URL.canParse('nope'), [...new URLSearchParams('a=1&b=%20+x')]]", json!([false, [["a", "1"], ["b", "  x"]]]));
+    check(
+        "const u = new URL('../b?q=1#h', 'https://ex.com:443/a/c'); u.searchParams.append('r', 'ä b'); return [u.href, u.host, u.pathname, u.search]",
+        json!(["https://ex.com/b?q=1&r=%C3%A4+b#h", "ex.com", "/b", "?q=1&r=%C3%A4+b"]),
+    );
+    check(
+        "const u = new URL('http://a.b/'); u.port = '8080'; u.hash = 'x'; u.pathname = '/p q'; return String(u)",
+        json!("http://a.b:8080/p%20q#x"),
+    );
+    check(
+        "return [URL.canParse('nope'), [...new URLSearchParams('a=1&b=%20+x')]]",
+        json!([false, [["a", "1"], ["b", "  x"]]]),
+    );
 }
 
 #[test]
 fn there_is_no_ambient_authority() {
-    check("return ['process', 'require', 'fetch', 'Deno', 'Bun', 'WebSocket', 'XMLHttpRequest', 'std', 'os', 'SharedArrayBuffer', 'Atomics', 'performance', 'WebAssembly', 'print', 'gc', 'navigator'].filter((k) => k in globalThis)", json!([]));
+    check(
+        "return ['process', 'require', 'fetch', 'Deno', 'Bun', 'WebSocket', 'XMLHttpRequest', 'std', 'os', 'SharedArrayBuffer', 'Atomics', 'performance', 'WebAssembly', 'print', 'gc', 'navigator'].filter((k) => k in globalThis)",
+        json!([]),
+    );
     check("return Object.getOwnPropertyNames(globalThis).filter((k) => k.startsWith('__'))", json!([]));
     check("try { await eval(\"import('fs')\"); return 'loaded' } catch { return 'refused' }", json!("refused"));
-    check("Error.prepareStackTrace = (e, s) => s; return [typeof new Error('x').stack, Error.prepareStackTrace]", json!(["string", null]));
+    check(
+        "Error.prepareStackTrace = (e, s) => s; return [typeof new Error('x').stack, Error.prepareStackTrace]",
+        json!(["string", null]),
+    );
     check("return typeof this?.constructor?.constructor('return typeof process')()", json!("string"));
 }
 
@@ -146,7 +198,10 @@ fn randomness_comes_from_the_seed() {
     let (first, _) = Lab::shared().run("return [Math.random(), Math.random()]");
     let (second, _) = Lab::shared().run("return [Math.random(), Math.random()]");
     assert_eq!(first, second);
-    check("const r = Array.from({ length: 1000 }, Math.random); return r.every((x) => x >= 0 && x < 1) && new Set(r).size", json!(1000));
+    check(
+        "const r = Array.from({ length: 1000 }, Math.random); return r.every((x) => x >= 0 && x < 1) && new Set(r).size",
+        json!(1000),
+    );
 }
 
 #[test]

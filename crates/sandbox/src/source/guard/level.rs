@@ -84,9 +84,7 @@ impl Level {
     pub(super) fn inside(&self, bracket: Bracket, call: bool) -> Self {
         let parameters = bracket == Bracket::Paren && !call;
         // A pattern at the start of parameters is read once to see whether they are parameters.
-        let pattern = matches!(bracket, Bracket::Square | Bracket::Brace)
-            && self.parameters
-            && self.only_words;
+        let pattern = matches!(bracket, Bracket::Square | Bracket::Brace) && self.parameters && self.only_words;
         let readings = if pattern { 2 } else { 1 };
         Self {
             base: self.base + self.segment.tokens,

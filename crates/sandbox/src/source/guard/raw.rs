@@ -33,8 +33,7 @@ impl Raw {
                 has_types |= escaped || matches!(word, b"as" | b"satisfies");
                 raw.tokens += 1;
                 raw.additions += u64::from(escaped || word == b"static");
-                raw.doublings +=
-                    u32::from(escaped || matches!(word, b"new" | b"extends" | b"infer"));
+                raw.doublings += u32::from(escaped || matches!(word, b"new" | b"extends" | b"infer"));
             }
             if byte.is_ascii_whitespace() {
                 continue;

@@ -18,9 +18,10 @@ impl Scanner<'_> {
                 return self.run(start + 2, is_word_byte);
             }
             let end = self.run(start, is_digit);
-            let octal = self.bytes.get(start..end).is_some_and(|digits| {
-                digits.iter().all(|digit| (b'0'..=b'7').contains(digit))
-            });
+            let octal = self
+                .bytes
+                .get(start..end)
+                .is_some_and(|digits| digits.iter().all(|digit| (b'0'..=b'7').contains(digit)));
             if octal && second.is_some_and(is_digit) {
                 return end;
             }

@@ -37,9 +37,9 @@ impl Scanner<'_> {
             _ if self.is_operand(previous) => (!self.newline).then_some(true),
             Kind::Bang => {
                 let prefix = match self.before {
-                    Some(Token { kind: Kind::Bang, .. }) => self.earlier.is_none_or(|earlier| {
-                        earlier.kind != Kind::Word && self.starts_expression(earlier, None)
-                    }),
+                    Some(Token { kind: Kind::Bang, .. }) => self
+                        .earlier
+                        .is_none_or(|earlier| earlier.kind != Kind::Word && self.starts_expression(earlier, None)),
                     Some(before) => self.starts_expression(before, self.earlier),
                     None => true,
                 };
@@ -53,9 +53,7 @@ impl Scanner<'_> {
     fn starts_expression(&self, token: Token, before: Option<Token>) -> bool {
         match token.kind {
             Kind::Word if matches!(self.word(token), b"return" | b"case") => {
-                before.is_none_or(|before| {
-                    before.kind == Kind::Colon || self.ends_statement(before, token.newline)
-                })
+                before.is_none_or(|before| before.kind == Kind::Colon || self.ends_statement(before, token.newline))
             }
             Kind::Question => self.asserts.is_none(),
             Kind::Open(_) | Kind::Comma | Kind::Semicolon | Kind::Colon | Kind::Less => true,
@@ -80,9 +78,7 @@ impl Scanner<'_> {
                 None => return Ok(None),
                 Some(b'\\') => {
                     end += 1;
-                    if self.byte(end).is_none_or(|byte| byte == b'\r')
-                        || terminator(self.bytes, end).is_some()
-                    {
+                    if self.byte(end).is_none_or(|byte| byte == b'\r') || terminator(self.bytes, end).is_some() {
                         return Ok(None);
                     }
                 }
@@ -113,9 +109,7 @@ impl Scanner<'_> {
             (b"await", Some(before)) if self.word(before) == b"for" => Bracket::PerhapsHeader,
             (word, None) if takes_header(word) => Bracket::Header,
             (word, Some(before)) if takes_header(word) => {
-                if self.ends_statement(before, previous.newline)
-                    || matches!(self.word(before), b"else" | b"do")
-                {
+                if self.ends_statement(before, previous.newline) || matches!(self.word(before), b"else" | b"do") {
                     Bracket::Header
                 } else {
                     Bracket::PerhapsHeader
@@ -130,9 +124,7 @@ impl Scanner<'_> {
         match token.kind {
             Kind::Semicolon
             | Kind::Open(Bracket::Brace)
-            | Kind::Close(
-                Bracket::Brace | Bracket::Paren | Bracket::Header | Bracket::PerhapsHeader,
-            ) => true,
+            | Kind::Close(Bracket::Brace | Bracket::Paren | Bracket::Header | Bracket::PerhapsHeader) => true,
             _ => newline && self.is_operand(token),
         }
     }
@@ -140,10 +132,7 @@ impl Scanner<'_> {
     /// Whether an expression may end with the token, and nothing can only go on after it.
     pub(in crate::source) fn is_operand(&self, token: Token) -> bool {
         match token.kind {
-            Kind::Literal
-            | Kind::Close(Bracket::Paren | Bracket::Square | Bracket::Brace | Bracket::Template) => {
-                true
-            }
+            Kind::Literal | Kind::Close(Bracket::Paren | Bracket::Square | Bracket::Brace | Bracket::Template) => true,
             Kind::Word => !is_keyword(self.word(token)),
             _ => false,
         }

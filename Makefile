@@ -1,0 +1,32 @@
+# Everything a developer types. Two of these set up a fresh machine: `make demo` and `make test`.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+.PHONY: help setup build demo test bench-sandbox fuzz clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
+
+setup: ## Install what a build needs and this machine lacks
+	@scripts/setup
+
+build: setup ## Release binaries, in target/release
+	cargo build --release --locked
+
+demo: setup ## Build, then run a cell that a newcomer can read
+	@cargo build --locked --package cellmate
+	@scripts/demo
+
+test: setup ## Every check and test, cheap ones first; each stage prints its time
+	@scripts/test
+
+bench-sandbox: setup ## Ours beside npm quickjs-wasi, in one run
+	@scripts/bench-sandbox
+
+fuzz: setup ## Each fuzz target for FUZZ_SECONDS (default 120)
+	@scripts/fuzz
+
+clean:
+	cargo clean

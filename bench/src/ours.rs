@@ -1,0 +1,158 @@
+//! Our side: the sandbox alone on this thread, and cells driven through a pool of jailed workers.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use catalog::Catalog;
+use codemode::pool::{Launch, Lease, Pool, PoolOptions};
+use contract::cell::Language;
+use contract::frame::{Budget, FromWorker, HostCall, Leg, LegEnd, Reply, ReplyValue, Start, ToWorker};
+use contract::ids::{CatalogHash, CellId};
+use contract::limits::Limits;
+use sandbox::Sandbox;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use crate::cells::Text;
+use crate::{Result, catalogs};
+
+/// What a thread that runs cells needs.
+pub(crate) const STACK_BYTES: usize = 160 << 20;
+
+pub(crate) struct Ours {
+    runtime: Runtime,
+    pub(crate) road: Road,
+}
+
+/// A way to run cells in workers, with one catalog.
+#[derive(Clone, Debug)]
+pub(crate) struct Road {
+    pub(crate) pool: Pool,
+    pub(crate) catalog: Arc<Catalog>,
+}
+
+impl Ours {
+    /// A pool as every user of Cellmate has it, whose workers are this program again.
+    pub(crate) fn start() -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let pool = runtime.block_on(Pool::start(PoolOptions::new(Launch::ThisProgram)))?;
+        Ok(Self { road: Road { pool, catalog: Arc::new(catalogs::small()?) }, runtime })
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        match self.road.pool.workers().first() {
+            Some(hello) => format!("worker process, jail {:?}, page scan {}", hello.jail, hello.page_scan),
+            None => "no worker".to_owned(),
+        }
+    }
+
+    /// Runs on the runtime's own threads, as a run's driver does.
+    pub(crate) fn wait_for<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        self.runtime.block_on(async { tokio::spawn(work).await? })
+    }
+
+    /// A pool of its own for one measurement, with all its workers up.
+    pub(crate) fn pool(&self, workers: usize, threads: usize) -> Result<Road> {
+        let options = PoolOptions { workers, threads, ..PoolOptions::new(Launch::ThisProgram) };
+        let catalog = Arc::clone(&self.road.catalog);
+        self.wait_for(async move {
+            let pool = Pool::start(options).await?;
+            while pool.workers().len() < workers {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            Ok(Road { pool, catalog })
+        })
+    }
+}
+
+impl Road {
+    pub(crate) async fn start(&self, source: String, budget: Budget) -> Result<(Lease, Leg)> {
+        let tables = self.catalog.tables();
+        let start = Start { budget, catalog: tables.hash(), seed: 7, language: Language::JavaScript, source };
+        Ok(self.pool.start_cell(tables, start).await?)
+    }
+
+    /// Runs a cell to its end and checks its value.
+    pub(crate) async fn complete(&self, text: &Text) -> Result<()> {
+        let (mut lease, mut leg) = self.start(text.source.clone(), budget()).await?;
+        while let LegEnd::Suspended { calls, .. } = &leg.end {
+            leg = lease.deliver(budget(), answer(calls)?).await?;
+        }
+        check(text, &leg)
+    }
+}
+
+pub(crate) fn check(text: &Text, leg: &Leg) -> Result<()> {
+    match &leg.end {
+        LegEnd::Completed { value } => text.check(value.get()),
+        other => Err(format!("`{}` ended with {other:?}", text.source).into()),
+    }
+}
+
+/// The tool, which lives here in the host: it reads its input and returns it.
+pub(crate) fn answer(calls: &[HostCall]) -> Result<Vec<Reply>> {
+    let reply = |call: &HostCall| {
+        let input: Value = serde_json::from_slice(&call.payload)?;
+        Ok(Reply { call: call.id, value: ReplyValue::Resolved(serde_json::to_vec(&input)?) })
+    };
+    calls.iter().map(reply).collect()
+}
+
+/// What a cell has when nobody says otherwise.
+pub(crate) fn budget() -> Budget {
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Budget {
+        run_ms: Limits::DEFAULT.timeout_ms,
+        memory_bytes: Limits::DEFAULT.memory_bytes,
+        output_bytes: Limits::DEFAULT.output_bytes,
+        clock_us: u64::try_from(clock.as_micros()).unwrap_or(u64::MAX),
+    }
+}
+
+/// The sandbox without process, socket or jail, and the beat it needs.
+#[derive(Clone)]
+pub(crate) struct Alone {
+    sandbox: Arc<Sandbox>,
+    catalog: CatalogHash,
+    _ticker: Arc<Ticker>,
+}
+
+struct Ticker(Arc<AtomicBool>);
+
+impl Alone {
+    pub(crate) fn new(catalog: &Catalog) -> Result<Self> {
+        let sandbox = Arc::new(Sandbox::new(64)?);
+        let stopped = Arc::new(AtomicBool::new(false));
+        let (ticking, stop) = (Arc::clone(&sandbox), Arc::clone(&stopped));
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(2));
+                ticking.tick();
+            }
+        });
+        let tables = catalog.tables();
+        sandbox.handle(ToWorker::Catalog { hash: tables.hash(), tables: tables.bytes().to_vec() })?;
+        Ok(Self { sandbox, catalog: tables.hash(), _ticker: Arc::new(Ticker(stopped)) })
+    }
+
+    /// Parses, runs and drops one cell that makes no calls. `number` is one it never had before.
+    pub(crate) fn complete(&self, number: u64, text: &Text) -> Result<()> {
+        let source = text.source.clone();
+        let start = Start { budget: budget(), catalog: self.catalog, seed: 7, language: Language::JavaScript, source };
+        match self.sandbox.handle(ToWorker::Start(CellId(number), start))? {
+            Some(FromWorker::Leg(_, leg)) => check(text, &leg),
+            other => Err(format!("the sandbox answered {other:?}").into()),
+        }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

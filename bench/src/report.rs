@@ -1,0 +1,114 @@
+//! The table, the facts a machine reads, and the bars they must clear.
+
+use serde_json::{Map, Value};
+
+use crate::Result;
+use crate::stats::Samples;
+
+const NAME_COLUMNS: usize = 62;
+
+enum Bar {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// What Cellmate claims. The names are facts'.
+const BARS: [(&str, Bar); 11] = [
+    ("trivial_worker_ratio", Bar::AtLeast(15.0)),
+    ("trivial_sandbox_ratio", Bar::AtLeast(25.0)),
+    ("snapshot_bytes", Bar::AtMost(8192.0)),
+    ("restore_worker_ratio", Bar::AtLeast(15.0)),
+    ("nested_call_ratio", Bar::AtLeast(1.0)),
+    ("nested_wide_inprocess_ratio", Bar::AtLeast(1.0)),
+    ("stored_bytes_per_cell", Bar::AtMost(10240.0)),
+    ("start_to_first_cell_ms", Bar::AtMost(30.0)),
+    ("worst_overshoot_ms", Bar::AtMost(50.0)),
+    ("catalog_500_overhead_percent", Bar::AtMost(20.0)),
+    ("neighbour_ratio", Bar::AtMost(2.0)),
+];
+
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    facts: Map<String, Value>,
+}
+
+impl Report {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn heading(&self, title: &str) {
+        let columns = ["ours p50", "ours p99", "peer p50", "peer p99", "ratio"];
+        print!("\n{title:<NAME_COLUMNS$}");
+        columns.iter().for_each(|column| print!("{column:>11}"));
+        println!();
+    }
+
+    /// Ours beside the peer's; returns the peer's p50 over ours.
+    pub(crate) fn compare(&self, name: &str, ours: &Samples, peer: &Samples) -> f64 {
+        let ratio = peer.p50() / ours.p50();
+        self.line(
+            name,
+            [time(ours.p50()), time(ours.p99()), time(peer.p50()), time(peer.p99()), format!("{ratio:.2}x")],
+        );
+        ratio
+    }
+
+    /// Ours alone, where the peer has nothing like it.
+    pub(crate) fn show(&self, name: &str, ours: &Samples) {
+        self.line(name, [time(ours.p50()), time(ours.p99()), String::new(), String::new(), String::new()]);
+    }
+
+    /// Single numbers; a ratio is given where there is one to give.
+    pub(crate) fn numbers(&self, name: &str, ours: &str, peer: &str, ratio: Option<f64>) {
+        let ratio = ratio.map_or(String::new(), |ratio| format!("{ratio:.2}x"));
+        self.line(name, [ours.to_owned(), String::new(), peer.to_owned(), String::new(), ratio]);
+    }
+
+    fn line(&self, name: &str, columns: [String; 5]) {
+        print!("{name:<NAME_COLUMNS$}");
+        columns.iter().for_each(|column| print!("{column:>11}"));
+        println!();
+    }
+
+    pub(crate) fn fact(&mut self, name: &str, value: f64) {
+        let rounded = (value * 1000.0).round() / 1000.0;
+        self.facts.insert(name.to_owned(), Value::from(rounded));
+    }
+
+    /// Says how each bar was met, then every fact in one line.
+    pub(crate) fn verdict(&self) -> Result<bool> {
+        let mut all_met = true;
+        println!();
+        for (name, bar) in &BARS {
+            let value =
+                self.facts.get(*name).and_then(Value::as_f64).ok_or_else(|| format!("{name} was not measured"))?;
+            let (met, sign, bound) = match bar {
+                Bar::AtLeast(bound) => (value >= *bound, "≥", bound),
+                Bar::AtMost(bound) => (value <= *bound, "≤", bound),
+            };
+            all_met &= met;
+            println!("{} {name:<32} {value:>10.2}   bar {sign} {bound}", if met { "pass" } else { "FAIL" });
+        }
+        println!("{}", serde_json::to_string(&self.facts)?);
+        Ok(all_met)
+    }
+}
+
+/// Three figures and a unit.
+pub(crate) fn time(microseconds: f64) -> String {
+    match microseconds {
+        us if us < 99.95 => format!("{us:.1} µs"),
+        us if us < 999.5 => format!("{us:.0} µs"),
+        us if us < 99_950.0 => format!("{:.2} ms", us / 1e3),
+        us => format!("{:.0} ms", us / 1e3),
+    }
+}
+
+pub(crate) fn bytes(count: f64) -> String {
+    match count {
+        few if few < 10_240.0 => format!("{few:.0} B"),
+        some if some < 10_485_760.0 => format!("{:.0} KiB", some / 1024.0),
+        many => format!("{:.1} MiB", many / 1_048_576.0),
+    }
+}

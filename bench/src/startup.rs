@@ -1,0 +1,57 @@
+//! From nothing to the first result: a new process, one cell, the end.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::stats::{Samples, us_since};
+use crate::{Bench, Result, peer};
+
+const TIMES: usize = 20;
+
+pub(crate) fn run(bench: &mut Bench) -> Result<()> {
+    let cellmate = cellmate()?;
+    let (mut ours, mut theirs) = (Samples::default(), Samples::default());
+    // Once for the page cache.
+    for round in 0..=bench.rounds(TIMES) {
+        let mut command = Command::new(&cellmate);
+        let (took, said) = timed(command.args(["exec", "-e", &format!("return {round}+1")]))?;
+        let result: Value = serde_json::from_str(&said)?;
+        if result.get("value") != Some(&Value::from(round + 1)) {
+            return Err(format!("`cellmate exec` answered {said}").into());
+        }
+        let (peer_took, peer_said) = timed(&mut peer::node("first.mjs")?)?;
+        if peer_said.trim() != "ok" {
+            return Err(format!("the peer's first.mjs answered {peer_said}").into());
+        }
+        if round > 0 {
+            ours.push(took);
+            theirs.push(peer_took);
+        }
+    }
+    bench.report.heading("a new process to its first cell's result");
+    bench.report.compare("cellmate exec -e 'return 1', spawn to exit | first.mjs", &ours, &theirs);
+    bench.report.fact("start_to_first_cell_ms", ours.p50() / 1e3);
+    Ok(())
+}
+
+/// Built beside this program.
+fn cellmate() -> Result<PathBuf> {
+    let path = std::env::current_exe()?.with_file_name("cellmate");
+    if path.exists() {
+        return Ok(path);
+    }
+    Err(format!("{} is missing; run `cargo build --release -p cellmate`", path.display()).into())
+}
+
+fn timed(command: &mut Command) -> Result<(f64, String)> {
+    let from = Instant::now();
+    let output = command.output()?;
+    let took = us_since(from);
+    if !output.status.success() {
+        return Err(format!("{command:?} failed: {}", String::from_utf8_lossy(&output.stderr)).into());
+    }
+    Ok((took, String::from_utf8(output.stdout)?))
+}

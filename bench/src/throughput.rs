@@ -1,0 +1,108 @@
+//! How many cells a second, with several in flight for each worker.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::cells::Text;
+use crate::ours::{Alone, Road, STACK_BYTES};
+use crate::peer::number;
+use crate::{Bench, Result};
+
+const IN_FLIGHT: usize = 4;
+const ROUNDS: usize = 2;
+const WARMUP: Duration = Duration::from_millis(300);
+/// What a worker has when nobody says otherwise.
+const USUAL_THREADS: usize = 16;
+
+pub(crate) fn run(bench: &mut Bench) -> Result<()> {
+    bench.report.heading("trivial cells per second, 4 in flight a worker");
+    let seconds = if bench.rounds(5) < 5 { 0.5 } else { 1.5 };
+    let length = Duration::from_secs_f64(seconds);
+    for workers in [1, 2] {
+        let (mut alone, mut single, mut usual, mut peer) = (0.0, 0.0, 0.0, 0.0);
+        for _ in 0..ROUNDS {
+            alone += in_sandbox(bench, workers, length)? / ROUNDS as f64;
+            single += in_workers(bench, workers, 1, length)? / ROUNDS as f64;
+            usual += in_workers(bench, workers, USUAL_THREADS, length)? / ROUNDS as f64;
+            let seed = bench.cells.seed(1_000_000);
+            let request = json!({"op": "throughput", "workers": workers, "in_flight": IN_FLIGHT, "seconds": seconds, "seed": seed});
+            peer += number(&bench.peer.ask(&request)?, "cells_per_s")? / ROUNDS as f64;
+        }
+        let rows = [
+            (format!("{workers} thread(s) of the sandbox alone"), alone),
+            (format!("{workers} worker process(es) of 1 thread"), single),
+            (format!("{workers} worker process(es) of {USUAL_THREADS} threads"), usual),
+        ];
+        for (name, ours) in &rows {
+            bench.report.numbers(name, &format!("{ours:.0}/s"), &format!("{peer:.0}/s"), Some(ours / peer));
+        }
+        bench.report.fact(&format!("cells_per_second_{workers}"), usual);
+        bench.report.fact(&format!("cells_per_second_{workers}_single_threaded"), single);
+        bench.report.fact(&format!("cells_per_second_{workers}_sandbox_alone"), alone);
+        bench.report.fact(&format!("peer_cells_per_second_{workers}"), peer);
+    }
+    Ok(())
+}
+
+fn in_workers(bench: &mut Bench, workers: usize, threads: usize, length: Duration) -> Result<f64> {
+    let road = bench.ours.pool(workers, threads)?;
+    let numbers = Arc::new(AtomicU64::new(bench.cells.seed(10_000_000)));
+    let count = move |length: Duration| {
+        let (road, numbers) = (road.clone(), Arc::clone(&numbers));
+        async move {
+            let from = Instant::now();
+            let lanes: Vec<_> = (0..workers * IN_FLIGHT)
+                .map(|_| tokio::spawn(lane(road.clone(), Arc::clone(&numbers), from + length)))
+                .collect();
+            let mut cells = 0;
+            for lane in lanes {
+                cells += lane.await??;
+            }
+            Ok(cells as f64 / from.elapsed().as_secs_f64())
+        }
+    };
+    bench.ours.wait_for(count(WARMUP))?;
+    bench.ours.wait_for(count(length))
+}
+
+async fn lane(road: Road, numbers: Arc<AtomicU64>, until: Instant) -> Result<u64> {
+    let mut cells = 0;
+    while Instant::now() < until {
+        road.complete(&trivial(numbers.fetch_add(1, Ordering::Relaxed))).await?;
+        cells += 1;
+    }
+    Ok(cells)
+}
+
+fn in_sandbox(bench: &mut Bench, threads: usize, length: Duration) -> Result<f64> {
+    let alone = Alone::new(&bench.ours.road.catalog)?;
+    let numbers = Arc::new(AtomicU64::new(bench.cells.seed(10_000_000)));
+    let from = Instant::now();
+    let running: Vec<_> = (0..threads)
+        .map(|_| {
+            let (alone, numbers) = (alone.clone(), Arc::clone(&numbers));
+            std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || -> Result<u64> {
+                let mut cells = 0;
+                while from.elapsed() < WARMUP + length {
+                    let number = numbers.fetch_add(1, Ordering::Relaxed);
+                    alone.complete(number, &trivial(number))?;
+                    cells += u64::from(from.elapsed() > WARMUP);
+                }
+                Ok(cells)
+            })
+        })
+        .collect::<std::io::Result<_>>()?;
+    let mut cells = 0;
+    for thread in running {
+        cells += thread.join().map_err(|_| "a thread of the sandbox died")??;
+    }
+    Ok(cells as f64 / length.as_secs_f64())
+}
+
+/// As in cells.json, made where the lanes cannot share the file's reader.
+fn trivial(number: u64) -> Text {
+    Text { source: format!("return {number}+1"), expect: (number + 1).to_string() }
+}

@@ -1,0 +1,152 @@
+//! The smallest cell: what it costs to have one at all, on each length of the road.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use codemode::{CodeMode, ExecInput, Toolbox};
+use contract::cell::CellResult;
+use contract::limits::Limits;
+use executor::{Canned, Executor};
+use serde_json::json;
+
+use crate::cells::Text;
+use crate::ours::{Alone, Road};
+use crate::peer::request;
+use crate::stats::{Samples, us_since};
+use crate::{Bench, Result, catalogs};
+
+const ROUNDS: usize = 20;
+const OURS: usize = 100;
+const PEER: usize = 30;
+/// A thread per cell costs the peer tens of milliseconds.
+const PEER_THREADS: usize = 2;
+
+#[derive(Default)]
+struct Taken {
+    alone: Samples,
+    worker: Samples,
+    worker_500: Samples,
+    reads_500: Samples,
+    whole: Samples,
+    peer_warm: Samples,
+    peer_inprocess: Samples,
+    peer_worker: Samples,
+}
+
+pub(crate) fn run(bench: &mut Bench) -> Result<()> {
+    let mut taken = Taken::default();
+    let alone = Alone::new(&bench.ours.road.catalog)?;
+    let large = Road { catalog: Arc::new(catalogs::large()?), ..bench.ours.road.clone() };
+    let (code_mode, toolbox) = whole_road(&bench.ours.road)?;
+    // The first round finds everything cold, as the peer's unmeasured runs do.
+    for round in 0..=bench.rounds(ROUNDS) {
+        let mut now = Taken { alone: through_sandbox(&alone, bench)?, ..Taken::default() };
+        let texts = bench.cells.many("trivial", OURS)?;
+        now.worker = bench.ours.wait_for(through_worker(bench.ours.road.clone(), texts))?;
+        let texts = bench.cells.many("trivial", OURS)?;
+        now.worker_500 = bench.ours.wait_for(through_worker(large.clone(), texts))?;
+        let texts = reading(bench, OURS / 10)?;
+        now.reads_500 = bench.ours.wait_for(through_worker(large.clone(), texts))?;
+        let texts = bench.cells.many("trivial", OURS)?;
+        now.whole = bench.ours.wait_for(through_code_mode(code_mode.clone(), toolbox.clone(), texts))?;
+        for (mode, count, samples) in [
+            ("warm", PEER, &mut now.peer_warm),
+            ("inprocess", PEER, &mut now.peer_inprocess),
+            ("worker", PEER_THREADS, &mut now.peer_worker),
+        ] {
+            let seed = bench.cells.seed(count);
+            *samples = bench.peer.samples(&request("trivial", mode, count, seed), "samples_us")?;
+        }
+        if round > 0 {
+            taken.add(now);
+        }
+    }
+    taken.tell(bench);
+    Ok(())
+}
+
+fn through_sandbox(alone: &Alone, bench: &mut Bench) -> Result<Samples> {
+    let mut samples = Samples::default();
+    for text in bench.cells.many("trivial", OURS)? {
+        let number = bench.cells.seed(1);
+        let from = Instant::now();
+        alone.complete(number, &text)?;
+        samples.push(us_since(from));
+    }
+    Ok(samples)
+}
+
+async fn through_worker(road: Road, texts: Vec<Text>) -> Result<Samples> {
+    let mut samples = Samples::default();
+    for text in texts {
+        let from = Instant::now();
+        road.complete(&text).await?;
+        samples.push(us_since(from));
+    }
+    Ok(samples)
+}
+
+/// Cells that look at the whole catalog, which trivial ones do not.
+fn reading(bench: &mut Bench, count: usize) -> Result<Vec<Text>> {
+    let mut texts = bench.cells.many("trivial", count)?;
+    for text in &mut texts {
+        text.source = text.source.replacen("return ", "return ALL_TOOLS.length-250+", 1);
+    }
+    Ok(texts)
+}
+
+fn whole_road(road: &Road) -> Result<(CodeMode, Toolbox)> {
+    let canned = Canned::parse(&json!({"tools": [{"id": catalogs::ECHO}]}).to_string())?;
+    let executor = Executor::new(Arc::clone(&road.catalog), Arc::new(canned));
+    Ok((CodeMode::new(road.pool.clone()), Toolbox { executor }))
+}
+
+async fn through_code_mode(code_mode: CodeMode, toolbox: Toolbox, texts: Vec<Text>) -> Result<Samples> {
+    let mut samples = Samples::default();
+    for text in texts {
+        let input = ExecInput::javascript(text.source.clone());
+        let from = Instant::now();
+        match code_mode.exec(&toolbox, Limits::DEFAULT, input).await {
+            CellResult::Completed { value, .. } => text.check(value.get())?,
+            other => return Err(format!("`{}` ended with {other:?}", text.source).into()),
+        }
+        samples.push(us_since(from));
+    }
+    Ok(samples)
+}
+
+impl Taken {
+    fn add(&mut self, now: Self) {
+        self.alone.add(now.alone);
+        self.worker.add(now.worker);
+        self.worker_500.add(now.worker_500);
+        self.reads_500.add(now.reads_500);
+        self.whole.add(now.whole);
+        self.peer_warm.add(now.peer_warm);
+        self.peer_inprocess.add(now.peer_inprocess);
+        self.peer_worker.add(now.peer_worker);
+    }
+
+    fn tell(&self, bench: &mut Bench) {
+        let report = &mut bench.report;
+        report.heading("trivial cell, from source to result");
+        let sandbox = report.compare("in the sandbox alone | one warm worker thread", &self.alone, &self.peer_warm);
+        report.compare("in the sandbox alone | in process", &self.alone, &self.peer_inprocess);
+        let worker =
+            report.compare("through the worker process | one warm worker thread", &self.worker, &self.peer_warm);
+        report.compare("through the worker process | in process", &self.worker, &self.peer_inprocess);
+        report.compare("through the worker process | a worker thread per cell", &self.worker, &self.peer_worker);
+        report.compare("whole road (CodeMode::exec) | one warm worker thread", &self.whole, &self.peer_warm);
+        report.show("through the worker process, catalog of 500 tools", &self.worker_500);
+        report.show("the same, and the cell reads ALL_TOOLS", &self.reads_500);
+        let overhead = (self.worker_500.p50() / self.worker.p50() - 1.0) * 100.0;
+        println!("500 tools cost a cell that does not look at them {overhead:.1} %");
+        report.fact("peer_trivial_ms", self.peer_warm.p50() / 1e3);
+        report.fact("trivial_sandbox_us", self.alone.p50());
+        report.fact("trivial_worker_us", self.worker.p50());
+        report.fact("trivial_whole_road_us", self.whole.p50());
+        report.fact("trivial_worker_ratio", worker);
+        report.fact("trivial_sandbox_ratio", sandbox);
+        report.fact("catalog_500_overhead_percent", overhead);
+    }
+}
