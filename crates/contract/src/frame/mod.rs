@@ -17,3 +17,6 @@ pub const MAX_FRAME_BYTES: usize = (256 << 20) + (32 << 20);
 
 /// The first argument that tells a program to be a worker (see `sandbox::worker_main`).
 pub const WORKER_ARGUMENT: &str = "cellmate-sandbox-worker";
+
+#[cfg(test)]
+mod tests;

@@ -168,3 +168,61 @@ fn is_variable(name: &str) -> bool {
             | "yield"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::source::{Language, Rejection, prepare};
+
+    fn check(source: &str, expected: &str) {
+        let script = prepare(source, Language::TypeScript).map(|prepared| prepared.script);
+        assert_eq!(script, Ok(format!("(async()=>{{\n{expected}\n}})")), "{source}");
+    }
+
+    #[test]
+    fn members_become_variables_in_place() {
+        let cases = [
+            ("enum A {}", "var A=((A)=>{         return A})({}); "),
+            ("enum A { B }", "var A=((A)=>{         var B=A[\"B\"]=0 ;A[A[\"B\"]]=\"B\"; return A})({}); "),
+            (
+                "enum A {\n  B = 5, // five\n  C,\n}",
+                "var A=((A)=>{        \n  var B=A[\"B\"]=    5;A[A[\"B\"]]=\"B\";  // five\n  \
+                 var C=A[\"C\"]=A[\"B\"]+1 ;A[A[\"C\"]]=\"C\"; \nreturn A})({}); ",
+            ),
+            (
+                "const enum A { B = 'x', \"c-d\" = `y` }",
+                "var A=((A)=>{               var B=A[\"B\"]=    'x';  A[\"c-d\"]=        `y`; \
+                 return A})({}); ",
+            ),
+            (
+                "enum A { B = 1 << 2, default = A.B | B, A }",
+                "var A=((A)=>{         var B=A[\"B\"]=    1 << 2;if(typeof A[\"B\"]==\"number\")\
+                 A[A[\"B\"]]=\"B\";  A[\"default\"]=          A.B | B;\
+                 if(typeof A[\"default\"]==\"number\")A[A[\"default\"]]=\"default\";  \
+                 A[\"A\"]=A[\"default\"]+1 ;A[A[\"A\"]]=\"A\"; return A})({}); ",
+            ),
+            (
+                "enum A { ['b'] = 1 as number }",
+                "var A=((A)=>{         A['b']=        1          ;if(typeof A['b']==\"number\")\
+                 A[A['b']]='b'; return A})({}); ",
+            ),
+        ];
+        for (source, expected) in cases {
+            check(source, expected);
+        }
+    }
+
+    #[test]
+    fn a_second_enum_adds_to_the_first_and_a_block_has_its_own() {
+        check(
+            "enum A {} enum A {} { enum A {} } declare enum B { C }",
+            "var A=((A)=>{         return A})({});  void((A)=>{         return A})(A);  { \
+             let A=((A)=>{         return A})({});  } ;                   ",
+        );
+    }
+
+    #[test]
+    fn a_member_after_text_needs_a_value() {
+        let rejection = prepare("enum A { B = 'x', C }", Language::TypeScript);
+        assert!(matches!(rejection, Err(Rejection::TypeScript { .. })), "{rejection:?}");
+    }
+}

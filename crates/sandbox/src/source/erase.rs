@@ -3,6 +3,9 @@
 //! Erasing can change how lines join. Where a type hid a line break that matters, or kept two lines
 //! apart, a bracket moves over the blank or a semicolon is written into it.
 
+#[cfg(test)]
+mod tests;
+
 use oxc_ast::ast::*;
 use oxc_ast_visit::{Visit, walk};
 use oxc_span::{GetSpan, Span};

@@ -8,6 +8,8 @@
 
 mod level;
 mod raw;
+#[cfg(test)]
+mod tests;
 
 use level::Level;
 use raw::Raw;

@@ -20,6 +20,9 @@ mod shell;
 mod trivia;
 mod words;
 
+#[cfg(test)]
+mod tests;
+
 pub use edits::Shift;
 pub use guard::{MAX_DEPTH, MAX_NESTING, MAX_WORK};
 pub use lines::Place;

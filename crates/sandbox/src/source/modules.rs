@@ -102,3 +102,98 @@ fn is_require(callee: &Expression<'_>) -> bool {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::source::{Language, ModuleForm, Place, Rejection, prepare};
+
+    fn check(source: &str, expected: Option<(ModuleForm, u32, u32)>) {
+        for language in [Language::JavaScript, Language::TypeScript] {
+            let found = match prepare(source, language) {
+                Ok(_) => None,
+                Err(Rejection::ModuleAccess { what, place: Place { line, column } }) => Some((what, line, column)),
+                Err(other) => panic!("{source}: {other}"),
+            };
+            assert_eq!(found, expected, "{source}");
+        }
+    }
+
+    #[test]
+    fn module_access_is_refused() {
+        use ModuleForm::{Export, Import, ImportCall, ImportMeta, Require};
+        let cases = [
+            ("import fs from 'fs'", Import, 1, 1),
+            ("import 'fs'", Import, 1, 1),
+            ("import * as fs from 'fs'\nfs.x()", Import, 1, 1),
+            ("const a = 1;\nimport { b } from \"c\";", Import, 2, 1),
+            ("import a, { b as c } from 'd'", Import, 1, 1),
+            ("{ import a from 'b' }", Import, 1, 3),
+            ("const fs = await import('fs')", ImportCall, 1, 18),
+            ("import('fs').then(f)", ImportCall, 1, 1),
+            ("return `${import(x)}`", ImportCall, 1, 11),
+            ("return import.meta.url", ImportMeta, 1, 8),
+            ("const fs = require('fs')", Require, 1, 12),
+            ("require?.('fs')", Require, 1, 1),
+            ("(0, require)('fs')", Require, 1, 1),
+            ("((require))('fs')", Require, 1, 1),
+            ("const { a } = require('é').b", Require, 1, 15),
+            ("'é'; require(x)", Require, 1, 7),
+            ("class A { static x = require('y') }", Require, 1, 22),
+            ("f(() => require('a'), import('b'))", Require, 1, 9),
+            ("export const a = 1", Export, 1, 1),
+            ("export default 1", Export, 1, 1),
+            ("const a = 1\nexport { a }", Export, 2, 1),
+            ("export * from 'a'", Export, 1, 1),
+            ("export { a } from 'b'", Export, 1, 1),
+            ("export function f() {}", Export, 1, 1),
+        ];
+        for (source, what, line, column) in cases {
+            check(source, Some((what, line, column)));
+        }
+    }
+
+    #[test]
+    fn words_that_only_look_like_it_pass() {
+        let cases = [
+            "return \"require('fs')\" + 'import x from y'",
+            "return `import('fs') ${1} export default`",
+            "// import fs from 'fs'\n/* require('fs') */ return 1",
+            "obj.require('fs'); obj?.import('x'); obj.export()",
+            "return { import: 1, require: 2, export: 3, default: 4 }",
+            "return { require() { return 1 } }.require()",
+            "const imported = 1, requires = 2, exports = {}; exports.a = imported",
+            "const require = 1; return require",
+            "return typeof require",
+            "return /import('x')/",
+            "class A { require() {} import() {} static export() {} }",
+        ];
+        for source in cases {
+            check(source, None);
+        }
+    }
+
+    #[test]
+    fn types_reach_modules_only_in_words() {
+        let cases = [
+            ("let x: import('fs').Stats", None),
+            ("let x: typeof import('fs')", None),
+            ("declare module 'm' { export const a: number; import b from 'c' }", None),
+            ("namespace N { export type A = 1 }", None),
+            ("import type { A } from 'b'", Some((1, 1))),
+            ("export type A = 1", Some((1, 1))),
+            ("export type { A } from 'b'", Some((1, 1))),
+            ("export interface A {}", Some((1, 1))),
+            ("(require as any)('fs')", Some((1, 1))),
+            ("require!('fs')", Some((1, 1))),
+            ("enum A { B = require('fs') }", Some((1, 14))),
+        ];
+        for (source, expected) in cases {
+            let found = match prepare(source, Language::TypeScript) {
+                Ok(_) => None,
+                Err(Rejection::ModuleAccess { place, .. }) => Some((place.line, place.column)),
+                Err(other) => panic!("{source}: {other}"),
+            };
+            assert_eq!(found, expected, "{source}");
+        }
+    }
+}

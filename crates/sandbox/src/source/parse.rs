@@ -140,3 +140,88 @@ fn fragment(message: &str) -> String {
     let first = characters.next().into_iter().flat_map(char::to_lowercase);
     first.chain(characters).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::source::{Language, Place, Rejection, prepare};
+
+    /// Checks the place of a syntax error, and that its message says `expected`.
+    fn check(source: &str, language: Language, line: u32, column: u32, expected: &str) {
+        let rejection = prepare(source, language).err();
+        let (message, place) = match (rejection, language) {
+            (Some(Rejection::Syntax { message, place }), Language::JavaScript)
+            | (Some(Rejection::TypeScript { message, place }), Language::TypeScript) => (message, place),
+            (other, _) => panic!("{source}: {other:?}"),
+        };
+        assert_eq!(place, Place { line, column }, "{source}: {message}");
+        assert!(message.contains(expected), "{source}: {message}");
+    }
+
+    #[test]
+    fn await_and_return_work_at_the_top() {
+        let cases = ["return await f()", "for await (const a of b) {}", "\"use strict\"; return 1"];
+        for source in cases {
+            let prepared = prepare(source, Language::JavaScript);
+            let script = prepared.map(|prepared| prepared.script);
+            assert_eq!(script, Ok(format!("(async()=>{{\n{source}\n}})")), "{source}");
+        }
+    }
+
+    #[test]
+    fn text_that_leaves_the_wrapper_is_an_error() {
+        let cases = [
+            ("}); text('out'); (async () => {", 1, 1, "closes the cell"),
+            ("})(); (async()=>{", 1, 1, "closes the cell"),
+            ("a()\n}), (async()=>{", 2, 1, "closes the cell"),
+            ("})(async()=>{", 1, 1, "closes the cell"),
+            ("}) || (async()=>{", 1, 1, "closes the cell"),
+            ("}, async()=>{", 1, 1, "closes the cell"),
+            ("}, {", 1, 1, "closes the cell"),
+            ("if (a) { b() } }", 1, 17, "closing bracket too many"),
+            ("if (a) { b()", 1, 13, "ends before everything"),
+            ("f(", 1, 3, "ends before everything"),
+        ];
+        for (source, line, column, expected) in cases {
+            check(source, Language::JavaScript, line, column, expected);
+            check(source, Language::TypeScript, line, column, expected);
+        }
+        check("}) as (async()=>{", Language::TypeScript, 1, 17, "");
+    }
+
+    #[test]
+    fn errors_are_where_the_model_wrote_them() {
+        let cases = [
+            ("const x = ;", 1, 11, "unexpected token"),
+            ("let a = 1\nlet b = 2 3", 2, 10, "semicolon"),
+            ("const é = 'ü' ü", 1, 17, "semicolon"),
+            ("'😀';\r\n\r\n  @", 3, 4, ""),
+            ("a\u{2028}b c", 2, 2, "semicolon"),
+            ("return 'abc", 1, 8, "unterminated string"),
+            ("return `abc", 1, 8, "unterminated"),
+            ("/* abc", 1, 1, "unterminated"),
+            ("const a = /x", 1, 11, "unterminated regular expression"),
+        ];
+        for (source, line, column, expected) in cases {
+            check(source, Language::JavaScript, line, column, expected);
+        }
+        check("let x: = 1", Language::TypeScript, 1, 8, "unexpected token");
+        check("<<<<<<< ours\na", Language::JavaScript, 1, 1, "merge conflict");
+    }
+
+    #[test]
+    fn typescript_in_a_javascript_cell_gets_a_hint() {
+        let hint = "set `language: \"typescript\"`";
+        check("let x: number = 1", Language::JavaScript, 1, 6, hint);
+        check("return x as any", Language::JavaScript, 1, 8, hint);
+        check("interface A { b: string }", Language::JavaScript, 1, 10, hint);
+        let rejection = prepare("let x = = 1", Language::JavaScript).map_err(|e| e.to_string());
+        assert!(rejection.is_err_and(|message| !message.contains("typescript")));
+    }
+
+    #[test]
+    fn messages_are_fragments() {
+        let message = prepare("let = = 1", Language::JavaScript).map_err(|error| error.to_string());
+        let expected = "syntax error at line 1, column 7: unexpected token; fix it and send the whole cell again";
+        assert_eq!(message.err().as_deref(), Some(expected));
+    }
+}

@@ -59,3 +59,57 @@ fn is_super_call(statement: &Statement<'_>) -> bool {
     let Expression::CallExpression(call) = &statement.expression else { return false };
     matches!(call.callee, Expression::Super(_))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::source::{Language, Place, Rejection, Shift, prepare};
+
+    #[test]
+    fn parameters_are_assigned() {
+        let cases = [
+            (
+                "class A { constructor(private x: number, readonly y = 2, z?: T) { f() } }",
+                "class A { constructor(        x        ,          y = 2, z    ) \
+                 {this.x=x;this.y=y; f() } }",
+            ),
+            (
+                "class A { constructor(public override x) { 'use strict'; f() } }",
+                "class A { constructor(                x) { 'use strict';;this.x=x; f() } }",
+            ),
+            (
+                "class A extends B { constructor(private x) { g(); super(x)\nh() } }",
+                "class A extends B { constructor(        x) { g(); super(x);this.x=x;\nh() } }",
+            ),
+            (
+                "class A { constructor(private x); constructor(protected x) {} }",
+                "class A { ;                       constructor(          x) {this.x=x;} }",
+            ),
+        ];
+        for (source, expected) in cases {
+            let script = prepare(source, Language::TypeScript).map(|prepared| prepared.script);
+            assert_eq!(script, Ok(format!("(async()=>{{\n{expected}\n}})")), "{source}");
+        }
+    }
+
+    #[test]
+    fn a_derived_class_must_call_super() {
+        let source = "class A extends B { constructor(private x) { if (x) super() } }";
+        let rejection = prepare(source, Language::TypeScript);
+        let Err(Rejection::TypeScript { message, place }) = rejection else {
+            panic!("{rejection:?}");
+        };
+        assert_eq!(place, Place { line: 1, column: 21 });
+        assert!(message.contains("`super(…)`"), "{message}");
+    }
+
+    #[test]
+    fn columns_behind_an_assignment_are_shifted() {
+        let prepared = prepare("class A { constructor(private x) { f() } }", Language::TypeScript);
+        let prepared = prepared.unwrap_or_else(|rejection| panic!("{rejection}"));
+        assert_eq!(prepared.shifts, [Shift { line: 1, column: 44, delta: 9 }]);
+        // QuickJS sees line 2: before, in and behind the insertion.
+        for (column, expected) in [(34, 34), (35, 35), (40, 35), (44, 35), (45, 36)] {
+            assert_eq!(prepared.place(2, column), Place { line: 1, column: expected }, "{column}");
+        }
+    }
+}

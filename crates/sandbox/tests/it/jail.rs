@@ -3,6 +3,8 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+
 const PROBE: &str = "CELLMATE_JAIL_PROBE";
 const SIGSYS: i32 = 31;
 
@@ -10,6 +12,12 @@ const SIGSYS: i32 = 31;
 #[test]
 fn probe_child() {
     let Ok(probe) = std::env::var(PROBE) else { return };
+    if probe == "no-landlock" {
+        hide_landlock();
+        let refused = sandbox::enter_jail().unwrap_err().to_string();
+        assert!(refused.starts_with("the jail is required, and this kernel has no Landlock"), "{refused}");
+        return;
+    }
     let scratch = std::env::temp_dir().join("cellmate-jail-probe");
     assert_eq!(sandbox::enter_jail().unwrap(), contract::frame::Jail::Full);
     match probe.as_str() {
@@ -30,12 +38,19 @@ fn probe_child() {
         "time" => drop(std::time::SystemTime::now()),
         other => panic!("no probe `{other}`"),
     }
-    // Only the libtest of this process would go on from here, with calls the jail forbids.
-    rustix_exit();
+    // Not a return: libtest would go on from here with calls that the jail forbids.
+    std::process::exit(0);
 }
 
-fn rustix_exit() -> ! {
-    std::process::exit(0)
+/// Makes this process believe in an older kernel.
+fn hide_landlock() {
+    let calls = [libc::SYS_landlock_create_ruleset, libc::SYS_landlock_add_rule, libc::SYS_landlock_restrict_self];
+    let rules = calls.into_iter().map(|call| (call, Vec::new())).collect();
+    let missing = SeccompAction::Errno(u32::try_from(libc::ENOSYS).unwrap());
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let program: BpfProgram =
+        SeccompFilter::new(rules, SeccompAction::Allow, missing, arch).unwrap().try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
 }
 
 fn probe(name: &str) -> std::process::ExitStatus {
@@ -54,6 +69,11 @@ fn what_a_cell_needs_is_allowed() {
     for name in ["compute", "time"] {
         assert_eq!(probe(name).code(), Some(0), "{name}");
     }
+}
+
+#[test]
+fn a_required_jail_that_cannot_be_had_is_refused() {
+    assert_eq!(probe("no-landlock").code(), Some(0));
 }
 
 #[test]

@@ -170,3 +170,18 @@ fn output_over_its_limit_keeps_what_fits_and_names_the_total() {
         assert!(matches!(end, End::Failed(Some("output_limit_exceeded"), _)), "{source}: {end:?}");
     }
 }
+
+#[test]
+fn values_too_large_to_send_are_refused() {
+    let budget = Budget { memory_bytes: 256 << 20, ..budget() };
+    let source = "try { await tools.echo('x'.repeat(17 << 20)) } catch (e) { return [e.message, e.code] }";
+    let (end, _) = Lab::shared().run_with(source, Language::JavaScript, budget);
+    let expected = json!(["input is too large to send: at most 16 MiB of JSON", "value_too_large"]);
+    assert_eq!(end, End::Value(expected));
+}
+
+#[test]
+fn source_over_its_limit_is_refused() {
+    let (end, _) = Lab::shared().run(&format!("return 1 // {}", "x".repeat(256 << 10)));
+    assert!(matches!(&end, End::Failed(Some("invalid_input"), text) if text.contains("262144")), "{end:?}");
+}

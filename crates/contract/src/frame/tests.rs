@@ -1,0 +1,138 @@
+//! Whatever is sent is read as it was sent; whatever else comes is refused.
+
+use proptest::prelude::*;
+use serde_json::value::RawValue;
+
+use super::*;
+use crate::cell::{Language, OutputItem};
+use crate::error::ErrorCode;
+use crate::ids::{CallId, CatalogHash, CellId, ImageId};
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..200)
+}
+
+fn budget() -> impl Strategy<Value = Budget> {
+    any::<(u64, u64, u64, u64)>().prop_map(|(run_ms, memory_bytes, output_bytes, clock_us)| Budget {
+        run_ms,
+        memory_bytes,
+        output_bytes,
+        clock_us,
+    })
+}
+
+fn deliver() -> impl Strategy<Value = Deliver> {
+    let reply = (any::<u32>(), any::<bool>(), bytes()).prop_map(|(call, rejected, json)| Reply {
+        call: CallId(call),
+        value: if rejected { ReplyValue::Rejected(json) } else { ReplyValue::Resolved(json) },
+    });
+    (budget(), prop::collection::vec(reply, 0..5)).prop_map(|(budget, replies)| Deliver { budget, replies })
+}
+
+fn to_worker() -> impl Strategy<Value = ToWorker> {
+    let cell = any::<u64>().prop_map(CellId);
+    let hash = any::<[u8; 32]>().prop_map(CatalogHash);
+    prop_oneof![
+        (hash.clone(), bytes()).prop_map(|(hash, tables)| ToWorker::Catalog { hash, tables }),
+        hash.clone().prop_map(|hash| ToWorker::Forget { hash }),
+        (cell.clone(), budget(), hash.clone(), any::<u64>(), any::<bool>(), ".{0,50}").prop_map(
+            |(cell, budget, catalog, seed, typed, source)| {
+                let language = if typed { Language::TypeScript } else { Language::JavaScript };
+                ToWorker::Start(cell, Start { budget, catalog, seed, language, source })
+            }
+        ),
+        (cell.clone(), deliver()).prop_map(|(cell, deliver)| ToWorker::Deliver(cell, deliver)),
+        (cell.clone(), any::<u64>()).prop_map(|(cell, max_bytes)| ToWorker::Freeze { cell, max_bytes }),
+        (cell.clone(), hash, bytes(), deliver()).prop_map(|(cell, catalog, snapshot, deliver)| {
+            ToWorker::Thaw(cell, Thaw { catalog, snapshot, deliver })
+        }),
+        cell.prop_map(ToWorker::Drop),
+    ]
+}
+
+fn leg_end() -> impl Strategy<Value = LegEnd> {
+    let call = (any::<u32>(), 0..6_u8, ".{0,20}", bytes()).prop_map(|(id, method, target, payload)| HostCall {
+        id: CallId(id),
+        method: Method::from_number(method).unwrap(),
+        target,
+        payload,
+    });
+    let failure = (prop::option::of(0..16_usize), ".{0,50}", any::<bool>()).prop_map(|(code, message, placed)| Failure {
+        code: code.map(|code| ErrorCode::ALL[code]),
+        message,
+        place: placed.then_some(Place { line: 3, column: 9 }),
+    });
+    prop_oneof![
+        any::<i64>().prop_map(|number| LegEnd::Completed { value: json(&number.to_string()) }),
+        (prop::collection::vec(call, 0..4), prop::collection::vec(any::<u32>().prop_map(CallId), 0..4))
+            .prop_map(|(calls, cleared)| LegEnd::Suspended { calls, cleared }),
+        failure.prop_map(LegEnd::Failed),
+    ]
+}
+
+fn json(text: &str) -> Box<RawValue> {
+    RawValue::from_string(text.to_owned()).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn what_a_host_says_arrives(frame in to_worker()) {
+        prop_assert_eq!(ToWorker::decode(&frame.encode()[4..]), Ok(frame));
+    }
+
+    #[test]
+    fn what_a_worker_says_arrives(cell in any::<u64>(), end in leg_end(), text in ".{0,50}", run_us in any::<u64>()) {
+        let output = vec![OutputItem::Text { text }, OutputItem::Json { value: json("[1, 2]") }];
+        let frame = FromWorker::Leg(CellId(cell), Leg { end, output, run_us, memory_bytes: 1 });
+        let encoded = frame.encode();
+        let decoded = FromWorker::decode(&encoded[4..]).unwrap();
+        prop_assert_eq!(format!("{decoded:?}"), format!("{frame:?}"));
+        prop_assert_eq!(decoded.encode(), encoded);
+    }
+
+    #[test]
+    fn a_cut_frame_is_refused(frame in to_worker(), at in any::<prop::sample::Index>()) {
+        let encoded = frame.encode();
+        let cut = at.index(encoded.len() - 4);
+        prop_assert!(ToWorker::decode(&encoded[4..4 + cut]).is_err());
+    }
+
+    #[test]
+    fn bytes_from_anybody_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        drop(ToWorker::decode(&bytes));
+        drop(FromWorker::decode(&bytes));
+    }
+}
+
+#[test]
+fn hello_and_the_rest_arrive() {
+    let hello = Hello { image: ImageId([3; 32]), jail: Jail::Seccomp, slots: 64, page_scan: true };
+    let cell = CellId(5);
+    let failure = Failure { code: Some(ErrorCode::SnapshotLimitExceeded), message: "x".to_owned(), place: None };
+    for frame in [
+        FromWorker::Hello(hello),
+        FromWorker::Unfit { reason: "no jail".to_owned() },
+        FromWorker::Frozen { cell, snapshot: vec![1, 2] },
+        FromWorker::NotFrozen { cell, failure },
+    ] {
+        let decoded = FromWorker::decode(&frame.encode()[4..]).unwrap();
+        assert_eq!(format!("{decoded:?}"), format!("{frame:?}"));
+    }
+}
+
+#[test]
+fn a_frame_with_something_behind_it_is_refused() {
+    let mut encoded = ToWorker::Drop(CellId(1)).encode();
+    encoded.push(0);
+    assert_eq!(ToWorker::decode(&encoded[4..]), Err(BadFrame::Trailing(1)));
+}
+
+#[test]
+fn a_length_that_lies_allocates_nothing() {
+    let mut buffer = FrameBuffer::default();
+    buffer.extend(&u32::try_from(MAX_FRAME_BYTES + 1).unwrap().to_le_bytes());
+    assert_eq!(buffer.next_frame(), Err(BadFrame::TooLong(MAX_FRAME_BYTES + 1)));
+    let mut buffer = FrameBuffer::default();
+    buffer.extend(&u32::try_from(MAX_FRAME_BYTES).unwrap().to_le_bytes());
+    assert_eq!(buffer.next_frame(), Ok(None));
+}

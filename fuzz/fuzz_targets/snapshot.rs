@@ -1,0 +1,23 @@
+//! Snapshots from a forger who knows the checksum: refused, or within bounds.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+const HEADER_BYTES: usize = 88;
+
+fuzz_target!(|bytes: &[u8]| {
+    // As it comes.
+    sandbox::seams::read_snapshot(bytes);
+    // With a header that passes, so that the counts and the packed body are what is tried.
+    let mut forged = b"CMSS\x01\0\0\0".to_vec();
+    forged.resize(72, 0);
+    forged.extend_from_slice(bytes);
+    if forged.len() > HEADER_BYTES {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&forged[..HEADER_BYTES - 4]);
+        hasher.update(&forged[HEADER_BYTES..]);
+        let crc = hasher.finalize().to_le_bytes();
+        forged[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&crc);
+    }
+    sandbox::seams::read_snapshot(&forged);
+});

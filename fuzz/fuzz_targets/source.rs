@@ -1,0 +1,21 @@
+//! Cells from anybody: the guard and the parser return, in time, on the stack they have.
+#![no_main]
+
+use std::time::{Duration, Instant};
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&shape, rest)) = bytes.split_first() else { return };
+    let text = String::from_utf8_lossy(rest);
+    // Half of the inputs are repeated to the length that hurts: depth comes from repetition.
+    let text = if shape & 2 == 0 { text.into_owned() } else { text.repeat(200_000 / text.len().max(1)) };
+    let began = Instant::now();
+    std::thread::Builder::new()
+        .stack_size(sandbox::seams::PARSER_STACK_BYTES)
+        .spawn(move || sandbox::seams::prepare(&text, shape & 1 == 0))
+        .unwrap()
+        .join()
+        .unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5), "took {:?}", began.elapsed());
+});
