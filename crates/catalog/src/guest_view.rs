@@ -1,4 +1,4 @@
-//! The tables a cell reads its catalog from. Their keys are `guest/prelude.js`'s.
+//! The tables a cell reads its catalog from. Their keys are `guest/prelude`'s.
 
 use std::collections::BTreeMap;
 

@@ -34,18 +34,35 @@ pub(crate) fn locate(manifest: &Path) -> Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
+/// The prelude's files, each of which may use the names of those before it.
+const PRELUDE: [&str; 12] = [
+    "primordials", "host", "lazy", "tools", "namespaces", "api", "output", "timers", "encoders", "clone", "url", "absent",
+];
+
 /// `prelude.h`: the guest's JavaScript as C arrays.
 pub(crate) fn write_prelude_header(guest: &Path, out: &Path) -> Result<()> {
     let mut header = String::new();
-    for (file, name) in [("prelude.js", "prelude_text"), ("warm-up.js", "warm_up_text")] {
-        let text = fs::read(guest.join(file))?;
-        write!(header, "static const char {name}[] = {{")?;
-        for byte in text {
-            write!(header, "{byte},")?;
-        }
-        // QuickJS wants a NUL behind the text.
-        writeln!(header, "0}};")?;
-    }
+    write_array(&mut header, "prelude_text", &prelude(guest)?)?;
+    write_array(&mut header, "warm_up_text", &fs::read_to_string(guest.join("warm-up.js"))?)?;
     fs::write(out.join("prelude.h"), header)?;
+    Ok(())
+}
+
+/// One function around all files: cells share its realm, but not its scope.
+fn prelude(guest: &Path) -> Result<String> {
+    let mut text = "(function (global, host) {\n\"use strict\";\n".to_owned();
+    for file in PRELUDE {
+        text += &fs::read_to_string(guest.join("prelude").join(format!("{file}.js")))?;
+    }
+    Ok(text + "return { __proto__: null, begin, settle, encode, describe };\n})")
+}
+
+fn write_array(header: &mut String, name: &str, text: &str) -> Result<()> {
+    write!(header, "static const char {name}[] = {{")?;
+    for byte in text.bytes() {
+        write!(header, "{byte},")?;
+    }
+    // QuickJS wants a NUL behind the text.
+    writeln!(header, "0}};")?;
     Ok(())
 }

@@ -91,7 +91,7 @@ pub(crate) fn internal(message: &str) -> Failure {
     Failure { code: Some(ErrorCode::InternalError), message: message.to_owned(), place: None }
 }
 
-/// What `describe` in `guest/prelude.js` says of an error. All of it is the guest's word.
+/// What `describe` in `guest/prelude/output.js` says of an error. All of it is the guest's word.
 #[derive(Default)]
 struct Described {
     name: String,

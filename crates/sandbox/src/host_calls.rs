@@ -35,7 +35,7 @@ pub(crate) enum Stop {
     BrokeRules(&'static str),
 }
 
-/// What a call is refused with, before the host hears of it. `guest/prelude.js` has the same list.
+/// What a call is refused with, before the host hears of it. `guest/prelude/host.js` has the same list.
 #[derive(Clone, Copy)]
 enum Refusal {
     TooMany = 1,

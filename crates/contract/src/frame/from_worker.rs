@@ -113,7 +113,7 @@ impl Method {
         }
     }
 
-    /// The number the guest and the wire use; `guest/prelude.js` has the same list.
+    /// The number the guest and the wire use; `guest/prelude/host.js` has the same list.
     pub fn number(self) -> u8 {
         match self {
             Self::Search => 0,

@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn members_become_variables_in_place() {
         let cases = [
-            ("enum A {}", "var A=((A)=>{         return A})({}); "),
+            ("enum A {}", "var A=((A)=>{        return A})({}); "),
             ("enum A { B }", "var A=((A)=>{         var B=A[\"B\"]=0 ;A[A[\"B\"]]=\"B\"; return A})({}); "),
             (
                 "enum A {\n  B = 5, // five\n  C,\n}",
@@ -215,8 +215,8 @@ mod tests {
     fn a_second_enum_adds_to_the_first_and_a_block_has_its_own() {
         check(
             "enum A {} enum A {} { enum A {} } declare enum B { C }",
-            "var A=((A)=>{         return A})({});  void((A)=>{         return A})(A);  { \
-             let A=((A)=>{         return A})({});  } ;                   ",
+            "var A=((A)=>{        return A})({});  void((A)=>{        return A})(A);  { \
+             let A=((A)=>{        return A})({});  } ;                   ",
         );
     }
 

@@ -151,10 +151,11 @@ impl<'s> Guard<'s> {
 /// statement that holds another may be open.
 fn ends_segment(scanner: &Scanner<'_>, level: &Level, before: Token, token: Token) -> bool {
     let word: &[u8] = if token.kind == Kind::Word { scanner.word(token) } else { b"" };
+    let continues_do = word == b"while" && level.has_do();
     match before.kind {
         Kind::Comma => !level.outlives_comma(),
-        Kind::Semicolon => word != b"else" && !(word == b"while" && level.has_do()),
-        _ if token.kind != Kind::Word || continues(word) => false,
+        Kind::Semicolon => word != b"else" && !continues_do,
+        _ if token.kind != Kind::Word || continues(word) || continues_do => false,
         Kind::Close(Bracket::Brace) => true,
         _ => token.newline && scanner.is_operand(before),
     }

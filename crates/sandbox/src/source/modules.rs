@@ -107,15 +107,16 @@ fn is_require(callee: &Expression<'_>) -> bool {
 mod tests {
     use crate::source::{Language, ModuleForm, Place, Rejection, prepare};
 
-    fn check(source: &str, expected: Option<(ModuleForm, u32, u32)>) {
-        for language in [Language::JavaScript, Language::TypeScript] {
-            let found = match prepare(source, language) {
-                Ok(_) => None,
-                Err(Rejection::ModuleAccess { what, place: Place { line, column } }) => Some((what, line, column)),
-                Err(other) => panic!("{source}: {other}"),
-            };
-            assert_eq!(found, expected, "{source}");
-        }
+    fn refused(what: ModuleForm, line: u32, column: u32) -> Option<Rejection> {
+        let place = Place { line, column };
+        Some(Rejection::ModuleAccess { what, place })
+    }
+
+    fn check(source: &str, expected: Option<Rejection>) {
+        let javascript = prepare(source, Language::JavaScript).err();
+        assert_eq!(javascript, expected, "{source}");
+        let typescript = prepare(source, Language::TypeScript).err();
+        assert_eq!(typescript, expected, "{source}");
     }
 
     #[test]
@@ -148,7 +149,7 @@ mod tests {
             ("export function f() {}", Export, 1, 1),
         ];
         for (source, what, line, column) in cases {
-            check(source, Some((what, line, column)));
+            check(source, refused(what, line, column));
         }
     }
 
@@ -173,27 +174,35 @@ mod tests {
     }
 
     #[test]
-    fn types_reach_modules_only_in_words() {
+    fn types_do_not_load_modules() {
+        use ModuleForm::{Export, Import, Require};
         let cases = [
             ("let x: import('fs').Stats", None),
             ("let x: typeof import('fs')", None),
             ("declare module 'm' { export const a: number; import b from 'c' }", None),
             ("namespace N { export type A = 1 }", None),
-            ("import type { A } from 'b'", Some((1, 1))),
-            ("export type A = 1", Some((1, 1))),
-            ("export type { A } from 'b'", Some((1, 1))),
-            ("export interface A {}", Some((1, 1))),
-            ("(require as any)('fs')", Some((1, 1))),
-            ("require!('fs')", Some((1, 1))),
-            ("enum A { B = require('fs') }", Some((1, 14))),
+            ("import type { A } from 'b'", refused(Import, 1, 1)),
+            ("export type A = 1", refused(Export, 1, 1)),
+            ("export type { A } from 'b'", refused(Export, 1, 1)),
+            ("export interface A {}", refused(Export, 1, 1)),
+            ("(require as any)('fs')", refused(Require, 1, 1)),
+            ("require!('fs')", refused(Require, 1, 1)),
+            ("enum A { B = require('fs') }", refused(Require, 1, 14)),
         ];
         for (source, expected) in cases {
-            let found = match prepare(source, Language::TypeScript) {
-                Ok(_) => None,
-                Err(Rejection::ModuleAccess { place, .. }) => Some((place.line, place.column)),
-                Err(other) => panic!("{source}: {other}"),
-            };
+            let found = prepare(source, Language::TypeScript).err();
             assert_eq!(found, expected, "{source}");
         }
+    }
+
+    #[test]
+    fn the_message_says_what_to_do() {
+        let message = |source| prepare(source, Language::JavaScript).map_err(|e| e.to_string());
+        let expected = "`require()` at line 1, column 1 is not available: a cell cannot load \
+                        modules, so use the globals and `tools.call`";
+        assert_eq!(message("require('fs')").err().as_deref(), Some(expected));
+        let expected = "`export` at line 1, column 1 is not available: a cell has no exports, so \
+                        `return` the value";
+        assert_eq!(message("export default 1").err().as_deref(), Some(expected));
     }
 }

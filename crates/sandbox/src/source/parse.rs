@@ -3,12 +3,13 @@
 use oxc_allocator::Allocator;
 use oxc_ast::ast::{ArrowFunctionBody, Expression, Program, Statement};
 use oxc_parser::{Parser, ParserReturn};
-use oxc_span::{GetSpan, SourceType};
+use oxc_span::{SourceType, Span};
 
 use super::Language;
 use super::lines::{Place, narrow, place};
 use super::modules;
 use super::rejection::Rejection;
+use super::scan::{Found, Scanner};
 
 const PREFIX: &str = "(async()=>{\n";
 const SUFFIX: &str = "\n})";
@@ -41,17 +42,21 @@ impl Wrapped {
         self.text
     }
 
-    /// The model's place of an offset into the wrapped text.
-    pub(super) fn place(&self, offset: u32) -> Place {
-        let source = self.text.get(PREFIX.len()..PREFIX.len() + self.source_length);
-        let offset = (offset as usize).saturating_sub(PREFIX.len()).min(self.source_length);
-        place(source.unwrap_or_default(), offset)
+    /// The model's source.
+    fn source(&self) -> &str {
+        let end = PREFIX.len() + self.source_length;
+        self.text.get(PREFIX.len()..end).unwrap_or_default()
     }
 
-    /// What the parser met of the suffix, if `offset` is behind the model's source.
-    fn behind(&self, offset: u32) -> Option<&str> {
-        let behind = self.text.get(offset as usize..)?;
-        (offset as usize > PREFIX.len() + self.source_length).then_some(behind)
+    /// The model's place of an offset into the wrapped text.
+    pub(super) fn place(&self, offset: u32) -> Place {
+        let offset = (offset as usize).saturating_sub(PREFIX.len());
+        place(self.source(), offset.min(self.source_length))
+    }
+
+    /// Whether an offset is in the end of the wrapper.
+    fn is_behind(&self, offset: u32) -> bool {
+        offset as usize > PREFIX.len() + self.source_length
     }
 }
 
@@ -94,44 +99,60 @@ fn is_typescript(wrapped: &Wrapped) -> bool {
 
 /// The first thing that is wrong with the text, and where.
 fn complaint(returned: &ParserReturn<'_>, wrapped: &Wrapped) -> Option<(String, Place)> {
-    let Some(diagnostic) = returned.diagnostics.first() else {
-        let offset = breakout(&returned.program, wrapped)?;
-        let message = "this `}` closes the cell, which goes on after it: remove it".to_owned();
-        return Some((message, wrapped.place(offset)));
-    };
-    let offset = diagnostic.labels.first().map_or(0, |label| label.offset());
-    let message = match wrapped.behind(offset) {
-        Some("})") => "there is a closing bracket too many in the cell".to_owned(),
-        Some(_) => "the cell ends before everything in it is closed".to_owned(),
-        None => fragment(&diagnostic.message),
-    };
-    Some((message, wrapped.place(offset)))
-}
-
-/// Where the text ends the wrapper too early, if it does.
-fn breakout(program: &Program<'_>, wrapped: &Wrapped) -> Option<u32> {
-    let whole = narrow(wrapped.text.len());
-    let [Statement::ExpressionStatement(statement)] = program.body.as_slice() else {
-        return Some(program.body.first().map_or(0, |first| last_brace(first.span().end, wrapped)));
-    };
-    if let Expression::ParenthesizedExpression(parenthesized) = &statement.expression
-        && parenthesized.span.start == 0
-        && parenthesized.span.end == whole
-        && let Expression::ArrowFunctionExpression(arrow) = &parenthesized.expression
-        && let ArrowFunctionBody::FunctionBody(body) = &arrow.body
-        && arrow.r#async
-        && body.span.start as usize + 2 == PREFIX.len()
-        && body.span.end + 1 == whole
-    {
+    let diagnostic = returned.diagnostics.first();
+    if diagnostic.is_none() && is_one_function(&returned.program, wrapped) {
         return None;
     }
-    Some(last_brace(statement.span.end, wrapped))
+    let label = diagnostic.and_then(|diagnostic| diagnostic.labels.first());
+    let offset = label.map_or(narrow(wrapped.text.len()), |label| label.offset());
+    // The parser counts the brackets of the wrapper too, so it may not see which one is wrong.
+    let source = wrapped.source();
+    let stray = stray_bracket(source).filter(|stray| stray + PREFIX.len() <= offset as usize);
+    Some(match (diagnostic, stray) {
+        (_, Some(stray)) => {
+            let message = "this bracket does not close an open one, remove it or open one";
+            (message.to_owned(), place(source, stray))
+        }
+        (Some(diagnostic), None) if !wrapped.is_behind(offset) => {
+            (fragment(&diagnostic.message), wrapped.place(offset))
+        }
+        _ => {
+            let message = "the cell ends before everything in it is closed";
+            (message.to_owned(), wrapped.place(offset))
+        }
+    })
 }
 
-/// The last closing brace of the model's before `end`: close enough to where it broke out.
-fn last_brace(end: u32, wrapped: &Wrapped) -> u32 {
-    let end = (end as usize).min(PREFIX.len() + wrapped.source_length);
-    narrow(wrapped.text.get(..end).and_then(|text| text.rfind('}')).unwrap_or(end))
+/// Whether the text is the wrapper with a body, and nothing else.
+fn is_one_function(program: &Program<'_>, wrapped: &Wrapped) -> bool {
+    let whole = narrow(wrapped.text.len());
+    if let [Statement::ExpressionStatement(statement)] = program.body.as_slice()
+        && let Expression::ParenthesizedExpression(parenthesized) = &statement.expression
+        && let Expression::ArrowFunctionExpression(arrow) = &parenthesized.expression
+        && let ArrowFunctionBody::FunctionBody(body) = &arrow.body
+    {
+        parenthesized.span == Span::new(0, whole)
+            && arrow.r#async
+            && body.span.start as usize + 2 == PREFIX.len()
+            && body.span.end + 1 == whole
+    } else {
+        false
+    }
+}
+
+/// Where the first closing bracket is that does not close an open one of the source.
+fn stray_bracket(source: &str) -> Option<usize> {
+    let mut scanner = Scanner::new(source);
+    loop {
+        match scanner.next() {
+            Found::Token(_) => {}
+            Found::End => return None,
+            Found::Unsure(offset) => {
+                let byte = source.as_bytes().get(offset);
+                return matches!(byte, Some(b')' | b']' | b'}')).then_some(offset);
+            }
+        }
+    }
 }
 
 /// A message of the parser as a lower-case fragment.
@@ -147,11 +168,10 @@ mod tests {
 
     /// Checks the place of a syntax error, and that its message says `expected`.
     fn check(source: &str, language: Language, line: u32, column: u32, expected: &str) {
-        let rejection = prepare(source, language).err();
-        let (message, place) = match (rejection, language) {
-            (Some(Rejection::Syntax { message, place }), Language::JavaScript)
-            | (Some(Rejection::TypeScript { message, place }), Language::TypeScript) => (message, place),
-            (other, _) => panic!("{source}: {other:?}"),
+        let (message, place) = match (prepare(source, language), language) {
+            (Err(Rejection::Syntax { message, place }), Language::JavaScript)
+            | (Err(Rejection::TypeScript { message, place }), Language::TypeScript) => (message, place),
+            (other, _) => (format!("{other:?}"), Place { line: 0, column: 0 }),
         };
         assert_eq!(place, Place { line, column }, "{source}: {message}");
         assert!(message.contains(expected), "{source}: {message}");
@@ -170,22 +190,24 @@ mod tests {
     #[test]
     fn text_that_leaves_the_wrapper_is_an_error() {
         let cases = [
-            ("}); text('out'); (async () => {", 1, 1, "closes the cell"),
-            ("})(); (async()=>{", 1, 1, "closes the cell"),
-            ("a()\n}), (async()=>{", 2, 1, "closes the cell"),
-            ("})(async()=>{", 1, 1, "closes the cell"),
-            ("}) || (async()=>{", 1, 1, "closes the cell"),
-            ("}, async()=>{", 1, 1, "closes the cell"),
-            ("}, {", 1, 1, "closes the cell"),
-            ("if (a) { b() } }", 1, 17, "closing bracket too many"),
+            ("}); text('out'); (async () => {", 1, 1, "does not close"),
+            ("})(); (async()=>{", 1, 1, "does not close"),
+            ("a()\n}), (async()=>{", 2, 1, "does not close"),
+            ("})(async()=>{", 1, 1, "does not close"),
+            ("}) || (async()=>{", 1, 1, "does not close"),
+            ("}, async()=>{", 1, 1, "does not close"),
+            ("}, {", 1, 1, "does not close"),
+            ("if (a) { b() } }", 1, 16, "does not close"),
             ("if (a) { b()", 1, 13, "ends before everything"),
             ("f(", 1, 3, "ends before everything"),
+            ("f() }\ng()", 1, 5, "does not close"),
+            ("f(a]", 1, 4, "does not close"),
         ];
         for (source, line, column, expected) in cases {
             check(source, Language::JavaScript, line, column, expected);
             check(source, Language::TypeScript, line, column, expected);
         }
-        check("}) as (async()=>{", Language::TypeScript, 1, 17, "");
+        check("}) as (async()=>{", Language::TypeScript, 1, 1, "does not close");
     }
 
     #[test]
@@ -193,7 +215,7 @@ mod tests {
         let cases = [
             ("const x = ;", 1, 11, "unexpected token"),
             ("let a = 1\nlet b = 2 3", 2, 10, "semicolon"),
-            ("const é = 'ü' ü", 1, 17, "semicolon"),
+            ("const é = 'ü' ü", 1, 16, "semicolon"),
             ("'😀';\r\n\r\n  @", 3, 4, ""),
             ("a\u{2028}b c", 2, 2, "semicolon"),
             ("return 'abc", 1, 8, "unterminated string"),

@@ -52,12 +52,16 @@ fn is_command(line: &str) -> bool {
     ];
     let line = line.strip_prefix("$ ").unwrap_or(line);
     let (command, arguments) = line.split_once(' ').unwrap_or((line, ""));
-    // `echo = 1` and `sort (x)` are a cell with a mistake somewhere else.
-    let code = ["=", "(", ".", "[", "?", ":", "+", "* ", "- ", "< ", "> "];
-    let arguments = arguments.trim_start();
-    COMMANDS.contains(&command) && !code.iter().any(|start| arguments.starts_with(start))
+    COMMANDS.contains(&command) && !is_code(arguments.trim_start())
         || command == "export" && is_variable(arguments)
         || is_path(command)
+}
+
+/// Whether the text behind a name makes it JavaScript: `echo = 1`, `sort (x)`, `find .x`.
+fn is_code(rest: &str) -> bool {
+    let starts = ["=", "(", "[", "?", ":", "+", "* ", "- ", "< ", "> "];
+    let property = rest.strip_prefix('.').unwrap_or_default();
+    starts.iter().any(|start| rest.starts_with(start)) || property.starts_with(char::is_alphabetic)
 }
 
 /// Whether the arguments of `export` set an environment variable.

@@ -77,6 +77,8 @@ pub(super) fn is_keyword(word: &[u8]) -> bool {
 }
 
 /// Whether a word at the start of a line may continue the statement of the line before.
+///
+/// `while` may too, behind a `do`.
 pub(super) fn continues(word: &[u8]) -> bool {
     matches!(
         word,
@@ -93,7 +95,6 @@ pub(super) fn continues(word: &[u8]) -> bool {
             | b"is"
             | b"of"
             | b"satisfies"
-            | b"while"
             | b"with"
     )
 }

@@ -114,10 +114,8 @@ impl Level {
         segment.holds |= segment.may_hold && token.kind != Kind::Colon;
         segment.may_hold = false;
         match token.kind {
-            Kind::Word => {
-                if before.is_none_or(|before| before.kind != Kind::Dot) {
-                    segment.word(scanner.word(token));
-                }
+            Kind::Word if before.is_none_or(|before| before.kind != Kind::Dot) => {
+                segment.word(scanner.word(token));
             }
             Kind::Less => segment.angles += 1,
             Kind::Greater => segment.angles = segment.angles.saturating_sub(1),

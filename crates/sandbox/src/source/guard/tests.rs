@@ -151,22 +151,31 @@ const RETRIES: [Pattern; 38] = [
     ("", "/*@__PURE__*/(", "a", ")", ""),
 ];
 
-/// Texts that may hide code from a scanner that guesses what a slash is.
-const HIDING: [Pattern; 14] = [
+/// Texts that hide brackets from a scanner that guesses wrong what a slash is: in the first half it
+/// starts a regular expression, in the second it divides.
+const HIDING: [Pattern; 22] = [
     ("if(a)/\"/;", "(", "a", ")", ";/\"/"),
-    ("a\n/\"/;", "(", "a", ")", ";/\"/"),
-    ("x as while\n(a)/\"/;", "(", "a", ")", ";/\"/"),
-    ("let x:while\n(a)/\"/;", "(", "a", ")", ";/\"/"),
-    ("x as return/\"/+", "(", "a", ")", ";\"/"),
-    ("x as return!/\"/+", "(", "a", ")", ";\"/"),
-    ("x as {a;b}?/\"/+", "(", "a", ")", ";\"/"),
-    ("x as A<B>!/\"/+", "(", "a", ")", ";\"/"),
-    ("i++/`/+", "(", "a", ")", ";`/"),
-    ("}/`/;", "(", "a", ")", ";/`/"),
+    ("do;while(a)/\"/;", "(", "a", ")", ";/\"/"),
+    ("let a\n/\"/;", "(", "a", ")", ";/\"/"),
+    ("let a:b[]\n/\"/;", "(", "a", ")", ";/\"/"),
+    ("type A=B\n/`/;", "(", "a", ")", ";/`/"),
+    ("for(;;)break\n/`/;", "(", "a", ")", ";/`/"),
+    ("class A{}/`/;", "(", "a", ")", ";/`/"),
+    ("return/`/;", "(", "a", ")", ";/`/"),
     ("{}/`/;", "(", "a", ")", ";/`/"),
-    (".5.\nwhile(a)/\"/+", "(", "a", ")", ";\"/"),
-    ("<!-- `\n", "(", "a", ")", ";//`"),
     ("i\\u0066(a)/\"/;", "(", "a", ")", ";/\"/"),
+    ("<!-- `\n", "(", "a", ")", ";//`"),
+    ("x as while\n(a)/\"/;\"+", "(", "a", ")", "+\"/\""),
+    ("let x:while\n(a)/\"/;\"+", "(", "a", ")", "+\"/\""),
+    ("x as return/\"/;\"+", "(", "a", ")", "+\"/\""),
+    ("x as return!/\"/;\"+", "(", "a", ")", "+\"/\""),
+    ("x as {a;b}?/\"/;\"+", "(", "a", ")", "+\"/\""),
+    ("x as A<B>!/\"/;\"+", "(", "a", ")", "+\"/\""),
+    ("f<T>/\"/;\"+", "(", "a", ")", "+\"/\""),
+    ("i++/\"/;\"+", "(", "a", ")", "+\"/\""),
+    ("({}/\"/;\"+", "(", "a", ")", "+\"/\")"),
+    (".5.\nwhile(a)/\"/;\"+", "(", "a", ")", "+\"/\""),
+    ("a.return/\"/;\"+", "(", "a", ")", "+\"/\""),
 ];
 
 fn fill((prefix, unit, middle, close, suffix): Pattern, count: usize) -> String {
@@ -179,12 +188,20 @@ fn fits(pattern: Pattern, count: usize, language: Language) -> bool {
     source.len() <= MAX_SOURCE_BYTES && check(&source, language).is_ok()
 }
 
-/// The most repetitions that the guard lets through.
+/// About the most repetitions that the guard lets through.
 fn limit(pattern: Pattern, language: Language) -> usize {
-    let (mut low, mut high) = (0, MAX_SOURCE_BYTES);
-    while high - low > 1 {
+    let mut high = 1;
+    while fits(pattern, high, language) {
+        high *= 2;
+    }
+    let mut low = high / 2;
+    while high - low > 1 + low / 100 {
         let middle = low.midpoint(high);
-        if fits(pattern, middle, language) { low = middle } else { high = middle }
+        if fits(pattern, middle, language) {
+            low = middle;
+        } else {
+            high = middle;
+        }
     }
     low
 }
@@ -199,7 +216,8 @@ fn survive(source: String, language: Language) -> Duration {
         start.elapsed()
     };
     let thread = thread::Builder::new().stack_size(64 << 20).spawn(work);
-    thread.unwrap_or_else(|error| panic!("{error}")).join().unwrap_or(Duration::MAX)
+    let took = thread.ok().and_then(|thread| thread.join().ok());
+    took.unwrap_or(Duration::MAX)
 }
 
 fn attack(patterns: &[Pattern]) {

@@ -1,0 +1,31 @@
+// `API`: the declaration files, read without a call.
+
+const apiPath = (path) => {
+  let text = String(path);
+  while (startsWith(text, "/")) text = slice(text, 1);
+  const segments = split(text, "/");
+  for (let i = 0; i < segments.length; i++) {
+    const segment = segments[i];
+    if (segment === "" || segment === "." || segment === "..") throw new Error(`invalid API file path: ${text}`);
+  }
+  return text;
+};
+constant(global, "API", freeze({
+  __proto__: null,
+  list: async (prefix) => {
+    const files = table("api") ?? [];
+    if (prefix === undefined || prefix === "" || prefix === "/") return files;
+    let path = String(prefix);
+    if (slice(path, -1) === "/") path = slice(path, 0, -1);
+    path = apiPath(path);
+    const found = [];
+    for (let i = 0; i < files.length; i++)
+      if (files[i].path === path || startsWith(files[i].path, `${path}/`)) push(found, files[i]);
+    return found;
+  },
+  read: async (path) => {
+    const text = lookup(`api/${apiPath(path)}`);
+    if (text === undefined) throw new Error(`unknown API file: ${path}; API.list() names them all`);
+    return text;
+  },
+}));

@@ -1,0 +1,45 @@
+// Objects that are filled from the catalog when they are looked at.
+
+// The catalog stays with the host; a name costs something only when a cell says it. Looking at the
+// object as a whole (keys, `in`, isFrozen) fills and freezes it.
+function lazyObject(fixed, find, names) {
+  const target = create(null);
+  const given = getOwnPropertyNames(fixed);
+  for (let i = 0; i < given.length; i++) constant(target, given[i], fixed[given[i]]);
+  let filled = false;
+  const get = (_, name) => {
+    if (typeof name === "symbol") return undefined;
+    if (name in target) return target[name];
+    // A thenable would be called by `await`.
+    if (filled || name === "then") return undefined;
+    const found = find(name);
+    if (found !== undefined) constant(target, name, found);
+    return found;
+  };
+  const fill = () => {
+    if (filled) return;
+    const all = names();
+    for (let i = 0; i < all.length; i++) get(target, all[i]);
+    filled = true;
+    freeze(target);
+  };
+  const refuse = () => false;
+  return new Proxy(target, {
+    __proto__: null,
+    get,
+    has: (_, name) => { fill(); return name in target; },
+    ownKeys: () => { fill(); return ownKeys(target); },
+    getOwnPropertyDescriptor: (_, name) => { fill(); return getOwnPropertyDescriptor(target, name); },
+    isExtensible: () => { fill(); return false; },
+    preventExtensions: () => { fill(); return true; },
+    set: refuse,
+    defineProperty: refuse,
+    deleteProperty: refuse,
+    setPrototypeOf: refuse,
+  });
+}
+
+const table = (key) => {
+  const text = lookup(key);
+  return text === undefined ? undefined : parse(text);
+};

@@ -1,0 +1,62 @@
+// Namespaces: MCP servers, and what plugins registered.
+
+const appended = (path, name) => {
+  const longer = [];
+  for (let i = 0; i < path.length; i++) longer[i] = path[i];
+  longer[path.length] = name;
+  return longer;
+};
+
+function build(descriptor, namespace, path) {
+  switch (descriptor.kind) {
+    case "function": {
+      const name = path[path.length - 1];
+      const named = { [name]: (...args) => request(NAMESPACE, namespace, [path, args], "an argument") };
+      return freeze(named[name]);
+    }
+    case "array": {
+      const built = [];
+      for (let i = 0; i < descriptor.items.length; i++) push(built, build(descriptor.items[i], namespace, appended(path, String(i))));
+      return freeze(built);
+    }
+    case "object": {
+      const built = create(null);
+      for (let i = 0; i < descriptor.entries.length; i++) {
+        const { 0: name, 1: entry } = descriptor.entries[i];
+        constant(built, name, build(entry, namespace, appended(path, name)));
+      }
+      return freeze(built);
+    }
+    default:
+      return freeze(descriptor.value);
+  }
+}
+
+const fromTable = (key, namespace, path) => {
+  const descriptor = table(key);
+  return descriptor === undefined ? undefined : build(descriptor, namespace, path);
+};
+
+const mcp = lazyObject(
+  { $api: freeze((...args) => request(NAMESPACE, "MCP", [["$api"], args], "an argument")) },
+  (server) => fromTable(`mcp/${server}`, "MCP", [server]),
+  () => table("mcp") ?? [],
+);
+constant(global, "MCP", mcp);
+
+const namespaces = lazyObject(
+  create(null),
+  (name) => (name === "MCP" ? mcp : fromTable(`namespace/${name}`, name, [])),
+  () => table("namespaces") ?? [],
+);
+constant(global, "namespaces", namespaces);
+
+// Called when a cell starts: a plugin's namespace is a global of its own as well.
+function begin() {
+  const names = table("namespaces");
+  if (names === undefined) return;
+  for (let i = 0; i < names.length; i++) {
+    const name = names[i];
+    defineProperty(global, name, { __proto__: null, enumerable: true, configurable: true, get: () => namespaces[name] });
+  }
+}

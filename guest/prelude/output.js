@@ -1,0 +1,88 @@
+// `text`, `json`, `console`, and what becomes of values and errors that leave the cell.
+
+const TEXT = 0, JSON_VALUE = 1;
+
+// JSON where there is a JSON form; else what comes closest. Cycles are cut, BigInts become strings.
+function encode(value) {
+  if (value instanceof Error) value = { name: String(value.name), message: String(value.message) };
+  try {
+    const text = stringify(value);
+    if (text !== undefined) return text;
+  } catch (error) {
+    if (error instanceof RangeError || !mayBeMended(error)) throw error;
+    return stringify(plain(value, new Map())) ?? "null";
+  }
+  return value === undefined ? "null" : stringify(String(value));
+}
+
+// stringify throws a TypeError of its own for cycles and BigInts; any other is the cell's own.
+const mayBeMended = (error) => error instanceof TypeError;
+
+function plain(value, above) {
+  if (typeof value === "bigint") return String(value);
+  if (typeof value !== "object" || value === null) return value;
+  if (mapGet(above, value)) return "[circular]";
+  mapSet(above, value, true);
+  let copy;
+  if (typeof value.toJSON === "function") copy = plain(value.toJSON(""), above);
+  else if (isArray(value)) {
+    copy = [];
+    for (let i = 0; i < value.length; i++) push(copy, plain(value[i], above));
+  } else {
+    copy = create(null);
+    for (const name of ownEnumerable(value)) copy[name] = plain(value[name], above);
+  }
+  mapSet(above, value, false);
+  return copy;
+}
+const ownEnumerable = Object.keys;
+
+const show = (value) => {
+  if (typeof value === "string") return value;
+  if (value instanceof Error) return `${value.name}: ${value.message}`;
+  if (typeof value === "function" || typeof value === "symbol" || value === undefined) return String(value);
+  return encode(value);
+};
+const print = (...values) => {
+  const shown = [];
+  for (let i = 0; i < values.length; i++) push(shown, show(values[i]));
+  output(TEXT, join(shown, " "));
+};
+
+constant(global, "text", freeze(function text(value) { output(TEXT, show(value)); }));
+constant(global, "json", freeze(function json(value) { output(JSON_VALUE, encode(value)); }));
+constant(global, "yield_control", freeze(async function yield_control(reason) {
+  await request(YIELD, "", reason === undefined ? null : String(reason), "");
+}));
+
+const quiet = () => {};
+const counts = create(null);
+constant(global, "console", freeze({
+  __proto__: null,
+  log: print, info: print, warn: print, error: print, debug: print, trace: print, dir: (value) => print(value),
+  table: (value) => print(value), group: print, groupCollapsed: print, groupEnd: quiet,
+  time: quiet, timeLog: quiet, timeEnd: quiet,
+  assert: (holds, ...rest) => { if (!holds) print("assertion failed:", ...rest); },
+  count: (label = "default") => { counts[label] = (counts[label] ?? 0) + 1; print(`${label}: ${counts[label]}`); },
+}));
+
+// What the host makes a failed result of.
+function describe(error) {
+  const about = { __proto__: null, name: "", message: "", stack: "", maker: "", code: "", tool: null };
+  try {
+    if (error instanceof Error) {
+      about.name = slice(String(error.name), 0, 200);
+      about.message = slice(String(error.message), 0, 8192);
+      about.stack = slice(String(error.stack), 0, 2048);
+      about.maker = slice(String(error.constructor?.name), 0, 200);
+      const cause = weakGet(nested, error);
+      if (cause !== undefined) {
+        about.code = cause.code;
+        about.tool = cause.tool;
+      }
+    } else about.message = slice(typeof error === "string" ? error : show(error), 0, 8192);
+  } catch {
+    about.message = "the error that was thrown could not be read";
+  }
+  return stringify(about);
+}

@@ -1,0 +1,38 @@
+// The prelude is the world a cell wakes up in: evaluated once, when the image is made, and frozen into it.
+// Cells share its realm and may patch any built-in; so what is used after a cell has started is captured
+// here first. Nothing in the prelude is a boundary: the host checks every message again.
+
+const { call, opened, output, lookup, url, random, encodeUtf8, decodeUtf8 } = host;
+const { parse, stringify } = JSON;
+const { create, defineProperty, freeze, getOwnPropertyNames } = Object;
+const { apply, construct, ownKeys, getOwnPropertyDescriptor } = Reflect;
+const { Error, TypeError, RangeError, Promise, Proxy, Map, Set, Date, RegExp, String, Number, Symbol } = global;
+const { ArrayBuffer, DataView, Uint8Array, WeakMap } = global;
+const isArray = Array.isArray;
+const isView = ArrayBuffer.isView;
+
+// A built-in method as a plain function of its receiver.
+const method = (prototype, name) => {
+  const found = prototype[name];
+  return (receiver, ...args) => apply(found, receiver, args);
+};
+const push = method(Array.prototype, "push");
+const join = method(Array.prototype, "join");
+const slice = method(String.prototype, "slice");
+const split = method(String.prototype, "split");
+const startsWith = method(String.prototype, "startsWith");
+const replaceAll = method(String.prototype, "replaceAll");
+const tagOf = method(Object.prototype, "toString");
+const weakGet = method(WeakMap.prototype, "get");
+const weakSet = method(WeakMap.prototype, "set");
+const mapGet = method(Map.prototype, "get");
+const mapSet = method(Map.prototype, "set");
+const mapEach = method(Map.prototype, "forEach");
+const setAdd = method(Set.prototype, "add");
+const setEach = method(Set.prototype, "forEach");
+
+const constant = (object, name, value) =>
+  defineProperty(object, name, { __proto__: null, value, enumerable: true, writable: false, configurable: false });
+// As built-ins are: not enumerable, but replaceable.
+const hide = (object, name, value) =>
+  defineProperty(object, name, { __proto__: null, value, enumerable: false, writable: true, configurable: true });
