@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use codemode::{CodeMode, ExecInput, Toolbox};
+use codemode::{CodeMode, ExecInput};
 use contract::cell::CellResult;
 use contract::limits::Limits;
 use executor::{Canned, Executor};
@@ -95,13 +95,13 @@ fn reading(bench: &mut Bench, count: usize) -> Result<Vec<Text>> {
     Ok(texts)
 }
 
-fn whole_road(road: &Road) -> Result<(CodeMode, Toolbox)> {
+fn whole_road(road: &Road) -> Result<(CodeMode, Executor)> {
     let canned = Canned::parse(&json!({"tools": [{"id": catalogs::ECHO}]}).to_string())?;
     let executor = Executor::new(Arc::clone(&road.catalog), Arc::new(canned));
-    Ok((CodeMode::new(road.pool.clone()), Toolbox { executor }))
+    Ok((CodeMode::new(road.pool.clone()), executor))
 }
 
-async fn through_code_mode(code_mode: CodeMode, toolbox: Toolbox, texts: Vec<Text>) -> Result<Samples> {
+async fn through_code_mode(code_mode: CodeMode, toolbox: Executor, texts: Vec<Text>) -> Result<Samples> {
     let mut samples = Samples::default();
     for text in texts {
         let input = ExecInput::javascript(text.source.clone());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use catalog::Catalog;
 use codemode::pool::Pool;
-use codemode::{CodeMode, ExecInput, Toolbox};
+use codemode::{CodeMode, ExecInput};
 use contract::cell::{CellResult, Language, OutputItem};
 use executor::{Canned, Executor};
 
@@ -35,9 +35,9 @@ pub(crate) async fn run(arguments: ExecArguments) -> ExitCode {
 
 async fn result(arguments: &ExecArguments) -> Result<CellResult, ExecError> {
     let input = ExecInput { source: source(arguments)?, language: language(arguments) };
-    let toolbox = toolbox(arguments.catalog.as_deref())?;
+    let executor = canned_tools(arguments.catalog.as_deref())?;
     let code_mode = CodeMode::new(Pool::start(arguments.jail.pool()).await?);
-    let first = code_mode.exec(&toolbox, arguments.limits.limits(), input).await;
+    let first = code_mode.exec(&executor, arguments.limits.limits(), input).await;
     if arguments.no_wait { Ok(first) } else { Ok(to_the_end(&code_mode, first).await) }
 }
 
@@ -86,7 +86,7 @@ fn language(arguments: &ExecArguments) -> Language {
     }
 }
 
-fn toolbox(path: Option<&Path>) -> Result<Toolbox, ExecError> {
+fn canned_tools(path: Option<&Path>) -> Result<Executor, ExecError> {
     let (text, name) = match path {
         Some(path) => (read(path)?, path.display().to_string()),
         None => (r#"{"tools": []}"#.to_owned(), String::new()),
@@ -94,7 +94,7 @@ fn toolbox(path: Option<&Path>) -> Result<Toolbox, ExecError> {
     let bad = |reason: String| ExecError::Catalog { path: name.clone(), reason };
     let canned = Canned::parse(&text).map_err(|error| bad(error.to_string()))?;
     let catalog = Catalog::new(canned.specs()).map_err(|error| bad(error.to_string()))?;
-    Ok(Toolbox { executor: Executor::new(Arc::new(catalog), Arc::new(canned)) })
+    Ok(Executor::new(Arc::new(catalog), Arc::new(canned)))
 }
 
 fn read(path: &Path) -> Result<String, ExecError> {

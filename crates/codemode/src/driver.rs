@@ -10,6 +10,7 @@ use contract::error::ErrorCode;
 use contract::frame::{Budget, Deliver, Failure, HostCall, Method, ReplyValue, Start};
 use contract::ids::CallId;
 use contract::limits::{Limits, MAX_ERROR_BYTES};
+use executor::Executor;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -17,7 +18,6 @@ use crate::bridge::Request;
 use crate::cell::{Action, Answer, Cell, Event};
 use crate::input::ExecInput;
 use crate::pool::{FreezeError, Lease, Pool, PoolError};
-use crate::runs::Toolbox;
 
 pub(crate) enum Command {
     /// `wait`: tell me how it stands when there is something to tell.
@@ -40,7 +40,7 @@ pub(crate) struct Run {
     pub(crate) id: String,
     pub(crate) limits: Limits,
     pub(crate) pool: Pool,
-    pub(crate) toolbox: Toolbox,
+    pub(crate) executor: Executor,
 }
 
 pub(crate) struct Driver {
@@ -48,7 +48,7 @@ pub(crate) struct Driver {
     run_id: String,
     limits: Limits,
     pool: Pool,
-    toolbox: Toolbox,
+    executor: Executor,
     whereabouts: Whereabouts,
     work: Option<Work>,
     calls: JoinSet<(Event, Duration)>,
@@ -67,10 +67,10 @@ const LAST_WORD_KEPT: Duration = Duration::from_secs(60);
 impl Driver {
     /// `listener` is who called `exec`.
     pub(crate) fn new(run: Run, input: ExecInput, seed: u64, listener: oneshot::Sender<CellResult>) -> Self {
-        let Run { id: run_id, limits, pool, toolbox } = run;
+        let Run { id: run_id, limits, pool, executor } = run;
         let telemetry = Telemetry {
-            catalog_size: toolbox.executor.catalog().len(),
-            sources: toolbox.executor.catalog().sources(),
+            catalog_size: executor.catalog().len(),
+            sources: executor.catalog().sources(),
             visible_tools: vec!["exec", "wait"],
             exec_count: 1,
             ..Telemetry::default()
@@ -80,7 +80,7 @@ impl Driver {
             run_id,
             limits,
             pool,
-            toolbox,
+            executor,
             whereabouts: Whereabouts::Nowhere,
             work: None,
             calls: JoinSet::new(),
@@ -164,12 +164,12 @@ impl Driver {
     fn start(&self, input: ExecInput, seed: u64) -> Work {
         let start = Start {
             budget: self.budget(self.limits.timeout_ms, self.limits.output_bytes),
-            catalog: self.toolbox.executor.catalog().tables().hash(),
+            catalog: self.executor.catalog().tables().hash(),
             seed,
             language: input.language,
             source: input.source,
         };
-        let (pool, catalog) = (self.pool.clone(), self.toolbox.executor.catalog().clone());
+        let (pool, catalog) = (self.pool.clone(), self.executor.catalog().clone());
         Box::pin(async move { ran(pool.start_cell(catalog.tables(), start).await) })
     }
 
@@ -180,7 +180,7 @@ impl Driver {
                 ran(leg.map(|leg| (lease, leg)))
             }),
             Whereabouts::Frozen(snapshot) => {
-                let (pool, catalog) = (self.pool.clone(), self.toolbox.executor.catalog().clone());
+                let (pool, catalog) = (self.pool.clone(), self.executor.catalog().clone());
                 Box::pin(async move { ran(pool.thaw_cell(catalog.tables(), snapshot, deliver).await) })
             }
             Whereabouts::Nowhere => Box::pin(async { (Whereabouts::Nowhere, Event::Lost(nowhere())) }),
@@ -207,9 +207,9 @@ impl Driver {
     }
 
     fn dispatch(&mut self, call: HostCall) {
-        let request = Request::read(self.toolbox.executor.catalog(), &call);
+        let request = Request::read(self.executor.catalog(), &call);
         self.count(call.method, &request);
-        let (executor, id) = (self.toolbox.executor.clone(), call.id);
+        let (executor, id) = (self.executor.clone(), call.id);
         self.calls.spawn(async move {
             let began = Instant::now();
             let reply = request.answer(&executor).await;

@@ -10,4 +10,4 @@ pub mod pool;
 mod runs;
 
 pub use input::ExecInput;
-pub use runs::{CodeMode, Toolbox};
+pub use runs::CodeMode;

@@ -18,12 +18,6 @@ use crate::pool::Pool;
 /// Runs that may be under way or waiting at once.
 const MAX_LIVE_RUNS: usize = 10_000;
 
-/// What a cell can reach.
-#[derive(Clone, Debug)]
-pub struct Toolbox {
-    pub executor: Executor,
-}
-
 /// The two tools.
 #[derive(Clone, Debug)]
 pub struct CodeMode {
@@ -37,7 +31,7 @@ impl CodeMode {
     }
 
     /// Runs a cell until it ends, yields, or outlasts its budget.
-    pub async fn exec(&self, toolbox: &Toolbox, limits: Limits, input: ExecInput) -> CellResult {
+    pub async fn exec(&self, executor: &Executor, limits: Limits, input: ExecInput) -> CellResult {
         let mut random = [0; 24];
         if getrandom::fill(&mut random).is_err() {
             return failed(ErrorCode::RuntimeUnavailable, "the system has no randomness to give");
@@ -57,7 +51,7 @@ impl CodeMode {
             runs.insert(run_id.clone(), commands);
         }
         let run =
-            Run { id: run_id.clone(), limits: limits.clamped(), pool: self.pool.clone(), toolbox: toolbox.clone() };
+            Run { id: run_id.clone(), limits: limits.clamped(), pool: self.pool.clone(), executor: executor.clone() };
         let (tell, told) = oneshot::channel();
         let driver = Driver::new(run, input, seed, tell);
         let runs = Arc::clone(&self.runs);
@@ -69,9 +63,9 @@ impl CodeMode {
     }
 
     /// `exec` as the model calls it.
-    pub async fn exec_json(&self, toolbox: &Toolbox, limits: Limits, input: &Value) -> CellResult {
+    pub async fn exec_json(&self, executor: &Executor, limits: Limits, input: &Value) -> CellResult {
         match ExecInput::parse(input) {
-            Ok(input) => self.exec(toolbox, limits, input).await,
+            Ok(input) => self.exec(executor, limits, input).await,
             Err(failure) => failed_with(&failure),
         }
     }

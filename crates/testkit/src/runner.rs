@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use catalog::Catalog;
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
-use codemode::{CodeMode, ExecInput, Toolbox};
+use codemode::{CodeMode, ExecInput};
 use contract::cell::CellResult;
 use executor::{Canned, Executor};
 use serde_json::{Value, json};
@@ -27,18 +27,18 @@ pub async fn in_process() -> Result<CodeMode> {
     Ok(CodeMode::new(Pool::start(options).await?))
 }
 
-/// A toolbox of canned tools, `[{ "id": …, "answers": […] }]`.
-pub fn toolbox(tools: &Value) -> Result<Toolbox> {
+/// An executor of canned tools, `[{ "id": …, "answers": […] }]`.
+pub fn canned(tools: &Value) -> Result<Executor> {
     let canned = Canned::parse(&json!({ "tools": tools }).to_string())?;
     let catalog = Catalog::new(canned.specs())?;
-    Ok(Toolbox { executor: Executor::new(Arc::new(catalog), Arc::new(canned)) })
+    Ok(Executor::new(Arc::new(catalog), Arc::new(canned)))
 }
 
 /// `exec`, then `wait` to the end, output joined, as `cellmate exec` does it.
 pub async fn run_in_process(code_mode: &CodeMode, case: &Case) -> Result<Value> {
-    let toolbox = toolbox(&case.tools)?;
+    let executor = canned(&case.tools)?;
     let input = ExecInput { source: case.source.clone(), language: case.language };
-    let mut result = serde_json::to_value(code_mode.exec(&toolbox, case.limits(), input).await)?;
+    let mut result = serde_json::to_value(code_mode.exec(&executor, case.limits(), input).await)?;
     let mut shown: Vec<Value> = Vec::new();
     while result.get("status") == Some(&json!("waiting")) && case.expected.get("status") != Some(&json!("waiting")) {
         shown.extend(output_of(&result));

@@ -169,15 +169,15 @@ async fn dropping_a_cell_frees_its_place() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_cells_can_wait_at_once() {
     let code_mode = CodeMode::new(Pool::start(jailed(2)).await.unwrap());
-    let toolbox = runner::toolbox(&json!([{"id": "openclaw:test:never", "answers": [{"never": true}]}])).unwrap();
+    let tools = runner::canned(&json!([{"id": "openclaw:test:never", "answers": [{"never": true}]}])).unwrap();
     let limits = Limits { max_wait_ms: 100, ..Limits::DEFAULT };
     let mut waiting = Vec::new();
     for batch in 0..20 {
         let batch: Vec<_> = (0..500)
             .map(|number| {
-                let (code_mode, toolbox) = (code_mode.clone(), toolbox.clone());
+                let (code_mode, tools) = (code_mode.clone(), tools.clone());
                 let source = format!("const mine = {}; await Promise.race([tools.call('openclaw:test:never'), yield_control()]); return mine", batch * 500 + number);
-                tokio::spawn(async move { code_mode.exec(&toolbox, limits, ExecInput::javascript(source)).await })
+                tokio::spawn(async move { code_mode.exec(&tools, limits, ExecInput::javascript(source)).await })
             })
             .collect();
         for cell in batch {
@@ -190,7 +190,7 @@ async fn ten_thousand_cells_can_wait_at_once() {
     assert_eq!(waiting.len(), 10_000);
     // The cell has returned, but its call never settles: it waits on.
     assert!(matches!(code_mode.wait(&waiting[7]).await, CellResult::Waiting { .. }));
-    let refused = code_mode.exec(&toolbox, limits, ExecInput::javascript("return 1")).await;
+    let refused = code_mode.exec(&tools, limits, ExecInput::javascript("return 1")).await;
     assert!(matches!(refused, CellResult::Failed { code: Some(ErrorCode::RuntimeUnavailable), .. }));
     for run_id in &waiting {
         code_mode.abort(run_id).await;
