@@ -12,6 +12,8 @@ mod invariants;
 mod machine;
 mod pages;
 mod raw;
+#[doc(hidden)]
+pub mod seams;
 mod snapshot;
 mod source;
 mod tables;

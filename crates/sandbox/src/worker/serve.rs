@@ -18,7 +18,7 @@ use crate::machine::Sandbox;
 /// Guest frames and the parser's lie on it, one after the other. Only what is touched takes memory.
 const THREAD_STACK_BYTES: usize =
     if WASM_STACK_BYTES > PARSER_STACK_BYTES { WASM_STACK_BYTES + (8 << 20) } else { PARSER_STACK_BYTES + (8 << 20) };
-const PARSER_STACK_BYTES: usize = 128 << 20;
+pub const PARSER_STACK_BYTES: usize = 128 << 20;
 
 const READ_BYTES: usize = 64 << 10;
 
