@@ -71,9 +71,9 @@ async fn supervise(options: Arc<PoolOptions>, room: Arc<Notify>, tell: watch::Se
             Ok((worker, incoming, child)) => {
                 tell.send_replace(State::Up(Arc::clone(&worker)));
                 room.notify_waiters();
-                let reason = worker.listen(incoming).await;
+                worker.listen(incoming).await;
                 tell.send_replace(State::Starting);
-                bury(child, &reason).await;
+                bury(child).await;
             }
             Err(reason) => {
                 tell.send_replace(State::Failed(reason));
@@ -96,7 +96,7 @@ async fn start(options: &PoolOptions) -> Result<(Arc<Worker>, Incoming, Option<C
 }
 
 /// Kills what is left of a worker and waits until the system has let go of it.
-async fn bury(child: Option<Child>, _reason: &str) {
+async fn bury(child: Option<Child>) {
     let Some(mut child) = child else { return };
     // It may be dead already; then there is only the waiting.
     drop(child.start_kill());

@@ -84,7 +84,7 @@ impl Worker {
     }
 
     /// Hands every answer to whoever asked, until the worker is at fault or is condemned.
-    pub(super) async fn listen(&self, mut incoming: Incoming) -> String {
+    pub(super) async fn listen(&self, mut incoming: Incoming) {
         let mut fate = self.fate.subscribe();
         let reason = tokio::select! {
             fault = self.hand_out(&mut incoming) => fault.to_string(),
@@ -92,10 +92,9 @@ impl Worker {
         };
         self.places.close();
         self.turns.close();
-        self.fate.send_replace(Some(reason.clone()));
+        self.fate.send_replace(Some(reason));
         // Whoever waits finds its sender gone and reads the reason above.
         self.waiting().clear();
-        reason
     }
 
     async fn hand_out(&self, incoming: &mut Incoming) -> Fault {
