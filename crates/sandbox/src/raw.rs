@@ -20,17 +20,17 @@ pub(crate) fn close_from(first: u32) -> std::io::Result<()> {
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// Tells the allocator how many arenas to have, so that it need not ask the system later on. glibc
-/// would read the number of processors from a file when threads first compete, and the jail kills
-/// whoever opens a file.
+/// Leaves the allocator its main arena only. With more, glibc reads the number of processors when
+/// threads first compete and the overcommit policy when an arena shrinks, each from a file, and the
+/// jail kills whoever opens one.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub(crate) fn fix_arenas(count: i32) -> bool {
+pub(crate) fn one_arena() -> bool {
     // SAFETY: `mallopt` takes two numbers; it is called before any other thread exists.
-    unsafe { libc::mallopt(libc::M_ARENA_MAX, count) == 1 }
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) == 1 }
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(crate) fn fix_arenas(_count: i32) -> bool {
+pub(crate) fn one_arena() -> bool {
     true
 }
 

@@ -21,9 +21,6 @@ use arguments::{Arguments, JailWish};
 use serve::Crew;
 pub use serve::PARSER_STACK_BYTES;
 
-/// Arenas of the allocator; threads share them.
-const ARENAS: i32 = 4;
-
 /// Becomes a worker and never returns, if this process was started as one; does nothing otherwise.
 ///
 /// Call it first in `main`, before any thread is started or file opened.
@@ -77,7 +74,7 @@ fn start(
     stream: &File,
 ) -> Result<Crew, Box<dyn std::error::Error + Send + Sync>> {
     let arguments = Arguments::parse(arguments)?;
-    if !crate::raw::fix_arenas(ARENAS) {
+    if !crate::raw::one_arena() {
         return Err("the allocator does not take its settings".into());
     }
     // A dropped cell keeps its instance until it has stopped; its place may be taken before.
