@@ -5,6 +5,7 @@
 mod declare;
 mod guest_view;
 mod names;
+pub mod policy;
 mod search;
 
 use std::collections::BTreeMap;

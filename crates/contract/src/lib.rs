@@ -3,6 +3,7 @@
 //! Pure: no IO, no clock, no async. A type is admitted here when two crates need it.
 
 pub mod cell;
+pub mod config;
 pub mod error;
 pub mod frame;
 pub mod ids;

@@ -26,6 +26,21 @@ pub const MEMORY_LIMIT_BYTES: Bound = Bound::new("memoryLimitBytes", 64 << 20, (
 pub const MAX_OUTPUT_BYTES: Bound = Bound::new("maxOutputBytes", 64 << 10, 1024..=(10 << 20));
 pub const MAX_SNAPSHOT_BYTES: Bound = Bound::new("maxSnapshotBytes", 10 << 20, 1024..=(256 << 20));
 pub const MAX_PENDING_TOOL_CALLS: Bound = Bound::new("maxPendingToolCalls", 16, 1..=128);
+pub const SNAPSHOT_TTL_SECONDS: Bound = Bound::new("snapshotTtlSeconds", 900, 1..=86_400);
+pub const MAX_SEARCH_LIMIT: Bound = Bound::new("maxSearchLimit", 50, 1..=50);
+
+/// Bounded further by the `maxSearchLimit` beside it.
+pub const SEARCH_DEFAULT_LIMIT: Bound = Bound::new("searchDefaultLimit", 8, 1..=50);
+
+/// Runs a store keeps alive at once. The upper end is a million: some gigabytes of suspended cells.
+pub const MAX_LIVE_RUNS: Bound = Bound::new("maxLiveRuns", 10_000, 1..=1_000_000);
+
+/// Tool Search has its own, under `tools.toolSearch`.
+pub const TOOL_SEARCH_CODE_TIMEOUT_MS: Bound = Bound::new("codeTimeoutMs", 10_000, 1_000..=60_000);
+pub const TOOL_SEARCH_MAX_SEARCH_LIMIT: Bound = Bound::new("maxSearchLimit", 20, 1..=50);
+
+/// One pattern of an allow or deny list. With it, matching takes time in proportion to the text alone.
+pub const MAX_PATTERN_BYTES: usize = 256;
 
 /// Calls one cell may have outstanding, queued ones included; past it a call rejects at once.
 pub const MAX_OUTSTANDING_CALLS: usize = 1024;

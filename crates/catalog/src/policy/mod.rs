@@ -1,0 +1,96 @@
+//! Which tools may this run see? Layers of allow and deny lists, and what they make of a tool.
+//!
+//! A tool is seen when no layer denies it and every layer that has an allow list allows it. So the order of
+//! layers does not change the answer, only which layer is named as the one that refused.
+
+mod glob;
+mod layers;
+
+use std::fmt;
+
+use contract::config::pattern::Pattern;
+use contract::config::policy::Lists;
+use contract::tool::{ToolId, ToolSpec};
+
+pub use layers::{RunScope, layers};
+
+/// One place's lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// Where the lists come from, for those who ask why: `tools`, `agents.main.tools`, `run`.
+    pub place: String,
+    pub lists: Lists,
+}
+
+/// The layers of one run, the broadest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    layers: Vec<Layer>,
+}
+
+/// What a policy makes of one tool, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision<'p> {
+    Allowed,
+    Denied { place: &'p str, pattern: &'p Pattern },
+    NotAllowed { place: &'p str },
+}
+
+impl From<Vec<Layer>> for Policy {
+    fn from(layers: Vec<Layer>) -> Self {
+        Self { layers }
+    }
+}
+
+impl Policy {
+    /// The tools a run may see, in the order they came. None: a run without tools, which code mode leaves alone.
+    pub fn effective(&self, mut tools: Vec<ToolSpec>) -> Vec<ToolSpec> {
+        tools.retain(|tool| self.explain(&tool.id) == Decision::Allowed);
+        tools
+    }
+
+    pub fn explain(&self, id: &ToolId) -> Decision<'_> {
+        let denied = self.layers.iter().find_map(|layer| Some((layer, find(&layer.lists.deny, id)?)));
+        if let Some((layer, pattern)) = denied {
+            return Decision::Denied { place: &layer.place, pattern };
+        }
+        match self.layers.iter().find(|layer| !layer.allows(id)) {
+            Some(layer) => Decision::NotAllowed { place: &layer.place },
+            None => Decision::Allowed,
+        }
+    }
+}
+
+impl Layer {
+    /// Regardless of what is denied.
+    fn allows(&self, id: &ToolId) -> bool {
+        let Some(allow) = &self.lists.allow else { return true };
+        let also = self.lists.also_allow.as_deref().unwrap_or_default();
+        find(allow, id).or_else(|| find(also, id)).is_some()
+    }
+}
+
+fn find<'p>(patterns: &'p [Pattern], id: &ToolId) -> Option<&'p Pattern> {
+    patterns.iter().find(|pattern| names(pattern, id))
+}
+
+/// A group by its members; a glob by the whole id, the name or the owner.
+fn names(pattern: &Pattern, id: &ToolId) -> bool {
+    match pattern.group() {
+        Some(group) => group.contains(id),
+        None => [id.as_str(), id.name(), id.owner()].iter().any(|text| glob::matches(pattern.as_str(), text)),
+    }
+}
+
+impl fmt::Display for Decision<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Allowed => f.write_str("allowed"),
+            Self::Denied { place, pattern } => write!(f, "denied by `{pattern}` in the deny list of `{place}`"),
+            Self::NotAllowed { place } => write!(f, "not among what `{place}` allows"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

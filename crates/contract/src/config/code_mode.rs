@@ -1,0 +1,131 @@
+//! `tools.codeMode`: whether a run's tools hide behind `exec` and `wait`, and what its cells may use.
+
+use serde_json::Value;
+
+use super::error::{ConfigError, Path};
+use super::numbers::{Numbers, SearchLimits};
+use super::reader::{self, Reader};
+use crate::cell::Language;
+use crate::limits::{self, Bound, Limits};
+
+/// Everything decided. `runtime` and `mode` have one value each, so they are checked and not kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeMode {
+    pub enabled: bool,
+    pub languages: Languages,
+    pub limits: Limits,
+    pub search: SearchLimits,
+    pub snapshot_ttl_seconds: u64,
+    /// Counts the runs of a whole store; the same for every agent.
+    pub max_live_runs: u64,
+}
+
+/// The languages a cell may be written in: at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Languages {
+    javascript: bool,
+    typescript: bool,
+}
+
+impl Languages {
+    pub const ALL: Self = Self { javascript: true, typescript: true };
+
+    pub fn allow(self, language: Language) -> bool {
+        match language {
+            Language::JavaScript => self.javascript,
+            Language::TypeScript => self.typescript,
+        }
+    }
+}
+
+/// What one place of the configuration says; the rest comes from a broader place or is the default.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Given {
+    enabled: Option<bool>,
+    languages: Option<Languages>,
+    numbers: Numbers,
+}
+
+const NUMBERS: [&Bound; 10] = [
+    &limits::TIMEOUT_MS,
+    &limits::MAX_WAIT_MS,
+    &limits::MEMORY_LIMIT_BYTES,
+    &limits::MAX_OUTPUT_BYTES,
+    &limits::MAX_SNAPSHOT_BYTES,
+    &limits::MAX_PENDING_TOOL_CALLS,
+    &limits::SNAPSHOT_TTL_SECONDS,
+    &limits::SEARCH_DEFAULT_LIMIT,
+    &limits::MAX_SEARCH_LIMIT,
+    &limits::MAX_LIVE_RUNS,
+];
+
+impl Given {
+    pub(super) fn read(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Self {
+        match value {
+            Value::Bool(enabled) => Self { enabled: Some(*enabled), ..Self::default() },
+            Value::Object(_) => reader::object(value, path, errors, Self::read_object).unwrap_or_default(),
+            Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                errors.push(ConfigError::value(path, value, "`true`, `false` or an object"));
+                Self::default()
+            }
+        }
+    }
+
+    fn read_object(reader: &mut Reader<'_, '_>) -> Self {
+        let enabled = reader.flag("enabled");
+        // Only one value each: checked, and nothing to keep.
+        let _runtime = reader.choice("runtime", &[("quickjs-wasi", ())]);
+        let _mode = reader.choice("mode", &[("only", ())]);
+        Self { enabled, languages: read_languages(reader), numbers: Numbers::read(reader, &NUMBERS) }
+    }
+
+    /// For an agent, whose place this is not to say how many runs a store holds.
+    pub(super) fn gives_max_live_runs(&self) -> Option<u64> {
+        self.numbers.given(&limits::MAX_LIVE_RUNS)
+    }
+
+    pub(super) fn over(&self, base: &Self) -> Self {
+        Self {
+            enabled: self.enabled.or(base.enabled),
+            languages: self.languages.or(base.languages),
+            numbers: self.numbers.over(&base.numbers),
+        }
+    }
+
+    /// Only `enabled: true` switches code mode on, whatever else is given.
+    pub(super) fn resolve(&self) -> CodeMode {
+        let number = |bound| self.numbers.get(bound);
+        CodeMode {
+            enabled: self.enabled.unwrap_or(false),
+            languages: self.languages.unwrap_or(Languages::ALL),
+            limits: Limits {
+                timeout_ms: number(&limits::TIMEOUT_MS),
+                max_wait_ms: number(&limits::MAX_WAIT_MS),
+                memory_bytes: number(&limits::MEMORY_LIMIT_BYTES),
+                output_bytes: number(&limits::MAX_OUTPUT_BYTES),
+                snapshot_bytes: number(&limits::MAX_SNAPSHOT_BYTES),
+                pending_calls: number(&limits::MAX_PENDING_TOOL_CALLS),
+            },
+            search: SearchLimits::of(&self.numbers, &limits::MAX_SEARCH_LIMIT),
+            snapshot_ttl_seconds: number(&limits::SNAPSHOT_TTL_SECONDS),
+            max_live_runs: number(&limits::MAX_LIVE_RUNS),
+        }
+    }
+}
+
+fn read_languages(reader: &mut Reader<'_, '_>) -> Option<Languages> {
+    let words = [Language::JavaScript, Language::TypeScript].map(|language| (language.as_str(), language));
+    let (value, path, errors) = reader.field("languages")?;
+    let before = errors.len();
+    let listed = reader::list(value, &path, errors, |item, path| reader::choose(item, path, &words))?;
+    if listed.is_empty() && errors.len() == before {
+        errors.push(ConfigError::value(&path, value, "at least one of `javascript`, `typescript`"));
+    }
+    Some(Languages {
+        javascript: listed.contains(&Language::JavaScript),
+        typescript: listed.contains(&Language::TypeScript),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! `tools.codeMode`, field by field.
+
+use serde_json::{Value, json};
+
+use super::{CodeMode, Given, Languages, NUMBERS, Path};
+use crate::cell::Language;
+use crate::config::SearchLimits;
+use crate::limits::Limits;
+
+fn read(value: &Value) -> Result<CodeMode, Vec<String>> {
+    let mut errors = Vec::new();
+    let given = Given::read(value, &Path::root("codeMode"), &mut errors);
+    if errors.is_empty() { Ok(given.resolve()) } else { Err(errors.iter().map(ToString::to_string).collect()) }
+}
+
+fn defaults(enabled: bool) -> CodeMode {
+    CodeMode {
+        enabled,
+        languages: Languages::ALL,
+        limits: Limits {
+            timeout_ms: 10_000,
+            max_wait_ms: 45_000,
+            memory_bytes: 67_108_864,
+            output_bytes: 65_536,
+            snapshot_bytes: 10_485_760,
+            pending_calls: 16,
+        },
+        search: SearchLimits { default: 8, max: 50 },
+        snapshot_ttl_seconds: 900,
+        max_live_runs: 10_000,
+    }
+}
+
+#[test]
+fn only_enabled_true_switches_code_mode_on() {
+    let cases = [
+        (json!(true), true),
+        (json!(false), false),
+        (json!({}), false),
+        (json!({"enabled": true}), true),
+        (json!({"enabled": false}), false),
+        (json!({"runtime": "quickjs-wasi"}), false),
+        (json!({"mode": "only", "timeoutMs": 10_000}), false),
+        (json!({"enabled": true, "runtime": "quickjs-wasi", "mode": "only"}), true),
+    ];
+    for (value, enabled) in cases {
+        assert_eq!(read(&value), Ok(defaults(enabled)), "{value}");
+    }
+    assert_eq!(Given::default().resolve(), defaults(false));
+}
+
+/// Key, default, least, most, and where the number ends up.
+type Field = (&'static str, u64, u64, u64, fn(&CodeMode) -> u64);
+
+const FIELDS: [Field; 10] = [
+    ("timeoutMs", 10_000, 100, 60_000, |mode| mode.limits.timeout_ms),
+    ("maxWaitMs", 45_000, 100, 600_000, |mode| mode.limits.max_wait_ms),
+    ("memoryLimitBytes", 67_108_864, 1_048_576, 1_073_741_824, |mode| mode.limits.memory_bytes),
+    ("maxOutputBytes", 65_536, 1_024, 10_485_760, |mode| mode.limits.output_bytes),
+    ("maxSnapshotBytes", 10_485_760, 1_024, 268_435_456, |mode| mode.limits.snapshot_bytes),
+    ("maxPendingToolCalls", 16, 1, 128, |mode| mode.limits.pending_calls),
+    ("snapshotTtlSeconds", 900, 1, 86_400, |mode| mode.snapshot_ttl_seconds),
+    ("searchDefaultLimit", 8, 1, 50, |mode| mode.search.default),
+    ("maxSearchLimit", 50, 1, 50, |mode| mode.search.max),
+    ("maxLiveRuns", 10_000, 1, 1_000_000, |mode| mode.max_live_runs),
+];
+
+#[test]
+fn every_number_has_its_default_and_both_ends() {
+    assert_eq!(FIELDS.map(|field| field.0).len(), NUMBERS.len());
+    for (key, default, least, most, get) in FIELDS {
+        assert_eq!(get(&read(&json!({})).unwrap()), default, "{key}");
+        let inside = u64::midpoint(least, most);
+        for (given, expected) in
+            [(0, least), (least - 1, least), (least, least), (inside, inside), (most, most), (most + 1, most)]
+        {
+            let mode = read(&json!({ key: given })).unwrap();
+            assert_eq!(get(&mode), expected, "{key}: {given}");
+            assert_eq!(mode.limits, mode.limits.clamped(), "{key}: {given}");
+        }
+    }
+}
+
+#[test]
+fn a_number_that_is_none_is_an_error_also_while_code_mode_is_off() {
+    for (key, _, least, most, _) in FIELDS {
+        for (value, found) in [
+            (json!(-1), "`-1`"),
+            (json!(1.5), "`1.5`"),
+            (json!("900"), "`\"900\"`"),
+            (Value::Null, "`null`"),
+            (json!({}), "an object"),
+        ] {
+            let expected = format!("`codeMode.{key}`: expected a whole number from {least} to {most}, found {found}");
+            assert_eq!(read(&json!({ key: value })), Err(vec![expected]));
+        }
+    }
+}
+
+#[test]
+fn the_default_of_a_search_is_no_more_than_its_maximum() {
+    let cases = [
+        (json!({"maxSearchLimit": 5}), 5, 5),
+        (json!({"maxSearchLimit": 1, "searchDefaultLimit": 50}), 1, 1),
+        (json!({"searchDefaultLimit": 30}), 30, 50),
+        (json!({"searchDefaultLimit": 30, "maxSearchLimit": 20}), 20, 20),
+        (json!({"searchDefaultLimit": 0, "maxSearchLimit": 0}), 1, 1),
+    ];
+    for (value, default, max) in cases {
+        assert_eq!(read(&value).unwrap().search, SearchLimits { default, max }, "{value}");
+    }
+}
+
+#[test]
+fn languages_are_a_subset_that_is_not_empty() {
+    let cases = [
+        (json!(["javascript", "typescript"]), true, true),
+        (json!(["typescript", "javascript"]), true, true),
+        (json!(["javascript"]), true, false),
+        (json!(["typescript", "typescript"]), false, true),
+    ];
+    for (languages, javascript, typescript) in cases {
+        let allowed = read(&json!({ "languages": languages })).unwrap().languages;
+        assert_eq!(allowed.allow(Language::JavaScript), javascript, "{languages}");
+        assert_eq!(allowed.allow(Language::TypeScript), typescript, "{languages}");
+    }
+    let word = "expected one of `javascript`, `typescript`, found";
+    let cases = [
+        (
+            json!([]),
+            vec!["`codeMode.languages`: expected at least one of `javascript`, `typescript`, found a list".to_owned()],
+        ),
+        (json!("javascript"), vec!["`codeMode.languages`: expected a list, found `\"javascript\"`".to_owned()]),
+        (
+            json!(["python", "javascripts", 1]),
+            vec![
+                format!("`codeMode.languages[0]`: {word} `\"python\"`"),
+                format!("`codeMode.languages[1]`: {word} `\"javascripts\"`; did you mean `javascript`?"),
+                format!("`codeMode.languages[2]`: {word} `1`"),
+            ],
+        ),
+    ];
+    for (languages, errors) in cases {
+        assert_eq!(read(&json!({ "languages": languages })), Err(errors));
+    }
+}
+
+#[test]
+fn wrong_values_and_keys_are_all_reported_at_once() {
+    let cases = [
+        (json!("on"), vec!["`codeMode`: expected `true`, `false` or an object, found `\"on\"`"]),
+        (Value::Null, vec!["`codeMode`: expected `true`, `false` or an object, found `null`"]),
+        (json!(1), vec!["`codeMode`: expected `true`, `false` or an object, found `1`"]),
+        (json!([]), vec!["`codeMode`: expected `true`, `false` or an object, found a list"]),
+        (
+            json!({"enabled": "auto", "runtime": "node", "mode": "all", "timeoutMS": 5, "executor": "node"}),
+            vec![
+                "`codeMode.enabled`: expected `true` or `false`, found `\"auto\"`",
+                "`codeMode.runtime`: expected `quickjs-wasi`, found `\"node\"`",
+                "`codeMode.mode`: expected `only`, found `\"all\"`",
+                "`codeMode.timeoutMS`: unknown key; did you mean `timeoutMs`?",
+                "`codeMode.executor`: unknown key; known are `enabled`, `runtime`, `mode`, `languages`, `timeoutMs`, \
+                 `maxWaitMs`, `memoryLimitBytes`, `maxOutputBytes`, `maxSnapshotBytes`, `maxPendingToolCalls`, \
+                 `snapshotTtlSeconds`, `searchDefaultLimit`, `maxSearchLimit`, `maxLiveRuns`",
+            ],
+        ),
+    ];
+    for (value, errors) in cases {
+        assert_eq!(read(&value), Err(errors.into_iter().map(str::to_owned).collect()), "{value}");
+    }
+}

@@ -1,0 +1,188 @@
+//! What is wrong with a configuration, and where.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::nearest::nearest;
+use crate::error::ErrorCode;
+
+/// One complaint. A configuration is read to its end, so there may be many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// As one would write it in JavaScript: `tools.byProvider["openai/gpt-5"].deny[0]`.
+    pub path: String,
+    pub problem: Problem,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    Value { found: String, expected: String, nearest: Option<String> },
+    UnknownKey { known: Vec<&'static str>, nearest: Option<&'static str> },
+}
+
+impl ConfigError {
+    /// What a run that meets a bad configuration fails with.
+    pub const CODE: ErrorCode = ErrorCode::InvalidConfig;
+
+    pub fn value(path: &Path, found: &Value, expected: &str) -> Self {
+        Self {
+            path: path.to_string(),
+            problem: Problem::Value { found: shown(found), expected: expected.to_owned(), nearest: None },
+        }
+    }
+
+    /// For a word that should have been one of some others.
+    pub fn word<'a>(path: &Path, found: &Value, expected: &str, candidates: impl IntoIterator<Item = &'a str>) -> Self {
+        let nearest = found.as_str().and_then(|word| nearest(word, candidates)).map(str::to_owned);
+        Self {
+            path: path.to_string(),
+            problem: Problem::Value { found: shown(found), expected: expected.to_owned(), nearest },
+        }
+    }
+
+    pub fn unknown_key(path: &Path, key: &str, known: &[&'static str]) -> Self {
+        let nearest = nearest(key, known.iter().copied());
+        Self { path: path.key(key).to_string(), problem: Problem::UnknownKey { known: known.to_vec(), nearest } }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`: ", self.path)?;
+        match &self.problem {
+            Problem::Value { found, expected, nearest } => {
+                write!(f, "expected {expected}, found {found}")?;
+                nearest.iter().try_for_each(|word| write!(f, "; did you mean `{word}`?"))
+            }
+            Problem::UnknownKey { nearest: Some(word), .. } => write!(f, "unknown key; did you mean `{word}`?"),
+            Problem::UnknownKey { nearest: None, known } => write!(f, "unknown key; known are {}", listed(known)),
+        }
+    }
+}
+
+/// Words for a reader: `` `a`, `b` ``.
+pub(super) fn listed(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+const MAX_SHOWN_CHARS: usize = 60;
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+        Value::String(text) => format!("`{}`", Value::from(shortened(text))),
+        Value::Null | Value::Bool(_) | Value::Number(_) => format!("`{value}`"),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let mut short: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+/// Where in a configuration we are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path(String);
+
+impl Path {
+    pub fn root(key: &str) -> Self {
+        Self(key.to_owned())
+    }
+
+    pub fn key(&self, key: &str) -> Self {
+        let plain = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+        // Quoted as JSON, so that a key cannot smuggle control characters into a terminal.
+        Self(if plain && key.len() <= MAX_SHOWN_CHARS {
+            format!("{}.{key}", self.0)
+        } else {
+            format!("{}[{}]", self.0, Value::from(shortened(key)))
+        })
+    }
+
+    pub fn index(&self, position: usize) -> Self {
+        Self(format!("{}[{position}]", self.0))
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{ConfigError, Path, shown};
+
+    #[test]
+    fn every_error_says_where_what_and_what_instead() {
+        let path = Path::root("tools").key("mode");
+        let cases = [
+            (ConfigError::value(&path, &json!(7), "a word"), "`tools.mode`: expected a word, found `7`"),
+            (
+                ConfigError::word(&path, &json!("tolls"), "one of `code`, `tools`", ["code", "tools"]),
+                "`tools.mode`: expected one of `code`, `tools`, found `\"tolls\"`; did you mean `tools`?",
+            ),
+            (
+                ConfigError::word(&path, &json!("zebra"), "`code`", ["code"]),
+                "`tools.mode`: expected `code`, found `\"zebra\"`",
+            ),
+            (
+                ConfigError::unknown_key(&path, "alow", &["deny", "allow"]),
+                "`tools.mode.alow`: unknown key; did you mean `allow`?",
+            ),
+            (
+                ConfigError::unknown_key(&path, "zebra", &["deny", "allow"]),
+                "`tools.mode.zebra`: unknown key; known are `deny`, `allow`",
+            ),
+        ];
+        for (error, expected) in cases {
+            assert_eq!(error.to_string(), expected);
+        }
+        assert_eq!(ConfigError::CODE.as_str(), "invalid_config");
+    }
+
+    #[test]
+    fn paths_quote_what_is_no_plain_key() {
+        let root = Path::root("tools");
+        let long = "k".repeat(61);
+        let cases = [
+            (root.key("deny"), "tools.deny".to_owned()),
+            (root.key("google-ai"), "tools.google-ai".to_owned()),
+            (root.key("openai/gpt-5").key("deny").index(0), "tools[\"openai/gpt-5\"].deny[0]".to_owned()),
+            (root.key(""), "tools[\"\"]".to_owned()),
+            (root.key("7z"), "tools[\"7z\"]".to_owned()),
+            (root.key("\u{1b}[2J"), "tools[\"\\u001b[2J\"]".to_owned()),
+            (root.key(&long), format!("tools[\"{}…\"]", "k".repeat(60))),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(path.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn values_are_shown_briefly() {
+        let cases = [
+            (Value::Null, "`null`".to_owned()),
+            (json!(true), "`true`".to_owned()),
+            (json!(-1.5), "`-1.5`".to_owned()),
+            (json!("a\n"), "`\"a\\n\"`".to_owned()),
+            (json!("é".repeat(61)), format!("`\"{}…\"`", "é".repeat(60))),
+            (json!([1]), "a list".to_owned()),
+            (json!({"a": 1}), "an object".to_owned()),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(shown(&value), expected);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Takes an object's fields one by one, then complains about what is left.
+//!
+//! Every part of the configuration is read with it, so that all of them complain alike and none stops at
+//! the first mistake. A field that is wrong is reported and reads as absent.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::error::{ConfigError, Path, listed};
+use crate::limits::Bound;
+
+/// An object under way: `asked` becomes the list of keys it knows.
+#[derive(Debug)]
+pub struct Reader<'v, 'e> {
+    path: &'e Path,
+    fields: &'v Map<String, Value>,
+    asked: Vec<&'static str>,
+    errors: &'e mut Vec<ConfigError>,
+}
+
+/// Reads an object; a key that `read` did not ask for is an error.
+pub fn object<T>(
+    value: &Value,
+    path: &Path,
+    errors: &mut Vec<ConfigError>,
+    read: impl FnOnce(&mut Reader<'_, '_>) -> T,
+) -> Option<T> {
+    let Value::Object(fields) = value else {
+        errors.push(ConfigError::value(path, value, "an object"));
+        return None;
+    };
+    let mut reader = Reader { path, fields, asked: Vec::new(), errors };
+    let read = read(&mut reader);
+    reader.finish();
+    Some(read)
+}
+
+/// Reads an object whose keys are names of somebody's choosing; entries that read as absent are left out.
+pub fn entries<T>(
+    value: &Value,
+    path: &Path,
+    errors: &mut Vec<ConfigError>,
+    mut read: impl FnMut(&Value, &Path, &mut Vec<ConfigError>) -> Option<T>,
+) -> BTreeMap<String, T> {
+    let Value::Object(fields) = value else {
+        errors.push(ConfigError::value(path, value, "an object"));
+        return BTreeMap::new();
+    };
+    let mut entries = BTreeMap::new();
+    for (key, value) in fields {
+        if key.trim().is_empty() {
+            errors.push(ConfigError::value(path, &Value::from(key.as_str()), "keys that are not blank"));
+        } else if let Some(entry) = read(value, &path.key(key), errors) {
+            entries.insert(key.clone(), entry);
+        }
+    }
+    entries
+}
+
+impl<'v> Reader<'v, '_> {
+    pub fn path(&self) -> &Path {
+        self.path
+    }
+
+    pub fn report(&mut self, error: ConfigError) {
+        self.errors.push(error);
+    }
+
+    /// The bare field, its path, and where to complain about it.
+    pub fn field(&mut self, key: &'static str) -> Option<(&'v Value, Path, &mut Vec<ConfigError>)> {
+        self.asked.push(key);
+        self.fields.get(key).map(|value| (value, self.path.key(key), &mut *self.errors))
+    }
+
+    pub fn flag(&mut self, key: &'static str) -> Option<bool> {
+        let (value, path, errors) = self.field(key)?;
+        if value.as_bool().is_none() {
+            errors.push(ConfigError::value(&path, value, "`true` or `false`"));
+        }
+        value.as_bool()
+    }
+
+    /// A whole number, moved into its range where it lies outside.
+    pub fn number(&mut self, bound: &Bound) -> Option<u64> {
+        let (value, path, errors) = self.field(bound.key)?;
+        let number = whole(value).map(|raw| bound.clamp(raw));
+        if number.is_none() {
+            let expected = format!("a whole number from {} to {}", bound.range.start(), bound.range.end());
+            errors.push(ConfigError::value(&path, value, &expected));
+        }
+        number
+    }
+
+    /// One of a few words, each standing for something.
+    pub fn choice<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
+        let (value, path, errors) = self.field(key)?;
+        let chosen = choose(value, &path, words);
+        chosen.map_err(|error| errors.push(error)).ok()
+    }
+
+    pub fn list<T>(
+        &mut self,
+        key: &'static str,
+        item: impl FnMut(&Value, &Path) -> Result<T, ConfigError>,
+    ) -> Option<Vec<T>> {
+        let (value, path, errors) = self.field(key)?;
+        list(value, &path, errors, item)
+    }
+
+    pub fn object<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Reader<'_, '_>) -> T) -> Option<T> {
+        let (value, path, errors) = self.field(key)?;
+        object(value, &path, errors, read)
+    }
+
+    fn finish(self) {
+        let unknown = self.fields.keys().filter(|key| !self.asked.contains(&key.as_str()));
+        self.errors.extend(unknown.map(|key| ConfigError::unknown_key(self.path, key, &self.asked)));
+    }
+}
+
+/// A list whose items are read alike; wrong ones are reported and left out.
+pub fn list<T>(
+    value: &Value,
+    path: &Path,
+    errors: &mut Vec<ConfigError>,
+    mut item: impl FnMut(&Value, &Path) -> Result<T, ConfigError>,
+) -> Option<Vec<T>> {
+    let Value::Array(items) = value else {
+        errors.push(ConfigError::value(path, value, "a list"));
+        return None;
+    };
+    let mut read = Vec::new();
+    for (position, value) in items.iter().enumerate() {
+        match item(value, &path.index(position)) {
+            Ok(one) => read.push(one),
+            Err(error) => errors.push(error),
+        }
+    }
+    Some(read)
+}
+
+pub fn choose<T: Copy>(value: &Value, path: &Path, words: &[(&str, T)]) -> Result<T, ConfigError> {
+    let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+    let expected = match known.as_slice() {
+        [only] => format!("`{only}`"),
+        many => format!("one of {}", listed(many)),
+    };
+    let chosen = words.iter().find(|(word, _)| value.as_str() == Some(*word));
+    chosen.map(|(_, meaning)| *meaning).ok_or_else(|| ConfigError::word(path, value, &expected, known))
+}
+
+/// `1e4` and `10000.0` are whole too: some readers of JSON5 give every number as a float.
+fn whole(value: &Value) -> Option<u64> {
+    let float = || value.as_f64().filter(|number| *number >= 0.0 && number.fract() == 0.0);
+    // The cast saturates, and the caller clamps what it gets.
+    value.as_u64().or_else(|| float().map(|number| number as u64))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! `tools.toolSearch`: whether a run's tools hide behind search controls, and of which shape.
+
+use serde_json::Value;
+
+use super::error::{ConfigError, Path};
+use super::numbers::{Numbers, SearchLimits};
+use super::reader::{self, Reader};
+use crate::limits::{self, Bound};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolSearch {
+    pub enabled: bool,
+    pub mode: ToolSearchMode,
+    pub code_timeout_ms: u64,
+    pub search: SearchLimits,
+}
+
+/// What the model sees: one tool that takes code, or three that take arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolSearchMode {
+    Code,
+    Tools,
+}
+
+/// What one place of the configuration says; the rest comes from a broader place or is the default.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Given {
+    enabled: Option<bool>,
+    mode: Option<ToolSearchMode>,
+    numbers: Numbers,
+}
+
+const NUMBERS: [&Bound; 3] =
+    [&limits::TOOL_SEARCH_CODE_TIMEOUT_MS, &limits::SEARCH_DEFAULT_LIMIT, &limits::TOOL_SEARCH_MAX_SEARCH_LIMIT];
+
+impl Given {
+    pub(super) fn read(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Self {
+        match value {
+            Value::Bool(enabled) => Self { enabled: Some(*enabled), ..Self::default() },
+            Value::Object(_) => reader::object(value, path, errors, Self::read_object).unwrap_or_default(),
+            Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                errors.push(ConfigError::value(path, value, "`true`, `false` or an object"));
+                Self::default()
+            }
+        }
+    }
+
+    fn read_object(reader: &mut Reader<'_, '_>) -> Self {
+        Self {
+            enabled: reader.flag("enabled"),
+            mode: reader.choice("mode", &[("code", ToolSearchMode::Code), ("tools", ToolSearchMode::Tools)]),
+            numbers: Numbers::read(reader, &NUMBERS),
+        }
+    }
+
+    pub(super) fn over(&self, base: &Self) -> Self {
+        Self {
+            enabled: self.enabled.or(base.enabled),
+            mode: self.mode.or(base.mode),
+            numbers: self.numbers.over(&base.numbers),
+        }
+    }
+
+    /// Where `enabled` is not given, any other field switches Tool Search on; an empty object does not.
+    pub(super) fn resolve(&self) -> ToolSearch {
+        ToolSearch {
+            enabled: self.enabled.unwrap_or(self.mode.is_some() || !self.numbers.is_empty()),
+            mode: self.mode.unwrap_or(ToolSearchMode::Code),
+            code_timeout_ms: self.numbers.get(&limits::TOOL_SEARCH_CODE_TIMEOUT_MS),
+            search: SearchLimits::of(&self.numbers, &limits::TOOL_SEARCH_MAX_SEARCH_LIMIT),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
