@@ -28,7 +28,7 @@ impl Compiler {
         if let Some(named) = env::var_os("CELLMATE_CC") {
             return Ok(Self { command: vec![named], target: CLANG_TARGET });
         }
-        if let Some(clang) = clang_candidates().into_iter().find(|clang| emits_wasm(clang)) {
+        if let Some(clang) = clang_candidates().into_iter().find(emits_wasm) {
             return Ok(Self { command: vec![clang], target: CLANG_TARGET });
         }
         let zig: Vec<OsString> = ["python3", "-m", "ziglang", "cc"].map(OsString::from).to_vec();

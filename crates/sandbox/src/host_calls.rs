@@ -35,12 +35,12 @@ pub(crate) enum Stop {
     BrokeRules(&'static str),
 }
 
-/// What a call is refused with, before the host hears of it. `guest/prelude/host.js` has the same list.
+/// What there was too much of when a call is refused, before the host hears of it. `guest/prelude/host.js` has the same list.
 #[derive(Clone, Copy)]
 enum Refusal {
-    TooMany = 1,
-    TooLarge = 2,
-    TooDeep = 3,
+    Number = 1,
+    Size = 2,
+    Depth = 3,
 }
 
 const CLEAR_TIMER: i32 = 6;
@@ -131,13 +131,13 @@ impl CellHost {
             .ok_or(Stop::BrokeRules("unknown method"))
             .map_err(Error::new)?;
         if payload.len() > MAX_BRIDGE_VALUE_BYTES || target.len() > MAX_BRIDGE_VALUE_BYTES {
-            return Ok(Some(Refusal::TooLarge));
+            return Ok(Some(Refusal::Size));
         }
         if json::depth(payload) > MAX_BRIDGE_VALUE_DEPTH {
-            return Ok(Some(Refusal::TooDeep));
+            return Ok(Some(Refusal::Depth));
         }
         if self.outstanding.len() >= MAX_OUTSTANDING_CALLS {
-            return Ok(Some(Refusal::TooMany));
+            return Ok(Some(Refusal::Number));
         }
         if !self.outstanding.insert(id) {
             return Err(Error::new(Stop::BrokeRules("a call's number used twice")));
@@ -207,7 +207,6 @@ pub(crate) fn link(linker: &mut Linker<CellHost>) -> Result<()> {
     Ok(())
 }
 
-#[expect(clippy::too_many_arguments, reason = "the guest's C signature")]
 fn call(
     mut caller: Caller<'_, CellHost>,
     id: u32,
