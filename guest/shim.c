@@ -297,11 +297,11 @@ static void enter(double now_us) {
     JS_UpdateStackTop(runtime);
 }
 
-// The script opens with two lines of wrapper, so that the cell's own first line is line 1. (Two,
+// The script opens with two lines that are not the cell's, so that the cell's own first line is line 1. (Two,
 // because QuickJS takes a first line of 0 for "not given".)
 #define WRAPPER_LINE (-1)
 
-// script: "(async()=>\n{\n…\n})" and a NUL
+// script: "\n(async()=>{\n…\n})" and a NUL
 EXPORT("start") int32_t start(const char *script, size_t len, double now_us, uint64_t seed) {
     JSEvalOptions options = {JS_EVAL_OPTIONS_VERSION, JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_COMPILE_ONLY, "cell", WRAPPER_LINE};
     JSValue compiled, begun, function, promise;

@@ -303,14 +303,14 @@ impl Driver {
 
 const MAX_NESTED_IDS: usize = 1024;
 
-/// A failure as the model reads it: `TypeError: x is not a function at 3:5`.
+/// A failure as the model reads it: `TypeError: x is not a function (at 3:5)`.
 pub(crate) fn failure_text(failure: &Failure) -> String {
     let mut text = failure.message.clone();
     if text.len() > MAX_ERROR_BYTES * 2 {
         text.truncate(text.floor_char_boundary(MAX_ERROR_BYTES * 2));
     }
     if let Some(place) = failure.place {
-        text += &format!(" at {}:{}", place.line, place.column);
+        text += &format!(" (at {}:{})", place.line, place.column);
     }
     text
 }

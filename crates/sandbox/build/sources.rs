@@ -36,7 +36,18 @@ pub(crate) fn locate(manifest: &Path) -> Result<PathBuf> {
 
 /// The prelude's files, each of which may use the names of those before it.
 const PRELUDE: [&str; 12] = [
-    "primordials", "host", "lazy", "tools", "namespaces", "api", "output", "timers", "encoders", "clone", "url", "absent",
+    "primordials",
+    "host",
+    "lazy",
+    "tools",
+    "namespaces",
+    "api",
+    "output",
+    "timers",
+    "encoders",
+    "clone",
+    "url",
+    "absent",
 ];
 
 /// `prelude.h`: the guest's JavaScript as C arrays.

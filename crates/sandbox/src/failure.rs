@@ -5,7 +5,7 @@ use contract::frame::{Failure, Place};
 use contract::limits::MAX_ERROR_BYTES;
 use serde_json::Value;
 
-use crate::source::Shift;
+use crate::source::{self, Shift};
 
 /// A guest's own uncaught exception, or a nested call's that it let pass.
 pub(crate) fn thrown(described: &[u8], shifts: &[Shift]) -> Failure {
@@ -126,19 +126,8 @@ impl Described {
         let mut numbers = after.split(|c: char| !c.is_ascii_digit());
         let line = numbers.next()?.parse().ok()?;
         let column = numbers.next()?.parse().ok()?;
-        Some(unshift(Place { line, column }, shifts))
+        Some(source::original(shifts, line, column))
     }
-}
-
-/// Undoes what a TypeScript transformation did to the columns of a line.
-fn unshift(place: Place, shifts: &[Shift]) -> Place {
-    let moved = shifts
-        .iter()
-        .take_while(|shift| (shift.line, shift.column) <= (place.line, place.column))
-        .last()
-        .filter(|shift| shift.line == place.line);
-    let column = i64::from(place.column) - moved.map_or(0, |shift| i64::from(shift.delta));
-    Place { line: place.line, column: u32::try_from(column.max(1)).unwrap_or(1) }
 }
 
 fn bounded(mut message: String) -> String {

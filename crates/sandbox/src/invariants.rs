@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use contract::cell::Language;
 use contract::frame::{Budget, LegEnd};
 
 use crate::image::Image;
 use crate::pages::PageFinder;
-use crate::source::{self, Language};
+use crate::source;
 use crate::vm::Vm;
 
 const BUDGET: Budget =

@@ -103,15 +103,8 @@ impl Sandbox {
     fn start(&self, cell: CellId, start: Start) -> Result<FromWorker, Violation> {
         let tables = self.tables(start.catalog)?;
         let dropped = self.begin(cell)?;
-        let language = match start.language {
-            contract::cell::Language::JavaScript => source::Language::JavaScript,
-            contract::cell::Language::TypeScript => source::Language::TypeScript,
-        };
-        let prepared = match source::prepare(&start.source, language) {
-            Ok(mut prepared) => {
-                prepared.script = prepared.script.replacen("(async()=>{\n", "(async()=>\n{\n", 1);
-                prepared
-            }
+        let prepared = match source::prepare(&start.source, start.language) {
+            Ok(prepared) => prepared,
             Err(rejection) => return Ok(self.fail(cell, rejected(rejection))),
         };
         let vm = Vm::new(&self.image, Some(tables), dropped, start.budget.memory_bytes);
@@ -246,16 +239,7 @@ impl Sandbox {
 }
 
 fn rejected(rejection: Rejection) -> Failure {
-    let code = match &rejection {
-        Rejection::TooLarge { .. }
-        | Rejection::TooDeep { .. }
-        | Rejection::Shell
-        | Rejection::Empty
-        | Rejection::Syntax { .. } => ErrorCode::InvalidInput,
-        Rejection::ModuleAccess { .. } => ErrorCode::ModuleAccessDenied,
-        Rejection::TypeScript { .. } => ErrorCode::TypescriptTransformFailed,
-    };
-    Failure { code: Some(code), place: None, message: rejection.to_string() }
+    Failure { code: Some(rejection.code()), place: rejection.place(), message: rejection.to_string() }
 }
 
 fn unavailable(error: &wasmtime::Error) -> Failure {

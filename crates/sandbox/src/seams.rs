@@ -1,15 +1,16 @@
 //! Doors for fuzzers, which must reach what no caller can.
 
+use contract::cell::Language;
 use contract::ids::{CatalogHash, ImageId};
 
 use crate::snapshot::{self, Expected};
 use crate::source;
 
-pub use crate::worker::PARSER_STACK_BYTES;
+pub use crate::source::STACK_BYTES as PARSER_STACK_BYTES;
 
 /// Guards and parses a cell. Call it on a thread with [`PARSER_STACK_BYTES`] of stack.
 pub fn prepare(text: &str, typescript: bool) -> bool {
-    let language = if typescript { source::Language::TypeScript } else { source::Language::JavaScript };
+    let language = if typescript { Language::TypeScript } else { Language::JavaScript };
     source::prepare(text, language).is_ok()
 }
 

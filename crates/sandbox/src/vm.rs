@@ -72,7 +72,8 @@ impl Vm {
     /// The cell's first leg.
     pub(crate) fn start(&mut self, prepared: Prepared, seed: u64, budget: Budget) -> Leg {
         self.shifts = prepared.shifts;
-        let script = prepared.script.into_bytes();
+        // A line ahead of the wrapper's: `start` in the shim says why.
+        let script = ["\n", &prepared.script].concat().into_bytes();
         self.leg(budget, |vm| {
             let (pointer, length) = vm.put(&script)?;
             let call = vm.exports.start.clone();

@@ -1,6 +1,7 @@
 //! Edits of a text that keep its lines: blanks in place, and insertions that are remembered.
 
-use super::lines::{Place, is_separator, narrow, terminator};
+use super::lines::{is_separator, narrow, terminator};
+use contract::frame::Place;
 
 /// On `line`, from generated `column` on, subtract `delta` to get the model's column.
 ///
@@ -15,19 +16,14 @@ pub struct Shift {
 }
 
 /// The model's place of a generated one.
-pub(super) fn original(shifts: &[Shift], line: u32, column: u32) -> Place {
-    let mut on_line = shifts.iter().filter(|shift| shift.line == line);
-    let mut delta = 0;
-    let following = on_line.find(|shift| {
-        let applies = shift.column <= column;
-        if applies {
-            delta = shift.delta;
-        }
-        !applies
-    });
-    let moved = column.saturating_add_signed(-delta);
-    let limit = following.map(|shift| shift.column.saturating_add_signed(-shift.delta));
-    Place { line, column: moved.min(limit.unwrap_or(u32::MAX)).max(1) }
+pub fn original(shifts: &[Shift], line: u32, column: u32) -> Place {
+    let following = shifts.partition_point(|shift| (shift.line, shift.column) <= (line, column));
+    let on_line = |shift: &&Shift| shift.line == line;
+    let delta = shifts.get(..following).and_then(<[Shift]>::last).filter(on_line);
+    let moved = column.saturating_add_signed(-delta.map_or(0, |shift| shift.delta));
+    let limit = shifts.get(following).filter(on_line);
+    let limit = limit.map_or(u32::MAX, |shift| shift.column.saturating_add_signed(-shift.delta));
+    Place { line, column: moved.min(limit).max(1) }
 }
 
 /// A text that is being edited. Offsets are those of the text as it was.

@@ -5,6 +5,8 @@
 //! name of the enum, because an initialiser may say `Color.Red`, and each member is a variable
 //! too, because it may say `Red`.
 
+use std::collections::HashSet;
+
 use oxc_ast::ast::*;
 use oxc_ast_visit::Visit;
 use oxc_span::{GetSpan, Span};
@@ -15,12 +17,12 @@ use super::erase::Eraser;
 #[derive(Debug)]
 pub(super) struct Scope<'t> {
     function_body: bool,
-    names: Vec<&'t str>,
+    names: HashSet<&'t str>,
 }
 
 impl Scope<'_> {
     pub(super) fn new(function_body: bool) -> Self {
-        Self { function_body, names: Vec::new() }
+        Self { function_body, names: HashSet::new() }
     }
 }
 
@@ -32,7 +34,7 @@ pub(super) fn transform(eraser: &mut Eraser<'_>, declaration: &TSEnumDeclaration
     let (before, argument) = open(eraser, name);
 
     eraser.blank(span.start, body.start + 1);
-    eraser.edits.insert(span.start, format!("{before}(({name})=>{{"));
+    eraser.insert(span.start, format!("{before}(({name})=>{{"));
     let mut previous: Option<&TSEnumMember<'_>> = None;
     for member in &declaration.body.members {
         let value = match previous {
@@ -41,6 +43,12 @@ pub(super) fn transform(eraser: &mut Eraser<'_>, declaration: &TSEnumDeclaration
         };
         if member.initializer.is_none() && previous.is_some_and(is_text) {
             eraser.refuse("an enum member after one with a text value needs a value too", member.span);
+        }
+        let id = member.id.span();
+        if eraser.source.has_newline(id.start, id.end) {
+            eraser.refuse("the name of an enum member must be on one line", id);
+        }
+        if eraser.is_refused() {
             return;
         }
         transform_member(eraser, name, member, &value);
@@ -48,7 +56,7 @@ pub(super) fn transform(eraser: &mut Eraser<'_>, declaration: &TSEnumDeclaration
     }
     let end = body.end.saturating_sub(1);
     eraser.blank(end, body.end);
-    eraser.edits.insert(end, format!("return {name}}})({argument});"));
+    eraser.insert(end, format!("return {name}}})({argument});"));
 }
 
 /// How the statement starts, and what the function is called with.
@@ -56,10 +64,9 @@ fn open<'t>(eraser: &mut Eraser<'t>, name: &'t str) -> (String, String) {
     let Some(scope) = eraser.enums.last_mut() else {
         return (format!("var {name}="), "{}".to_owned());
     };
-    if scope.names.contains(&name) {
+    if !scope.names.insert(name) {
         return ("void".to_owned(), name.to_owned());
     }
-    scope.names.push(name);
     let keyword = if scope.function_body { "var" } else { "let" };
     (format!("{keyword} {name}="), "{}".to_owned())
 }
@@ -74,7 +81,7 @@ fn transform_member(eraser: &mut Eraser<'_>, name: &str, member: &TSEnumMember<'
         }
         _ => String::new(),
     };
-    eraser.edits.insert(start, format!("{variable}{name}[{key}]="));
+    eraser.insert(start, format!("{variable}{name}[{key}]="));
     let end = match &member.initializer {
         Some(initializer) => {
             let span = initializer.span();
@@ -83,13 +90,13 @@ fn transform_member(eraser: &mut Eraser<'_>, name: &str, member: &TSEnumMember<'
             span.end
         }
         None => {
-            eraser.edits.insert(start, value);
+            eraser.insert(start, value);
             eraser.blank(start, member.span.end);
             member.span.end
         }
     };
     let reverse = format!("{name}[{name}[{key}]]={key};");
-    eraser.edits.insert(
+    eraser.insert(
         end,
         match &member.initializer {
             Some(Expression::StringLiteral(_) | Expression::TemplateLiteral(_)) => ";".to_owned(),
@@ -116,57 +123,11 @@ fn is_text(member: &TSEnumMember<'_>) -> bool {
 
 /// Whether a member's name can be the name of a variable.
 fn is_variable(name: &str) -> bool {
-    !matches!(
-        name,
-        "arguments"
-            | "await"
-            | "break"
-            | "case"
-            | "catch"
-            | "class"
-            | "const"
-            | "continue"
-            | "debugger"
-            | "default"
-            | "delete"
-            | "do"
-            | "else"
-            | "enum"
-            | "eval"
-            | "export"
-            | "extends"
-            | "false"
-            | "finally"
-            | "for"
-            | "function"
-            | "if"
-            | "implements"
-            | "import"
-            | "in"
-            | "instanceof"
-            | "interface"
-            | "let"
-            | "new"
-            | "null"
-            | "package"
-            | "private"
-            | "protected"
-            | "public"
-            | "return"
-            | "static"
-            | "super"
-            | "switch"
-            | "this"
-            | "throw"
-            | "true"
-            | "try"
-            | "typeof"
-            | "var"
-            | "void"
-            | "while"
-            | "with"
-            | "yield"
-    )
+    const RESERVED: &str = "arguments await break case catch class const continue debugger default delete do else \
+        enum eval export extends false finally for function if implements import in instanceof interface let new \
+        null package private protected public return static super switch this throw true try typeof var void while \
+        with yield";
+    RESERVED.split_whitespace().all(|reserved| reserved != name)
 }
 
 #[cfg(test)]
@@ -221,8 +182,11 @@ mod tests {
     }
 
     #[test]
-    fn a_member_after_text_needs_a_value() {
-        let rejection = prepare("enum A { B = 'x', C }", Language::TypeScript);
-        assert!(matches!(rejection, Err(Rejection::TypeScript { .. })), "{rejection:?}");
+    fn what_cannot_be_written_is_refused() {
+        let long = format!("enum {} {{ {} }}", "A".repeat(50_000), "B,".repeat(50_000));
+        for source in ["enum A { B = 'x', C }", "enum A { 'b\\\nc' = 1 }", "enum A { [`b\n`] = 1 }", &long] {
+            let rejection = prepare(source, Language::TypeScript);
+            assert!(matches!(rejection, Err(Rejection::TypeScript { .. })), "{rejection:?}");
+        }
     }
 }

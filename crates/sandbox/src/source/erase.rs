@@ -17,12 +17,16 @@ use super::rejection::Rejection;
 use super::trivia::Text;
 use super::{enums, members, properties};
 
+/// An enum repeats its name for each member, so what it becomes needs a bound of its own.
+const MAX_INSERTED_BYTES: usize = 1 << 20;
+
 /// The script without types, and what its insertions moved.
 pub(super) fn erase(program: &Program<'_>, wrapped: &Wrapped) -> Result<(String, Vec<Shift>), Rejection> {
     let mut eraser = Eraser {
         source: Text { text: wrapped.text(), comments: &program.comments },
         edits: Edits::new(wrapped.text()),
         refusal: None,
+        inserted: 0,
         erased: Span::new(0, 0),
         enums: Vec::new(),
         function_body: false,
@@ -40,6 +44,8 @@ pub(super) struct Eraser<'t> {
     pub(super) source: Text<'t>,
     pub(super) edits: Edits,
     refusal: Option<(&'static str, u32)>,
+    /// How many bytes were inserted.
+    inserted: usize,
     /// What was erased last.
     erased: Span,
     /// For each list of statements around here, the enums that it declared so far.
@@ -52,6 +58,21 @@ impl<'t> Eraser<'t> {
     /// Refuses the cell; the first refusal stands.
     pub(super) fn refuse(&mut self, message: &'static str, span: Span) {
         self.refusal.get_or_insert((message, span.start));
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        self.refusal.is_some()
+    }
+
+    /// Inserts text before `offset`, behind what was inserted there.
+    pub(super) fn insert(&mut self, offset: u32, text: impl Into<String>) {
+        let text = text.into();
+        self.inserted += text.len();
+        if self.inserted > MAX_INSERTED_BYTES {
+            self.refuse("the enums of this cell are too large, write objects", Span::empty(offset));
+        } else {
+            self.edits.insert(offset, text);
+        }
     }
 }
 
@@ -70,7 +91,7 @@ impl<'a> Visit<'a> for Eraser<'_> {
     }
 
     fn visit_statement(&mut self, it: &Statement<'a>) {
-        if self.refusal.is_some() {
+        if self.is_refused() {
             return;
         }
         let span = it.span();

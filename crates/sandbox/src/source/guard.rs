@@ -16,18 +16,21 @@ use raw::Raw;
 
 use super::Language;
 use super::lines::place;
-use super::rejection::Rejection;
+use super::rejection::{Rejection, STRAY_BRACKET};
 use super::scan::{Bracket, Found, Kind, Scanner, Token};
 use super::words::continues;
 
 /// The most tokens on one path through the syntax tree.
-pub const MAX_DEPTH: u32 = 10_000;
+const MAX_DEPTH: u32 = 10_000;
 
 /// The most brackets that are open at once.
-pub const MAX_NESTING: usize = 500;
+const MAX_NESTING: usize = 500;
 
 /// The most readings of a token, summed over all tokens.
-pub const MAX_WORK: u64 = 500_000;
+const MAX_WORK: u64 = 500_000;
+
+/// The most slashes that are read both ways.
+const MAX_FORKS: usize = 8;
 
 /// Whether the guard could tell what is code in a source that it let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,33 +41,53 @@ pub(super) enum Reading {
 }
 
 /// Refuses a source that may overflow the parser's stack or keep it busy.
+///
+/// Where a slash has two readings, both must be within the bounds.
 pub(super) fn check(source: &str, language: Language) -> Result<Reading, Rejection> {
+    let mut reading = Reading::Clear;
+    let mut forks = 0;
     let mut guard = Guard::new(source);
-    loop {
-        let verdict = match guard.scanner.next() {
-            Found::End => return Ok(Reading::Clear),
-            Found::Token(token) if is_conflict_marker(source, token) => {
-                let message = "a merge conflict marker is not code, remove it".to_owned();
-                return Err(Rejection::syntax(language, message, place(source, token.start)));
-            }
-            Found::Token(token) => guard.token(token),
-            Found::Unsure(offset) => {
-                let verdict = guard.rest(source, offset, language);
-                if verdict.is_ok() {
-                    return Ok(Reading::Unclear);
+    let first = guard.scanner.next();
+    let mut pending = vec![(guard, first)];
+    while let Some((mut guard, mut found)) = pending.pop() {
+        loop {
+            let next = match found {
+                Found::End | Found::Error(_) => break,
+                Found::Token(token) if is_conflict_marker(source, token) => {
+                    let message = "a merge conflict marker is not code, remove it".to_owned();
+                    return Err(Rejection::syntax(language, message, place(source, token.start)));
                 }
-                verdict
+                Found::Token(token) => guard.token(token).map(|()| Some(guard.scanner.next())),
+                Found::Slash(_) if forks < MAX_FORKS => {
+                    forks += 1;
+                    let mut other = guard.clone();
+                    let regex = other.scanner.regex();
+                    pending.push((other, regex));
+                    Ok(Some(guard.scanner.divide()))
+                }
+                Found::Stray(offset) if forks == 0 => {
+                    let message = STRAY_BRACKET.to_owned();
+                    return Err(Rejection::syntax(language, message, place(source, offset)));
+                }
+                Found::Slash(offset) | Found::Stray(offset) | Found::Unsure(offset) => {
+                    reading = Reading::Unclear;
+                    guard.rest(source, offset, language).map(|()| None)
+                }
+            };
+            match next {
+                Ok(Some(next)) => found = next,
+                Ok(None) => break,
+                Err(TooDeep(offset)) => return Err(Rejection::TooDeep { place: place(source, offset) }),
             }
-        };
-        if let Err(TooDeep(offset)) = verdict {
-            return Err(Rejection::TooDeep { place: place(source, offset) });
         }
     }
+    Ok(reading)
 }
 
 /// The offset at which a bound was crossed.
 struct TooDeep(usize);
 
+#[derive(Clone)]
 struct Guard<'s> {
     scanner: Scanner<'s>,
     /// The level of the text itself, and one for each open bracket.
@@ -118,7 +141,7 @@ impl<'s> Guard<'s> {
     fn charge(&mut self, level: &Level, before: Option<Token>, token: Token) -> Result<(), TooDeep> {
         let gap = token.end - before.map_or(0, |before| before.end);
         let mut cost = 1 + gap as u64 / 16;
-        if token.kind == Kind::Literal {
+        if token.kind == Kind::Literal && self.scanner.word(token).starts_with(b"0") {
             // oxc converts a long hexadecimal BigInt to decimal, which is quadratic.
             let length = (token.end - token.start) as u64;
             cost += length * length / 65_536;

@@ -5,20 +5,7 @@
 //! difference: QuickJS does not count a lone CR in a comment, nor U+2028 and U+2029 in comments,
 //! strings and templates.
 
-use std::fmt;
-
-/// A line and a column of the model's source, both from 1; columns are bytes of UTF-8.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    pub line: u32,
-    pub column: u32,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "line {}, column {}", self.line, self.column)
-    }
-}
+use contract::frame::Place;
 
 /// The place of the byte at `offset`.
 pub(super) fn place(text: &str, offset: usize) -> Place {
@@ -67,7 +54,9 @@ pub(super) fn narrow(offset: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Place, place};
+    use contract::frame::Place;
+
+    use super::place;
 
     #[test]
     fn counts_lines_like_quickjs_and_columns_in_bytes() {

@@ -9,6 +9,7 @@ mod enums;
 mod erase;
 mod fence;
 mod guard;
+mod javascript;
 mod lines;
 mod members;
 mod modules;
@@ -23,22 +24,20 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use edits::Shift;
-pub use guard::{MAX_DEPTH, MAX_NESTING, MAX_WORK};
-pub use lines::Place;
-pub use rejection::{ModuleForm, Rejection};
+pub use edits::{Shift, original};
+pub use rejection::Rejection;
 
+use contract::cell::Language;
+#[cfg(test)]
+use contract::frame::Place;
+use contract::limits::MAX_SOURCE_BYTES;
 use oxc_allocator::Allocator;
+#[cfg(test)]
+use rejection::ModuleForm;
 
-/// The longest cell, in bytes of UTF-8.
-pub const MAX_SOURCE_BYTES: usize = 256 * 1024;
-
-/// What the model says a cell is written in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Language {
-    JavaScript,
-    TypeScript,
-}
+/// What the worst text known that the guard lets through takes is 9 MiB of stack in a release build,
+/// and less than this in one without any optimisation.
+pub const STACK_BYTES: usize = 64 << 20;
 
 /// A cell that is ready to be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,18 +49,9 @@ pub struct Prepared {
     pub shifts: Vec<Shift>,
 }
 
-impl Prepared {
-    /// The model's place of a position that QuickJS reports for `script`.
-    #[must_use]
-    pub fn place(&self, script_line: u32, script_column: u32) -> Place {
-        edits::original(&self.shifts, script_line.saturating_sub(1).max(1), script_column)
-    }
-}
-
 /// Checks one cell and wraps it, with TypeScript erased.
 ///
-/// The parser and the visitors recurse. Call it on a thread with at least 64 MiB of stack, or
-/// 256 MiB where the build is not optimised at all.
+/// The parser and the visitors recurse: call this on a thread that has [`STACK_BYTES`].
 ///
 /// # Errors
 ///
@@ -74,21 +64,21 @@ pub fn prepare(source: &str, language: Language) -> Result<Prepared, Rejection> 
     if source.trim().is_empty() {
         return Err(Rejection::Empty);
     }
-    let hint = guard::check(&source, language)? == guard::Reading::Clear;
+    read(&source, language).map_err(|rejection| match rejection {
+        Rejection::Syntax { .. } | Rejection::TypeScript { .. } if shell::looks_like(&source) => Rejection::Shell,
+        other => other,
+    })
+}
+
+/// Reads a source that is not too long.
+fn read(source: &str, language: Language) -> Result<Prepared, Rejection> {
+    let is_clear = guard::check(source, language)? == guard::Reading::Clear;
     let allocator = Allocator::default();
-    let wrapped = parse::Wrapped::new(&source);
-    let program = match parse::parse(&allocator, &wrapped, language, hint) {
-        Ok(program) => program,
-        Err(Rejection::Syntax { .. } | Rejection::TypeScript { .. }) if shell::looks_like(&source) => {
-            return Err(Rejection::Shell);
-        }
-        Err(rejection) => return Err(rejection),
+    let wrapped = parse::Wrapped::new(source);
+    let program = parse::parse(&allocator, &wrapped, language, is_clear)?;
+    let (script, shifts) = match language {
+        Language::JavaScript => (wrapped.text().to_owned(), Vec::new()),
+        Language::TypeScript => erase::erase(&program, &wrapped)?,
     };
-    match language {
-        Language::JavaScript => Ok(Prepared { script: wrapped.into_text(), shifts: Vec::new() }),
-        Language::TypeScript => {
-            let (script, shifts) = erase::erase(&program, &wrapped)?;
-            Ok(Prepared { script, shifts })
-        }
-    }
+    Ok(Prepared { script, shifts })
 }

@@ -193,12 +193,14 @@ mod tests {
             let found = prepare(source, Language::TypeScript).err();
             assert_eq!(found, expected, "{source}");
         }
+        let found = prepare("import type { A } from 'b'", Language::JavaScript).err();
+        assert_eq!(found, refused(Import, 1, 1));
     }
 
     #[test]
     fn the_message_says_what_to_do() {
         let message = |source| prepare(source, Language::JavaScript).map_err(|e| e.to_string());
-        let expected = "`require()` at line 1, column 1 is not available: a cell cannot load \
+        let expected = "`require()` is not available: a cell cannot load \
                         modules, so use the globals and `tools.call`";
         assert_eq!(message("require('fs')").err().as_deref(), Some(expected));
         let expected = "`export` at line 1, column 1 is not available: a cell has no exports, so \

@@ -6,10 +6,11 @@ use oxc_parser::{Parser, ParserReturn};
 use oxc_span::{SourceType, Span};
 
 use super::Language;
-use super::lines::{Place, narrow, place};
-use super::modules;
-use super::rejection::Rejection;
+use super::lines::{narrow, place};
+use super::rejection::{Rejection, STRAY_BRACKET};
 use super::scan::{Found, Scanner};
+use super::{javascript, modules};
+use contract::frame::Place;
 
 const PREFIX: &str = "(async()=>{\n";
 const SUFFIX: &str = "\n})";
@@ -36,10 +37,6 @@ impl Wrapped {
 
     pub(super) fn text(&self) -> &str {
         &self.text
-    }
-
-    pub(super) fn into_text(self) -> String {
-        self.text
     }
 
     /// The model's source.
@@ -73,15 +70,17 @@ pub(super) fn parse<'a>(
     if !returned.panicked {
         modules::refuse(&returned.program, wrapped)?;
     }
-    if let Some((message, place)) = complaint(&returned, wrapped) {
-        let message = if language == Language::JavaScript && hint && is_typescript(wrapped) {
-            format!("{message}; it is valid TypeScript, so set `language: \"typescript\"`")
-        } else {
-            message
-        };
-        return Err(Rejection::syntax(language, message, place));
+    let is_javascript = language == Language::JavaScript;
+    let complaint = complaint(&returned, wrapped).or_else(|| {
+        let offset = is_javascript.then(|| javascript::foreign_member(&returned.program))??;
+        let message = "a class has modifiers here that JavaScript does not have";
+        Some((message.to_owned(), wrapped.place(offset)))
+    });
+    let Some((mut message, place)) = complaint else { return Ok(returned.program) };
+    if is_javascript && hint && is_typescript(wrapped)? {
+        message.push_str("; it is valid TypeScript, so set `language: \"typescript\"`");
     }
-    Ok(returned.program)
+    Err(Rejection::syntax(language, message, place))
 }
 
 fn read<'a>(allocator: &'a Allocator, wrapped: &'a Wrapped, language: Language) -> ParserReturn<'a> {
@@ -92,9 +91,14 @@ fn read<'a>(allocator: &'a Allocator, wrapped: &'a Wrapped, language: Language) 
     Parser::new(allocator, &wrapped.parsed, source_type).parse()
 }
 
-fn is_typescript(wrapped: &Wrapped) -> bool {
+/// Whether a cell that is not JavaScript is TypeScript, unless it loads modules as that.
+fn is_typescript(wrapped: &Wrapped) -> Result<bool, Rejection> {
     let allocator = Allocator::default();
-    complaint(&read(&allocator, wrapped, Language::TypeScript), wrapped).is_none()
+    let returned = read(&allocator, wrapped, Language::TypeScript);
+    if complaint(&returned, wrapped).is_some() {
+        return Ok(false);
+    }
+    modules::refuse(&returned.program, wrapped).map(|()| true)
 }
 
 /// The first thing that is wrong with the text, and where.
@@ -109,10 +113,7 @@ fn complaint(returned: &ParserReturn<'_>, wrapped: &Wrapped) -> Option<(String, 
     let source = wrapped.source();
     let stray = stray_bracket(source).filter(|stray| stray + PREFIX.len() <= offset as usize);
     Some(match (diagnostic, stray) {
-        (_, Some(stray)) => {
-            let message = "this bracket does not close an open one, remove it or open one";
-            (message.to_owned(), place(source, stray))
-        }
+        (_, Some(stray)) => (STRAY_BRACKET.to_owned(), place(source, stray)),
         (Some(diagnostic), None) if !wrapped.is_behind(offset) => {
             (fragment(&diagnostic.message), wrapped.place(offset))
         }
@@ -146,8 +147,8 @@ fn stray_bracket(source: &str) -> Option<usize> {
     loop {
         match scanner.next() {
             Found::Token(_) => {}
-            Found::End => return None,
-            Found::Unsure(offset) => {
+            Found::End | Found::Slash(_) => return None,
+            Found::Error(offset) | Found::Stray(offset) | Found::Unsure(offset) => {
                 let byte = source.as_bytes().get(offset);
                 return matches!(byte, Some(b')' | b']' | b'}')).then_some(offset);
             }
@@ -243,7 +244,7 @@ mod tests {
     #[test]
     fn messages_are_fragments() {
         let message = prepare("let = = 1", Language::JavaScript).map_err(|error| error.to_string());
-        let expected = "syntax error at line 1, column 7: unexpected token; fix it and send the whole cell again";
+        let expected = "syntax error: unexpected token";
         assert_eq!(message.err().as_deref(), Some(expected));
     }
 }

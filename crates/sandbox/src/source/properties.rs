@@ -42,9 +42,9 @@ fn insert(eraser: &mut Eraser<'_>, class: &Class<'_>, constructor: Span, body: &
     };
     match after {
         // The statement before may end without a semicolon.
-        Some(span) => eraser.edits.insert(span.end, format!(";{assignments}")),
+        Some(span) => eraser.insert(span.end, format!(";{assignments}")),
         None if class.heritage.is_none() => {
-            eraser.edits.insert(body.span.start + 1, assignments);
+            eraser.insert(body.span.start + 1, assignments);
         }
         None => eraser.refuse(
             "a constructor with parameter properties must call `super(…)` as a statement of its \
@@ -62,7 +62,7 @@ fn is_super_call(statement: &Statement<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::source::{Language, Place, Rejection, Shift, prepare};
+    use crate::source::{Language, Place, Rejection, Shift, original, prepare};
 
     #[test]
     fn parameters_are_assigned() {
@@ -109,7 +109,7 @@ mod tests {
         // QuickJS sees line 2: before, in and behind the insertion.
         for (column, expected) in [(34, 34), (35, 35), (40, 35), (44, 35), (45, 36)] {
             let place = Place { line: 1, column: expected };
-            assert_eq!(prepared.place(2, column), place, "{column}");
+            assert_eq!(original(&prepared.shifts, 1, column), place, "{column}");
         }
         Ok(())
     }

@@ -2,8 +2,12 @@
 
 use std::fmt;
 
-use super::Language;
-use super::lines::Place;
+use contract::cell::Language;
+use contract::error::ErrorCode;
+use contract::frame::Place;
+
+/// What is wrong with a bracket that does not match.
+pub(super) const STRAY_BRACKET: &str = "this bracket does not close an open one, remove it or open one";
 
 /// A refused cell. Its text is a lower-case fragment that says what to do next.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -15,8 +19,8 @@ pub enum Rejection {
     TooLarge { bytes: usize, limit: usize },
 
     #[error(
-        "the code at {place} is nested too deeply or is too costly to parse: split it into \
-         smaller statements and functions, and put parentheses around a regular expression there"
+        "the code is nested too deeply or is too costly to parse: split it into \
+         smaller statements and functions, and put parentheses around a regular expression in it"
     )]
     TooDeep { place: Place },
 
@@ -30,17 +34,38 @@ pub enum Rejection {
     #[error("the cell is empty: write JavaScript statements and `return` a value")]
     Empty,
 
-    #[error("{what} at {place} is not available: {}", what.advice())]
+    #[error("{what} is not available: {}", what.advice())]
     ModuleAccess { what: ModuleForm, place: Place },
 
-    #[error("syntax error at {place}: {message}; fix it and send the whole cell again")]
+    #[error("syntax error: {message}")]
     Syntax { message: String, place: Place },
 
-    #[error("TypeScript error at {place}: {message}; fix it and send the whole cell again")]
+    #[error("TypeScript error: {message}")]
     TypeScript { message: String, place: Place },
 }
 
 impl Rejection {
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::TooLarge { .. } | Self::TooDeep { .. } | Self::Shell | Self::Empty | Self::Syntax { .. } => {
+                ErrorCode::InvalidInput
+            }
+            Self::ModuleAccess { .. } => ErrorCode::ModuleAccessDenied,
+            Self::TypeScript { .. } => ErrorCode::TypescriptTransformFailed,
+        }
+    }
+
+    /// Where in the model's source, where it is one place.
+    pub fn place(&self) -> Option<Place> {
+        match self {
+            Self::TooLarge { .. } | Self::Shell | Self::Empty => None,
+            Self::TooDeep { place }
+            | Self::ModuleAccess { place, .. }
+            | Self::Syntax { place, .. }
+            | Self::TypeScript { place, .. } => Some(*place),
+        }
+    }
+
     /// An error that the parser found, or would find.
     pub(super) fn syntax(language: Language, message: String, place: Place) -> Self {
         match language {

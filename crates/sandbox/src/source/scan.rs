@@ -2,7 +2,8 @@
 //!
 //! Only one thing about JavaScript's tokens depends on its grammar: whether a slash divides or
 //! starts a regular expression. A wrong guess would let an attacker hide brackets from the guard in
-//! what looks like a string, so the scanner never guesses. It says `Unsure`, and stops.
+//! what looks like a string, so the scanner never guesses. It says `Slash`, and the caller follows
+//! both readings.
 
 mod number;
 mod slash;
@@ -12,7 +13,13 @@ mod text;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     Token(Token),
-    /// From this offset on, the text has more than one reading, or no valid one.
+    /// A slash that divides or starts a regular expression: go on with `divide` and with `regex`.
+    Slash(usize),
+    /// A parser fails here, whatever comes behind.
+    Error(usize),
+    /// A bracket that closes the wrapper of the cell, behind which a parser goes on.
+    Stray(usize),
+    /// From this offset on, the scanner does not know what the text means.
     Unsure(usize),
     End,
 }
@@ -61,7 +68,7 @@ pub(super) enum Bracket {
     Substitution,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Scanner<'s> {
     text: &'s str,
     bytes: &'s [u8],
@@ -124,7 +131,7 @@ impl<'s> Scanner<'s> {
             b'.' if self.byte(start + 1).is_some_and(is_digit) => self.number(),
             b'#' if self.byte(start + 1).is_some_and(is_word_byte) => self.name(start + 1),
             _ if is_word_byte(first) => self.name(start),
-            0x80.. => self.character(),
+            0x80.. => self.name(start),
             b'\\' => Found::Unsure(start),
             _ => self.punctuation(first),
         }
@@ -155,35 +162,26 @@ impl<'s> Scanner<'s> {
     }
 
     /// A name, from `end` on; its start is the current position.
+    ///
+    /// A character that no name may have is an error for the parser, so it may as well be in one.
     fn name(&mut self, mut end: usize) -> Found {
-        while let Some(byte) = self.byte(end) {
-            if is_word_byte(byte) {
-                end += 1;
-            } else if byte < 0x80 {
-                break;
-            } else {
-                match self.char_at(end) {
-                    Some(found) if found.is_alphanumeric() => end += found.len_utf8(),
-                    Some(found) if is_space(found) => break,
-                    _ => return Found::Unsure(end),
-                }
+        loop {
+            end = match self.byte(end) {
+                Some(byte) if is_word_byte(byte) => end + 1,
+                Some(0x80..) => match self.char_at(end) {
+                    Some(found) if !is_space(found) => end + found.len_utf8(),
+                    _ => break,
+                },
+                // An escape may spell a keyword.
+                Some(b'\\') => return Found::Unsure(end),
+                _ => break,
             }
-        }
-        if self.byte(end) == Some(b'\\') {
-            return Found::Unsure(end);
         }
         self.token(Kind::Word, end)
     }
 
     fn char_at(&self, offset: usize) -> Option<char> {
         self.text.get(offset..)?.chars().next()
-    }
-
-    fn character(&mut self) -> Found {
-        match self.char_at(self.position) {
-            Some(found) if found.is_alphanumeric() => self.name(self.position),
-            _ => Found::Unsure(self.position),
-        }
     }
 
     fn opened(&mut self, bracket: Bracket, length: usize) -> Found {
@@ -200,7 +198,8 @@ impl<'s> Scanner<'s> {
         };
         match self.open.pop() {
             Some(bracket) if matches => self.token(Kind::Close(bracket), self.position + 1),
-            _ => Found::Unsure(self.position),
+            Some(_) => Found::Error(self.position),
+            None => Found::Stray(self.position),
         }
     }
 

@@ -19,7 +19,6 @@ use crate::image::IMAGE_ID;
 use crate::machine::Sandbox;
 use arguments::{Arguments, JailWish};
 use serve::Crew;
-pub use serve::PARSER_STACK_BYTES;
 
 /// Becomes a worker and never returns, if this process was started as one; does nothing otherwise.
 ///

@@ -14,11 +14,10 @@ use contract::frame::{FrameBuffer, FromWorker, ToWorker};
 use super::pulse::Pulse;
 use crate::engine_config::WASM_STACK_BYTES;
 use crate::machine::Sandbox;
+use crate::source;
 
 /// Guest frames and the parser's lie on it, one after the other. Only what is touched takes memory.
-const THREAD_STACK_BYTES: usize =
-    if WASM_STACK_BYTES > PARSER_STACK_BYTES { WASM_STACK_BYTES + (8 << 20) } else { PARSER_STACK_BYTES + (8 << 20) };
-pub const PARSER_STACK_BYTES: usize = 128 << 20;
+const THREAD_STACK_BYTES: usize = source::STACK_BYTES + WASM_STACK_BYTES;
 
 const READ_BYTES: usize = 64 << 10;
 

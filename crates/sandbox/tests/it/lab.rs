@@ -163,7 +163,7 @@ pub fn end(leg: Leg) -> End {
     match leg.end {
         LegEnd::Completed { value } => End::Value(serde_json::from_str(value.get()).unwrap()),
         LegEnd::Failed(Failure { code, message, place }) => {
-            let place = place.map_or(String::new(), |place| format!(" at {}:{}", place.line, place.column));
+            let place = place.map_or(String::new(), |place| format!(" (at {}:{})", place.line, place.column));
             End::Failed(code.map(|code| code.as_str()), message + &place)
         }
         LegEnd::Suspended { calls, .. } => End::Suspended(

@@ -92,11 +92,11 @@ fn output_keeps_its_order() {
 
 #[test]
 fn an_uncaught_exception_has_name_message_and_place() {
-    check_failure("const x = 1;\n  null.y", None, "TypeError: cannot read property 'y' of null at 2:3");
+    check_failure("const x = 1;\n  null.y", None, "TypeError: cannot read property 'y' of null (at 2:3)");
     check_failure("throw 'plain'", None, "plain");
     check_failure("throw { a: 1 }", None, r#"{"a":1}"#);
     check_failure("throw undefined", None, "undefined");
-    check_failure("class Mine extends Error { name = 'Mine' }\nthrow new Mine('x')", None, "Mine: x at 2:11");
+    check_failure("class Mine extends Error { name = 'Mine' }\nthrow new Mine('x')", None, "Mine: x (at 2:11)");
     check_failure(
         "await new Promise(() => {})",
         None,
@@ -118,7 +118,7 @@ fn a_nested_failure_is_a_plain_error_and_names_its_tool() {
     check_failure(
         "await Promise.all(Array.from({ length: 1100 }, () => tools.call('openclaw:test:echo')))",
         Some("too_many_pending_tool_calls"),
-        "Error: too many calls outstanding: at most 1024 at once; await some before making more at 1:60",
+        "Error: too many calls outstanding: at most 1024 at once; await some before making more (at 1:60)",
     );
 }
 

@@ -100,7 +100,7 @@ impl Eraser<'_> {
         self.blank(span.start, expression.start);
         if has_newline || starts_statement {
             self.edits.put(span.start, b'(');
-            self.edits.insert(expression.end, ")");
+            self.insert(expression.end, ")");
         }
     }
 }

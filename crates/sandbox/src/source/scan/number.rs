@@ -1,55 +1,61 @@
 //! Numbers, exactly: where one ends decides whether a dot behind it is a property.
 
-use super::{Found, Kind, Scanner, is_digit, is_word_byte};
+use super::{Found, Kind, Scanner, is_digit, is_space, is_word_byte};
 
 impl Scanner<'_> {
     pub(super) fn number(&mut self) -> Found {
-        let end = self.number_end();
-        // A number that a name touches is an error wherever it stands.
-        let touches = self.byte(end).is_some_and(|byte| is_word_byte(byte) || byte >= 0x80);
-        if touches { Found::Unsure(end) } else { self.token(Kind::Literal, end) }
+        let Some(end) = self.number_end() else { return Found::Unsure(self.position) };
+        // oxc stops at a number that a name touches.
+        let touches = self.byte(end).is_some_and(|byte| match byte {
+            0x80.. => self.char_at(end).is_some_and(|found| !is_space(found)),
+            _ => is_word_byte(byte),
+        });
+        if touches { Found::Error(end) } else { self.token(Kind::Literal, end) }
     }
 
-    fn number_end(&self) -> usize {
+    /// The end of a number that is well formed.
+    fn number_end(&self) -> Option<usize> {
         let start = self.position;
         let second = self.byte(start + 1);
-        if self.byte(start) == Some(b'0') {
-            if second.is_some_and(|byte| b"xXoObB".contains(&byte)) {
-                return self.run(start + 2, is_word_byte);
-            }
-            let end = self.run(start, is_digit);
-            let octal = self
-                .bytes
-                .get(start..end)
-                .is_some_and(|digits| digits.iter().all(|digit| (b'0'..=b'7').contains(digit)));
-            if octal && second.is_some_and(is_digit) {
-                return end;
-            }
+        if self.byte(start) == Some(b'0') && second.is_some_and(|byte| b"xXoObB".contains(&byte)) {
+            let end = self.digits(start + 2, |byte| byte.is_ascii_hexdigit())?;
+            return Some(end + usize::from(self.byte(end) == Some(b'n')));
         }
-        let mut end = self.run(start, is_decimal);
-        if self.byte(end) == Some(b'n') {
-            return end + 1;
+        if self.byte(start) == Some(b'0') && second.is_some_and(is_digit) {
+            // `017.x` is a property of an octal number, `018.5` is a decimal number.
+            let end = self.digits(start, is_digit)?;
+            let octal = self.bytes.get(start..end)?.iter().all(|digit| (b'0'..=b'7').contains(digit));
+            return if octal { Some(end) } else { self.fraction_end(end) };
         }
+        let end = if self.byte(start) == Some(b'.') { start } else { self.digits(start, is_digit)? };
+        if self.byte(end) == Some(b'n') { Some(end + 1) } else { self.fraction_end(end) }
+    }
+
+    /// The end of what may follow the whole part of a number.
+    fn fraction_end(&self, mut end: usize) -> Option<usize> {
         if self.byte(end) == Some(b'.') {
-            end = self.run(end + 1, is_decimal);
+            end += 1;
+            if self.byte(end).is_some_and(is_digit) {
+                end = self.digits(end, is_digit)?;
+            }
         }
         if matches!(self.byte(end), Some(b'e' | b'E')) {
             let sign = usize::from(matches!(self.byte(end + 1), Some(b'+' | b'-')));
-            end = self.run(end + 1 + sign, is_decimal);
+            end = self.digits(end + 1 + sign, is_digit)?;
         }
-        end
+        Some(end)
     }
 
-    /// The end of the bytes from `start` on that belong together.
-    fn run(&self, start: usize, belongs: impl Fn(u8) -> bool) -> usize {
+    /// The end of one or more digits, with single underscores between them.
+    fn digits(&self, start: usize, is_digit: impl Fn(u8) -> bool) -> Option<usize> {
         let mut end = start;
-        while self.byte(end).is_some_and(&belongs) {
-            end += 1;
+        loop {
+            match self.byte(end) {
+                Some(byte) if is_digit(byte) => end += 1,
+                Some(b'_') if end > start && self.byte(end + 1).is_some_and(&is_digit) => end += 2,
+                Some(b'_') => return None,
+                _ => return (end > start).then_some(end),
+            }
         }
-        end
     }
-}
-
-fn is_decimal(byte: u8) -> bool {
-    byte.is_ascii_digit() || byte == b'_'
 }

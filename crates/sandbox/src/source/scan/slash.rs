@@ -9,17 +9,30 @@ const REGEX_LOOKAHEAD: usize = 200;
 
 impl Scanner<'_> {
     pub(super) fn slash(&mut self) -> Found {
+        if self.previous.is_some_and(|previous| previous.kind == Kind::Dot) {
+            return Found::Error(self.position);
+        }
         match self.divides() {
-            Some(true) => self.token(Kind::Operator, self.position + 1),
-            Some(false) => match self.regex_end(usize::MAX) {
-                Ok(Some(end)) => self.token(Kind::Literal, end),
-                _ => Found::Unsure(self.position),
-            },
+            Some(true) => self.divide(),
+            Some(false) => self.regex(),
             // Without a second slash on the line it is no regular expression.
             None => match self.regex_end(REGEX_LOOKAHEAD) {
-                Ok(None) => self.token(Kind::Operator, self.position + 1),
-                _ => Found::Unsure(self.position),
+                Ok(None) => self.divide(),
+                _ => Found::Slash(self.position),
             },
+        }
+    }
+
+    /// Reads the slash here as a division.
+    pub(in crate::source) fn divide(&mut self) -> Found {
+        self.token(Kind::Operator, self.position + 1)
+    }
+
+    /// Reads the slash here as the start of a regular expression.
+    pub(in crate::source) fn regex(&mut self) -> Found {
+        match self.regex_end(usize::MAX) {
+            Ok(Some(end)) => self.token(Kind::Literal, end),
+            _ => Found::Error(self.position),
         }
     }
 

@@ -54,7 +54,7 @@ impl Scanner<'_> {
         let mut end = self.position + 1;
         loop {
             match self.byte(end) {
-                None | Some(b'\n' | b'\r') => return Found::Unsure(self.position),
+                None | Some(b'\n' | b'\r') => return Found::Error(self.position),
                 Some(b'\\') if self.bytes.get(end + 1..end + 3) == Some(b"\r\n") => end += 3,
                 Some(b'\\') => end += 2,
                 Some(byte) if byte == quote => return self.token(Kind::Literal, end + 1),

@@ -1,0 +1,79 @@
+//! Finds what oxc lets pass as JavaScript although only TypeScript has it: modifiers in classes.
+
+use oxc_ast::ast::{ClassElement, Program};
+use oxc_ast_visit::{VisitJs, walk_js};
+use oxc_span::GetSpan;
+
+/// The offset of the first class member that only TypeScript has.
+pub(super) fn foreign_member(program: &Program<'_>) -> Option<u32> {
+    let mut search = Search { found: None };
+    search.visit_program(program);
+    search.found
+}
+
+struct Search {
+    found: Option<u32>,
+}
+
+impl<'a> VisitJs<'a> for Search {
+    fn visit_class_element(&mut self, it: &ClassElement<'a>) {
+        if self.found.is_none() && is_foreign(it) {
+            self.found = Some(it.span().start);
+        }
+        walk_js::walk_class_element(self, it);
+    }
+}
+
+fn is_foreign(element: &ClassElement<'_>) -> bool {
+    match element {
+        ClassElement::MethodDefinition(method) => {
+            method.accessibility.is_some() || method.r#override || method.optional || method.r#type.is_abstract()
+        }
+        ClassElement::PropertyDefinition(field) => {
+            field.accessibility.is_some()
+                || field.r#override
+                || field.optional
+                || field.definite
+                || field.declare
+                || field.readonly
+                || field.r#type.is_abstract()
+        }
+        ClassElement::AccessorProperty(field) => {
+            field.accessibility.is_some() || field.r#override || field.definite || field.r#type.is_abstract()
+        }
+        ClassElement::TSIndexSignature(_) => true,
+        ClassElement::StaticBlock(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::source::{Language, Rejection, prepare};
+
+    #[test]
+    fn modifiers_are_not_javascript() {
+        let foreign = [
+            "class A { private x }",
+            "class A { public static async m() {} }",
+            "class A { static readonly x = 1 }",
+            "class A { override m() {} }",
+            "class A { declare x }",
+            "class A { abstract x }",
+            "class A { x? }",
+            "class A { m?() {} }",
+            "f(class { y() { return class { protected z } } })",
+        ];
+        for source in foreign {
+            let rejection = prepare(source, Language::JavaScript);
+            let hinted = matches!(&rejection, Err(Rejection::Syntax { message, .. }) if message.contains("typescript"));
+            assert!(hinted, "{source}: {rejection:?}");
+        }
+        let own = [
+            "class A { private = 1; static = 2; readonly() {} get; set; async() {} }",
+            "class A { static async *m() {} get x() { return 1 } static { this.y = 1 } #z = 2 }",
+        ];
+        for source in own {
+            assert!(prepare(source, Language::JavaScript).is_ok(), "{source}");
+        }
+    }
+}
