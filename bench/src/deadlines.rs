@@ -19,7 +19,7 @@ const TIMES: usize = 5;
 /// Between two endless cells the neighbour is alone.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// What the neighbour is told and what it has measured.
+/// What the neighbour is told.
 #[derive(Default)]
 struct Neighbour {
     /// Odd while an endless cell runs; a sample counts where this did not change under it.

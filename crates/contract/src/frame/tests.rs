@@ -57,11 +57,12 @@ fn leg_end() -> impl Strategy<Value = LegEnd> {
         target,
         payload,
     });
-    let failure = (prop::option::of(0..16_usize), ".{0,50}", any::<bool>()).prop_map(|(code, message, placed)| Failure {
-        code: code.map(|code| ErrorCode::ALL[code]),
-        message,
-        place: placed.then_some(Place { line: 3, column: 9 }),
-    });
+    let failure =
+        (prop::option::of(0..16_usize), ".{0,50}", any::<bool>()).prop_map(|(code, message, placed)| Failure {
+            code: code.map(|code| ErrorCode::ALL[code]),
+            message,
+            place: placed.then_some(Place { line: 3, column: 9 }),
+        });
     prop_oneof![
         any::<i64>().prop_map(|number| LegEnd::Completed { value: json(&number.to_string()) }),
         (prop::collection::vec(call, 0..4), prop::collection::vec(any::<u32>().prop_map(CallId), 0..4))
