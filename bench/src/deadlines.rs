@@ -103,7 +103,7 @@ async fn trivial_cells(road: Road, told: Arc<Neighbour>) -> Result<(Samples, Sam
         road.complete(&text).await?;
         let took = us_since(from);
         if told.phase.load(Ordering::SeqCst) == phase {
-            if phase % 2 == 0 { idle.push(took) } else { busy.push(took) }
+            if phase.is_multiple_of(2) { idle.push(took) } else { busy.push(took) }
         }
     }
     Ok((idle, busy))

@@ -107,8 +107,8 @@ pub(crate) fn time(microseconds: f64) -> String {
 
 pub(crate) fn bytes(count: f64) -> String {
     match count {
-        few if few < 10_240.0 => format!("{few:.0} B"),
-        some if some < 10_485_760.0 => format!("{:.0} KiB", some / 1024.0),
+        few if few.abs() < 10_240.0 => format!("{few:.0} B"),
+        some if some.abs() < 10_485_760.0 => format!("{:.0} KiB", some / 1024.0),
         many => format!("{:.1} MiB", many / 1_048_576.0),
     }
 }

@@ -7,7 +7,7 @@ const HEADER_BYTES: usize = 88;
 
 fuzz_target!(|bytes: &[u8]| {
     // As it comes.
-    sandbox::seams::read_snapshot(bytes);
+    cellmate_fuzz::read_snapshot(bytes);
     // With a header that passes, so that the counts and the packed body are what is tried.
     let mut forged = b"CMSS\x01\0\0\0".to_vec();
     forged.resize(72, 0);
@@ -19,5 +19,5 @@ fuzz_target!(|bytes: &[u8]| {
         let crc = hasher.finalize().to_le_bytes();
         forged[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&crc);
     }
-    sandbox::seams::read_snapshot(&forged);
+    cellmate_fuzz::read_snapshot(&forged);
 });

@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use cellmate_fuzz::source;
+use contract::cell::Language;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -10,10 +12,11 @@ fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(rest);
     // Half of the inputs are repeated to the length that hurts: depth comes from repetition.
     let text = if shape & 2 == 0 { text.into_owned() } else { text.repeat(200_000 / text.len().max(1)) };
+    let language = if shape & 1 == 0 { Language::TypeScript } else { Language::JavaScript };
     let began = Instant::now();
     std::thread::Builder::new()
-        .stack_size(sandbox::seams::PARSER_STACK_BYTES)
-        .spawn(move || sandbox::seams::prepare(&text, shape & 1 == 0))
+        .stack_size(source::STACK_BYTES)
+        .spawn(move || drop(source::prepare(&text, language)))
         .unwrap()
         .join()
         .unwrap();

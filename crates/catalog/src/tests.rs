@@ -90,7 +90,7 @@ fn declarations_show_required_fields_first() {
     assert_eq!(api["scope"], "tool");
     assert_eq!(
         api["header"],
-        "  /**\n   * Does mcp:c:z_tool.\n   */\n  function zTool(input: { n: number; q?: string }): Promise<McpToolResult>;\n"
+        "  /** Does mcp:c:z_tool. */\n  function zTool(input: {\n    n: number; // integer\n    q?: string;\n  }): Promise<McpToolResult>;\n"
     );
     assert!(api["schemas"]["zTool"].is_object());
     assert_eq!(catalog.mcp_api()["servers"], json!([{"identifier": "c", "serverName": "c", "toolCount": 1}]));

@@ -10,10 +10,9 @@ mod image;
 #[cfg(test)]
 mod invariants;
 mod machine;
+mod page;
 mod pages;
 mod raw;
-#[doc(hidden)]
-pub mod seams;
 mod snapshot;
 mod source;
 mod tables;

@@ -2,9 +2,7 @@
 
 use std::fs::File;
 
-pub const PAGE_BYTES: usize = 4096;
-
-static ZERO_PAGE: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+use crate::page::{PAGE_BYTES, ZERO_PAGE, page_at};
 
 /// Finds changed pages: from the kernel where it can tell, by comparing all of memory elsewhere.
 #[derive(Debug)]
@@ -66,10 +64,4 @@ fn page_of(bytes: &[u8]) -> &[u8] {
 
 fn differs(memory: &[u8], base: &[u8], page: usize) -> bool {
     page_at(memory, page) != page_at(base, page)
-}
-
-/// A page of memory; past the end of the image it is a page of zeroes.
-pub(crate) fn page_at(memory: &[u8], page: usize) -> &[u8] {
-    let start = page * PAGE_BYTES;
-    memory.get(start..start + PAGE_BYTES).unwrap_or(&ZERO_PAGE)
 }

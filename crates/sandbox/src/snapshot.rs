@@ -13,7 +13,7 @@
 use contract::frame::Reader;
 use contract::ids::{CatalogHash, ImageId};
 
-use crate::pages::{PAGE_BYTES, page_at};
+use crate::page::{PAGE_BYTES, page_at};
 
 pub const VERSION: u16 = 1;
 

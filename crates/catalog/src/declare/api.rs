@@ -1,0 +1,51 @@
+//! What `MCP.<server>.$api()` answers.
+
+use contract::tool::ToolSpec;
+use serde_json::{Map, Value, json};
+
+use crate::Server;
+
+use super::function::Function;
+use super::server::{functions, members};
+use super::text::cut;
+
+/// A description in the list; the tool's own, but not a book.
+const MAX_DESCRIPTION: usize = 16 << 10;
+
+/// A selector is a method, its path, or the tool's own name.
+pub(crate) fn server_api(
+    tools: &[ToolSpec],
+    identifier: &str,
+    server: &Server,
+    selector: Option<&str>,
+    with_schema: bool,
+) -> Option<Value> {
+    let mut chosen = functions(tools, server);
+    if let Some(wanted) = selector {
+        chosen.retain(|function| function.method == wanted || function.path() == wanted || function.name == wanted);
+    }
+    let mut api = json!({
+        "kind": "mcp_api",
+        "scope": if selector.is_some() && !chosen.is_empty() { "tool" } else { "server" },
+        "server": {"identifier": identifier, "serverName": server.name},
+        "header": members(&chosen),
+        "tools": chosen.iter().map(entry).collect::<Vec<_>>(),
+        "note": format!("call as MCP.{identifier}.<method>({{ ...input }})"),
+    });
+    if with_schema {
+        let schemas: Map<String, Value> =
+            chosen.iter().map(|function| (function.path(), function.input.clone())).collect();
+        api.as_object_mut()?.insert("schemas".to_owned(), Value::Object(schemas));
+    }
+    Some(api)
+}
+
+fn entry(function: &Function<'_>) -> Value {
+    json!({
+        "method": function.method,
+        "path": function.path(),
+        "mcpTool": function.name,
+        "operation": function.operation(),
+        "description": cut(function.description.to_owned(), MAX_DESCRIPTION),
+    })
+}

@@ -1,0 +1,165 @@
+//! One operation of a server as a declared function: what it does, what it takes, what it answers.
+
+use serde_json::Value;
+
+use super::render::{Rendered, Role, render};
+use super::text::{clean, cut, in_comment, property, quoted};
+
+/// A declaration with all that belongs to it.
+pub(super) const FUNCTION_BYTES: usize = 8 << 10;
+
+/// Names that a cell can write; longer ones are counted, not declared.
+pub(super) const MAX_METHOD: usize = 256;
+
+const SCHEMA_BYTES: usize = 5 << 10;
+const OUTPUT_BYTES: usize = 2 << 10;
+const DOC_BYTES: usize = 4 << 10;
+const DESCRIPTION_BYTES: usize = 1536;
+const DESCRIPTION_LINES: usize = 24;
+
+/// A shorter line of a comment tells nothing.
+const MIN_LINE_BYTES: usize = 56;
+
+/// What a line of a comment has besides its text.
+const LINE_BYTES: usize = 8;
+
+/// What a comment has besides its lines, and the line that counts what it leaves out.
+const CLOSING_BYTES: usize = 96;
+
+/// Something a server offers under a name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Function<'a> {
+    /// `resources` or `prompts`; tools have none.
+    pub(super) namespace: Option<&'a str>,
+    pub(super) method: &'a str,
+    /// What the server calls it.
+    pub(super) name: &'a str,
+    pub(super) description: &'a str,
+    pub(super) input: &'a Value,
+    /// The schema of a tool's `structuredContent`; for other operations, of the whole answer.
+    pub(super) output: Option<&'a Value>,
+}
+
+impl Function<'_> {
+    /// How it is written after the server's name.
+    pub(super) fn path(&self) -> String {
+        match self.namespace {
+            Some(namespace) => format!("{namespace}.{}", self.method),
+            None => self.method.to_owned(),
+        }
+    }
+
+    pub(super) fn operation(&self) -> String {
+        match self.namespace {
+            Some(namespace) => format!("{namespace}_{}", self.method),
+            None => "tool".to_owned(),
+        }
+    }
+
+    /// At most [`FUNCTION_BYTES`], for methods of at most [`MAX_METHOD`].
+    pub(super) fn declaration(&self, indent: usize) -> String {
+        let margin = " ".repeat(indent);
+        let (result, result_types) = self.result(indent);
+        let limit = SCHEMA_BYTES.saturating_sub(result.len() + result_types.len());
+        let prefix = self.method.to_owned();
+        let role = Role { is_input: true, prefix, name: "Input", margin: indent, indent, limit };
+        let input = render(self.input, &role);
+        let mark = if input.is_optional { "?" } else { "" };
+        let types = format!("{}{result_types}", input.definitions);
+        let gap = if types.is_empty() { "" } else { "\n" };
+        let head = format!("{margin}function {}(input{mark}: {}): Promise<{result}>;\n", self.method, input.text);
+        let room = FUNCTION_BYTES.saturating_sub(types.len() + head.len() + CLOSING_BYTES).min(DOC_BYTES);
+        format!("{types}{gap}{}{head}", doc(&self.doc_lines(&input, room), &margin))
+    }
+
+    /// What is left of a declaration where there is no room for it.
+    pub(super) fn outline(&self, indent: usize) -> String {
+        let margin = " ".repeat(indent);
+        format!("{margin}function {}(input?: Record<string, unknown>): Promise<McpToolResult>;\n", self.method)
+    }
+
+    /// The type of the answer, and the types it needs. An answer that is an error has no structured content.
+    fn result(&self, indent: usize) -> (String, String) {
+        let Some(schema) = self.output else {
+            return ("McpToolResult".to_owned(), String::new());
+        };
+        let is_tool = self.namespace.is_none();
+        let inner = if is_tool { indent + 2 } else { indent };
+        let prefix = format!("{}_Result", self.method);
+        let limit = OUTPUT_BYTES;
+        let role = Role { is_input: false, prefix, name: "Output", margin: indent, indent: inner, limit };
+        let output = render(schema, &role);
+        let text = match (is_tool, output.text.contains('\n')) {
+            (false, _) => output.text,
+            (true, false) => format!("McpToolResult & {{ structuredContent?: {} }}", output.text),
+            (true, true) => {
+                let margin = " ".repeat(indent);
+                format!("McpToolResult & {{\n{margin}  structuredContent?: {};\n{margin}}}", output.text)
+            }
+        };
+        (text, output.definitions)
+    }
+
+    fn doc_lines(&self, input: &Rendered, room: usize) -> Vec<String> {
+        let mut lines = description(self.description);
+        if input.is_cut {
+            let selector = quoted(&self.path());
+            lines.push(format!("Shortened; $api({selector}, {{ schema: true }}) has the whole schema."));
+        }
+        let used: usize = lines.iter().map(|line| line.len() + LINE_BYTES).sum();
+        lines.extend(parameters(&input.described, room.saturating_sub(used)));
+        lines
+    }
+}
+
+fn description(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut left = DESCRIPTION_BYTES;
+    // Blank lines are skipped, but not by the million.
+    for line in text.lines().take(DESCRIPTION_LINES * 8) {
+        let room = left.max(MIN_LINE_BYTES);
+        let line = cut(in_comment(&clean(line, room)).into_owned(), room);
+        if line.is_empty() {
+            continue;
+        }
+        if left < MIN_LINE_BYTES || lines.len() == DESCRIPTION_LINES {
+            lines.push("…".to_owned());
+            break;
+        }
+        left = left.saturating_sub(line.len() + LINE_BYTES);
+        lines.push(line);
+    }
+    lines
+}
+
+/// A line for each field that is described. Where there is no room for all of that, each has its share.
+fn parameters(described: &[(String, String)], room: usize) -> Vec<String> {
+    let line = |(name, text): &(String, String)| in_comment(&format!("@param {} {text}", property(name))).into_owned();
+    let mut lines: Vec<String> = described.iter().filter(|(_, text)| !text.is_empty()).map(line).collect();
+    if lines.iter().map(|line| line.len() + LINE_BYTES).sum::<usize>() <= room {
+        return lines;
+    }
+    let share = (room / lines.len().max(1)).max(MIN_LINE_BYTES + LINE_BYTES) - LINE_BYTES;
+    let mut used = 0;
+    let fits = |line: &String| {
+        used += line.len() + LINE_BYTES;
+        used <= room
+    };
+    let count = lines.len();
+    lines = lines.into_iter().map(|line| cut(line, share)).take_while(fits).collect();
+    if lines.len() < count {
+        lines.push(format!("… {} more are described in the schema", count - lines.len()));
+    }
+    lines
+}
+
+fn doc(lines: &[String], margin: &str) -> String {
+    match lines {
+        [] => String::new(),
+        [line] => format!("{margin}/** {line} */\n"),
+        _ => {
+            let body: String = lines.iter().map(|line| format!("{margin} * {line}\n")).collect();
+            format!("{margin}/**\n{body}{margin} */\n")
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! MCP tools as TypeScript declarations: what a model reads instead of schemas.
+//!
+//! Everything in them comes from servers. The text is bounded, always parses, and says where it is short.
+
+mod api;
+mod function;
+mod names;
+mod note;
+mod print;
+mod refs;
+mod render;
+mod schema;
+mod server;
+mod shape;
+mod text;
+
+use std::collections::BTreeMap;
+
+use contract::tool::ToolSpec;
+
+use crate::Server;
+use server::{functions, namespace};
+use text::{clean, in_comment, quoted};
+
+pub(crate) use api::server_api;
+
+/// A file, outlines included.
+const FILE_BYTES: usize = 384 << 10;
+
+/// What stands around declarations: the header, braces, counts.
+const FRAME_BYTES: usize = 2 << 10;
+
+/// Methods of one server in the index.
+const MAX_LISTED_BYTES: usize = 240;
+
+pub(crate) struct File {
+    pub(crate) path: String,
+    pub(crate) description: String,
+    pub(crate) text: String,
+}
+
+/// `mcp/index.d.ts` and one file a server; none where there is no server.
+pub(crate) fn files(tools: &[ToolSpec], servers: &BTreeMap<String, Server>) -> Vec<File> {
+    if servers.is_empty() {
+        return Vec::new();
+    }
+    let mut files = vec![File {
+        path: "mcp/index.d.ts".to_owned(),
+        description: "All MCP servers of this run.".to_owned(),
+        text: index(servers),
+    }];
+    files.extend(servers.iter().map(|(identifier, server)| File {
+        path: format!("mcp/{identifier}.d.ts"),
+        description: format!("{} tools of the MCP server {}.", server.methods.len(), clean(&server.name, 80)),
+        text: namespace(identifier, &functions(tools, server)),
+    }));
+    files
+}
+
+/// What there is, by name. A namespace, because a `const` of that name would clash with the servers' files.
+pub(crate) fn index(servers: &BTreeMap<String, Server>) -> String {
+    let mut references = String::new();
+    let mut text = String::from("\ndeclare namespace MCP {\n  /** All servers of this run. */\n");
+    text += "  function $api(): Promise<McpApiHeader>;\n\n";
+    text += "  // API.read(\"mcp/<server>.d.ts\") declares a server's functions.\n";
+    let mut left = 0;
+    for (identifier, server) in servers {
+        let said = format!("Server {}: {}", quoted(&clean(&server.name, 80)), listed(server));
+        let entry = format!("  /** {} */\n  namespace {identifier} {{}}\n", in_comment(&said));
+        let reference = format!("/// <reference path=\"./{identifier}.d.ts\" />\n");
+        if references.len() + reference.len() + text.len() + entry.len() > FILE_BYTES - FRAME_BYTES {
+            left += 1;
+        } else {
+            references += &reference;
+            text += &entry;
+        }
+    }
+    references + &text + &more(left, "  ") + "}\n"
+}
+
+/// The methods' names, as many as fit on a line.
+fn listed(server: &Server) -> String {
+    let mut line = String::new();
+    for (position, method) in server.methods.keys().enumerate() {
+        if line.len() + method.len() > MAX_LISTED_BYTES {
+            return format!("{line}… {} more", server.methods.len() - position);
+        }
+        line += method;
+        line += if position + 1 == server.methods.len() { "" } else { ", " };
+    }
+    line
+}
+
+fn more(left: usize, margin: &str) -> String {
+    if left == 0 { String::new() } else { format!("{margin}/* … {left} more */\n") }
+}
+
+#[cfg(test)]
+mod tests;

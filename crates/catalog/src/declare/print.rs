@@ -1,0 +1,129 @@
+//! Types as text: short ones on a line, others with a field a line.
+
+mod object;
+
+use serde_json::Value;
+
+use super::names::Names;
+use super::shape::{Tuple, Type};
+
+/// Definitions that are written in place nest as deep as they like; text does not.
+const MAX_DEPTH: usize = 64;
+
+pub(super) struct Printer<'a> {
+    root: &'a Value,
+    names: &'a Names<'a>,
+    note_bytes: usize,
+    limit: usize,
+    out: String,
+    depth: usize,
+    /// Inside an object that is tried on one line.
+    is_inline: bool,
+    /// Something that does not go on one line was met.
+    is_broken: bool,
+}
+
+impl<'a> Printer<'a> {
+    /// What is over `limit` bytes is garbage: see [`Printer::finish`].
+    pub(super) fn new(root: &'a Value, names: &'a Names<'a>, note_bytes: usize, limit: usize) -> Self {
+        Self { root, names, note_bytes, limit, out: String::new(), depth: 0, is_inline: false, is_broken: false }
+    }
+
+    /// The text, unless it is longer than allowed.
+    pub(super) fn finish(self) -> Option<String> {
+        (self.out.len() <= self.limit).then_some(self.out)
+    }
+
+    pub(super) fn push(&mut self, text: &str) {
+        self.out.push_str(text);
+    }
+
+    /// The type of a whole input: its object has a field a line.
+    pub(super) fn root(&mut self, value: &Type<'a>, indent: usize, layout: Layout) {
+        match self.names.seen(value) {
+            Type::Object(object) if !object.fields.is_empty() => self.block(object, indent, layout),
+            Type::Intersection(parts) => match parts.split_first() {
+                Some((Type::Object(object), others)) if !object.fields.is_empty() => {
+                    self.block(object, indent, layout);
+                    self.push(" & ");
+                    self.joined(others, " & ", indent);
+                }
+                _ => self.value(value, indent),
+            },
+            _ => self.value(value, indent),
+        }
+    }
+
+    pub(super) fn value(&mut self, value: &Type<'a>, indent: usize) {
+        if self.out.len() > self.limit {
+            return;
+        }
+        if self.depth == MAX_DEPTH {
+            return self.push("unknown /* … */");
+        }
+        self.depth += 1;
+        match self.names.seen(value) {
+            Type::Word(word) => self.push(word.as_str()),
+            Type::Literal(_, text) => self.push(text),
+            Type::More(word, left) => self.push(&format!("{} /* … {left} more */", word.as_str())),
+            Type::Array(item) => {
+                self.grouped(item, indent);
+                self.push("[]");
+            }
+            Type::Tuple(tuple) => self.tuple(tuple, indent),
+            Type::Object(object) => self.object(object, indent),
+            Type::Union(members) => self.joined(members, " | ", indent),
+            Type::Intersection(parts) => self.joined(parts, " & ", indent),
+            Type::Defined(at) => self.push(&self.names.of(*at)),
+        }
+        self.depth -= 1;
+    }
+
+    /// A member of something that binds more tightly than `|` and `&`.
+    fn grouped(&mut self, value: &Type<'a>, indent: usize) {
+        let is_loose = match self.names.seen(value) {
+            Type::Union(_) | Type::Intersection(_) | Type::More(..) => true,
+            Type::Object(object) => object.fields.is_empty() && object.more > 0,
+            Type::Word(_) | Type::Literal(..) | Type::Array(_) | Type::Tuple(_) | Type::Defined(_) => false,
+        };
+        self.push(if is_loose { "(" } else { "" });
+        self.value(value, indent);
+        self.push(if is_loose { ")" } else { "" });
+    }
+
+    fn joined(&mut self, parts: &[Type<'a>], separator: &str, indent: usize) {
+        for (position, part) in parts.iter().enumerate() {
+            self.push(if position == 0 { "" } else { separator });
+            if separator == " & " { self.grouped(part, indent) } else { self.value(part, indent) }
+        }
+    }
+
+    fn tuple(&mut self, tuple: &Tuple<'a>, indent: usize) {
+        self.push("[");
+        for (position, item) in tuple.items.iter().enumerate() {
+            self.push(if position == 0 { "" } else { ", " });
+            if position < tuple.required {
+                self.value(item, indent);
+            } else {
+                self.grouped(item, indent);
+                self.push("?");
+            }
+        }
+        if let Some(rest) = &tuple.rest {
+            self.push(if tuple.items.is_empty() { "..." } else { ", ..." });
+            self.grouped(rest, indent);
+            self.push("[]");
+        }
+        self.push("]");
+    }
+}
+
+/// What an object's block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// A function's input: its fields are described above the function.
+    Parameters,
+    /// The same, and fields that do not fit are counted instead.
+    Fitted,
+    Nested,
+}

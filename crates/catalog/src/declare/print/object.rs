@@ -1,0 +1,150 @@
+//! Objects: on a line while they are short and speak for themselves, else a field a line.
+
+use super::super::note;
+use super::super::shape::{Field, Object, Type};
+use super::super::text::{cut, in_comment, property};
+use super::{Layout, Printer};
+
+/// Objects that take no more than this stay on their line.
+const INLINE_BYTES: usize = 72;
+
+/// Kept free for the last line of an object that is cut to fit, and what closes it.
+const CLOSING_BYTES: usize = 48;
+
+impl<'a> Printer<'a> {
+    pub(super) fn object(&mut self, object: &Object<'a>, indent: usize) {
+        if object.fields.is_empty() {
+            return self.map(object, indent);
+        }
+        if self.is_inline {
+            return self.line(object);
+        }
+        let (start, limit) = (self.out.len(), self.limit);
+        self.limit = limit.min(start + INLINE_BYTES);
+        self.is_inline = true;
+        self.line(object);
+        let fits = !self.is_broken && self.out.len() <= self.limit;
+        (self.limit, self.is_inline, self.is_broken) = (limit, false, false);
+        if !fits {
+            self.out.truncate(start);
+            self.block(object, indent, Layout::Nested);
+        }
+    }
+
+    /// An object without fields: a map. Types that refer to themselves are refused inside `Record`.
+    fn map(&mut self, object: &Object<'a>, indent: usize) {
+        match &object.rest {
+            Some(rest) if self.names.is_recursive(rest) => {
+                self.push("{ [key: string]: ");
+                self.value(rest, indent);
+                self.push(" }");
+            }
+            rest => {
+                self.push("Record<string, ");
+                self.value(rest.as_deref().unwrap_or(&Type::UNKNOWN), indent);
+                self.push(">");
+            }
+        }
+        if object.more > 0 {
+            let fields = if object.more == 1 { "field" } else { "fields" };
+            self.push(&format!(" /* … {} {fields} */", object.more));
+        }
+    }
+
+    fn line(&mut self, object: &Object<'a>) {
+        self.push("{ ");
+        for (position, field) in object.fields.iter().enumerate() {
+            self.is_broken |= !self.text(field).is_empty();
+            if self.is_broken || self.out.len() > self.limit {
+                return;
+            }
+            self.push(if position == 0 { "" } else { "; " });
+            self.field(field, 0);
+            let facts = note::facts(self.root, &field.schemas);
+            if !facts.is_empty() {
+                self.push(&format!(" /* {} */", in_comment(&facts)));
+            }
+        }
+        self.is_broken |= object.rest.as_deref().is_some_and(|rest| *rest != Type::UNKNOWN);
+        self.push(if object.rest.is_some() { "; [key: string]: unknown" } else { "" });
+        if object.more > 0 {
+            self.push(&format!(" /* … {} more */", object.more));
+        }
+        self.push(" }");
+    }
+
+    /// A field a line.
+    pub(super) fn block(&mut self, object: &Object<'a>, indent: usize, layout: Layout) {
+        let margin = " ".repeat(indent + 2);
+        let mut shown = 0;
+        self.push("{\n");
+        for field in &object.fields {
+            let start = self.out.len();
+            self.push(&margin);
+            self.field(field, indent + 2);
+            self.push(";");
+            let note = self.note(field, layout);
+            if self.out.get(start..).is_some_and(|text| text.contains('\n')) && !note.is_empty() {
+                self.out.insert_str(start, &format!("{margin}// {note}\n"));
+            } else if !note.is_empty() {
+                self.push(&format!(" // {note}"));
+            }
+            self.push("\n");
+            if layout == Layout::Fitted && self.out.len() + CLOSING_BYTES > self.limit {
+                self.out.truncate(start);
+                break;
+            }
+            shown += 1;
+            if self.out.len() > self.limit {
+                return;
+            }
+        }
+        self.others(object, indent + 2);
+        let left = object.more + object.fields.len() - shown;
+        if left > 0 {
+            self.push(&format!("{margin}/* … {left} more */\n"));
+        }
+        self.push(&" ".repeat(indent));
+        self.push("}");
+    }
+
+    /// Undeclared keys. An index signature must take every field's type; only `unknown` always does.
+    fn others(&mut self, object: &Object<'a>, indent: usize) {
+        let Some(rest) = object.rest.as_deref().filter(|rest| **rest != Type::NEVER) else { return };
+        self.push(&format!("{}[key: string]: unknown;", " ".repeat(indent)));
+        if *rest != Type::UNKNOWN {
+            let start = self.out.len();
+            let was = std::mem::replace(&mut self.is_inline, true);
+            self.value(rest, 0);
+            let is_broken = std::mem::take(&mut self.is_broken);
+            self.is_inline = was;
+            let said = self.out.split_off(start);
+            let said = if is_broken { "objects".to_owned() } else { cut(said, INLINE_BYTES) };
+            self.push(&format!(" // others: {said}"));
+        }
+        self.push("\n");
+    }
+
+    fn field(&mut self, field: &Field<'a>, indent: usize) {
+        self.push(&property(&field.name));
+        self.push(if field.required { ": " } else { "?: " });
+        self.value(&field.value, indent);
+    }
+
+    fn note(&self, field: &Field<'a>, layout: Layout) -> String {
+        let text = match layout {
+            Layout::Nested => self.text(field),
+            Layout::Parameters | Layout::Fitted => String::new(),
+        };
+        let facts = note::facts(self.root, &field.schemas);
+        match (text.is_empty(), facts.is_empty()) {
+            (true, _) => facts,
+            (false, true) => text,
+            (false, false) => format!("{text} ({facts})"),
+        }
+    }
+
+    fn text(&self, field: &Field<'a>) -> String {
+        if self.note_bytes == 0 { String::new() } else { cut(note::text(self.root, &field.schemas), self.note_bytes) }
+    }
+}

@@ -1,0 +1,81 @@
+//! Where a `$ref` leads. Only places in the same schema are known; everything else is `unknown`.
+
+use serde_json::Value;
+
+/// A longer reference is an attack, not an address.
+const MAX_REFERENCE: usize = 512;
+
+/// References that lead to references.
+const MAX_HOPS: usize = 8;
+
+/// The schema a reference means, through references that say nothing else.
+pub(super) fn resolve<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
+    let mut target = follow(root, reference)?;
+    for _ in 0..MAX_HOPS {
+        match target.get("$ref") {
+            Some(next) if is_bare(target) => target = follow(root, next)?,
+            _ => return Some(target),
+        }
+    }
+    None
+}
+
+fn follow<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
+    let pointer = reference.as_str().filter(|text| text.len() <= MAX_REFERENCE)?.strip_prefix('#')?;
+    // A pointer is empty or starts with `/`; anchors are neither.
+    root.pointer(&percent_decoded(pointer)?)
+}
+
+/// Whether a schema is a reference and, beside it, nothing that says more of the value.
+pub(super) fn is_bare(schema: &Value) -> bool {
+    const WORDS: [&str; 14] = [
+        "$ref",
+        "title",
+        "description",
+        "default",
+        "example",
+        "examples",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+        "$comment",
+        "$schema",
+        "$id",
+        "$defs",
+        "definitions",
+    ];
+    schema.as_object().is_some_and(|fields| {
+        fields.len() <= WORDS.len()
+            && fields.contains_key("$ref")
+            && fields.keys().all(|key| WORDS.contains(&key.as_str()) || key.starts_with("x-"))
+    })
+}
+
+/// A name for what is referred to: the last part of the reference, as types are called.
+pub(super) fn name(reference: &Value) -> String {
+    let text = reference.as_str().filter(|text| text.len() <= MAX_REFERENCE).unwrap_or_default();
+    let last = text.rsplit(['/', '#']).next().unwrap_or_default();
+    let mut name = String::new();
+    for word in last.split(|letter: char| !letter.is_ascii_alphanumeric()) {
+        let mut letters = word.chars();
+        name.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        name.extend(letters);
+    }
+    name.truncate(40);
+    if name.starts_with(|first: char| first.is_ascii_alphabetic()) { name } else { format!("Type{name}") }
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let mut digit = || char::from(rest.next()?).to_digit(16);
+            let (high, low) = (digit()?, digit()?);
+            bytes.push(u8::try_from(high * 16 + low).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}

@@ -1,0 +1,107 @@
+//! One schema as text within a number of bytes: as much detail as fits.
+
+use serde_json::Value;
+
+use super::names::Names;
+use super::note;
+use super::print::{Layout, Printer};
+use super::schema::{Detail, Shape, shape};
+use super::shape::{Object, Type};
+
+/// From all that is worth reading to the first level alone, whose fields are then counted out.
+const DETAILS: [Detail; 5] = [
+    Detail { levels: 8, definitions: 32, fields: 256, literal_bytes: 1024, note_bytes: 120 },
+    Detail { levels: 5, definitions: 16, fields: 256, literal_bytes: 512, note_bytes: 60 },
+    Detail { levels: 3, definitions: 8, fields: 256, literal_bytes: 256, note_bytes: 0 },
+    Detail { levels: 2, definitions: 2, fields: 256, literal_bytes: 160, note_bytes: 0 },
+    Detail { levels: 1, definitions: 0, fields: 256, literal_bytes: 120, note_bytes: 0 },
+];
+
+/// What a schema describes.
+pub(super) struct Role<'a> {
+    /// Before the names of its definitions.
+    pub(super) prefix: String,
+    /// An input is an object, whatever its schema says.
+    pub(super) is_input: bool,
+    /// Its own name, should it refer to itself.
+    pub(super) name: &'a str,
+    /// Where its definitions stand.
+    pub(super) margin: usize,
+    /// Where the line stands that it is written on.
+    pub(super) indent: usize,
+    pub(super) limit: usize,
+}
+
+impl Role<'_> {
+    fn layout(&self) -> Layout {
+        if self.is_input { Layout::Parameters } else { Layout::Nested }
+    }
+}
+
+pub(super) struct Rendered {
+    /// `type` declarations, each on lines of its own.
+    pub(super) definitions: String,
+    pub(super) text: String,
+    /// The first level's fields and what is said of them.
+    pub(super) described: Vec<(String, String)>,
+    /// Whether nothing has to be given.
+    pub(super) is_optional: bool,
+    pub(super) is_cut: bool,
+}
+
+/// The schema in as much detail as there is room for.
+pub(super) fn render(schema: &Value, role: &Role<'_>) -> Rendered {
+    let fits = |shape: &Shape<'_>, detail: &Detail, layout: Layout| written(shape, role, detail.note_bytes, layout);
+    for detail in &DETAILS {
+        let shape = shape(schema, role.name, *detail);
+        if !shape.is_exhausted
+            && let Some(rendered) = fits(&shape, detail, role.layout())
+        {
+            return rendered;
+        }
+    }
+    let least = DETAILS.last().and_then(|detail| {
+        let mut rendered = fits(&shape(schema, role.name, *detail), detail, Layout::Fitted)?;
+        rendered.is_cut = true;
+        Some(rendered)
+    });
+    least.unwrap_or_else(|| Rendered {
+        definitions: String::new(),
+        text: if role.is_input { "Record<string, unknown>" } else { "unknown" }.to_owned(),
+        described: Vec::new(),
+        is_optional: false,
+        is_cut: true,
+    })
+}
+
+/// The shape as text, unless that is too long.
+fn written(shape: &Shape<'_>, role: &Role<'_>, note_bytes: usize, layout: Layout) -> Option<Rendered> {
+    let names = Names::new(&shape.definitions, role.prefix.clone());
+    let mut printer = Printer::new(shape.root, &names, note_bytes, role.limit);
+    for (at, value) in names.declared() {
+        printer.push(&format!("{}type {} = ", " ".repeat(role.margin), names.of(at)));
+        match layout {
+            Layout::Parameters | Layout::Fitted if at == 0 => printer.root(value, role.margin, layout),
+            Layout::Parameters | Layout::Fitted | Layout::Nested => printer.value(value, role.margin),
+        }
+        printer.push(";\n");
+    }
+    let definitions = printer.finish()?;
+    let mut printer = Printer::new(shape.root, &names, note_bytes, role.limit - definitions.len());
+    let whole = shape.definitions.first().map_or(&Type::UNKNOWN, |definition| names.seen(&definition.value));
+    match names.seen(&Type::Defined(0)) {
+        Type::Word(_) if role.is_input => printer.push("Record<string, unknown>"),
+        Type::Object(object) if role.is_input && *object == Object::default() => printer.push("Record<string, never>"),
+        _ if layout == Layout::Nested => printer.value(&Type::Defined(0), role.indent),
+        _ => printer.root(&Type::Defined(0), role.indent, layout),
+    }
+    let text = printer.finish()?;
+    let fields = if let Type::Object(object) = whole { object.fields.as_slice() } else { &[] };
+    Some(Rendered {
+        definitions,
+        text,
+        described: fields.iter().map(|field| (field.name.clone(), note::text(shape.root, &field.schemas))).collect(),
+        is_optional: matches!(whole, Type::Object(_) | Type::Word(_)) && fields.iter().all(|field| !field.required),
+        is_cut: shape.is_cut,
+    })
+}

@@ -1,0 +1,191 @@
+//! JSON Schema, of any draft and as servers really write it, to types; what it cannot say is `unknown`.
+//!
+//! Bounded whatever the schema: calls nest at most [`MAX_CALLS`] deep, one shape takes at most [`MAX_STEPS`]
+//! steps, and a reference is a definition of its own, built once.
+
+mod array;
+mod literal;
+mod object;
+mod reference;
+
+use serde_json::{Map, Value};
+
+use super::refs;
+use super::shape::{Type, Word, meet, union};
+
+const MAX_CALLS: usize = 32;
+const MAX_STEPS: usize = 1024;
+const MAX_ALL_OF: usize = 64;
+const MAX_CHOICES: usize = 32;
+
+/// How much of a schema is shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Detail {
+    /// Objects inside objects.
+    pub(super) levels: usize,
+    /// Definitions beside the schema itself.
+    pub(super) definitions: usize,
+    pub(super) fields: usize,
+    /// The literals of one enum.
+    pub(super) literal_bytes: usize,
+    /// A description below the first level.
+    pub(super) note_bytes: usize,
+}
+
+/// A schema's types: the first is the schema itself, the others are what it refers to.
+pub(super) struct Shape<'a> {
+    pub(super) root: &'a Value,
+    pub(super) definitions: Vec<Definition<'a>>,
+    /// Whether something of the schema is not shown.
+    pub(super) is_cut: bool,
+    /// Whether that is so because there was too much of it.
+    pub(super) is_exhausted: bool,
+}
+
+pub(super) struct Definition<'a> {
+    pub(super) name: String,
+    pub(super) value: Type<'a>,
+}
+
+pub(super) fn shape<'a>(root: &'a Value, name: &str, detail: Detail) -> Shape<'a> {
+    let mut builder = Builder { root, detail, steps: MAX_STEPS, is_cut: false, schemas: Vec::new(), built: Vec::new() };
+    builder.define(root, name);
+    let mut next = 0;
+    while let Some(schema) = builder.schemas.get(next).copied() {
+        let value = builder.schema(schema, Place { levels: detail.levels, calls: 0 });
+        if let Some(definition) = builder.built.get_mut(next) {
+            definition.value = value;
+        }
+        next += 1;
+    }
+    Shape { root, definitions: builder.built, is_cut: builder.is_cut, is_exhausted: builder.steps == 0 }
+}
+
+/// Where in a definition the builder stands.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Levels of objects still shown below here.
+    levels: usize,
+    calls: usize,
+}
+
+impl Place {
+    fn deeper(self) -> Self {
+        Self { calls: self.calls + 1, ..self }
+    }
+}
+
+struct Builder<'a> {
+    root: &'a Value,
+    detail: Detail,
+    steps: usize,
+    is_cut: bool,
+    /// The definitions' schemas, in the order of `built`; those after the one at work wait for their turn.
+    schemas: Vec<&'a Value>,
+    built: Vec<Definition<'a>>,
+}
+
+impl<'a> Builder<'a> {
+    fn schema(&mut self, schema: &'a Value, place: Place) -> Type<'a> {
+        if place.calls > MAX_CALLS || !self.step() {
+            return self.left_out();
+        }
+        match schema {
+            Value::Bool(false) => Type::NEVER,
+            Value::Object(keywords) => self.keywords(schema, keywords, place.deeper()),
+            _ => Type::UNKNOWN,
+        }
+    }
+
+    fn keywords(&mut self, schema: &'a Value, keywords: &'a Map<String, Value>, place: Place) -> Type<'a> {
+        let list = |key: &str| keywords.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let mut value = match keywords.get("$ref") {
+            Some(reference) if refs::is_bare(schema) => self.reference(reference, place),
+            Some(reference) => self.expanded(reference, place),
+            None => Type::UNKNOWN,
+        };
+        let parts = list("allOf");
+        self.is_cut |= parts.len() > MAX_ALL_OF;
+        for part in parts.iter().take(MAX_ALL_OF) {
+            let part = match part.get("$ref") {
+                Some(reference) if refs::is_bare(part) => self.expanded(reference, place),
+                _ => self.schema(part, place),
+            };
+            value = meet(value, part);
+        }
+        value = meet(value, self.own(keywords, place));
+        for key in ["anyOf", "oneOf"] {
+            let choices = list(key);
+            if !choices.is_empty() {
+                value = meet(value, self.choice(choices, place));
+            }
+        }
+        if keywords.get("nullable") == Some(&Value::Bool(true)) {
+            value = union(vec![value, Type::Word(Word::Null)]);
+        }
+        value
+    }
+
+    fn choice(&mut self, choices: &'a [Value], place: Place) -> Type<'a> {
+        let mut members: Vec<Type<'a>> =
+            choices.iter().take(MAX_CHOICES).map(|choice| self.schema(choice, place)).collect();
+        if choices.len() > MAX_CHOICES {
+            self.is_cut = true;
+            members.push(Type::More(Word::Unknown, choices.len() - MAX_CHOICES));
+        }
+        union(members)
+    }
+
+    /// What the schema says itself, references and combinations aside.
+    fn own(&mut self, keywords: &'a Map<String, Value>, place: Place) -> Type<'a> {
+        if let Some(value) = keywords.get("const") {
+            return literal::of(value);
+        }
+        if let Some(values) = keywords.get("enum").and_then(Value::as_array).filter(|values| !values.is_empty()) {
+            return self.literals(values, keywords.get("type"));
+        }
+        match keywords.get("type") {
+            Some(Value::String(word)) => self.named(word, keywords, place),
+            Some(Value::Array(words)) => union(
+                words.iter().take(8).filter_map(Value::as_str).map(|word| self.named(word, keywords, place)).collect(),
+            ),
+            _ => self.named(implied(keywords), keywords, place),
+        }
+    }
+
+    /// A value of `type`. Names that are no JSON Schema's are what hurried servers write.
+    fn named(&mut self, word: &str, keywords: &'a Map<String, Value>, place: Place) -> Type<'a> {
+        match word {
+            "string" | "str" => Type::Word(Word::String),
+            "number" | "integer" | "int" | "float" | "double" => Type::Word(Word::Number),
+            "boolean" | "bool" => Type::Word(Word::Boolean),
+            "null" => Type::Word(Word::Null),
+            "array" | "list" => self.array(keywords, place),
+            "object" | "dict" => self.object(keywords, place),
+            _ => Type::UNKNOWN,
+        }
+    }
+
+    fn left_out(&mut self) -> Type<'a> {
+        self.is_cut = true;
+        Type::UNKNOWN
+    }
+
+    fn step(&mut self) -> bool {
+        self.steps = self.steps.saturating_sub(1);
+        self.steps > 0
+    }
+}
+
+/// The type that a schema without one must mean.
+fn implied(keywords: &Map<String, Value>) -> &'static str {
+    const IMPLIED: [(&str, &[&str]); 4] = [
+        ("object", &["properties", "required", "additionalProperties", "patternProperties"]),
+        ("array", &["items", "prefixItems", "minItems", "maxItems"]),
+        ("string", &["pattern", "minLength", "maxLength"]),
+        ("number", &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]),
+    ];
+    // In draft 3 `required` was a flag of the property.
+    let has = |key: &&str| keywords.get(*key).is_some_and(|value| *key != "required" || value.is_array());
+    IMPLIED.iter().find(|(_, keys)| keys.iter().any(has)).map_or("", |(word, _)| word)
+}

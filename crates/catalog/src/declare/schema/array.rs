@@ -1,0 +1,42 @@
+//! `type: array`: lists and tuples, in the words of every draft.
+
+use serde_json::{Map, Value};
+
+use super::super::shape::{Tuple, Type};
+use super::{Builder, Place};
+
+const MAX_ITEMS: usize = 16;
+
+impl<'a> Builder<'a> {
+    pub(super) fn array(&mut self, keywords: &'a Map<String, Value>, place: Place) -> Type<'a> {
+        let items = keywords.get("items");
+        // Draft 2020-12 has `prefixItems` and then `items`; before, `items` was the list, then `additionalItems`.
+        match (keywords.get("prefixItems"), items) {
+            (Some(Value::Array(first)), rest) => self.tuple(first, rest, keywords, place),
+            (_, Some(Value::Array(first))) => self.tuple(first, keywords.get("additionalItems"), keywords, place),
+            (_, Some(item)) => Type::Array(Box::new(self.schema(item, place))),
+            (_, None) => Type::Array(Box::new(Type::UNKNOWN)),
+        }
+    }
+
+    fn tuple(
+        &mut self,
+        first: &'a [Value],
+        rest: Option<&'a Value>,
+        keywords: &'a Map<String, Value>,
+        place: Place,
+    ) -> Type<'a> {
+        let bound = |key: &str| keywords.get(key).and_then(Value::as_u64).and_then(|bound| usize::try_from(bound).ok());
+        let items: Vec<Type<'a>> = first.iter().take(MAX_ITEMS).map(|item| self.schema(item, place)).collect();
+        let is_full = bound("maxItems").is_some_and(|most| most <= first.len());
+        let rest = match rest {
+            _ if first.len() > MAX_ITEMS => Some(self.left_out()),
+            _ if is_full => None,
+            Some(rest) => Some(self.schema(rest, place)).filter(|rest| *rest != Type::NEVER),
+            None => Some(Type::UNKNOWN),
+        };
+        // Without a lower bound nothing is required; yet a tuple is written to be filled.
+        let required = bound("minItems").unwrap_or(items.len()).min(items.len());
+        Type::Tuple(Tuple { items, required, rest: rest.map(Box::new) })
+    }
+}

@@ -1,0 +1,74 @@
+//! `type: object`: fields, required ones first, and what other keys hold.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use super::super::shape::{Field, Object, Type, union};
+use super::super::text::MAX_NAME;
+use super::{Builder, Place};
+
+const MAX_PATTERNS: usize = 8;
+
+impl<'a> Builder<'a> {
+    pub(super) fn object(&mut self, keywords: &'a Map<String, Value>, place: Place) -> Type<'a> {
+        let properties = keywords.get("properties").and_then(Value::as_object);
+        let declared = properties.map_or(0, Map::len);
+        if place.levels == 0 && declared > 0 {
+            self.is_cut = true;
+            return Type::Object(Object { more: declared, ..Object::default() });
+        }
+        let place = Place { levels: place.levels.saturating_sub(1), ..place };
+        let fields = self.fields(keywords, properties, place);
+        let shown = fields.iter().filter(|field| properties.is_some_and(|all| all.contains_key(&field.name))).count();
+        let more = declared.saturating_sub(shown);
+        self.is_cut |= more > 0;
+        let rest = self.rest(keywords, fields.is_empty() && more == 0, place);
+        Type::Object(Object { fields, more, rest: rest.map(Box::new) })
+    }
+
+    /// Looks at as many names as are shown, not at as many as there are.
+    fn fields(
+        &mut self,
+        keywords: &'a Map<String, Value>,
+        properties: Option<&'a Map<String, Value>>,
+        place: Place,
+    ) -> Vec<Field<'a>> {
+        let required = keywords.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let known = |name: &str| properties.and_then(|all| all.get(name));
+        let first = required.iter().filter_map(Value::as_str).map(|name| (name, known(name), true));
+        let others = properties.into_iter().flatten().map(|(name, schema)| (name.as_str(), Some(schema), false));
+        let mut seen = HashSet::new();
+        let mut fields = Vec::new();
+        for (name, schema, required) in first.chain(others).take(self.detail.fields * 2) {
+            if fields.len() == self.detail.fields {
+                break;
+            }
+            if name.len() > MAX_NAME || !seen.insert(name) {
+                continue;
+            }
+            let value = match schema.or_else(|| keywords.get("additionalProperties")) {
+                Some(schema) => self.schema(schema, place),
+                None => Type::UNKNOWN,
+            };
+            fields.push(Field { name: name.to_owned(), required, value, schemas: schema.into_iter().collect() });
+        }
+        fields
+    }
+
+    /// What undeclared keys hold. `additionalProperties: false` is what a reader assumes of declared ones.
+    fn rest(&mut self, keywords: &'a Map<String, Value>, is_empty: bool, place: Place) -> Option<Type<'a>> {
+        let patterns = keywords.get("patternProperties").and_then(Value::as_object);
+        let mut values: Vec<Type<'a>> =
+            patterns.into_iter().flatten().take(MAX_PATTERNS).map(|(_, schema)| self.schema(schema, place)).collect();
+        if patterns.is_some_and(|patterns| patterns.len() > MAX_PATTERNS) {
+            values.push(self.left_out());
+        }
+        match keywords.get("additionalProperties") {
+            Some(Value::Bool(false)) if is_empty => values.push(Type::NEVER),
+            Some(schema @ (Value::Bool(true) | Value::Object(_))) => values.push(self.schema(schema, place)),
+            _ => {}
+        }
+        if values.is_empty() { None } else { Some(union(values)) }
+    }
+}

@@ -1,0 +1,46 @@
+//! `$ref`: what is referred to becomes a definition, built once and for all who refer to it.
+
+use serde_json::Value;
+
+use super::super::refs;
+use super::super::shape::Type;
+use super::{Builder, Definition, Place, literal};
+
+impl<'a> Builder<'a> {
+    /// A definition of its own, or, where no more of them are shown, its outline in place.
+    pub(super) fn reference(&mut self, reference: &Value, place: Place) -> Type<'a> {
+        let Some(target) = refs::resolve(self.root, reference) else {
+            return self.left_out();
+        };
+        if let Some(at) = self.schemas.iter().position(|schema| std::ptr::eq(*schema, target)) {
+            return Type::Defined(at);
+        }
+        if literal::is_short(target) {
+            return self.schema(target, place);
+        }
+        if self.schemas.len() > self.detail.definitions {
+            return self.schema(target, Place { levels: 0, ..place });
+        }
+        self.define(target, &refs::name(reference))
+    }
+
+    /// The target itself, to be merged with what stands beside it.
+    pub(super) fn expanded(&mut self, reference: &Value, place: Place) -> Type<'a> {
+        match refs::resolve(self.root, reference) {
+            Some(target) => self.schema(target, place),
+            None => self.left_out(),
+        }
+    }
+
+    pub(super) fn define(&mut self, schema: &'a Value, wanted: &str) -> Type<'a> {
+        let mut name = wanted.to_owned();
+        let mut number = 2;
+        while self.built.iter().any(|definition| definition.name == name) {
+            name = format!("{wanted}{number}");
+            number += 1;
+        }
+        self.schemas.push(schema);
+        self.built.push(Definition { name, value: Type::UNKNOWN });
+        Type::Defined(self.built.len() - 1)
+    }
+}

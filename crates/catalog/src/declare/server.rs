@@ -1,0 +1,107 @@
+//! One server's file: its header, then everything it offers, while there is room.
+
+use std::collections::BTreeSet;
+
+use contract::tool::ToolSpec;
+
+use crate::Server;
+
+use super::function::{Function, MAX_METHOD};
+use super::{FILE_BYTES, FRAME_BYTES, more};
+
+/// Declarations of one server in full; past it, outlines.
+const FULL_BYTES: usize = 256 << 10;
+
+const HEADER: &str = r#"type McpToolResult = {
+  content?: unknown[];
+  structuredContent?: unknown;
+  isError?: boolean;
+  [key: string]: unknown;
+};
+
+type McpApiHeader = {
+  kind: "mcp_api";
+  scope: "root" | "server" | "tool";
+  header: string;
+  server?: { identifier: string; serverName: string };
+  servers?: { identifier: string; serverName: string; toolCount: number }[];
+  tools?: { method: string; path: string; mcpTool: string; operation: string; description: string }[];
+  schemas?: Record<string, unknown>;
+  note: string;
+};
+
+"#;
+
+/// What a server offers. Resources and prompts have no call site yet.
+pub(super) fn functions<'a>(tools: &'a [ToolSpec], server: &'a Server) -> Vec<Function<'a>> {
+    let function = |(method, position): (&'a String, &usize)| {
+        let tool = tools.get(*position)?;
+        Some(Function {
+            namespace: None,
+            method,
+            name: tool.id.name(),
+            description: &tool.description,
+            input: &tool.parameters,
+            output: None,
+        })
+    };
+    server.methods.iter().filter_map(function).collect()
+}
+
+pub(super) fn namespace(identifier: &str, functions: &[Function<'_>]) -> String {
+    let mut text = format!("{HEADER}declare namespace MCP.{identifier} {{\n");
+    text += "  /** This server's declarations, or one tool's, with the schemas if asked. */\n";
+    text += "  function $api(toolName?: string, options?: { schema?: boolean }): Promise<McpApiHeader>;\n\n";
+    text + &members(functions) + "}\n"
+}
+
+/// Tools by method, then `resources` and `prompts`.
+pub(super) fn members(functions: &[Function<'_>]) -> String {
+    let mut text = String::new();
+    let groups: BTreeSet<Option<&str>> = functions.iter().map(|function| function.namespace).collect();
+    for group in groups {
+        let mut chosen: Vec<&Function<'_>> = functions.iter().filter(|function| function.namespace == group).collect();
+        chosen.sort_by_key(|function| function.method);
+        let room = text.len();
+        match group {
+            None => text += &declarations(&chosen, 2, room),
+            Some(name) => {
+                let gap = if room == 0 { "" } else { "\n" };
+                text += &format!("{gap}  namespace {name} {{\n{}  }}\n", declarations(&chosen, 4, room));
+            }
+        }
+    }
+    text
+}
+
+/// In full while there is room beside what is `used`, then in outline, then by number.
+fn declarations(functions: &[&Function<'_>], indent: usize, used: usize) -> String {
+    let margin = " ".repeat(indent);
+    let mut text = String::new();
+    let mut is_full = false;
+    let mut left = 0;
+    for function in functions {
+        let room = |limit: usize, text: &str| limit.saturating_sub(used + text.len() + FRAME_BYTES);
+        if function.method.len() > MAX_METHOD {
+            left += 1;
+            continue;
+        }
+        if !is_full {
+            let whole = function.declaration(indent);
+            if whole.len() < room(FULL_BYTES, &text) {
+                text += if text.is_empty() { "" } else { "\n" };
+                text += &whole;
+                continue;
+            }
+            is_full = true;
+            text += &format!("\n{margin}// In outline from here: $api(\"<method>\") declares one in full.\n");
+        }
+        let outline = function.outline(indent);
+        if outline.len() < room(FILE_BYTES, &text) {
+            text += &outline;
+        } else {
+            left += 1;
+        }
+    }
+    text + &more(left, &margin)
+}

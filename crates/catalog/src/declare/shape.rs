@@ -1,0 +1,120 @@
+//! A type as data, before it is text: what schemas become.
+
+mod join;
+
+use serde_json::Value;
+
+pub(super) use join::{meet, union};
+
+/// A type that is one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    Unknown,
+    Never,
+    Null,
+    Boolean,
+    Number,
+    String,
+}
+
+impl Word {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Never => "never",
+            Self::Null => "null",
+            Self::Boolean => "boolean",
+            Self::Number => "number",
+            Self::String => "string",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Type<'a> {
+    Word(Word),
+    /// One value, as written, and the word it belongs to.
+    Literal(Word, String),
+    /// A member of a union that stands for so many left out.
+    More(Word, usize),
+    Array(Box<Type<'a>>),
+    Tuple(Tuple<'a>),
+    Object(Object<'a>),
+    Union(Vec<Type<'a>>),
+    Intersection(Vec<Type<'a>>),
+    /// A definition of the same function, by its place.
+    Defined(usize),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Tuple<'a> {
+    pub(super) items: Vec<Type<'a>>,
+    /// How many of the items must be there.
+    pub(super) required: usize,
+    pub(super) rest: Option<Box<Type<'a>>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Object<'a> {
+    pub(super) fields: Vec<Field<'a>>,
+    /// Fields there are and are not shown.
+    pub(super) more: usize,
+    /// What every other key holds, where the schema says.
+    pub(super) rest: Option<Box<Type<'a>>>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Field<'a> {
+    pub(super) name: String,
+    pub(super) required: bool,
+    pub(super) value: Type<'a>,
+    /// The schemas it comes from: what its type does not say is in them.
+    pub(super) schemas: Vec<&'a Value>,
+}
+
+impl PartialEq for Field<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, self.required, &self.value) == (&other.name, other.required, &other.value)
+    }
+}
+
+impl Type<'_> {
+    pub(super) const UNKNOWN: Self = Self::Word(Word::Unknown);
+    pub(super) const NEVER: Self = Self::Word(Word::Never);
+
+    /// Whether copies of it are cheap to hold and short to read.
+    fn is_small(&self) -> bool {
+        match self {
+            Self::Word(_) | Self::Literal(..) | Self::More(..) => true,
+            Self::Array(item) => matches!(**item, Self::Word(_)),
+            Self::Object(object) => object.fields.is_empty() && object.rest.is_none(),
+            Self::Tuple(_) | Self::Union(_) | Self::Intersection(_) | Self::Defined(_) => false,
+        }
+    }
+
+    /// How many fields are left out of an object that shows none.
+    fn left_out(&self) -> Option<usize> {
+        match self {
+            Self::Object(Object { fields, more, rest: None }) if fields.is_empty() && *more > 0 => Some(*more),
+            _ => None,
+        }
+    }
+
+    /// Whether it is clear that no value is of both types.
+    fn excludes(&self, other: &Self) -> bool {
+        match (self.kind(), other.kind()) {
+            (Some(one), Some(two)) => one != two,
+            _ => false,
+        }
+    }
+
+    fn kind(&self) -> Option<&'static str> {
+        match self {
+            Self::Word(Word::Unknown) | Self::More(Word::Unknown, _) => None,
+            Self::Word(word) | Self::Literal(word, _) | Self::More(word, _) => Some(word.as_str()),
+            Self::Array(_) | Self::Tuple(_) => Some("array"),
+            Self::Object(_) => Some("object"),
+            Self::Union(_) | Self::Intersection(_) | Self::Defined(_) => None,
+        }
+    }
+}

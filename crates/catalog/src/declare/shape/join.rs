@@ -1,0 +1,101 @@
+//! Types joined: any of them, or both.
+
+use std::collections::HashMap;
+
+use super::{Object, Type, Word};
+
+/// Any of them: flat, each once, and as short as that allows.
+pub(in crate::declare) fn union(members: Vec<Type<'_>>) -> Type<'_> {
+    let mut flat: Vec<Type<'_>> = Vec::new();
+    for member in members {
+        let parts = if let Type::Union(parts) = member { parts } else { vec![member] };
+        for part in parts {
+            if part == Type::UNKNOWN {
+                return Type::UNKNOWN;
+            }
+            if part == Type::NEVER || flat.contains(&part) {
+                continue;
+            }
+            match outline(&mut flat).zip(part.left_out()) {
+                Some((known, left)) => *known += left,
+                None => flat.push(part),
+            }
+        }
+    }
+    flat.sort_by_key(|part| *part == Type::Word(Word::Null));
+    let truth = |value: &str| Type::Literal(Word::Boolean, value.to_owned());
+    if flat.contains(&truth("true")) && flat.contains(&truth("false")) {
+        flat.retain(|part| *part != truth("false"));
+        flat.iter_mut().filter(|part| **part == truth("true")).for_each(|part| *part = Type::Word(Word::Boolean));
+    }
+    match flat.len() {
+        0 => Type::NEVER,
+        1 => flat.pop().unwrap_or(Type::NEVER),
+        _ => Type::Union(flat),
+    }
+}
+
+/// The count of an object among them that shows none of its fields: several such read as one.
+fn outline<'t>(members: &'t mut [Type<'_>]) -> Option<&'t mut usize> {
+    let object = members.iter_mut().find(|member| member.left_out().is_some())?;
+    if let Type::Object(object) = object { Some(&mut object.more) } else { None }
+}
+
+/// Both of them. Merges what merges; what grows by being copied stays an intersection.
+pub(in crate::declare) fn meet<'a>(one: Type<'a>, two: Type<'a>) -> Type<'a> {
+    match (one, two) {
+        (Type::Word(Word::Unknown), other) | (other, Type::Word(Word::Unknown)) => other,
+        (one, two) if one == two => one,
+        (Type::Word(Word::Never), _) | (_, Type::Word(Word::Never)) => Type::NEVER,
+        (Type::Union(members), small) | (small, Type::Union(members)) if small.is_small() => {
+            union(members.into_iter().map(|member| meet(member, small.clone())).collect())
+        }
+        (Type::More(Word::Unknown, left), Type::Word(word)) | (Type::Word(word), Type::More(Word::Unknown, left)) => {
+            Type::More(word, left)
+        }
+        (more @ Type::More(Word::Unknown, _), _) | (_, more @ Type::More(Word::Unknown, _)) => more,
+        (Type::Object(one), Type::Object(two)) => Type::Object(merge(one, two)),
+        (Type::Array(one), Type::Array(two)) => Type::Array(Box::new(meet(*one, *two))),
+        (one, two) if one.excludes(&two) => Type::NEVER,
+        (Type::Word(_), narrow) | (narrow, Type::Word(_)) if narrow.kind().is_some() => narrow,
+        // `type: object` beside a reference says nothing that its target does not.
+        (Type::Object(any), other) | (other, Type::Object(any)) if any == Object::default() => other,
+        (one, two) => intersection(one, two),
+    }
+}
+
+fn intersection<'a>(one: Type<'a>, two: Type<'a>) -> Type<'a> {
+    let mut parts = if let Type::Intersection(parts) = one { parts } else { vec![one] };
+    let others = if let Type::Intersection(others) = two { others } else { vec![two] };
+    for other in others {
+        let is_kin = |part: &Type<'_>| matches!((part, &other), (Type::Object(_), Type::Object(_))) || *part == other;
+        match parts.iter_mut().find(|part| is_kin(part)) {
+            Some(part) => *part = meet(std::mem::replace(part, Type::UNKNOWN), other),
+            None => parts.push(other),
+        }
+    }
+    Type::Intersection(parts)
+}
+
+/// One object with the fields of both.
+fn merge<'a>(mut one: Object<'a>, two: Object<'a>) -> Object<'a> {
+    let places: HashMap<String, usize> =
+        one.fields.iter().enumerate().map(|(place, field)| (field.name.clone(), place)).collect();
+    for field in two.fields {
+        match places.get(&field.name).and_then(|place| one.fields.get_mut(*place)) {
+            Some(known) => {
+                known.value = meet(std::mem::replace(&mut known.value, Type::UNKNOWN), field.value);
+                known.required |= field.required;
+                known.schemas.extend(field.schemas);
+            }
+            None => one.fields.push(field),
+        }
+    }
+    one.fields.sort_by_key(|field| !field.required);
+    one.more += two.more;
+    one.rest = match (one.rest, two.rest) {
+        (Some(one), Some(two)) => Some(Box::new(meet(*one, *two))),
+        (one, two) => one.or(two),
+    };
+    one
+}

@@ -1,0 +1,178 @@
+//! Files, the index and `$api()`: what a cell can read.
+
+use std::collections::BTreeMap;
+
+use contract::tool::{ToolId, ToolSpec};
+use serde_json::{Value, json};
+
+use super::function;
+use crate::Server;
+use crate::declare::function::Function;
+use crate::declare::server::{members, namespace};
+use crate::declare::{FILE_BYTES, files, index, server_api};
+
+fn tool(id: &str) -> ToolSpec {
+    let id = ToolId::parse(id).unwrap();
+    ToolSpec { id, label: None, description: "Does it.".to_owned(), parameters: json!({"type": "object"}) }
+}
+
+fn server(name: &str, methods: &[&str]) -> Server {
+    Server {
+        name: name.to_owned(),
+        methods: methods.iter().enumerate().map(|(at, method)| ((*method).to_owned(), at)).collect(),
+    }
+}
+
+#[test]
+fn an_index_and_a_file_a_server() {
+    let tools = [tool("mcp:git-hub:b_tool"), tool("mcp:git-hub:a_tool")];
+    let servers = BTreeMap::from([("gitHub".to_owned(), server("git-hub", &["bTool", "aTool"]))]);
+    let files = files(&tools, &servers);
+    let listed: Vec<_> = files.iter().map(|file| (file.path.as_str(), file.description.as_str())).collect();
+    assert_eq!(
+        listed,
+        [("mcp/index.d.ts", "All MCP servers of this run."), ("mcp/gitHub.d.ts", "2 tools of the MCP server git-hub.")]
+    );
+    let expected = r#"type McpToolResult = {
+  content?: unknown[];
+  structuredContent?: unknown;
+  isError?: boolean;
+  [key: string]: unknown;
+};
+
+type McpApiHeader = {
+  kind: "mcp_api";
+  scope: "root" | "server" | "tool";
+  header: string;
+  server?: { identifier: string; serverName: string };
+  servers?: { identifier: string; serverName: string; toolCount: number }[];
+  tools?: { method: string; path: string; mcpTool: string; operation: string; description: string }[];
+  schemas?: Record<string, unknown>;
+  note: string;
+};
+
+declare namespace MCP.gitHub {
+  /** This server's declarations, or one tool's, with the schemas if asked. */
+  function $api(toolName?: string, options?: { schema?: boolean }): Promise<McpApiHeader>;
+
+  /** Does it. */
+  function aTool(input?: Record<string, never>): Promise<McpToolResult>;
+
+  /** Does it. */
+  function bTool(input?: Record<string, never>): Promise<McpToolResult>;
+}
+"#;
+    assert_eq!(files[1].text, expected);
+    assert!(crate::declare::files(&tools, &BTreeMap::new()).is_empty());
+}
+
+#[test]
+fn the_index_names_servers_and_methods() {
+    let methods: Vec<String> = (10..60).map(|number| format!("method{number}")).collect();
+    let methods: Vec<&str> = methods.iter().map(String::as_str).collect();
+    let servers = BTreeMap::from([
+        ("big".to_owned(), server("big", &methods)),
+        ("odd".to_owned(), server("a\n*/ \"b\"", &["run"])),
+    ]);
+    let listed = methods[..24].join(", ");
+    let expected = format!(
+        r#"/// <reference path="./big.d.ts" />
+/// <reference path="./odd.d.ts" />
+
+declare namespace MCP {{
+  /** All servers of this run. */
+  function $api(): Promise<McpApiHeader>;
+
+  // API.read("mcp/<server>.d.ts") declares a server's functions.
+  /** Server "big": {listed}, … 26 more */
+  namespace big {{}}
+  /** Server "a *\/ \"b\"": run */
+  namespace odd {{}}
+}}
+"#
+    );
+    assert_eq!(index(&servers), expected);
+}
+
+#[test]
+fn resources_and_prompts_are_namespaces_of_their_own() {
+    let (input, output) = (json!({"required": ["uri"]}), json!({"properties": {"contents": {"type": "array"}}}));
+    let at = |namespace, method| Function { namespace, method, ..function("", &input, Some(&output)) };
+    let functions = [
+        at(Some("resources"), "read"),
+        Function { output: None, ..at(None, "ping") },
+        at(Some("prompts"), "get"),
+        at(Some("resources"), "list"),
+    ];
+    let expected = "  function ping(input: {
+    uri: unknown;
+  }): Promise<McpToolResult>;
+
+  namespace prompts {
+    function get(input: {
+      uri: unknown;
+    }): Promise<{ contents?: unknown[] }>;
+  }
+
+  namespace resources {
+    function list(input: {
+      uri: unknown;
+    }): Promise<{ contents?: unknown[] }>;
+
+    function read(input: {
+      uri: unknown;
+    }): Promise<{ contents?: unknown[] }>;
+  }
+";
+    assert_eq!(members(&functions), expected);
+    assert_eq!(
+        (functions[0].path(), functions[0].operation()),
+        ("resources.read".to_owned(), "resources_read".to_owned())
+    );
+}
+
+#[test]
+fn api_answers_for_a_server_or_one_tool() {
+    let tools = [tool("mcp:s:a_tool"), tool("mcp:s:b_tool")];
+    let server = server("s", &["aTool", "bTool"]);
+    let scope = |selector| server_api(&tools, "s", &server, selector, false).unwrap();
+    for (selector, kind, count) in
+        [(None, "server", 2), (Some("aTool"), "tool", 1), (Some("b_tool"), "tool", 1), (Some("none"), "server", 0)]
+    {
+        let api = scope(selector);
+        assert_eq!(
+            (&api["scope"], api["tools"].as_array().unwrap().len()),
+            (&Value::from(kind), count),
+            "{selector:?}"
+        );
+    }
+    let expected = json!({
+        "kind": "mcp_api",
+        "scope": "tool",
+        "server": {"identifier": "s", "serverName": "s"},
+        "header": "  /** Does it. */\n  function aTool(input?: Record<string, never>): Promise<McpToolResult>;\n",
+        "tools": [
+            {"method": "aTool", "path": "aTool", "mcpTool": "a_tool", "operation": "tool", "description": "Does it."},
+        ],
+        "note": "call as MCP.s.<method>({ ...input })",
+        "schemas": {"aTool": {"type": "object"}},
+    });
+    assert_eq!(server_api(&tools, "s", &server, Some("aTool"), true), Some(expected));
+}
+
+#[test]
+fn a_file_without_room_goes_on_in_outline_and_then_counts() {
+    let input = json!({"properties": {"a": {"type": "string", "description": "word ".repeat(40)}}});
+    let methods: Vec<String> = (0..8000).map(|number| format!("method{number:05}")).collect();
+    let functions: Vec<_> =
+        methods.iter().map(|method| Function { method, ..function("Does it.", &input, None) }).collect();
+    let text = namespace("big", &functions);
+    assert!(text.len() <= FILE_BYTES && text.len() > FILE_BYTES - 4096, "{}", text.len());
+    assert!(text.contains("  // In outline from here: $api(\"<method>\") declares one in full.\n"));
+    assert!(text.contains("): Promise<McpToolResult>;\n  /* … "));
+    assert!(text.ends_with(" more */\n}\n"));
+
+    let long = "x".repeat(300);
+    let unnamed = Function { method: &long, ..function("", &input, None) };
+    assert_eq!(members(&[unnamed]), "  /* … 1 more */\n");
+}

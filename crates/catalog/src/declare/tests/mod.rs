@@ -1,0 +1,31 @@
+//! Declarations as a model reads them: exact text, and what no schema may do to it.
+
+mod combinations;
+mod facts;
+mod files;
+mod functions;
+mod hostile;
+mod soup;
+mod types;
+
+use serde_json::Value;
+
+use super::function::Function;
+use super::render::{Role, render};
+
+/// A type with the definitions it needs, as an answer's type is written.
+fn shown(schema: &Value) -> String {
+    let role = Role { is_input: false, prefix: "f".to_owned(), name: "Output", margin: 0, indent: 0, limit: 4096 };
+    let rendered = render(schema, &role);
+    rendered.definitions + &rendered.text
+}
+
+fn check(cases: &[(&str, Value, &str)]) {
+    for (name, schema, expected) in cases {
+        assert_eq!(shown(schema), *expected, "{name}");
+    }
+}
+
+fn function<'a>(description: &'a str, input: &'a Value, output: Option<&'a Value>) -> Function<'a> {
+    Function { namespace: None, method: "run", name: "run", description, input, output }
+}
