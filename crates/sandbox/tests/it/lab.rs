@@ -58,7 +58,7 @@ impl Lab {
     /// One sandbox for all tests that do not need their own.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Lab> = OnceLock::new();
-        SHARED.get_or_init(|| Self::new(32))
+        SHARED.get_or_init(|| Self::new(64))
     }
 
     pub fn new_cell(&self) -> CellId {
