@@ -172,6 +172,7 @@ impl FromWorker {
         let kind = from.u8()?;
         let cell = CellId(from.u64()?);
         let decoded = match kind {
+            HELLO | UNFIT if cell.0 != 0 => return Err(BadFrame::Unknown("cell")),
             HELLO => Self::Hello(Hello {
                 image: ImageId(from.array()?),
                 jail: match from.u8()? {

@@ -137,3 +137,16 @@ fn a_length_that_lies_allocates_nothing() {
     buffer.extend(&u32::try_from(MAX_FRAME_BYTES).unwrap().to_le_bytes());
     assert_eq!(buffer.next_frame(), Ok(None));
 }
+
+/// Found by the fuzzer: such frames are about no cell, and one that names one is not ours.
+#[test]
+fn frames_about_no_cell_name_none() {
+    let forget = ToWorker::Forget { hash: CatalogHash([0; 32]) };
+    let unfit = FromWorker::Unfit { reason: String::new() };
+    for (mut frame, to_worker) in [(forget.encode(), true), (unfit.encode(), false)] {
+        frame[5] = 1;
+        let refused =
+            if to_worker { ToWorker::decode(&frame[4..]).map(drop) } else { FromWorker::decode(&frame[4..]).map(drop) };
+        assert_eq!(refused, Err(BadFrame::Unknown("cell")));
+    }
+}

@@ -129,6 +129,7 @@ impl ToWorker {
         let kind = from.u8()?;
         let cell = CellId(from.u64()?);
         let decoded = match kind {
+            CATALOG | FORGET if cell.0 != 0 => return Err(BadFrame::Unknown("cell")),
             CATALOG => Self::Catalog { hash: CatalogHash(from.array()?), tables: from.bytes()?.to_vec() },
             FORGET => Self::Forget { hash: CatalogHash(from.array()?) },
             START => Self::Start(
