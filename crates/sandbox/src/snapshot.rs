@@ -10,8 +10,12 @@
 //! catches accidents; a forger is the host's to catch, which seals what it stores. Whatever gets
 //! past both can hurt only its own sandbox.
 
+use std::cell::RefCell;
+
 use contract::frame::Reader;
 use contract::ids::{CatalogHash, ImageId};
+
+use zstd::bulk::{Compressor, Decompressor};
 
 use crate::page::{PAGE_BYTES, page_at};
 
@@ -91,7 +95,7 @@ pub(crate) fn encode(frozen: &Frozen<'_>) -> std::io::Result<Vec<u8>> {
         bytes.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
     }
     bytes.extend_from_slice(&[0; 4]);
-    bytes.extend_from_slice(&zstd::bulk::compress(&body, COMPRESSION_LEVEL)?);
+    bytes.extend_from_slice(&pack(&body)?);
     let crc = checksum(&bytes).to_le_bytes();
     if let Some(field) = bytes.get_mut(CRC_OFFSET..HEADER_BYTES) {
         field.copy_from_slice(&crc);
@@ -121,7 +125,7 @@ pub(crate) fn decode(bytes: &[u8], expected: &Expected<'_>) -> Result<Thawed, Ba
     }
     let body_bytes = header.state + header.changed * (4 + PAGE_BYTES);
     let packed = bytes.get(HEADER_BYTES..).unwrap_or_default();
-    let body = zstd::bulk::decompress(packed, body_bytes).map_err(|_| BadSnapshot::Damaged)?;
+    let body = unpack(packed, body_bytes)?;
     header.unpack(&body, pages_in_memory)
 }
 
@@ -180,6 +184,27 @@ impl Header {
         }
         Ok(Thawed { wasm_pages: self.wasm_pages, state: state.to_vec(), changed, pages: pages.to_vec() })
     }
+}
+
+thread_local! {
+    // Making a context costs several times what packing a small cell does; so each thread keeps one.
+    static PACKER: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static UNPACKER: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+fn pack(body: &[u8]) -> std::io::Result<Vec<u8>> {
+    PACKER.with_borrow_mut(|packer| match packer {
+        Some(packer) => packer.compress(body),
+        None => packer.insert(Compressor::new(COMPRESSION_LEVEL)?).compress(body),
+    })
+}
+
+fn unpack(packed: &[u8], body_bytes: usize) -> Result<Vec<u8>, BadSnapshot> {
+    let unpacked = UNPACKER.with_borrow_mut(|unpacker| match unpacker {
+        Some(unpacker) => unpacker.decompress(packed, body_bytes),
+        None => unpacker.insert(Decompressor::new()?).decompress(packed, body_bytes),
+    });
+    unpacked.map_err(|_| BadSnapshot::Damaged)
 }
 
 /// Over everything but the sum itself.

@@ -73,7 +73,7 @@ fn start(
     stream: &File,
 ) -> Result<Crew, Box<dyn std::error::Error + Send + Sync>> {
     let arguments = Arguments::parse(arguments)?;
-    if !crate::raw::one_arena() {
+    if !crate::raw::settle_allocator() {
         return Err("the allocator does not take its settings".into());
     }
     // A dropped cell keeps its instance until it has stopped; its place may be taken before.
