@@ -72,10 +72,10 @@ pub fn prepare(source: &str, language: Language) -> Result<Prepared, Rejection> 
 
 /// Reads a source that is not too long.
 fn read(source: &str, language: Language) -> Result<Prepared, Rejection> {
-    let is_clear = guard::check(source, language)? == guard::Reading::Clear;
+    guard::check(source, language)?;
     let allocator = Allocator::default();
     let wrapped = parse::Wrapped::new(source);
-    let program = parse::parse(&allocator, &wrapped, language, is_clear)?;
+    let program = parse::parse(&allocator, &wrapped, language)?;
     let (script, shifts) = match language {
         Language::JavaScript => (wrapped.text().to_owned(), Vec::new()),
         Language::TypeScript => erase::erase(&program, &wrapped)?,

@@ -9,7 +9,7 @@ use super::Language;
 use super::lines::{narrow, place};
 use super::rejection::{Rejection, STRAY_BRACKET};
 use super::scan::{Found, Scanner};
-use super::{javascript, modules};
+use super::{guard, javascript, modules};
 use contract::frame::Place;
 
 const PREFIX: &str = "(async()=>{\n";
@@ -58,13 +58,10 @@ impl Wrapped {
 }
 
 /// Parses a cell that the guard let through, and refuses module access.
-///
-/// `hint` says whether a JavaScript cell that does not parse may be tried as TypeScript.
 pub(super) fn parse<'a>(
     allocator: &'a Allocator,
     wrapped: &'a Wrapped,
     language: Language,
-    hint: bool,
 ) -> Result<Program<'a>, Rejection> {
     let returned = read(allocator, wrapped, language);
     if !returned.panicked {
@@ -77,7 +74,7 @@ pub(super) fn parse<'a>(
         Some((message.to_owned(), wrapped.place(offset)))
     });
     let Some((mut message, place)) = complaint else { return Ok(returned.program) };
-    if is_javascript && hint && is_typescript(wrapped)? {
+    if is_javascript && is_typescript(wrapped)? {
         message.push_str("; it is valid TypeScript, so set `language: \"typescript\"`");
     }
     Err(Rejection::syntax(language, message, place))
@@ -93,6 +90,9 @@ fn read<'a>(allocator: &'a Allocator, wrapped: &'a Wrapped, language: Language) 
 
 /// Whether a cell that is not JavaScript is TypeScript, unless it loads modules as that.
 fn is_typescript(wrapped: &Wrapped) -> Result<bool, Rejection> {
+    if guard::check(wrapped.source(), Language::TypeScript).is_err() {
+        return Ok(false);
+    }
     let allocator = Allocator::default();
     let returned = read(&allocator, wrapped, Language::TypeScript);
     if complaint(&returned, wrapped).is_some() {

@@ -7,6 +7,7 @@
 
 mod number;
 mod slash;
+mod swallow;
 mod text;
 
 /// What the scanner found next.
@@ -48,6 +49,7 @@ pub(super) enum Kind {
     Greater,
     Bang,
     Dot,
+    Arrow,
     /// `++` or `--`, which may stand before or after their operand.
     Step,
     Operator,
@@ -100,6 +102,11 @@ impl<'s> Scanner<'s> {
 
     pub(super) fn word(&self, token: Token) -> &'s [u8] {
         self.bytes.get(token.start..token.end).unwrap_or_default()
+    }
+
+    /// The offset behind the last token.
+    pub(super) fn position(&self) -> usize {
+        self.position
     }
 
     /// The token two before the one that `next` returned last.
@@ -209,7 +216,8 @@ impl<'s> Scanner<'s> {
             (b',', _) => (Kind::Comma, 1),
             (b';', _) => (Kind::Semicolon, 1),
             (b':', _) => (Kind::Colon, 1),
-            (b'?', Some(b'?')) | (b'=', Some(b'>')) | (b'<', Some(b'=')) => (Kind::Operator, 2),
+            (b'=', Some(b'>')) => (Kind::Arrow, 2),
+            (b'?', Some(b'?')) | (b'<', Some(b'=')) => (Kind::Operator, 2),
             (b'?', Some(b'.')) if !self.byte(self.position + 2).is_some_and(is_digit) => (Kind::Dot, 2),
             (b'?', _) => (Kind::Question, 1),
             (b'<', _) => (Kind::Less, 1),

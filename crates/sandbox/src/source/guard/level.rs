@@ -1,5 +1,7 @@
 //! What the guard knows about one open bracket.
 
+use super::types::Types;
+use crate::source::Language;
 use crate::source::scan::{Bracket, Kind, Scanner, Token};
 use crate::source::words::holds_statement;
 
@@ -18,6 +20,7 @@ pub(super) struct Level {
     only_words: bool,
     /// The height of the tallest segment before this one.
     tallest: u32,
+    types: Types,
     segment: Segment,
 }
 
@@ -28,8 +31,10 @@ struct Segment {
     tallest: u32,
     /// Angle brackets that are open, if they are type arguments.
     angles: u64,
-    /// Words after which oxc tries type arguments once more.
-    retries: u64,
+    /// How often `new` was read: after each, oxc tries type arguments once more.
+    news: u64,
+    /// Whether `extends` was: after it, oxc does so too.
+    extends: bool,
     infers: u64,
     /// Colons after a parenthesis, which may be the return types of arrow functions.
     return_types: u64,
@@ -49,6 +54,7 @@ impl Default for Level {
             parameters: false,
             only_words: true,
             tallest: 0,
+            types: Types::default(),
             segment: Segment::default(),
         }
     }
@@ -67,8 +73,8 @@ impl Level {
     }
 
     fn factor_here(&self) -> u64 {
-        let Segment { angles, retries, infers, .. } = self.segment;
-        self.factor.saturating_mul(1 + angles * (1 + retries) + infers)
+        let Segment { angles, news, extends, infers, .. } = self.segment;
+        self.factor.saturating_mul(1 + angles * (1 + news + u64::from(extends)) + infers)
     }
 
     /// Whether what the segment opened goes on after a comma.
@@ -80,8 +86,28 @@ impl Level {
         self.segment.has_do
     }
 
-    /// The level of a bracket that opens with the last token; `call` if it follows an operand.
-    pub(super) fn inside(&self, bracket: Bracket, call: bool) -> Self {
+    /// Whether the level, which closed, may be the parameters of a function type.
+    pub(super) fn is_function_type(&self) -> bool {
+        self.types.is_function_type()
+    }
+
+    /// Whether the level is the parentheses of an `import`.
+    pub(super) fn is_import(&self) -> bool {
+        self.types.is_import()
+    }
+
+    /// The level of a bracket that opens with the last token, behind `before`.
+    pub(super) fn inside(
+        &self,
+        scanner: &Scanner<'_>,
+        language: Language,
+        before: Option<Token>,
+        bracket: Bracket,
+    ) -> Self {
+        // After `}` parentheses may be anything, after another operand they are a call.
+        let call = before
+            .is_some_and(|before| before.kind != Kind::Close(Bracket::Brace) && scanner.is_operand(before))
+            || scanner.earlier().is_some_and(|earlier| earlier.kind == Kind::Dot);
         let parameters = bracket == Bracket::Paren && !call;
         // A pattern at the start of parameters is read once to see whether they are parameters.
         let pattern = matches!(bracket, Bracket::Square | Bracket::Brace) && self.parameters && self.only_words;
@@ -91,6 +117,7 @@ impl Level {
             factor: self.factor_here().saturating_mul(readings),
             arrows: self.arrows + self.segment.return_types + u64::from(parameters),
             parameters,
+            types: self.types.inside(scanner, language, before, bracket, call, self.segment.angles > 0),
             ..Self::default()
         }
     }
@@ -105,11 +132,13 @@ impl Level {
     pub(super) fn end_segment(&mut self) {
         self.tallest = self.tallest.max(self.segment.tokens + self.segment.tallest);
         self.segment = Segment::default();
+        self.types.end_segment();
     }
 
     /// Counts a token that closes nothing, `before` being the one before.
-    pub(super) fn count(&mut self, scanner: &Scanner<'_>, before: Option<Token>, token: Token) {
+    pub(super) fn count(&mut self, scanner: &Scanner<'_>, language: Language, before: Option<Token>, token: Token) {
         let segment = &mut self.segment;
+        let angles = segment.angles;
         segment.tokens += 1;
         segment.holds |= segment.may_hold && token.kind != Kind::Colon;
         segment.may_hold = false;
@@ -122,6 +151,7 @@ impl Level {
             Kind::Colon => segment.colon(before, scanner.earlier()),
             _ => {}
         }
+        self.types.count(scanner, language, before, token, angles);
         self.only_words &= matches!(token.kind, Kind::Word | Kind::Open(_));
     }
 }
@@ -129,7 +159,8 @@ impl Level {
 impl Segment {
     fn word(&mut self, word: &[u8]) {
         match word {
-            b"new" | b"extends" => self.retries += 1,
+            b"new" => self.news += 1,
+            b"extends" => self.extends = true,
             b"infer" => self.infers += 1,
             _ => self.may_hold = holds_statement(word),
         }

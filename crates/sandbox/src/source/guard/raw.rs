@@ -12,6 +12,8 @@ pub(super) struct Raw {
     /// Places that may be inside one another, so that each doubles the cost of the rest.
     doublings: u32,
     bytes: u64,
+    /// Whether there may be an `import`, which a text that is not understood must not have.
+    pub(super) may_import: bool,
 }
 
 impl Raw {
@@ -30,6 +32,7 @@ impl Raw {
                 let word = bytes.get(start..offset).unwrap_or_default();
                 // An escape may spell any word.
                 let escaped = word.contains(&b'\\');
+                raw.may_import |= word == b"import" || word.windows(2).any(|pair| pair == b"\\u");
                 has_types |= escaped || matches!(word, b"as" | b"satisfies");
                 raw.tokens += 1;
                 raw.additions += u64::from(escaped || word == b"static");
@@ -76,13 +79,16 @@ mod tests {
             ("(x) {}", 5, 1, 0),
             ("(/**/{", 6, 1, 1),
             ("new A extends B", 4, 0, 2),
-            ("n\\u0065w", 1, 1, 1),
+            ("n\\x65w", 1, 1, 1),
         ];
         for (text, tokens, additions, doublings) in cases {
-            let expected = Raw { tokens, additions, doublings, bytes: text.len() as u64 };
+            let bytes = text.len() as u64;
+            let expected = Raw { tokens, additions, doublings, bytes, may_import: false };
             assert_eq!(Raw::count(text.as_bytes(), Language::TypeScript), expected, "{text}");
         }
         assert_eq!(Raw::count(b"a<b", Language::JavaScript).doublings, 0);
         assert_eq!(Raw::count(b"a as b<c", Language::JavaScript).doublings, 1);
+        assert!(Raw::count(b"x import(", Language::JavaScript).may_import);
+        assert!(Raw::count(b"im\\u0070ort", Language::JavaScript).may_import);
     }
 }

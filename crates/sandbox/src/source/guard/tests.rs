@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{MAX_DEPTH, MAX_NESTING, Reading, check};
 use crate::source::{Language, MAX_SOURCE_BYTES, Rejection, prepare};
-use patterns::{HIDING, NESTING, Pattern, RETRIES};
+use patterns::{HIDING, NESTING, Pattern, RETRIES, SWALLOWING};
 
 fn fill((prefix, unit, middle, close, suffix): Pattern, count: usize) -> String {
     let (units, closes) = (unit.repeat(count), close.repeat(count));
@@ -83,6 +83,22 @@ fn survives_what_hides() {
     attack(&HIDING);
 }
 
+#[test]
+fn survives_what_is_swallowed() {
+    attack(&SWALLOWING);
+}
+
+/// oxc panics on the key of the options of an `import` type if it is a template with an escape.
+#[test]
+fn survives_the_options_of_an_import() {
+    for source in
+        ["let x: import('a', { `\\n`: 1 })", "x as import('a', { `\\u0041${1", "<!--\nlet x: import('a', { `\\n`: 1 })"]
+    {
+        assert!(prepare(source, Language::TypeScript).is_err(), "{source}");
+        assert!(prepare(source, Language::JavaScript).is_err(), "{source}");
+    }
+}
+
 /// A bound that is wrong by much would let these through.
 #[test]
 fn refuses_what_is_deep_wherever_it_hides() {
@@ -95,7 +111,7 @@ fn refuses_what_is_deep_wherever_it_hides() {
             assert!(matches!(verdict, Err(Rejection::TooDeep { .. })), "{pattern:?}: {verdict:?}");
         }
     }
-    for pattern in HIDING {
+    for pattern in HIDING.into_iter().chain(SWALLOWING) {
         let verdict = check(&fill(pattern, deep), Language::TypeScript);
         assert!(matches!(verdict, Err(Rejection::TooDeep { .. })), "{pattern:?}: {verdict:?}");
     }

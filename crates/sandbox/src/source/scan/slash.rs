@@ -70,7 +70,7 @@ impl Scanner<'_> {
             }
             Kind::Question => self.asserts.is_none(),
             Kind::Open(_) | Kind::Comma | Kind::Semicolon | Kind::Colon | Kind::Less => true,
-            Kind::Operator => true,
+            Kind::Arrow | Kind::Operator => true,
             _ => false,
         }
     }

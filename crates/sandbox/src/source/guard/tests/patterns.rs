@@ -175,3 +175,26 @@ pub(super) const HIDING: [Pattern; 22] = [
     (".5.\nwhile(a)/\"/;\"+", "(", "a", ")", "+\"/\""),
     ("a.return/\"/;\"+", "(", "a", ")", "+\"/\""),
 ];
+
+/// Texts in which oxc takes a token for the arrow of a function type, so that it means nothing: a
+/// bracket does not close, a line does not end, a quote does not open.
+pub(super) const SWALLOWING: [Pattern; 18] = [
+    ("let x:", "{a:new()}b<", "c", ">", ""),
+    ("let x:", "new();b<", "c", ">", ""),
+    ("let x:", "new(),b<", "c", ">", ""),
+    ("let x:", "new()\nb\n", "c", "", ""),
+    ("let x:", "[new()]b<", "c", ">", ""),
+    ("type A=", "(a,b);c<", "d", ">", ""),
+    ("x as ", "(a?:b)}c<", "d", ">", ""),
+    ("x satisfies ", "<T>(a)]b<", "c", ">", ""),
+    ("f<", "new();b<", "c", ">", ""),
+    ("let x:`${new()}", "(", "a", ")", "`"),
+    ("let x:`${A()}", "(", "a", ")", "`"),
+    ("let x:`${[a](b,c)}", "(", "a", ")", "`"),
+    ("let x:new()`${new()}", "(", "a", ")", "`"),
+    ("let x:new()\"\n", "(", "a", ")", ""),
+    ("x as new()if(a)/\"/;\"+", "(", "a", ")", "+\"/\""),
+    ("x as new()return b/\"/;\"+", "(", "a", ")", "+\"/\""),
+    ("let x:keyof (a=1)`${new()}", "(", "a", ")", "`"),
+    ("class A extends B<new()`${new()}", "(", "a", ")", "`>{}"),
+];

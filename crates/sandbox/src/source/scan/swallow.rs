@@ -1,0 +1,43 @@
+//! Reads a token that the parser takes for an arrow without looking, so that it means nothing else.
+
+use super::{Found, Kind, Scanner};
+
+impl Scanner<'_> {
+    /// Skips the next token as the parser's tokenizer delimits it: a bracket opens and closes
+    /// nothing, and behind the start of a template comes code.
+    pub(in crate::source) fn swallow(&mut self) -> Found {
+        if let Err(unsure) = self.skip_trivia() {
+            return Found::Unsure(unsure);
+        }
+        let start = self.position;
+        let Some(first) = self.byte(start) else { return Found::End };
+        let found = match first {
+            b'(' | b')' | b'[' | b']' | b'{' | b'}' | b'/' => return self.token(Kind::Arrow, start + 1),
+            b'`' => return self.template_start(),
+            _ => self.next(),
+        };
+        match found {
+            Found::Token(mut token) => {
+                token.kind = Kind::Arrow;
+                self.previous = Some(token);
+                Found::Token(token)
+            }
+            // What the tokenizer makes of an error, and where it goes on, is not known.
+            _ => Found::Unsure(start),
+        }
+    }
+
+    /// A template up to its end or its first substitution.
+    fn template_start(&mut self) -> Found {
+        let mut end = self.position + 1;
+        loop {
+            match self.byte(end) {
+                None => return Found::Unsure(self.position),
+                Some(b'\\') => end += 2,
+                Some(b'`') => return self.token(Kind::Arrow, end + 1),
+                Some(b'$') if self.byte(end + 1) == Some(b'{') => return self.token(Kind::Arrow, end + 2),
+                Some(_) => end += 1,
+            }
+        }
+    }
+}
