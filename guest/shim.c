@@ -70,12 +70,37 @@ static JSValue js_call(JSContext *ctx, JSValueConst this_val, int argc, JSValueC
     return JS_NewInt32(ctx, refused);
 }
 
-// opened(timer, delta): the prelude's count of what it waits for
-static JSValue js_opened(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
+// The calls that wait for an answer, in no order. The host refuses one too many before there is no room.
+#define MAX_OPEN_CALLS 1024
+static struct open_call { uint32_t id; JSValue resolve, reject, target; } open_call[MAX_OPEN_CALLS];
+
+// ask(id, method, target, payload) -> promise, or the number of a refusal
+static JSValue js_ask(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
+    struct open_call *open;
+    JSValue settlers[2], refused, promise;
+    promise = JS_NewPromiseCapability(ctx, settlers);
+    if (JS_IsException(promise)) return promise;
+    refused = js_call(ctx, this_val, argc, argv);
+    if (JS_IsException(refused) || JS_VALUE_GET_INT(refused) != 0) {
+        JS_FreeValue(ctx, settlers[0]);
+        JS_FreeValue(ctx, settlers[1]);
+        JS_FreeValue(ctx, promise);
+        return refused;
+    }
+    if (open_calls == MAX_OPEN_CALLS) __builtin_trap();
+    open = &open_call[open_calls++];
+    JS_ToUint32(ctx, &open->id, argv[0]);
+    open->resolve = settlers[0];
+    open->reject = settlers[1];
+    open->target = JS_DupValue(ctx, argv[2]);
+    return promise;
+}
+
+// waiting(delta): the prelude's count of timers
+static JSValue js_waiting(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
     int32_t delta;
-    if (JS_ToInt32(ctx, &delta, argv[1])) return JS_EXCEPTION;
-    if (JS_ToBool(ctx, argv[0])) open_timers += delta;
-    else open_calls += delta;
+    if (JS_ToInt32(ctx, &delta, argv[0])) return JS_EXCEPTION;
+    open_timers += delta;
     return JS_UNDEFINED;
 }
 
@@ -105,7 +130,7 @@ static JSValue take_answer(JSContext *ctx, int32_t len) {
 }
 
 // lookup(key) -> string or undefined; url(request) -> string or undefined
-static JSValue js_ask(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv, int magic) {
+static JSValue js_look_up(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv, int magic) {
     size_t len;
     const char *text = JS_ToCStringLen(ctx, &len, argv[0]);
     int32_t answer;
@@ -208,10 +233,11 @@ static int initialise(void) {
     host = JS_NewObjectProto(context, JS_NULL);
     set_function(host, "random", js_random, 0);
     set_function(host, "call", js_call, 4);
-    set_function(host, "opened", js_opened, 2);
+    set_function(host, "ask", js_ask, 4);
+    set_function(host, "waiting", js_waiting, 1);
     set_function(host, "output", js_output, 2);
-    JS_SetPropertyStr(context, host, "lookup", JS_NewCFunctionMagic(context, js_ask, "lookup", 1, JS_CFUNC_generic_magic, 0));
-    JS_SetPropertyStr(context, host, "url", JS_NewCFunctionMagic(context, js_ask, "url", 1, JS_CFUNC_generic_magic, 1));
+    JS_SetPropertyStr(context, host, "lookup", JS_NewCFunctionMagic(context, js_look_up, "lookup", 1, JS_CFUNC_generic_magic, 0));
+    JS_SetPropertyStr(context, host, "url", JS_NewCFunctionMagic(context, js_look_up, "url", 1, JS_CFUNC_generic_magic, 1));
     set_function(host, "encodeUtf8", js_encode_utf8, 1);
     set_function(host, "decodeUtf8", js_decode_utf8, 4);
     prelude = evaluate(prelude_text, sizeof(prelude_text) - 1, "prelude.js");
@@ -321,25 +347,51 @@ EXPORT("start") int32_t start(const char *script, size_t len, double now_us, uin
     return end_of_leg();
 }
 
+static struct open_call *find_open_call(uint32_t id) {
+    for (int32_t i = 0; i < open_calls; i++)
+        if (open_call[i].id == id) return &open_call[i];
+    return NULL;
+}
+
+// Settles what waits under a number: a call's promise, or a timer, which the prelude keeps. A rejection goes
+// through the prelude too, which makes the error of it.
+static JSValue settle(uint32_t id, int rejected, JSValueConst value) {
+    struct open_call *open = find_open_call(id), call;
+    JSValueConst args[4] = {JS_NewUint32(context, id), value, JS_UNDEFINED, JS_UNDEFINED};
+    JSValue settled;
+    if (!open) return JS_Call(context, settle_function, JS_UNDEFINED, 4, args);
+    call = *open;
+    *open = open_call[--open_calls];
+    if (rejected) {
+        args[2] = call.reject;
+        args[3] = call.target;
+        settled = JS_Call(context, settle_function, JS_UNDEFINED, 4, args);
+    } else {
+        settled = JS_Call(context, call.resolve, JS_UNDEFINED, 1, &args[1]);
+    }
+    JS_FreeValue(context, call.resolve);
+    JS_FreeValue(context, call.reject);
+    JS_FreeValue(context, call.target);
+    return settled;
+}
+
 // replies: records of [u32 id][u32 rejected][u32 length][JSON][NUL], one after the other.
 EXPORT("deliver") int32_t deliver(const char *replies, size_t len, double now_us) {
     const char *at = replies, *end = replies + len;
     enter(now_us);
     while (at < end) {
         uint32_t head[3];
-        JSValue args[3], settled;
+        JSValue value, settled;
         memcpy(head, at, sizeof head);
         at += sizeof head;
-        args[0] = JS_NewUint32(context, head[0]);
-        args[1] = JS_NewBool(context, head[1]);
-        args[2] = JS_ParseJSON(context, at, head[2], "reply");
+        value = JS_ParseJSON(context, at, head[2], "reply");
         at += head[2] + 1;
-        if (JS_IsException(args[2])) {
-            args[2] = JS_GetException(context);
-            args[1] = JS_TRUE;
+        if (JS_IsException(value)) {
+            value = JS_GetException(context);
+            head[1] = 1;
         }
-        settled = JS_Call(context, settle_function, JS_UNDEFINED, 3, (JSValueConst *)args);
-        JS_FreeValue(context, args[2]);
+        settled = settle(head[0], head[1], value);
+        JS_FreeValue(context, value);
         if (JS_IsException(settled)) {
             free((void *)replies);
             return fail_with(JS_GetException(context), FAILED);

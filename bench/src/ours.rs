@@ -144,7 +144,7 @@ impl Alone {
     pub(crate) fn complete(&self, number: u64, text: &Text) -> Result<()> {
         let source = text.source.clone();
         let start = Start { budget: budget(), catalog: self.catalog, seed: 7, language: Language::JavaScript, source };
-        match self.sandbox.handle(ToWorker::Start(CellId(number), start))? {
+        match self.sandbox.handle(ToWorker::Start(CellId(number), start))?.reply {
             Some(FromWorker::Leg(_, leg)) => check(text, &leg),
             other => Err(format!("the sandbox answered {other:?}").into()),
         }

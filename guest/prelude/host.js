@@ -1,4 +1,4 @@
-// Asking the host: every call gets a number, and its promise waits under it.
+// Asking the host: every call gets a number, under which the shim keeps its promise and `timers` its handler.
 
 // The numbers are `contract::frame::Method`'s.
 const SEARCH = 0, DESCRIBE = 1, CALL = 2, NAMESPACE = 3, YIELD = 4, TIMER = 5, CLEAR = 6;
@@ -11,7 +11,7 @@ const refusalText = [
   "input nests too deeply to send: at most 1000 levels",
 ];
 
-const waiting = create(null);
+const timers = create(null);
 const nested = new WeakMap();
 let lastId = 0;
 
@@ -22,33 +22,28 @@ const failure = (text, code, tool) => {
   return error;
 };
 
+const refusal = (number, tool) => failure(refusalText[number], refusals[number], tool);
+
 // What throws in here, a `toJSON` of the cell's for one, rejects the promise.
 function request(number, target, value, what) {
-  return new Promise((resolve, reject) => {
+  try {
     const name = String(target);
     const payload = stringify(value);
     if (payload === undefined) throw new TypeError(`${what} has no JSON form`);
-    const id = ++lastId;
-    const refused = call(id, number, name, payload);
-    if (refused !== 0) {
-      reject(failure(refusalText[refused], refusals[refused], name));
-      return;
-    }
-    waiting[id] = { __proto__: null, resolve, reject, target: name };
-    opened(false, 1);
-  });
+    const answer = ask(++lastId, number, name, payload);
+    if (typeof answer !== "number") return answer;
+    throw refusal(answer, name);
+  } catch (error) {
+    return rejected(Promise, error);
+  }
 }
 
-function settle(id, rejected, value) {
-  const entry = waiting[id];
-  if (entry === undefined) return;
-  delete waiting[id];
-  if (entry.timer !== undefined) {
-    opened(true, -1);
-    apply(entry.timer, undefined, entry.args);
-    return;
-  }
-  opened(false, -1);
-  if (rejected) entry.reject(failure(String(value.message), value.code, value.tool ?? entry.target));
-  else entry.resolve(value);
+// What the shim does not settle itself: an answer it resolves never comes here.
+function settle(id, value, reject, target) {
+  if (reject !== undefined) return reject(failure(String(value.message), value.code, value.tool ?? target));
+  const timer = timers[id];
+  if (timer === undefined) return;
+  delete timers[id];
+  waiting(-1);
+  apply(timer.handler, undefined, timer.args);
 }

@@ -2,7 +2,7 @@
 // Cells share its realm and may patch any built-in; so what is used after a cell has started is captured
 // here first. Nothing in the prelude is a boundary: the host checks every message again.
 
-const { call, opened, output, lookup, url, random, encodeUtf8, decodeUtf8 } = host;
+const { call, ask, waiting, output, lookup, url, random, encodeUtf8, decodeUtf8 } = host;
 const { parse, stringify } = JSON;
 const { create, defineProperty, freeze, getOwnPropertyNames } = Object;
 const { apply, construct, ownKeys, getOwnPropertyDescriptor } = Reflect;
@@ -30,6 +30,7 @@ const mapSet = method(Map.prototype, "set");
 const mapEach = method(Map.prototype, "forEach");
 const setAdd = method(Set.prototype, "add");
 const setEach = method(Set.prototype, "forEach");
+const rejected = method(Promise, "reject");
 
 const constant = (object, name, value) =>
   defineProperty(object, name, { __proto__: null, value, enumerable: true, writable: false, configurable: false });

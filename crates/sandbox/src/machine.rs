@@ -42,6 +42,29 @@ impl std::fmt::Debug for Slot {
     }
 }
 
+/// What a frame led to. Send the reply before this is dropped: with it goes the memory of the cell that
+/// ended, and giving that back takes longer than most cells do.
+#[derive(Debug, Default)]
+pub struct Answer {
+    pub reply: Option<FromWorker>,
+    _ended: Option<Ended>,
+}
+
+/// Held only to be dropped.
+struct Ended(#[expect(dead_code, reason = "its drop is its use")] Box<Vm>);
+
+impl std::fmt::Debug for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ended")
+    }
+}
+
+impl From<FromWorker> for Answer {
+    fn from(reply: FromWorker) -> Self {
+        Self { reply: Some(reply), _ended: None }
+    }
+}
+
 /// The host asked for something no host of ours asks for. The worker ends itself.
 #[derive(Debug, thiserror::Error)]
 pub enum Violation {
@@ -79,28 +102,28 @@ impl Sandbox {
         self.image.engine.increment_epoch();
     }
 
-    pub fn handle(&self, frame: ToWorker) -> Result<Option<FromWorker>, Violation> {
+    pub fn handle(&self, frame: ToWorker) -> Result<Answer, Violation> {
         match frame {
             ToWorker::Catalog { hash, tables } => {
                 self.catalogs.keep(hash, tables)?;
-                Ok(None)
+                Ok(Answer::default())
             }
             ToWorker::Forget { hash } => {
                 self.catalogs.forget(hash);
-                Ok(None)
+                Ok(Answer::default())
             }
-            ToWorker::Start(cell, start) => self.start(cell, start).map(Some),
-            ToWorker::Deliver(cell, deliver) => self.deliver(cell, &deliver).map(Some),
-            ToWorker::Freeze { cell, max_bytes } => self.freeze(cell, max_bytes).map(Some),
-            ToWorker::Thaw(cell, thaw) => self.thaw(cell, &thaw).map(Some),
+            ToWorker::Start(cell, start) => self.start(cell, start),
+            ToWorker::Deliver(cell, deliver) => self.deliver(cell, &deliver),
+            ToWorker::Freeze { cell, max_bytes } => self.freeze(cell, max_bytes),
+            ToWorker::Thaw(cell, thaw) => self.thaw(cell, &thaw),
             ToWorker::Drop(cell) => {
                 self.drop_cell(cell);
-                Ok(None)
+                Ok(Answer::default())
             }
         }
     }
 
-    fn start(&self, cell: CellId, start: Start) -> Result<FromWorker, Violation> {
+    fn start(&self, cell: CellId, start: Start) -> Result<Answer, Violation> {
         let tables = self.tables(start.catalog)?;
         let dropped = self.begin(cell)?;
         let prepared = match source::prepare(&start.source, start.language) {
@@ -111,32 +134,33 @@ impl Sandbox {
         Ok(match vm {
             Ok(mut vm) => {
                 let leg = vm.start(prepared, start.seed, start.budget);
-                self.rest(cell, vm, leg)
+                self.rest(cell, Box::new(vm), leg)
             }
             Err(error) => self.fail(cell, unavailable(&error)),
         })
     }
 
-    fn deliver(&self, cell: CellId, deliver: &Deliver) -> Result<FromWorker, Violation> {
+    fn deliver(&self, cell: CellId, deliver: &Deliver) -> Result<Answer, Violation> {
         let mut vm = self.take(cell)?;
         let leg = vm.deliver(&deliver.replies, deliver.budget);
-        Ok(self.rest(cell, *vm, leg))
+        Ok(self.rest(cell, vm, leg))
     }
 
-    fn freeze(&self, cell: CellId, max_bytes: u64) -> Result<FromWorker, Violation> {
+    fn freeze(&self, cell: CellId, max_bytes: u64) -> Result<Answer, Violation> {
         let vm = self.take(cell)?;
         let frozen = vm.freeze(&self.finder);
         self.forget(cell);
-        Ok(match frozen {
+        let reply = match frozen {
             Ok(snapshot) if snapshot.len() as u64 <= max_bytes => FromWorker::Frozen { cell, snapshot },
             Ok(snapshot) => FromWorker::NotFrozen { cell, failure: failure::snapshot_limit(snapshot.len(), max_bytes) },
             Err(_) => {
                 FromWorker::NotFrozen { cell, failure: failure::internal("the suspended cell could not be compressed") }
             }
-        })
+        };
+        Ok(Answer { reply: Some(reply), _ended: Some(Ended(vm)) })
     }
 
-    fn thaw(&self, cell: CellId, thaw: &Thaw) -> Result<FromWorker, Violation> {
+    fn thaw(&self, cell: CellId, thaw: &Thaw) -> Result<Answer, Violation> {
         let tables = self.tables(thaw.catalog)?;
         let dropped = self.begin(cell)?;
         let budget = thaw.deliver.budget;
@@ -155,7 +179,7 @@ impl Sandbox {
             ));
         }
         let leg = vm.deliver(&thaw.deliver.replies, budget);
-        Ok(self.rest(cell, vm, leg))
+        Ok(self.rest(cell, Box::new(vm), leg))
     }
 
     fn drop_cell(&self, cell: CellId) {
@@ -202,30 +226,24 @@ impl Sandbox {
         }
     }
 
-    /// Keeps a suspended cell, lets go of any other, and tells how the leg ended.
-    fn rest(&self, cell: CellId, vm: Vm, leg: Leg) -> FromWorker {
-        let mut vm = Some(vm);
-        {
-            let mut cells = self.lock();
-            let wanted = matches!(cells.get(&cell), Some(Slot::Running(dropped)) if !dropped.load(Ordering::Relaxed));
-            match (&leg.end, vm.take()) {
-                (LegEnd::Suspended { .. }, Some(resting)) if wanted => {
-                    cells.insert(cell, Slot::Resting(Box::new(resting)));
-                }
-                (_, ended) => {
-                    cells.remove(&cell);
-                    vm = ended;
-                }
-            }
-        }
-        drop(vm);
-        FromWorker::Leg(cell, leg)
+    /// Keeps a suspended cell, hands any other over to be let go, and tells how the leg ended.
+    fn rest(&self, cell: CellId, vm: Box<Vm>, leg: Leg) -> Answer {
+        let mut cells = self.lock();
+        let wanted = matches!(cells.get(&cell), Some(Slot::Running(dropped)) if !dropped.load(Ordering::Relaxed));
+        let ended = if wanted && matches!(leg.end, LegEnd::Suspended { .. }) {
+            cells.insert(cell, Slot::Resting(vm));
+            None
+        } else {
+            cells.remove(&cell);
+            Some(Ended(vm))
+        };
+        Answer { reply: Some(FromWorker::Leg(cell, leg)), _ended: ended }
     }
 
-    fn fail(&self, cell: CellId, failure: Failure) -> FromWorker {
+    fn fail(&self, cell: CellId, failure: Failure) -> Answer {
         self.forget(cell);
         let leg = Leg { end: LegEnd::Failed(failure), output: Vec::new(), run_us: 0, memory_bytes: 0 };
-        FromWorker::Leg(cell, leg)
+        FromWorker::Leg(cell, leg).into()
     }
 
     fn forget(&self, cell: CellId) {

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! magic "CMSS" · u16 version · u16 zero · image id 32 · catalog hash 32
-//! u32 wasm pages · u32 changed pages · u32 state bytes · u32 crc of all before and after
-//! zstd( state · changed page numbers u32 each · changed pages XOR image )
+//! u32 wasm pages · u32 changed pages · u32 state bytes · u32 body bytes · u32 crc of all before and after
+//! zstd( body: state · changed page numbers u32 each · for each of those pages its difference )
 //! ```
 //!
-//! QuickJS dirties pages by scattered reference counts, so the XOR is nearly all zeroes. The sum
-//! catches accidents; a forger is the host's to catch, which seals what it stores. Whatever gets
-//! past both can hurt only its own sandbox.
+//! QuickJS dirties pages by scattered reference counts, so that most words of a changed page are as they
+//! were: [`crate::page`] leaves those out, and there is little left to compress. The sum catches accidents;
+//! a forger is the host's to catch, which seals what it stores. Whatever gets past both can hurt only its
+//! own sandbox.
 
 use std::cell::RefCell;
 
@@ -17,16 +18,19 @@ use contract::ids::{CatalogHash, ImageId};
 
 use zstd::bulk::{Compressor, Decompressor};
 
-use crate::page::{PAGE_BYTES, page_at};
+use crate::page::{MAX_DIFFERENCE_BYTES, PAGE_BYTES, apply_difference, page_at, write_difference};
 
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 const MAGIC: &[u8; 4] = b"CMSS";
-const HEADER_BYTES: usize = 4 + 2 + 2 + 32 + 32 + 4 + 4 + 4 + 4;
+const HEADER_BYTES: usize = 4 + 2 + 2 + 32 + 32 + 4 + 4 + 4 + 4 + 4;
 const CRC_OFFSET: usize = HEADER_BYTES - 4;
 const WASM_PAGE_BYTES: usize = 64 << 10;
 const MAX_STATE_BYTES: usize = 1 << 20;
 const COMPRESSION_LEVEL: i32 = 1;
+
+/// What a changed page takes in a body, more or less; only a first guess at how much room to ask for.
+const USUAL_PAGE_BYTES: usize = 512;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSnapshot {
@@ -62,7 +66,9 @@ pub(crate) struct Thawed {
     pub(crate) wasm_pages: usize,
     pub(crate) state: Vec<u8>,
     changed: Vec<u32>,
-    pages: Vec<u8>,
+    body: Vec<u8>,
+    /// Where in the body the pages' differences begin.
+    differences: usize,
 }
 
 /// What a snapshot must match before a byte of it is used.
@@ -74,7 +80,7 @@ pub(crate) struct Expected<'a> {
 }
 
 pub(crate) fn encode(frozen: &Frozen<'_>) -> std::io::Result<Vec<u8>> {
-    let mut body = Vec::with_capacity(frozen.state.len() + frozen.changed.len() * (4 + PAGE_BYTES));
+    let mut body = Vec::with_capacity(frozen.state.len() + frozen.changed.len() * USUAL_PAGE_BYTES);
     body.extend_from_slice(frozen.state);
     for page in frozen.changed {
         body.extend_from_slice(&page.to_le_bytes());
@@ -82,7 +88,7 @@ pub(crate) fn encode(frozen: &Frozen<'_>) -> std::io::Result<Vec<u8>> {
     for &page in frozen.changed {
         let now = page_at(frozen.memory, page as usize);
         let then = page_at(frozen.base, page as usize);
-        body.extend(now.iter().zip(then).map(|(now, then)| now ^ then));
+        write_difference(now, then, &mut body);
     }
 
     let mut bytes = Vec::with_capacity(HEADER_BYTES + 4096);
@@ -91,7 +97,7 @@ pub(crate) fn encode(frozen: &Frozen<'_>) -> std::io::Result<Vec<u8>> {
     bytes.extend_from_slice(&[0; 2]);
     bytes.extend_from_slice(&frozen.image.0);
     bytes.extend_from_slice(&frozen.catalog.0);
-    for count in [frozen.memory.len() / WASM_PAGE_BYTES, frozen.changed.len(), frozen.state.len()] {
+    for count in [frozen.memory.len() / WASM_PAGE_BYTES, frozen.changed.len(), frozen.state.len(), body.len()] {
         bytes.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
     }
     bytes.extend_from_slice(&[0; 4]);
@@ -123,21 +129,24 @@ pub(crate) fn decode(bytes: &[u8], expected: &Expected<'_>) -> Result<Thawed, Ba
     if needed < expected.base.len() || header.changed > pages_in_memory || header.state > MAX_STATE_BYTES {
         return Err(BadSnapshot::Damaged);
     }
-    let body_bytes = header.state + header.changed * (4 + PAGE_BYTES);
+    if header.body > header.state + header.changed * (4 + MAX_DIFFERENCE_BYTES) {
+        return Err(BadSnapshot::Damaged);
+    }
     let packed = bytes.get(HEADER_BYTES..).unwrap_or_default();
-    let body = unpack(packed, body_bytes)?;
-    header.unpack(&body, pages_in_memory)
+    let body = unpack(packed, header.body)?;
+    header.unpack(body, pages_in_memory)
 }
 
 impl Thawed {
     /// Writes the changed pages over a fresh instance's memory, which holds the image.
-    pub(crate) fn apply(&self, memory: &mut [u8]) {
-        for (&page, difference) in self.changed.iter().zip(self.pages.chunks_exact(PAGE_BYTES)) {
+    pub(crate) fn apply(&self, memory: &mut [u8]) -> Result<(), BadSnapshot> {
+        let mut rest = self.body.get(self.differences..).unwrap_or_default();
+        for &page in &self.changed {
             let start = page as usize * PAGE_BYTES;
-            if let Some(now) = memory.get_mut(start..start + PAGE_BYTES) {
-                now.iter_mut().zip(difference).for_each(|(byte, difference)| *byte ^= difference);
-            }
+            let now = memory.get_mut(start..start + PAGE_BYTES).ok_or(BadSnapshot::Damaged)?;
+            rest = apply_difference(rest, now).ok_or(BadSnapshot::Damaged)?;
         }
+        if rest.is_empty() { Ok(()) } else { Err(BadSnapshot::Damaged) }
     }
 }
 
@@ -147,6 +156,7 @@ struct Header {
     wasm_pages: usize,
     changed: usize,
     state: usize,
+    body: usize,
     crc: u32,
 }
 
@@ -168,21 +178,22 @@ impl Header {
             wasm_pages: from.u32().map_err(cut)? as usize,
             changed: from.u32().map_err(cut)? as usize,
             state: from.u32().map_err(cut)? as usize,
+            body: from.u32().map_err(cut)? as usize,
             crc: from.u32().map_err(cut)?,
         })
     }
 
-    fn unpack(&self, body: &[u8], pages_in_memory: usize) -> Result<Thawed, BadSnapshot> {
+    fn unpack(&self, body: Vec<u8>, pages_in_memory: usize) -> Result<Thawed, BadSnapshot> {
         let (state, rest) = body.split_at_checked(self.state).ok_or(BadSnapshot::Damaged)?;
-        let (numbers, pages) = rest.split_at_checked(self.changed * 4).ok_or(BadSnapshot::Damaged)?;
-        let (numbers, _) = numbers.as_chunks::<4>();
-        let changed: Vec<u32> = numbers.iter().map(|number| u32::from_le_bytes(*number)).collect();
+        let (numbers, _) = rest.split_at_checked(self.changed * 4).ok_or(BadSnapshot::Damaged)?;
+        let changed: Vec<u32> = numbers.as_chunks().0.iter().map(|number| u32::from_le_bytes(*number)).collect();
         let ordered = changed.is_sorted_by(|a, b| a < b);
         let inside = changed.last().is_none_or(|&last| (last as usize) < pages_in_memory);
-        if pages.len() != self.changed * PAGE_BYTES || !ordered || !inside {
+        if body.len() != self.body || !ordered || !inside {
             return Err(BadSnapshot::Damaged);
         }
-        Ok(Thawed { wasm_pages: self.wasm_pages, state: state.to_vec(), changed, pages: pages.to_vec() })
+        let (state, differences) = (state.to_vec(), self.state + self.changed * 4);
+        Ok(Thawed { wasm_pages: self.wasm_pages, state, changed, body, differences })
     }
 }
 

@@ -120,7 +120,7 @@ impl Vm {
         if grow > 0 {
             self.memory.grow(&mut self.store, grow).map_err(|_| BadSnapshot::Damaged)?;
         }
-        thawed.apply(self.memory.data_mut(&mut self.store));
+        thawed.apply(self.memory.data_mut(&mut self.store))?;
         self.read_notes(&thawed.state).map_err(|_| BadSnapshot::Damaged)
     }
 

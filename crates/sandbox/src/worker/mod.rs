@@ -7,6 +7,7 @@ mod arguments;
 mod jail;
 mod pulse;
 mod serve;
+mod turns;
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};

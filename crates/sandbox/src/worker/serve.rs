@@ -1,8 +1,9 @@
 //! Threads that take turns at the socket: the one that reads a frame runs it, the next one reads.
 //!
 //! No queue and no hand-over: a leg starts on the thread that its frame woke. There are more threads
-//! than cores, so that cells which never end share the cores with those that do. The socket is held as
-//! a `File`: plain `read` and `write` are all that the jail allows.
+//! than cores, so that cells which never end share the cores with those that do; [`turns`] sees to it that
+//! a worker with little to do uses few of them. The socket is held as a `File`: plain `read` and `write`
+//! are all that the jail allows.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,6 +13,7 @@ use std::thread::Builder;
 use contract::frame::{FrameBuffer, FromWorker, ToWorker};
 
 use super::pulse::Pulse;
+use super::turns::Turns;
 use crate::engine_config::WASM_STACK_BYTES;
 use crate::machine::Sandbox;
 use crate::source;
@@ -30,6 +32,7 @@ pub(super) struct Crew {
 struct Shared {
     sandbox: Arc<Sandbox>,
     pulse: Pulse,
+    turns: Turns,
     incoming: Mutex<Incoming>,
     outgoing: Mutex<File>,
     over: Mutex<bool>,
@@ -48,6 +51,7 @@ impl Crew {
         let shared = Arc::new(Shared {
             sandbox,
             pulse: Pulse::default(),
+            turns: Turns::default(),
             over: Mutex::new(false),
             ended: Condvar::new(),
             outgoing: Mutex::new(stream.try_clone()?),
@@ -100,13 +104,15 @@ impl Crew {
 
 impl Shared {
     fn take_turns(&self) {
-        while let Some(frame) = self.next_to_run() {
+        loop {
+            let turn = self.turns.wait();
+            let Some(frame) = self.next_to_run() else { break };
+            drop(turn);
             let _running = self.pulse.leg();
-            match self.sandbox.handle(frame) {
-                Ok(Some(reply)) if self.say(&reply).is_ok() => {}
-                Ok(None) => {}
-                // The host is gone, or mad. Either way there is nobody left to work for.
-                Ok(Some(_)) | Err(_) => return self.hang_up(),
+            let Ok(answer) = self.sandbox.handle(frame) else { return self.hang_up() };
+            // Where it cannot be said, the host is gone: there is nobody left to work for.
+            if answer.reply.as_ref().is_some_and(|reply| self.say(reply).is_err()) {
+                return self.hang_up();
             }
         }
         self.hang_up();

@@ -70,7 +70,7 @@ impl Lab {
         std::thread::scope(|scope| {
             std::thread::Builder::new()
                 .stack_size(160 << 20)
-                .spawn_scoped(scope, || self.sandbox.handle(frame).unwrap())
+                .spawn_scoped(scope, || self.sandbox.handle(frame).unwrap().reply)
                 .unwrap()
                 .join()
                 .unwrap()
