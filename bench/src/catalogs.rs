@@ -45,5 +45,5 @@ fn spec(id: &str, description: &str) -> Result<ToolSpec> {
         },
         "required": ["name"],
     });
-    Ok(ToolSpec { id: ToolId::parse(id)?, label: None, description: description.to_owned(), parameters })
+    Ok(ToolSpec::new(ToolId::parse(id)?, description, parameters))
 }

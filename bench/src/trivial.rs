@@ -6,7 +6,7 @@ use std::time::Instant;
 use codemode::{CodeMode, ExecInput};
 use contract::cell::CellResult;
 use contract::limits::Limits;
-use executor::{Canned, Executor};
+use executor::{Canned, Executor, ToolSource};
 use serde_json::json;
 
 use crate::cells::Text;

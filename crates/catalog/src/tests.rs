@@ -6,12 +6,12 @@ use serde_json::json;
 use super::{Catalog, CatalogError, convenience_name, mcp_identifier};
 
 fn tool(id: &str) -> ToolSpec {
-    ToolSpec {
-        id: ToolId::parse(id).unwrap(),
-        label: None,
-        description: format!("Does {id}."),
-        parameters: json!({"type": "object", "properties": {"q": {"type": "string"}, "n": {"type": "integer"}}, "required": ["n"]}),
-    }
+    let parameters = json!({
+        "type": "object",
+        "properties": {"q": {"type": "string"}, "n": {"type": "integer"}},
+        "required": ["n"],
+    });
+    ToolSpec::new(ToolId::parse(id).unwrap(), format!("Does {id}."), parameters)
 }
 
 fn catalog(ids: &[&str]) -> Catalog {

@@ -9,7 +9,7 @@ use catalog::Catalog;
 use codemode::pool::Pool;
 use codemode::{CodeMode, ExecInput};
 use contract::cell::{CellResult, Language, OutputItem};
-use executor::{Canned, Executor};
+use executor::{Canned, Executor, ToolSource};
 
 use crate::arguments::{ExecArguments, LanguageArgument};
 use crate::render;
@@ -93,7 +93,7 @@ fn canned_tools(path: Option<&Path>) -> Result<Executor, ExecError> {
     };
     let bad = |reason: String| ExecError::Catalog { path: name.clone(), reason };
     let canned = Canned::parse(&text).map_err(|error| bad(error.to_string()))?;
-    let catalog = Catalog::new(canned.specs()).map_err(|error| bad(error.to_string()))?;
+    let catalog = Catalog::new(canned.tools()).map_err(|error| bad(error.to_string()))?;
     Ok(Executor::new(Arc::new(catalog), Arc::new(canned)))
 }
 

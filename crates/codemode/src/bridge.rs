@@ -41,8 +41,9 @@ impl Request {
         match self {
             Self::Answered(reply) => reply,
             Self::Tool { id, input } => match executor.call(&id, input).await {
-                Outcome::Returned(value) => resolve(&value, &id),
+                Outcome::Returned(returned) => resolve(&returned.for_guest(), &id),
                 Outcome::Failed(message) => reject(&message, &id),
+                Outcome::Unknown => reject("the outcome of this call is unknown", &id),
             },
         }
     }

@@ -9,5 +9,6 @@ pub mod frame;
 pub mod ids;
 pub mod json;
 pub mod limits;
+pub mod scope;
 pub mod tables;
 pub mod tool;

@@ -1,7 +1,12 @@
 //! A tool as configuration, catalog and guest name it.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::ids::write_hex;
 
 /// Where a tool comes from; the first part of its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -72,18 +77,121 @@ impl ToolId {
     }
 }
 
-/// A tool on offer: what it is called, what it does, what it takes.
+/// A tool on offer: what it is called, what it does, what it takes and what it gives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
     pub id: ToolId,
     pub label: Option<String>,
     pub description: String,
+    /// JSON Schema of the input.
     pub parameters: Value,
+    /// JSON Schema of the structured result, where the tool declares one.
+    pub output: Option<Value>,
+    pub operation: Operation,
+    pub repeat: Repeat,
+}
+
+/// What of its source a tool reaches. Only MCP servers have more than tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Operation {
+    #[default]
+    Tool,
+    ListResources,
+    ReadResource,
+    ListPrompts,
+    GetPrompt,
+}
+
+/// What a crash between dispatch and result leaves to do. Only trusted sources may say anything but never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Repeat {
+    /// Its outcome stays unknown.
+    #[default]
+    Never,
+    /// It takes the call's key and does a repeated call once.
+    WithKey,
+    /// It only reads.
+    Always,
+}
+
+impl ToolSpec {
+    pub fn new(id: ToolId, description: impl Into<String>, parameters: Value) -> Self {
+        Self {
+            id,
+            label: None,
+            description: description.into(),
+            parameters,
+            output: None,
+            operation: Operation::Tool,
+            repeat: Repeat::Never,
+        }
+    }
+
+    /// What a person who approves a call approves of: the same text means the same tool.
+    pub fn hash(&self) -> ToolHash {
+        let said = json!([self.id.as_str(), self.label, self.description, self.parameters, self.output]);
+        ToolHash(Sha256::digest(said.to_string()).into())
+    }
+}
+
+/// Sha256 of a tool's definition.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ToolHash(pub [u8; 32]);
+
+/// Sha256 of a call's input.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct InputHash(pub [u8; 32]);
+
+impl InputHash {
+    /// The bytes as the cell sent them.
+    pub fn of(json: &[u8]) -> Self {
+        Self(Sha256::digest(json).into())
+    }
+}
+
+impl fmt::Display for ToolHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(f, &self.0)
+    }
+}
+
+impl fmt::Display for InputHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(f, &self.0)
+    }
+}
+
+impl fmt::Debug for ToolHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ToolHash({self})")
+    }
+}
+
+impl fmt::Debug for InputHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InputHash({self})")
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Source, ToolId};
+    use serde_json::json;
+
+    use super::{Source, ToolId, ToolSpec};
+
+    #[test]
+    fn any_change_of_the_definition_changes_the_hash() {
+        let tool = ToolSpec::new(ToolId::parse("mcp:a:b").unwrap(), "Reads.", json!({"type": "object"}));
+        let mut changed = vec![tool.clone(), tool.clone(), tool.clone(), tool.clone()];
+        changed[0].description = "Writes.".to_owned();
+        changed[1].parameters = json!({});
+        changed[2].output = Some(json!({}));
+        changed[3].label = Some(String::new());
+        for other in changed {
+            assert_ne!(other.hash(), tool.hash(), "{other:?}");
+        }
+        assert_eq!(tool.clone().hash(), tool.hash());
+    }
 
     #[test]
     fn an_id_has_three_parts_and_the_name_keeps_its_colons() {

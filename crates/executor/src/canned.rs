@@ -18,7 +18,7 @@ use contract::tool::{BadToolId, ToolId, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{Answering, AuthorizedCall, Outcome, ToolSource};
+use crate::{Answering, AuthorizedCall, Dispatch, Outcome, Returned, ToolSource};
 
 #[derive(Debug)]
 pub struct Canned {
@@ -75,18 +75,10 @@ impl Canned {
         for tool in file.tools {
             let id = ToolId::parse(&tool.id)?;
             canned.answers.insert(id.clone(), Answers { script: tool.answers, given: AtomicUsize::new(0) });
-            canned.specs.push(ToolSpec {
-                id,
-                label: tool.label,
-                description: tool.description,
-                parameters: tool.parameters.unwrap_or_else(|| json!({"type": "object"})),
-            });
+            let parameters = tool.parameters.unwrap_or_else(|| json!({"type": "object"}));
+            canned.specs.push(ToolSpec { label: tool.label, ..ToolSpec::new(id, tool.description, parameters) });
         }
         Ok(canned)
-    }
-
-    pub fn specs(&self) -> Vec<ToolSpec> {
-        self.specs.clone()
     }
 }
 
@@ -99,10 +91,14 @@ impl Answers {
 }
 
 impl ToolSource for Canned {
+    fn tools(&self) -> Vec<ToolSpec> {
+        self.specs.clone()
+    }
+
     fn call(&self, call: AuthorizedCall) -> Answering<'_> {
         Box::pin(async move {
             let Some(answer) = self.answers.get(call.id()).map(Answers::next) else {
-                return Outcome::Failed("no answer is written down for this tool".to_owned());
+                return Dispatch::Settled(Outcome::Failed("no answer is written down for this tool".to_owned()));
             };
             if answer.never {
                 std::future::pending::<()>().await;
@@ -110,11 +106,11 @@ impl ToolSource for Canned {
             if answer.after_ms > 0 {
                 tokio::time::sleep(Duration::from_millis(answer.after_ms)).await;
             }
-            match answer {
+            Dispatch::Settled(match answer {
                 AnswerFormat { fails: Some(message), .. } => Outcome::Failed(message),
-                AnswerFormat { echo: true, .. } => Outcome::Returned(call.input().clone()),
-                AnswerFormat { returns, .. } => Outcome::Returned(returns.unwrap_or(Value::Null)),
-            }
+                AnswerFormat { echo: true, .. } => Outcome::Returned(Returned::json(call.input().clone())),
+                AnswerFormat { returns, .. } => Outcome::Returned(Returned::json(returns.unwrap_or(Value::Null))),
+            })
         })
     }
 }

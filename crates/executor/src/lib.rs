@@ -4,50 +4,16 @@
 //! and record will stand between [`Executor::call`] and the source; there is no other way in.
 
 mod canned;
+mod source;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use catalog::Catalog;
-use contract::tool::ToolId;
+use contract::scope::Scope;
 use serde_json::Value;
 
 pub use canned::{Canned, CannedError};
-
-/// A call that may be made: the tool is in the run's catalog.
-#[derive(Debug)]
-pub struct AuthorizedCall {
-    id: ToolId,
-    input: Value,
-}
-
-impl AuthorizedCall {
-    pub fn id(&self) -> &ToolId {
-        &self.id
-    }
-
-    pub fn input(&self) -> &Value {
-        &self.input
-    }
-}
-
-/// How a tool answered.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    Returned(Value),
-    /// What the guest may read of a failure; never more.
-    Failed(String),
-}
-
-pub type Answering<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
-
-/// Somewhere tools live: canned answers here; core tools, MCP servers and clients to come.
-///
-/// Dropping the future a source returned cancels the call.
-pub trait ToolSource: std::fmt::Debug + Send + Sync {
-    fn call(&self, call: AuthorizedCall) -> Answering<'_>;
-}
+pub use source::{Answering, AuthorizedCall, CallToken, Dispatch, Outcome, Parked, Returned, ToolSource, Updates};
 
 #[derive(Clone, Debug)]
 pub struct Executor {
@@ -70,6 +36,17 @@ impl Executor {
             let shown: String = id.chars().take(200).collect();
             return Outcome::Failed(format!("unknown tool `{shown}`; tools.search(query) finds the tools there are"));
         };
-        self.source.call(AuthorizedCall { id: tool.id.clone(), input }).await
+        let call = AuthorizedCall {
+            id: tool.id.clone(),
+            input,
+            token: CallToken { run: String::new(), call: 0 },
+            key: String::new(),
+            scope: Arc::new(Scope::default()),
+            updates: Updates::default(),
+        };
+        match self.source.call(call).await {
+            Dispatch::Settled(outcome) => outcome,
+            Dispatch::Parked(_) => std::future::pending().await,
+        }
     }
 }

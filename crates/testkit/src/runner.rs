@@ -8,7 +8,7 @@ use catalog::Catalog;
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use codemode::{CodeMode, ExecInput};
 use contract::cell::CellResult;
-use executor::{Canned, Executor};
+use executor::{Canned, Executor, ToolSource};
 use serde_json::{Value, json};
 
 use crate::case::Case;
@@ -30,7 +30,7 @@ pub async fn in_process() -> Result<CodeMode> {
 /// An executor of canned tools, `[{ "id": …, "answers": […] }]`.
 pub fn canned(tools: &Value) -> Result<Executor> {
     let canned = Canned::parse(&json!({ "tools": tools }).to_string())?;
-    let catalog = Catalog::new(canned.specs())?;
+    let catalog = Catalog::new(canned.tools())?;
     Ok(Executor::new(Arc::new(catalog), Arc::new(canned)))
 }
 

@@ -20,12 +20,7 @@ const TOOLS: [&str; 8] = [
 ];
 
 fn tools() -> Vec<ToolSpec> {
-    let tool = |id: &&str| ToolSpec {
-        id: ToolId::parse(id).unwrap(),
-        label: None,
-        description: String::new(),
-        parameters: Value::Null,
-    };
+    let tool = |id: &&str| ToolSpec::new(ToolId::parse(id).unwrap(), "", Value::Null);
     TOOLS.iter().map(tool).collect()
 }
 

@@ -13,7 +13,7 @@ use crate::declare::{FILE_BYTES, files, index, server_api};
 
 fn tool(id: &str) -> ToolSpec {
     let id = ToolId::parse(id).unwrap();
-    ToolSpec { id, label: None, description: "Does it.".to_owned(), parameters: json!({"type": "object"}) }
+    ToolSpec::new(id, "Does it.", json!({"type": "object"}))
 }
 
 fn server(name: &str, methods: &[&str]) -> Server {

@@ -1,0 +1,192 @@
+//! Somewhere tools live, and what they answer.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use contract::cell::PendingState;
+use contract::scope::Scope;
+use contract::tool::{ToolId, ToolSpec};
+use serde_json::{Value, json};
+
+/// Canned answers, core tools, MCP servers, clients.
+///
+/// Dropping the future that `call` returned cancels the call: the source tells whoever works on it.
+pub trait ToolSource: fmt::Debug + Send + Sync {
+    /// What it offers, as it stands now.
+    fn tools(&self) -> Vec<ToolSpec>;
+
+    fn call(&self, call: AuthorizedCall) -> Answering<'_>;
+}
+
+pub type Answering<'a> = Pin<Box<dyn Future<Output = Dispatch> + Send + 'a>>;
+
+/// A call that has come through the door; only this crate can make one.
+#[derive(Debug)]
+pub struct AuthorizedCall {
+    pub(crate) id: ToolId,
+    pub(crate) input: Value,
+    pub(crate) token: CallToken,
+    pub(crate) key: String,
+    pub(crate) scope: Arc<Scope>,
+    pub(crate) updates: Updates,
+}
+
+/// Names a call for as long as its run is kept: what parks a call hands this out, to settle it by later.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CallToken {
+    pub run: String,
+    pub call: u32,
+}
+
+/// Where a tool tells how far it is.
+#[derive(Clone, Default)]
+pub struct Updates(pub(crate) Option<Arc<dyn Fn(Value) + Send + Sync>>);
+
+impl fmt::Debug for Updates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Updates(heard)" } else { "Updates(nobody)" })
+    }
+}
+
+impl Updates {
+    pub fn to(listener: impl Fn(Value) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(listener)))
+    }
+
+    pub fn send(&self, update: Value) {
+        if let Some(listener) = &self.0 {
+            listener(update);
+        }
+    }
+}
+
+impl AuthorizedCall {
+    pub fn id(&self) -> &ToolId {
+        &self.id
+    }
+
+    pub fn input(&self) -> &Value {
+        &self.input
+    }
+
+    pub fn token(&self) -> &CallToken {
+        &self.token
+    }
+
+    /// The same for every attempt at this call, and for no other: for tools that do a repeated call once.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    pub fn updates(&self) -> &Updates {
+        &self.updates
+    }
+}
+
+/// What becomes of a call that was handed to its source.
+#[derive(Debug)]
+pub enum Dispatch {
+    Settled(Outcome),
+    /// Somebody will settle it later, by its token, perhaps after a restart.
+    Parked(Parked),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parked {
+    /// The client that brought the tool answers it.
+    Client,
+    /// A person is asked something on the tool's behalf.
+    Question,
+    /// The tool works on without us.
+    Task,
+}
+
+impl Parked {
+    pub fn state(self) -> PendingState {
+        match self {
+            Self::Client | Self::Question => PendingState::Client,
+            Self::Task => PendingState::Running,
+        }
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Returned(Returned),
+    /// What guest and model may read of a failure; never more.
+    Failed(String),
+    /// A crash came between dispatch and result of a tool that must not be called twice.
+    Unknown,
+}
+
+/// What a tool gave.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Returned {
+    /// Content blocks, in the shape MCP has for them.
+    pub content: Vec<Value>,
+    pub details: Option<Value>,
+    /// Where the value came from, for policies that judge by it. The door adds the tool itself.
+    pub labels: Vec<String>,
+}
+
+impl Returned {
+    pub fn json(value: Value) -> Self {
+        Self { details: Some(value), ..Self::default() }
+    }
+
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { content: vec![json!({"type": "text", "text": text.into()})], ..Self::default() }
+    }
+
+    /// What a cell gets: the details where there are some, else the text, else the blocks.
+    pub fn for_guest(&self) -> Value {
+        if let Some(details) = &self.details {
+            return details.clone();
+        }
+        let texts: Option<Vec<&str>> = self
+            .content
+            .iter()
+            .map(|block| {
+                block.get("text").and_then(Value::as_str).filter(|_| block.get("type") == Some(&json!("text")))
+            })
+            .collect();
+        match texts {
+            Some(texts) if !texts.is_empty() => Value::from(texts.join("\n")),
+            _ => json!({"content": self.content}),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::Returned;
+
+    #[test]
+    fn a_cell_gets_details_or_text_or_blocks() {
+        let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
+        let mut mixed = Returned::text("a");
+        mixed.content.push(image.clone());
+        let mut two = Returned::text("a");
+        two.content.push(json!({"type": "text", "text": "b"}));
+        let cases: [(Returned, Value); 6] = [
+            (Returned::json(json!({"n": 1})), json!({"n": 1})),
+            (Returned { details: Some(Value::Null), ..Returned::text("a") }, Value::Null),
+            (Returned::text("a"), json!("a")),
+            (two, json!("a\nb")),
+            (mixed.clone(), json!({"content": mixed.content})),
+            (Returned::default(), json!({"content": []})),
+        ];
+        for (returned, expected) in cases {
+            assert_eq!(returned.for_guest(), expected, "{returned:?}");
+        }
+    }
+}
