@@ -2,14 +2,12 @@
 //! size and depth are all looked at again.
 
 use catalog::Catalog;
+use contract::config::SearchLimits;
 use contract::frame::{HostCall, Method, ReplyValue};
 use contract::json::depth;
 use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH};
-use executor::{Executor, Outcome};
+use executor::{Outcome, UNKNOWN_OUTCOME, unknown_tool};
 use serde_json::{Value, json};
-
-const SEARCH_DEFAULT_LIMIT: u64 = 8;
-const SEARCH_MAX_LIMIT: u64 = 50;
 
 /// One question of a cell's, understood.
 #[derive(Debug)]
@@ -22,39 +20,39 @@ pub(crate) enum Request {
 
 impl Request {
     /// Yields and timers never come here: they are the driver's.
-    pub(crate) fn read(catalog: &Catalog, call: &HostCall) -> Self {
+    pub(crate) fn read(catalog: &Catalog, limits: &SearchLimits, call: &HostCall) -> Self {
         let Ok(payload) = serde_json::from_slice::<Value>(&call.payload) else {
             return Self::Answered(reject("the call's arguments are not JSON", &call.target));
         };
         match call.method {
-            Method::Search => Self::Answered(search(catalog, &payload)),
+            Method::Search => Self::Answered(search(catalog, limits, &payload)),
             Method::Describe => Self::Answered(describe(catalog, &call.target)),
             // MCP tools exist only as `MCP.<server>.<tool>`; by id they answer as unknown ones do.
-            Method::Call if catalog.get_for_guest(&call.target).is_none() => Self::Answered(unknown_tool(&call.target)),
+            Method::Call if catalog.get_for_guest(&call.target).is_none() => {
+                Self::Answered(reject(&unknown_tool(&call.target), &call.target))
+            }
             Method::Call => Self::Tool { id: call.target.clone(), input: payload },
             Method::Namespace => namespace(catalog, &call.target, &payload),
             Method::Yield | Method::Timer => Self::Answered(reject("nothing to answer", "")),
         }
     }
+}
 
-    pub(crate) async fn answer(self, executor: &Executor) -> ReplyValue {
-        match self {
-            Self::Answered(reply) => reply,
-            Self::Tool { id, input } => match executor.call(&id, input).await {
-                Outcome::Returned(returned) => resolve(&returned.for_guest(), &id),
-                Outcome::Failed(message) => reject(&message, &id),
-                Outcome::Unknown => reject("the outcome of this call is unknown", &id),
-            },
-        }
+/// What a cell is told of how its call ended.
+pub(crate) fn reply(outcome: &Outcome, tool: &str) -> ReplyValue {
+    match outcome {
+        Outcome::Returned(returned) => resolve(&returned.for_guest(), tool),
+        Outcome::Failed(message) => reject(message, tool),
+        Outcome::Unknown => reject(UNKNOWN_OUTCOME, tool),
     }
 }
 
-fn search(catalog: &Catalog, payload: &Value) -> ReplyValue {
+fn search(catalog: &Catalog, limits: &SearchLimits, payload: &Value) -> ReplyValue {
     let query = payload.get(0).and_then(Value::as_str).unwrap_or_default();
     let limit = match payload.get(1).and_then(|options| options.get("limit")) {
-        None | Some(Value::Null) => SEARCH_DEFAULT_LIMIT,
+        None | Some(Value::Null) => limits.default,
         Some(limit) => match limit.as_u64().filter(|limit| *limit > 0) {
-            Some(limit) => limit.min(SEARCH_MAX_LIMIT),
+            Some(limit) => limit.min(limits.max),
             None => return reject("`limit` must be a whole number above 0", "tools.search"),
         },
     };
@@ -65,7 +63,7 @@ fn search(catalog: &Catalog, payload: &Value) -> ReplyValue {
 fn describe(catalog: &Catalog, id: &str) -> ReplyValue {
     match catalog.describe(id) {
         Some(described) => resolve(&described, id),
-        None => unknown_tool(id),
+        None => reject(&unknown_tool(id), id),
     }
 }
 
@@ -99,11 +97,6 @@ fn namespace(catalog: &Catalog, namespace: &str, payload: &Value) -> Request {
     }
 }
 
-fn unknown_tool(id: &str) -> ReplyValue {
-    let shown: String = id.chars().take(200).collect();
-    reject(&format!("unknown tool `{shown}`; tools.search(query) finds the tools there are"), &shown)
-}
-
 fn resolve(value: &Value, tool: &str) -> ReplyValue {
     let text = value.to_string();
     if text.len() > MAX_BRIDGE_VALUE_BYTES {
@@ -119,5 +112,6 @@ fn resolve(value: &Value, tool: &str) -> ReplyValue {
 }
 
 fn reject(message: &str, tool: &str) -> ReplyValue {
-    ReplyValue::Rejected(json!({"message": message, "tool": tool}).to_string().into_bytes())
+    let shown: String = tool.chars().take(200).collect();
+    ReplyValue::Rejected(json!({"message": message, "tool": shown}).to_string().into_bytes())
 }

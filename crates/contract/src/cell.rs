@@ -1,6 +1,6 @@
 //! A cell's input and its result, in the contract's shapes.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::ErrorCode;
@@ -83,25 +83,25 @@ impl CellResult {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitingReason {
     PendingTools,
     Yield,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingToolCall {
     pub id: String,
-    pub method: &'static str,
+    pub method: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_id: Option<String>,
     pub state: PendingState,
     pub since_ms: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PendingState {
     Queued,
@@ -112,12 +112,12 @@ pub enum PendingState {
 }
 
 /// What one run did, in numbers and tool ids; never in inputs or results.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Telemetry {
     pub catalog_size: usize,
     pub sources: Sources,
-    pub visible_tools: Vec<&'static str>,
+    pub visible_tools: Vec<String>,
     pub exec_count: u64,
     pub wait_count: u64,
     pub search_count: u64,
@@ -129,7 +129,8 @@ pub struct Telemetry {
     pub duration_ms: Durations,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Sources {
     pub openclaw: usize,
     pub plugin: usize,
@@ -137,7 +138,8 @@ pub struct Sources {
     pub client: usize,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LimitFailures {
     pub timeout: u64,
     pub memory: u64,
@@ -145,14 +147,16 @@ pub struct LimitFailures {
     pub output: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Snapshots {
     pub taken: u64,
     pub restored: u64,
     pub bytes: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Durations {
     pub guest: u64,
     pub tools: u64,

@@ -1,52 +1,64 @@
-//! How one tool call happens: through one door.
+//! What a run is, and how one tool call happens: through one door.
 //!
-//! A source is given an [`AuthorizedCall`], and only this crate can make one. Hooks, approval, journal
-//! and record will stand between [`Executor::call`] and the source; there is no other way in.
+//! A source is given an [`AuthorizedCall`], and only this crate can make one; it makes one when policy, hooks
+//! and, where wanted, a person have had their say, and the journal has it. There is no other way in.
 
 mod canned;
+pub mod clock;
+mod door;
+mod hooks;
+mod journal;
+mod outcome;
+mod record;
+mod routes;
 mod source;
 
 use std::sync::Arc;
 
 use catalog::Catalog;
+use contract::config::pattern::Pattern;
 use contract::scope::Scope;
-use serde_json::Value;
 
 pub use canned::{Canned, CannedError};
+pub use door::{CallEnd, CallRequest, Executor, unknown_tool};
+pub use hooks::{HOOK_DEADLINE, Hook, HookAnswer, Hooking, ToolEvent, ToolKind};
+pub use journal::{Journal, Receipt};
+pub use outcome::UNKNOWN_OUTCOME;
+pub use routes::Routes;
 pub use source::{Answering, AuthorizedCall, CallToken, Dispatch, Outcome, Parked, Returned, ToolSource, Updates};
 
-#[derive(Clone, Debug)]
-pub struct Executor {
-    catalog: Arc<Catalog>,
-    source: Arc<dyn ToolSource>,
-}
+/// How long a person has to answer, where nobody says otherwise.
+const APPROVAL_MS: i64 = 15 * 60 * 1000;
 
 impl Executor {
-    pub fn new(catalog: Arc<Catalog>, source: Arc<dyn ToolSource>) -> Self {
-        Self { catalog, source }
-    }
-
-    pub fn catalog(&self) -> &Arc<Catalog> {
-        &self.catalog
-    }
-
-    /// Calls a tool of the catalog; any other id answers as if it did not exist.
-    pub async fn call(&self, id: &str, input: Value) -> Outcome {
-        let Some(tool) = self.catalog.get(id) else {
-            let shown: String = id.chars().take(200).collect();
-            return Outcome::Failed(format!("unknown tool `{shown}`; tools.search(query) finds the tools there are"));
-        };
-        let call = AuthorizedCall {
-            id: tool.id.clone(),
-            input,
-            token: CallToken { run: String::new(), call: 0 },
-            key: String::new(),
-            scope: Arc::new(Scope::default()),
-            updates: Updates::default(),
-        };
-        match self.source.call(call).await {
-            Dispatch::Settled(outcome) => outcome,
-            Dispatch::Parked(_) => std::future::pending().await,
+    /// An executor of a catalog whose tools are in these routes, without hooks or approvals.
+    pub fn new(catalog: Arc<Catalog>, routes: Routes, scope: Scope) -> Self {
+        Self {
+            catalog,
+            routes: Arc::new(routes),
+            hooks: Arc::default(),
+            ask: Arc::default(),
+            scope: Arc::new(scope),
+            approval_ms: APPROVAL_MS,
         }
+    }
+
+    #[must_use]
+    pub fn with_hooks(mut self, hooks: Vec<Arc<dyn Hook>>) -> Self {
+        self.hooks = hooks.into();
+        self
+    }
+
+    /// Tools that are called only when a person agrees.
+    #[must_use]
+    pub fn asking_for(mut self, patterns: Vec<Pattern>) -> Self {
+        self.ask = patterns.into();
+        self
+    }
+
+    #[must_use]
+    pub fn with_approval_ms(mut self, approval_ms: i64) -> Self {
+        self.approval_ms = approval_ms;
+        self
     }
 }

@@ -75,7 +75,7 @@ fn find<'p>(patterns: &'p [Pattern], id: &ToolId) -> Option<&'p Pattern> {
 }
 
 /// A group by its members; a glob by the whole id, the name or the owner.
-fn names(pattern: &Pattern, id: &ToolId) -> bool {
+pub fn names(pattern: &Pattern, id: &ToolId) -> bool {
     match pattern.group() {
         Some(group) => group.contains(id),
         None => [id.as_str(), id.name(), id.owner()].iter().any(|text| glob::matches(pattern.as_str(), text)),

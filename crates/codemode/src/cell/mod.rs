@@ -28,6 +28,8 @@ pub enum Event {
     Settled(CallId, ReplyValue),
     /// A call turned out to wait for somebody.
     Parked(CallId, PendingState),
+    /// Whoever a call waited for has said yes or no: it may go on.
+    Decided(CallId),
     Froze {
         bytes: u64,
     },
@@ -41,6 +43,8 @@ pub enum Event {
 #[derive(Debug)]
 pub enum Action {
     Dispatch(HostCall),
+    /// Go on with a call that somebody has decided about.
+    GoOn(CallId),
     SetTimer {
         call: CallId,
         after_ms: u64,
@@ -73,7 +77,7 @@ pub struct Cell {
     phase: Phase,
     turn: Option<Turn>,
     open: BTreeMap<CallId, Open>,
-    queue: VecDeque<HostCall>,
+    queue: VecDeque<Queued>,
     running: u64,
     settled: Vec<Reply>,
     output: Vec<OutputItem>,
@@ -112,6 +116,30 @@ struct Open {
     target: String,
     state: PendingState,
     since: u64,
+    /// Whether it counts among the calls that run at once. What waits for a person does not.
+    holds_slot: bool,
+}
+
+#[derive(Debug)]
+enum Queued {
+    New(HostCall),
+    Decided(CallId),
+}
+
+/// A call that was open when a run was put away.
+#[derive(Debug)]
+pub struct Reopened {
+    pub call: HostCall,
+    /// Queued: it has not been dispatched, and will be. Running: whoever resumes the run sees to it.
+    pub state: PendingState,
+    pub since: u64,
+}
+
+/// What a run had used up when it was put away.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent {
+    pub guest_us: u64,
+    pub snapshots: contract::cell::Snapshots,
 }
 
 impl Cell {
@@ -131,6 +159,24 @@ impl Cell {
         }
     }
 
+    /// A cell that comes back from the store: frozen, or, where it was run again, in a worker with a last leg
+    /// whose end is still to be told.
+    pub fn resumed(limits: Limits, open: Vec<Reopened>, spent: Spent, frozen: bool) -> Self {
+        let phase = if frozen { Phase::Resting { live_since: None } } else { Phase::Running };
+        let mut cell = Self { phase, turn: None, guest_us: spent.guest_us, snapshots: spent.snapshots, ..Self::started(limits, 0) };
+        for Reopened { call, state, since } in open {
+            let timed = matches!(call.method, Method::Yield | Method::Timer);
+            let holds_slot = state == PendingState::Running && !timed;
+            cell.running += u64::from(holds_slot);
+            let open = Open { method: call.method, target: call.target.clone(), state, since, holds_slot };
+            cell.open.insert(call.id, open);
+            if state == PendingState::Queued {
+                cell.queue.push_back(Queued::New(call));
+            }
+        }
+        cell
+    }
+
     /// `now` is in milliseconds since any fixed moment.
     pub fn on(&mut self, event: Event, now: u64) -> Vec<Action> {
         let mut actions = Vec::new();
@@ -143,6 +189,7 @@ impl Cell {
             Event::LegEnded(leg) => return self.leg_ended(leg, now),
             Event::Settled(call, value) => self.settle(call, value),
             Event::Parked(call, state) => self.park(call, state),
+            Event::Decided(call) => self.requeue(call),
             Event::Froze { bytes } => {
                 self.snapshots.taken += 1;
                 self.snapshots.bytes = bytes;
@@ -169,6 +216,18 @@ impl Cell {
     /// Whether an `exec` or `wait` of the model's is under way.
     pub fn in_turn(&self) -> bool {
         self.turn.is_some()
+    }
+
+    /// Whether nothing is left to do until somebody comes: put away, nobody asks, no tool works.
+    pub fn is_dormant(&self) -> bool {
+        matches!(self.phase, Phase::Resting { live_since: None })
+            && self.turn.is_none()
+            && self.queue.is_empty()
+            && self.open.values().all(|open| !open.holds_slot)
+    }
+
+    pub fn guest_us(&self) -> u64 {
+        self.guest_us
     }
 
     pub fn guest_ms(&self) -> u64 {
@@ -224,7 +283,7 @@ impl Cell {
             Method::Yield | Method::Timer => PendingState::Running,
             Method::Search | Method::Describe | Method::Call | Method::Namespace => PendingState::Queued,
         };
-        let open = Open { method: call.method, target: call.target.clone(), state, since: now };
+        let open = Open { method: call.method, target: call.target.clone(), state, since: now, holds_slot: false };
         self.open.insert(call.id, open);
         match call.method {
             Method::Yield => {}
@@ -233,31 +292,57 @@ impl Cell {
                 // What is no number fires at once; a cast saturates.
                 actions.push(Action::SetTimer { call: call.id, after_ms: after_ms.unwrap_or(0.0) as u64 });
             }
-            Method::Search | Method::Describe | Method::Call | Method::Namespace => self.queue.push_back(call),
+            Method::Search | Method::Describe | Method::Call | Method::Namespace => {
+                self.queue.push_back(Queued::New(call));
+            }
         }
     }
 
     fn settle(&mut self, call: CallId, value: ReplyValue) {
         let Some(open) = self.open.remove(&call) else { return };
-        if open.method != Method::Timer {
-            self.running = self.running.saturating_sub(1);
-        }
+        self.running -= u64::from(open.holds_slot);
         self.settled.push(Reply { call, value });
     }
 
+    /// A call that waits for somebody makes room for its siblings.
     fn park(&mut self, call: CallId, state: PendingState) {
+        let Some(open) = self.open.get_mut(&call) else { return };
+        open.state = state;
+        if state != PendingState::Running {
+            self.running -= u64::from(std::mem::take(&mut open.holds_slot));
+        }
+    }
+
+    fn requeue(&mut self, call: CallId) {
+        let Some(open) = self.open.get_mut(&call) else { return };
+        if open.state == PendingState::Approval {
+            open.state = PendingState::Queued;
+            self.queue.push_back(Queued::Decided(call));
+        }
+    }
+
+    fn begin(&mut self, call: CallId) {
         if let Some(open) = self.open.get_mut(&call) {
-            open.state = state;
+            open.state = PendingState::Running;
+            open.holds_slot = true;
+            self.running += 1;
         }
     }
 
     /// Does whatever can be done now.
     fn advance(&mut self, now: u64, actions: &mut Vec<Action>) {
         while self.running < self.limits.pending_calls {
-            let Some(call) = self.queue.pop_front() else { break };
-            self.running += 1;
-            self.park(call.id, PendingState::Running);
-            actions.push(Action::Dispatch(call));
+            match self.queue.pop_front() {
+                Some(Queued::New(call)) => {
+                    self.begin(call.id);
+                    actions.push(Action::Dispatch(call));
+                }
+                Some(Queued::Decided(call)) => {
+                    self.begin(call);
+                    actions.push(Action::GoOn(call));
+                }
+                None => break,
+            }
         }
         let Phase::Resting { live_since } = self.phase else { return };
         let Some(turn) = &self.turn else {
@@ -269,9 +354,11 @@ impl Cell {
         let hold_until = turn.hold_until(&self.limits);
         let run_ms = turn.run_ms(&self.limits, now);
         if self.must_answer(now >= hold_until) {
-            actions.push(self.answer_waiting(now));
+            // Put away first: what the model is told of must be there when it comes back.
             if live_since.is_some() {
                 self.freeze(actions);
+            } else {
+                actions.push(self.answer_waiting(now));
             }
         } else if !self.settled.is_empty() {
             self.resume(run_ms, actions);
@@ -328,7 +415,7 @@ impl Cell {
             .iter()
             .map(|(call, open)| PendingToolCall {
                 id: format!("bridge:{}:{}", open.method.as_str(), call.0),
-                method: open.method.as_str(),
+                method: open.method.as_str().to_owned(),
                 tool_id: (open.method == Method::Call || open.method == Method::Describe).then(|| open.target.clone()),
                 state: open.state,
                 since_ms: now.saturating_sub(open.since),

@@ -113,6 +113,10 @@ impl Method {
         }
     }
 
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.as_str() == text)
+    }
+
     /// The number the guest and the wire use; `guest/prelude/host.js` has the same list.
     pub fn number(self) -> u8 {
         match self {

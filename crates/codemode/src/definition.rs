@@ -1,0 +1,93 @@
+//! What a run was started with, as the store keeps it: enough to run its cell again from the first leg.
+
+use contract::cell::Language;
+use contract::limits::Limits;
+use serde::{Deserialize, Serialize};
+
+use crate::input::ExecInput;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Definition {
+    pub(crate) source: String,
+    pub(crate) language: Language,
+    pub(crate) seed: u64,
+    pub(crate) limits: Limits,
+    pub(crate) ttl_seconds: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Stored {
+    source: String,
+    language: String,
+    seed: u64,
+    timeout_ms: u64,
+    max_wait_ms: u64,
+    memory_bytes: u64,
+    output_bytes: u64,
+    snapshot_bytes: u64,
+    pending_calls: u64,
+    ttl_seconds: u64,
+}
+
+impl Definition {
+    pub(crate) fn new(input: ExecInput, seed: u64, limits: Limits, ttl_seconds: u64) -> Self {
+        Self { source: input.source, language: input.language, seed, limits, ttl_seconds }
+    }
+
+    pub(crate) fn to_json(&self) -> String {
+        let stored = Stored {
+            source: self.source.clone(),
+            language: self.language.as_str().to_owned(),
+            seed: self.seed,
+            timeout_ms: self.limits.timeout_ms,
+            max_wait_ms: self.limits.max_wait_ms,
+            memory_bytes: self.limits.memory_bytes,
+            output_bytes: self.limits.output_bytes,
+            snapshot_bytes: self.limits.snapshot_bytes,
+            pending_calls: self.limits.pending_calls,
+            ttl_seconds: self.ttl_seconds,
+        };
+        serde_json::to_string(&stored).unwrap_or_default()
+    }
+
+    pub(crate) fn from_json(text: &str) -> Option<Self> {
+        let stored: Stored = serde_json::from_str(text).ok()?;
+        Some(Self {
+            source: stored.source,
+            language: Language::parse(&stored.language)?,
+            seed: stored.seed,
+            limits: Limits {
+                timeout_ms: stored.timeout_ms,
+                max_wait_ms: stored.max_wait_ms,
+                memory_bytes: stored.memory_bytes,
+                output_bytes: stored.output_bytes,
+                snapshot_bytes: stored.snapshot_bytes,
+                pending_calls: stored.pending_calls,
+            }
+            .clamped(),
+            ttl_seconds: stored.ttl_seconds,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::cell::Language;
+    use contract::limits::Limits;
+
+    use super::Definition;
+
+    #[test]
+    fn a_definition_comes_back_as_it_was() {
+        let definition = Definition {
+            source: "return `\u{1F600}`".to_owned(),
+            language: Language::TypeScript,
+            seed: u64::MAX,
+            limits: Limits { timeout_ms: 1234, ..Limits::DEFAULT },
+            ttl_seconds: 7,
+        };
+        assert_eq!(Definition::from_json(&definition.to_json()), Some(definition));
+        assert_eq!(Definition::from_json("{}"), None);
+    }
+}

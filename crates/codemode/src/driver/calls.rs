@@ -1,0 +1,198 @@
+//! A cell's calls: read, made through the executor's door, brought back as events.
+
+use std::time::{Duration, Instant};
+
+use contract::cell::PendingState;
+use contract::error::ErrorCode;
+use contract::frame::{Failure, HostCall, Method, ReplyValue};
+use contract::ids::CallId;
+use contract::tool::InputHash;
+use executor::clock::now_ms;
+use executor::{CallEnd, CallRequest, Outcome, Updates};
+use serde_json::Value;
+use store::{CallRow, CallState, CommitError, StoredReply};
+
+use super::Driver;
+use crate::bridge::{self, Request};
+use crate::cell::Event;
+
+/// What a task of a run's brought back.
+pub(super) struct Done {
+    call: CallId,
+    what: What,
+    took: Duration,
+}
+
+enum What {
+    TimerFired,
+    Replied { reply: ReplyValue, outcome: Option<String> },
+    Parked(PendingState),
+    Stopped(CommitError),
+    /// There was nothing to bring.
+    Nothing,
+}
+
+impl Driver {
+    pub(super) fn took(&mut self, done: Done) -> Event {
+        let Done { call, what, took } = done;
+        self.tool_time += took;
+        match what {
+            What::TimerFired => {
+                self.timers.remove(&call);
+                self.settle(call, ReplyValue::Resolved(b"null".to_vec()), None)
+            }
+            What::Replied { reply, outcome } => self.settle(call, reply, outcome),
+            What::Parked(state) => Event::Parked(call, state),
+            What::Stopped(error) => Event::Lost(Failure {
+                code: Some(ErrorCode::InternalError),
+                message: format!("the run cannot go on here: {error}"),
+                place: None,
+            }),
+            What::Nothing => Event::Woke,
+        }
+    }
+
+    fn settle(&mut self, call: CallId, reply: ReplyValue, outcome: Option<String>) -> Event {
+        self.run.journal.settled(call.0, outcome, StoredReply::from(&reply));
+        Event::Settled(call, reply)
+    }
+
+    pub(super) fn dispatch(&mut self, call: &HostCall) {
+        let request = Request::read(self.run.executor.catalog(), &self.run.search, call);
+        self.count(call.method, &request);
+        match request {
+            Request::Answered(reply) => {
+                let call = call.id;
+                let what = What::Replied { reply, outcome: None };
+                self.calls.spawn(async move { Done { call, what, took: Duration::ZERO } });
+            }
+            Request::Tool { id, input } => {
+                let request = self.request(call.id, id, input);
+                self.make(request, |executor, journal, request| async move { executor.call(&journal, &request).await });
+            }
+        }
+    }
+
+    /// A person has decided: makes the call, or tells the cell that it is not made.
+    pub(super) fn go_on(&mut self, call: CallId) {
+        let Some(request) = self.journaled(call) else { return };
+        self.make(request, |executor, journal, request| async move {
+            let approvals = match journal.store().approvals_of_run(journal.run_id()).await {
+                Ok(approvals) => approvals,
+                Err(error) => return CallEnd::Stopped(error.into()),
+            };
+            match approvals.iter().rev().find(|approval| approval.call == request.call) {
+                Some(approval) => executor.decided(&journal, &request, approval).await,
+                None => CallEnd::Settled(Outcome::Failed("nobody was asked about this call".to_owned())),
+            }
+        });
+    }
+
+    /// Somebody else has settled the call: the store has the outcome.
+    pub(super) fn fetch_outcome(&mut self, call: CallId) {
+        let Some(request) = self.journaled(call) else { return };
+        self.make(request, |executor, journal, request| async move {
+            let calls = match journal.store().calls(journal.run_id()).await {
+                Ok(calls) => calls,
+                Err(error) => return CallEnd::Stopped(error.into()),
+            };
+            let outcome = calls.iter().find(|row| row.call == request.call).and_then(|row| row.outcome.as_deref());
+            match outcome {
+                Some(outcome) => executor.arrived(&journal, &request, Outcome::from_json(outcome)).await,
+                None => CallEnd::Parked(PendingState::Client),
+            }
+        });
+    }
+
+    /// The host stopped while the call was being made.
+    pub(super) fn repeat(&mut self, call: CallId) {
+        let Some(request) = self.journaled(call) else { return };
+        self.make(request, |executor, journal, request| async move { executor.again(&journal, &request).await });
+    }
+
+    pub(super) fn set_timer(&mut self, call: CallId, after_ms: u64) {
+        let timer = self.calls.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(after_ms)).await;
+            Done { call, what: What::TimerFired, took: Duration::ZERO }
+        });
+        self.timers.insert(call, timer);
+    }
+
+    fn make<F>(
+        &mut self,
+        request: CallRequest,
+        how: impl FnOnce(executor::Executor, std::sync::Arc<executor::Journal>, CallRequest) -> F + Send + 'static,
+    ) where
+        F: Future<Output = CallEnd> + Send,
+    {
+        let (executor, journal) = (self.run.executor.clone(), std::sync::Arc::clone(&self.run.journal));
+        let (call, tool) = (CallId(request.call), request.id.clone());
+        self.calls.spawn(async move {
+            let began = Instant::now();
+            let what = match how(executor, journal, request).await {
+                CallEnd::Settled(outcome) => {
+                    What::Replied { reply: bridge::reply(&outcome, &tool), outcome: Some(outcome.to_json()) }
+                }
+                CallEnd::Parked(state) => What::Parked(state),
+                CallEnd::Stopped(error) => What::Stopped(error),
+            };
+            Done { call, what, took: began.elapsed() }
+        });
+    }
+
+    fn request(&self, call: CallId, id: String, input: Value) -> CallRequest {
+        CallRequest { call: call.0, id, input, parent: self.parent.clone(), updates: Updates::default() }
+    }
+
+    /// A call as the journal has it.
+    fn journaled(&self, call: CallId) -> Option<CallRequest> {
+        let row = self.run.journal.call(call.0)?;
+        let input = serde_json::from_str(row.input.as_deref().unwrap_or(&row.payload)).unwrap_or(Value::Null);
+        Some(self.request(call, row.tool_id.unwrap_or(row.target), input))
+    }
+
+    fn count(&mut self, method: Method, request: &Request) {
+        match method {
+            Method::Search => self.telemetry.search_count += 1,
+            Method::Describe => self.telemetry.describe_count += 1,
+            Method::Call | Method::Namespace => self.telemetry.call_count += 1,
+            Method::Yield | Method::Timer => {}
+        }
+        let ids = &mut self.telemetry.nested_tool_ids;
+        if let Request::Tool { id, .. } = request
+            && ids.len() < MAX_NESTED_IDS
+            && !ids.contains(id)
+        {
+            ids.push(id.clone());
+        }
+    }
+}
+
+const MAX_NESTED_IDS: usize = 1024;
+
+/// A call that a cell has just made.
+pub(super) fn row(call: &HostCall, leg: i64) -> CallRow {
+    let now = now_ms();
+    let due_at = (call.method == Method::Timer).then(|| {
+        let after = std::str::from_utf8(&call.payload).ok().and_then(|text| text.parse::<f64>().ok());
+        now.saturating_add(after.unwrap_or(0.0) as i64)
+    });
+    CallRow {
+        call: call.id.0,
+        leg,
+        method: call.method.as_str().to_owned(),
+        target: call.target.clone(),
+        payload: String::from_utf8_lossy(&call.payload).into_owned(),
+        input_hash: InputHash::of(&call.payload).to_string(),
+        tool_id: None,
+        input: None,
+        tool_hash: None,
+        state: CallState::Requested,
+        attempt: 0,
+        due_at,
+        since: now,
+        settle_order: None,
+        outcome: None,
+        reply: None,
+    }
+}

@@ -1,0 +1,272 @@
+//! Does what `cell` decides: one task a run, which owns the cell, its place in a worker, its calls
+//! and its timers. The last of them goes with it.
+//!
+//! Nothing is told that is not written: the journal has a run's state before anybody hears of it.
+
+mod calls;
+mod places;
+mod resume;
+mod tell;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use contract::cell::{CellResult, Telemetry};
+use contract::config::SearchLimits;
+use contract::frame::{Budget, LegEnd, Start};
+use contract::ids::CallId;
+use contract::tables::CatalogTables;
+use executor::clock::{now_ms, now_us};
+use executor::{Executor, Journal};
+use store::{CallRow, CallState, LegRow};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::cell::{Action, Cell, Event};
+use crate::definition::Definition;
+use crate::pool::Pool;
+use calls::Done;
+use places::{Whereabouts, Work};
+
+pub(crate) use resume::resumed;
+pub(crate) use tell::{failed, failed_with};
+
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// `wait`: tell me how it stands when there is something to tell.
+    Wait { tool_call_id: String, listener: oneshot::Sender<CellResult> },
+    /// The store has an outcome for this call.
+    Arrived(CallId),
+    /// The store has a person's word on this call.
+    Decided(CallId),
+    Abort,
+}
+
+/// What a run is made of, apart from its cell.
+#[derive(Clone)]
+pub(crate) struct Run {
+    pub(crate) id: String,
+    pub(crate) definition: Arc<Definition>,
+    pub(crate) search: SearchLimits,
+    pub(crate) pool: Pool,
+    pub(crate) executor: Executor,
+    pub(crate) journal: Arc<Journal>,
+    /// What the cell reads of its catalog: the same to its end, whatever becomes of the tools.
+    pub(crate) tables: CatalogTables,
+}
+
+pub(crate) struct Driver {
+    run: Run,
+    cell: Cell,
+    whereabouts: Whereabouts,
+    work: Option<Work>,
+    calls: JoinSet<Done>,
+    timers: HashMap<CallId, AbortHandle>,
+    wake_at: Option<u64>,
+    began: Instant,
+    /// How old the run was when this driver began.
+    age_ms: u64,
+    /// The control call that calls are made from now.
+    parent: String,
+    leg: i64,
+    listeners: Vec<oneshot::Sender<CellResult>>,
+    last_word: Option<CellResult>,
+    telemetry: Telemetry,
+    tool_time: Duration,
+}
+
+/// How a driver's life ended.
+pub(crate) enum Left {
+    Over(CellResult),
+    /// The run is in the store, and nothing is left to do until somebody comes.
+    Dormant,
+    /// Something could not be written; whoever takes the run next goes on from what was.
+    Stopped,
+}
+
+impl Driver {
+    /// `listener` is who called `exec`.
+    pub(crate) fn new(run: Run, tool_call_id: String, listener: oneshot::Sender<CellResult>) -> Self {
+        let catalog = run.executor.catalog();
+        let telemetry = Telemetry {
+            catalog_size: catalog.len(),
+            sources: catalog.sources(),
+            visible_tools: vec!["exec".to_owned(), "wait".to_owned()],
+            exec_count: 1,
+            ..Telemetry::default()
+        };
+        let cell = Cell::started(run.definition.limits, 0);
+        let mut driver = Self::around(run, cell, Whereabouts::Nowhere, telemetry);
+        driver.parent = tool_call_id;
+        driver.listeners.push(listener);
+        driver.enter_exec();
+        driver.work = Some(driver.start());
+        driver
+    }
+
+    fn around(run: Run, cell: Cell, whereabouts: Whereabouts, telemetry: Telemetry) -> Self {
+        Self {
+            run,
+            cell,
+            whereabouts,
+            work: None,
+            calls: JoinSet::new(),
+            timers: HashMap::new(),
+            wake_at: None,
+            began: Instant::now(),
+            age_ms: 0,
+            parent: String::new(),
+            leg: 0,
+            listeners: Vec::new(),
+            last_word: None,
+            telemetry,
+            tool_time: Duration::ZERO,
+        }
+    }
+
+    /// The run's whole life, or until there is nothing to do for it.
+    pub(crate) async fn drive(mut self, commands: &mut mpsc::Receiver<Command>) -> Left {
+        let mut heard = true;
+        while !self.cell.is_over() {
+            if self.cell.is_dormant() && self.calls.is_empty() && commands.is_empty() {
+                return Left::Dormant;
+            }
+            let event = tokio::select! {
+                command = commands.recv(), if heard => match command {
+                    Some(command) => self.hear(command),
+                    // Nobody can ask for this run any more.
+                    None => { heard = false; None }
+                },
+                (whereabouts, event) = places::work(&mut self.work) => {
+                    self.work = None;
+                    self.whereabouts = whereabouts;
+                    Some(event)
+                }
+                Some(done) = self.calls.join_next() => match done {
+                    Ok(done) => Some(self.took(done)),
+                    // A timer that was cleared.
+                    Err(_) => None,
+                },
+                () = sleep_until(self.began, self.wake_at.map(|at| at.saturating_sub(self.age_ms))) => {
+                    self.wake_at = None;
+                    Some(Event::Woke)
+                }
+            };
+            let Some(event) = event else { continue };
+            if !self.on(event).await {
+                return Left::Stopped;
+            }
+        }
+        match self.last_word.take() {
+            Some(last_word) => Left::Over(last_word),
+            None => Left::Stopped,
+        }
+    }
+
+    /// Whether the run can go on here.
+    async fn on(&mut self, event: Event) -> bool {
+        self.note(&event);
+        let now = self.now();
+        for action in self.cell.on(event, now) {
+            if !self.act(action).await {
+                return false;
+            }
+        }
+        // Between turns nothing else will write what has just happened.
+        let idle = !self.cell.is_over() && !self.cell.in_turn();
+        !idle || self.run.journal.flush().await.is_ok()
+    }
+
+    fn hear(&mut self, command: Command) -> Option<Event> {
+        match command {
+            Command::Wait { tool_call_id, listener } => {
+                self.listeners.push(listener);
+                self.telemetry.wait_count += 1;
+                // A second one joins the turn under way.
+                if self.cell.in_turn() {
+                    return None;
+                }
+                self.parent = tool_call_id;
+                self.enter_wait();
+                Some(Event::Wait)
+            }
+            Command::Arrived(call) => {
+                self.fetch_outcome(call);
+                None
+            }
+            Command::Decided(call) => Some(Event::Decided(call)),
+            Command::Abort => Some(Event::Abort),
+        }
+    }
+
+    /// What the journal must know of an event.
+    fn note(&mut self, event: &Event) {
+        let Event::LegEnded(leg) = event else { return };
+        let LegEnd::Suspended { calls, cleared } = &leg.end else { return };
+        for call in cleared {
+            self.run.journal.cleared(call.0);
+        }
+        for call in calls {
+            self.run.journal.opened(calls::row(call, self.leg));
+        }
+    }
+
+    async fn act(&mut self, action: Action) -> bool {
+        match action {
+            Action::Dispatch(call) => self.dispatch(&call),
+            Action::GoOn(call) => self.go_on(call),
+            Action::SetTimer { call, after_ms } => self.set_timer(call, after_ms),
+            Action::CancelTimer(call) => {
+                if let Some(timer) = self.timers.remove(&call) {
+                    timer.abort();
+                }
+            }
+            Action::Deliver { replies, run_ms, output_bytes } => {
+                let budget = self.budget(run_ms, output_bytes);
+                self.leg += 1;
+                let order = replies.iter().map(|reply| reply.call.0).collect();
+                self.run.journal.leg(LegRow { leg: self.leg, clock_us: budget.clock_us, replies: order });
+                self.work = Some(self.deliver(budget, replies));
+            }
+            Action::Freeze => self.work = Some(self.freeze()),
+            Action::WakeAt(at) => self.wake_at = Some(at),
+            Action::Answer(answer) => return self.answer(answer).await,
+            Action::Close => {
+                self.calls.abort_all();
+                self.whereabouts = Whereabouts::Nowhere;
+            }
+        }
+        true
+    }
+
+    fn start(&mut self) -> Work {
+        let definition = &self.run.definition;
+        let budget = self.budget(definition.limits.timeout_ms, definition.limits.output_bytes);
+        self.run.journal.leg(LegRow { leg: 0, clock_us: budget.clock_us, replies: Vec::new() });
+        let start = Start {
+            budget,
+            catalog: self.run.tables.hash(),
+            seed: definition.seed,
+            language: definition.language,
+            source: definition.source.clone(),
+        };
+        places::start(self.run.pool.clone(), self.run.tables.clone(), start)
+    }
+
+    fn budget(&self, run_ms: u64, output_bytes: u64) -> Budget {
+        let memory_bytes = self.run.definition.limits.memory_bytes;
+        Budget { run_ms, memory_bytes, output_bytes, clock_us: now_us() }
+    }
+
+    fn now(&self) -> u64 {
+        self.age_ms + u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+async fn sleep_until(began: Instant, at: Option<u64>) {
+    match at {
+        Some(at) => tokio::time::sleep_until((began + Duration::from_millis(at)).into()).await,
+        None => std::future::pending().await,
+    }
+}

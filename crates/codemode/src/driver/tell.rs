@@ -1,0 +1,156 @@
+//! What the model is told, written down first.
+
+use contract::cell::{CellResult, Telemetry};
+use contract::error::ErrorCode;
+use contract::frame::Failure;
+use contract::limits::MAX_ERROR_BYTES;
+use executor::clock::now_ms;
+use serde_json::{Value, json};
+use store::{Durability, Entry, EntryKind, RunState};
+
+use super::{Driver, Whereabouts};
+use crate::cell::Answer;
+use crate::recorded;
+
+impl Driver {
+    pub(super) fn enter_exec(&self) {
+        let definition = &self.run.definition;
+        self.control(
+            EntryKind::ControlCall,
+            json!({"toolName": "exec", "arguments": {"code": definition.source, "language": definition.language.as_str()}}),
+        );
+    }
+
+    pub(super) fn enter_wait(&self) {
+        self.control(EntryKind::ControlCall, json!({"toolName": "wait", "arguments": {"runId": self.run.id}}));
+    }
+
+    fn control(&self, kind: EntryKind, mut entry: Value) {
+        if let Some(fields) = entry.as_object_mut() {
+            fields.insert("toolCallId".to_owned(), json!(self.parent));
+            fields.insert("runId".to_owned(), json!(self.run.id));
+        }
+        self.run.journal.entry(Entry { at: now_ms(), kind, entry });
+    }
+
+    /// Whether the run can go on here. Where its state cannot be written, the model hears that instead.
+    pub(super) async fn answer(&mut self, answer: Answer) -> bool {
+        let (state, result) = self.result(answer);
+        let text = recorded::to_json(&result);
+        let shown: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        self.control(EntryKind::ControlResult, json!({"result": shown}));
+        let over = state.is_over();
+        let dormant = self.cell.is_dormant() && self.calls.is_empty();
+        let snapshot = self.unsaved_snapshot();
+        let durability =
+            if over && !self.run.journal.had_effects() { Durability::Relaxed } else { Durability::Synced };
+        let progress = serde_json::to_string(&self.telemetry).unwrap_or_default();
+        let expires_at = now_ms().saturating_add_unsigned(self.run.definition.ttl_seconds.saturating_mul(1000));
+        let written = self.run.journal.commit(durability, |change| {
+            change.state = Some(state);
+            change.progress = Some(progress);
+            change.expires_at = Some(expires_at);
+            change.release = dormant;
+            change.result = over.then_some(text);
+            change.snapshot = snapshot;
+        });
+        match written.await {
+            Ok(()) => self.tell(result),
+            Err(error) => {
+                self.tell(failed(
+                    ErrorCode::InternalError,
+                    &format!("the run's state could not be written, so it cannot go on: {error}"),
+                ));
+                return false;
+            }
+        }
+        true
+    }
+
+    fn unsaved_snapshot(&mut self) -> Option<(i64, Vec<u8>)> {
+        match &mut self.whereabouts {
+            Whereabouts::Frozen { snapshot, saved } if !*saved => {
+                *saved = true;
+                Some((self.leg, snapshot.clone()))
+            }
+            Whereabouts::Frozen { .. } | Whereabouts::Live(_) | Whereabouts::Nowhere => None,
+        }
+    }
+
+    fn tell(&mut self, result: CellResult) {
+        for listener in self.listeners.drain(..) {
+            // Whoever asked may have gone; the result is kept for whoever asks next.
+            drop(listener.send(result.clone()));
+        }
+        self.last_word = Some(result);
+    }
+
+    fn result(&mut self, answer: Answer) -> (RunState, CellResult) {
+        self.sum_up(&answer);
+        let telemetry = self.telemetry.clone();
+        match answer {
+            Answer::Completed { value, output } => {
+                (RunState::Completed, CellResult::Completed { value, output, telemetry })
+            }
+            Answer::Waiting { reason, pending, output } => (
+                RunState::Waiting,
+                CellResult::Waiting {
+                    run_id: self.run.id.clone(),
+                    reason,
+                    pending_tool_calls: pending,
+                    output,
+                    telemetry,
+                },
+            ),
+            Answer::Failed { failure, output } => {
+                let aborted = failure.code == Some(ErrorCode::Aborted);
+                let state = if aborted { RunState::Aborted } else { RunState::Failed };
+                let error = failure_text(&failure);
+                (state, CellResult::Failed { error, code: failure.code, output, telemetry })
+            }
+        }
+    }
+
+    fn sum_up(&mut self, answer: &Answer) {
+        if let Answer::Failed { failure, .. } = answer {
+            let counts = &mut self.telemetry.limit_failures;
+            match failure.code {
+                Some(ErrorCode::Timeout) => counts.timeout += 1,
+                Some(ErrorCode::MemoryLimitExceeded) => counts.memory += 1,
+                Some(ErrorCode::SnapshotLimitExceeded) => counts.snapshot += 1,
+                Some(ErrorCode::OutputLimitExceeded) => counts.output += 1,
+                _ => {}
+            }
+        }
+        self.telemetry.snapshots = self.cell.snapshots();
+        self.telemetry.duration_ms.guest = self.cell.guest_ms();
+        self.telemetry.duration_ms.tools += u64::try_from(std::mem::take(&mut self.tool_time).as_millis()).unwrap_or(0);
+        self.telemetry.duration_ms.total = self.now();
+    }
+}
+
+/// A failure as the model reads it: `TypeError: x is not a function (at 3:5)`.
+fn failure_text(failure: &Failure) -> String {
+    let mut text = failure.message.clone();
+    if text.len() > MAX_ERROR_BYTES * 2 {
+        text.truncate(text.floor_char_boundary(MAX_ERROR_BYTES * 2));
+    }
+    if let Some(place) = failure.place {
+        text += &format!(" (at {}:{})", place.line, place.column);
+    }
+    text
+}
+
+pub(crate) fn failed(code: ErrorCode, message: &str) -> CellResult {
+    failed_with(&Failure { code: Some(code), message: message.to_owned(), place: None })
+}
+
+/// A failure of a run that never began.
+pub(crate) fn failed_with(failure: &Failure) -> CellResult {
+    CellResult::Failed {
+        error: failure_text(failure),
+        code: failure.code,
+        output: Vec::new(),
+        telemetry: Telemetry::default(),
+    }
+}

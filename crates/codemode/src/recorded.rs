@@ -1,0 +1,68 @@
+//! A result as the store keeps it, read back for whoever asks again.
+
+use contract::cell::{CellResult, OutputItem, Telemetry};
+use contract::error::ErrorCode;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+pub(crate) fn to_json(result: &CellResult) -> String {
+    serde_json::to_string(result).unwrap_or_default()
+}
+
+/// Only ends are recorded; anything else reads as nothing.
+pub(crate) fn from_json(text: &str) -> Option<CellResult> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    let output = value.get("output")?.as_array()?.iter().map(item).collect::<Option<Vec<_>>>()?;
+    let telemetry: Telemetry = serde_json::from_value(value.get("telemetry")?.clone()).ok()?;
+    match value.get("status")?.as_str()? {
+        "completed" => Some(CellResult::Completed { value: raw(value.get("value")?)?, output, telemetry }),
+        "failed" => Some(CellResult::Failed {
+            error: value.get("error")?.as_str()?.to_owned(),
+            code: value.get("code").and_then(Value::as_str).and_then(ErrorCode::parse),
+            output,
+            telemetry,
+        }),
+        _ => None,
+    }
+}
+
+fn item(value: &Value) -> Option<OutputItem> {
+    match value.get("type")?.as_str()? {
+        "text" => Some(OutputItem::Text { text: value.get("text")?.as_str()?.to_owned() }),
+        "json" => Some(OutputItem::Json { value: raw(value.get("value")?)? }),
+        _ => None,
+    }
+}
+
+fn raw(value: &Value) -> Option<Box<RawValue>> {
+    RawValue::from_string(value.to_string()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::cell::{CellResult, OutputItem, Telemetry};
+    use contract::error::ErrorCode;
+    use serde_json::value::RawValue;
+
+    use super::{from_json, to_json};
+
+    #[test]
+    fn a_recorded_end_comes_back_as_it_was() {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        let output = vec![OutputItem::Text { text: "a".to_owned() }, OutputItem::Json { value: raw("[1,null]") }];
+        let telemetry = Telemetry { visible_tools: vec!["exec".to_owned()], call_count: 3, ..Telemetry::default() };
+        let completed =
+            CellResult::Completed { value: raw("{\"b\":1,\"a\":2}"), output: output.clone(), telemetry: telemetry.clone() };
+        let failed = |code| CellResult::Failed {
+            error: "no".to_owned(),
+            code,
+            output: output.clone(),
+            telemetry: telemetry.clone(),
+        };
+        for result in [completed, failed(None), failed(Some(ErrorCode::Timeout))] {
+            let text = to_json(&result);
+            assert_eq!(from_json(&text).map(|back| to_json(&back)), Some(text));
+        }
+        assert!(from_json("{\"status\":\"waiting\"}").is_none());
+    }
+}

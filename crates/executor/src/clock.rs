@@ -1,0 +1,15 @@
+//! The time, for what is written down.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub fn now_ms() -> i64 {
+    i64::try_from(since_1970().as_millis()).unwrap_or(i64::MAX)
+}
+
+pub fn now_us() -> u64 {
+    u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX)
+}
+
+fn since_1970() -> std::time::Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}

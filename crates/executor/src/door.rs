@@ -1,0 +1,311 @@
+//! The one door: authorize → hooks → approval → journal → dispatch → record.
+
+use std::sync::Arc;
+
+use catalog::Catalog;
+use contract::cell::PendingState;
+use contract::config::pattern::Pattern;
+use contract::scope::Scope;
+use contract::tool::{InputHash, Repeat, ToolSpec};
+use serde_json::Value;
+use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError};
+
+use crate::clock::now_ms;
+use crate::hooks::{Hook, Judged, ToolEvent, judge, tell};
+use crate::journal::Journal;
+use crate::record::Recorded;
+use crate::routes::Routes;
+use crate::source::{AuthorizedCall, CallToken, Dispatch, Outcome, Parked, Updates};
+
+/// How the calls of one run are made.
+#[derive(Clone, Debug)]
+pub struct Executor {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) hooks: Arc<[Arc<dyn Hook>]>,
+    /// Tools that a person is asked about, unless a standing rule allows them.
+    pub(crate) ask: Arc<[Pattern]>,
+    pub(crate) scope: Arc<Scope>,
+    pub(crate) approval_ms: i64,
+}
+
+/// A call somebody wants made.
+#[derive(Clone, Debug)]
+pub struct CallRequest {
+    pub call: u32,
+    pub id: String,
+    pub input: Value,
+    /// The control call it is made from; its own id where it is made directly.
+    pub parent: String,
+    pub updates: Updates,
+}
+
+/// How far a call came.
+#[derive(Debug)]
+pub enum CallEnd {
+    Settled(Outcome),
+    Parked(PendingState),
+    /// The run is no longer ours, or cannot be written: nothing was done.
+    Stopped(CommitError),
+}
+
+impl From<CommitError> for CallEnd {
+    fn from(error: CommitError) -> Self {
+        Self::Stopped(error)
+    }
+}
+
+/// A call that may be made, once it is written down.
+struct Admitted {
+    tool: ToolSpec,
+    input: Value,
+    ask: Option<String>,
+}
+
+impl Executor {
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    pub fn scope(&self) -> &Arc<Scope> {
+        &self.scope
+    }
+
+    /// Makes a call, or parks it with whoever must have a say first.
+    pub async fn call(&self, journal: &Journal, request: &CallRequest) -> CallEnd {
+        let admitted = match self.admit(journal, request).await {
+            Ok(admitted) => admitted,
+            Err(refused) => return self.refuse(journal, request, refused),
+        };
+        if let Some(reason) = admitted.ask.clone() {
+            match self.is_allowed_for_good(journal, &admitted.tool).await {
+                Ok(true) => {}
+                Ok(false) => return self.park_for_approval(journal, request, &admitted, reason).await,
+                Err(error) => return error.into(),
+            }
+        }
+        self.make(journal, request, admitted, None).await
+    }
+
+    /// Goes on with a call that a person has decided about.
+    pub async fn decided(&self, journal: &Journal, request: &CallRequest, approval: &Approval) -> CallEnd {
+        let Some(tool) = self.catalog.get(&request.id) else {
+            return self.refuse(journal, request, unknown_tool(&request.id));
+        };
+        let input_hash = InputHash::of(request.input.to_string().as_bytes());
+        let bound = approval.tool_hash == tool.hash().to_string() && approval.input_hash == input_hash.to_string();
+        let refused = match approval.state {
+            ApprovalState::Approved if bound => None,
+            ApprovalState::Approved => Some("the tool has changed since it was approved; call it again to ask again".to_owned()),
+            ApprovalState::Denied => Some(denied(approval)),
+            ApprovalState::Pending | ApprovalState::Used | ApprovalState::Void => {
+                Some("nobody approved this call in time".to_owned())
+            }
+        };
+        if let Some(message) = refused {
+            return self.refuse(journal, request, message);
+        }
+        let input = approval.edited_input.clone().unwrap_or_else(|| request.input.clone());
+        if let Err(message) = check_arguments(tool, &input) {
+            return self.refuse(journal, request, message);
+        }
+        let admitted = Admitted { tool: tool.clone(), input, ask: None };
+        self.make(journal, request, admitted, Some(approval.approval_id.clone())).await
+    }
+
+    /// Repeats a call that a crash may have kept from being made; only where that does no harm.
+    pub async fn again(&self, journal: &Journal, request: &CallRequest) -> CallEnd {
+        match self.catalog.get(&request.id) {
+            Some(tool) if tool.repeat != Repeat::Never => {
+                let admitted = Admitted { tool: tool.clone(), input: request.input.clone(), ask: None };
+                self.make(journal, request, admitted, None).await
+            }
+            _ => self.arrived(journal, request, Outcome::Unknown).await,
+        }
+    }
+
+    /// An outcome that came from elsewhere, seen by hooks and transcript as any other.
+    pub async fn arrived(&self, journal: &Journal, request: &CallRequest, outcome: Outcome) -> CallEnd {
+        let event = self.event(journal, request, &request.input);
+        CallEnd::Settled(self.record(journal, request, &event, outcome).await)
+    }
+
+    async fn admit(&self, journal: &Journal, request: &CallRequest) -> Result<Admitted, String> {
+        let tool = self.catalog.get(&request.id).ok_or_else(|| unknown_tool(&request.id))?;
+        check_arguments(tool, &request.input)?;
+        let mut event = self.event(journal, request, &request.input);
+        let (input, ask) = match judge(&self.hooks, &mut event).await {
+            Judged::Blocked(reason) => return Err(reason),
+            Judged::Goes { params, ask } => (params, ask),
+        };
+        if input != request.input {
+            check_arguments(tool, &input)?;
+        }
+        let asked = || self.ask.iter().any(|pattern| catalog::policy::names(pattern, &tool.id));
+        let ask = ask.or_else(|| asked().then(|| "this tool is called only when a person agrees".to_owned()));
+        Ok(Admitted { tool: tool.clone(), input, ask })
+    }
+
+    async fn is_allowed_for_good(&self, journal: &Journal, tool: &ToolSpec) -> Result<bool, CommitError> {
+        let (agent, session) = (&self.scope.agent_id, &self.scope.session_id);
+        let hash = tool.hash().to_string();
+        Ok(journal.store().is_allowed_for_good(tool.id.as_str(), &hash, agent, session).await?)
+    }
+
+    async fn park_for_approval(
+        &self,
+        journal: &Journal,
+        request: &CallRequest,
+        admitted: &Admitted,
+        reason: String,
+    ) -> CallEnd {
+        let now = now_ms();
+        let input = admitted.input.to_string();
+        let asked = ApprovalRequest {
+            approval_id: approval_id(journal.run_id(), request.call),
+            call: request.call,
+            tool_id: admitted.tool.id.as_str().to_owned(),
+            tool_hash: admitted.tool.hash().to_string(),
+            input_hash: InputHash::of(input.as_bytes()).to_string(),
+            input: admitted.input.clone(),
+            reason,
+            requested_at: now,
+            expires_at: now + self.approval_ms,
+        };
+        let parked = journal.park(request.call, CallState::Approval, |row, change| {
+            // What a hook made of the input is what the person sees, and what is called.
+            row.input = Some(input).filter(|input| *input != row.payload);
+            row.tool_id = Some(asked.tool_id.clone());
+            row.tool_hash = Some(asked.tool_hash.clone());
+            change.approvals.push(asked);
+        });
+        match parked.await {
+            Ok(()) => CallEnd::Parked(PendingState::Approval),
+            Err(error) => error.into(),
+        }
+    }
+
+    async fn make(
+        &self,
+        journal: &Journal,
+        request: &CallRequest,
+        admitted: Admitted,
+        approval: Option<String>,
+    ) -> CallEnd {
+        let Admitted { tool, input, .. } = admitted;
+        let Some(source) = self.routes.to(&tool.id) else {
+            return self.refuse(journal, request, format!("`{}` is not there any more", tool.id.as_str()));
+        };
+        let input_text = input.to_string();
+        let input_hash = InputHash::of(input_text.as_bytes()).to_string();
+        journal.entry(recorded(request, &tool).made(&input));
+        let intent = journal.intend(request.call, tool.repeat != Repeat::Never, approval, |row| {
+            row.input = Some(input_text).filter(|input| *input != row.payload);
+            row.tool_id = Some(tool.id.as_str().to_owned());
+            row.tool_hash = Some(tool.hash().to_string());
+        });
+        if let Err(error) = intent.await {
+            return error.into();
+        }
+        let event = self.event(journal, request, &input);
+        let call = AuthorizedCall {
+            id: tool.id.clone(),
+            input,
+            token: CallToken { run: journal.run_id().to_owned(), call: request.call },
+            key: key(journal.run_id(), request.call, &input_hash),
+            scope: Arc::clone(&self.scope),
+            updates: request.updates.clone(),
+        };
+        match source.call(call).await {
+            Dispatch::Settled(outcome) => CallEnd::Settled(self.record(journal, request, &event, outcome).await),
+            Dispatch::Parked(parked) => {
+                let state = if parked == Parked::Task { CallState::Away } else { CallState::Parked };
+                match journal.park(request.call, state, |_, _| {}).await {
+                    Ok(()) => CallEnd::Parked(parked.state()),
+                    Err(error) => error.into(),
+                }
+            }
+        }
+    }
+
+    async fn record(
+        &self,
+        journal: &Journal,
+        request: &CallRequest,
+        event: &ToolEvent,
+        mut outcome: Outcome,
+    ) -> Outcome {
+        if let Outcome::Returned(returned) = &mut outcome {
+            returned.labels.push(request.id.clone());
+        }
+        tell(&self.hooks, event, &outcome).await;
+        if let Some(tool) = self.catalog.get(&request.id) {
+            journal.entry(recorded(request, tool).result(&outcome));
+        }
+        outcome
+    }
+
+    /// A call that is not made is in the transcript like one that failed.
+    fn refuse(&self, journal: &Journal, request: &CallRequest, message: String) -> CallEnd {
+        let outcome = Outcome::Failed(message);
+        if let Some(tool) = self.catalog.get(&request.id) {
+            let recorded = recorded(request, tool);
+            journal.entry(recorded.made(&request.input));
+            journal.entry(recorded.result(&outcome));
+        }
+        CallEnd::Settled(outcome)
+    }
+
+    fn event(&self, journal: &Journal, request: &CallRequest, input: &Value) -> ToolEvent {
+        let tool = self.catalog.get(&request.id);
+        ToolEvent {
+            tool_name: tool.map_or_else(String::new, |tool| tool.id.name().to_owned()),
+            tool_id: tool.map(|tool| tool.id.as_str().to_owned()),
+            params: input.clone(),
+            tool_kind: None,
+            tool_input_kind: None,
+            run_id: journal.run_id().to_owned(),
+            tool_call_id: request.tool_call_id(),
+            scope: Arc::clone(&self.scope),
+        }
+    }
+}
+
+impl CallRequest {
+    /// Unique within a session: the parent's, and the call's number under it.
+    pub fn tool_call_id(&self) -> String {
+        if self.call == 0 { self.parent.clone() } else { format!("{}:{}", self.parent, self.call) }
+    }
+}
+
+fn recorded<'a>(request: &'a CallRequest, tool: &'a ToolSpec) -> Recorded<'a> {
+    Recorded { call: request, tool_id: tool.id.as_str(), name: tool.id.name() }
+}
+
+/// Unknown and denied tools answer alike.
+pub fn unknown_tool(id: &str) -> String {
+    let shown: String = id.chars().take(200).collect();
+    format!("unknown tool `{shown}`; tools.search(query) finds the tools there are")
+}
+
+fn denied(approval: &Approval) -> String {
+    match approval.note.as_deref().filter(|note| !note.is_empty()) {
+        Some(note) => format!("a person denied this call: {note}"),
+        None => "a person denied this call".to_owned(),
+    }
+}
+
+fn check_arguments(tool: &ToolSpec, input: &Value) -> Result<(), String> {
+    let _ = (tool, input);
+    Ok(())
+}
+
+/// One for each call that is ever asked about: a call is asked about once.
+fn approval_id(run_id: &str, call: u32) -> String {
+    format!("apr_{}_{call}", run_id.trim_start_matches("cm_"))
+}
+
+/// The same for every attempt, and for no other call.
+fn key(run_id: &str, call: u32, input_hash: &str) -> String {
+    InputHash::of(format!("{run_id}\0{call}\0{input_hash}").as_bytes()).to_string()
+}

@@ -1,0 +1,219 @@
+//! What a run does, written down before it has an effect.
+//!
+//! Most of what happens can wait for the next commit: a leg, an answer from the catalog, the result of a tool
+//! that only reads. What cannot wait takes everything before it along, so that the journal has no holes.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use store::{CallRow, CallState, Change, CommitError, Durability, Entry, Held, LegRow, Store, StoredReply};
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::clock::now_ms;
+
+#[derive(Debug)]
+pub struct Journal {
+    store: Store,
+    run_id: String,
+    /// Held by whoever writes: changes of a run are made one after the other.
+    held: AsyncMutex<Held>,
+    unwritten: Mutex<Unwritten>,
+}
+
+#[derive(Debug, Default)]
+struct Unwritten {
+    change: Change,
+    calls: BTreeMap<u32, CallRow>,
+    /// All calls ever journaled by this holder, as they stand.
+    known: BTreeMap<u32, CallRow>,
+    settle_order: i64,
+    anything: bool,
+    must_sync: bool,
+    lost: bool,
+}
+
+/// Proof that a call's intent is written down, or need not be yet. Only a journal makes one.
+#[derive(Debug)]
+pub struct Receipt(());
+
+impl Journal {
+    pub fn new(store: Store, held: Held) -> Self {
+        Self { store, run_id: held.run_id.clone(), held: AsyncMutex::new(held), unwritten: Mutex::default() }
+    }
+
+    /// Goes on with a journal that is in the store already.
+    pub fn resumed(store: Store, held: Held, calls: &[CallRow]) -> Self {
+        let journal = Self::new(store, held);
+        {
+            let mut unwritten = journal.lock();
+            unwritten.settle_order = calls.iter().filter_map(|call| call.settle_order).max().unwrap_or(0);
+            unwritten.known = calls.iter().map(|call| (call.call, call.clone())).collect();
+        }
+        journal
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    pub fn leg(&self, leg: LegRow) {
+        let mut unwritten = self.lock();
+        let delivered = leg.replies.clone();
+        for call in delivered {
+            unwritten.update(call, |row| row.state = CallState::Delivered);
+        }
+        unwritten.anything = true;
+        unwritten.change.legs.push(leg);
+    }
+
+    pub fn opened(&self, row: CallRow) {
+        let mut unwritten = self.lock();
+        unwritten.anything = true;
+        unwritten.known.insert(row.call, row.clone());
+        unwritten.calls.insert(row.call, row);
+    }
+
+    pub fn cleared(&self, call: u32) {
+        self.lock().update(call, |row| row.state = CallState::Cleared);
+    }
+
+    /// A call's end, in the order calls end in.
+    pub fn settled(&self, call: u32, outcome: Option<String>, reply: StoredReply) {
+        let mut unwritten = self.lock();
+        unwritten.settle_order += 1;
+        let order = unwritten.settle_order;
+        unwritten.update(call, |row| {
+            row.state = CallState::Settled;
+            row.settle_order = row.settle_order.or(Some(order));
+            row.outcome = outcome;
+            row.reply = Some(reply);
+        });
+    }
+
+    pub fn entry(&self, entry: Entry) {
+        let mut unwritten = self.lock();
+        unwritten.anything = true;
+        unwritten.change.entries.push(entry);
+    }
+
+    pub fn call(&self, call: u32) -> Option<CallRow> {
+        self.lock().known.get(&call).cloned()
+    }
+
+    /// The call is about to be made. Where it may be repeated, a crash costs nothing and this waits for
+    /// nothing; otherwise it is on the disk when this returns, with all that led to it.
+    pub async fn intend(
+        &self,
+        call: u32,
+        repeatable: bool,
+        used_approval: Option<String>,
+        change: impl FnOnce(&mut CallRow),
+    ) -> Result<Receipt, CommitError> {
+        {
+            let mut unwritten = self.lock();
+            unwritten.update(call, |row| {
+                row.state = CallState::Dispatched;
+                row.attempt += 1;
+                change(row);
+            });
+            unwritten.change.used_approvals.extend(used_approval);
+            if repeatable && unwritten.change.used_approvals.is_empty() {
+                return if unwritten.lost { Err(CommitError::Fenced) } else { Ok(Receipt(())) };
+            }
+            unwritten.must_sync = true;
+        }
+        self.flush().await?;
+        Ok(Receipt(()))
+    }
+
+    /// Writes a call's new state at once, with whatever else goes with it.
+    pub async fn park(
+        &self,
+        call: u32,
+        state: CallState,
+        with: impl FnOnce(&mut CallRow, &mut Change),
+    ) -> Result<(), CommitError> {
+        {
+            let mut unwritten = self.lock();
+            unwritten.must_sync = true;
+            unwritten.anything = true;
+            let mut row = unwritten.known.get(&call).cloned();
+            if let Some(row) = &mut row {
+                row.state = state;
+                with(row, &mut unwritten.change);
+            }
+            if let Some(row) = row {
+                unwritten.known.insert(call, row.clone());
+                unwritten.calls.insert(call, row);
+            }
+        }
+        self.flush().await
+    }
+
+    /// Changes the run itself, and writes everything.
+    pub async fn commit(
+        &self,
+        durability: Durability,
+        with: impl FnOnce(&mut Change),
+    ) -> Result<(), CommitError> {
+        {
+            let mut unwritten = self.lock();
+            with(&mut unwritten.change);
+            unwritten.anything = true;
+            unwritten.must_sync |= durability == Durability::Synced;
+        }
+        self.flush().await
+    }
+
+    /// Writes what is unwritten. Whoever comes while another writes finds its own part written too.
+    pub async fn flush(&self) -> Result<(), CommitError> {
+        let mut held = self.held.lock().await;
+        let (change, durability) = {
+            let mut unwritten = self.lock();
+            if unwritten.lost {
+                return Err(CommitError::Fenced);
+            }
+            if !unwritten.anything {
+                return Ok(());
+            }
+            let mut change = std::mem::take(&mut unwritten.change);
+            change.calls = std::mem::take(&mut unwritten.calls).into_values().collect();
+            unwritten.anything = false;
+            let must_sync = std::mem::take(&mut unwritten.must_sync);
+            (change, if must_sync { Durability::Synced } else { Durability::Relaxed })
+        };
+        let written = self.store.commit(&mut held, &change, durability, now_ms()).await;
+        if written.is_err() {
+            // What was not written cannot be made up for: nothing more is done on this run's behalf here.
+            self.lock().lost = true;
+        }
+        written
+    }
+
+    /// Whether any tool that must not be called twice was called.
+    pub fn had_effects(&self) -> bool {
+        self.lock().known.values().any(|row| row.attempt > 0)
+    }
+
+    pub async fn is_written(&self) -> bool {
+        self.held.lock().await.is_written()
+    }
+
+    /// Held for a look or a change, never across an await.
+    fn lock(&self) -> MutexGuard<'_, Unwritten> {
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Unwritten {
+    fn update(&mut self, call: u32, change: impl FnOnce(&mut CallRow)) {
+        let Some(row) = self.known.get_mut(&call) else { return };
+        change(row);
+        self.calls.insert(call, row.clone());
+        self.anything = true;
+    }
+}

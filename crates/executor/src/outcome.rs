@@ -1,0 +1,66 @@
+//! Outcomes as the journal has them.
+
+use serde_json::{Value, json};
+
+use crate::source::{Outcome, Returned};
+
+impl Outcome {
+    pub fn to_json(&self) -> String {
+        match self {
+            Self::Returned(returned) => json!({
+                "returned": {"content": returned.content, "details": returned.details, "labels": returned.labels},
+                // `null` is a value that a tool may return; no details are another thing.
+                "hasDetails": returned.details.is_some(),
+            }),
+            Self::Failed(message) => json!({"failed": message}),
+            Self::Unknown => json!({"unknown": true}),
+        }
+        .to_string()
+    }
+
+    /// What cannot be read is an outcome that is not known.
+    pub fn from_json(text: &str) -> Self {
+        let Ok(value) = serde_json::from_str::<Value>(text) else { return Self::Unknown };
+        if let Some(message) = value.get("failed").and_then(Value::as_str) {
+            return Self::Failed(message.to_owned());
+        }
+        let Some(returned) = value.get("returned") else { return Self::Unknown };
+        let list = |name: &str| returned.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+        let has_details = value.get("hasDetails") == Some(&Value::Bool(true));
+        Self::Returned(Returned {
+            content: list("content"),
+            details: returned.get("details").filter(|_| has_details).cloned(),
+            labels: list("labels").iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        })
+    }
+
+    pub fn is_error(&self) -> bool {
+        !matches!(self, Self::Returned(_))
+    }
+}
+
+/// What guest, model and transcript read of an outcome that a crash swallowed.
+pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: the host stopped between making it and hearing of it. \
+     It was not repeated; look whether it had its effect before calling again";
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::source::{Outcome, Returned};
+
+    #[test]
+    fn an_outcome_comes_back_as_it_was() {
+        let labelled = Returned { labels: vec!["mcp:a:b".to_owned()], ..Returned::text("hello") };
+        for outcome in [
+            Outcome::Returned(Returned::json(json!({"n": [1, null]}))),
+            Outcome::Returned(Returned::json(Value::Null)),
+            Outcome::Returned(labelled),
+            Outcome::Failed("no such city".to_owned()),
+            Outcome::Unknown,
+        ] {
+            assert_eq!(Outcome::from_json(&outcome.to_json()), outcome);
+        }
+        assert_eq!(Outcome::from_json("{"), Outcome::Unknown);
+    }
+}

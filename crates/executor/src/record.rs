@@ -1,0 +1,58 @@
+//! Tool calls as a transcript shows them: real calls, under the control call they were made from.
+
+use serde_json::{Value, json};
+use store::{Entry, EntryKind};
+
+use crate::clock::now_ms;
+use crate::door::CallRequest;
+use crate::outcome::UNKNOWN_OUTCOME;
+use crate::source::Outcome;
+
+/// More of an input or a result than this is not written into a transcript; the journal has it whole.
+const MAX_RECORDED_BYTES: usize = 64 << 10;
+
+pub(crate) struct Recorded<'a> {
+    pub(crate) call: &'a CallRequest,
+    pub(crate) tool_id: &'a str,
+    pub(crate) name: &'a str,
+}
+
+impl Recorded<'_> {
+    pub(crate) fn made(&self, input: &Value) -> Entry {
+        self.entry(EntryKind::ToolCall, json!({"arguments": bounded(input)}))
+    }
+
+    pub(crate) fn result(&self, outcome: &Outcome) -> Entry {
+        let (is_error, content, details) = match outcome {
+            Outcome::Returned(returned) => {
+                (false, Value::from(returned.content.clone()), returned.details.clone().unwrap_or(Value::Null))
+            }
+            Outcome::Failed(message) => (true, text(message), Value::Null),
+            Outcome::Unknown => (true, text(UNKNOWN_OUTCOME), Value::Null),
+        };
+        let result = json!({"isError": is_error, "content": bounded(&content), "details": bounded(&details)});
+        self.entry(EntryKind::ToolResult, result)
+    }
+
+    fn entry(&self, kind: EntryKind, more: Value) -> Entry {
+        let mut entry = json!({
+            "toolCallId": self.call.tool_call_id(),
+            "parentToolCallId": self.call.parent,
+            "toolId": self.tool_id,
+            "toolName": self.name,
+        });
+        if let (Some(entry), Value::Object(more)) = (entry.as_object_mut(), more) {
+            entry.extend(more);
+        }
+        Entry { at: now_ms(), kind, entry }
+    }
+}
+
+fn text(message: &str) -> Value {
+    json!([{"type": "text", "text": message}])
+}
+
+fn bounded(value: &Value) -> Value {
+    let bytes = value.to_string().len();
+    if bytes <= MAX_RECORDED_BYTES { value.clone() } else { json!({"omittedBytes": bytes}) }
+}

@@ -1,0 +1,35 @@
+//! Which source a tool is in.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use contract::tool::{ToolId, ToolSpec};
+
+use crate::source::ToolSource;
+
+#[derive(Debug, Default)]
+pub struct Routes {
+    sources: HashMap<ToolId, Arc<dyn ToolSource>>,
+}
+
+impl Routes {
+    /// Asks every source what it has. The first to have an id keeps it.
+    pub fn of(sources: &[Arc<dyn ToolSource>]) -> (Self, Vec<ToolSpec>) {
+        let mut routes = Self::default();
+        let mut tools = Vec::new();
+        for source in sources {
+            for tool in source.tools() {
+                if routes.sources.contains_key(&tool.id) {
+                    continue;
+                }
+                routes.sources.insert(tool.id.clone(), Arc::clone(source));
+                tools.push(tool);
+            }
+        }
+        (routes, tools)
+    }
+
+    pub(crate) fn to(&self, id: &ToolId) -> Option<&Arc<dyn ToolSource>> {
+        self.sources.get(id)
+    }
+}

@@ -1,0 +1,126 @@
+//! Where the rows are: a file, memory, or a Postgres server.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
+use sqlx::{AnyPool, Executor};
+
+use crate::commit::Durability;
+use crate::migrations;
+use crate::seal::Keys;
+
+/// Where a store lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// Gone with the process.
+    Memory,
+    /// An SQLite file, made if it is not there.
+    File(PathBuf),
+    /// `postgres://…`
+    Postgres(String),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("the store failed: {0}")]
+    Sql(#[from] sqlx::Error),
+    #[error("the store holds what this program cannot read: {0}")]
+    Corrupt(String),
+    #[error("the store was written by a newer program (schema {found}, this one knows {known}); upgrade it")]
+    TooNew { found: i64, known: i64 },
+}
+
+/// A handle to the rows; clones share the connections.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pub(crate) dialect: Dialect,
+    /// Commits reach the disk before they return.
+    durable: AnyPool,
+    /// Commits survive the process, and a loss of power only once something durable follows.
+    relaxed: AnyPool,
+    readers: AnyPool,
+    pub(crate) keys: Arc<Keys>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+/// Readers of a file beside its writers; connections to a server.
+const READERS: u32 = 4;
+const SERVER_CONNECTIONS: u32 = 16;
+
+impl Store {
+    pub async fn open(location: &Location, keys: Keys) -> Result<Self, StoreError> {
+        sqlx::any::install_default_drivers();
+        let keys = Arc::new(keys);
+        let store = match location {
+            Location::Memory => {
+                // One connection: another one would see another, empty memory.
+                let only = sqlite("sqlite::memory:", "OFF", 1).await?;
+                Self { dialect: Dialect::Sqlite, durable: only.clone(), relaxed: only.clone(), readers: only, keys }
+            }
+            Location::File(path) => {
+                let url = format!("sqlite://{}?mode=rwc", path.display());
+                let durable = sqlite(&url, "FULL", 1).await?;
+                let relaxed = sqlite(&url, "NORMAL", 1).await?;
+                let readers = sqlite(&url, "NORMAL", READERS).await?;
+                Self { dialect: Dialect::Sqlite, durable, relaxed, readers, keys }
+            }
+            Location::Postgres(url) => {
+                let options: AnyConnectOptions = url.parse()?;
+                let pool = AnyPoolOptions::new().max_connections(SERVER_CONNECTIONS).connect_with(options).await?;
+                Self {
+                    dialect: Dialect::Postgres,
+                    durable: pool.clone(),
+                    relaxed: pool.clone(),
+                    readers: pool,
+                    keys,
+                }
+            }
+        };
+        migrations::apply(&store).await?;
+        Ok(store)
+    }
+
+    pub(crate) fn writer(&self, durability: Durability) -> &AnyPool {
+        match durability {
+            Durability::Synced => &self.durable,
+            Durability::Relaxed => &self.relaxed,
+        }
+    }
+
+    pub(crate) fn reader(&self) -> &AnyPool {
+        &self.readers
+    }
+
+    /// Waits for what is under way and closes every connection.
+    pub async fn close(&self) {
+        self.durable.close().await;
+        self.relaxed.close().await;
+        self.readers.close().await;
+    }
+}
+
+async fn sqlite(url: &str, synchronous: &'static str, connections: u32) -> Result<AnyPool, sqlx::Error> {
+    let options: AnyConnectOptions = url.parse()?;
+    AnyPoolOptions::new()
+        .max_connections(connections)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .after_connect(move |connection, _| {
+            Box::pin(async move {
+                let pragmas = format!(
+                    "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA busy_timeout = 10000; \
+                     PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;"
+                );
+                connection.execute(pragmas.as_str()).await?;
+                Ok(())
+            })
+        })
+        .connect_with(options)
+        .await
+}

@@ -1,0 +1,181 @@
+//! A run as it is written down.
+
+use contract::frame::ReplyValue;
+use contract::scope::Scope;
+use serde::{Deserialize, Serialize};
+
+use crate::Millis;
+use crate::backend::StoreError;
+
+/// The contract's six states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RunState {
+    Running,
+    Waiting,
+    Completed,
+    Failed,
+    Expired,
+    Aborted,
+}
+
+impl RunState {
+    pub const ALL: [Self; 6] =
+        [Self::Running, Self::Waiting, Self::Completed, Self::Failed, Self::Expired, Self::Aborted];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Expired => "expired",
+            Self::Aborted => "aborted",
+        }
+    }
+
+    pub fn is_over(self) -> bool {
+        !matches!(self, Self::Running | Self::Waiting)
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
+        Self::ALL
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or_else(|| StoreError::Corrupt(format!("run state `{text}`")))
+    }
+}
+
+/// How far a nested call has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallState {
+    /// Asked for; nothing has been done about it.
+    Requested,
+    /// A person is asked whether it may be made.
+    Approval,
+    /// Handed to its tool, or about to be: what a crash leaves here has an unknown outcome.
+    Dispatched,
+    /// With somebody, who will be heard of by `settle`.
+    Parked,
+    /// With its tool, which works on without us and will be heard of by `settle`.
+    Away,
+    /// Its outcome is known; its cell has not seen it.
+    Settled,
+    /// Its cell has seen it.
+    Delivered,
+    /// The cell no longer wants it.
+    Cleared,
+}
+
+impl CallState {
+    pub const ALL: [Self; 8] = [
+        Self::Requested,
+        Self::Approval,
+        Self::Dispatched,
+        Self::Parked,
+        Self::Away,
+        Self::Settled,
+        Self::Delivered,
+        Self::Cleared,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Requested => "requested",
+            Self::Approval => "approval",
+            Self::Dispatched => "dispatched",
+            Self::Parked => "parked",
+            Self::Away => "away",
+            Self::Settled => "settled",
+            Self::Delivered => "delivered",
+            Self::Cleared => "cleared",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
+        Self::ALL
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or_else(|| StoreError::Corrupt(format!("call state `{text}`")))
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct RunRow {
+    pub run_id: String,
+    pub scope: Scope,
+    pub tool_call_id: String,
+    pub state: RunState,
+    pub created_at: Millis,
+    pub expires_at: Millis,
+    /// Hash of the tables its cell reads, in hex.
+    pub catalog: String,
+    /// What it was started with, as its starter wrote it.
+    pub definition: String,
+    /// Counters and the like, as of the last commit.
+    pub progress: String,
+    /// The leg its snapshot was taken after.
+    pub snapshot_leg: Option<i64>,
+    pub snapshot: Option<Vec<u8>>,
+    pub result: Option<String>,
+}
+
+/// One leg of a cell: what it was given, and when it was told it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LegRow {
+    pub leg: i64,
+    pub clock_us: u64,
+    /// The calls whose replies it got, in that order.
+    pub replies: Vec<u32>,
+}
+
+/// One call of a cell's, whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallRow {
+    pub call: u32,
+    /// The leg that made it.
+    pub leg: i64,
+    pub method: String,
+    pub target: String,
+    /// As the cell sent it, and its hash: a leg that is run again must send the same.
+    pub payload: String,
+    pub input_hash: String,
+    pub tool_id: Option<String>,
+    /// What the tool is called with, where that is not the payload.
+    pub input: Option<String>,
+    pub tool_hash: Option<String>,
+    pub state: CallState,
+    pub attempt: i64,
+    /// When a timer fires.
+    pub due_at: Option<Millis>,
+    pub since: Millis,
+    pub settle_order: Option<i64>,
+    /// How its tool answered, as the executor writes outcomes.
+    pub outcome: Option<String>,
+    pub reply: Option<StoredReply>,
+}
+
+/// What the cell is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StoredReply {
+    Resolved(String),
+    Rejected(String),
+}
+
+impl From<&ReplyValue> for StoredReply {
+    fn from(value: &ReplyValue) -> Self {
+        let text = |json: &[u8]| String::from_utf8_lossy(json).into_owned();
+        match value {
+            ReplyValue::Resolved(json) => Self::Resolved(text(json)),
+            ReplyValue::Rejected(json) => Self::Rejected(text(json)),
+        }
+    }
+}
+
+impl From<StoredReply> for ReplyValue {
+    fn from(stored: StoredReply) -> Self {
+        match stored {
+            StoredReply::Resolved(json) => Self::Resolved(json.into_bytes()),
+            StoredReply::Rejected(json) => Self::Rejected(json.into_bytes()),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What is over is put away: expired runs lose their cells, old ones go altogether.
+
+use crate::Millis;
+use crate::backend::{Store, StoreError};
+use crate::commit::Durability;
+
+impl Store {
+    /// Ends runs whose time is over. Safe to repeat, and to do from many processes.
+    pub async fn expire(&self, now: Millis) -> Result<u64, StoreError> {
+        let expired = sqlx::query(
+            "UPDATE runs SET sequence = sequence + 1, state = 'expired', snapshot = NULL, lease_until = 0, \
+             updated_at = $1 WHERE state = 'waiting' AND expires_at <= $1",
+        )
+        .bind(now)
+        .execute(self.writer(Durability::Relaxed))
+        .await?;
+        self.void_approvals(now).await?;
+        Ok(expired.rows_affected())
+    }
+
+    /// Nobody can say yes any more to a call of a run that is over, nor after the time to do so.
+    pub(crate) async fn void_approvals(&self, now: Millis) -> Result<(), StoreError> {
+        sqlx::query(
+            "UPDATE approvals SET state = 'void' WHERE state = 'pending' AND (expires_at <= $1 OR run_id IN \
+             (SELECT run_id FROM runs WHERE state NOT IN ('running', 'waiting')))",
+        )
+        .bind(now)
+        .execute(self.writer(Durability::Relaxed))
+        .await?;
+        Ok(())
+    }
+
+    /// Forgets runs that ended before then, with their journals; transcripts are kept.
+    pub async fn forget_before(&self, then: Millis) -> Result<u64, StoreError> {
+        let mut transaction = self.writer(Durability::Relaxed).begin().await?;
+        let old = "SELECT run_id FROM runs WHERE state NOT IN ('running', 'waiting') AND updated_at < $1";
+        for table in ["legs", "calls", "approvals"] {
+            sqlx::query(&format!("DELETE FROM {table} WHERE run_id IN ({old})"))
+                .bind(then)
+                .execute(&mut *transaction)
+                .await?;
+        }
+        let gone = sqlx::query(&format!("DELETE FROM runs WHERE run_id IN ({old})"))
+            .bind(then)
+            .execute(&mut *transaction)
+            .await?;
+        sqlx::query("DELETE FROM catalogs WHERE hash NOT IN (SELECT catalog FROM runs)")
+            .execute(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+        Ok(gone.rows_affected())
+    }
+}

@@ -1,0 +1,114 @@
+//! What a session did, in the order it did it: control calls and the tool calls under them.
+
+use serde::Serialize;
+use serde_json::Value;
+use sqlx::{AnyConnection, Row};
+
+use crate::Millis;
+use crate::backend::{Store, StoreError};
+use crate::commit::{CommitError, Durability};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryKind {
+    /// `exec`, `wait` or a Tool Search control, as the model called it.
+    ControlCall,
+    ControlResult,
+    /// A tool call made by a cell, or directly.
+    ToolCall,
+    ToolResult,
+    /// An approval asked for or decided, an abort, a late result.
+    Note,
+}
+
+impl EntryKind {
+    pub const ALL: [Self; 5] =
+        [Self::ControlCall, Self::ControlResult, Self::ToolCall, Self::ToolResult, Self::Note];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ControlCall => "control_call",
+            Self::ControlResult => "control_result",
+            Self::ToolCall => "tool_call",
+            Self::ToolResult => "tool_result",
+            Self::Note => "note",
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, StoreError> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.as_str() == text)
+            .ok_or_else(|| StoreError::Corrupt(format!("transcript entry `{text}`")))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    pub at: Millis,
+    pub kind: EntryKind,
+    #[serde(flatten)]
+    pub entry: Value,
+}
+
+/// Positions are taken within the transaction that writes them; two writers of one session take turns.
+pub(crate) async fn write(
+    connection: &mut AnyConnection,
+    session_id: &str,
+    run_id: &str,
+    entries: &[Entry],
+) -> Result<(), CommitError> {
+    for entry in entries {
+        sqlx::query(
+            "INSERT INTO transcript (session_id, position, at, run_id, kind, entry) VALUES ($1, \
+             (SELECT COALESCE(MAX(position), 0) + 1 FROM transcript WHERE session_id = $1), $2, $3, $4, $5)",
+        )
+        .bind(session_id.to_owned())
+        .bind(entry.at)
+        .bind(run_id.to_owned())
+        .bind(entry.kind.as_str())
+        .bind(entry.entry.to_string())
+        .execute(&mut *connection)
+        .await?;
+    }
+    Ok(())
+}
+
+impl Store {
+    /// Adds to a session's transcript outside of any change of a run.
+    pub async fn note(&self, session_id: &str, run_id: &str, entries: &[Entry]) -> Result<(), CommitError> {
+        let mut transaction = self.writer(Durability::Relaxed).begin().await?;
+        write(&mut transaction, session_id, run_id, entries).await?;
+        transaction.commit().await?;
+        Ok(())
+    }
+
+    pub async fn transcript(&self, session_id: &str) -> Result<Vec<Entry>, StoreError> {
+        let rows = sqlx::query("SELECT at, kind, entry FROM transcript WHERE session_id = $1 ORDER BY position")
+            .bind(session_id.to_owned())
+            .fetch_all(self.reader())
+            .await?;
+        rows.iter()
+            .map(|row| {
+                let entry: String = row.try_get(2)?;
+                Ok(Entry {
+                    at: row.try_get(0)?,
+                    kind: EntryKind::parse(&row.try_get::<String, _>(1)?)?,
+                    entry: serde_json::from_str(&entry).map_err(|error| StoreError::Corrupt(error.to_string()))?,
+                })
+            })
+            .collect()
+    }
+
+    /// A session's transcript as JSON lines.
+    pub async fn export(&self, session_id: &str) -> Result<String, StoreError> {
+        let mut lines = String::new();
+        for entry in self.transcript(session_id).await? {
+            let line = serde_json::to_string(&entry).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+            lines += &line;
+            lines.push('\n');
+        }
+        Ok(lines)
+    }
+}
