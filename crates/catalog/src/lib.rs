@@ -7,13 +7,17 @@ mod guest_view;
 mod names;
 pub mod policy;
 mod search;
+mod server;
+mod text;
 
 use std::collections::BTreeMap;
 
 use contract::cell::Sources;
 use contract::tables::CatalogTables;
-use contract::tool::{Source, ToolSpec};
+use contract::tool::{Operation, Source, ToolSpec};
 use serde_json::{Value, json};
+
+use server::Server;
 
 pub use names::{convenience_name, mcp_identifier};
 
@@ -24,6 +28,8 @@ pub const CONTROL_TOOLS: [&str; 6] = ["exec", "wait", "tool_search_code", "tool_
 pub enum CatalogError {
     #[error("two tools have the id `{0}`; ids must differ")]
     Duplicate(String),
+    #[error("the tool `{id}` is the operation {expected} of an MCP server; its id must be `mcp:<server>:{expected}`")]
+    Operation { id: String, expected: &'static str },
 }
 
 /// The tools of one run, sorted by id.
@@ -34,13 +40,6 @@ pub struct Catalog {
     tables: CatalogTables,
 }
 
-/// One MCP server as cells name it: its identifier's methods, each standing for a tool.
-#[derive(Debug, Default)]
-pub(crate) struct Server {
-    pub(crate) name: String,
-    pub(crate) methods: BTreeMap<String, usize>,
-}
-
 impl Catalog {
     pub fn new(mut tools: Vec<ToolSpec>) -> Result<Self, CatalogError> {
         tools.retain(|tool| !is_control_tool(tool));
@@ -48,7 +47,11 @@ impl Catalog {
         if let Some([twin, _]) = tools.array_windows().find(|[a, b]| a.id == b.id) {
             return Err(CatalogError::Duplicate(twin.id.as_str().to_owned()));
         }
-        let servers = names::servers(&tools);
+        if let Some(misnamed) = tools.iter().find(|tool| !has_its_operations_id(tool)) {
+            let id = misnamed.id.as_str().to_owned();
+            return Err(CatalogError::Operation { id, expected: misnamed.operation.as_str() });
+        }
+        let servers = server::servers(&tools);
         let tables = guest_view::tables(&tools, &servers);
         Ok(Self { tools, servers, tables })
     }
@@ -88,9 +91,15 @@ impl Catalog {
         self.get(id).filter(|tool| tool.id.source() != Source::Mcp)
     }
 
+    /// The tool behind `MCP.<server>.<method>` or `MCP.<server>.resources.list`; the path starts with the server.
+    pub fn mcp_function(&self, path: &[&str]) -> Option<&ToolSpec> {
+        let (server, path) = path.split_first()?;
+        self.tools.get(self.servers.get(*server)?.find(path)?)
+    }
+
     /// The tool behind `MCP.<server>.<method>`.
     pub fn mcp_tool(&self, server: &str, method: &str) -> Option<&ToolSpec> {
-        self.tools.get(*self.servers.get(server)?.methods.get(method)?)
+        self.mcp_function(&[server, method])
     }
 
     pub fn search(&self, query: &str, limit: usize) -> Vec<Value> {
@@ -112,7 +121,7 @@ impl Catalog {
             .servers
             .iter()
             .map(|(identifier, server)| {
-                json!({"identifier": identifier, "serverName": server.name, "toolCount": server.methods.len()})
+                json!({"identifier": identifier, "serverName": server.name, "toolCount": server.len()})
             })
             .collect();
         json!({
@@ -135,6 +144,12 @@ fn is_control_tool(tool: &ToolSpec) -> bool {
     let name = tool.id.name();
     let shell = tool.id.as_str() == "openclaw:core:exec";
     CONTROL_TOOLS.contains(&name) && tool.id.source() == Source::Openclaw && tool.id.owner() == "core" && !shell
+}
+
+/// With ids unique, this makes a server's operations unique, too.
+fn has_its_operations_id(tool: &ToolSpec) -> bool {
+    let is_named_so = tool.id.source() == Source::Mcp && tool.id.name() == tool.operation.as_str();
+    tool.operation == Operation::Tool || is_named_so
 }
 
 #[cfg(test)]

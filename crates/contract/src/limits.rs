@@ -62,6 +62,9 @@ pub const MAX_CATALOG_BYTES: usize = 64 << 20;
 pub const MAX_WORKER_CATALOG_BYTES: usize = 256 << 20;
 pub const MAX_WORKER_CATALOGS: usize = 64;
 
+/// A name made for a cell to write: `MCP.<server>.<method>`, a namespace's global.
+pub const MAX_IDENTIFIER_BYTES: usize = 64;
+
 /// What one cell may use, already clamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
