@@ -6,6 +6,7 @@ use contract::tables::CatalogTables;
 use contract::tool::{Source, ToolSpec};
 use serde_json::{Value, json};
 
+use crate::namespace::Namespaces;
 use crate::server::Server;
 use crate::{declare, names};
 
@@ -24,7 +25,7 @@ pub(crate) fn entry(tool: &ToolSpec) -> Value {
     entry
 }
 
-pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>) -> CatalogTables {
+pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>, namespaces: &Namespaces) -> CatalogTables {
     let mut tables = BTreeMap::new();
     let mut put = |key: String, value: String| tables.insert(key, value);
 
@@ -41,6 +42,14 @@ pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>) -> 
     put("mcp".to_owned(), json!(servers.keys().collect::<Vec<_>>()).to_string());
     for (identifier, server) in servers {
         put(format!("mcp/{identifier}"), descriptor(server).to_string());
+    }
+
+    // Without this table a cell starts without looking for globals.
+    if !namespaces.is_empty() {
+        put("namespaces".to_owned(), json!(namespaces.globals().collect::<Vec<_>>()).to_string());
+    }
+    for (global, namespace) in namespaces.iter() {
+        put(format!("namespace/{global}"), namespace.descriptor.to_string());
     }
 
     let files = declare::files(tools, servers);

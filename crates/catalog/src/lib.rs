@@ -3,8 +3,10 @@
 //! Pure and deterministic: the same tools give the same catalog, the same names and the same bytes.
 
 mod declare;
+mod free_names;
 mod guest_view;
 mod names;
+mod namespace;
 pub mod policy;
 mod search;
 mod server;
@@ -14,12 +16,15 @@ use std::collections::BTreeMap;
 
 use contract::cell::Sources;
 use contract::tables::CatalogTables;
-use contract::tool::{Operation, Source, ToolSpec};
+use contract::tool::{Operation, Source, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
 use server::Server;
 
 pub use names::{convenience_name, mcp_identifier};
+pub use namespace::{
+    InputMapping, NamespaceError, Namespaces, Registration, Registry, RunContext, ScopeFailure, ScopeMaker, ScopeValue,
+};
 
 /// Tools that steer the catalog itself and so are never in it.
 pub const CONTROL_TOOLS: [&str; 6] = ["exec", "wait", "tool_search_code", "tool_search", "tool_describe", "tool_call"];
@@ -37,6 +42,7 @@ pub enum CatalogError {
 pub struct Catalog {
     tools: Vec<ToolSpec>,
     servers: BTreeMap<String, Server>,
+    namespaces: Namespaces,
     tables: CatalogTables,
 }
 
@@ -52,8 +58,30 @@ impl Catalog {
             return Err(CatalogError::Operation { id, expected: misnamed.operation.as_str() });
         }
         let servers = server::servers(&tools);
-        let tables = guest_view::tables(&tools, &servers);
-        Ok(Self { tools, servers, tables })
+        let namespaces = Namespaces::default();
+        let tables = guest_view::tables(&tools, &servers, &namespaces);
+        Ok(Self { tools, servers, namespaces, tables })
+    }
+
+    /// The same tools, with these namespaces instead of those there were.
+    pub fn with_namespaces(self, namespaces: Namespaces) -> Self {
+        let tables = guest_view::tables(&self.tools, &self.servers, &namespaces);
+        Self { namespaces, tables, ..self }
+    }
+
+    pub fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
+    }
+
+    /// The tool that `<global>.<path>(...arguments)` calls, and its input.
+    pub fn namespace_call(
+        &self,
+        global: &str,
+        path: &[&str],
+        arguments: &[Value],
+    ) -> Result<(ToolId, Value), NamespaceError> {
+        // They may have been made for another catalog.
+        self.namespaces.resolve(global, path, arguments, |tool| self.get(tool.as_str()).is_some())
     }
 
     pub fn len(&self) -> usize {

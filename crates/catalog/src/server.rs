@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use contract::limits::MAX_IDENTIFIER_BYTES;
 use contract::tool::{Operation, Source, ToolSpec};
 
+use crate::free_names::FreeNames;
 use crate::names::{JS_WORDS, mcp_identifier};
 
 /// Words that are no property of `MCP` for a server to take.
@@ -61,13 +61,14 @@ impl Server {
 /// All MCP servers under their identifiers. Tools come in the order of their ids, so that numbers
 /// given to names that collide are the same every time.
 pub(crate) fn servers(tools: &[ToolSpec]) -> BTreeMap<String, Server> {
-    let mut identifiers = FreeNames::new(&SERVER_RESERVED);
-    let mut by_owner: BTreeMap<&str, (String, Server, FreeNames<'_>)> = BTreeMap::new();
+    let mut identifiers = FreeNames::new(|name| is_reserved(name, &SERVER_RESERVED));
+    let mut by_owner: BTreeMap<&str, (String, Server, FreeNames)> = BTreeMap::new();
     for (position, tool) in tools.iter().enumerate().filter(|(_, tool)| tool.id.source() == Source::Mcp) {
         let owner = tool.id.owner();
         let (_, server, methods) = by_owner.entry(owner).or_insert_with(|| {
             let server = Server { name: owner.to_owned(), ..Server::default() };
-            (identifiers.take(&mcp_identifier(owner, "server")), server, FreeNames::new(&METHOD_RESERVED))
+            let methods = FreeNames::new(|name| is_reserved(name, &METHOD_RESERVED));
+            (identifiers.take(&mcp_identifier(owner, "server")), server, methods)
         });
         if tool.operation == Operation::Tool {
             server.methods.insert(methods.take(&mcp_identifier(tool.id.name(), "tool")), position);
@@ -78,45 +79,8 @@ pub(crate) fn servers(tools: &[ToolSpec]) -> BTreeMap<String, Server> {
     by_owner.into_values().map(|(identifier, server, _)| (identifier, server)).collect()
 }
 
-/// Names given out once each, with a number where one was taken.
-struct FreeNames<'a> {
-    reserved: &'a [&'a str],
-    taken: BTreeSet<String>,
-    /// The number to try next. Without it, a server whose names all collide takes quadratic time.
-    numbers: BTreeMap<String, usize>,
-}
-
-impl<'a> FreeNames<'a> {
-    fn new(reserved: &'a [&'a str]) -> Self {
-        Self { reserved, taken: BTreeSet::new(), numbers: BTreeMap::new() }
-    }
-
-    /// The name itself, or with the first number that makes it free, in a length a cell can write.
-    fn take(&mut self, wanted: &str) -> String {
-        let wanted = cut(wanted, MAX_IDENTIFIER_BYTES);
-        let number = self.numbers.entry(wanted.to_owned()).or_insert(1);
-        loop {
-            let name = numbered(wanted, *number);
-            *number += 1;
-            let word = name.as_str();
-            if !self.reserved.contains(&word) && !JS_WORDS.contains(&word) && self.taken.insert(name.clone()) {
-                return name;
-            }
-        }
-    }
-}
-
-fn numbered(name: &str, number: usize) -> String {
-    if number == 1 {
-        return name.to_owned();
-    }
-    let number = number.to_string();
-    format!("{}{number}", cut(name, MAX_IDENTIFIER_BYTES - number.len()))
-}
-
-/// Identifiers are ASCII, so any byte is a place to cut.
-fn cut(name: &str, limit: usize) -> &str {
-    name.get(..limit).unwrap_or(name)
+fn is_reserved(name: &str, words: &[&str]) -> bool {
+    words.contains(&name) || JS_WORDS.contains(&name)
 }
 
 #[cfg(test)]

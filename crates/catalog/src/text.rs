@@ -85,7 +85,8 @@ pub(crate) fn property(name: &str) -> String {
     if is_identifier(name) { name.to_owned() } else { quoted(name) }
 }
 
-fn is_identifier(name: &str) -> bool {
+/// Of ASCII letters; a word of JavaScript may be one, too.
+pub(crate) fn is_identifier(name: &str) -> bool {
     name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_' || letter == '$')
         && name.starts_with(|first: char| !first.is_ascii_digit())
 }
