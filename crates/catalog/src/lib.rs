@@ -8,8 +8,10 @@ mod guest_view;
 mod names;
 mod namespace;
 pub mod policy;
+pub mod prompt;
 mod search;
 mod server;
+mod surface;
 mod text;
 
 use std::collections::BTreeMap;
@@ -25,6 +27,7 @@ pub use names::{convenience_name, mcp_identifier};
 pub use namespace::{
     InputMapping, NamespaceError, Namespaces, Registration, Registry, RunContext, ScopeFailure, ScopeMaker, ScopeValue,
 };
+pub use surface::{Origin, Surface, SurfaceError, SurfaceViolation, VisibleTool};
 
 /// Tools that steer the catalog itself and so are never in it.
 pub const CONTROL_TOOLS: [&str; 6] = ["exec", "wait", "tool_search_code", "tool_search", "tool_describe", "tool_call"];

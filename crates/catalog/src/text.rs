@@ -36,6 +36,23 @@ pub(crate) fn clean(text: &str, limit: usize) -> String {
     cut(line, limit)
 }
 
+/// Lines of at most `limit` bytes together: hidden and control characters gone, `…` where it was cut.
+pub(crate) fn clean_lines(text: &str, limit: usize) -> String {
+    let mut lines = String::new();
+    for letter in text.chars() {
+        match letter {
+            '\n' => lines.push('\n'),
+            '\t' => lines.push(' '),
+            _ if letter.is_control() || is_hidden(letter) => {}
+            _ => lines.push(letter),
+        }
+        if lines.len() > limit {
+            break;
+        }
+    }
+    cut(lines, limit)
+}
+
 /// The text, or its head and `…` in at most `limit` bytes.
 pub(crate) fn cut(text: String, limit: usize) -> String {
     if text.len() <= limit {

@@ -73,6 +73,12 @@ pub const MAX_NAMESPACE_DEPTH: usize = 16;
 pub const MAX_NAMESPACE_VALUES: usize = 2048;
 pub const MAX_NAMESPACE_BYTES: usize = 64 << 10;
 
+/// The description of one control tool: the model pays for it with every request.
+pub const MAX_CONTROL_DESCRIPTION_BYTES: usize = 12 << 10;
+
+/// The description of one tool that the model sees directly.
+pub const MAX_TOOL_DESCRIPTION_BYTES: usize = 16 << 10;
+
 /// What one cell may use, already clamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -52,27 +52,31 @@ fn long_names_are_cut_and_still_differ() {
     let ids = ["", "a", "b", "c_d"].map(|end| format!("mcp:{long}{end}:{long}{end}"));
     let servers: Vec<String> =
         shown(ids.iter().map(|id| tool(id)).collect()).into_iter().map(|(path, _)| path).collect();
-    let cut = "x".repeat(MAX_IDENTIFIER_BYTES - 1);
-    assert_eq!(
-        servers,
-        [format!("{cut}2.{long}"), format!("{cut}3.{long}"), format!("{cut}4.{long}"), format!("{long}.{long}")]
-    );
-
-    let methods = shown((0..20).map(|number| tool(&format!("mcp:s:{long}{number}"))).collect());
-    assert_eq!(methods.len(), 20);
-    assert!(methods.iter().all(|(path, _)| path.len() == "s.".len() + MAX_IDENTIFIER_BYTES), "{methods:?}");
+    let stem = "x".repeat(MAX_IDENTIFIER_BYTES - 8);
+    let expected = [format!("{stem}2"), format!("{stem}3"), format!("{stem}4"), long.clone()];
+    assert_eq!(servers, expected.map(|server| format!("{server}.{long}")));
 }
 
 #[test]
-fn twenty_thousand_names_that_collide_take_no_time() {
+fn many_names_that_collide_take_no_time() {
     // None of these letters can be in an identifier.
-    let letters = '\u{4e00}'..'\u{9c20}';
-    let tools: Vec<ToolSpec> = letters.map(|letter| tool(&format!("mcp:s:a{letter}"))).collect();
-    assert_eq!(tools.len(), 20_000);
-    let started = Instant::now();
-    let methods = shown(tools);
-    assert!(methods.iter().any(|(path, _)| path == "s.a20000"));
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    let letters = || '\u{4e00}'..'\u{9c20}';
+    let alike = letters().map(|letter| format!("mcp:s:a{letter}"));
+    // Pairs that collide when cut, all with one stem.
+    let long = "x".repeat(MAX_IDENTIFIER_BYTES - 5);
+    let pairs = (0..20_000).map(|number| format!("mcp:s:{long}{:05}y{number}", number / 2));
+    let cases = [
+        ("alike", alike.collect::<Vec<_>>(), "s.a20000".to_owned()),
+        ("pairs", pairs.collect(), format!("s.{}10001", &long[..56])),
+    ];
+    for (name, ids, last) in cases {
+        let started = Instant::now();
+        let methods = shown(ids.iter().map(|id| tool(id)).collect());
+        assert!(methods.iter().any(|(path, _)| *path == last), "{name}");
+        assert!(methods.iter().all(|(path, _)| path.len() <= "s.".len() + MAX_IDENTIFIER_BYTES), "{name}");
+        assert_eq!(methods.len(), 20_000, "{name}");
+        assert!(started.elapsed() < Duration::from_secs(5), "{name}: {:?}", started.elapsed());
+    }
 }
 
 #[test]
