@@ -25,9 +25,9 @@ fn program(languages: Languages) -> String {
         "\
 Runs one {} program, called a cell, and returns {{ status, value, output, telemetry }}; the status is \"completed\", \
 \"waiting\" or \"failed\".
-A cell is the body of an async function: `await` and `return` work at its top level. Only `return` passes a value back; \
-a cell without it completes with the value null. `text(value)`, `json(value)` and `console.log(…)` add to `output` in \
-order. Values have to be JSON.",
+A cell is the body of an async function: `await` and `return` work at its top level. Only `return` passes a value \
+back; a cell without it completes with the value null. `text(value)`, `json(value)` and `console.log(…)` add to \
+`output` in order. Values have to be JSON.",
         spoken(languages)
     )
 }
@@ -51,11 +51,11 @@ fn tools(config: &CodeMode, catalog: &Catalog) -> String {
   const hits = await tools.search(\"read a file\");
   const tool = await tools.describe(hits[0].id); // tool.parameters is its input's JSON Schema
   return await tools.call(tool.id, {{ path: \"README.md\" }});
-A search gives at most {default} tools, or {{ limit }} up to {max}. `ALL_TOOLS` has the id, name and description of every one. \
-`tools.<name>(input)` calls a tool whose name is a plain identifier that no other has.
-A call resolves to the tool's data where it has any, else to its text. A failed call rejects; catch it where the cell \
-can go on. Start calls that do not need each other's results together, \
-with Promise.all: {pending} run at once, the rest queue, and {outstanding} may be outstanding.",
+A search gives at most {default} tools, or {{ limit }} up to {max}. `ALL_TOOLS` has the id, name and description of \
+every one. `tools.<name>(input)` calls a tool whose name is a plain identifier that no other has.
+A call resolves to the tool's data where it has any, else to its text. A failed call rejects; catch it where the \
+cell can go on. Start calls that do not need each other's results together, with Promise.all: {pending} run at once, \
+the rest queue, and {outstanding} may be outstanding.",
         number = count(number, "tool"),
         default = config.search.default,
         max = config.search.max,
@@ -66,10 +66,10 @@ with Promise.all: {pending} run at once, the rest queue, and {outstanding} may b
 
 fn world() -> String {
     "\
-There are no modules, `import` or `require`, no Node built-ins, files, network, processes or environment: the outside is \
-reached through tools. There are setTimeout and clearTimeout (no setInterval), TextEncoder, TextDecoder, \
-structuredClone, atob, btoa and URL. The clock stands still while code runs and moves when a call or a timer settles, \
-so to let time pass, await a timer."
+There are no modules, `import` or `require`, no Node built-ins, files, network, processes or environment: the \
+outside is reached through tools. There are setTimeout and clearTimeout (no setInterval), TextEncoder, TextDecoder, \
+structuredClone, atob, btoa and URL. The clock stands still while code runs and moves when a call or a timer \
+settles, so to let time pass, await a timer."
         .to_owned()
 }
 
@@ -90,10 +90,11 @@ fn limits(config: &CodeMode) -> String {
     let limits = &config.limits;
     format!(
         "\
-One `exec` takes at most {time}: code that still runs then fails with `timeout`; calls still pending then make the status \
-\"waiting\", and `wait` with the result's `runId` goes on. `await yield_control(reason)` does the same at once, to show \
-what there is so far. Memory: {memory}. Source: {source}. Value and output together: {output}, so return what you need \
-and not all you have read. A failed cell's `error` says where, as line:column, and keeps the output made before.",
+One `exec` takes at most {time}: code that still runs then fails with `timeout`; calls still pending then make the \
+status \"waiting\", and `wait` with the result's `runId` goes on. `await yield_control(reason)` does the same at \
+once, to show what there is so far. Memory: {memory}. Source: {source}. Value and output together: {output}, so \
+return what you need and not all you have read. A failed cell's `error` says where, as line:column, and keeps the \
+output made before.",
         time = time(limits.timeout_ms),
         memory = size(limits.memory_bytes),
         source = size(MAX_SOURCE_BYTES as u64),

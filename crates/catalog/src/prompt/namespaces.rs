@@ -29,8 +29,8 @@ fn mcp(catalog: &Catalog) -> Option<String> {
     Some(format!(
         "\
 - MCP: the tools of MCP servers. They are here only, not in `tools` or `ALL_TOOLS`.
-  Servers: {}. `await API.read(\"mcp/<server>.d.ts\")` has a server's TypeScript declarations, \
-`await API.list(\"mcp\")` the files; neither is a tool call.
+  Servers: {}. `await API.read(\"mcp/<server>.d.ts\")` has a server's TypeScript declarations, `await \
+API.list(\"mcp\")` the files; neither is a tool call.
   Call `await MCP.<server>.<tool>({{ ...input }})` with one object. The result is {{ content, structuredContent, \
 isError }}; look at isError.{more} `await MCP.<server>.$api(\"<tool>\", {{ schema: true }})` has one tool's schema.",
         listed(&identifiers)

@@ -117,7 +117,10 @@ fn the_languages_offered_are_those_allowed() {
     ] {
         let config = config(&json!({"codeMode": {"enabled": true, "languages": languages}}));
         let visible = Surface::CodeMode.visible_tools(&config, &catalog);
-        assert_eq!(visible[0].parameters["properties"]["language"]["enum"], expected);
+        let language = &visible[0].parameters["properties"]["language"];
+        assert_eq!(language["enum"], expected);
+        let is_default = language["description"].as_str().unwrap().contains("javascript when left out");
+        assert_eq!(is_default, expected[0] == "javascript");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tools as a provider is given them.
 
 use contract::cell::Language;
-use contract::config::{CodeMode, ToolSearch};
+use contract::config::{CodeMode, Languages, ToolSearch};
 use contract::limits::MAX_TOOL_DESCRIPTION_BYTES;
 use contract::tool::ToolSpec;
 use serde_json::{Value, json};
@@ -36,23 +36,27 @@ fn parameters(schema: &Value) -> Value {
 
 /// All fields are optional here; that one of `code` and `command` has to be given is said when it is not.
 pub(super) fn exec(config: &CodeMode, catalog: &Catalog) -> VisibleTool {
-    let all = [Language::JavaScript, Language::TypeScript];
-    let languages: Vec<&str> =
-        all.into_iter().filter(|language| config.languages.allow(*language)).map(Language::as_str).collect();
-    let code = "The program: the body of an async function. `tools`, `ALL_TOOLS`, `API` and the namespaces are in scope; \
-                Node built-ins are not.";
+    let code = "The program: the body of an async function. `tools`, `ALL_TOOLS`, `API` and the namespaces are in \
+                scope; Node built-ins are not.";
+    let command = "The same as `code`, for policies that look here. Leave it out.";
+    let properties = json!({
+        "code": {"type": "string", "description": code},
+        "command": {"type": "string", "description": command},
+        "language": language(config.languages),
+    });
     VisibleTool {
         name: "exec".to_owned(),
         description: prompt::exec(config, catalog),
-        parameters: object(
-            json!({
-                "code": {"type": "string", "description": code},
-                "command": {"type": "string", "description": "The same as `code`, for policies that look here. Leave it out."},
-                "language": {"type": "string", "enum": languages, "description": "What `code` is written in; javascript when left out."},
-            }),
-            &[],
-        ),
+        parameters: object(properties, &[]),
     }
+}
+
+fn language(allowed: Languages) -> Value {
+    let all = [Language::JavaScript, Language::TypeScript];
+    let words: Vec<&str> = all.into_iter().filter(|one| allowed.allow(*one)).map(Language::as_str).collect();
+    let has_default = allowed.allow(Language::JavaScript);
+    let default = if has_default { "javascript when left out" } else { "it has to be given" };
+    json!({"type": "string", "enum": words, "description": format!("What `code` is written in; {default}.")})
 }
 
 pub(super) fn wait(config: &CodeMode) -> VisibleTool {
