@@ -6,7 +6,9 @@ use contract::tables::CatalogTables;
 use contract::tool::{Source, ToolSpec};
 use serde_json::{Value, json};
 
-use crate::{Server, declare, names};
+use crate::namespace::Namespaces;
+use crate::server::Server;
+use crate::{declare, names};
 
 /// Compact: what a tool is, not what it takes.
 pub(crate) fn entry(tool: &ToolSpec) -> Value {
@@ -23,7 +25,7 @@ pub(crate) fn entry(tool: &ToolSpec) -> Value {
     entry
 }
 
-pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>) -> CatalogTables {
+pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>, namespaces: &Namespaces) -> CatalogTables {
     let mut tables = BTreeMap::new();
     let mut put = |key: String, value: String| tables.insert(key, value);
 
@@ -42,6 +44,14 @@ pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>) -> 
         put(format!("mcp/{identifier}"), descriptor(server).to_string());
     }
 
+    // Without this table a cell starts without looking for globals.
+    if !namespaces.is_empty() {
+        put("namespaces".to_owned(), json!(namespaces.globals().collect::<Vec<_>>()).to_string());
+    }
+    for (global, namespace) in namespaces.iter() {
+        put(format!("namespace/{global}"), namespace.descriptor.to_string());
+    }
+
     let files = declare::files(tools, servers);
     let listed: Vec<Value> = files
         .iter()
@@ -54,10 +64,14 @@ pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>) -> 
     CatalogTables::new(&tables)
 }
 
-/// An object of functions, in the shape the prelude builds namespaces from.
+/// A server in the shape the prelude builds namespaces from.
 fn descriptor(server: &Server) -> Value {
-    let mut entries =
-        vec![json!(["$serverName", {"kind": "value", "value": server.name}]), json!(["$api", {"kind": "function"}])];
-    entries.extend(server.methods.keys().map(|method| json!([method, {"kind": "function"}])));
+    let function = json!({"kind": "function"});
+    let mut entries = vec![json!(["$serverName", {"kind": "value", "value": server.name}]), json!(["$api", function])];
+    entries.extend(server.methods.keys().map(|method| json!([method, function])));
+    entries.extend(server.groups().into_iter().map(|(group, methods)| {
+        let methods: Vec<Value> = methods.into_iter().map(|method| json!([method, function])).collect();
+        json!([group, {"kind": "object", "entries": methods}])
+    }));
     json!({"kind": "object", "entries": entries})
 }

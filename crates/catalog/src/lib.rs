@@ -3,19 +3,31 @@
 //! Pure and deterministic: the same tools give the same catalog, the same names and the same bytes.
 
 mod declare;
+mod free_names;
 mod guest_view;
 mod names;
+mod namespace;
 pub mod policy;
+pub mod prompt;
 mod search;
+mod server;
+mod surface;
+mod text;
 
 use std::collections::BTreeMap;
 
 use contract::cell::Sources;
 use contract::tables::CatalogTables;
-use contract::tool::{Source, ToolSpec};
+use contract::tool::{Operation, Source, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
+use server::Server;
+
 pub use names::{convenience_name, mcp_identifier};
+pub use namespace::{
+    InputMapping, NamespaceError, Namespaces, Registration, Registry, RunContext, ScopeFailure, ScopeMaker, ScopeValue,
+};
+pub use surface::{Origin, Surface, SurfaceError, SurfaceViolation, VisibleTool};
 
 /// Tools that steer the catalog itself and so are never in it.
 pub const CONTROL_TOOLS: [&str; 6] = ["exec", "wait", "tool_search_code", "tool_search", "tool_describe", "tool_call"];
@@ -24,6 +36,8 @@ pub const CONTROL_TOOLS: [&str; 6] = ["exec", "wait", "tool_search_code", "tool_
 pub enum CatalogError {
     #[error("two tools have the id `{0}`; ids must differ")]
     Duplicate(String),
+    #[error("the tool `{id}` is the operation {expected} of an MCP server; its id must be `mcp:<server>:{expected}`")]
+    Operation { id: String, expected: &'static str },
 }
 
 /// The tools of one run, sorted by id.
@@ -31,14 +45,8 @@ pub enum CatalogError {
 pub struct Catalog {
     tools: Vec<ToolSpec>,
     servers: BTreeMap<String, Server>,
+    namespaces: Namespaces,
     tables: CatalogTables,
-}
-
-/// One MCP server as cells name it: its identifier's methods, each standing for a tool.
-#[derive(Debug, Default)]
-pub(crate) struct Server {
-    pub(crate) name: String,
-    pub(crate) methods: BTreeMap<String, usize>,
 }
 
 impl Catalog {
@@ -48,9 +56,35 @@ impl Catalog {
         if let Some([twin, _]) = tools.array_windows().find(|[a, b]| a.id == b.id) {
             return Err(CatalogError::Duplicate(twin.id.as_str().to_owned()));
         }
-        let servers = names::servers(&tools);
-        let tables = guest_view::tables(&tools, &servers);
-        Ok(Self { tools, servers, tables })
+        if let Some(misnamed) = tools.iter().find(|tool| !has_its_operations_id(tool)) {
+            let id = misnamed.id.as_str().to_owned();
+            return Err(CatalogError::Operation { id, expected: misnamed.operation.as_str() });
+        }
+        let servers = server::servers(&tools);
+        let namespaces = Namespaces::default();
+        let tables = guest_view::tables(&tools, &servers, &namespaces);
+        Ok(Self { tools, servers, namespaces, tables })
+    }
+
+    /// The same tools, with these namespaces instead of those there were.
+    pub fn with_namespaces(self, namespaces: Namespaces) -> Self {
+        let tables = guest_view::tables(&self.tools, &self.servers, &namespaces);
+        Self { namespaces, tables, ..self }
+    }
+
+    pub fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
+    }
+
+    /// The tool that `<global>.<path>(...arguments)` calls, and its input.
+    pub fn namespace_call(
+        &self,
+        global: &str,
+        path: &[&str],
+        arguments: &[Value],
+    ) -> Result<(ToolId, Value), NamespaceError> {
+        // They may have been made for another catalog.
+        self.namespaces.resolve(global, path, arguments, |tool| self.get(tool.as_str()).is_some())
     }
 
     pub fn len(&self) -> usize {
@@ -88,9 +122,15 @@ impl Catalog {
         self.get(id).filter(|tool| tool.id.source() != Source::Mcp)
     }
 
+    /// The tool behind `MCP.<server>.<method>` or `MCP.<server>.resources.list`; the path starts with the server.
+    pub fn mcp_function(&self, path: &[&str]) -> Option<&ToolSpec> {
+        let (server, path) = path.split_first()?;
+        self.tools.get(self.servers.get(*server)?.find(path)?)
+    }
+
     /// The tool behind `MCP.<server>.<method>`.
     pub fn mcp_tool(&self, server: &str, method: &str) -> Option<&ToolSpec> {
-        self.tools.get(*self.servers.get(server)?.methods.get(method)?)
+        self.mcp_function(&[server, method])
     }
 
     pub fn search(&self, query: &str, limit: usize) -> Vec<Value> {
@@ -112,7 +152,7 @@ impl Catalog {
             .servers
             .iter()
             .map(|(identifier, server)| {
-                json!({"identifier": identifier, "serverName": server.name, "toolCount": server.methods.len()})
+                json!({"identifier": identifier, "serverName": server.name, "toolCount": server.len()})
             })
             .collect();
         json!({
@@ -135,6 +175,12 @@ fn is_control_tool(tool: &ToolSpec) -> bool {
     let name = tool.id.name();
     let shell = tool.id.as_str() == "openclaw:core:exec";
     CONTROL_TOOLS.contains(&name) && tool.id.source() == Source::Openclaw && tool.id.owner() == "core" && !shell
+}
+
+/// With ids unique, this makes a server's operations unique, too.
+fn has_its_operations_id(tool: &ToolSpec) -> bool {
+    let is_named_so = tool.id.source() == Source::Mcp && tool.id.name() == tool.operation.as_str();
+    tool.operation == Operation::Tool || is_named_so
 }
 
 #[cfg(test)]

@@ -1,10 +1,8 @@
 //! What tools are called inside a cell.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use contract::tool::{Source, ToolSpec};
-
-use crate::Server;
 
 /// Names a convenience function may not have: helpers of `tools`, and what an object has anyway.
 const RESERVED: [&str; 12] = [
@@ -22,10 +20,8 @@ const RESERVED: [&str; 12] = [
     "",
 ];
 
-/// Words that are no property of `MCP.<server>` for a tool to take.
-const MCP_RESERVED: [&str; 7] = ["$api", "$serverName", "resources", "prompts", "then", "constructor", "prototype"];
-
-const JS_WORDS: [&str; 46] = [
+/// Words no identifier can be.
+pub(crate) const JS_WORDS: [&str; 46] = [
     "await",
     "break",
     "case",
@@ -113,39 +109,4 @@ pub fn mcp_identifier(name: &str, fallback: &str) -> String {
 fn with_first(word: &str, change: fn(&char) -> char) -> String {
     let mut letters = word.chars();
     letters.next().map(|first| change(&first)).into_iter().chain(letters).collect()
-}
-
-/// All MCP servers under their identifiers. Tools come in the order of their ids, so that numbers
-/// given to names that collide are the same every time.
-pub(crate) fn servers(tools: &[ToolSpec]) -> BTreeMap<String, Server> {
-    let mut identifiers: BTreeMap<&str, String> = BTreeMap::new();
-    let mut taken = BTreeSet::new();
-    let mut servers: BTreeMap<String, Server> = BTreeMap::new();
-    for (position, tool) in tools.iter().enumerate().filter(|(_, tool)| tool.id.source() == Source::Mcp) {
-        let owner = tool.id.owner();
-        let identifier = identifiers
-            .entry(owner)
-            .or_insert_with(|| free_name(&mcp_identifier(owner, "server"), &mut taken, &["$api", "then"]));
-        let server = servers.entry(identifier.clone()).or_default();
-        owner.clone_into(&mut server.name);
-        let mut used: BTreeSet<String> = server.methods.keys().cloned().collect();
-        let method = free_name(&mcp_identifier(tool.id.name(), "tool"), &mut used, &MCP_RESERVED);
-        server.methods.insert(method, position);
-    }
-    servers
-}
-
-/// The name itself, or with the first number that makes it free.
-fn free_name(wanted: &str, taken: &mut BTreeSet<String>, reserved: &[&str]) -> String {
-    let is_free = |name: &str, taken: &BTreeSet<String>| {
-        !taken.contains(name) && !reserved.contains(&name) && !JS_WORDS.contains(&name)
-    };
-    let mut name = wanted.to_owned();
-    let mut number = 2;
-    while !is_free(&name, taken) {
-        name = format!("{wanted}{number}");
-        number += 1;
-    }
-    taken.insert(name.clone());
-    name
 }

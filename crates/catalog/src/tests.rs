@@ -1,6 +1,6 @@
 //! The catalog as a whole.
 
-use contract::tool::{ToolId, ToolSpec};
+use contract::tool::{Operation, ToolId, ToolSpec};
 use serde_json::json;
 
 use super::{Catalog, CatalogError, convenience_name, mcp_identifier};
@@ -70,6 +70,66 @@ fn mcp_tools_are_named_by_server_and_numbered_where_they_collide() {
     assert_eq!(id("gitHub2", "x"), Some("mcp:git_hub:x"));
     assert!(catalog.get_for_guest("mcp:git-hub:delete").is_none());
     assert!(catalog.describe("mcp:git-hub:delete").is_none());
+}
+
+/// A server with all it can have.
+fn docs() -> Vec<ToolSpec> {
+    let operation = |operation: Operation| {
+        let mut spec = tool(&format!("mcp:docs:{}", operation.as_str()));
+        spec.operation = operation;
+        spec
+    };
+    let mut ping = tool("mcp:docs:ping");
+    ping.output = Some(json!({"properties": {"up": {"type": "boolean"}}, "required": ["up"]}));
+    let others = Operation::ALL.into_iter().filter(|kind| *kind != Operation::Tool).map(operation);
+    others.chain([ping]).collect()
+}
+
+#[test]
+fn resources_and_prompts_are_reached_by_their_path_and_declared() {
+    let catalog = Catalog::new(docs()).unwrap();
+    let cases: [(&[&str], _); 8] = [
+        (&["docs", "resources", "list"], Some("mcp:docs:resources_list")),
+        (&["docs", "prompts", "get"], Some("mcp:docs:prompts_get")),
+        (&["docs", "ping"], Some("mcp:docs:ping")),
+        (&["docs", "resourcesList"], None),
+        (&["docs", "resources"], None),
+        (&["docs", "resources", "get"], None),
+        (&["docs"], None),
+        (&[], None),
+    ];
+    for (path, expected) in cases {
+        assert_eq!(catalog.mcp_function(path).map(|tool| tool.id.as_str()), expected, "{path:?}");
+    }
+    let table = String::from_utf8_lossy(catalog.tables().bytes()).into_owned();
+    let nested = r#"["ping",{"kind":"function"}],["prompts",{"kind":"object","entries":[["get",{"kind":"function"}],["list",{"kind":"function"}]]}],["resources",{"kind":"object","#;
+    assert!(table.contains(nested), "{table}");
+    assert!(table.contains("Promise<McpToolResult & { structuredContent?: { up: boolean } }>;"), "{table}");
+    assert!(
+        table.contains("  namespace prompts {\n    /** Does mcp:docs:prompts_get. */\n    function get("),
+        "{table}"
+    );
+    assert!(table.contains("5 functions of the MCP server docs."), "{table}");
+
+    let api = catalog.mcp_server_api("docs", Some("resources.read"), false).unwrap();
+    let entry = json!({
+        "method": "read",
+        "path": "resources.read",
+        "mcpTool": "resources_read",
+        "operation": "resources_read",
+        "description": "Does mcp:docs:resources_read.",
+    });
+    assert_eq!(api["tools"], json!([entry]));
+}
+
+#[test]
+fn an_operation_under_another_id_is_refused() {
+    for id in ["mcp:docs:resources_read", "mcp:docs:list", "plugin:docs:resources_list"] {
+        let mut misnamed = tool(id);
+        misnamed.operation = Operation::ListResources;
+        let expected = CatalogError::Operation { id: id.to_owned(), expected: "resources_list" };
+        assert_eq!(Catalog::new(vec![misnamed]).unwrap_err(), expected);
+    }
 }
 
 #[test]

@@ -62,6 +62,23 @@ pub const MAX_CATALOG_BYTES: usize = 64 << 20;
 pub const MAX_WORKER_CATALOG_BYTES: usize = 256 << 20;
 pub const MAX_WORKER_CATALOGS: usize = 64;
 
+/// A name made for a cell to write: `MCP.<server>.<method>`, a namespace's global.
+pub const MAX_IDENTIFIER_BYTES: usize = 64;
+
+/// Namespaces of one registry. Each is a global of every cell that sees it.
+pub const MAX_NAMESPACES: usize = 64;
+
+/// One namespace's scope: how deep, how many values, and how many bytes of names and texts.
+pub const MAX_NAMESPACE_DEPTH: usize = 16;
+pub const MAX_NAMESPACE_VALUES: usize = 2048;
+pub const MAX_NAMESPACE_BYTES: usize = 64 << 10;
+
+/// The description of one control tool: the model pays for it with every request.
+pub const MAX_CONTROL_DESCRIPTION_BYTES: usize = 12 << 10;
+
+/// The description of one tool that the model sees directly.
+pub const MAX_TOOL_DESCRIPTION_BYTES: usize = 16 << 10;
+
 /// What one cell may use, already clamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

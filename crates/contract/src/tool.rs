@@ -102,6 +102,33 @@ pub enum Operation {
     GetPrompt,
 }
 
+impl Operation {
+    pub const ALL: [Self; 5] =
+        [Self::Tool, Self::ListResources, Self::ReadResource, Self::ListPrompts, Self::GetPrompt];
+
+    /// As `$api()` says it. An operation that is no tool has this for the name in its id, too.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::ListResources => "resources_list",
+            Self::ReadResource => "resources_read",
+            Self::ListPrompts => "prompts_list",
+            Self::GetPrompt => "prompts_get",
+        }
+    }
+
+    /// Where it stands below `MCP.<server>`; a tool stands there under its own name.
+    pub fn place(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Tool => None,
+            Self::ListResources => Some(("resources", "list")),
+            Self::ReadResource => Some(("resources", "read")),
+            Self::ListPrompts => Some(("prompts", "list")),
+            Self::GetPrompt => Some(("prompts", "get")),
+        }
+    }
+}
+
 /// What a crash between dispatch and result leaves to do. Only trusted sources may say anything but never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Repeat {
@@ -177,7 +204,15 @@ impl fmt::Debug for InputHash {
 mod tests {
     use serde_json::json;
 
-    use super::{Source, ToolId, ToolSpec};
+    use super::{Operation, Source, ToolId, ToolSpec};
+
+    #[test]
+    fn an_operation_is_named_after_its_place() {
+        for operation in Operation::ALL {
+            let placed = operation.place().map_or("tool".to_owned(), |(group, method)| format!("{group}_{method}"));
+            assert_eq!(operation.as_str(), placed);
+        }
+    }
 
     #[test]
     fn any_change_of_the_definition_changes_the_hash() {

@@ -3,11 +3,11 @@
 use contract::tool::ToolSpec;
 use serde_json::{Map, Value, json};
 
-use crate::Server;
+use crate::server::Server;
+use crate::text::cut;
 
 use super::function::Function;
 use super::server::{functions, members};
-use super::text::cut;
 
 /// A description in the list; the tool's own, but not a book.
 const MAX_DESCRIPTION: usize = 16 << 10;
@@ -45,7 +45,7 @@ fn entry(function: &Function<'_>) -> Value {
         "method": function.method,
         "path": function.path(),
         "mcpTool": function.name,
-        "operation": function.operation(),
+        "operation": function.operation.as_str(),
         "description": cut(function.description.to_owned(), MAX_DESCRIPTION),
     })
 }

@@ -1,15 +1,18 @@
 //! One operation of a server as a declared function: what it does, what it takes, what it answers.
 
+use contract::limits::MAX_IDENTIFIER_BYTES;
+use contract::tool::Operation;
 use serde_json::Value;
 
+use super::answer;
 use super::render::{Rendered, Role, render};
-use super::text::{clean, cut, in_comment, property, quoted};
+use crate::text::{clean, cut, in_comment, property, quoted};
 
 /// A declaration with all that belongs to it.
 pub(super) const FUNCTION_BYTES: usize = 8 << 10;
 
 /// Names that a cell can write; longer ones are counted, not declared.
-pub(super) const MAX_METHOD: usize = 256;
+pub(super) const MAX_METHOD: usize = MAX_IDENTIFIER_BYTES;
 
 const SCHEMA_BYTES: usize = 5 << 10;
 const OUTPUT_BYTES: usize = 2 << 10;
@@ -29,8 +32,7 @@ const CLOSING_BYTES: usize = 96;
 /// Something a server offers under a name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Function<'a> {
-    /// `resources` or `prompts`; tools have none.
-    pub(super) namespace: Option<&'a str>,
+    pub(super) operation: Operation,
     pub(super) method: &'a str,
     /// What the server calls it.
     pub(super) name: &'a str,
@@ -41,18 +43,16 @@ pub(super) struct Function<'a> {
 }
 
 impl Function<'_> {
-    /// How it is written after the server's name.
-    pub(super) fn path(&self) -> String {
-        match self.namespace {
-            Some(namespace) => format!("{namespace}.{}", self.method),
-            None => self.method.to_owned(),
-        }
+    /// `resources` or `prompts`; tools have none.
+    pub(super) fn namespace(&self) -> Option<&'static str> {
+        self.operation.place().map(|(namespace, _)| namespace)
     }
 
-    pub(super) fn operation(&self) -> String {
-        match self.namespace {
-            Some(namespace) => format!("{namespace}_{}", self.method),
-            None => "tool".to_owned(),
+    /// How it is written after the server's name.
+    pub(super) fn path(&self) -> String {
+        match self.namespace() {
+            Some(namespace) => format!("{namespace}.{}", self.method),
+            None => self.method.to_owned(),
         }
     }
 
@@ -75,15 +75,16 @@ impl Function<'_> {
     /// What is left of a declaration where there is no room for it.
     pub(super) fn outline(&self, indent: usize) -> String {
         let margin = " ".repeat(indent);
-        format!("{margin}function {}(input?: Record<string, unknown>): Promise<McpToolResult>;\n", self.method)
+        let answer = answer::name(self.operation);
+        format!("{margin}function {}(input?: Record<string, unknown>): Promise<{answer}>;\n", self.method)
     }
 
     /// The type of the answer, and the types it needs. An answer that is an error has no structured content.
     fn result(&self, indent: usize) -> (String, String) {
         let Some(schema) = self.output else {
-            return ("McpToolResult".to_owned(), String::new());
+            return (answer::name(self.operation).to_owned(), String::new());
         };
-        let is_tool = self.namespace.is_none();
+        let is_tool = self.operation == Operation::Tool;
         let inner = if is_tool { indent + 2 } else { indent };
         let prefix = format!("{}_Result", self.method);
         let limit = OUTPUT_BYTES;

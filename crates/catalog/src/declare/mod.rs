@@ -2,6 +2,7 @@
 //!
 //! Everything in them comes from servers. The text is bounded, always parses, and says where it is short.
 
+mod answer;
 mod api;
 mod function;
 mod names;
@@ -12,15 +13,14 @@ mod render;
 mod schema;
 mod server;
 mod shape;
-mod text;
 
 use std::collections::BTreeMap;
 
 use contract::tool::ToolSpec;
 
-use crate::Server;
+use crate::server::Server;
+use crate::text::{clean, in_comment, quoted};
 use server::{functions, namespace};
-use text::{clean, in_comment, quoted};
 
 pub(crate) use api::server_api;
 
@@ -28,9 +28,9 @@ pub(crate) use api::server_api;
 const FILE_BYTES: usize = 384 << 10;
 
 /// What stands around declarations: the header, braces, counts.
-const FRAME_BYTES: usize = 2 << 10;
+const FRAME_BYTES: usize = 4 << 10;
 
-/// Methods of one server in the index.
+/// What one server offers, in the index.
 const MAX_LISTED_BYTES: usize = 240;
 
 pub(crate) struct File {
@@ -51,7 +51,7 @@ pub(crate) fn files(tools: &[ToolSpec], servers: &BTreeMap<String, Server>) -> V
     }];
     files.extend(servers.iter().map(|(identifier, server)| File {
         path: format!("mcp/{identifier}.d.ts"),
-        description: format!("{} tools of the MCP server {}.", server.methods.len(), clean(&server.name, 80)),
+        description: format!("{} functions of the MCP server {}.", server.len(), clean(&server.name, 80)),
         text: namespace(identifier, &functions(tools, server)),
     }));
     files
@@ -78,15 +78,15 @@ pub(crate) fn index(servers: &BTreeMap<String, Server>) -> String {
     references + &text + &more(left, "  ") + "}\n"
 }
 
-/// The methods' names, as many as fit on a line.
+/// What can be called, as many as fit on a line.
 fn listed(server: &Server) -> String {
     let mut line = String::new();
-    for (position, method) in server.methods.keys().enumerate() {
-        if line.len() + method.len() > MAX_LISTED_BYTES {
-            return format!("{line}… {} more", server.methods.len() - position);
+    for (position, path) in server.paths().enumerate() {
+        if line.len() + path.len() > MAX_LISTED_BYTES {
+            return format!("{line}… {} more", server.len() - position);
         }
-        line += method;
-        line += if position + 1 == server.methods.len() { "" } else { ", " };
+        line += &path;
+        line += if position + 1 == server.len() { "" } else { ", " };
     }
     line
 }

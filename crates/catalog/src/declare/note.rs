@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::refs;
-use super::text::{brief, clean, cut};
+use crate::text::{brief, clean, cut};
 
 const MAX_TEXT: usize = 240;
 const MAX_FACTS: usize = 200;

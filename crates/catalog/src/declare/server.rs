@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use contract::tool::ToolSpec;
+use contract::tool::{Operation, ToolSpec};
 
-use crate::Server;
+use crate::server::Server;
 
+use super::answer;
 use super::function::{Function, MAX_METHOD};
 use super::{FILE_BYTES, FRAME_BYTES, more};
 
@@ -32,24 +33,28 @@ type McpApiHeader = {
 
 "#;
 
-/// What a server offers. Resources and prompts have no call site yet.
+/// What a server offers.
 pub(super) fn functions<'a>(tools: &'a [ToolSpec], server: &'a Server) -> Vec<Function<'a>> {
-    let function = |(method, position): (&'a String, &usize)| {
-        let tool = tools.get(*position)?;
+    let function = |method: &'a str, position: usize| {
+        let tool = tools.get(position)?;
         Some(Function {
-            namespace: None,
+            operation: tool.operation,
             method,
             name: tool.id.name(),
             description: &tool.description,
             input: &tool.parameters,
-            output: None,
+            output: tool.output.as_ref(),
         })
     };
-    server.methods.iter().filter_map(function).collect()
+    let methods = server.methods.iter().filter_map(|(method, position)| function(method, *position));
+    let others = server.operations.iter().filter_map(|(operation, position)| function(operation.place()?.1, *position));
+    methods.chain(others).collect()
 }
 
 pub(super) fn namespace(identifier: &str, functions: &[Function<'_>]) -> String {
-    let mut text = format!("{HEADER}declare namespace MCP.{identifier} {{\n");
+    let operations: BTreeSet<Operation> = functions.iter().map(|function| function.operation).collect();
+    let answers: String = operations.into_iter().map(answer::declaration).collect();
+    let mut text = format!("{HEADER}{answers}declare namespace MCP.{identifier} {{\n");
     text += "  /** This server's declarations, or one tool's, with the schemas if asked. */\n";
     text += "  function $api(toolName?: string, options?: { schema?: boolean }): Promise<McpApiHeader>;\n\n";
     text + &members(functions) + "}\n"
@@ -58,9 +63,10 @@ pub(super) fn namespace(identifier: &str, functions: &[Function<'_>]) -> String 
 /// Tools by method, then `resources` and `prompts`.
 pub(super) fn members(functions: &[Function<'_>]) -> String {
     let mut text = String::new();
-    let groups: BTreeSet<Option<&str>> = functions.iter().map(|function| function.namespace).collect();
+    let groups: BTreeSet<Option<&str>> = functions.iter().map(|function| function.namespace()).collect();
     for group in groups {
-        let mut chosen: Vec<&Function<'_>> = functions.iter().filter(|function| function.namespace == group).collect();
+        let mut chosen: Vec<&Function<'_>> =
+            functions.iter().filter(|function| function.namespace() == group).collect();
         chosen.sort_by_key(|function| function.method);
         let room = text.len();
         match group {

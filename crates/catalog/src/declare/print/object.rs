@@ -2,8 +2,8 @@
 
 use super::super::note;
 use super::super::shape::{Field, Object, Type};
-use super::super::text::{cut, in_comment, property};
 use super::{Layout, Printer};
+use crate::text::{cut, in_comment, property};
 
 /// Objects that take no more than this stay on their line.
 const INLINE_BYTES: usize = 72;

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::super::shape::{Object, Type, Word, union};
-use super::super::text::quoted;
 use super::Builder;
+use crate::text::quoted;
 
 /// A longer value is no name; its kind says as much.
 const MAX_LITERAL: usize = 120;

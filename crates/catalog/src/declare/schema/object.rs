@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::super::shape::{Field, Object, Type, union};
-use super::super::text::MAX_NAME;
 use super::{Builder, Place};
+use crate::text::MAX_NAME;
 
 const MAX_PATTERNS: usize = 8;
 

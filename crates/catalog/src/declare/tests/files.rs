@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use contract::tool::{ToolId, ToolSpec};
+use contract::tool::{Operation, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
 use super::function;
-use crate::Server;
 use crate::declare::function::Function;
 use crate::declare::server::{members, namespace};
 use crate::declare::{FILE_BYTES, files, index, server_api};
+use crate::server::Server;
 
 fn tool(id: &str) -> ToolSpec {
     let id = ToolId::parse(id).unwrap();
@@ -20,6 +20,7 @@ fn server(name: &str, methods: &[&str]) -> Server {
     Server {
         name: name.to_owned(),
         methods: methods.iter().enumerate().map(|(at, method)| ((*method).to_owned(), at)).collect(),
+        ..Server::default()
     }
 }
 
@@ -31,7 +32,10 @@ fn an_index_and_a_file_a_server() {
     let listed: Vec<_> = files.iter().map(|file| (file.path.as_str(), file.description.as_str())).collect();
     assert_eq!(
         listed,
-        [("mcp/index.d.ts", "All MCP servers of this run."), ("mcp/gitHub.d.ts", "2 tools of the MCP server git-hub.")]
+        [
+            ("mcp/index.d.ts", "All MCP servers of this run."),
+            ("mcp/gitHub.d.ts", "2 functions of the MCP server git-hub.")
+        ]
     );
     let expected = r#"type McpToolResult = {
   content?: unknown[];
@@ -97,12 +101,12 @@ declare namespace MCP {{
 #[test]
 fn resources_and_prompts_are_namespaces_of_their_own() {
     let (input, output) = (json!({"required": ["uri"]}), json!({"properties": {"contents": {"type": "array"}}}));
-    let at = |namespace, method| Function { namespace, method, ..function("", &input, Some(&output)) };
+    let at = |operation, method, output| Function { operation, method, ..function("", &input, output) };
     let functions = [
-        at(Some("resources"), "read"),
-        Function { output: None, ..at(None, "ping") },
-        at(Some("prompts"), "get"),
-        at(Some("resources"), "list"),
+        at(Operation::ReadResource, "read", Some(&output)),
+        at(Operation::Tool, "ping", None),
+        at(Operation::GetPrompt, "get", Some(&output)),
+        at(Operation::ListResources, "list", None),
     ];
     let expected = "  function ping(input: {
     uri: unknown;
@@ -117,7 +121,7 @@ fn resources_and_prompts_are_namespaces_of_their_own() {
   namespace resources {
     function list(input: {
       uri: unknown;
-    }): Promise<{ contents?: unknown[] }>;
+    }): Promise<McpResourceList>;
 
     function read(input: {
       uri: unknown;
@@ -125,10 +129,13 @@ fn resources_and_prompts_are_namespaces_of_their_own() {
   }
 ";
     assert_eq!(members(&functions), expected);
-    assert_eq!(
-        (functions[0].path(), functions[0].operation()),
-        ("resources.read".to_owned(), "resources_read".to_owned())
-    );
+    assert_eq!(functions[0].path(), "resources.read");
+    // The file declares the answers it names, and no others.
+    let file = namespace("docs", &functions);
+    for (word, is_there) in [("List", true), ("Contents", true)] {
+        assert_eq!(file.contains(&format!("\ntype McpResource{word} = {{\n")), is_there, "{file}");
+    }
+    assert!(!file.contains("type McpPromptList"), "{file}");
 }
 
 #[test]

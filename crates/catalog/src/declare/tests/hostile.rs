@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use contract::tool::Operation;
 use serde_json::{Map, Value, json};
 
 use super::function;
@@ -15,9 +16,9 @@ const STACK_BYTES: usize = 512 << 10;
 
 fn check(name: &str, description: &str, schema: &Value) -> String {
     // The longest names there are, in the deepest place.
-    let (namespace, method) = (Some("resources"), "m".repeat(MAX_METHOD));
+    let (operation, method) = (Operation::ReadResource, "m".repeat(MAX_METHOD));
     let longest =
-        || Function { namespace, method: &method, ..function(description, schema, Some(schema)) }.declaration(4);
+        || Function { operation, method: &method, ..function(description, schema, Some(schema)) }.declaration(4);
     assert!(longest().len() <= FUNCTION_BYTES, "{name} has {} bytes", longest().len());
     let render = || function(description, schema, Some(schema)).declaration(2);
     let started = Instant::now();

@@ -8,6 +8,7 @@ mod hostile;
 mod soup;
 mod types;
 
+use contract::tool::Operation;
 use serde_json::Value;
 
 use super::function::Function;
@@ -27,5 +28,5 @@ fn check(cases: &[(&str, Value, &str)]) {
 }
 
 fn function<'a>(description: &'a str, input: &'a Value, output: Option<&'a Value>) -> Function<'a> {
-    Function { namespace: None, method: "run", name: "run", description, input, output }
+    Function { operation: Operation::Tool, method: "run", name: "run", description, input, output }
 }

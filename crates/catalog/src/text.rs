@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 /// A longer name is no name a cell can sensibly write; what has it is counted, not shown.
-pub(super) const MAX_NAME: usize = 128;
+pub(crate) const MAX_NAME: usize = 128;
 
 /// How deep a default or an example is shown.
 const MAX_BRIEF_DEPTH: usize = 3;
 
 /// One line of at most `limit` bytes: white space folded, hidden characters gone, `…` where it was cut.
-pub(super) fn clean(text: &str, limit: usize) -> String {
+pub(crate) fn clean(text: &str, limit: usize) -> String {
     // A megabyte of blanks folds to one; nobody waits for that.
     let head = head(text, limit.saturating_mul(4).saturating_add(64));
     let mut line = String::new();
@@ -36,8 +36,25 @@ pub(super) fn clean(text: &str, limit: usize) -> String {
     cut(line, limit)
 }
 
+/// Lines of at most `limit` bytes together: hidden and control characters gone, `…` where it was cut.
+pub(crate) fn clean_lines(text: &str, limit: usize) -> String {
+    let mut lines = String::new();
+    for letter in text.chars() {
+        match letter {
+            '\n' => lines.push('\n'),
+            '\t' => lines.push(' '),
+            _ if letter.is_control() || is_hidden(letter) => {}
+            _ => lines.push(letter),
+        }
+        if lines.len() > limit {
+            break;
+        }
+    }
+    cut(lines, limit)
+}
+
 /// The text, or its head and `…` in at most `limit` bytes.
-pub(super) fn cut(text: String, limit: usize) -> String {
+pub(crate) fn cut(text: String, limit: usize) -> String {
     if text.len() <= limit {
         return text;
     }
@@ -58,12 +75,12 @@ fn head(text: &str, limit: usize) -> &str {
 }
 
 /// The text inside a block comment.
-pub(super) fn in_comment(text: &str) -> Cow<'_, str> {
+pub(crate) fn in_comment(text: &str) -> Cow<'_, str> {
     if text.contains("*/") { Cow::Owned(text.replace("*/", "*\\/")) } else { Cow::Borrowed(text) }
 }
 
 /// A string literal of JavaScript, all of it in sight.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for letter in text.chars() {
         match letter {
@@ -81,11 +98,12 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 /// A property's name as a type writes it.
-pub(super) fn property(name: &str) -> String {
+pub(crate) fn property(name: &str) -> String {
     if is_identifier(name) { name.to_owned() } else { quoted(name) }
 }
 
-fn is_identifier(name: &str) -> bool {
+/// Of ASCII letters; a word of JavaScript may be one, too.
+pub(crate) fn is_identifier(name: &str) -> bool {
     name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_' || letter == '$')
         && name.starts_with(|first: char| !first.is_ascii_digit())
 }
@@ -98,7 +116,7 @@ fn is_hidden(letter: char) -> bool {
 }
 
 /// A value in about `limit` bytes, as a comment shows it.
-pub(super) fn brief(value: &Value, limit: usize) -> String {
+pub(crate) fn brief(value: &Value, limit: usize) -> String {
     let mut out = String::new();
     write_brief(value, limit, MAX_BRIEF_DEPTH, &mut out);
     cut(out, limit)

@@ -1,0 +1,120 @@
+//! Namespaces: a plugin's own words for its tools, as globals of a cell.
+//!
+//! A call in a namespace is a call of a tool in the catalog. Here it is only found out which; policy, approvals and
+//! hooks are on the way of every tool.
+
+mod build;
+mod error;
+mod globals;
+mod scope;
+mod visible;
+
+use std::collections::BTreeMap;
+
+use contract::limits::MAX_NAMESPACES;
+use contract::tool::{Source, ToolId};
+
+use crate::Catalog;
+use crate::text::clean;
+
+pub use error::NamespaceError;
+pub use scope::{InputMapping, RunContext, ScopeFailure, ScopeMaker, ScopeValue};
+pub(crate) use visible::Namespace;
+pub use visible::Namespaces;
+
+/// What a plugin registers. Whose it is, the loader says: not the plugin.
+#[derive(Clone, Debug)]
+pub struct Registration {
+    pub id: String,
+    pub global_name: String,
+    pub description: String,
+    /// What the model should know beside the description.
+    pub prompt: Option<String>,
+    /// All of them must be in a run's catalog and belong to the plugin, or the run does not see the namespace.
+    pub required_tool_names: Vec<String>,
+    pub scope: ScopeMaker,
+}
+
+/// What loaded plugins registered. It belongs to whoever loads them; there is none for the whole process.
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    by_id: BTreeMap<String, Registered>,
+}
+
+#[derive(Clone, Debug)]
+struct Registered {
+    plugin_id: String,
+    registration: Registration,
+}
+
+impl Registry {
+    pub fn register(&mut self, plugin_id: &str, registration: Registration) -> Result<(), NamespaceError> {
+        let global = registration.global_name.as_str();
+        globals::check_global(global)?;
+        if self.by_id.contains_key(&registration.id) {
+            return Err(NamespaceError::DuplicateId(clean(&registration.id, build::SHOWN_BYTES)));
+        }
+        if let Some((owner, _)) = self.by_id.iter().find(|(_, other)| other.registration.global_name == global) {
+            let owner = clean(owner, build::SHOWN_BYTES);
+            return Err(NamespaceError::GlobalTaken { global: global.to_owned(), owner });
+        }
+        if self.by_id.len() == MAX_NAMESPACES {
+            return Err(NamespaceError::TooMany);
+        }
+        let plugin_id = plugin_id.to_owned();
+        self.by_id.insert(registration.id.clone(), Registered { plugin_id, registration });
+        Ok(())
+    }
+
+    /// Whether there was one.
+    pub fn unregister(&mut self, id: &str) -> bool {
+        self.by_id.remove(id).is_some()
+    }
+
+    /// For a plugin that is disabled, removed or rolled back; how many it had.
+    pub fn clear_plugin(&mut self, plugin_id: &str) -> usize {
+        let before = self.by_id.len();
+        self.by_id.retain(|_, registered| registered.plugin_id != plugin_id);
+        before - self.by_id.len()
+    }
+
+    /// What one run sees. A namespace whose scope is no good is left out and named in [`Namespaces::refused`]:
+    /// one broken plugin does not take the others' functions away.
+    pub fn visible(&self, catalog: &Catalog, context: &RunContext<'_>) -> Namespaces {
+        let mut namespaces = Namespaces::default();
+        for registered in self.by_id.values() {
+            if let Some(tools) = registered.tools(catalog) {
+                namespaces.add(&registered.registration.global_name, registered.open(&tools, context));
+            }
+        }
+        namespaces
+    }
+}
+
+impl Registered {
+    /// The required tools under their names, if all are there.
+    fn tools(&self, catalog: &Catalog) -> Option<BTreeMap<&str, ToolId>> {
+        let required = self.registration.required_tool_names.iter();
+        required.map(|name| Some((name.as_str(), self.own_tool(catalog, name)?))).collect()
+    }
+
+    /// MCP servers and clients choose their names themselves, so one of a plugin's name proves nothing.
+    fn own_tool(&self, catalog: &Catalog, name: &str) -> Option<ToolId> {
+        [Source::Plugin, Source::Openclaw].into_iter().find_map(|source| {
+            let tool = catalog.get(&format!("{}:{}:{name}", source.as_str(), self.plugin_id))?;
+            // A colon in the plugin's id could make another owner's tool of it.
+            (tool.id.owner() == self.plugin_id).then(|| tool.id.clone())
+        })
+    }
+
+    fn open(&self, tools: &BTreeMap<&str, ToolId>, context: &RunContext<'_>) -> Result<Namespace, NamespaceError> {
+        let Registration { global_name, description, prompt, scope, .. } = &self.registration;
+        let scope =
+            scope.make(context).map_err(|cause| NamespaceError::ScopeFailed { global: global_name.clone(), cause })?;
+        let (descriptor, calls) = build::build(global_name, &scope, tools)?;
+        Ok(Namespace { description: description.clone(), prompt: prompt.clone(), descriptor, calls })
+    }
+}
+
+#[cfg(test)]
+mod tests;

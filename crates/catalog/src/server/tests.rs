@@ -1,0 +1,102 @@
+//! Which name leads to which tool.
+
+use std::time::{Duration, Instant};
+
+use contract::limits::MAX_IDENTIFIER_BYTES;
+use contract::tool::{Operation, ToolId, ToolSpec};
+use serde_json::Value;
+
+use super::servers;
+
+fn tool(id: &str) -> ToolSpec {
+    ToolSpec::new(ToolId::parse(id).unwrap(), "", Value::Null)
+}
+
+/// Every path of every server, and the tool it leads to.
+fn shown(mut tools: Vec<ToolSpec>) -> Vec<(String, String)> {
+    tools.sort_by(|a, b| a.id.cmp(&b.id));
+    let mut shown = Vec::new();
+    for (identifier, server) in servers(&tools) {
+        for path in server.paths() {
+            let parts: Vec<&str> = path.split('.').collect();
+            let position = server.find(&parts).unwrap();
+            shown.push((format!("{identifier}.{path}"), tools[position].id.as_str().to_owned()));
+        }
+    }
+    shown
+}
+
+#[test]
+fn names_that_collide_are_numbered_in_the_order_of_ids() {
+    let ids = ["mcp:a:x_2", "mcp:a:x-y", "mcp:a:x_y", "mcp:a:xY2", "mcp:a:xY", "mcp:A:then", "mcp:a:delete"];
+    let expected = [
+        ("a.then2", "mcp:A:then"),
+        ("a2.delete2", "mcp:a:delete"),
+        ("a2.x2", "mcp:a:x_2"),
+        ("a2.xY", "mcp:a:x-y"),
+        ("a2.xY2", "mcp:a:xY"),
+        ("a2.xY22", "mcp:a:xY2"),
+        ("a2.xY3", "mcp:a:x_y"),
+    ];
+    let expected = expected.map(|(path, id)| (path.to_owned(), id.to_owned()));
+    for turn in 0..ids.len() {
+        let mut turned = ids;
+        turned.rotate_left(turn);
+        assert_eq!(shown(turned.iter().map(|id| tool(id)).collect()), expected, "{turned:?}");
+    }
+}
+
+#[test]
+fn long_names_are_cut_and_still_differ() {
+    let long = "x".repeat(MAX_IDENTIFIER_BYTES);
+    let ids = ["", "a", "b", "c_d"].map(|end| format!("mcp:{long}{end}:{long}{end}"));
+    let servers: Vec<String> =
+        shown(ids.iter().map(|id| tool(id)).collect()).into_iter().map(|(path, _)| path).collect();
+    let stem = "x".repeat(MAX_IDENTIFIER_BYTES - 8);
+    let expected = [format!("{stem}2"), format!("{stem}3"), format!("{stem}4"), long.clone()];
+    assert_eq!(servers, expected.map(|server| format!("{server}.{long}")));
+}
+
+#[test]
+fn many_names_that_collide_take_no_time() {
+    // None of these letters can be in an identifier.
+    let letters = || '\u{4e00}'..'\u{9c20}';
+    let alike = letters().map(|letter| format!("mcp:s:a{letter}"));
+    // Pairs that collide when cut, all with one stem.
+    let long = "x".repeat(MAX_IDENTIFIER_BYTES - 5);
+    let pairs = (0..20_000).map(|number| format!("mcp:s:{long}{:05}y{number}", number / 2));
+    let cases = [
+        ("alike", alike.collect::<Vec<_>>(), "s.a20000".to_owned()),
+        ("pairs", pairs.collect(), format!("s.{}10001", &long[..56])),
+    ];
+    for (name, ids, last) in cases {
+        let started = Instant::now();
+        let methods = shown(ids.iter().map(|id| tool(id)).collect());
+        assert!(methods.iter().any(|(path, _)| *path == last), "{name}");
+        assert!(methods.iter().all(|(path, _)| path.len() <= "s.".len() + MAX_IDENTIFIER_BYTES), "{name}");
+        assert_eq!(methods.len(), 20_000, "{name}");
+        assert!(started.elapsed() < Duration::from_secs(5), "{name}: {:?}", started.elapsed());
+    }
+}
+
+#[test]
+fn resources_and_prompts_stand_beside_tools_of_their_names() {
+    let operation = |operation: Operation| {
+        let mut spec = tool(&format!("mcp:docs:{}", operation.as_str()));
+        spec.operation = operation;
+        spec
+    };
+    let mut tools: Vec<ToolSpec> =
+        Operation::ALL.into_iter().filter(|kind| *kind != Operation::Tool).map(operation).collect();
+    tools.extend([tool("mcp:docs:resources"), tool("mcp:docs:prompts"), tool("mcp:docs:list")]);
+    let expected = [
+        ("docs.list", "mcp:docs:list"),
+        ("docs.prompts2", "mcp:docs:prompts"),
+        ("docs.resources2", "mcp:docs:resources"),
+        ("docs.prompts.get", "mcp:docs:prompts_get"),
+        ("docs.prompts.list", "mcp:docs:prompts_list"),
+        ("docs.resources.list", "mcp:docs:resources_list"),
+        ("docs.resources.read", "mcp:docs:resources_read"),
+    ];
+    assert_eq!(shown(tools), expected.map(|(path, id)| (path.to_owned(), id.to_owned())));
+}

@@ -1,0 +1,126 @@
+//! Which tools the model is shown, decided once per run and checked again in the payload that leaves.
+
+mod direct;
+mod verify;
+mod visible;
+
+use contract::config::{ToolSearchMode, ToolsConfig};
+use contract::error::ErrorCode;
+use contract::tool::ToolSpec;
+
+use crate::{Catalog, is_control_tool};
+
+pub use verify::SurfaceViolation;
+pub use visible::VisibleTool;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Surface {
+    /// The run has no tools, so there is nothing to hide.
+    None,
+    /// Every tool by itself.
+    Direct(Vec<ToolSpec>),
+    ToolSearchCode,
+    ToolSearchTools(Origin),
+    CodeMode,
+}
+
+/// Why Tool Search shows three tools and not one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Configured,
+    /// `code` was configured, and no runtime can run any.
+    NoRuntime,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SurfaceError {
+    /// Showing all tools instead would be what code mode promises not to do.
+    #[error("code mode is enabled and its runtime is not available; start a worker or disable `tools.codeMode`")]
+    RuntimeUnavailable,
+}
+
+impl SurfaceError {
+    pub fn code(self) -> ErrorCode {
+        match self {
+            Self::RuntimeUnavailable => ErrorCode::RuntimeUnavailable,
+        }
+    }
+}
+
+impl Surface {
+    /// Takes the tools that policy left.
+    pub fn choose(
+        config: &ToolsConfig,
+        mut tools: Vec<ToolSpec>,
+        runtime_available: bool,
+    ) -> Result<Self, SurfaceError> {
+        tools.retain(|tool| !is_control_tool(tool));
+        if tools.is_empty() {
+            return Ok(Self::None);
+        }
+        if config.code_mode.enabled {
+            return if runtime_available { Ok(Self::CodeMode) } else { Err(SurfaceError::RuntimeUnavailable) };
+        }
+        if !config.tool_search.enabled {
+            return Ok(Self::Direct(direct::sorted(tools)));
+        }
+        Ok(match (config.tool_search.mode, runtime_available) {
+            (ToolSearchMode::Code, true) => Self::ToolSearchCode,
+            (ToolSearchMode::Code, false) => Self::ToolSearchTools(Origin::NoRuntime),
+            (ToolSearchMode::Tools, _) => Self::ToolSearchTools(Origin::Configured),
+        })
+    }
+
+    /// What whoever runs this should know.
+    pub fn note(&self) -> Option<&'static str> {
+        match self {
+            Self::ToolSearchTools(Origin::NoRuntime) => Some(
+                "tools.toolSearch.mode is `code`, but no runtime is available; the run has tool_search, \
+                 tool_describe and tool_call instead",
+            ),
+            Self::None
+            | Self::Direct(_)
+            | Self::ToolSearchCode
+            | Self::ToolSearchTools(Origin::Configured)
+            | Self::CodeMode => None,
+        }
+    }
+
+    /// The names the model sees, each once.
+    pub fn names(&self) -> Vec<String> {
+        let fixed = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        match self {
+            Self::None => Vec::new(),
+            Self::Direct(tools) => direct::names(tools),
+            Self::ToolSearchCode => fixed(&["tool_search_code"]),
+            Self::ToolSearchTools(_) => fixed(&["tool_search", "tool_describe", "tool_call"]),
+            Self::CodeMode => fixed(&["exec", "wait"]),
+        }
+    }
+
+    /// The tools as the model sees them, in the order of [`Self::names`]. The catalog is the run's.
+    pub fn visible_tools(&self, config: &ToolsConfig, catalog: &Catalog) -> Vec<VisibleTool> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Direct(tools) => visible::direct(tools, self.names()),
+            Self::ToolSearchCode => vec![visible::tool_search_code(&config.tool_search, catalog)],
+            Self::ToolSearchTools(_) => visible::tool_search(&config.tool_search, catalog),
+            Self::CodeMode => vec![visible::exec(&config.code_mode, catalog), visible::wait(&config.code_mode)],
+        }
+    }
+
+    /// The tool behind a name the model called, where tools are shown by themselves.
+    pub fn direct_tool(&self, name: &str) -> Option<&ToolSpec> {
+        let Self::Direct(tools) = self else { return None };
+        let position = direct::names(tools).iter().position(|shown| shown == name)?;
+        tools.get(position)
+    }
+
+    /// For the payload that is about to leave: exactly these tools are in it, each once, or it must not be sent.
+    pub fn verify(&self, names: &[&str]) -> Result<(), SurfaceViolation> {
+        verify::verify(&self.names(), names)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! Tools as a provider is given them.
+
+use contract::cell::Language;
+use contract::config::{CodeMode, Languages, ToolSearch};
+use contract::limits::MAX_TOOL_DESCRIPTION_BYTES;
+use contract::tool::ToolSpec;
+use serde_json::{Value, json};
+
+use crate::text::clean_lines;
+use crate::{Catalog, prompt};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct VisibleTool {
+    pub name: String,
+    pub description: String,
+    /// JSON Schema of the input.
+    pub parameters: Value,
+}
+
+pub(super) fn direct(tools: &[ToolSpec], names: Vec<String>) -> Vec<VisibleTool> {
+    let visible = |(tool, name): (&ToolSpec, String)| VisibleTool {
+        name,
+        description: clean_lines(&tool.description, MAX_TOOL_DESCRIPTION_BYTES),
+        parameters: parameters(&tool.parameters),
+    };
+    tools.iter().zip(names).map(visible).collect()
+}
+
+/// Providers refuse a request for one tool whose schema is no object, and all the others with it.
+fn parameters(schema: &Value) -> Value {
+    let Value::Object(fields) = schema else { return json!({"type": "object", "properties": {}}) };
+    let mut fields = fields.clone();
+    fields.insert("type".to_owned(), Value::from("object"));
+    Value::Object(fields)
+}
+
+/// All fields are optional here; that one of `code` and `command` has to be given is said when it is not.
+pub(super) fn exec(config: &CodeMode, catalog: &Catalog) -> VisibleTool {
+    let code = "The program: the body of an async function. `tools`, `ALL_TOOLS`, `API` and the namespaces are in \
+                scope; Node built-ins are not.";
+    let command = "The same as `code`, for policies that look here. Leave it out.";
+    let properties = json!({
+        "code": {"type": "string", "description": code},
+        "command": {"type": "string", "description": command},
+        "language": language(config.languages),
+    });
+    VisibleTool {
+        name: "exec".to_owned(),
+        description: prompt::exec(config, catalog),
+        parameters: object(properties, &[]),
+    }
+}
+
+fn language(allowed: Languages) -> Value {
+    let all = [Language::JavaScript, Language::TypeScript];
+    let words: Vec<&str> = all.into_iter().filter(|one| allowed.allow(*one)).map(Language::as_str).collect();
+    let has_default = allowed.allow(Language::JavaScript);
+    let default = if has_default { "javascript when left out" } else { "it has to be given" };
+    json!({"type": "string", "enum": words, "description": format!("What `code` is written in; {default}.")})
+}
+
+pub(super) fn wait(config: &CodeMode) -> VisibleTool {
+    let run_id = json!({"type": "string", "description": "The `runId` of a result whose status is \"waiting\"."});
+    VisibleTool {
+        name: "wait".to_owned(),
+        description: prompt::wait(config),
+        parameters: object(json!({ "runId": run_id }), &["runId"]),
+    }
+}
+
+pub(super) fn tool_search_code(config: &ToolSearch, catalog: &Catalog) -> VisibleTool {
+    let code = json!({"type": "string", "description": "The body of an async function; `openclaw.tools` is in scope."});
+    VisibleTool {
+        name: "tool_search_code".to_owned(),
+        description: prompt::tool_search_code(config, catalog),
+        parameters: object(json!({ "code": code }), &["code"]),
+    }
+}
+
+pub(super) fn tool_search(config: &ToolSearch, catalog: &Catalog) -> Vec<VisibleTool> {
+    let limit = json!({"type": "integer", "minimum": 1, "maximum": config.search.max});
+    let id = json!({"type": "string", "description": "A tool's id, as `tool_search` gives it."});
+    let tool = |name: &str, description: String, parameters: Value| VisibleTool {
+        name: name.to_owned(),
+        description,
+        parameters,
+    };
+    vec![
+        tool(
+            "tool_search",
+            prompt::tool_search(config, catalog),
+            object(json!({"query": {"type": "string"}, "limit": limit}), &["query"]),
+        ),
+        tool("tool_describe", prompt::tool_describe(), object(json!({ "id": id }), &["id"])),
+        tool("tool_call", prompt::tool_call(), object(json!({"id": id, "args": {"type": "object"}}), &["id"])),
+    ]
+}
+
+fn object(properties: Value, required: &[&str]) -> Value {
+    let mut schema = json!({"type": "object", "properties": properties});
+    if let (false, Some(fields)) = (required.is_empty(), schema.as_object_mut()) {
+        fields.insert("required".to_owned(), json!(required));
+    }
+    schema
+}
