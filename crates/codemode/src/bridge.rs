@@ -85,7 +85,7 @@ fn namespace(catalog: &Catalog, namespace: &str, payload: &Value) -> Request {
                 None => not_callable(),
             }
         }
-        ("MCP", [server, method]) => match (catalog.mcp_tool(server, method), arguments) {
+        ("MCP", path) => match (catalog.mcp_function(path), arguments) {
             (None, _) => not_callable(),
             (Some(tool), []) => Request::Tool { id: tool.id.as_str().to_owned(), input: json!({}) },
             (Some(tool), [input @ Value::Object(_)]) => {
@@ -93,7 +93,10 @@ fn namespace(catalog: &Catalog, namespace: &str, payload: &Value) -> Request {
             }
             (Some(_), _) => Request::Answered(reject("MCP tools take one object argument", &name)),
         },
-        _ => not_callable(),
+        (global, path) => match catalog.namespace_call(global, path, arguments) {
+            Ok((id, input)) => Request::Tool { id: id.as_str().to_owned(), input },
+            Err(_) => not_callable(),
+        },
     }
 }
 

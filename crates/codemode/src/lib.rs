@@ -1,12 +1,15 @@
-//! `exec` and `wait`: a cell driven through the worker pool, its calls answered on the way.
+//! `exec` and `wait`: a cell driven through the worker pool, its calls made through the executor's door, its
+//! run kept in the store.
 //!
 //! `cell` decides, `driver` acts. This crate never links the sandbox; frames are all it knows of it.
 
 mod bridge;
 pub mod cell;
+mod definition;
 mod driver;
 mod input;
 pub mod pool;
+mod recorded;
 mod runs;
 
 pub use input::ExecInput;

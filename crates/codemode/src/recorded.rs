@@ -51,8 +51,11 @@ mod tests {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         let output = vec![OutputItem::Text { text: "a".to_owned() }, OutputItem::Json { value: raw("[1,null]") }];
         let telemetry = Telemetry { visible_tools: vec!["exec".to_owned()], call_count: 3, ..Telemetry::default() };
-        let completed =
-            CellResult::Completed { value: raw("{\"b\":1,\"a\":2}"), output: output.clone(), telemetry: telemetry.clone() };
+        let completed = CellResult::Completed {
+            value: raw("{\"b\":1,\"a\":2}"),
+            output: output.clone(),
+            telemetry: telemetry.clone(),
+        };
         let failed = |code| CellResult::Failed {
             error: "no".to_owned(),
             code,

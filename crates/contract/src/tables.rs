@@ -4,6 +4,7 @@
 //! `namespaces`, `namespace/<name>`, `api`, `api/<path>`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::ids::CatalogHash;
 
@@ -11,7 +12,7 @@ use crate::ids::CatalogHash;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogTables {
     hash: CatalogHash,
-    bytes: Vec<u8>,
+    bytes: Arc<[u8]>,
 }
 
 impl CatalogTables {
@@ -23,7 +24,12 @@ impl CatalogTables {
                 bytes.extend_from_slice(field.as_bytes());
             }
         }
-        Self { hash: CatalogHash::of(&bytes), bytes }
+        Self::from_bytes(bytes)
+    }
+
+    /// Tables that were finished before, and are trusted only to be somebody's.
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        Self { hash: CatalogHash::of(&bytes), bytes: bytes.into() }
     }
 
     pub fn hash(&self) -> CatalogHash {
@@ -32,5 +38,9 @@ impl CatalogTables {
 
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    pub fn shared(&self) -> Arc<[u8]> {
+        Arc::clone(&self.bytes)
     }
 }

@@ -96,7 +96,9 @@ impl Executor {
         let bound = approval.tool_hash == tool.hash().to_string() && approval.input_hash == input_hash.to_string();
         let refused = match approval.state {
             ApprovalState::Approved if bound => None,
-            ApprovalState::Approved => Some("the tool has changed since it was approved; call it again to ask again".to_owned()),
+            ApprovalState::Approved => {
+                Some("the tool has changed since it was approved; call it again to ask again".to_owned())
+            }
             ApprovalState::Denied => Some(denied(approval)),
             ApprovalState::Pending | ApprovalState::Used | ApprovalState::Void => {
                 Some("nobody approved this call in time".to_owned())

@@ -155,11 +155,7 @@ impl Journal {
     }
 
     /// Changes the run itself, and writes everything.
-    pub async fn commit(
-        &self,
-        durability: Durability,
-        with: impl FnOnce(&mut Change),
-    ) -> Result<(), CommitError> {
+    pub async fn commit(&self, durability: Durability, with: impl FnOnce(&mut Change)) -> Result<(), CommitError> {
         {
             let mut unwritten = self.lock();
             with(&mut unwritten.change);

@@ -313,7 +313,8 @@ fn read(row: &AnyRow) -> Result<Approval, StoreError> {
     Ok(Approval {
         approval_id: row.try_get(0)?,
         run_id: row.try_get(1)?,
-        call: u32::try_from(row.try_get::<i64, _>(2)?).map_err(|_| StoreError::Corrupt("a call's number".to_owned()))?,
+        call: u32::try_from(row.try_get::<i64, _>(2)?)
+            .map_err(|_| StoreError::Corrupt("a call's number".to_owned()))?,
         agent_id: row.try_get(3)?,
         session_id: row.try_get(4)?,
         tool_id: row.try_get(5)?,

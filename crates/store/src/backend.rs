@@ -73,13 +73,7 @@ impl Store {
             Location::Postgres(url) => {
                 let options: AnyConnectOptions = url.parse()?;
                 let pool = AnyPoolOptions::new().max_connections(SERVER_CONNECTIONS).connect_with(options).await?;
-                Self {
-                    dialect: Dialect::Postgres,
-                    durable: pool.clone(),
-                    relaxed: pool.clone(),
-                    readers: pool,
-                    keys,
-                }
+                Self { dialect: Dialect::Postgres, durable: pool.clone(), relaxed: pool.clone(), readers: pool, keys }
             }
         };
         migrations::apply(&store).await?;

@@ -128,7 +128,8 @@ pub(crate) async fn apply(store: &Store) -> Result<(), StoreError> {
         };
         transaction.execute(step.as_str()).await?;
     }
-    let mark = if row.is_some() { "UPDATE schema_version SET version = " } else { "INSERT INTO schema_version VALUES (" };
+    let mark =
+        if row.is_some() { "UPDATE schema_version SET version = " } else { "INSERT INTO schema_version VALUES (" };
     let end = if row.is_some() { "" } else { ")" };
     transaction.execute(format!("{mark}{known}{end}").as_str()).await?;
     transaction.commit().await?;

@@ -4,11 +4,11 @@ use contract::scope::Scope;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
+use crate::Millis;
 use crate::backend::{Store, StoreError};
 use crate::commit::{Change, CommitError, Durability};
 use crate::rows::{CallRow, CallState, LegRow, RunRow, RunState};
 use crate::seal::{Sealed, Unsealable};
-use crate::Millis;
 
 /// A run that is under way and not yet in the store. Its first commit writes it.
 #[derive(Clone, Debug)]
@@ -189,13 +189,7 @@ impl Store {
     }
 
     /// Takes a run over: whoever held it before can change nothing any more.
-    pub async fn take(
-        &self,
-        run_id: &str,
-        holder: &str,
-        now: Millis,
-        lease_until: Millis,
-    ) -> Result<Held, LeaseError> {
+    pub async fn take(&self, run_id: &str, holder: &str, now: Millis, lease_until: Millis) -> Result<Held, LeaseError> {
         let mut transaction = self.writer(Durability::Relaxed).begin().await?;
         let taken = sqlx::query(
             "UPDATE runs SET sequence = sequence + 1, fence = fence + 1, holder = $1, lease_until = $2 \
@@ -217,11 +211,7 @@ impl Store {
         let Some(row) = row else { return Err(LeaseError::Unknown) };
         if taken.rows_affected() != 1 {
             let over = RunState::parse(&row.try_get::<String, _>(7)?)?.is_over();
-            return Err(if over {
-                LeaseError::Unknown
-            } else {
-                LeaseError::HeldElsewhere { until: row.try_get(6)? }
-            });
+            return Err(if over { LeaseError::Unknown } else { LeaseError::HeldElsewhere { until: row.try_get(6)? } });
         }
         transaction.commit().await?;
         Ok(Held {
@@ -344,7 +334,8 @@ fn read_call(row: &AnyRow) -> Result<CallRow, StoreError> {
     let reply: Option<String> = row.try_get(15)?;
     let reply = reply.map(|text| serde_json::from_str(&text)).transpose();
     Ok(CallRow {
-        call: u32::try_from(row.try_get::<i64, _>(0)?).map_err(|_| StoreError::Corrupt("a call's number".to_owned()))?,
+        call: u32::try_from(row.try_get::<i64, _>(0)?)
+            .map_err(|_| StoreError::Corrupt("a call's number".to_owned()))?,
         leg: row.try_get(1)?,
         method: row.try_get(2)?,
         target: row.try_get(3)?,

@@ -64,9 +64,8 @@ impl Keys {
         getrandom::fill(&mut nonce).map_err(|_| Unsealable)?;
         let key = self.keys.get(&self.current).ok_or(Unsealable)?;
         let aad = to.bound(self.current);
-        let sealed = key
-            .encrypt(XNonce::from_slice(&nonce), Payload { msg: snapshot, aad: &aad })
-            .map_err(|_| Unsealable)?;
+        let sealed =
+            key.encrypt(XNonce::from_slice(&nonce), Payload { msg: snapshot, aad: &aad }).map_err(|_| Unsealable)?;
         let mut bytes = Vec::with_capacity(HEADER_BYTES + sealed.len());
         bytes.push(VERSION);
         bytes.extend_from_slice(&self.current.to_le_bytes());

@@ -22,8 +22,7 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
-    pub const ALL: [Self; 5] =
-        [Self::ControlCall, Self::ControlResult, Self::ToolCall, Self::ToolResult, Self::Note];
+    pub const ALL: [Self; 5] = [Self::ControlCall, Self::ControlResult, Self::ToolCall, Self::ToolResult, Self::Note];
 
     pub fn as_str(self) -> &'static str {
         match self {

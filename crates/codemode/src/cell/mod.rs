@@ -163,7 +163,13 @@ impl Cell {
     /// whose end is still to be told.
     pub fn resumed(limits: Limits, open: Vec<Reopened>, spent: Spent, frozen: bool) -> Self {
         let phase = if frozen { Phase::Resting { live_since: None } } else { Phase::Running };
-        let mut cell = Self { phase, turn: None, guest_us: spent.guest_us, snapshots: spent.snapshots, ..Self::started(limits, 0) };
+        let mut cell = Self {
+            phase,
+            turn: None,
+            guest_us: spent.guest_us,
+            snapshots: spent.snapshots,
+            ..Self::started(limits, 0)
+        };
         for Reopened { call, state, since } in open {
             let timed = matches!(call.method, Method::Yield | Method::Timer);
             let holds_slot = state == PendingState::Running && !timed;

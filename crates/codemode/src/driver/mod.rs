@@ -17,9 +17,9 @@ use contract::config::SearchLimits;
 use contract::frame::{Budget, LegEnd, Start};
 use contract::ids::CallId;
 use contract::tables::CatalogTables;
-use executor::clock::{now_ms, now_us};
+use executor::clock::now_us;
 use executor::{Executor, Journal};
-use store::{CallRow, CallState, LegRow};
+use store::LegRow;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -35,7 +35,10 @@ pub(crate) use tell::{failed, failed_with};
 #[derive(Debug)]
 pub(crate) enum Command {
     /// `wait`: tell me how it stands when there is something to tell.
-    Wait { tool_call_id: String, listener: oneshot::Sender<CellResult> },
+    Wait {
+        tool_call_id: String,
+        listener: oneshot::Sender<CellResult>,
+    },
     /// The store has an outcome for this call.
     Arrived(CallId),
     /// The store has a person's word on this call.

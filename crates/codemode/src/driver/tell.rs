@@ -42,8 +42,7 @@ impl Driver {
         let over = state.is_over();
         let dormant = self.cell.is_dormant() && self.calls.is_empty();
         let snapshot = self.unsaved_snapshot();
-        let durability =
-            if over && !self.run.journal.had_effects() { Durability::Relaxed } else { Durability::Synced };
+        let durability = if over && !self.run.journal.had_effects() { Durability::Relaxed } else { Durability::Synced };
         let progress = serde_json::to_string(&self.telemetry).unwrap_or_default();
         let expires_at = now_ms().saturating_add_unsigned(self.run.definition.ttl_seconds.saturating_mul(1000));
         let written = self.run.journal.commit(durability, |change| {
