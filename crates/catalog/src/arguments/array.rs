@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use super::path::Segment;
-use super::string::count;
 use super::verdict::Verdict;
 use super::walk::{Keywords, Walk};
 
@@ -19,10 +18,7 @@ impl<'a> Walk<'a> {
         items: &'a [Value],
     ) -> Verdict {
         match (keyword, argument) {
-            ("minItems" | "maxItems", _) => match count(argument) {
-                Some(bound) => self.length(keyword == "minItems", bound, items.len(), "item"),
-                None => Verdict::Unknown,
-            },
+            ("minItems" | "maxItems", _) => self.length(keyword, argument, items.len(), ["item", "items"]),
             ("uniqueItems", Value::Bool(true)) => self.unique(items),
             // Before 2020-12 a list of `items` was what is `prefixItems` now, and `additionalItems` what is `items`.
             ("prefixItems" | "items", Value::Array(schemas)) => self.each(items.iter().zip(schemas).enumerate()),

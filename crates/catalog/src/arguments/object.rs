@@ -5,7 +5,6 @@ use serde_json::{Map, Value};
 use super::literal::probably;
 use super::path::Segment;
 use super::show::{self, quoted};
-use super::string::count;
 use super::verdict::Verdict;
 use super::walk::{Keywords, Walk};
 
@@ -113,10 +112,9 @@ impl<'a> Walk<'a> {
         fields: &'a Fields,
     ) -> Verdict {
         match (keyword, argument) {
-            ("minProperties" | "maxProperties", _) => match count(argument) {
-                Some(bound) => self.length(keyword == "minProperties", bound, fields.len(), "property(s)"),
-                None => Verdict::Unknown,
-            },
+            ("minProperties" | "maxProperties", _) => {
+                self.length(keyword, argument, fields.len(), ["property", "properties"])
+            }
             ("properties", Value::Object(properties)) => self.properties(properties, fields),
             ("patternProperties", Value::Object(patterns)) => self.patterns(patterns, fields),
             ("additionalProperties", Value::Object(_)) => self.additional(keywords, argument, fields),

@@ -9,25 +9,24 @@ use super::walk::Walk;
 impl<'a> Walk<'a> {
     pub(super) fn string(&mut self, keyword: &str, argument: &'a Value, text: &'a str) -> Verdict {
         match keyword {
-            "minLength" | "maxLength" => {
-                let Some(bound) = count(argument) else { return Verdict::Unknown };
-                // Counting reads the text.
-                if !self.spend(text.len() / 1024) {
-                    return Verdict::Unknown;
-                }
-                self.length(keyword == "minLength", bound, text.chars().count(), "character")
+            // Counting reads the text.
+            "minLength" | "maxLength" if self.spend(text.len() / 1024) => {
+                self.length(keyword, argument, text.chars().count(), ["character", "characters"])
             }
+            "minLength" | "maxLength" => Verdict::Unknown,
             "pattern" => self.pattern(argument, text),
             _ => Verdict::Fits,
         }
     }
 
     /// For `min…` and `max…` of whatever is counted.
-    pub(super) fn length(&mut self, is_minimum: bool, bound: usize, length: usize, unit: &str) -> Verdict {
-        let plural = if bound == 1 { "" } else { "s" };
-        match is_minimum {
-            true if length < bound => self.fail(|| format!("expected at least {bound} {unit}{plural}, was {length}")),
-            false if length > bound => self.fail(|| format!("expected at most {bound} {unit}{plural}, was {length}")),
+    pub(super) fn length(&mut self, keyword: &str, argument: &Value, length: usize, unit: [&str; 2]) -> Verdict {
+        let Some(bound) = count(argument) else { return Verdict::Unknown };
+        let [one, many] = unit;
+        let unit = if bound == 1 { one } else { many };
+        match keyword.starts_with("min") {
+            true if length < bound => self.fail(|| format!("expected at least {bound} {unit}, was {length}")),
+            false if length > bound => self.fail(|| format!("expected at most {bound} {unit}, was {length}")),
             _ => Verdict::Fits,
         }
     }
@@ -45,7 +44,7 @@ impl<'a> Walk<'a> {
 }
 
 /// A bound on a length; more than there is memory is no bound.
-pub(super) fn count(argument: &Value) -> Option<usize> {
+fn count(argument: &Value) -> Option<usize> {
     let float = argument.as_f64()?;
     if float < 0.0 || float.fract() != 0.0 {
         return None;
