@@ -33,7 +33,8 @@ impl<'a> Walk<'a> {
     /// The items that the list under another keyword leaves.
     fn after(&mut self, prefix: &str, keywords: &'a Keywords, schema: &'a Value, items: &'a [Value]) -> Verdict {
         let taken = keywords.get(prefix).and_then(Value::as_array).map_or(0, Vec::len);
-        self.each(items.iter().map(|item| (item, schema)).enumerate().skip(taken))
+        let rest = items.get(taken..).unwrap_or_default();
+        self.each((taken..).zip(rest.iter().map(|item| (item, schema))))
     }
 
     fn each(&mut self, pairs: impl Iterator<Item = (usize, (&'a Value, &'a Value))>) -> Verdict {

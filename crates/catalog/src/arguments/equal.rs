@@ -20,6 +20,10 @@ impl Walk<'_> {
             return Verdict::Unknown;
         }
         match (left, right) {
+            (Value::String(left), Value::String(right)) if left.len() == right.len() => {
+                // Comparing reads them.
+                if self.spend(left.len() / 1024) { (left == right).into() } else { Verdict::Unknown }
+            }
             (Value::Number(left), Value::Number(right)) => (compare(left, right) == Some(Ordering::Equal)).into(),
             (Value::Array(_), Value::Array(_)) | (Value::Object(_), Value::Object(_)) if depth == 0 => Verdict::Unknown,
             (Value::Array(left), Value::Array(right)) => {

@@ -11,8 +11,12 @@ use super::walk::{Keywords, Walk};
 /// Types that one `type` may list; JSON has seven.
 const MAX_TYPES: usize = 16;
 
-/// Words compared with the one given, and how long they may be.
-const MAX_CANDIDATES: usize = 100;
+/// Letters of one word compared with letters of another, in all of a check.
+pub(super) const MAX_LETTER_PAIRS: usize = 1_000_000;
+
+/// Words compared with the one given, how long they may be, and what finding them costs.
+const MAX_CANDIDATES: usize = 200;
+const NEAREST_STEPS: usize = 100;
 const MAX_CANDIDATE_BYTES: usize = 128;
 
 impl<'a> Walk<'a> {
@@ -49,17 +53,26 @@ impl<'a> Walk<'a> {
         }
         if best == Verdict::Fails {
             let words = literals.iter().filter_map(Value::as_str);
-            let meant = input.as_str().and_then(|word| probably(word, words));
+            let meant = input.as_str().and_then(|word| self.probably(word, words));
             let hint = meant.map(|word| format!("; did you mean {}?", show::quoted(word, 60))).unwrap_or_default();
             return self.mismatch(Wanted::Literal, show::one_of(literals), input, hint);
         }
         best
     }
-}
 
-/// The word that was probably meant, of as many as are worth the time.
-pub(super) fn probably<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
-    nearest(word, words.filter(|word| word.len() <= MAX_CANDIDATE_BYTES).take(MAX_CANDIDATES))
+    /// The word that was probably meant, of as many as are worth the time; none if nobody will read it.
+    pub(super) fn probably<'w>(&mut self, word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+        if !self.has_room() || !self.spend(NEAREST_STEPS) {
+            return None;
+        }
+        let is_worth_it = |other: &&str| {
+            let left = self.letter_pairs.checked_sub(word.len() * other.len());
+            self.letter_pairs = left.unwrap_or(self.letter_pairs);
+            left.is_some()
+        };
+        let short = words.take(MAX_CANDIDATES).filter(|other| other.len() <= MAX_CANDIDATE_BYTES);
+        nearest(word, short.filter(is_worth_it))
+    }
 }
 
 fn has_type(word: &Value, input: &Value) -> Verdict {

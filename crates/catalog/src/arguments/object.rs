@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use super::literal::probably;
 use super::path::Segment;
 use super::show::{self, quoted};
 use super::verdict::Verdict;
@@ -10,17 +9,16 @@ use super::walk::{Keywords, Walk};
 
 const MAX_NAME_BYTES: usize = 60;
 
-/// Finding the name that was meant compares words.
-const NEAREST_STEPS: usize = 100;
+/// Names of one object among which the one that was meant is sought.
+const MAX_NAMES: usize = 1_000;
 
 type Fields = Map<String, Value>;
 
 impl<'a> Walk<'a> {
     /// Which names there must be, and which there may be.
     pub(super) fn names(&mut self, keywords: &'a Keywords, fields: &'a Fields) -> Verdict {
-        let is_closed = keywords.get("additionalProperties") == Some(&Value::Bool(false));
-        let undeclared = if is_closed { self.undeclared(keywords, fields) } else { Verdict::Fits };
-        self.missing(keywords, fields, is_closed).and(undeclared)
+        let undeclared = if is_closed(keywords) { self.undeclared(keywords, fields) } else { Verdict::Fits };
+        undeclared.and(self.missing(keywords, fields))
     }
 
     fn undeclared(&mut self, keywords: &'a Keywords, fields: &'a Fields) -> Verdict {
@@ -58,50 +56,53 @@ impl<'a> Walk<'a> {
     }
 
     fn unknown(&mut self, keywords: &'a Keywords, fields: &'a Fields, name: &'a str) -> Verdict {
-        let none = Map::new();
-        let properties = keywords.get("properties").and_then(Value::as_object).unwrap_or(&none);
-        if self.has_room() {
-            self.spend(NEAREST_STEPS);
-        }
+        let properties = keywords.get("properties").and_then(Value::as_object);
+        let known = || properties.into_iter().flatten().map(|(name, _)| name.as_str());
+        let meant = self.probably(name, known().take(MAX_NAMES).filter(|known| !fields.contains_key(*known)));
         self.fail(|| {
-            let open = properties.keys().map(String::as_str).filter(|known| !fields.contains_key(*known));
-            let hint = match probably(name, open) {
+            let hint = match meant {
                 Some(meant) => format!("did you mean {}?", quoted(meant, MAX_NAME_BYTES)),
-                None if properties.is_empty() => "none is expected".to_owned(),
-                None => format!("known are {}", show::list(properties.keys().map(|name| quoted(name, MAX_NAME_BYTES)))),
+                None if known().next().is_none() => "none is expected".to_owned(),
+                None => format!("known are {}", show::list(known().map(|name| quoted(name, MAX_NAME_BYTES)))),
             };
             format!("unknown property {}; {hint}", quoted(name, MAX_NAME_BYTES))
         })
     }
 
-    fn missing(&mut self, keywords: &'a Keywords, fields: &'a Fields, is_closed: bool) -> Verdict {
+    fn missing(&mut self, keywords: &'a Keywords, fields: &'a Fields) -> Verdict {
         // In draft 3 `required` was a flag of the property.
         let Some(Value::Array(required)) = keywords.get("required") else { return Verdict::Fits };
-        let none = Map::new();
-        let properties = keywords.get("properties").and_then(Value::as_object).unwrap_or(&none);
         let mut verdict = Verdict::Fits;
-        for name in required.iter().filter_map(Value::as_str) {
+        for name in required {
             if !self.spend(1) {
                 return verdict.and(Verdict::Unknown);
             }
-            if fields.contains_key(name) {
-                continue;
-            }
-            if self.has_room() {
-                self.spend(NEAREST_STEPS);
-            }
-            verdict = self.fail(|| {
-                let schema = properties.get(name).and_then(Value::as_object);
-                let kind = schema.and_then(show::expected).map(|kind| format!(" ({kind})")).unwrap_or_default();
-                // A closed object's unknown names are told of on their own.
-                let strays =
-                    fields.keys().map(String::as_str).filter(|name| !is_closed && !properties.contains_key(*name));
-                let hint = probably(name, strays)
-                    .map(|stray| format!("; is {} meant to be it?", quoted(stray, MAX_NAME_BYTES)));
-                format!("missing property {}{kind}{}", quoted(name, MAX_NAME_BYTES), hint.unwrap_or_default())
-            });
+            verdict = match name.as_str() {
+                Some(name) if !fields.contains_key(name) => self.lacks(keywords, fields, name),
+                _ => verdict,
+            };
         }
         verdict
+    }
+
+    fn lacks(&mut self, keywords: &'a Keywords, fields: &'a Fields, name: &'a str) -> Verdict {
+        let properties = keywords.get("properties").and_then(Value::as_object);
+        let property = |name: &str| properties.and_then(|properties| properties.get(name));
+        // A closed object's unknown names are told of on their own.
+        let stray = if is_closed(keywords) {
+            None
+        } else {
+            self.probably(
+                name,
+                fields.keys().take(MAX_NAMES).map(String::as_str).filter(|name| property(name).is_none()),
+            )
+        };
+        self.fail(|| {
+            let kind = property(name).and_then(Value::as_object).and_then(show::expected);
+            let kind = kind.map(|kind| format!(" ({kind})")).unwrap_or_default();
+            let hint = stray.map(|stray| format!("; is {} meant to be it?", quoted(stray, MAX_NAME_BYTES)));
+            format!("missing property {}{kind}{}", quoted(name, MAX_NAME_BYTES), hint.unwrap_or_default())
+        })
     }
 
     pub(super) fn object(
@@ -167,4 +168,8 @@ impl<'a> Walk<'a> {
         }
         verdict
     }
+}
+
+fn is_closed(keywords: &Keywords) -> bool {
+    keywords.get("additionalProperties") == Some(&Value::Bool(false))
 }

@@ -66,6 +66,9 @@ impl<'a> Used<'a> {
 
     /// None where that cannot be said.
     pub(super) fn matches(&mut self, pattern: &'a str, text: &str) -> Option<bool> {
+        if pattern.len() > MAX_PATTERN_BYTES {
+            return None;
+        }
         // Counted alike whether the pattern was known or not, so that the answer is the same.
         self.bytes = self.bytes.checked_sub(text.len())?;
         if let Some((_, compiled)) = self.met.iter().find(|(met, _)| *met == pattern) {

@@ -5,6 +5,7 @@ use std::ptr;
 
 use serde_json::{Map, Value};
 
+use super::literal::MAX_LETTER_PAIRS;
 use super::path::{Segment, render};
 use super::pattern::{Known, Used};
 use super::problem::{BadArguments, Problem, Wanted, What};
@@ -47,6 +48,8 @@ pub(super) struct Walk<'a> {
     /// Up to draft 7 nothing beside a `$ref` counts.
     ref_stands_alone: bool,
     pub(super) patterns: Used<'a>,
+    /// Left for finding words that were meant.
+    pub(super) letter_pairs: usize,
 }
 
 impl<'a> Walk<'a> {
@@ -61,6 +64,7 @@ impl<'a> Walk<'a> {
             following: Vec::new(),
             ref_stands_alone: draft.contains("/draft-0"),
             patterns: Used::new(known),
+            letter_pairs: MAX_LETTER_PAIRS,
         }
     }
 
@@ -103,7 +107,9 @@ impl<'a> Walk<'a> {
     }
 
     fn keywords(&mut self, keywords: &'a Keywords, input: &'a Value) -> Verdict {
-        if let Some(reference) = keywords.get("$ref").filter(|_| self.ref_stands_alone) {
+        if self.ref_stands_alone
+            && let Some(reference) = keywords.get("$ref")
+        {
             return self.reference(reference, input);
         }
         if input.is_null() && keywords.get("nullable") == Some(&Value::Bool(true)) {
@@ -146,7 +152,9 @@ impl<'a> Walk<'a> {
     }
 
     fn reference(&mut self, reference: &'a Value, input: &'a Value) -> Verdict {
-        match reference::follow(self.root, reference) {
+        // Finding the place reads the address.
+        let length = reference.as_str().map_or(0, str::len);
+        match reference::follow(self.root, reference).filter(|_| self.spend(length / 16)) {
             Some(target) => self.applied(target, input),
             None => Verdict::Unknown,
         }

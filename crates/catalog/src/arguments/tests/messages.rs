@@ -60,8 +60,8 @@ fn names_are_enforced_and_the_nearest_is_told() {
         ),
         (
             issue,
-            json!({"title": "a", "labels": "bgu"}),
-            r#"input.labels: expected one of "bug", "wish", was "bgu"; did you mean "bug"?"#,
+            json!({"title": "a", "labels": "bugs"}),
+            r#"input.labels: expected one of "bug", "wish", was "bugs"; did you mean "bug"?"#,
         ),
         (
             open,
