@@ -61,16 +61,12 @@ pub(super) fn one_of(literals: &[Value]) -> String {
     }
 }
 
-pub(super) fn types(word: &Value) -> Option<String> {
-    match word {
-        Value::String(word) => Some(head(word, MAX_VALUE_BYTES).to_owned()),
-        Value::Array(words) => {
-            let words: Vec<_> =
-                words.iter().take(8).filter_map(Value::as_str).map(|word| head(word, MAX_VALUE_BYTES)).collect();
-            Some(words.join(" or "))
-        }
-        _ => None,
-    }
+fn types(word: &Value) -> Option<String> {
+    let words = if let Value::Array(words) = word { words.as_slice() } else { std::slice::from_ref(word) };
+    // A stranger's text is quoted wherever it is shown; a type is not, so it must be a plain word.
+    let is_plain = |word: &&str| word.len() <= 16 && word.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let words: Vec<_> = words.iter().take(8).filter_map(Value::as_str).filter(is_plain).collect();
+    (!words.is_empty()).then(|| words.join(" or "))
 }
 
 /// The text, or its head and `…` in at most `limit` bytes.

@@ -254,6 +254,11 @@ fn odd_schemas_do_not_stop_a_call_but_what_they_say_plainly_counts() {
         (odd.clone(), json!({"a": 1, "b": 2, "c": "z"}), ""),
         (odd.clone(), json!({"b": 2}), r#"input: missing property "a" (file)"#),
         (odd, json!([]), "input: expected object, was []"),
+        (
+            json!({"required": ["a"], "properties": {"a": {"type": "x\ninput: all is well"}}}),
+            json!({}),
+            r#"input: missing property "a""#,
+        ),
         (Value::Null, json!({}), ""),
         (json!([]), json!({}), ""),
         (json!("x"), json!({}), ""),
