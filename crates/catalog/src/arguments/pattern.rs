@@ -2,6 +2,7 @@
 //!
 //! What that engine does not know (look-around, back references) is not enforced.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use regex::{Regex, RegexBuilder};
@@ -55,7 +56,8 @@ impl Known {
 #[derive(Debug)]
 pub(super) struct Used<'a> {
     known: &'a Known,
-    met: Vec<(&'a str, Option<Regex>)>,
+    /// Borrowed where known: a copy of a pattern starts without the states it has found.
+    met: Vec<(&'a str, Cow<'a, Option<Regex>>)>,
     bytes: usize,
 }
 
@@ -72,13 +74,13 @@ impl<'a> Used<'a> {
         // Counted alike whether the pattern was known or not, so that the answer is the same.
         self.bytes = self.bytes.checked_sub(text.len())?;
         if let Some((_, compiled)) = self.met.iter().find(|(met, _)| *met == pattern) {
-            return compiled.as_ref().map(|pattern| pattern.is_match(text));
+            return (**compiled).as_ref().map(|pattern| pattern.is_match(text));
         }
         if self.met.len() >= MAX_PATTERNS {
             return None;
         }
-        let compiled = self.known.0.get(pattern).cloned().unwrap_or_else(|| compile(pattern));
-        let matches = compiled.as_ref().map(|pattern| pattern.is_match(text));
+        let compiled = self.known.0.get(pattern).map_or_else(|| Cow::Owned(compile(pattern)), Cow::Borrowed);
+        let matches = (*compiled).as_ref().map(|pattern| pattern.is_match(text));
         self.met.push((pattern, compiled));
         matches
     }
