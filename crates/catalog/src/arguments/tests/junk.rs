@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::super::pattern::Known;
+use super::super::verdict::Verdict;
 use super::super::walk::Walk;
 use super::super::{Compiled, MAX_MESSAGE_BYTES, MAX_STEPS, with_defaults};
 use super::check;
@@ -110,9 +111,10 @@ proptest! {
     fn any_schema_and_any_input_get_one_bounded_answer(schema in junk(), input in junk()) {
         let known = Known::default();
         let mut walk = Walk::new(&schema, &known);
-        walk.root(&input);
+        let verdict = walk.root(&input);
         prop_assert!(walk.steps_taken() <= MAX_STEPS);
         let first = walk.finish();
+        prop_assert_eq!(first.is_err(), verdict == Verdict::Fails);
         prop_assert_eq!(&check(&schema, &input), &first);
         prop_assert_eq!(&Compiled::new(&schema).check(&schema, &input), &first);
         if let Err(bad) = first {
@@ -124,8 +126,8 @@ proptest! {
     fn negation_never_makes_both_fail(schema in junk(), input in junk()) {
         let negated = json!({"not": schema});
         // References would lead elsewhere in the other.
-        prop_assume!(!schema.to_string().contains("$ref"));
-        prop_assert!(check(&schema, &input).is_ok() || check(&negated, &input).is_ok());
+        let refers = schema.to_string().contains("$ref");
+        prop_assert!(refers || check(&schema, &input).is_ok() || check(&negated, &input).is_ok());
     }
 
     #[test]
