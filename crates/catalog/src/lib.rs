@@ -2,6 +2,7 @@
 //!
 //! Pure and deterministic: the same tools give the same catalog, the same names and the same bytes.
 
+pub mod arguments;
 mod declare;
 mod free_names;
 mod guest_view;

@@ -5,13 +5,13 @@
 
 pub mod error;
 pub mod groups;
+pub mod nearest;
 pub mod pattern;
 pub mod policy;
 pub mod profiles;
 pub mod reader;
 
 mod code_mode;
-mod nearest;
 mod numbers;
 mod tool_search;
 

@@ -4,7 +4,7 @@
 const MAX_CHARS: usize = 64;
 
 /// The candidate with the fewest edits, if they are no more than half the longer word; the first of equals.
-pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.chars().nth(MAX_CHARS).is_some() {
         return None;
     }

@@ -1,0 +1,154 @@
+//! Keywords that combine schemas.
+
+use serde_json::Value;
+
+use super::problem::{Problem, Wanted};
+use super::verdict::Verdict;
+use super::walk::{Keywords, Walk};
+
+impl<'a> Walk<'a> {
+    pub(super) fn combined(
+        &mut self,
+        keyword: &str,
+        keywords: &'a Keywords,
+        argument: &'a Value,
+        input: &'a Value,
+    ) -> Verdict {
+        match (keyword, argument) {
+            ("allOf", Value::Array(schemas)) => {
+                schemas.iter().map(|schema| self.schema(schema, input)).max().unwrap_or(Verdict::Unknown)
+            }
+            ("anyOf", Value::Array(branches)) => self.any_of(branches, input),
+            ("oneOf", Value::Array(branches)) => self.one_branch(branches, input),
+            ("not", _) => match self.trial(argument, input).0.not() {
+                Verdict::Fails => self.fail(|| "is a value that the schema rules out".to_owned()),
+                verdict => verdict,
+            },
+            ("if", _) => match self.trial(argument, input).0 {
+                Verdict::Fits => self.branch(keywords.get("then"), input),
+                Verdict::Fails => self.branch(keywords.get("else"), input),
+                Verdict::Unknown => Verdict::Unknown,
+            },
+            _ => Verdict::Unknown,
+        }
+    }
+
+    fn branch(&mut self, schema: Option<&'a Value>, input: &'a Value) -> Verdict {
+        schema.map_or(Verdict::Fits, |schema| self.schema(schema, input))
+    }
+
+    fn any_of(&mut self, branches: &'a [Value], input: &'a Value) -> Verdict {
+        let mut failed = Failed::new(self.level());
+        for branch in branches {
+            match self.trial(branch, input) {
+                (Verdict::Fits, _) => return Verdict::Fits,
+                (Verdict::Unknown, _) => failed.is_open = true,
+                (Verdict::Fails, problems) => failed.add(problems),
+            }
+        }
+        self.none_fits(failed)
+    }
+
+    fn one_branch(&mut self, branches: &'a [Value], input: &'a Value) -> Verdict {
+        let mut failed = Failed::new(self.level());
+        let mut fitting = 0_usize;
+        for branch in branches {
+            match self.trial(branch, input) {
+                (Verdict::Fits, _) => fitting += 1,
+                (Verdict::Unknown, _) => failed.is_open = true,
+                (Verdict::Fails, problems) => failed.add(problems),
+            }
+        }
+        match fitting {
+            0 => self.none_fits(failed),
+            1 if failed.is_open => Verdict::Unknown,
+            1 => Verdict::Fits,
+            // An object that is two things at once has a property too many. A scalar can do nothing about
+            // overlapping branches, such as integer and number; there `oneOf` was written and `anyOf` meant.
+            _ if input.is_object() => self
+                .fail(|| format!("fits {fitting} of the {} forms it may have, must fit exactly one", branches.len())),
+            _ => Verdict::Unknown,
+        }
+    }
+
+    fn none_fits(&mut self, failed: Failed) -> Verdict {
+        if failed.is_open {
+            return Verdict::Unknown;
+        }
+        let Some(nearest) = failed.nearest else { return Verdict::Unknown };
+        nearest.problems.into_iter().for_each(|problem| self.keep(problem));
+        Verdict::Fails
+    }
+}
+
+/// How far a branch is from the input, the nearest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Distance {
+    /// This branch was meant; something in it is wrong.
+    Inside,
+    /// A property with a fixed value has another: the input is of some other branch.
+    Tag,
+    /// Another kind of value altogether.
+    Kind,
+}
+
+/// The branches that do not fit, of which only the nearest is told.
+struct Failed {
+    level: usize,
+    /// Whether some branch may fit after all.
+    is_open: bool,
+    nearest: Option<Nearest>,
+}
+
+struct Nearest {
+    distance: Distance,
+    problems: Vec<Problem>,
+    /// Branches whose expectations the problem names.
+    joined: usize,
+}
+
+impl Failed {
+    fn new(level: usize) -> Self {
+        Self { level, is_open: false, nearest: None }
+    }
+
+    fn add(&mut self, problems: Vec<Problem>) {
+        let (distance, telling) = self.distance(&problems);
+        let problems = telling.map_or(problems, |problem| vec![problem]);
+        match &mut self.nearest {
+            Some(nearest) if nearest.distance < distance => {}
+            Some(nearest) if nearest.distance == distance => nearest.meet(problems),
+            _ => self.nearest = Some(Nearest { distance, problems, joined: 1 }),
+        }
+    }
+
+    /// With the problem that says it all, if there is one.
+    fn distance(&self, problems: &[Problem]) -> (Distance, Option<Problem>) {
+        let here = |problem: &&Problem| problem.depth == self.level && problem.wanted().is_some();
+        let tag = |problem: &&Problem| problem.depth == self.level + 1 && problem.wanted() == Some(Wanted::Literal);
+        if let Some(problem) = problems.iter().find(here) {
+            return (Distance::Kind, Some(problem.clone()));
+        }
+        match problems.iter().find(tag) {
+            Some(problem) => (Distance::Tag, Some(problem.clone())),
+            None => (Distance::Inside, None),
+        }
+    }
+}
+
+impl Nearest {
+    /// Another branch just as far: one more value that was expected, or the better of two.
+    fn meet(&mut self, problems: Vec<Problem>) {
+        if self.distance == Distance::Inside {
+            if problems.len() < self.problems.len() {
+                self.problems = problems;
+            }
+            return;
+        }
+        if let ([mine], [other]) = (self.problems.as_mut_slice(), problems.as_slice())
+            && mine.path == other.path
+        {
+            self.joined += mine.join(other, self.joined);
+        }
+    }
+}

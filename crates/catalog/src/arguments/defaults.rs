@@ -1,0 +1,62 @@
+//! What a schema says for properties that were not given.
+
+use serde_json::Value;
+
+use super::pattern::Known;
+use super::reference;
+use super::verdict::Verdict;
+use super::walk::Walk;
+
+/// Properties looked at.
+const MAX_PROPERTIES: usize = 1_000;
+
+/// Values inside one default. Copying is recursive and costs memory, so what is larger is left to the tool.
+const MAX_VALUES: usize = 1_000;
+const MAX_TEXT_BYTES: usize = 64 << 10;
+const MAX_LEVELS: usize = 32;
+
+/// The input, with each missing top-level property filled in whose schema has a `default`.
+///
+/// A default that its own schema refuses, such as `null` for a string, is no value to send and is left out.
+/// An input that is no object is handed back as it is.
+pub fn with_defaults(schema: &Value, mut input: Value) -> Value {
+    let Some(fields) = input.as_object_mut() else { return input };
+    let known = Known::default();
+    let mut walk = Walk::new(schema, &known);
+    for (name, property) in properties(schema).into_iter().flatten().take(MAX_PROPERTIES) {
+        let Some(default) = property.get("default").filter(|_| !fields.contains_key(name)) else { continue };
+        if is_small(default) && walk.trial(property, default).0 != Verdict::Fails {
+            fields.insert(name.clone(), default.clone());
+        }
+    }
+    input
+}
+
+fn properties(schema: &Value) -> Option<&serde_json::Map<String, Value>> {
+    let own = schema.get("properties");
+    // Generators like to put the whole schema under `$defs`.
+    own.or_else(|| reference::follow(schema, schema.get("$ref")?)?.get("properties"))?.as_object()
+}
+
+fn is_small(value: &Value) -> bool {
+    let mut values = vec![(value, 0)];
+    let mut bytes = 0;
+    for _ in 0..MAX_VALUES {
+        let Some((value, level)) = values.pop() else { return bytes <= MAX_TEXT_BYTES };
+        if level > MAX_LEVELS {
+            return false;
+        }
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            Value::String(text) => bytes += text.len(),
+            Value::Array(items) => values.extend(items.iter().take(MAX_VALUES).map(|item| (item, level + 1))),
+            Value::Object(fields) => {
+                for (name, field) in fields.iter().take(MAX_VALUES) {
+                    bytes += name.len();
+                    values.push((field, level + 1));
+                }
+            }
+        }
+    }
+    false
+}

@@ -1,0 +1,61 @@
+//! Keywords about numbers.
+
+use std::cmp::Ordering;
+
+use serde_json::{Number, Value};
+
+use super::equal::compare;
+use super::show;
+use super::verdict::Verdict;
+use super::walk::{Keywords, Walk};
+
+impl<'a> Walk<'a> {
+    pub(super) fn number(
+        &mut self,
+        keyword: &str,
+        keywords: &'a Keywords,
+        argument: &'a Value,
+        input: &'a Number,
+    ) -> Verdict {
+        // In draft 4 these were flags of `minimum` and `maximum`.
+        let has_flag = |key: &str| keywords.get(key) == Some(&Value::Bool(true));
+        let (allowed, words): (fn(Ordering) -> bool, &str) = match keyword {
+            "minimum" if has_flag("exclusiveMinimum") => (Ordering::is_gt, "more than"),
+            "maximum" if has_flag("exclusiveMaximum") => (Ordering::is_lt, "less than"),
+            "minimum" => (Ordering::is_ge, "at least"),
+            "maximum" => (Ordering::is_le, "at most"),
+            "exclusiveMinimum" | "exclusiveMaximum" if argument.is_boolean() => return Verdict::Fits,
+            "exclusiveMinimum" => (Ordering::is_gt, "more than"),
+            "exclusiveMaximum" => (Ordering::is_lt, "less than"),
+            "multipleOf" => return self.multiple(argument, input),
+            _ => return Verdict::Fits,
+        };
+        match argument.as_number().and_then(|bound| compare(input, bound)) {
+            Some(order) if allowed(order) => Verdict::Fits,
+            Some(_) => self.fail(|| format!("expected {words} {}, was {input}", show::value(argument))),
+            None => Verdict::Unknown,
+        }
+    }
+
+    fn multiple(&mut self, argument: &'a Value, input: &'a Number) -> Verdict {
+        let verdict = argument.as_number().map_or(Verdict::Unknown, |unit| is_multiple(input, unit));
+        if verdict == Verdict::Fails {
+            return self.fail(|| format!("expected a multiple of {}, was {input}", show::value(argument)));
+        }
+        verdict
+    }
+}
+
+fn is_multiple(number: &Number, unit: &Number) -> Verdict {
+    if let (Some(number), Some(unit)) = (number.as_i128(), unit.as_i128()) {
+        return if unit > 0 { (number % unit == 0).into() } else { Verdict::Unknown };
+    }
+    let (Some(number), Some(unit)) = (number.as_f64(), unit.as_f64()) else { return Verdict::Unknown };
+    let times = number / unit;
+    // Past this, neighbouring floats are further apart than the tolerance.
+    if unit <= 0.0 || !times.is_finite() || times.abs() > 1e6 {
+        return Verdict::Unknown;
+    }
+    // `0.3 / 0.1` is not quite 3.
+    ((times - times.round()).abs() < 1e-9).into()
+}

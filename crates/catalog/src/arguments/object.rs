@@ -1,0 +1,175 @@
+//! Keywords about objects.
+
+use serde_json::{Map, Value};
+
+use super::path::Segment;
+use super::show::{self, quoted};
+use super::verdict::Verdict;
+use super::walk::{Keywords, Walk};
+
+const MAX_NAME_BYTES: usize = 60;
+
+/// Names of one object among which the one that was meant is sought.
+const MAX_NAMES: usize = 1_000;
+
+type Fields = Map<String, Value>;
+
+impl<'a> Walk<'a> {
+    /// Which names there must be, and which there may be.
+    pub(super) fn names(&mut self, keywords: &'a Keywords, fields: &'a Fields) -> Verdict {
+        let undeclared = if is_closed(keywords) { self.undeclared(keywords, fields) } else { Verdict::Fits };
+        undeclared.and(self.missing(keywords, fields))
+    }
+
+    fn undeclared(&mut self, keywords: &'a Keywords, fields: &'a Fields) -> Verdict {
+        let mut verdict = Verdict::Fits;
+        for name in fields.keys() {
+            if !self.spend(1) {
+                return verdict.and(Verdict::Unknown);
+            }
+            match self.is_declared(keywords, name) {
+                Some(true) => {}
+                Some(false) => verdict = self.unknown(keywords, fields, name),
+                None => verdict = verdict.and(Verdict::Unknown),
+            }
+        }
+        verdict
+    }
+
+    /// None where `properties` or a pattern is itself wrong, and so might have meant this name.
+    fn is_declared(&mut self, keywords: &'a Keywords, name: &'a str) -> Option<bool> {
+        match keywords.get("properties") {
+            Some(Value::Object(properties)) if properties.contains_key(name) => return Some(true),
+            Some(Value::Object(_)) | None => {}
+            Some(_) => return None,
+        }
+        let Some(patterns) = keywords.get("patternProperties") else { return Some(false) };
+        let mut declared = Some(false);
+        for pattern in patterns.as_object()?.keys() {
+            match self.spend(1).then(|| self.patterns.matches(pattern, name)).flatten() {
+                Some(true) => return Some(true),
+                Some(false) => {}
+                None => declared = None,
+            }
+        }
+        declared
+    }
+
+    fn unknown(&mut self, keywords: &'a Keywords, fields: &'a Fields, name: &'a str) -> Verdict {
+        let properties = keywords.get("properties").and_then(Value::as_object);
+        let known = || properties.into_iter().flatten().map(|(name, _)| name.as_str());
+        let meant = self.probably(name, known().take(MAX_NAMES).filter(|known| !fields.contains_key(*known)));
+        self.fail(|| {
+            let hint = match meant {
+                Some(meant) => format!("did you mean {}?", quoted(meant, MAX_NAME_BYTES)),
+                None if known().next().is_none() => "none is expected".to_owned(),
+                None => format!("known are {}", show::list(known().map(|name| quoted(name, MAX_NAME_BYTES)))),
+            };
+            format!("unknown property {}; {hint}", quoted(name, MAX_NAME_BYTES))
+        })
+    }
+
+    fn missing(&mut self, keywords: &'a Keywords, fields: &'a Fields) -> Verdict {
+        // In draft 3 `required` was a flag of the property.
+        let Some(Value::Array(required)) = keywords.get("required") else { return Verdict::Fits };
+        let mut verdict = Verdict::Fits;
+        for name in required {
+            if !self.spend(1) {
+                return verdict.and(Verdict::Unknown);
+            }
+            verdict = match name.as_str() {
+                Some(name) if !fields.contains_key(name) => self.lacks(keywords, fields, name),
+                _ => verdict,
+            };
+        }
+        verdict
+    }
+
+    fn lacks(&mut self, keywords: &'a Keywords, fields: &'a Fields, name: &'a str) -> Verdict {
+        let properties = keywords.get("properties").and_then(Value::as_object);
+        let property = |name: &str| properties.and_then(|properties| properties.get(name));
+        // A closed object's unknown names are told of on their own.
+        let stray = if is_closed(keywords) {
+            None
+        } else {
+            self.probably(
+                name,
+                fields.keys().take(MAX_NAMES).map(String::as_str).filter(|name| property(name).is_none()),
+            )
+        };
+        self.fail(|| {
+            let kind = property(name).and_then(Value::as_object).and_then(show::expected);
+            let kind = kind.map(|kind| format!(" ({kind})")).unwrap_or_default();
+            let hint = stray.map(|stray| format!("; is {} meant to be it?", quoted(stray, MAX_NAME_BYTES)));
+            format!("missing property {}{kind}{}", quoted(name, MAX_NAME_BYTES), hint.unwrap_or_default())
+        })
+    }
+
+    pub(super) fn object(
+        &mut self,
+        keyword: &str,
+        keywords: &'a Keywords,
+        argument: &'a Value,
+        fields: &'a Fields,
+    ) -> Verdict {
+        match (keyword, argument) {
+            ("minProperties" | "maxProperties", _) => {
+                self.length(keyword, argument, fields.len(), ["property", "properties"])
+            }
+            ("properties", Value::Object(properties)) => self.properties(properties, fields),
+            ("patternProperties", Value::Object(patterns)) => self.patterns(patterns, fields),
+            ("additionalProperties", Value::Object(_)) => self.additional(keywords, argument, fields),
+            ("properties" | "patternProperties", _) => Verdict::Unknown,
+            _ => Verdict::Fits,
+        }
+    }
+
+    fn properties(&mut self, properties: &'a Keywords, fields: &'a Fields) -> Verdict {
+        let mut verdict = Verdict::Fits;
+        for (name, value) in fields {
+            if !self.spend(1) {
+                return verdict.and(Verdict::Unknown);
+            }
+            if let Some(schema) = properties.get(name) {
+                verdict = verdict.and(self.part(Segment::Name(name), schema, value));
+            }
+        }
+        verdict
+    }
+
+    fn patterns(&mut self, patterns: &'a Keywords, fields: &'a Fields) -> Verdict {
+        let mut verdict = Verdict::Fits;
+        for (pattern, schema) in patterns {
+            for (name, value) in fields {
+                if !self.spend(1) {
+                    return verdict.and(Verdict::Unknown);
+                }
+                verdict = verdict.and(match self.patterns.matches(pattern, name) {
+                    Some(true) => self.part(Segment::Name(name), schema, value),
+                    Some(false) => Verdict::Fits,
+                    None => Verdict::Unknown,
+                });
+            }
+        }
+        verdict
+    }
+
+    fn additional(&mut self, keywords: &'a Keywords, schema: &'a Value, fields: &'a Fields) -> Verdict {
+        let mut verdict = Verdict::Fits;
+        for (name, value) in fields {
+            if !self.spend(1) {
+                return verdict.and(Verdict::Unknown);
+            }
+            verdict = verdict.and(match self.is_declared(keywords, name) {
+                Some(true) => Verdict::Fits,
+                Some(false) => self.part(Segment::Name(name), schema, value),
+                None => Verdict::Unknown,
+            });
+        }
+        verdict
+    }
+}
+
+fn is_closed(keywords: &Keywords) -> bool {
+    keywords.get("additionalProperties") == Some(&Value::Bool(false))
+}

@@ -1,0 +1,100 @@
+//! What is wrong with the input, told so that a model can mend it.
+
+use std::fmt;
+
+use super::path::MAX_PATH_BYTES;
+use super::show::cut;
+use super::{MAX_MESSAGE_BYTES, MAX_PROBLEMS};
+
+/// Expectations named for one place.
+const MAX_JOINED: usize = 6;
+
+const OR: &str = " or ";
+
+const MORE: &str = "and more of that kind";
+
+/// So that all lines together stay below [`MAX_MESSAGE_BYTES`].
+const MAX_TEXT_BYTES: usize = (MAX_MESSAGE_BYTES - MORE.len()) / MAX_PROBLEMS - MAX_PATH_BYTES - ": \n".len();
+
+/// Arguments that do not fit their tool's schema. Displayed, it is a line for each problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadArguments {
+    lines: Vec<String>,
+    is_cut: bool,
+}
+
+impl BadArguments {
+    /// None if there is nothing wrong.
+    pub(super) fn from(problems: &[Problem]) -> Option<Self> {
+        let lines = problems.iter().take(MAX_PROBLEMS).map(Problem::line).collect();
+        (!problems.is_empty()).then_some(Self { lines, is_cut: problems.len() > MAX_PROBLEMS })
+    }
+}
+
+impl std::error::Error for BadArguments {}
+
+impl fmt::Display for BadArguments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.lines.join("\n"))?;
+        if self.is_cut { write!(f, "\n{MORE}") } else { Ok(()) }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) path: String,
+    /// How many names and indices the path has.
+    pub(super) depth: usize,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// Another value altogether is expected. Kept in parts, for a choice to join what its branches expect.
+    Mismatch {
+        wanted: Wanted,
+        expected: String,
+        was: String,
+        hint: String,
+    },
+    Other(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Type,
+    Literal,
+}
+
+impl Problem {
+    pub(super) fn wanted(&self) -> Option<Wanted> {
+        match &self.what {
+            What::Mismatch { wanted, .. } => Some(*wanted),
+            What::Other(_) => None,
+        }
+    }
+
+    /// Adds what another branch of a choice expected here, to the `joined` expectations that stand already.
+    /// Gives how many it added.
+    pub(super) fn join(&mut self, other: &Self, joined: usize) -> usize {
+        let (What::Mismatch { expected: mine, .. }, What::Mismatch { expected: other, .. }) =
+            (&mut self.what, &other.what)
+        else {
+            return 0;
+        };
+        if joined > MAX_JOINED || mine.split(OR).any(|one| one == other) {
+            return 0;
+        }
+        mine.push_str(OR);
+        mine.push_str(if joined == MAX_JOINED { "another form" } else { other });
+        1
+    }
+
+    fn line(&self) -> String {
+        let text = match &self.what {
+            What::Mismatch { expected, was, hint, .. } => format!("expected {expected}, was {was}{hint}"),
+            What::Other(text) => text.clone(),
+        };
+        format!("{}: {}", self.path, cut(text, MAX_TEXT_BYTES))
+    }
+}

@@ -1,0 +1,54 @@
+//! Keywords about strings.
+
+use serde_json::Value;
+
+use super::show;
+use super::verdict::Verdict;
+use super::walk::Walk;
+
+impl<'a> Walk<'a> {
+    pub(super) fn string(&mut self, keyword: &str, argument: &'a Value, text: &'a str) -> Verdict {
+        match keyword {
+            // Counting reads the text.
+            "minLength" | "maxLength" if self.spend(text.len() / 1024) => {
+                self.length(keyword, argument, text.chars().count(), ["character", "characters"])
+            }
+            "minLength" | "maxLength" => Verdict::Unknown,
+            "pattern" => self.pattern(argument, text),
+            _ => Verdict::Fits,
+        }
+    }
+
+    /// For `min…` and `max…` of whatever is counted.
+    pub(super) fn length(&mut self, keyword: &str, argument: &Value, length: usize, unit: [&str; 2]) -> Verdict {
+        let Some(bound) = count(argument) else { return Verdict::Unknown };
+        let [one, many] = unit;
+        let unit = if bound == 1 { one } else { many };
+        match keyword.starts_with("min") {
+            true if length < bound => self.fail(|| format!("expected at least {bound} {unit}, was {length}")),
+            false if length > bound => self.fail(|| format!("expected at most {bound} {unit}, was {length}")),
+            _ => Verdict::Fits,
+        }
+    }
+
+    fn pattern(&mut self, argument: &'a Value, text: &'a str) -> Verdict {
+        let Some(pattern) = argument.as_str() else { return Verdict::Unknown };
+        match self.patterns.matches(pattern, text) {
+            Some(true) => Verdict::Fits,
+            Some(false) => self.fail(|| {
+                format!("expected text that matches {}, was {}", show::quoted(pattern, 100), show::quoted(text, 60))
+            }),
+            None => Verdict::Unknown,
+        }
+    }
+}
+
+/// A bound on a length; more than there is memory is no bound.
+fn count(argument: &Value) -> Option<usize> {
+    let float = argument.as_f64()?;
+    if float < 0.0 || float.fract() != 0.0 {
+        return None;
+    }
+    // Casts of floats saturate.
+    Some(float as usize)
+}

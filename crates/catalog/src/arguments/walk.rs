@@ -1,0 +1,217 @@
+//! One check: the schema and the input walked side by side, within a budget.
+
+use std::mem;
+use std::ptr;
+
+use serde_json::{Map, Value};
+
+use super::literal::MAX_LETTER_PAIRS;
+use super::path::{Segment, render};
+use super::pattern::{Known, Used};
+use super::problem::{BadArguments, Problem, Wanted, What};
+use super::verdict::Verdict;
+use super::{MAX_DEPTH, MAX_PROBLEMS, MAX_STEPS, reference, show};
+
+pub(super) type Keywords = Map<String, Value>;
+
+/// A problem costs more than a look: it is text.
+const PROBLEM_STEPS: usize = 10;
+
+/// What we do not check. A value that depends on one of these is neither right nor wrong, so that two branches of
+/// a `oneOf` which differ only in `format` are not both taken to fit.
+const UNCHECKED: [&str; 14] = [
+    "format",
+    "contains",
+    "minContains",
+    "maxContains",
+    "propertyNames",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "unevaluatedProperties",
+    "unevaluatedItems",
+    "$dynamicRef",
+    "$recursiveRef",
+    "extends",
+    "disallow",
+];
+
+#[derive(Debug)]
+pub(super) struct Walk<'a> {
+    root: &'a Value,
+    steps: usize,
+    depth: usize,
+    path: Vec<Segment<'a>>,
+    problems: Vec<Problem>,
+    /// References being followed, each with the value it is applied to: the same pair again is a circle.
+    following: Vec<(&'a Value, &'a Value)>,
+    /// Up to draft 7 nothing beside a `$ref` counts.
+    ref_stands_alone: bool,
+    pub(super) patterns: Used<'a>,
+    /// Left for finding words that were meant.
+    pub(super) letter_pairs: usize,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(root: &'a Value, known: &'a Known) -> Self {
+        let draft = root.get("$schema").and_then(Value::as_str).unwrap_or_default();
+        Self {
+            root,
+            steps: MAX_STEPS,
+            depth: 0,
+            path: Vec::new(),
+            problems: Vec::new(),
+            following: Vec::new(),
+            ref_stands_alone: draft.contains("/draft-0"),
+            patterns: Used::new(known),
+            letter_pairs: MAX_LETTER_PAIRS,
+        }
+    }
+
+    pub(super) fn root(&mut self, input: &'a Value) -> Verdict {
+        self.applied(self.root, input)
+    }
+
+    pub(super) fn finish(self) -> Result<(), BadArguments> {
+        BadArguments::from(&self.problems).map_or(Ok(()), Err)
+    }
+
+    pub(super) fn schema(&mut self, schema: &'a Value, input: &'a Value) -> Verdict {
+        if self.depth >= MAX_DEPTH || !self.spend(1) {
+            return Verdict::Unknown;
+        }
+        self.depth += 1;
+        let verdict = match schema {
+            Value::Bool(true) => Verdict::Fits,
+            Value::Bool(false) => self.fail(|| "must be left out".to_owned()),
+            Value::Object(keywords) => self.keywords(keywords, input),
+            _ => Verdict::Unknown,
+        };
+        self.depth -= 1;
+        verdict
+    }
+
+    /// A part of the value, where its name or index leads.
+    pub(super) fn part(&mut self, segment: Segment<'a>, schema: &'a Value, input: &'a Value) -> Verdict {
+        self.path.push(segment);
+        let verdict = self.schema(schema, input);
+        self.path.pop();
+        verdict
+    }
+
+    /// As [`Self::schema`], but what is wrong is handed back instead of kept.
+    pub(super) fn trial(&mut self, schema: &'a Value, input: &'a Value) -> (Verdict, Vec<Problem>) {
+        let kept = mem::take(&mut self.problems);
+        let verdict = self.schema(schema, input);
+        (verdict, mem::replace(&mut self.problems, kept))
+    }
+
+    fn keywords(&mut self, keywords: &'a Keywords, input: &'a Value) -> Verdict {
+        if self.ref_stands_alone
+            && let Some(reference) = keywords.get("$ref")
+        {
+            return self.reference(reference, input);
+        }
+        if input.is_null() && keywords.get("nullable") == Some(&Value::Bool(true)) {
+            return Verdict::Fits;
+        }
+        let literal = self.literal(keywords, input);
+        if literal == Verdict::Fails {
+            // What else the schema asks of another kind of value would only confuse.
+            return literal;
+        }
+        // First what is cheap and must be enforced, so that no part of the schema can use up the budget before.
+        let own = match input {
+            Value::Object(fields) => self.names(keywords, fields),
+            _ => Verdict::Fits,
+        };
+        literal.and(own).and(self.rest(keywords, input))
+    }
+
+    /// One look at each keyword: most schemas have two or three, and asking for each that exists is ten times that.
+    fn rest(&mut self, keywords: &'a Keywords, input: &'a Value) -> Verdict {
+        let mut verdict = Verdict::Fits;
+        for (keyword, argument) in keywords {
+            if !self.spend(1) {
+                return verdict.and(Verdict::Unknown);
+            }
+            verdict = verdict.and(match keyword.as_str() {
+                "$ref" => self.reference(argument, input),
+                "allOf" | "anyOf" | "oneOf" | "not" | "if" => self.combined(keyword, keywords, argument, input),
+                word if UNCHECKED.contains(&word) => Verdict::Unknown,
+                word => match input {
+                    Value::String(text) => self.string(word, argument, text),
+                    Value::Number(number) => self.number(word, keywords, argument, number),
+                    Value::Array(items) => self.array(word, keywords, argument, items),
+                    Value::Object(fields) => self.object(word, keywords, argument, fields),
+                    Value::Null | Value::Bool(_) => Verdict::Fits,
+                },
+            });
+        }
+        verdict
+    }
+
+    fn reference(&mut self, reference: &'a Value, input: &'a Value) -> Verdict {
+        // Finding the place reads the address.
+        let length = reference.as_str().map_or(0, str::len);
+        match reference::follow(self.root, reference).filter(|_| self.spend(length / 16)) {
+            Some(target) => self.applied(target, input),
+            None => Verdict::Unknown,
+        }
+    }
+
+    fn applied(&mut self, target: &'a Value, input: &'a Value) -> Verdict {
+        if self.following.iter().any(|(schema, value)| ptr::eq(*schema, target) && ptr::eq(*value, input)) {
+            return Verdict::Unknown;
+        }
+        self.following.push((target, input));
+        let verdict = self.schema(target, input);
+        self.following.pop();
+        verdict
+    }
+
+    /// Whether the budget allows so many more steps.
+    pub(super) fn spend(&mut self, steps: usize) -> bool {
+        let left = self.steps.checked_sub(steps);
+        self.steps = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// Where the walk is, counted in names and indices.
+    pub(super) fn level(&self) -> usize {
+        self.path.len()
+    }
+
+    pub(super) fn fail(&mut self, text: impl FnOnce() -> String) -> Verdict {
+        self.fail_with(|| What::Other(text()))
+    }
+
+    pub(super) fn mismatch(&mut self, wanted: Wanted, expected: String, input: &Value, hint: String) -> Verdict {
+        self.fail_with(|| What::Mismatch { wanted, expected, was: show::value(input), hint })
+    }
+
+    fn fail_with(&mut self, what: impl FnOnce() -> What) -> Verdict {
+        if self.has_room() {
+            let problem = Problem { path: render(&self.path), depth: self.path.len(), what: what() };
+            self.keep(problem);
+        }
+        Verdict::Fails
+    }
+
+    /// One problem more than is shown, to know that there are more.
+    pub(super) fn has_room(&self) -> bool {
+        self.problems.len() <= MAX_PROBLEMS
+    }
+
+    pub(super) fn keep(&mut self, problem: Problem) {
+        self.spend(PROBLEM_STEPS);
+        if self.has_room() && !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn steps_taken(&self) -> usize {
+        MAX_STEPS - self.steps
+    }
+}
