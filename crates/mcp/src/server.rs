@@ -212,3 +212,43 @@ impl From<RequestError> for ConnectFailure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+    use std::sync::{Arc, Mutex};
+
+    use contract::tool::ToolId;
+    use executor::{Outcome, Updates};
+    use serde_json::json;
+
+    use super::{Limits, Server, ServerSpec};
+
+    /// Here and not beside the other peers because the door gives calls no listener yet.
+    #[tokio::test]
+    #[ignore = "needs installed servers; run through `make test-peers`"]
+    async fn peer_everything_reports_progress_to_the_call_that_makes_it() {
+        let peers = PathBuf::from(std::env::var_os("CELLMATE_PEERS").expect("run this through `make test-peers`"));
+        let server = Server::connect(ServerSpec {
+            name: "everything".to_owned(),
+            command: "npx".to_owned(),
+            args: ["--no-install", "mcp-server-everything", "stdio"].map(str::to_owned).to_vec(),
+            env: BTreeMap::new(),
+            cwd: Some(peers.join("npm")),
+            trusted: true,
+            limits: Limits::DEFAULT,
+        });
+        let server = server.await.unwrap_or_else(|error| panic!("{error}\n{}", error.stderr));
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let updates = Updates::to({
+            let heard = Arc::clone(&heard);
+            move |update| heard.lock().unwrap().push(update)
+        });
+        let id = ToolId::parse("mcp:everything:trigger-long-running-operation").unwrap();
+        let outcome = server.answer(&id, &json!({"duration": 1, "steps": 4}), "key", &updates).await;
+        println!("{outcome:?}\n{heard:?}");
+        assert!(matches!(outcome, Outcome::Returned(_)), "{outcome:?}");
+        assert_eq!(heard.lock().unwrap().len(), 4);
+    }
+}

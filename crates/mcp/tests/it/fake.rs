@@ -61,7 +61,7 @@ pub async fn connect(folder: &Folder, script: Value, limits: Limits) -> Result<A
 pub struct Connected {
     pub server: Arc<Server>,
     executor: Executor,
-    pub folder: Folder,
+    _folder: Folder,
 }
 
 impl Connected {
@@ -73,7 +73,7 @@ impl Connected {
 
     pub fn over(server: Arc<Server>, folder: Folder) -> Self {
         let catalog = Arc::new(Catalog::new(server.tools()).unwrap());
-        Self { executor: Executor::new(catalog, server.clone()), server, folder }
+        Self { executor: Executor::new(catalog, server.clone()), server, _folder: folder }
     }
 
     pub async fn call(&self, name: &str, input: Value) -> Outcome {
