@@ -223,32 +223,49 @@ mod tests {
     use executor::{Outcome, Updates};
     use serde_json::json;
 
-    use super::{Limits, Server, ServerSpec};
+    use super::{Era, Limits, Offer, Server, ServerSpec, Tail, list_tools, open};
+
+    /// A real server, run as users configure it.
+    fn peer(command: &str, args: &[&str], cwd: &str) -> ServerSpec {
+        let peers = PathBuf::from(std::env::var_os("CELLMATE_PEERS").expect("run this through `make test-peers`"));
+        ServerSpec {
+            name: "peer".to_owned(),
+            command: command.replace("PEERS", peers.to_str().unwrap()),
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            env: BTreeMap::new(),
+            cwd: Some(peers.join(cwd)),
+            trusted: true,
+            limits: Limits::DEFAULT,
+        }
+    }
 
     /// Here and not beside the other peers because the door gives calls no listener yet.
     #[tokio::test]
     #[ignore = "needs installed servers; run through `make test-peers`"]
     async fn peer_everything_reports_progress_to_the_call_that_makes_it() {
-        let peers = PathBuf::from(std::env::var_os("CELLMATE_PEERS").expect("run this through `make test-peers`"));
-        let server = Server::connect(ServerSpec {
-            name: "everything".to_owned(),
-            command: "npx".to_owned(),
-            args: ["--no-install", "mcp-server-everything", "stdio"].map(str::to_owned).to_vec(),
-            env: BTreeMap::new(),
-            cwd: Some(peers.join("npm")),
-            trusted: true,
-            limits: Limits::DEFAULT,
-        });
-        let server = server.await.unwrap_or_else(|error| panic!("{error}\n{}", error.stderr));
+        let spec = peer("npx", &["--no-install", "mcp-server-everything", "stdio"], "npm");
+        let server = Server::connect(spec).await.unwrap_or_else(|error| panic!("{error}\n{}", error.stderr));
         let heard = Arc::new(Mutex::new(Vec::new()));
         let updates = Updates::to({
             let heard = Arc::clone(&heard);
             move |update| heard.lock().unwrap().push(update)
         });
-        let id = ToolId::parse("mcp:everything:trigger-long-running-operation").unwrap();
+        let id = ToolId::parse("mcp:peer:trigger-long-running-operation").unwrap();
         let outcome = server.answer(&id, &json!({"duration": 1, "steps": 4}), "key", &updates).await;
         println!("{outcome:?}\n{heard:?}");
         assert!(matches!(outcome, Outcome::Returned(_)), "{outcome:?}");
         assert_eq!(heard.lock().unwrap().len(), 4);
+    }
+
+    /// The newer way to begin, with a server that also knows the older one and so would not be asked for it.
+    #[tokio::test]
+    #[ignore = "needs installed servers; run through `make test-peers`"]
+    async fn peer_time_is_met_without_initialize_too() {
+        let spec = peer("PEERS/python/bin/mcp-server-time", &[], "python");
+        let (session, _draining) = open(&spec, &Tail::default(), Era::Discover).await.unwrap();
+        let mut offer = Offer::new("peer", true, &spec.limits);
+        list_tools(&session, &mut offer, spec.limits.connect).await.unwrap();
+        println!("{:?}", offer.tools.keys());
+        assert_eq!(offer.tools.len(), 2);
     }
 }

@@ -1,7 +1,9 @@
 //! Why a connection is no more.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+
+use tokio::sync::watch;
 
 use crate::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_UNSENT};
 
@@ -33,15 +35,30 @@ impl fmt::Display for Closed {
 }
 
 /// Shared by who finds out and who must say so. The first reason stays.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ClosedCell(Arc<OnceLock<Closed>>);
+#[derive(Clone, Debug)]
+pub(crate) struct ClosedCell(Arc<watch::Sender<Option<Closed>>>);
 
 impl ClosedCell {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(watch::Sender::new(None)))
+    }
+
     pub(crate) fn set(&self, why: Closed) {
-        self.0.get_or_init(|| why);
+        self.0.send_if_modified(|closed| {
+            let first = closed.is_none();
+            closed.get_or_insert(why);
+            first
+        });
     }
 
     pub(crate) fn get(&self) -> Option<Closed> {
-        self.0.get().copied()
+        *self.0.borrow()
+    }
+
+    /// Waits for the end of the connection.
+    pub(crate) async fn wait(&self) -> Closed {
+        let mut closed = self.0.subscribe();
+        let ended = closed.wait_for(Option::is_some).await;
+        ended.ok().and_then(|why| *why).unwrap_or(Closed::Ended)
     }
 }

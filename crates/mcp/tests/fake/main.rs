@@ -19,6 +19,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::zombie_processes,
     reason = "a script that is wrong ends the server, and the test that wrote it"
 )]
 

@@ -22,7 +22,7 @@ async fn a_crash_fails_the_call_and_later_calls_at_once() {
     assert_eq!(server.failed("crash").await, expected);
     let began = Instant::now();
     assert_eq!(server.failed("crash").await, expected);
-    assert!(began.elapsed() < Duration::from_millis(100));
+    assert!(began.elapsed() < Duration::from_secs(1));
     assert_eq!(server.server.closed(), Some(Closed::Ended));
     // What it wrote is for the operator alone.
     while server.server.stderr_tail() != "boom: /etc/secret" {
@@ -51,6 +51,17 @@ async fn stray_lines_are_passed_over_until_they_are_too_many() {
     assert_eq!(server.returned("some", json!({})).await.for_guest(), json!({}));
     let expected = "`many` of MCP server `s` failed: the server is not there any more: it sent 10 lines in a row that are not JSON-RPC; its calls fail until it is connected again";
     assert_eq!(server.failed("many").await, expected);
+}
+
+#[tokio::test]
+async fn calls_in_flight_fail_at_once_when_the_connection_closes() {
+    let garbage = Value::from(vec![json!({"print": "?"}); 10]);
+    let server =
+        Connected::with(json!({"tools": [tool("silent", json!([])), tool("garbage", garbage)]}), limits()).await;
+    let began = Instant::now();
+    let (silent, garbage) = tokio::join!(server.failed("silent"), server.failed("garbage"));
+    assert!(silent.contains("10 lines in a row") && garbage.contains("10 lines in a row"), "{silent} {garbage}");
+    assert!(began.elapsed() < Duration::from_secs(3));
 }
 
 #[tokio::test]

@@ -122,7 +122,13 @@ impl Session {
         let sent = self.running.send_request_with_option(ClientRequest::CustomRequest(custom), options).await;
         let mut pending = Pending(Some(sent.map_err(|error| self.failed(error))?));
         let answer = match &mut pending.0 {
-            Some(handle) => (&mut handle.rx).await,
+            // An answer that came before the end counts. The library tells of the end itself, but only after it has
+            // tried for seconds to send what nobody reads.
+            Some(handle) => tokio::select! {
+                biased;
+                answer = &mut handle.rx => answer,
+                _ = self.closed.wait() => Ok(Err(ServiceError::TransportClosed)),
+            },
             None => return Err(RequestError::Confused),
         };
         pending.0 = None;

@@ -57,7 +57,7 @@ impl<R: AsyncRead + Unpin, W> Stdio<R, W> {
             unsent: Arc::new(Semaphore::new(MAX_UNSENT)),
             open: HashMap::new(),
             asked: 0,
-            closed: ClosedCell::default(),
+            closed: ClosedCell::new(),
             process,
         }
     }
