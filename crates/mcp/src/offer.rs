@@ -122,6 +122,9 @@ impl<'a> Offer<'a> {
 
     fn read(&self, name: &str, listed: &Value) -> Result<ToolSpec, String> {
         let id = self.id(name)?;
+        if listed.pointer("/execution/taskSupport").and_then(Value::as_str) == Some("required") {
+            return Err("it can only be called as a task, which is not supported".to_owned());
+        }
         let annotations = listed.get("annotations").unwrap_or(&Value::Null);
         let label = [listed.get("title"), annotations.get("title")].into_iter().flatten().find_map(Value::as_str);
         let description = listed.get("description").and_then(Value::as_str).unwrap_or_default();

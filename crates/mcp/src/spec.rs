@@ -101,10 +101,24 @@ pub(crate) const MAX_SHOWN_NAME_CHARS: usize = 200;
 /// How long a server may take to end by itself once its input is closed.
 pub(crate) const GRACE: Duration = Duration::from_millis(500);
 
-/// Text of others, cut to be shown.
+/// Text of others, cut to be shown and without what would steer a terminal.
 pub(crate) fn shown(text: &str, chars: usize) -> String {
-    match text.char_indices().nth(chars) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
+    let plain = |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { ' ' } else { c };
+    let mut shown: String = text.chars().take(chars).map(plain).collect();
+    if text.chars().nth(chars).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn text_of_others_is_cut_and_made_plain() {
+        assert_eq!(shown("abc", 3), "abc");
+        assert_eq!(shown("äöüß", 3), "äöü…");
+        assert_eq!(shown("a\u{1b}[2J\n\tb\u{0}", 20), "a [2J\n\tb ");
     }
 }

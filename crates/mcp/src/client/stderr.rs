@@ -1,6 +1,7 @@
 //! The end of what a server wrote to its standard error.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -9,8 +10,15 @@ use tokio::task::JoinHandle;
 use crate::spec::{GRACE, STDERR_BYTES};
 
 /// A ring that a task fills. Reading it never waits for the server, and a flood costs the server its own time.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Tail(Arc<Mutex<VecDeque<u8>>>);
+
+impl fmt::Debug for Tail {
+    /// Not the text: servers write their secrets there too.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tail")
+    }
+}
 
 /// Ends the task that drains: a grandchild that inherited the pipe could otherwise keep it for ever.
 #[derive(Debug)]

@@ -171,18 +171,24 @@ async fn a_server_that_does_not_read_is_not_waited_for() {
     assert_eq!(server.server.closed(), Some(Closed::DoesNotRead));
 }
 
+/// Also where the server itself does not end when its input does.
 #[tokio::test]
 async fn whoever_the_server_started_ends_with_it() {
-    let server = Connected::with(json!({"tools": [tool("child", json!([{"child": true}]))]}), limits()).await;
-    let child = server.returned("child", json!({})).await.for_guest()["structuredContent"].as_u64().unwrap();
-    let alive = || {
-        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        !stat.is_empty() && !stat.contains(") Z ")
-    };
-    assert!(alive());
-    drop(server);
-    while alive() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    for does in [json!([{"child": true}]), json!([{"child": true}, {"sleepMs": 600_000}])] {
+        let server = Connected::with(json!({"tools": [tool("child", does)]}), limits()).await;
+        let child = server.returned("child", json!({})).await.for_guest()["structuredContent"].as_u64().unwrap();
+        let alive = || {
+            let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+            !stat.is_empty() && !stat.contains(") Z ")
+        };
+        assert!(alive());
+        drop(server);
+        let gone = async {
+            while alive() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap();
     }
 }
 

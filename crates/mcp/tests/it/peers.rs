@@ -19,7 +19,7 @@ async fn start(spec: ServerSpec) -> Connected {
     for tool in server.tools() {
         println!("{} {:?} {:?}", tool.id.as_str(), tool.operation, tool.repeat);
     }
-    assert!(server.left_out().is_empty(), "{:?}", server.left_out());
+    println!("{:?}", server.left_out());
     Connected::over(server, Folder::new())
 }
 
@@ -35,6 +35,8 @@ async fn everything() -> Connected {
 #[ignore = "needs installed servers; run through `make test-peers`"]
 async fn peer_everything_answers_tools_resources_and_prompts() {
     let server = everything().await;
+    let left_out: Vec<&str> = server.server.left_out().iter().map(|left_out| left_out.tool.as_str()).collect();
+    assert_eq!(left_out, ["simulate-research-query"], "the one that must be a task");
     let echo = server.returned("echo", json!({"message": "hello"})).await;
     assert_eq!(echo.content, [json!({"type": "text", "text": "Echo: hello"})]);
     let weather = server.returned("get-structured-content", json!({"location": "Chicago"})).await.for_guest();

@@ -212,3 +212,47 @@ where
 fn response_id(id: &Value) -> Option<i64> {
     id.as_i64().or_else(|| id.as_str().and_then(|text| text.parse().ok()))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::{Closed, JsonRpcMessage, MAX_ASKED, Stdio};
+
+    fn object(value: Value) -> Map<String, Value> {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_server_may_ask_so_much_at_once_and_more_once_that_is_answered() {
+        let mut stdio = Stdio::new(tokio::io::empty(), tokio::io::sink(), None);
+        let ping = |id: usize| object(json!({"jsonrpc": "2.0", "id": id, "method": "ping"}));
+        for id in 0..MAX_ASKED {
+            assert!(matches!(stdio.arriving(ping(id)), Ok(Some(JsonRpcMessage::Request(_)))));
+        }
+        let answer = JsonRpcMessage::response(rmcp::model::ClientResult::empty(()), super::RequestId::Number(0));
+        stdio.leaving(&answer);
+        assert!(stdio.arriving(ping(1)).is_ok());
+        assert!(matches!(stdio.arriving(ping(2)), Err(Closed::AsksTooMuch)));
+    }
+
+    #[test]
+    fn what_nobody_asked_for_or_waits_for_does_not_reach_the_library() {
+        let mut stdio = Stdio::new(tokio::io::empty(), tokio::io::sink(), None);
+        let strays = [
+            json!({}),
+            json!({"id": 1, "result": {}}),
+            json!({"id": [1], "result": {}}),
+            json!({"id": 1e300, "error": 7}),
+            json!({"id": null, "error": {"code": -32700, "message": "parse error"}}),
+            json!({"method": 7, "id": {}}),
+            json!({"method": "notifications/message", "params": {"level": "info", "data": 1}}),
+            json!({"method": "notifications/progress"}),
+            json!({"method": "notifications/progress", "params": {"progressToken": {}}}),
+            json!({"method": "notifications/progress", "params": [1]}),
+        ];
+        for stray in strays {
+            assert!(matches!(stdio.arriving(object(stray.clone())), Ok(None)), "{stray}");
+        }
+    }
+}
