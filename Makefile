@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build demo test bench-sandbox fuzz clean
+.PHONY: help setup build demo test test-peers bench-sandbox fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
@@ -21,6 +21,9 @@ demo: setup ## Build, then run a cell that a newcomer can read
 
 test: setup ## Every check and test, cheap ones first; each stage prints its time
 	@scripts/test
+
+test-peers: ## The MCP client against real servers, installed into target/peers
+	@scripts/test-peers
 
 bench-sandbox: setup ## Ours beside npm quickjs-wasi, in one run
 	@scripts/bench-sandbox

@@ -1,0 +1,64 @@
+//! Why a connection is no more.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_UNSENT};
+
+/// What ended a connection; none of these mends itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// The server ended or closed its output.
+    Ended,
+    /// It sent a message past the cap.
+    FrameTooLong,
+    /// It sent too many lines in a row that are no messages.
+    Garbage,
+    /// It does not take what it is sent.
+    DoesNotRead,
+    /// It asked us for more than we answer at once.
+    AsksTooMuch,
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended => f.write_str("it ended or closed its output"),
+            Self::FrameTooLong => write!(f, "it sent a message of more than {MAX_FRAME_BYTES} bytes"),
+            Self::Garbage => write!(f, "it sent {MAX_BAD_FRAMES} lines in a row that are not JSON-RPC"),
+            Self::DoesNotRead => write!(f, "it left {MAX_UNSENT} messages unread"),
+            Self::AsksTooMuch => write!(f, "it sent more than {MAX_ASKED} requests of its own at once"),
+        }
+    }
+}
+
+/// Shared by who finds out and who must say so. The first reason stays.
+#[derive(Clone, Debug)]
+pub(crate) struct ClosedCell(Arc<watch::Sender<Option<Closed>>>);
+
+impl ClosedCell {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(watch::Sender::new(None)))
+    }
+
+    pub(crate) fn set(&self, why: Closed) {
+        self.0.send_if_modified(|closed| {
+            let first = closed.is_none();
+            closed.get_or_insert(why);
+            first
+        });
+    }
+
+    pub(crate) fn get(&self) -> Option<Closed> {
+        *self.0.borrow()
+    }
+
+    /// Waits for the end of the connection.
+    pub(crate) async fn wait(&self) -> Closed {
+        let mut closed = self.0.subscribe();
+        let ended = closed.wait_for(Option::is_some).await;
+        ended.ok().and_then(|why| *why).unwrap_or(Closed::Ended)
+    }
+}

@@ -1,0 +1,78 @@
+//! The end of what a server wrote to its standard error.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::task::JoinHandle;
+
+use crate::spec::{GRACE, STDERR_BYTES};
+
+/// A ring that a task fills. Reading it never waits for the server, and a flood costs the server its own time.
+#[derive(Clone, Default)]
+pub(crate) struct Tail(Arc<Mutex<VecDeque<u8>>>);
+
+impl fmt::Debug for Tail {
+    /// Not the text: servers write their secrets there too.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tail")
+    }
+}
+
+/// Ends the task that drains: a grandchild that inherited the pipe could otherwise keep it for ever.
+#[derive(Debug)]
+pub(crate) struct Draining(JoinHandle<()>);
+
+impl Draining {
+    /// Waits a moment for the last words of a server that has ended.
+    pub(crate) async fn finish(mut self) {
+        drop(tokio::time::timeout(GRACE, &mut self.0).await);
+    }
+}
+
+impl Drop for Draining {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Tail {
+    pub(crate) fn drain(&self, mut from: impl AsyncRead + Unpin + Send + 'static) -> Draining {
+        let tail = self.clone();
+        Draining(tokio::spawn(async move {
+            let mut chunk = [0; 4096];
+            while let Ok(read @ 1..) = from.read(&mut chunk).await {
+                tail.push(chunk.get(..read).unwrap_or_default());
+            }
+        }))
+    }
+
+    fn push(&self, bytes: &[u8]) {
+        let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ring.extend(bytes);
+        let over = ring.len().saturating_sub(STDERR_BYTES);
+        ring.drain(..over);
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes: Vec<u8> = ring.iter().copied().collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{STDERR_BYTES, Tail};
+
+    #[test]
+    fn the_ring_keeps_the_end() {
+        let tail = Tail::default();
+        tail.push(&vec![b'a'; STDERR_BYTES]);
+        assert_eq!(tail.text().len(), STDERR_BYTES);
+        tail.push(b"end");
+        assert_eq!(tail.text().len(), STDERR_BYTES);
+        assert!(tail.text().ends_with("aend"));
+    }
+}

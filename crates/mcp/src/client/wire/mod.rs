@@ -1,0 +1,191 @@
+//! One connection as a session: requests out, whole results back. The protocol library's types end here.
+//!
+//! The library keeps request ids, the handshake and cancellation. What it reads goes through `stdio`, which bounds it
+//! and hands results on as they came: typed results would lose every field the library does not know.
+
+mod stdio;
+
+use std::time::Duration;
+
+use executor::Updates;
+use rmcp::RoleClient;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ClientRequest, CustomRequest, Implementation, ProtocolVersion, RequestMetaObject,
+    ServerResult,
+};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, PeerRequestOptions, RequestHandle, RunningService,
+    ServiceError,
+};
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::Closed;
+use super::closed::ClosedCell;
+use stdio::Listener;
+pub(crate) use stdio::Stdio;
+
+/// Where a tool that does a repeated call once finds the call's key.
+const KEY: &str = "cellmate/idempotencyKey";
+
+/// How a connection begins. Every server of the older revisions knows `initialize` and those that speak both still do,
+/// whereas some older ones end at the first message that is something else; so it is tried first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Era {
+    Initialize,
+    Discover,
+}
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    running: RunningService<RoleClient, ClientConfig>,
+    closed: ClosedCell,
+}
+
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) method: &'static str,
+    pub(crate) params: Map<String, Value>,
+    /// Empty where there is none.
+    pub(crate) key: &'a str,
+    pub(crate) updates: Updates,
+    pub(crate) deadline: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RequestError {
+    /// The server answered with an error.
+    Refused { code: i32, message: String },
+    /// It did not answer in time.
+    Deadline(Duration),
+    /// It cannot answer any more.
+    Closed(Closed),
+    /// It answered with something that is no answer.
+    Confused,
+}
+
+impl Session {
+    pub(crate) async fn open<R, W>(stdio: Stdio<R, W>, era: Era) -> Result<Self, RequestError>
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let closed = stdio.closed();
+        // No capabilities: sampling, elicitation and roots are refused, whoever asks.
+        let us = ClientConfig::new(
+            ClientCapabilities::default(),
+            Implementation::new("cellmate", env!("CARGO_PKG_VERSION")),
+        )
+        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
+        let lifecycle = match era {
+            Era::Initialize => ClientLifecycleMode::Initialize,
+            Era::Discover => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] },
+        };
+        match us.serve_with_lifecycle(stdio, lifecycle).await {
+            Ok(running) => Ok(Self { running, closed }),
+            Err(error) => Err(not_opened(error, &closed)),
+        }
+    }
+
+    /// What the server says it has: tools, resources, prompts.
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        let info = self.running.peer_info();
+        let capabilities = info.as_ref().map(|info| &info.capabilities);
+        Capabilities {
+            tools: capabilities.is_some_and(|capabilities| capabilities.tools.is_some()),
+            resources: capabilities.is_some_and(|capabilities| capabilities.resources.is_some()),
+            prompts: capabilities.is_some_and(|capabilities| capabilities.prompts.is_some()),
+        }
+    }
+
+    pub(crate) fn why_closed(&self) -> Option<Closed> {
+        self.closed.get()
+    }
+
+    /// Sends a request and gives its result as it came. Dropped or past its deadline, the request is cancelled.
+    pub(crate) async fn request(&self, request: Request<'_>) -> Result<Value, RequestError> {
+        if let Some(why) = self.closed.get() {
+            return Err(RequestError::Closed(why));
+        }
+        let deadline = request.deadline;
+        tokio::time::timeout(deadline, self.exchange(request)).await.unwrap_or(Err(RequestError::Deadline(deadline)))
+    }
+
+    async fn exchange(&self, request: Request<'_>) -> Result<Value, RequestError> {
+        let mut custom = CustomRequest::new(request.method, Some(Value::Object(request.params)));
+        custom.extensions.insert(Listener(request.updates));
+        let mut options = PeerRequestOptions::no_options();
+        if !request.key.is_empty() {
+            let meta = Map::from_iter([(KEY.to_owned(), json!(request.key))]);
+            options = options.with_meta(RequestMetaObject::from(meta));
+        }
+        let sent = self.running.send_request_with_option(ClientRequest::CustomRequest(custom), options).await;
+        let mut pending = Pending(Some(sent.map_err(|error| self.failed(error))?));
+        let answer = match &mut pending.0 {
+            // An answer that came before the end counts. The library tells of the end itself, but only after it has
+            // tried for seconds to send what nobody reads.
+            Some(handle) => tokio::select! {
+                biased;
+                answer = &mut handle.rx => answer,
+                _ = self.closed.wait() => Ok(Err(ServiceError::TransportClosed)),
+            },
+            None => return Err(RequestError::Confused),
+        };
+        pending.0 = None;
+        match answer {
+            Ok(Ok(ServerResult::CustomResult(result))) => Ok(result.0),
+            Ok(Ok(_)) => Err(RequestError::Confused),
+            Ok(Err(error)) => Err(self.failed(error)),
+            Err(_) => Err(RequestError::Closed(self.closed.get().unwrap_or(Closed::Ended))),
+        }
+    }
+
+    fn failed(&self, error: ServiceError) -> RequestError {
+        match error {
+            ServiceError::McpError(error) => {
+                RequestError::Refused { code: error.code.0, message: error.message.into_owned() }
+            }
+            ServiceError::UnexpectedResponse => RequestError::Confused,
+            // The rest says in several ways that nobody is there to talk to.
+            _ => RequestError::Closed(self.closed.get().unwrap_or(Closed::Ended)),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Capabilities {
+    pub(crate) tools: bool,
+    pub(crate) resources: bool,
+    pub(crate) prompts: bool,
+}
+
+/// A request on its way. Whoever stops waiting for it tells the server.
+#[derive(Debug)]
+struct Pending(Option<RequestHandle<RoleClient>>);
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
+            // Sending waits, and a drop cannot; the task ends with the connection at the latest.
+            runtime.spawn(async move { drop(handle.cancel(Some("nobody waits for it any more".to_owned())).await) });
+        }
+    }
+}
+
+fn not_opened(error: ClientInitializeError, closed: &ClosedCell) -> RequestError {
+    if let Some(why) = closed.get() {
+        return RequestError::Closed(why);
+    }
+    match error {
+        ClientInitializeError::JsonRpcError(error) => {
+            RequestError::Refused { code: error.code.0, message: error.message.into_owned() }
+        }
+        ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => {
+            RequestError::Closed(Closed::Ended)
+        }
+        _ => RequestError::Confused,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! The session against a peer written by hand, over a pipe in memory.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use executor::Updates;
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
+
+use super::{Closed, Era, Request, RequestError, Session, Stdio};
+use crate::spec::MAX_UPDATES;
+
+type Ours = Stdio<ReadHalf<DuplexStream>, WriteHalf<DuplexStream>>;
+
+/// The server's end.
+struct Peer {
+    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    writer: WriteHalf<DuplexStream>,
+}
+
+impl Peer {
+    async fn hear(&mut self) -> Value {
+        serde_json::from_str(&self.lines.next_line().await.unwrap().unwrap()).unwrap()
+    }
+
+    async fn say(&mut self, message: Value) {
+        self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+
+    async fn shake_hands(&mut self) {
+        let initialize = self.hear().await;
+        let result = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "peer", "version": "1"}});
+        self.say(json!({"jsonrpc": "2.0", "id": initialize["id"], "result": result})).await;
+        assert_eq!(self.hear().await["method"], "notifications/initialized");
+    }
+}
+
+fn pair() -> (Ours, Peer) {
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    let (reader, writer) = tokio::io::split(ours);
+    let (their_reader, their_writer) = tokio::io::split(theirs);
+    let peer = Peer { lines: BufReader::new(their_reader).lines(), writer: their_writer };
+    (Stdio::new(reader, writer, None), peer)
+}
+
+async fn connected() -> (Arc<Session>, Peer) {
+    let (stdio, mut peer) = pair();
+    let (session, ()) = tokio::join!(Session::open(stdio, Era::Initialize), peer.shake_hands());
+    (Arc::new(session.unwrap()), peer)
+}
+
+fn ask(updates: Updates) -> Request<'static> {
+    Request { method: "tools/call", params: Map::new(), key: "k1", updates, deadline: Duration::from_secs(5) }
+}
+
+#[tokio::test]
+async fn a_request_carries_its_key_and_its_result_comes_back_whole() {
+    let (session, mut peer) = connected().await;
+    let result = json!({"content": [], "isError": true, "unheardOf": {"deep": [1]}, "_meta": {"a": 1}});
+    let serve = async {
+        let request = peer.hear().await;
+        assert_eq!(request["params"]["_meta"]["cellmate/idempotencyKey"], "k1");
+        // An answer to nobody, one that comes twice, and one whose id came back as text.
+        peer.say(json!({"jsonrpc": "2.0", "id": 999, "result": {"content": ["wrong"]}})).await;
+        let id = request["id"].to_string();
+        peer.say(json!({"jsonrpc": "2.0", "id": id, "result": result})).await;
+        peer.say(json!({"jsonrpc": "2.0", "id": id, "result": {"content": ["late"]}})).await;
+    };
+    let (got, ()) = tokio::join!(session.request(ask(Updates::default())), serve);
+    assert_eq!(got, Ok(result.clone()));
+}
+
+#[tokio::test]
+async fn progress_reaches_its_own_call_bounded_in_number_and_length() {
+    let (session, mut peer) = connected().await;
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let updates = Updates::to({
+        let heard = Arc::clone(&heard);
+        move |update| heard.lock().unwrap().push(update)
+    });
+    let serve = async {
+        let request = peer.hear().await;
+        let token = &request["params"]["_meta"]["progressToken"];
+        let tell = |token: &Value, n: u32, message: &str| json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": n, "total": 9, "message": message, "more": 1}});
+        peer.say(tell(&json!("another"), 7, "not ours")).await;
+        for n in 0..MAX_UPDATES + 5 {
+            peer.say(tell(token, n, &"x".repeat(2000))).await;
+        }
+        peer.say(json!({"jsonrpc": "2.0", "id": request["id"], "result": {}})).await;
+    };
+    let (got, ()) = tokio::join!(session.request(ask(updates)), serve);
+    assert_eq!(got, Ok(json!({})));
+    let heard = heard.lock().unwrap();
+    assert_eq!(heard.len(), MAX_UPDATES as usize);
+    assert_eq!(heard[1], json!({"progress": 1, "total": 9, "message": format!("{}…", "x".repeat(1000))}));
+}
+
+#[tokio::test]
+async fn whoever_stops_waiting_tells_the_server() {
+    let (session, mut peer) = connected().await;
+    let call = tokio::spawn({
+        let session = Arc::clone(&session);
+        async move { session.request(ask(Updates::default())).await }
+    });
+    let dropped = peer.hear().await;
+    call.abort();
+    let cancelled = peer.hear().await;
+    assert_eq!(
+        (&cancelled["method"], &cancelled["params"]["requestId"]),
+        (&json!("notifications/cancelled"), &dropped["id"])
+    );
+    let late = Request { deadline: Duration::from_millis(20), ..ask(Updates::default()) };
+    let (got, request) = tokio::join!(session.request(late), peer.hear());
+    assert_eq!(got, Err(RequestError::Deadline(Duration::from_millis(20))));
+    assert_eq!(peer.hear().await["params"]["requestId"], request["id"]);
+}
+
+#[tokio::test]
+async fn what_a_server_asks_of_us_is_refused_and_too_much_of_it_ends_the_connection() {
+    let (session, mut peer) = connected().await;
+    for (n, method) in ["sampling/createMessage", "elicitation/create", "no/such"].into_iter().enumerate() {
+        let params = json!({"messages": [], "maxTokens": 1, "message": "?", "requestedSchema": {"type": "object", "properties": {}}});
+        peer.say(json!({"jsonrpc": "2.0", "id": n, "method": method, "params": params})).await;
+        let answer = peer.hear().await;
+        assert!(answer["error"].is_object() || answer["result"]["action"] == "decline", "{answer}");
+    }
+    // Nobody reads the answers any more, so they pile up.
+    for n in 0..4096 {
+        let ping = json!({"jsonrpc": "2.0", "id": "p".repeat(900) + &n.to_string(), "method": "ping"});
+        if peer.writer.write_all(format!("{ping}\n").as_bytes()).await.is_err() {
+            break;
+        }
+    }
+    let why = session.request(ask(Updates::default())).await;
+    assert!(matches!(why, Err(RequestError::Closed(Closed::AsksTooMuch | Closed::DoesNotRead))), "{why:?}");
+}
+
+#[tokio::test]
+async fn an_error_is_told_and_a_silent_end_too() {
+    let (session, mut peer) = connected().await;
+    let errors = [
+        (json!({"code": -32602, "message": "no such tool"}), -32602, "no such tool"),
+        (json!({"message": 7}), 0, "an error without a readable message"),
+        (json!("boom"), 0, "an error without a readable message"),
+    ];
+    for (error, code, message) in errors {
+        let serve = async {
+            let id = peer.hear().await["id"].clone();
+            peer.say(json!({"jsonrpc": "2.0", "id": id, "error": error})).await;
+        };
+        let (got, ()) = tokio::join!(session.request(ask(Updates::default())), serve);
+        assert_eq!(got, Err(RequestError::Refused { code, message: message.to_owned() }));
+    }
+    let end = async {
+        peer.hear().await;
+        drop(peer);
+    };
+    let (got, ()) = tokio::join!(session.request(ask(Updates::default())), end);
+    assert_eq!(got, Err(RequestError::Closed(Closed::Ended)));
+    assert_eq!(session.request(ask(Updates::default())).await, Err(RequestError::Closed(Closed::Ended)));
+}
+
+#[tokio::test]
+async fn a_handshake_refused_or_odd_is_told() {
+    let answers = [
+        (
+            json!({"error": {"code": -32601, "message": "what?"}}),
+            RequestError::Refused { code: -32601, message: "what?".to_owned() },
+        ),
+        (json!({"result": {"tools": []}}), RequestError::Confused),
+        (json!({"result": 7}), RequestError::Confused),
+    ];
+    for (answer, expected) in answers {
+        let (stdio, mut peer) = pair();
+        let serve = async {
+            let mut message = answer.clone();
+            message["id"] = peer.hear().await["id"].clone();
+            peer.say(message).await;
+        };
+        let (session, ()) = tokio::join!(Session::open(stdio, Era::Initialize), serve);
+        assert_eq!(session.map(|_| ()), Err(expected), "{answer}");
+    }
+}

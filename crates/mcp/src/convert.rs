@@ -1,0 +1,111 @@
+//! A call as the protocol's request, and its result as ours.
+
+use contract::tool::{Operation, ToolId};
+use executor::Returned;
+use serde_json::{Map, Value, json};
+
+/// The method and its parameters. Only the keys named here reach the server beside a tool's own arguments: a cell
+/// must not write the protocol's `_meta`.
+pub(crate) fn request(
+    id: &ToolId,
+    operation: Operation,
+    input: &Value,
+) -> Result<(&'static str, Map<String, Value>), String> {
+    let empty = Map::new();
+    let input = match input {
+        Value::Object(input) => input,
+        Value::Null => &empty,
+        _ => return Err("it takes one object argument".to_owned()),
+    };
+    let (method, keys): (_, &[&str]) = match operation {
+        Operation::Tool => {
+            let params = [("name", json!(id.name())), ("arguments", json!(input))];
+            return Ok(("tools/call", params.map(|(key, value)| (key.to_owned(), value)).into_iter().collect()));
+        }
+        Operation::ListResources => ("resources/list", &["cursor"]),
+        Operation::ReadResource => ("resources/read", &["uri"]),
+        Operation::ListPrompts => ("prompts/list", &["cursor"]),
+        Operation::GetPrompt => ("prompts/get", &["name", "arguments"]),
+    };
+    let known = |key: &&str| input.get(*key).map(|value| ((*key).to_owned(), value.clone()));
+    Ok((method, keys.iter().filter_map(known).collect()))
+}
+
+/// The whole result as details, and what of it can be shown as content. A tool's own error is a result like others:
+/// the cell reads `isError`.
+pub(crate) fn returned(operation: Operation, result: Value) -> Result<Returned, String> {
+    if !result.is_object() {
+        return Err("it answered with something that is not a result".to_owned());
+    }
+    match result.get("resultType").and_then(Value::as_str) {
+        None | Some("complete") => {}
+        Some(_) => return Err("it wants to ask something before it answers, which is not supported".to_owned()),
+    }
+    Ok(Returned { content: content(operation, &result), details: Some(result), labels: Vec::new() })
+}
+
+fn content(operation: Operation, result: &Value) -> Vec<Value> {
+    let list = |key: &str| result.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    match operation {
+        Operation::Tool => list("content"),
+        Operation::ReadResource => {
+            list("contents").into_iter().map(|resource| json!({"type": "resource", "resource": resource})).collect()
+        }
+        Operation::GetPrompt => list("messages").iter().filter_map(|message| message.get("content")).cloned().collect(),
+        // A list is data, not something said.
+        Operation::ListResources | Operation::ListPrompts => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::tool::{Operation, ToolId};
+    use serde_json::{Map, Value, json};
+
+    use super::{request, returned};
+
+    fn check(operation: Operation, input: Value, expected: Result<(&'static str, Value), &str>) {
+        let id = ToolId::parse("mcp:s:t").unwrap();
+        let got = request(&id, operation, &input).map(|(method, params)| (method, Value::Object(params)));
+        assert_eq!(got, expected.map_err(str::to_owned), "{operation:?} {input}");
+    }
+
+    #[test]
+    fn a_call_becomes_the_request_of_its_operation() {
+        let sly = json!({"cursor": "c", "uri": "u", "name": "n", "arguments": {"a": "b"}, "_meta": {"x": 1}});
+        check(
+            Operation::Tool,
+            json!({"_meta": 1}),
+            Ok(("tools/call", json!({"name": "t", "arguments": {"_meta": 1}}))),
+        );
+        check(Operation::Tool, Value::Null, Ok(("tools/call", json!({"name": "t", "arguments": {}}))));
+        check(Operation::Tool, json!([1]), Err("it takes one object argument"));
+        check(Operation::ListResources, sly.clone(), Ok(("resources/list", json!({"cursor": "c"}))));
+        check(Operation::ReadResource, sly.clone(), Ok(("resources/read", json!({"uri": "u"}))));
+        check(Operation::ListPrompts, Value::Object(Map::new()), Ok(("prompts/list", json!({}))));
+        check(Operation::GetPrompt, sly, Ok(("prompts/get", json!({"name": "n", "arguments": {"a": "b"}}))));
+    }
+
+    #[test]
+    fn a_result_is_kept_whole_and_shown_where_it_can_be() {
+        let text = json!({"type": "text", "text": "a"});
+        let resource = json!({"uri": "u", "text": "a"});
+        let cases = [
+            (Operation::Tool, json!({"content": [text], "isError": true, "x": 1}), vec![text.clone()]),
+            (Operation::Tool, json!({"content": "no list", "resultType": "complete"}), vec![]),
+            (
+                Operation::ReadResource,
+                json!({"contents": [resource]}),
+                vec![json!({"type": "resource", "resource": resource})],
+            ),
+            (Operation::GetPrompt, json!({"messages": [{"role": "user", "content": text}, 7]}), vec![text.clone()]),
+            (Operation::ListResources, json!({"resources": [resource]}), vec![]),
+        ];
+        for (operation, result, content) in cases {
+            let returned = returned(operation, result.clone()).unwrap();
+            assert_eq!((returned.content, returned.details), (content, Some(result)));
+        }
+        assert!(returned(Operation::Tool, json!([])).is_err());
+        assert!(returned(Operation::Tool, json!({"resultType": "input_required"})).is_err());
+    }
+}

@@ -1,0 +1,183 @@
+//! What a server offers: its listed tools as ours, within limits, and what it has beside tools.
+
+use std::collections::BTreeMap;
+
+use contract::tool::{Operation, Repeat, ToolId, ToolSpec};
+use serde_json::{Value, json};
+
+use crate::spec::{Limits, MAX_SHOWN_NAME_CHARS, MAX_TOOL_NAME_BYTES, shown};
+
+/// A tool of the server's that we do not offer, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    pub tool: String,
+    pub why: String,
+}
+
+/// Collects one server's tools.
+#[derive(Debug)]
+pub(crate) struct Offer<'a> {
+    server: &'a str,
+    trusted: bool,
+    limits: &'a Limits,
+    bytes: usize,
+    pub(crate) tools: BTreeMap<ToolId, ToolSpec>,
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
+/// The server offers more than we take. Half a list is not taken: which half would be the server's choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TooMuch {
+    #[error("it offers more than {0} tools; have the server offer fewer, or raise the limit on tools")]
+    Tools(usize),
+    #[error("its tools take more than {0} bytes to describe; have it offer fewer, or raise the limit")]
+    Bytes(usize),
+    #[error("its list has more than {0} pages; have it offer fewer tools or longer pages")]
+    Pages(usize),
+}
+
+impl<'a> Offer<'a> {
+    pub(crate) fn new(server: &'a str, trusted: bool, limits: &'a Limits) -> Self {
+        Self { server, trusted, limits, bytes: 0, tools: BTreeMap::new(), left_out: Vec::new() }
+    }
+
+    /// Takes a tool as `tools/list` gives it, or notes why not.
+    pub(crate) fn tool(&mut self, listed: &Value) -> Result<(), TooMuch> {
+        if self.tools.len() + self.left_out.len() >= self.limits.tools {
+            return Err(TooMuch::Tools(self.limits.tools));
+        }
+        self.bytes += json_bytes(listed);
+        if self.bytes > self.limits.total_bytes {
+            return Err(TooMuch::Bytes(self.limits.total_bytes));
+        }
+        let name = listed.get("name").and_then(Value::as_str).unwrap_or_default();
+        match self.read(name, listed) {
+            Ok(spec) => self.add(spec),
+            Err(why) => self.leave_out(name, why),
+        }
+        Ok(())
+    }
+
+    /// What the server has beside tools, each kind by two more tools.
+    pub(crate) fn resources(&mut self) {
+        let list = "Lists the resources that this MCP server has, a page at a time.";
+        self.operation("resources_list", Operation::ListResources, list, page_schema());
+        let read = "Reads one resource of this MCP server by its URI.";
+        let schema = json!({
+            "type": "object",
+            "properties": {"uri": {"type": "string", "description": "The resource's URI, as resources_list gives it."}},
+            "required": ["uri"],
+        });
+        self.operation("resources_read", Operation::ReadResource, read, schema);
+    }
+
+    pub(crate) fn prompts(&mut self) {
+        let list = "Lists the prompts that this MCP server has, a page at a time.";
+        self.operation("prompts_list", Operation::ListPrompts, list, page_schema());
+        let get = "Gets one prompt of this MCP server, filled in with arguments.";
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "description": "The prompt's name, as prompts_list gives it."},
+                "arguments": {
+                    "type": "object",
+                    "description": "A text for each of the prompt's arguments.",
+                    "additionalProperties": {"type": "string"},
+                },
+            },
+            "required": ["name"],
+        });
+        self.operation("prompts_get", Operation::GetPrompt, get, schema);
+    }
+
+    fn operation(&mut self, name: &str, operation: Operation, description: &str, parameters: Value) {
+        let Ok(id) = self.id(name) else { return };
+        // These only read, by protocol; but only a trusted server is believed to keep to it.
+        let repeat = if self.trusted { Repeat::Always } else { Repeat::Never };
+        self.add(ToolSpec { operation, repeat, ..ToolSpec::new(id, description, parameters) });
+    }
+
+    /// The first of a name wins. The server's own tools come first, so they hide our operations, not the reverse.
+    fn add(&mut self, spec: ToolSpec) {
+        if self.tools.contains_key(&spec.id) {
+            self.leave_out(spec.id.name(), "another tool of this server has the same name".to_owned());
+        } else {
+            self.tools.insert(spec.id.clone(), spec);
+        }
+    }
+
+    fn leave_out(&mut self, name: &str, why: String) {
+        self.left_out.push(LeftOut { tool: shown(name, MAX_SHOWN_NAME_CHARS), why });
+    }
+
+    fn id(&self, name: &str) -> Result<ToolId, String> {
+        if name.len() > MAX_TOOL_NAME_BYTES {
+            return Err(format!("its name is longer than {MAX_TOOL_NAME_BYTES} bytes"));
+        }
+        if name.is_empty() || name.chars().any(char::is_control) {
+            return Err("it has no readable name".to_owned());
+        }
+        ToolId::parse(&format!("mcp:{}:{name}", self.server)).map_err(|error| error.to_string())
+    }
+
+    fn read(&self, name: &str, listed: &Value) -> Result<ToolSpec, String> {
+        let id = self.id(name)?;
+        if listed.pointer("/execution/taskSupport").and_then(Value::as_str) == Some("required") {
+            return Err("it can only be called as a task, which is not supported".to_owned());
+        }
+        let annotations = listed.get("annotations").unwrap_or(&Value::Null);
+        let label = [listed.get("title"), annotations.get("title")].into_iter().flatten().find_map(Value::as_str);
+        let description = listed.get("description").and_then(Value::as_str).unwrap_or_default();
+        let most = self.limits.description_bytes;
+        if description.len().max(label.map_or(0, str::len)) > most {
+            return Err(format!("its description is longer than {most} bytes"));
+        }
+        let output = listed.get("outputSchema").filter(|schema| !schema.is_null());
+        Ok(ToolSpec {
+            label: label.map(str::to_owned),
+            output: output.map(|schema| self.schema("outputSchema", schema)).transpose()?,
+            repeat: if self.trusted { repeat(annotations) } else { Repeat::Never },
+            ..ToolSpec::new(
+                id,
+                description,
+                self.schema("inputSchema", listed.get("inputSchema").unwrap_or(&Value::Null))?,
+            )
+        })
+    }
+
+    fn schema(&self, which: &str, schema: &Value) -> Result<Value, String> {
+        let most = self.limits.schema_bytes;
+        if !schema.is_object() {
+            return Err(format!("its {which} is not an object"));
+        }
+        if json_bytes(schema) > most {
+            return Err(format!("its {which} is longer than {most} bytes"));
+        }
+        Ok(schema.clone())
+    }
+}
+
+/// What a trusted server's hints allow after a crash between dispatch and result.
+///
+/// A tool that only reads may be called again. One that is merely idempotent may not: repeated after somebody else's
+/// change it would undo that change, as a second `delete` or `set` does. If it also destroys nothing, it may. No hint
+/// says that a tool heeds our key, so `WithKey` is never concluded. An absent hint stands for the cautious answer.
+fn repeat(annotations: &Value) -> Repeat {
+    let hint = |name: &str| annotations.get(name).and_then(Value::as_bool);
+    let adds_once = hint("idempotentHint") == Some(true) && hint("destructiveHint") == Some(false);
+    if hint("readOnlyHint") == Some(true) || adds_once { Repeat::Always } else { Repeat::Never }
+}
+
+fn page_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {"cursor": {"type": "string", "description": "The nextCursor of the page before; none for the first."}},
+    })
+}
+
+fn json_bytes(value: &Value) -> usize {
+    value.to_string().len()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+use contract::tool::{Operation, Repeat};
+use serde_json::{Value, json};
+
+use super::{LeftOut, Offer, TooMuch};
+use crate::spec::Limits;
+
+const LIMITS: Limits =
+    Limits { tools: 3, description_bytes: 10, schema_bytes: 40, total_bytes: 1000, ..Limits::DEFAULT };
+
+fn tool(name: &str, more: Value) -> Value {
+    let mut tool = json!({"name": name, "inputSchema": {"type": "object"}});
+    for (key, value) in more.as_object().unwrap() {
+        tool[key] = value.clone();
+    }
+    tool
+}
+
+/// What becomes of one tool: its repeat, or why it is left out.
+fn check(trusted: bool, listed: Value, expected: Result<Repeat, &str>) {
+    let mut offer = Offer::new("s", trusted, &LIMITS);
+    offer.tool(&listed).unwrap();
+    let got = match (offer.tools.first_key_value(), offer.left_out.first()) {
+        (Some((_, spec)), None) => Ok(spec.repeat),
+        (None, Some(left_out)) => Err(left_out.why.as_str()),
+        both => panic!("{both:?}"),
+    };
+    assert_eq!(got, expected, "{listed}");
+}
+
+#[test]
+fn hints_count_only_from_the_trusted_and_only_when_repeating_cannot_undo() {
+    let cases = [
+        (json!({"readOnlyHint": true}), Repeat::Always),
+        (json!({"readOnlyHint": "true"}), Repeat::Never),
+        (json!({"idempotentHint": true}), Repeat::Never),
+        (json!({"idempotentHint": true, "destructiveHint": true}), Repeat::Never),
+        (json!({"idempotentHint": true, "destructiveHint": false}), Repeat::Always),
+        (json!({"destructiveHint": false}), Repeat::Never),
+        (json!(null), Repeat::Never),
+    ];
+    for (annotations, repeat) in cases {
+        let listed = tool("t", json!({"annotations": annotations}));
+        check(true, listed.clone(), Ok(repeat));
+        check(false, listed, Ok(Repeat::Never));
+    }
+}
+
+#[test]
+fn a_tool_past_a_limit_is_left_out_alone() {
+    let fits = json!({"type": "object", "title": "0123456789ab"});
+    assert_eq!(fits.to_string().len(), 40);
+    let long = json!({"type": "object", "title": "0123456789abc"});
+    check(false, tool("t", json!({"description": "0123456789", "inputSchema": fits})), Ok(Repeat::Never));
+    check(false, tool("t", json!({"description": "0123456789a"})), Err("its description is longer than 10 bytes"));
+    check(false, tool("t", json!({"title": "0123456789a"})), Err("its description is longer than 10 bytes"));
+    check(false, tool("t", json!({"inputSchema": long})), Err("its inputSchema is longer than 40 bytes"));
+    check(false, tool("t", json!({"outputSchema": long})), Err("its outputSchema is longer than 40 bytes"));
+    check(false, tool("t", json!({"inputSchema": null})), Err("its inputSchema is not an object"));
+    check(false, tool("t", json!({"inputSchema": []})), Err("its inputSchema is not an object"));
+    check(false, tool("", json!({})), Err("it has no readable name"));
+    check(false, tool("a\nb", json!({})), Err("it has no readable name"));
+    check(false, tool(&"x".repeat(128), json!({})), Ok(Repeat::Never));
+    check(false, tool(&"x".repeat(129), json!({})), Err("its name is longer than 128 bytes"));
+    let task = |support: &str| tool("t", json!({"execution": {"taskSupport": support}}));
+    check(false, task("required"), Err("it can only be called as a task, which is not supported"));
+    check(false, task("optional"), Ok(Repeat::Never));
+    check(false, json!(7), Err("it has no readable name"));
+}
+
+#[test]
+fn a_list_past_a_limit_is_refused() {
+    let mut offer = Offer::new("s", false, &LIMITS);
+    for name in ["a", "b", "c"] {
+        offer.tool(&tool(name, json!({}))).unwrap();
+    }
+    assert_eq!(offer.tool(&tool("d", json!({}))), Err(TooMuch::Tools(3)));
+    let mut offer = Offer::new("s", false, &LIMITS);
+    assert_eq!(offer.tool(&tool("a", json!({"_meta": "x".repeat(1000)}))), Err(TooMuch::Bytes(1000)));
+}
+
+#[test]
+fn the_first_of_a_name_wins_and_operations_come_last() {
+    let mut offer = Offer::new("s", true, &LIMITS);
+    offer.tool(&tool("resources_list", json!({"description": "Mine."}))).unwrap();
+    offer.tool(&tool("resources_list", json!({"description": "Again."}))).unwrap();
+    offer.resources();
+    offer.prompts();
+    let tools: Vec<_> = offer.tools.values().map(|spec| (spec.id.as_str(), spec.operation, spec.repeat)).collect();
+    let expected = [
+        ("mcp:s:prompts_get", Operation::GetPrompt, Repeat::Always),
+        ("mcp:s:prompts_list", Operation::ListPrompts, Repeat::Always),
+        ("mcp:s:resources_list", Operation::Tool, Repeat::Never),
+        ("mcp:s:resources_read", Operation::ReadResource, Repeat::Always),
+    ];
+    assert_eq!(tools, expected);
+    let twin =
+        LeftOut { tool: "resources_list".to_owned(), why: "another tool of this server has the same name".to_owned() };
+    assert_eq!(offer.left_out, [twin.clone(), twin]);
+}

@@ -1,0 +1,271 @@
+//! One MCP server, connected: its tools, and the way to call them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::tool::{ToolId, ToolSpec};
+use executor::{Answering, AuthorizedCall, Dispatch, Outcome, ToolSource, Updates};
+use serde_json::{Map, Value, json};
+
+use crate::client::{Closed, Draining, Era, Process, Request, RequestError, Session, Started, Stdio, Tail};
+use crate::convert;
+use crate::offer::{LeftOut, Offer, TooMuch};
+use crate::spec::{Limits, MAX_PAGES, MAX_SERVER_NAME_BYTES, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, ServerSpec, shown};
+
+/// A running server. Dropping it ends the process and all that the process started in its group.
+#[derive(Debug)]
+pub struct Server {
+    name: String,
+    limits: Limits,
+    tools: BTreeMap<ToolId, ToolSpec>,
+    left_out: Vec<LeftOut>,
+    /// The one connection there is. Starting a dead server again will replace it; calls ask for it each time.
+    session: Session,
+    stderr: Tail,
+    _draining: Draining,
+}
+
+/// Why a server has no tools for us, for who configured it.
+#[derive(Debug, thiserror::Error)]
+#[error("connect to MCP server `{server}`: {why}")]
+pub struct ConnectError {
+    pub server: String,
+    pub why: ConnectFailure,
+    /// The end of what the server wrote to its standard error. It may hold secrets of the server's.
+    pub stderr: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectFailure {
+    #[error("a server's name has 1 to 64 bytes, no `:` and no control characters; rename it")]
+    BadName,
+    #[error("cannot start its command; see that the command is installed, on PATH, and its folder exists")]
+    Start(#[source] io::Error),
+    #[error("it was not ready within {} ms; see what it wrote to its standard error, or raise the limit", .0.as_millis())]
+    Deadline(Duration),
+    #[error("{0}; see what it wrote to its standard error")]
+    Closed(Closed),
+    #[error("it refused: {message} (code {code})")]
+    Refused { code: i32, message: String },
+    #[error(
+        "it does not speak MCP as we know it; see that the command starts an MCP server on standard input and output"
+    )]
+    Confused,
+    #[error(transparent)]
+    TooMuch(#[from] TooMuch),
+}
+
+impl Server {
+    /// Starts the server, shakes hands and lists what it has, all before the deadline.
+    pub async fn connect(spec: ServerSpec) -> Result<Arc<Self>, ConnectError> {
+        let stderr = Tail::default();
+        let connecting = tokio::time::timeout(spec.limits.connect, connect(&spec, &stderr)).await;
+        connecting.unwrap_or(Err(ConnectFailure::Deadline(spec.limits.connect))).map(Arc::new).map_err(|why| {
+            let server = shown(&spec.name, MAX_SHOWN_NAME_CHARS);
+            ConnectError { server, why, stderr: stderr.text() }
+        })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The end of what the server wrote to its standard error, for its operator. Never for a cell.
+    pub fn stderr_tail(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// Tools that were listed but break a limit.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+
+    /// Why calls cannot succeed any more; none while the connection stands.
+    pub fn closed(&self) -> Option<Closed> {
+        self.session.why_closed()
+    }
+
+    async fn answer(&self, id: &ToolId, input: &Value, key: &str, updates: &Updates) -> Outcome {
+        let Some(tool) = self.tools.get(id) else {
+            return self.failed(id, "the server does not offer it");
+        };
+        let (method, params) = match convert::request(id, tool.operation, input) {
+            Ok(request) => request,
+            Err(why) => return self.failed(id, &why),
+        };
+        let request = Request { method, params, key, updates: updates.clone(), deadline: self.limits.call };
+        let result = self.session.request(request).await.map_err(|error| self.explain(error));
+        match result.and_then(|result| convert::returned(tool.operation, result)) {
+            Ok(returned) => Outcome::Returned(returned),
+            Err(why) => self.failed(id, &why),
+        }
+    }
+
+    /// What a cell may read: the server's name and its own words, nothing of ours.
+    fn failed(&self, id: &ToolId, why: &str) -> Outcome {
+        let tool = shown(id.name(), MAX_SHOWN_NAME_CHARS);
+        Outcome::Failed(format!("`{tool}` of MCP server `{}` failed: {why}", self.name))
+    }
+
+    fn explain(&self, error: RequestError) -> String {
+        match error {
+            RequestError::Refused { code, message } => format!("{} (code {code})", shown(&message, MAX_SHOWN_CHARS)),
+            RequestError::Deadline(limit) => {
+                let limit = limit.as_millis();
+                format!("no answer within {limit} ms, so it was cancelled; it may have taken effect all the same")
+            }
+            RequestError::Closed(why) => {
+                format!("the server is not there any more: {why}; its calls fail until it is connected again")
+            }
+            RequestError::Confused => "it answered with something that is not a result".to_owned(),
+        }
+    }
+}
+
+impl ToolSource for Server {
+    fn tools(&self) -> Vec<ToolSpec> {
+        self.tools.values().cloned().collect()
+    }
+
+    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+        Box::pin(
+            async move { Dispatch::Settled(self.answer(call.id(), call.input(), call.key(), call.updates()).await) },
+        )
+    }
+}
+
+async fn connect(spec: &ServerSpec, stderr: &Tail) -> Result<Server, ConnectFailure> {
+    let bad = |c: char| c == ':' || c.is_control();
+    if spec.name.is_empty() || spec.name.len() > MAX_SERVER_NAME_BYTES || spec.name.contains(bad) {
+        return Err(ConnectFailure::BadName);
+    }
+    let (session, draining) = match open(spec, stderr, Era::Initialize).await {
+        // It is there and says no: perhaps it is too new to know `initialize`. What it says to that counts.
+        Err(refused @ ConnectFailure::Refused { .. }) => {
+            open(spec, stderr, Era::Discover).await.map_err(|_| refused)?
+        }
+        other => other?,
+    };
+    let has = session.capabilities();
+    let mut offer = Offer::new(&spec.name, spec.trusted, &spec.limits);
+    if has.tools {
+        list_tools(&session, &mut offer, spec.limits.connect).await?;
+    }
+    if has.resources {
+        offer.resources();
+    }
+    if has.prompts {
+        offer.prompts();
+    }
+    let (tools, left_out) = (offer.tools, offer.left_out);
+    Ok(Server {
+        name: spec.name.clone(),
+        limits: spec.limits,
+        tools,
+        left_out,
+        session,
+        stderr: stderr.clone(),
+        _draining: draining,
+    })
+}
+
+async fn open(spec: &ServerSpec, stderr: &Tail, era: Era) -> Result<(Session, Draining), ConnectFailure> {
+    let Started { process, stdin, stdout, stderr: said } = Process::start(spec).map_err(ConnectFailure::Start)?;
+    let draining = stderr.drain(said);
+    match Session::open(Stdio::new(stdout, stdin, Some(process)), era).await {
+        Ok(session) => Ok((session, draining)),
+        Err(error) => {
+            // The process is gone by now; why it went is on its way.
+            draining.finish().await;
+            Err(error.into())
+        }
+    }
+}
+
+async fn list_tools(session: &Session, offer: &mut Offer<'_>, deadline: Duration) -> Result<(), ConnectFailure> {
+    let mut params = Map::new();
+    for _ in 0..MAX_PAGES {
+        let request = Request { method: "tools/list", params, key: "", updates: Updates::default(), deadline };
+        let page = session.request(request).await?;
+        for tool in page.get("tools").and_then(Value::as_array).ok_or(ConnectFailure::Confused)? {
+            offer.tool(tool)?;
+        }
+        match page.get("nextCursor").and_then(Value::as_str) {
+            Some(cursor) => params = Map::from_iter([("cursor".to_owned(), json!(cursor))]),
+            None => return Ok(()),
+        }
+    }
+    Err(TooMuch::Pages(MAX_PAGES).into())
+}
+
+impl From<RequestError> for ConnectFailure {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Refused { code, message } => {
+                Self::Refused { code, message: shown(&message, MAX_SHOWN_CHARS) }
+            }
+            RequestError::Closed(why) => Self::Closed(why),
+            RequestError::Confused => Self::Confused,
+            RequestError::Deadline(limit) => Self::Deadline(limit),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+    use std::sync::{Arc, Mutex};
+
+    use contract::tool::ToolId;
+    use executor::{Outcome, Updates};
+    use serde_json::json;
+
+    use super::{Era, Limits, Offer, Server, ServerSpec, Tail, list_tools, open};
+
+    /// A real server, run as users configure it.
+    fn peer(command: &str, args: &[&str], cwd: &str) -> ServerSpec {
+        let peers = PathBuf::from(std::env::var_os("CELLMATE_PEERS").expect("run this through `make test-peers`"));
+        ServerSpec {
+            name: "peer".to_owned(),
+            command: command.replace("PEERS", peers.to_str().unwrap()),
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            env: BTreeMap::new(),
+            cwd: Some(peers.join(cwd)),
+            trusted: true,
+            limits: Limits::DEFAULT,
+        }
+    }
+
+    /// Here and not beside the other peers because the door gives calls no listener yet.
+    #[tokio::test]
+    #[ignore = "needs installed servers; run through `make test-peers`"]
+    async fn peer_everything_reports_progress_to_the_call_that_makes_it() {
+        let spec = peer("npx", &["--no-install", "mcp-server-everything", "stdio"], "npm");
+        let server = Server::connect(spec).await.unwrap_or_else(|error| panic!("{error}\n{}", error.stderr));
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let updates = Updates::to({
+            let heard = Arc::clone(&heard);
+            move |update| heard.lock().unwrap().push(update)
+        });
+        let id = ToolId::parse("mcp:peer:trigger-long-running-operation").unwrap();
+        let outcome = server.answer(&id, &json!({"duration": 1, "steps": 4}), "key", &updates).await;
+        println!("{outcome:?}\n{heard:?}");
+        assert!(matches!(outcome, Outcome::Returned(_)), "{outcome:?}");
+        assert_eq!(heard.lock().unwrap().len(), 4);
+    }
+
+    /// The newer way to begin, with a server that also knows the older one and so would not be asked for it.
+    #[tokio::test]
+    #[ignore = "needs installed servers; run through `make test-peers`"]
+    async fn peer_time_is_met_without_initialize_too() {
+        let spec = peer("PEERS/python/bin/mcp-server-time", &[], "python");
+        let (session, _draining) = open(&spec, &Tail::default(), Era::Discover).await.unwrap();
+        let mut offer = Offer::new("peer", true, &spec.limits);
+        list_tools(&session, &mut offer, spec.limits.connect).await.unwrap();
+        println!("{:?}", offer.tools.keys());
+        assert_eq!(offer.tools.len(), 2);
+    }
+}

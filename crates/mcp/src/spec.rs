@@ -1,0 +1,124 @@
+//! Which server to start, and how much of it to bear.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// One MCP server, as configuration names it.
+#[derive(Clone)]
+pub struct ServerSpec {
+    /// The owner in its tools' ids.
+    pub name: String,
+    pub command: String,
+    pub args: Vec<String>,
+    /// Beside `PATH` and `HOME` the server gets these and nothing else.
+    pub env: BTreeMap<String, String>,
+    pub cwd: Option<PathBuf>,
+    /// Whether what it says about its own tools (that they only read) is believed.
+    pub trusted: bool,
+    pub limits: Limits,
+}
+
+impl fmt::Debug for ServerSpec {
+    /// Names of variables, never their values: they are where servers get their secrets. Arguments may hold some too.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerSpec")
+            .field("name", &self.name)
+            .field("command", &self.command)
+            .field("args", &self.args.len())
+            .field("env", &self.env.keys())
+            .field("cwd", &self.cwd)
+            .field("trusted", &self.trusted)
+            .field("limits", &self.limits)
+            .finish()
+    }
+}
+
+/// How long, how many and how large, for one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// From starting the process to having its tools.
+    pub connect: Duration,
+    /// From sending a call to its answer; progress does not extend it.
+    pub call: Duration,
+    /// More tools than this are no tools: the connection fails.
+    pub tools: usize,
+    /// A tool with a longer title or description is left out.
+    pub description_bytes: usize,
+    /// A tool with a longer schema, of input or output, is left out.
+    pub schema_bytes: usize,
+    /// All listed tools together; past it the connection fails.
+    pub total_bytes: usize,
+}
+
+impl Limits {
+    /// Python servers take some four seconds to start on a slow machine, package runners longer.
+    pub const DEFAULT: Self = Self {
+        connect: Duration::from_secs(30),
+        call: Duration::from_secs(60),
+        tools: 2_000,
+        description_bytes: 16 << 10,
+        schema_bytes: 128 << 10,
+        total_bytes: 8 << 20,
+    };
+}
+
+/// The longest server name.
+pub(crate) const MAX_SERVER_NAME_BYTES: usize = 64;
+
+/// The longest tool name; the protocol's own limit.
+pub(crate) const MAX_TOOL_NAME_BYTES: usize = 128;
+
+/// Pages of one listing. A server that hands out cursors for ever meets this or the deadline.
+pub(crate) const MAX_PAGES: usize = 256;
+
+/// One message from a server. Its reader gives up before the rest of a longer one is in memory.
+pub(crate) const MAX_FRAME_BYTES: usize = 8 << 20;
+
+/// Lines in a row that are no message. Servers do print banners and stray logs where only messages belong.
+pub(crate) const MAX_BAD_FRAMES: usize = 10;
+
+/// Messages written but not yet taken by the server, beyond what the pipe holds.
+pub(crate) const MAX_UNSENT: usize = 256;
+
+/// Requests of the server to us that are not answered yet.
+pub(crate) const MAX_ASKED: usize = 64;
+
+/// The end of what a server wrote to its standard error.
+pub(crate) const STDERR_BYTES: usize = 64 << 10;
+
+/// Progress that one call may report, and the text of one report.
+pub(crate) const MAX_UPDATES: u32 = 1_000;
+pub(crate) const MAX_UPDATE_CHARS: usize = 1_000;
+
+/// What is shown of a server's own words in an error.
+pub(crate) const MAX_SHOWN_CHARS: usize = 1_000;
+
+/// What is shown of a name that a server or a configuration gave.
+pub(crate) const MAX_SHOWN_NAME_CHARS: usize = 200;
+
+/// How long a server may take to end by itself once its input is closed.
+pub(crate) const GRACE: Duration = Duration::from_millis(500);
+
+/// Text of others, cut to be shown and without what would steer a terminal.
+pub(crate) fn shown(text: &str, chars: usize) -> String {
+    let plain = |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { ' ' } else { c };
+    let mut shown: String = text.chars().take(chars).map(plain).collect();
+    if text.chars().nth(chars).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn text_of_others_is_cut_and_made_plain() {
+        assert_eq!(shown("abc", 3), "abc");
+        assert_eq!(shown("äöüß", 3), "äöü…");
+        assert_eq!(shown("a\u{1b}[2J\n\tb\u{0}", 20), "a [2J\n\tb ");
+    }
+}

@@ -1,0 +1,96 @@
+//! Starting the scripted server and calling its tools through the door.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use catalog::Catalog;
+use executor::{Executor, Outcome, Returned, ToolSource};
+use mcp::{ConnectError, Limits, Server, ServerSpec};
+use serde_json::{Value, json};
+
+/// A folder of its own for a test, gone with it.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mcp-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+pub fn limits() -> Limits {
+    Limits { connect: Duration::from_secs(20), call: Duration::from_secs(10), ..Limits::DEFAULT }
+}
+
+pub fn spec(command: &str, args: &[&str], limits: Limits) -> ServerSpec {
+    ServerSpec {
+        name: "s".to_owned(),
+        command: command.to_owned(),
+        args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+        env: BTreeMap::new(),
+        cwd: None,
+        trusted: false,
+        limits,
+    }
+}
+
+/// A tool that does these steps.
+pub fn tool(name: &str, does: Value) -> Value {
+    json!({"name": name, "description": "Does it.", "inputSchema": {"type": "object"}, "does": does})
+}
+
+pub async fn connect(folder: &Folder, script: Value, limits: Limits) -> Result<Arc<Server>, ConnectError> {
+    let path = folder.0.join("script.json");
+    std::fs::write(&path, script.to_string()).unwrap();
+    Server::connect(spec(env!("CARGO_BIN_EXE_fake-mcp"), &[path.to_str().unwrap()], limits)).await
+}
+
+/// One connected server with everything between a cell's call and it.
+pub struct Connected {
+    pub server: Arc<Server>,
+    executor: Executor,
+    _folder: Folder,
+}
+
+impl Connected {
+    pub async fn with(script: Value, limits: Limits) -> Self {
+        let folder = Folder::new();
+        let server = connect(&folder, script, limits).await.unwrap_or_else(|error| panic!("{error}\n{}", error.stderr));
+        Self::over(server, folder)
+    }
+
+    pub fn over(server: Arc<Server>, folder: Folder) -> Self {
+        let catalog = Arc::new(Catalog::new(server.tools()).unwrap());
+        Self { executor: Executor::new(catalog, server.clone()), server, _folder: folder }
+    }
+
+    pub async fn call(&self, name: &str, input: Value) -> Outcome {
+        self.executor.call(&format!("mcp:s:{name}"), input).await
+    }
+
+    pub async fn returned(&self, name: &str, input: Value) -> Returned {
+        match self.call(name, input).await {
+            Outcome::Returned(returned) => returned,
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    pub async fn failed(&self, name: &str) -> String {
+        match self.call(name, json!({})).await {
+            Outcome::Failed(message) => message,
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+}

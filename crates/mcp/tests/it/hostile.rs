@@ -1,0 +1,208 @@
+//! Servers that crash, hang, flood and lie.
+
+use std::time::{Duration, Instant};
+
+use mcp::{Closed, Limits};
+use serde_json::{Value, json};
+
+use crate::fake::{Connected, Folder, connect, limits, tool};
+
+async fn refused(script: Value, limits: Limits) -> String {
+    match connect(&Folder::new(), script, limits).await {
+        Ok(server) => panic!("{server:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn a_crash_fails_the_call_and_later_calls_at_once() {
+    let script = json!({"tools": [tool("crash", json!([{"stderr": "boom: /etc/secret"}, {"exit": 3}]))]});
+    let server = Connected::with(script, limits()).await;
+    let expected = "`crash` of MCP server `s` failed: the server is not there any more: it ended or closed its output; its calls fail until it is connected again";
+    assert_eq!(server.failed("crash").await, expected);
+    let began = Instant::now();
+    assert_eq!(server.failed("crash").await, expected);
+    assert!(began.elapsed() < Duration::from_secs(1));
+    assert_eq!(server.server.closed(), Some(Closed::Ended));
+    // What it wrote is for the operator alone.
+    while server.server.stderr_tail() != "boom: /etc/secret" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_hanging_call_meets_its_deadline_and_harms_no_other() {
+    let script = json!({"tools": [tool("silent", json!([])), tool("fine", json!([{"result": {}}]))]});
+    let server = Connected::with(script, Limits { call: Duration::from_millis(200), ..limits() }).await;
+    let expected = "`silent` of MCP server `s` failed: no answer within 200 ms, so it was cancelled; it may have taken effect all the same";
+    let (silent, fine) = tokio::join!(server.failed("silent"), server.returned("fine", json!({})));
+    assert_eq!((silent.as_str(), fine.for_guest()), (expected, json!({})));
+}
+
+#[tokio::test]
+async fn stray_lines_are_passed_over_until_they_are_too_many() {
+    let stray = |times: usize| -> Vec<Value> { vec![json!({"print": "Listening on stdio…"}); times] };
+    let then_answer = |mut steps: Vec<Value>| {
+        steps.push(json!({"result": {}}));
+        Value::from(steps)
+    };
+    let tools = [tool("some", then_answer(stray(9))), tool("many", then_answer(stray(10)))];
+    let server = Connected::with(json!({"start": stray(9), "tools": tools}), limits()).await;
+    assert_eq!(server.returned("some", json!({})).await.for_guest(), json!({}));
+    let expected = "`many` of MCP server `s` failed: the server is not there any more: it sent 10 lines in a row that are not JSON-RPC; its calls fail until it is connected again";
+    assert_eq!(server.failed("many").await, expected);
+}
+
+#[tokio::test]
+async fn calls_in_flight_fail_at_once_when_the_connection_closes() {
+    let garbage = Value::from(vec![json!({"print": "?"}); 10]);
+    let server =
+        Connected::with(json!({"tools": [tool("silent", json!([])), tool("garbage", garbage)]}), limits()).await;
+    let began = Instant::now();
+    let (silent, garbage) = tokio::join!(server.failed("silent"), server.failed("garbage"));
+    assert!(silent.contains("10 lines in a row") && garbage.contains("10 lines in a row"), "{silent} {garbage}");
+    assert!(began.elapsed() < Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn an_endless_line_closes_the_connection() {
+    let server = Connected::with(json!({"tools": [tool("endless", json!([{"endless": true}]))]}), limits()).await;
+    let expected = "`endless` of MCP server `s` failed: the server is not there any more: it sent a message of more than 8388608 bytes; its calls fail until it is connected again";
+    assert_eq!(server.failed("endless").await, expected);
+    let at_start = refused(json!({"start": [{"endless": true}]}), limits()).await;
+    assert_eq!(
+        at_start,
+        "connect to MCP server `s`: it sent a message of more than 8388608 bytes; see what it wrote to its standard error"
+    );
+}
+
+#[tokio::test]
+async fn a_flood_of_stderr_is_drained_and_its_end_kept() {
+    let flood = json!([{"stderrBytes": 4 << 20}, {"stderr": "the end"}, {"result": {}}]);
+    let server = Connected::with(json!({"tools": [tool("flood", flood)]}), limits()).await;
+    assert_eq!(server.returned("flood", json!({})).await.for_guest(), json!({}));
+    while !server.server.stderr_tail().ends_with("the end") {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(server.server.stderr_tail().len(), 64 << 10);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_ready_in_time_is_given_up() {
+    let short = Limits { connect: Duration::from_millis(300), ..limits() };
+    let expected = "connect to MCP server `s`: it was not ready within 300 ms; see what it wrote to its standard error, or raise the limit";
+    assert_eq!(refused(json!({"start": [{"sleepMs": 60_000}]}), short).await, expected);
+    assert_eq!(refused(json!({"tools": [], "on": {"tools/list": []}}), short).await, expected);
+}
+
+#[tokio::test]
+async fn a_server_that_ends_at_the_start_leaves_its_last_words() {
+    let script = json!({"start": [{"stderr": "ImportError: no module"}, {"exit": 1}]});
+    let error = connect(&Folder::new(), script, limits()).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "connect to MCP server `s`: it ended or closed its output; see what it wrote to its standard error"
+    );
+    assert_eq!(error.stderr, "ImportError: no module");
+}
+
+#[tokio::test]
+async fn too_many_tools_or_pages_are_refused_and_a_huge_tool_left_out() {
+    let many = "connect to MCP server `s`: it offers more than 2000 tools; have the server offer fewer, or raise the limit on tools";
+    assert_eq!(refused(json!({"manyTools": 100_000, "pageSize": 100_000}), limits()).await, many);
+    assert_eq!(refused(json!({"manyTools": 2_001, "pageSize": 500}), limits()).await, many);
+    let pages =
+        "connect to MCP server `s`: its list has more than 256 pages; have it offer fewer tools or longer pages";
+    let endless = json!({"tools": [], "on": {"tools/list": [{"result": {"tools": [], "nextCursor": "again"}}]}});
+    assert_eq!(refused(endless, limits()).await, pages);
+    let huge = json!({"name": "huge", "description": "x".repeat(1 << 20), "inputSchema": {"type": "object"}});
+    let server = Connected::with(json!({"tools": [huge, tool("fine", json!([{"result": {}}]))]}), limits()).await;
+    assert_eq!(server.returned("fine", json!({})).await.for_guest(), json!({}));
+    let left_out = &server.server.left_out()[0];
+    assert_eq!((left_out.tool.as_str(), left_out.why.as_str()), ("huge", "its description is longer than 16384 bytes"));
+}
+
+#[tokio::test]
+async fn nonsense_for_an_answer_fails_the_call_or_the_connection() {
+    let odd = |name: &str, result: Value| tool(name, json!([{"result": result}]));
+    let tools = [
+        odd("number", json!(7)),
+        odd("null", Value::Null),
+        odd("ask", json!({"resultType": "input_required", "inputRequests": {}})),
+        tool("error", json!([{"error": {"code": "x"}}])),
+        tool("long", json!([{"error": {"code": 1, "message": "é".repeat(5000)}}])),
+    ];
+    let server = Connected::with(json!({"tools": tools}), limits()).await;
+    let not_a_result = "it answered with something that is not a result";
+    let long = format!("{}… (code 1)", "é".repeat(1000));
+    let expected = [
+        ("number", not_a_result),
+        ("null", not_a_result),
+        ("ask", "it wants to ask something before it answers, which is not supported"),
+        ("error", "an error without a readable message (code 0)"),
+        ("long", &long),
+    ];
+    for (name, why) in expected {
+        assert_eq!(server.failed(name).await, format!("`{name}` of MCP server `s` failed: {why}"));
+    }
+    let confused = "connect to MCP server `s`: it does not speak MCP as we know it; see that the command starts an MCP server on standard input and output";
+    assert_eq!(refused(json!({"on": {"initialize": [{"result": {"tools": []}}]}}), limits()).await, confused);
+    assert_eq!(refused(json!({"tools": [], "on": {"tools/list": [{"result": {}}]}}), limits()).await, confused);
+    let no = json!([{"error": {"code": -32000, "message": "not today"}}]);
+    let script = json!({"on": {"initialize": no, "server/discover": no}});
+    assert_eq!(refused(script, limits()).await, "connect to MCP server `s`: it refused: not today (code -32000)");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_read_is_not_waited_for() {
+    let script = json!({"tools": [tool("sleep", json!([{"sleepMs": 600_000}]))]});
+    let server = Connected::with(script, Limits { call: Duration::from_millis(100), ..limits() }).await;
+    assert!(server.failed("sleep").await.contains("no answer within 100 ms"));
+    // Large calls fill the pipe and then the queue behind it.
+    let large = json!({"text": "x".repeat(100 << 10)});
+    let mut messages = Vec::new();
+    for _ in 0..40 {
+        let calls = (0..8).map(|_| server.call("sleep", large.clone()));
+        messages.extend(futures_util::future::join_all(calls).await);
+        if server.server.closed().is_some() {
+            break;
+        }
+    }
+    assert_eq!(server.server.closed(), Some(Closed::DoesNotRead));
+}
+
+/// Also where the server itself does not end when its input does.
+#[tokio::test]
+async fn whoever_the_server_started_ends_with_it() {
+    for does in [json!([{"child": true}]), json!([{"child": true}, {"sleepMs": 600_000}])] {
+        let server = Connected::with(json!({"tools": [tool("child", does)]}), limits()).await;
+        let child = server.returned("child", json!({})).await.for_guest()["structuredContent"].as_u64().unwrap();
+        let alive = || {
+            let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+            !stat.is_empty() && !stat.contains(") Z ")
+        };
+        assert!(alive());
+        drop(server);
+        let gone = async {
+            while alive() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_command_or_a_name_that_cannot_be_says_what_to_do() {
+    let mut spec = crate::fake::spec("no-such-command-anywhere", &[], limits());
+    let error = mcp::Server::connect(spec.clone()).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "connect to MCP server `s`: cannot start its command; see that the command is installed, on PATH, and its folder exists"
+    );
+    for name in ["", "a:b", "a\nb", &"x".repeat(65)] {
+        spec.name = name.to_owned();
+        let error = mcp::Server::connect(spec.clone()).await.unwrap_err();
+        assert!(matches!(error.why, mcp::ConnectFailure::BadName), "{name:?}: {error}");
+    }
+}

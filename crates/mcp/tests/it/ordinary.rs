@@ -1,0 +1,134 @@
+//! A server that behaves.
+
+use contract::tool::{Operation, Repeat};
+use executor::{Outcome, ToolSource};
+use mcp::{Limits, Server};
+use serde_json::{Value, json};
+
+use crate::fake::{Connected, Folder, connect, limits, spec, tool};
+
+#[tokio::test]
+async fn all_pages_of_tools_and_what_there_is_beside_them_are_offered() {
+    let script = json!({
+        "pageSize": 1,
+        "tools": [
+            {"name": "b", "title": "Bee", "description": "Does b.", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}},
+            tool("a", json!([])),
+        ],
+        "resources": [],
+        "prompts": [],
+    });
+    let server = connect(&Folder::new(), script, limits()).await.unwrap();
+    let tools = server.tools();
+    let operations: Vec<_> = tools.iter().map(|spec| (spec.id.as_str(), spec.operation)).collect();
+    let expected = [
+        ("mcp:s:a", Operation::Tool),
+        ("mcp:s:b", Operation::Tool),
+        ("mcp:s:prompts_get", Operation::GetPrompt),
+        ("mcp:s:prompts_list", Operation::ListPrompts),
+        ("mcp:s:resources_list", Operation::ListResources),
+        ("mcp:s:resources_read", Operation::ReadResource),
+    ];
+    assert_eq!(operations, expected);
+    let b = &tools[1];
+    assert_eq!((b.label.as_deref(), b.description.as_str()), (Some("Bee"), "Does b."));
+    assert_eq!((&b.parameters, b.output.as_ref()), (&json!({"type": "object"}), Some(&json!({"type": "object"}))));
+    assert!(tools.iter().all(|spec| spec.repeat == Repeat::Never), "hints of a server that nobody trusts");
+    assert!(server.left_out().is_empty());
+}
+
+#[tokio::test]
+async fn a_tools_own_error_is_a_result_and_nothing_of_it_is_dropped() {
+    let result = json!({"content": [{"type": "text", "text": "no"}, {"type": "new", "x": 1}], "isError": true, "structuredContent": [1], "extra": {"y": 2}});
+    let server = Connected::with(json!({"tools": [tool("fails", json!([{"result": result}]))]}), limits()).await;
+    let returned = server.returned("fails", json!({})).await;
+    assert_eq!(returned.content, *result["content"].as_array().unwrap());
+    assert_eq!(returned.for_guest(), result);
+}
+
+#[tokio::test]
+async fn arguments_arrive_as_given() {
+    let server = Connected::with(json!({"tools": [tool("echo", json!([{"echo": true}]))]}), limits()).await;
+    let input = json!({"a": [1, null, "ü"], "_meta": "mine"});
+    let seen = server.returned("echo", input.clone()).await.for_guest()["structuredContent"].clone();
+    assert_eq!((&seen["name"], &seen["arguments"]), (&json!("echo"), &input));
+    let failed = server.call("echo", json!("text")).await;
+    let message = "`echo` of MCP server `s` failed: it takes one object argument";
+    assert_eq!(failed, Outcome::Failed(message.to_owned()));
+}
+
+#[tokio::test]
+async fn resources_and_prompts_are_listed_and_read() {
+    let note = json!({"uri": "note://1", "name": "one", "text": "hello"});
+    let script = json!({"resources": [note, {"uri": "note://2", "name": "two"}], "prompts": [{"name": "greet", "text": "Hi!"}], "pageSize": 1});
+    let server = Connected::with(script, limits()).await;
+    let first = server.returned("resources_list", json!({})).await.for_guest();
+    assert_eq!(first, json!({"resources": [note], "nextCursor": "1"}));
+    let second = server.returned("resources_list", json!({"cursor": "1"})).await.for_guest();
+    assert_eq!(second["resources"][0]["name"], "two");
+    let read = server.returned("resources_read", json!({"uri": "note://1"})).await;
+    assert_eq!(read.for_guest(), json!({"contents": [note]}));
+    assert_eq!(read.content, [json!({"type": "resource", "resource": note})]);
+    let prompt = server.returned("prompts_get", json!({"name": "greet"})).await;
+    assert_eq!(prompt.content, [json!({"type": "text", "text": "Hi!"})]);
+    let failed = server.failed("resources_read").await;
+    assert_eq!(failed, "`resources_read` of MCP server `s` failed: nothing here for resources/read (code -32602)");
+}
+
+#[tokio::test]
+async fn a_server_too_new_for_initialize_is_met_its_own_way() {
+    let refuse = json!([{"error": {"code": -32601, "message": "no such method"}}]);
+    let script = json!({"tools": [tool("echo", json!([{"echo": true}]))], "on": {"initialize": refuse}});
+    let server = Connected::with(script, limits()).await;
+    let seen = server.returned("echo", json!({})).await.for_guest();
+    assert_eq!(seen["structuredContent"]["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+}
+
+#[tokio::test]
+async fn a_server_inherits_almost_nothing() {
+    let folder = Folder::new();
+    let path = folder.0.join("script.json");
+    let script = json!({"tools": [tool("env", json!([{"environment": true}]))]});
+    std::fs::write(&path, script.to_string()).unwrap();
+    let mut spec = spec(env!("CARGO_BIN_EXE_fake-mcp"), &[path.to_str().unwrap()], limits());
+    spec.env.insert("TOKEN".to_owned(), "hunter2".to_owned());
+    assert!(!format!("{spec:?}").contains("hunter2"));
+    let server = Connected::over(Server::connect(spec).await.unwrap(), folder);
+    let seen = server.returned("env", json!({})).await.for_guest()["structuredContent"].clone();
+    let mut names: Vec<&str> = seen.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["HOME", "PATH", "TOKEN"]);
+}
+
+#[tokio::test]
+async fn a_cancelled_call_is_cancelled_at_the_server() {
+    let folder = Folder::new();
+    let record = folder.0.join("record");
+    let script = json!({"tools": [tool("silent", json!([]))], "record": record});
+    let server = Connected::over(connect(&folder, script, limits()).await.unwrap(), folder);
+    let heard = |method: &str| -> Option<Value> {
+        let lines = std::fs::read_to_string(&record).unwrap_or_default();
+        let mut messages = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        messages.find(|message| message["method"] == method)
+    };
+    {
+        let call = server.call("silent", json!({}));
+        let sent = async {
+            while heard("tools/call").is_none() {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            outcome = call => panic!("{outcome:?}"),
+            () = sent => {}
+        }
+    }
+    let id = heard("tools/call").unwrap()["id"].clone();
+    let told = async {
+        while heard("notifications/cancelled").is_none() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Limits::DEFAULT.call, told).await.unwrap();
+    assert_eq!(heard("notifications/cancelled").unwrap()["params"]["requestId"], id);
+}

@@ -1,0 +1,90 @@
+//! Servers that nobody here wrote. `make test-peers` installs them and says where they are.
+
+use std::path::PathBuf;
+
+use contract::tool::Repeat;
+use executor::{Outcome, ToolSource};
+use mcp::{Server, ServerSpec};
+use serde_json::{Value, json};
+
+use crate::fake::{Connected, Folder, limits, spec};
+
+/// Where `scripts/test-peers` put them.
+fn peers() -> PathBuf {
+    PathBuf::from(std::env::var_os("CELLMATE_PEERS").unwrap_or_else(|| panic!("run this through `make test-peers`")))
+}
+
+async fn start(spec: ServerSpec) -> Connected {
+    let server = Server::connect(spec).await.unwrap_or_else(|error| panic!("{error}\n{}", error.stderr));
+    for tool in server.tools() {
+        println!("{} {:?} {:?}", tool.id.as_str(), tool.operation, tool.repeat);
+    }
+    println!("{:?}", server.left_out());
+    Connected::over(server, Folder::new())
+}
+
+/// Through the package runner, as users configure it: the server is then a grandchild.
+async fn everything() -> Connected {
+    let mut spec = spec("npx", &["--no-install", "mcp-server-everything", "stdio"], limits());
+    spec.cwd = Some(peers().join("npm"));
+    spec.trusted = true;
+    start(spec).await
+}
+
+#[tokio::test]
+#[ignore = "needs installed servers; run through `make test-peers`"]
+async fn peer_everything_answers_tools_resources_and_prompts() {
+    let server = everything().await;
+    let left_out: Vec<&str> = server.server.left_out().iter().map(|left_out| left_out.tool.as_str()).collect();
+    assert_eq!(left_out, ["simulate-research-query"], "the one that must be a task");
+    let echo = server.returned("echo", json!({"message": "hello"})).await;
+    assert_eq!(echo.content, [json!({"type": "text", "text": "Echo: hello"})]);
+    let weather = server.returned("get-structured-content", json!({"location": "Chicago"})).await.for_guest();
+    assert!(weather["structuredContent"]["temperature"].is_number(), "{weather}");
+    let image = server.returned("get-tiny-image", json!({})).await;
+    assert!(image.content.iter().any(|block| block["type"] == "image"), "{:?}", image.content);
+    let wrong = server.call("get-sum", json!({"a": "x"})).await;
+    println!("wrong arguments: {wrong:?}");
+    match wrong {
+        Outcome::Returned(returned) => assert_eq!(returned.for_guest()["isError"], true),
+        other => panic!("{other:?}"),
+    }
+    let resources = server.returned("resources_list", json!({})).await.for_guest();
+    let uri = &resources["resources"][0]["uri"];
+    let resource = server.returned("resources_read", json!({"uri": uri})).await;
+    println!("{uri}: {} blocks", resource.content.len());
+    assert_eq!(resource.content[0]["resource"]["uri"], *uri);
+    let prompt = server.returned("prompts_get", json!({"name": "args-prompt", "arguments": {"city": "Rome"}})).await;
+    assert!(prompt.content[0]["text"].as_str().unwrap().contains("Rome"), "{:?}", prompt.content);
+    println!("missing resource: {:?}", server.call("resources_read", json!({"uri": "demo://nowhere"})).await);
+}
+
+#[tokio::test]
+#[ignore = "needs installed servers; run through `make test-peers`"]
+async fn peer_everything_sees_no_environment_of_ours() {
+    let seen = everything().await.returned("get-env", json!({})).await;
+    let text = seen.content[0]["text"].as_str().unwrap();
+    let names: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap();
+    println!("{:?}", names.keys());
+    assert!(names.contains_key("PATH") && !names.contains_key("CELLMATE_PEERS"));
+}
+
+#[tokio::test]
+#[ignore = "needs installed servers; run through `make test-peers`"]
+async fn peer_time_converts_and_refuses() {
+    let command = peers().join("python/bin/mcp-server-time");
+    let mut spec = spec(command.to_str().unwrap(), &[], limits());
+    spec.trusted = true;
+    let server = start(spec).await;
+    assert!(server.server.tools().iter().all(|tool| tool.repeat == Repeat::Always));
+    let input = json!({"source_timezone": "Etc/UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"});
+    let converted = server.returned("convert_time", input).await.for_guest();
+    println!("{converted}");
+    assert_eq!(converted["structuredContent"]["time_difference"], "+9.0h");
+    let wrong = server.call("get_current_time", json!({"timezone": "Mars/Olympus"})).await;
+    println!("wrong zone: {wrong:?}");
+    match wrong {
+        Outcome::Returned(returned) => assert_eq!(returned.for_guest()["isError"], true),
+        other => panic!("{other:?}"),
+    }
+}
