@@ -5,9 +5,12 @@ use std::time::Instant;
 
 use codemode::{CodeMode, ExecInput};
 use contract::cell::CellResult;
+use contract::config;
 use contract::limits::Limits;
-use executor::{Canned, Executor, ToolSource};
+use contract::scope::Scope;
+use executor::{Canned, Executor, Routes, ToolSource};
 use serde_json::json;
+use store::{Keys, Location, Store};
 
 use crate::cells::Text;
 use crate::ours::{Alone, Road};
@@ -37,7 +40,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     let mut taken = Taken::default();
     let alone = Alone::new(&bench.ours.road.catalog)?;
     let large = Road { catalog: Arc::new(catalogs::large()?), ..bench.ours.road.clone() };
-    let (code_mode, toolbox) = whole_road(&bench.ours.road)?;
+    let (code_mode, toolbox) = whole_road(bench)?;
     // The first round finds everything cold, as the peer's unmeasured runs do.
     for round in 0..=bench.rounds(ROUNDS) {
         let mut now = Taken { alone: through_sandbox(&alone, bench)?, ..Taken::default() };
@@ -95,18 +98,25 @@ fn reading(bench: &mut Bench, count: usize) -> Result<Vec<Text>> {
     Ok(texts)
 }
 
-fn whole_road(road: &Road) -> Result<(CodeMode, Executor)> {
-    let canned = Canned::parse(&json!({"tools": [{"id": catalogs::ECHO}]}).to_string())?;
-    let executor = Executor::new(Arc::clone(&road.catalog), Arc::new(canned));
-    Ok((CodeMode::new(road.pool.clone()), executor))
+fn whole_road(bench: &Bench) -> Result<(CodeMode, Executor)> {
+    let canned: Arc<dyn ToolSource> = Arc::new(Canned::parse(&json!({"tools": [{"id": catalogs::ECHO}]}).to_string())?);
+    let (routes, _) = Routes::of(&[canned]);
+    let executor = Executor::new(Arc::clone(&bench.ours.road.catalog), routes, Scope::default());
+    let pool = bench.ours.road.pool.clone();
+    let code_mode = bench.ours.wait_for(async move {
+        let store = Store::open(&Location::Memory, Keys::ephemeral()?).await?;
+        Ok(CodeMode::new(pool, store)?)
+    })?;
+    Ok((code_mode, executor))
 }
 
 async fn through_code_mode(code_mode: CodeMode, toolbox: Executor, texts: Vec<Text>) -> Result<Samples> {
     let mut samples = Samples::default();
+    let config = config::CodeMode::enabled(Limits::DEFAULT);
     for text in texts {
         let input = ExecInput::javascript(text.source.clone());
         let from = Instant::now();
-        match code_mode.exec(&toolbox, Limits::DEFAULT, input).await {
+        match code_mode.exec(&toolbox, &config, "bench", input).await {
             CellResult::Completed { value, .. } => text.check(value.get())?,
             other => return Err(format!("`{}` ended with {other:?}", text.source).into()),
         }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use codemode::pool::{JailPolicy, Launch, PoolOptions};
+use contract::config::CodeMode;
 use contract::limits::Limits;
 
 /// Run the programs a model writes, safely.
@@ -95,16 +96,15 @@ enum JailArgument {
 
 impl LimitArguments {
     /// As the contract clamps them.
-    pub(crate) fn limits(&self) -> Limits {
-        Limits {
+    pub(crate) fn code_mode(&self) -> CodeMode {
+        CodeMode::enabled(Limits {
             timeout_ms: self.timeout_ms,
             max_wait_ms: self.max_wait_ms,
             memory_bytes: self.memory_limit_bytes,
             output_bytes: self.max_output_bytes,
             snapshot_bytes: self.max_snapshot_bytes,
             pending_calls: self.max_pending_tool_calls,
-        }
-        .clamped()
+        })
     }
 }
 

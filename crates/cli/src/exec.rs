@@ -9,7 +9,10 @@ use catalog::Catalog;
 use codemode::pool::Pool;
 use codemode::{CodeMode, ExecInput};
 use contract::cell::{CellResult, Language, OutputItem};
-use executor::{Canned, Executor, ToolSource};
+use contract::config;
+use contract::scope::Scope;
+use executor::{Canned, Executor, Routes, ToolSource};
+use store::{Keys, Location, Store, StoreError};
 
 use crate::arguments::{ExecArguments, LanguageArgument};
 use crate::render;
@@ -22,7 +25,14 @@ enum ExecError {
     Catalog { path: String, reason: String },
     #[error(transparent)]
     Pool(#[from] codemode::pool::PoolError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the system has no randomness to give: {0}")]
+    Randomness(#[from] getrandom::Error),
 }
+
+/// There is no model that could name its call.
+const TOOL_CALL: &str = "cellmate-exec";
 
 pub(crate) async fn run(arguments: ExecArguments) -> ExitCode {
     let readable = !arguments.json && std::io::stdout().is_terminal();
@@ -36,18 +46,30 @@ pub(crate) async fn run(arguments: ExecArguments) -> ExitCode {
 async fn result(arguments: &ExecArguments) -> Result<CellResult, ExecError> {
     let input = ExecInput { source: source(arguments)?, language: language(arguments) };
     let executor = canned_tools(arguments.catalog.as_deref())?;
-    let code_mode = CodeMode::new(Pool::start(arguments.jail.pool()).await?);
-    let first = code_mode.exec(&executor, arguments.limits.limits(), input).await;
-    if arguments.no_wait { Ok(first) } else { Ok(to_the_end(&code_mode, first).await) }
+    let config = arguments.limits.code_mode();
+    let (pool, store) = tokio::join!(Pool::start(arguments.jail.pool()), memory());
+    let code_mode = CodeMode::new(pool?, store?)?;
+    let first = code_mode.exec(&executor, &config, TOOL_CALL, input).await;
+    if arguments.no_wait { Ok(first) } else { Ok(to_the_end(&code_mode, &executor, &config, first).await) }
+}
+
+/// Nobody comes back to this run once the command has ended.
+async fn memory() -> Result<Store, ExecError> {
+    Ok(Store::open(&Location::Memory, Keys::ephemeral()?).await?)
 }
 
 /// Waits as a model would, and keeps what was shown on the way.
-async fn to_the_end(code_mode: &CodeMode, mut result: CellResult) -> CellResult {
+async fn to_the_end(
+    code_mode: &CodeMode,
+    executor: &Executor,
+    config: &config::CodeMode,
+    mut result: CellResult,
+) -> CellResult {
     let mut shown: Vec<OutputItem> = Vec::new();
     while let CellResult::Waiting { run_id, output, .. } = &mut result {
         shown.append(output);
         let run_id = run_id.clone();
-        result = code_mode.wait(&run_id).await;
+        result = code_mode.wait(executor, config, TOOL_CALL, &run_id).await;
     }
     match &mut result {
         CellResult::Completed { output, .. }
@@ -92,9 +114,10 @@ fn canned_tools(path: Option<&Path>) -> Result<Executor, ExecError> {
         None => (r#"{"tools": []}"#.to_owned(), String::new()),
     };
     let bad = |reason: String| ExecError::Catalog { path: name.clone(), reason };
-    let canned = Canned::parse(&text).map_err(|error| bad(error.to_string()))?;
-    let catalog = Catalog::new(canned.tools()).map_err(|error| bad(error.to_string()))?;
-    Ok(Executor::new(Arc::new(catalog), Arc::new(canned)))
+    let canned: Arc<dyn ToolSource> = Arc::new(Canned::parse(&text).map_err(|error| bad(error.to_string()))?);
+    let (routes, tools) = Routes::of(&[canned]);
+    let catalog = Catalog::new(tools).map_err(|error| bad(error.to_string()))?;
+    Ok(Executor::new(Arc::new(catalog), routes, Scope::default()))
 }
 
 fn read(path: &Path) -> Result<String, ExecError> {

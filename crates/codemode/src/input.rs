@@ -46,6 +46,14 @@ impl ExecInput {
     }
 }
 
+/// `{ runId }`; `run_id` is understood too.
+pub(crate) fn wait_input(input: &Value) -> Result<&str, Failure> {
+    let given = input.get("runId").or_else(|| input.get("run_id")).and_then(Value::as_str).map(str::trim);
+    given
+        .filter(|run_id| !run_id.is_empty())
+        .ok_or_else(|| invalid("`runId` is missing; give the one that `exec` answered with".to_owned()))
+}
+
 fn invalid(message: String) -> Failure {
     Failure { code: Some(ErrorCode::InvalidInput), message, place: None }
 }

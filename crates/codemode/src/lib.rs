@@ -5,6 +5,7 @@
 
 mod bridge;
 pub mod cell;
+mod control;
 mod definition;
 mod driver;
 mod input;

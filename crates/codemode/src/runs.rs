@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use contract::cell::CellResult;
+use contract::cell::{CellResult, WaitingReason};
 use contract::config;
 use contract::error::ErrorCode;
 use contract::frame::Failure;
@@ -19,7 +19,7 @@ use store::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::definition::Definition;
-use crate::driver::{Command, Driver, Left, Run, failed, failed_with, resumed};
+use crate::driver::{Command, Driver, Left, Run, failed, failed_with, reopened, resumed};
 use crate::input::ExecInput;
 use crate::pool::Pool;
 use crate::recorded;
@@ -137,9 +137,7 @@ impl CodeMode {
                 Err(Asleep::Held) if Instant::now() < deadline => {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
-                Err(Asleep::Held) => {
-                    return failed(ErrorCode::RuntimeUnavailable, "another process works on this run; `wait` again");
-                }
+                Err(Asleep::Held) => return self.inner.held_elsewhere(&row).await,
                 Err(Asleep::Failed(failure)) => return self.inner.bury(&row, &failure).await,
             }
         }
@@ -296,6 +294,20 @@ impl Inner {
         let driver = resumed(run, &row, snapshot, &legs, calls).await.map_err(Asleep::Failed)?;
         let commands = self.launch(row.run_id.clone(), driver);
         commands.send(first).await.map_err(|_| Asleep::Held)
+    }
+
+    /// Another process works on the run, and its results come through the store: the model waits again.
+    async fn held_elsewhere(&self, row: &RunRow) -> CellResult {
+        let calls = self.store.calls(&row.run_id).await.unwrap_or_default();
+        let now = u64::try_from(now_ms().saturating_sub(row.created_at)).unwrap_or(0);
+        let open = calls.iter().filter_map(|call| reopened(call, row.created_at));
+        CellResult::Waiting {
+            run_id: row.run_id.clone(),
+            reason: WaitingReason::PendingTools,
+            pending_tool_calls: open.map(|call| call.pending(now)).collect(),
+            output: Vec::new(),
+            telemetry: serde_json::from_str(&row.progress).unwrap_or_default(),
+        }
     }
 
     /// Ends a run that nobody can go on with, and says why.

@@ -156,7 +156,14 @@ impl ToolSpec {
 
     /// What a person who approves a call approves of: the same text means the same tool.
     pub fn hash(&self) -> ToolHash {
-        let said = json!([self.id.as_str(), self.label, self.description, self.parameters, self.output]);
+        let said = json!([
+            self.id.as_str(),
+            self.label,
+            self.description,
+            self.parameters,
+            self.output,
+            self.operation.as_str()
+        ]);
         ToolHash(Sha256::digest(said.to_string()).into())
     }
 }

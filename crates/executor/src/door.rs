@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use catalog::Catalog;
+use catalog::{Catalog, arguments};
 use contract::cell::PendingState;
 use contract::config::pattern::Pattern;
 use contract::scope::Scope;
-use contract::tool::{InputHash, Repeat, ToolSpec};
+use contract::tool::{InputHash, Repeat, Source, ToolSpec};
 use serde_json::Value;
 use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError};
 
@@ -134,13 +134,18 @@ impl Executor {
 
     async fn admit(&self, journal: &Journal, request: &CallRequest) -> Result<Admitted, String> {
         let tool = self.catalog.get(&request.id).ok_or_else(|| unknown_tool(&request.id))?;
-        check_arguments(tool, &request.input)?;
-        let mut event = self.event(journal, request, &request.input);
+        let given = match tool.id.source() {
+            // Servers rely on it that clients fill in what their schemas say.
+            Source::Mcp => arguments::with_defaults(&tool.parameters, request.input.clone()),
+            Source::Openclaw | Source::Plugin | Source::Client => request.input.clone(),
+        };
+        check_arguments(tool, &given)?;
+        let mut event = self.event(journal, request, &given);
         let (input, ask) = match judge(&self.hooks, &mut event).await {
             Judged::Blocked(reason) => return Err(reason),
             Judged::Goes { params, ask } => (params, ask),
         };
-        if input != request.input {
+        if input != given {
             check_arguments(tool, &input)?;
         }
         let asked = || self.ask.iter().any(|pattern| catalog::policy::names(pattern, &tool.id));
@@ -297,9 +302,13 @@ fn denied(approval: &Approval) -> String {
     }
 }
 
+/// Every tool takes one object, whatever its schema forgets to say.
 fn check_arguments(tool: &ToolSpec, input: &Value) -> Result<(), String> {
-    let _ = (tool, input);
-    Ok(())
+    let id = tool.id.as_str();
+    if !input.is_object() {
+        return Err(format!("`{id}` takes one object; tools.describe(\"{id}\") has its schema"));
+    }
+    arguments::check(&tool.parameters, input).map_err(|bad| format!("`{id}` cannot be called with this:\n{bad}"))
 }
 
 /// One for each call that is ever asked about: a call is asked about once.

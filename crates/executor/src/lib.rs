@@ -5,12 +5,15 @@
 
 mod canned;
 pub mod clock;
+mod control;
+mod direct;
 mod door;
 mod hooks;
 mod journal;
 mod outcome;
 mod record;
 mod routes;
+pub mod run;
 mod source;
 
 use std::sync::Arc;
@@ -20,6 +23,7 @@ use contract::config::pattern::Pattern;
 use contract::scope::Scope;
 
 pub use canned::{Canned, CannedError};
+pub use direct::DirectCall;
 pub use door::{CallEnd, CallRequest, Executor, unknown_tool};
 pub use hooks::{HOOK_DEADLINE, Hook, HookAnswer, Hooking, ToolEvent, ToolKind};
 pub use journal::{Journal, Receipt};

@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use contract::cell::Language;
+use contract::config::{CodeMode, ToolsConfig};
 use contract::limits::Limits;
 use serde_json::{Value, json};
 
@@ -41,6 +42,16 @@ impl Case {
             pending_calls: field("maxPendingToolCalls", d.pending_calls),
         }
         .clamped()
+    }
+
+    /// The case's configuration as a whole, code mode switched on.
+    pub fn code_mode(&self) -> Result<CodeMode, String> {
+        let mut config = self.config.clone();
+        if let Some(fields) = config.as_object_mut() {
+            fields.insert("enabled".to_owned(), Value::Bool(true));
+        }
+        let tools = ToolsConfig::resolve(&json!({ "codeMode": config }));
+        tools.map(|tools| tools.code_mode).map_err(|errors| format!("{errors:?}"))
     }
 
     /// What of the result is not as the case says. Fields the case does not name are not looked at.

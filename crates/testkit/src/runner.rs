@@ -8,8 +8,10 @@ use catalog::Catalog;
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use codemode::{CodeMode, ExecInput};
 use contract::cell::CellResult;
-use executor::{Canned, Executor, ToolSource};
+use contract::scope::Scope;
+use executor::{Canned, Executor, Routes, ToolSource};
 use serde_json::{Value, json};
+use store::{Keys, Location, Store};
 
 use crate::case::Case;
 
@@ -24,26 +26,28 @@ pub async fn in_process() -> Result<CodeMode> {
         slots: 16,
         threads: 4,
     };
-    Ok(CodeMode::new(Pool::start(options).await?))
+    let store = Store::open(&Location::Memory, Keys::ephemeral()?).await?;
+    Ok(CodeMode::new(Pool::start(options).await?, store)?)
 }
 
 /// An executor of canned tools, `[{ "id": …, "answers": […] }]`.
 pub fn canned(tools: &Value) -> Result<Executor> {
-    let canned = Canned::parse(&json!({ "tools": tools }).to_string())?;
-    let catalog = Catalog::new(canned.tools())?;
-    Ok(Executor::new(Arc::new(catalog), Arc::new(canned)))
+    let canned: Arc<dyn ToolSource> = Arc::new(Canned::parse(&json!({ "tools": tools }).to_string())?);
+    let (routes, tools) = Routes::of(&[canned]);
+    Ok(Executor::new(Arc::new(Catalog::new(tools)?), routes, Scope::default()))
 }
 
 /// `exec`, then `wait` to the end, output joined, as `cellmate exec` does it.
 pub async fn run_in_process(code_mode: &CodeMode, case: &Case) -> Result<Value> {
     let executor = canned(&case.tools)?;
+    let config = case.code_mode()?;
     let input = ExecInput { source: case.source.clone(), language: case.language };
-    let mut result = serde_json::to_value(code_mode.exec(&executor, case.limits(), input).await)?;
+    let mut result = serde_json::to_value(code_mode.exec(&executor, &config, "exec-1", input).await)?;
     let mut shown: Vec<Value> = Vec::new();
     while result.get("status") == Some(&json!("waiting")) && case.expected.get("status") != Some(&json!("waiting")) {
         shown.extend(output_of(&result));
         let run_id = result.get("runId").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let waited: CellResult = code_mode.wait(&run_id).await;
+        let waited: CellResult = code_mode.wait(&executor, &config, "wait-1", &run_id).await;
         result = serde_json::to_value(waited)?;
     }
     shown.extend(output_of(&result));

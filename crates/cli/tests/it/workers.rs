@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use codemode::pool::{JailPolicy, Launch, Lease, Pool, PoolError, PoolOptions};
 use codemode::{CodeMode, ExecInput};
 use contract::cell::{CellResult, Language, OutputItem};
+use contract::config;
 use contract::error::ErrorCode;
 use contract::frame::{
     Budget, Deliver, Failure, FromWorker, Hello, HostCall, Jail, Leg, LegEnd, Method, Reply, ReplyValue, Start,
@@ -17,6 +18,7 @@ use contract::ids::{CallId, CellId, ImageId};
 use contract::limits::Limits;
 use contract::tables::CatalogTables;
 use serde_json::json;
+use store::{Keys, Location, Store};
 use testkit::runner;
 
 fn jailed(workers: usize) -> PoolOptions {
@@ -168,16 +170,17 @@ async fn dropping_a_cell_frees_its_place() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_cells_can_wait_at_once() {
-    let code_mode = CodeMode::new(Pool::start(jailed(2)).await.unwrap());
+    let store = Store::open(&Location::Memory, Keys::ephemeral().unwrap()).await.unwrap();
+    let code_mode = CodeMode::new(Pool::start(jailed(2)).await.unwrap(), store).unwrap();
     let tools = runner::canned(&json!([{"id": "openclaw:test:never", "answers": [{"never": true}]}])).unwrap();
-    let limits = Limits { max_wait_ms: 100, ..Limits::DEFAULT };
+    let config = config::CodeMode::enabled(Limits { max_wait_ms: 100, ..Limits::DEFAULT });
     let mut waiting = Vec::new();
     for batch in 0..20 {
         let batch: Vec<_> = (0..500)
             .map(|number| {
-                let (code_mode, tools) = (code_mode.clone(), tools.clone());
+                let (code_mode, tools, config) = (code_mode.clone(), tools.clone(), config.clone());
                 let source = format!("const mine = {}; await Promise.race([tools.call('openclaw:test:never'), yield_control()]); return mine", batch * 500 + number);
-                tokio::spawn(async move { code_mode.exec(&tools, limits, ExecInput::javascript(source)).await })
+                tokio::spawn(async move { code_mode.exec(&tools, &config, "exec", ExecInput::javascript(source)).await })
             })
             .collect();
         for cell in batch {
@@ -189,13 +192,16 @@ async fn ten_thousand_cells_can_wait_at_once() {
     }
     assert_eq!(waiting.len(), 10_000);
     // The cell has returned, but its call never settles: it waits on.
-    assert!(matches!(code_mode.wait(&waiting[7]).await, CellResult::Waiting { .. }));
-    let refused = code_mode.exec(&tools, limits, ExecInput::javascript("return 1")).await;
+    assert!(matches!(code_mode.wait(&tools, &config, "wait", &waiting[7]).await, CellResult::Waiting { .. }));
+    let refused = code_mode.exec(&tools, &config, "exec", ExecInput::javascript("return 1")).await;
     assert!(matches!(refused, CellResult::Failed { code: Some(ErrorCode::RuntimeUnavailable), .. }));
     for run_id in &waiting {
         code_mode.abort(run_id).await;
     }
-    assert!(matches!(code_mode.wait(&waiting[7]).await, CellResult::Failed { code: Some(ErrorCode::Aborted), .. }));
+    assert!(matches!(
+        code_mode.wait(&tools, &config, "wait", &waiting[7]).await,
+        CellResult::Failed { code: Some(ErrorCode::Aborted), .. }
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -130,8 +130,10 @@ enum Queued {
 #[derive(Debug)]
 pub struct Reopened {
     pub call: HostCall,
-    /// Queued: it has not been dispatched, and will be. Running: whoever resumes the run sees to it.
+    /// Queued: it has not been dispatched, and will be.
     pub state: PendingState,
+    /// Whoever resumes the run works on it.
+    pub worked_on: bool,
     pub since: u64,
 }
 
@@ -170,9 +172,7 @@ impl Cell {
             snapshots: spent.snapshots,
             ..Self::started(limits, 0)
         };
-        for Reopened { call, state, since } in open {
-            let timed = matches!(call.method, Method::Yield | Method::Timer);
-            let holds_slot = state == PendingState::Running && !timed;
+        for Reopened { call, state, worked_on: holds_slot, since } in open {
             cell.running += u64::from(holds_slot);
             let open = Open { method: call.method, target: call.target.clone(), state, since, holds_slot };
             cell.open.insert(call.id, open);
@@ -310,13 +310,11 @@ impl Cell {
         self.settled.push(Reply { call, value });
     }
 
-    /// A call that waits for somebody makes room for its siblings.
+    /// A call that somebody else works on makes room for its siblings.
     fn park(&mut self, call: CallId, state: PendingState) {
         let Some(open) = self.open.get_mut(&call) else { return };
         open.state = state;
-        if state != PendingState::Running {
-            self.running -= u64::from(std::mem::take(&mut open.holds_slot));
-        }
+        self.running -= u64::from(std::mem::take(&mut open.holds_slot));
     }
 
     fn requeue(&mut self, call: CallId) {
@@ -419,13 +417,7 @@ impl Cell {
         let pending: Vec<PendingToolCall> = self
             .open
             .iter()
-            .map(|(call, open)| PendingToolCall {
-                id: format!("bridge:{}:{}", open.method.as_str(), call.0),
-                method: open.method.as_str().to_owned(),
-                tool_id: (open.method == Method::Call || open.method == Method::Describe).then(|| open.target.clone()),
-                state: open.state,
-                since_ms: now.saturating_sub(open.since),
-            })
+            .map(|(call, open)| pending(*call, open.method, &open.target, open.state, now.saturating_sub(open.since)))
             .collect();
         let only_yields = self.open.values().all(|open| open.method == Method::Yield);
         let reason =
@@ -445,6 +437,23 @@ impl Cell {
         self.queue.clear();
         self.settled.clear();
         vec![Action::Answer(answer), Action::Close]
+    }
+}
+
+impl Reopened {
+    pub fn pending(&self, now: u64) -> PendingToolCall {
+        let HostCall { id, method, target, .. } = &self.call;
+        pending(*id, *method, target, self.state, now.saturating_sub(self.since))
+    }
+}
+
+fn pending(call: CallId, method: Method, target: &str, state: PendingState, since_ms: u64) -> PendingToolCall {
+    PendingToolCall {
+        id: format!("bridge:{}:{}", method.as_str(), call.0),
+        method: method.as_str().to_owned(),
+        tool_id: matches!(method, Method::Call | Method::Describe).then(|| target.to_owned()),
+        state,
+        since_ms,
     }
 }
 

@@ -7,7 +7,7 @@ use contract::ids::CallId;
 use contract::limits::Limits;
 use serde_json::value::RawValue;
 
-use super::{Action, Answer, Cell, Event, KEEP_LIVE_MS};
+use super::{Action, Answer, Cell, Event, KEEP_LIVE_MS, Reopened, Spent};
 
 fn limits() -> Limits {
     Limits { timeout_ms: 1000, max_wait_ms: 5000, pending_calls: 2, ..Limits::DEFAULT }
@@ -39,6 +39,7 @@ fn words(actions: &[Action]) -> Vec<String> {
         .iter()
         .map(|action| match action {
             Action::Dispatch(call) => format!("dispatch {}", call.id.0),
+            Action::GoOn(call) => format!("go on {}", call.0),
             Action::SetTimer { call, after_ms } => format!("timer {} in {after_ms}", call.0),
             Action::CancelTimer(call) => format!("cancel {}", call.0),
             Action::Deliver { replies, run_ms, .. } => {
@@ -136,16 +137,13 @@ fn exec_answers_waiting_when_its_time_is_over_and_wait_goes_on() {
 #[test]
 fn a_yield_ends_the_turn_and_the_next_wait_resolves_it() {
     check(vec![
-        (
-            0,
-            suspended(vec![call(1, Method::Yield), call(2, Method::Call)]),
-            &["dispatch 2", "waiting PendingTools 2", "freeze"],
-        ),
+        (0, suspended(vec![call(1, Method::Yield), call(2, Method::Call)]), &["dispatch 2", "freeze"]),
         (1, settled(2), &[]),
-        (2, Event::Froze { bytes: 1 }, &[]),
+        // Only what is put away is told of.
+        (2, Event::Froze { bytes: 1 }, &["waiting Yield 1"]),
         (50, Event::Wait, &["deliver [1, 2] for 1000"]),
-        (55, suspended(vec![call(3, Method::Yield)]), &["waiting Yield 1", "freeze"]),
-        (56, Event::Froze { bytes: 1 }, &[]),
+        (55, suspended(vec![call(3, Method::Yield)]), &["freeze"]),
+        (56, Event::Froze { bytes: 1 }, &["waiting Yield 1"]),
         (60, Event::Wait, &["deliver [3] for 1000"]),
         (61, completed(), &["completed", "close"]),
     ]);
@@ -177,9 +175,59 @@ fn when_only_people_are_awaited_the_turn_ends() {
     let cell = check(vec![
         (0, suspended(vec![call(1, Method::Call), call(2, Method::Call)]), &["dispatch 1", "dispatch 2", "wake at 25"]),
         (5, Event::Parked(CallId(1), PendingState::Approval), &["wake at 25"]),
-        (6, Event::Parked(CallId(2), PendingState::Client), &["waiting PendingTools 2", "freeze"]),
+        (6, Event::Parked(CallId(2), PendingState::Client), &["freeze"]),
+        (7, Event::Froze { bytes: 1 }, &["waiting PendingTools 2"]),
     ]);
-    assert!(!cell.is_over() && !cell.in_turn());
+    assert!(!cell.is_over() && !cell.in_turn() && cell.is_dormant());
+}
+
+#[test]
+fn who_waits_for_a_person_makes_room_for_others_and_queues_again_when_decided() {
+    let calls = (1..=4).map(|id| call(id, Method::Call)).collect();
+    check(vec![
+        (0, suspended(calls), &["dispatch 1", "dispatch 2", "wake at 25"]),
+        (1, Event::Parked(CallId(1), PendingState::Approval), &["dispatch 3", "wake at 25"]),
+        (2, Event::Decided(CallId(1)), &["wake at 25"]),
+        (3, settled(2), &["dispatch 4", "deliver [2] for 995"]),
+        (4, settled(3), &["go on 1"]),
+        // Decided twice is decided once.
+        (5, Event::Decided(CallId(1)), &[]),
+        (6, settled(1), &[]),
+        (7, suspended(vec![]), &["deliver [3, 1] for 990"]),
+    ]);
+}
+
+#[test]
+fn a_cell_that_is_frozen_when_its_time_is_over_answers_only_then() {
+    check(vec![
+        (990, suspended(vec![call(1, Method::Call)]), &["dispatch 1", "wake at 1000"]),
+        (1000, Event::Woke, &["freeze"]),
+        (1001, Event::Froze { bytes: 1 }, &["waiting PendingTools 1"]),
+    ]);
+}
+
+#[test]
+fn a_cell_out_of_the_store_goes_on_where_it_was() {
+    let reopened = |id, method, state, worked_on| Reopened { call: call(id, method), state, worked_on, since: 0 };
+    let open = vec![
+        reopened(1, Method::Call, PendingState::Running, true),
+        reopened(2, Method::Call, PendingState::Approval, false),
+        reopened(3, Method::Call, PendingState::Queued, false),
+        reopened(4, Method::Yield, PendingState::Running, false),
+    ];
+    let mut cell = Cell::resumed(limits(), open, Spent::default(), true);
+    assert!(!cell.is_dormant());
+    for (now, event, expected) in [
+        (9000, settled(1), vec!["dispatch 3"]),
+        (9001, Event::Wait, vec!["deliver [4, 1] for 1000"]),
+        (9002, suspended(vec![]), vec!["wake at 9027"]),
+        (9003, settled(3), vec!["deliver [3] for 995"]),
+        (9004, suspended(vec![]), vec!["freeze"]),
+        (9005, Event::Froze { bytes: 1 }, vec!["waiting PendingTools 1"]),
+    ] {
+        assert_eq!(words(&cell.on(event, now)), expected, "at {now}");
+    }
+    assert!(cell.is_dormant());
 }
 
 #[test]
@@ -195,8 +243,8 @@ fn guest_time_is_counted_over_all_legs_of_a_turn() {
     let mut cell = Cell::started(limits(), 0);
     cell.on(long(vec![call(1, Method::Call)]), 600);
     // A wait may last longer than `timeoutMs`, but not run longer.
-    assert_eq!(words(&cell.on(Event::Woke, 1000)), ["waiting PendingTools 1", "freeze"]);
-    cell.on(Event::Froze { bytes: 1 }, 1001);
+    assert_eq!(words(&cell.on(Event::Woke, 1000)), ["freeze"]);
+    assert_eq!(words(&cell.on(Event::Froze { bytes: 1 }, 1001)), ["waiting PendingTools 1"]);
     assert_eq!(words(&cell.on(settled(1), 1002)), [""; 0]);
     assert_eq!(words(&cell.on(Event::Wait, 2000)), ["deliver [1] for 1000"]);
     cell.on(long(vec![call(2, Method::Call)]), 2600);
@@ -208,8 +256,8 @@ fn guest_time_is_counted_over_all_legs_of_a_turn() {
 #[test]
 fn a_second_wait_joins_the_first() {
     check(vec![
-        (0, suspended(vec![call(1, Method::Yield)]), &["waiting Yield 1", "freeze"]),
-        (1, Event::Froze { bytes: 1 }, &[]),
+        (0, suspended(vec![call(1, Method::Yield)]), &["freeze"]),
+        (1, Event::Froze { bytes: 1 }, &["waiting Yield 1"]),
         (2, Event::Wait, &["deliver [1] for 1000"]),
         (3, Event::Wait, &[]),
         (4, completed(), &["completed", "close"]),
@@ -246,7 +294,8 @@ fn abort_and_loss_end_a_cell_in_every_state() {
 fn waiting_lists_what_is_pending() {
     let mut cell = Cell::started(limits(), 0);
     cell.on(suspended((1..=3).map(|id| call(id, Method::Call)).collect()), 10);
-    let actions = cell.on(Event::Woke, 1000);
+    cell.on(Event::Woke, 999);
+    let actions = cell.on(Event::Froze { bytes: 1 }, 1000);
     let Some(Action::Answer(Answer::Waiting { reason, pending, .. })) = actions.into_iter().next() else { panic!() };
     assert_eq!(reason, WaitingReason::PendingTools);
     let listed: Vec<_> =

@@ -29,7 +29,7 @@ use crate::pool::Pool;
 use calls::Done;
 use places::{Whereabouts, Work};
 
-pub(crate) use resume::resumed;
+pub(crate) use resume::{reopened, resumed};
 pub(crate) use tell::{failed, failed_with};
 
 #[derive(Debug)]

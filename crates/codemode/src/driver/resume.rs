@@ -80,7 +80,7 @@ impl Driver {
 }
 
 /// What of a call is still open for its cell.
-fn reopened(row: &CallRow, created_at: i64) -> Option<Reopened> {
+pub(crate) fn reopened(row: &CallRow, created_at: i64) -> Option<Reopened> {
     let state = match row.state {
         CallState::Delivered | CallState::Cleared => return None,
         CallState::Requested => PendingState::Queued,
@@ -98,6 +98,7 @@ fn reopened(row: &CallRow, created_at: i64) -> Option<Reopened> {
             payload: row.payload.clone().into_bytes(),
         },
         state: if timed { PendingState::Running } else { state },
+        worked_on: !timed && matches!(row.state, CallState::Dispatched | CallState::Settled),
         since: u64::try_from(row.since.saturating_sub(created_at)).unwrap_or(0),
     })
 }

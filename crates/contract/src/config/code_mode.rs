@@ -20,6 +20,13 @@ pub struct CodeMode {
     pub max_live_runs: u64,
 }
 
+impl CodeMode {
+    /// Switched on, with these limits and otherwise the defaults.
+    pub fn enabled(limits: Limits) -> Self {
+        Self { enabled: true, limits: limits.clamped(), ..Given::default().resolve() }
+    }
+}
+
 /// The languages a cell may be written in: at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Languages {

@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use catalog::Catalog;
-use executor::{Executor, Outcome, Returned, ToolSource};
+use contract::scope::Scope;
+use executor::{CallEnd, Executor, Outcome, Returned, Routes, ToolSource, Updates};
 use mcp::{ConnectError, Limits, Server, ServerSpec};
 use serde_json::{Value, json};
+use store::{Keys, Location, Store};
+use tokio::sync::OnceCell;
 
 /// A folder of its own for a test, gone with it.
 pub struct Folder(pub PathBuf);
@@ -61,6 +64,7 @@ pub async fn connect(folder: &Folder, script: Value, limits: Limits) -> Result<A
 pub struct Connected {
     pub server: Arc<Server>,
     executor: Executor,
+    store: OnceCell<Store>,
     _folder: Folder,
 }
 
@@ -72,12 +76,21 @@ impl Connected {
     }
 
     pub fn over(server: Arc<Server>, folder: Folder) -> Self {
-        let catalog = Arc::new(Catalog::new(server.tools()).unwrap());
-        Self { executor: Executor::new(catalog, server.clone()), server, _folder: folder }
+        let source: Arc<dyn ToolSource> = server.clone();
+        let (routes, tools) = Routes::of(&[source]);
+        let catalog = Arc::new(Catalog::new(tools).unwrap());
+        let store = OnceCell::new();
+        Self { executor: Executor::new(catalog, routes, Scope::default()), server, store, _folder: folder }
     }
 
     pub async fn call(&self, name: &str, input: Value) -> Outcome {
-        self.executor.call(&format!("mcp:s:{name}"), input).await
+        let memory = || async { Store::open(&Location::Memory, Keys::ephemeral().unwrap()).await.unwrap() };
+        let store = self.store.get_or_init(memory).await;
+        let id = format!("mcp:s:{name}");
+        match self.executor.call_directly(store, "test", &id, input, Updates::default()).await.unwrap().end {
+            CallEnd::Settled(outcome) => outcome,
+            other => panic!("{name}: {other:?}"),
+        }
     }
 
     pub async fn returned(&self, name: &str, input: Value) -> Returned {

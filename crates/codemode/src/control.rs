@@ -1,0 +1,118 @@
+//! `exec` and `wait` as the model calls them.
+
+use contract::cell::{CellResult, Language};
+use contract::config;
+use contract::error::ErrorCode;
+use executor::Executor;
+use serde_json::{Value, json};
+
+use crate::driver::{failed, failed_with};
+use crate::input::{ExecInput, wait_input};
+use crate::runs::CodeMode;
+
+impl CodeMode {
+    /// Hooks see both `code` and `command`, whichever was given; what they rewrite of one holds for both.
+    pub async fn exec_json(
+        &self,
+        executor: &Executor,
+        config: &config::CodeMode,
+        tool_call_id: &str,
+        input: &Value,
+    ) -> CellResult {
+        if !executor.has_hooks() {
+            return match ExecInput::parse(input) {
+                Ok(input) => self.exec(executor, config, tool_call_id, input).await,
+                Err(failure) => failed_with(&failure),
+            };
+        }
+        let given = both_names(input);
+        let language = match given.get("language") {
+            None | Some(Value::Null) => Some(Language::JavaScript),
+            Some(language) => language.as_str().and_then(Language::parse),
+        };
+        let (rewritten, event) = match executor.before_cell(tool_call_id, given.clone(), language).await {
+            Ok(judged) => judged,
+            Err(reason) => return failed(ErrorCode::InvalidInput, &reason),
+        };
+        let result = match ExecInput::parse(&in_step(&given, rewritten)) {
+            Ok(input) => self.exec(executor, config, tool_call_id, input).await,
+            Err(failure) => failed_with(&failure),
+        };
+        executor.after_cell(&event, json!(result)).await;
+        result
+    }
+
+    /// `{ runId }`
+    pub async fn wait_json(
+        &self,
+        executor: &Executor,
+        config: &config::CodeMode,
+        tool_call_id: &str,
+        input: &Value,
+    ) -> CellResult {
+        match wait_input(input) {
+            Ok(run_id) => self.wait(executor, config, tool_call_id, run_id).await,
+            Err(failure) => failed_with(&failure),
+        }
+    }
+}
+
+/// The one given, under both names. What is malformed stays as it is, to be refused.
+fn both_names(input: &Value) -> Value {
+    let mut input = input.clone();
+    if let Some(fields) = input.as_object_mut() {
+        let given = |fields: &serde_json::Map<String, Value>, name: &str| {
+            fields.get(name).filter(|value| value.as_str().is_none_or(|text| !text.trim().is_empty())).cloned()
+        };
+        match (given(fields, "code"), given(fields, "command")) {
+            (Some(code), None) => drop(fields.insert("command".to_owned(), code)),
+            (None, Some(command)) => drop(fields.insert("code".to_owned(), command)),
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+    }
+    input
+}
+
+/// Where a hook rewrote one of the two names, the other follows.
+fn in_step(before: &Value, mut after: Value) -> Value {
+    let changed = |name: &str| before.get(name) != after.get(name);
+    let follow = match (changed("code"), changed("command")) {
+        (true, false) => Some(("command", after.get("code").cloned())),
+        (false, true) => Some(("code", after.get("command").cloned())),
+        (true, true) | (false, false) => None,
+    };
+    if let (Some((name, Some(value))), Some(fields)) = (follow, after.as_object_mut()) {
+        fields.insert(name.to_owned(), value);
+    }
+    after
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{both_names, in_step};
+
+    #[test]
+    fn both_names_hold_the_source() {
+        let both = json!({"code": "a", "command": "a"});
+        for input in [json!({"code": "a"}), json!({"command": "a"}), json!({"code": "a", "command": " "}), both.clone()]
+        {
+            assert_eq!(both_names(&input), both, "{input}");
+        }
+        assert_eq!(both_names(&json!({"code": "a", "command": "b"})), json!({"code": "a", "command": "b"}));
+        assert_eq!(both_names(&json!("a")), json!("a"));
+    }
+
+    #[test]
+    fn what_is_rewritten_under_one_name_holds_for_both() {
+        let before = json!({"code": "a", "command": "a"});
+        let after = json!({"code": "b", "command": "b"});
+        for rewritten in [json!({"code": "b", "command": "a"}), json!({"code": "a", "command": "b"}), after.clone()] {
+            assert_eq!(in_step(&before, rewritten.clone()), after, "{rewritten}");
+        }
+        // Two different rewrites stay apart, and are refused by the rule that both must match.
+        let differ = json!({"code": "b", "command": "c"});
+        assert_eq!(in_step(&before, differ.clone()), differ);
+    }
+}

@@ -1,0 +1,47 @@
+//! Hooks around a control call: `exec` itself, before any cell of it runs.
+
+use std::sync::Arc;
+
+use contract::cell::Language;
+use serde_json::Value;
+
+use crate::door::Executor;
+use crate::hooks::{Judged, ToolEvent, ToolKind, judge, tell};
+use crate::source::{Outcome, Returned};
+
+impl Executor {
+    /// What hooks make of a cell: its input, perhaps rewritten, or why it is not run.
+    pub async fn before_cell(
+        &self,
+        tool_call_id: &str,
+        params: Value,
+        language: Option<Language>,
+    ) -> Result<(Value, ToolEvent), String> {
+        let mut event = ToolEvent {
+            tool_name: "exec".to_owned(),
+            tool_id: None,
+            params,
+            tool_kind: Some(ToolKind::CodeModeExec),
+            tool_input_kind: language,
+            run_id: self.scope.agent_run_id.clone(),
+            tool_call_id: tool_call_id.to_owned(),
+            scope: Arc::clone(&self.scope),
+        };
+        match judge(&self.hooks, &mut event).await {
+            Judged::Goes { params, ask: None } => Ok((params, event)),
+            Judged::Goes { ask: Some(reason), .. } => Err(format!(
+                "a hook wants a person to agree to this cell ({reason}); cells as a whole cannot be approved, \
+                 only the calls they make"
+            )),
+            Judged::Blocked(reason) => Err(reason),
+        }
+    }
+
+    pub async fn after_cell(&self, event: &ToolEvent, result: Value) {
+        tell(&self.hooks, event, &Outcome::Returned(Returned::json(result))).await;
+    }
+
+    pub fn has_hooks(&self) -> bool {
+        !self.hooks.is_empty()
+    }
+}

@@ -1,0 +1,117 @@
+//! What a run is: the file to open first. [`prepare`] is the activation order, one call a step.
+
+use std::sync::Arc;
+
+use catalog::policy::{Policy, RunScope, layers};
+use catalog::{Catalog, CatalogError, NamespaceError, Registry, RunContext, Surface, SurfaceError, VisibleTool};
+use contract::config::pattern::Pattern;
+use contract::config::policy::Lists;
+use contract::config::{AgentsConfig, ToolsConfig};
+use contract::scope::Scope;
+use serde_json::Value;
+
+use crate::door::Executor;
+use crate::hooks::Hook;
+use crate::routes::Routes;
+use crate::source::ToolSource;
+
+/// What a process offers to all its runs. What it hands to one of them is that run's alone.
+#[derive(Clone, Debug)]
+pub struct Host {
+    pub config: AgentsConfig,
+    /// Core, plugins, MCP servers, in the order in which they may claim an id.
+    pub sources: Vec<Arc<dyn ToolSource>>,
+    pub hooks: Vec<Arc<dyn Hook>>,
+    /// Tools that are called only when a person agrees.
+    pub ask: Vec<Pattern>,
+    pub namespaces: Registry,
+    /// What plugins' namespaces may read of the configuration.
+    pub namespace_config: Value,
+    /// Whether cells can be run at all.
+    pub runtime_available: bool,
+}
+
+/// What somebody wants to run.
+#[derive(Clone, Debug, Default)]
+pub struct RunRequest {
+    pub scope: Scope,
+    pub provider: Option<String>,
+    pub model: Option<String>,
+    pub wants: ToolsWanted,
+    /// Tools that came with the request.
+    pub client_tools: Vec<Arc<dyn ToolSource>>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub enum ToolsWanted {
+    #[default]
+    All,
+    /// The run's own lists, the narrowest there are.
+    Lists(Lists),
+    /// `disableTools`, or a raw model call.
+    None,
+}
+
+/// A run that can begin.
+#[derive(Clone, Debug)]
+pub struct PreparedRun {
+    pub surface: Surface,
+    /// What the model sees.
+    pub visible: Vec<VisibleTool>,
+    /// How its calls are made.
+    pub executor: Executor,
+    pub config: ToolsConfig,
+    /// Namespaces that could not be had, and why; for the operator.
+    pub refused_namespaces: Vec<NamespaceError>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    #[error(transparent)]
+    Surface(#[from] SurfaceError),
+}
+
+/// From what is configured and wanted to what the model sees. Fails closed: no step falls back to showing more.
+pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, PrepareError> {
+    // 1. Who runs, for whom, with what policy.
+    let config = host.config.tools(&request.scope.agent_id).clone();
+    let policy = policy(&config, request);
+    // 2 and 3. Everything there is: core, plugin, MCP and client tools.
+    let sources: Vec<Arc<dyn ToolSource>> = host.sources.iter().chain(&request.client_tools).cloned().collect();
+    let (routes, all) = Routes::of(&sources);
+    // 4. What of it this run may see.
+    let effective = match request.wants {
+        ToolsWanted::None => Vec::new(),
+        ToolsWanted::All | ToolsWanted::Lists(_) => policy.effective(all),
+    };
+    // 5. Which face it shows.
+    let surface = Surface::choose(&config, effective.clone(), host.runtime_available)?;
+    // 6. Its own catalog, and the namespaces whose tools are all in it.
+    let catalog = Catalog::new(effective)?;
+    let context = RunContext { scope: &request.scope, config: &host.namespace_config };
+    let namespaces = host.namespaces.visible(&catalog, &context);
+    let refused_namespaces = namespaces.refused().to_vec();
+    let catalog = Arc::new(catalog.with_namespaces(namespaces));
+    // 7 and 8. Nothing but that face.
+    let visible = surface.visible_tools(&config, &catalog);
+    let executor = Executor::new(catalog, routes, request.scope.clone())
+        .with_hooks(host.hooks.clone())
+        .asking_for(host.ask.clone());
+    Ok(PreparedRun { surface, visible, executor, config, refused_namespaces })
+}
+
+fn policy(config: &ToolsConfig, request: &RunRequest) -> Policy {
+    let open = Lists::default();
+    let run = RunScope {
+        provider: request.provider.as_deref(),
+        model: request.model.as_deref(),
+        sandboxed: request.scope.sandboxed,
+        lists: match &request.wants {
+            ToolsWanted::Lists(lists) => lists,
+            ToolsWanted::All | ToolsWanted::None => &open,
+        },
+    };
+    Policy::from(layers(&config.policy, &run))
+}

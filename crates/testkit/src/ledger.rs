@@ -1,0 +1,71 @@
+//! Tools that write every effect they have into a file, synced, before they answer: what a crash leaves in it
+//! is what happened.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use contract::tool::{Repeat, ToolId, ToolSpec};
+use executor::{Answering, AuthorizedCall, Dispatch, Outcome, Parked, Returned, ToolSource};
+use serde_json::{Value, json};
+
+pub const TASK: &str = "openclaw:ledger:task";
+pub const ASK: &str = "openclaw:ledger:ask";
+pub const CLIENT: &str = "client:ledger:pick";
+pub const SLOW: &str = "openclaw:ledger:slow";
+pub const READ: &str = "openclaw:ledger:read";
+
+#[derive(Debug)]
+pub struct Ledger {
+    file: Mutex<File>,
+}
+
+impl Ledger {
+    pub fn open(path: &Path) -> std::io::Result<Self> {
+        Ok(Self { file: Mutex::new(OpenOptions::new().create(true).append(true).open(path)?) })
+    }
+
+    fn write(&self, call: &AuthorizedCall) -> std::io::Result<()> {
+        let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        writeln!(file, "{} {} {}", call.id().name(), call.key(), call.input())?;
+        file.sync_all()
+    }
+}
+
+impl ToolSource for Ledger {
+    fn tools(&self) -> Vec<ToolSpec> {
+        let tool = |(id, repeat): (&str, Repeat)| {
+            let id = ToolId::parse(id).ok()?;
+            Some(ToolSpec { repeat, ..ToolSpec::new(id, "Writes down that it was called.", json!({"type": "object"})) })
+        };
+        [
+            (TASK, Repeat::Never),
+            (ASK, Repeat::Never),
+            (CLIENT, Repeat::Never),
+            (SLOW, Repeat::Never),
+            (READ, Repeat::Always),
+        ]
+        .into_iter()
+        .filter_map(tool)
+        .collect()
+    }
+
+    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+        Box::pin(async move {
+            if let Err(error) = self.write(&call) {
+                return Dispatch::Settled(Outcome::Failed(format!("the ledger cannot be written: {error}")));
+            }
+            match call.id().as_str() {
+                TASK => Dispatch::Parked(Parked::Task),
+                CLIENT => Dispatch::Parked(Parked::Client),
+                _ => {
+                    let ms = call.input().get("ms").and_then(Value::as_u64).unwrap_or(0);
+                    tokio::time::sleep(Duration::from_millis(ms)).await;
+                    Dispatch::Settled(Outcome::Returned(Returned::json(json!({"did": call.input()}))))
+                }
+            }
+        })
+    }
+}

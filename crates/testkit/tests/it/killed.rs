@@ -1,0 +1,148 @@
+//! SIGKILL in the middle of things, a new process, and everything once.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::host::{Host, effects};
+
+const THREE: &str = r#"
+const [task, asked, picked] = await Promise.all([
+  tools.call("openclaw:ledger:task", { n: 1 }),
+  tools.call("openclaw:ledger:ask", { n: 2 }),
+  tools.call("client:ledger:pick", { n: 3 }),
+])
+return { task, asked, picked }
+"#;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Task,
+    Ask,
+    Pick,
+}
+
+fn settle(host: &mut Host, run_id: &str, step: Step) {
+    let answer = match step {
+        Step::Task => host.ask(&json!({"op": "settle", "runId": run_id, "call": 1, "value": "tasked"})),
+        Step::Pick => host.ask(&json!({"op": "settle", "runId": run_id, "call": 3, "value": "picked"})),
+        Step::Ask => {
+            let pending = host.ask(&json!({"op": "approvals"}));
+            assert_eq!(pending.as_array().map(Vec::len), Some(1), "{pending}");
+            assert_eq!(pending[0]["input"], json!({"n": 2}));
+            host.ask(&json!({"op": "decide", "approvalId": pending[0]["approvalId"]}))
+        }
+    };
+    assert!(answer["settled"] == "Ok(Taken)" || answer["decided"] == true, "{step:?}: {answer}");
+}
+
+fn to_the_end(host: &mut Host, run_id: &str) -> Value {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let result = host.ask(&json!({"op": "wait", "runId": run_id}));
+        if result["status"] != "waiting" || Instant::now() > deadline {
+            return result;
+        }
+    }
+}
+
+#[test]
+fn a_slow_tool_an_approval_and_a_client_outlive_the_host_in_any_order() {
+    let orders = [
+        [Step::Task, Step::Ask, Step::Pick],
+        [Step::Task, Step::Pick, Step::Ask],
+        [Step::Ask, Step::Task, Step::Pick],
+        [Step::Ask, Step::Pick, Step::Task],
+        [Step::Pick, Step::Task, Step::Ask],
+        [Step::Pick, Step::Ask, Step::Task],
+    ];
+    for (number, order) in orders.into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut host = Host::start(folder.path());
+        let waiting = host.ask(&json!({"op": "exec", "code": THREE}));
+        assert_eq!(waiting["status"], "waiting", "{waiting}");
+        let run_id = waiting["runId"].as_str().unwrap().to_owned();
+        host.kill();
+
+        let mut host = Host::start(folder.path());
+        for (position, step) in order.into_iter().enumerate() {
+            settle(&mut host, &run_id, step);
+            // Sometimes the next process dies as well.
+            if position == number % 3 {
+                host.kill();
+                host = Host::start(folder.path());
+            }
+        }
+        let result = to_the_end(&mut host, &run_id);
+        assert_eq!(result["status"], "completed", "{order:?}: {result}");
+        let expected = json!({"task": "tasked", "asked": {"did": {"n": 2}}, "picked": "picked"});
+        assert_eq!(result["value"], expected, "{order:?}");
+        assert_eq!(effects(folder.path()), ["ask", "pick", "task"], "{order:?}");
+        // Who asks again is told the same.
+        assert_eq!(host.ask(&json!({"op": "wait", "runId": run_id}))["value"], expected);
+    }
+}
+
+#[test]
+fn a_call_that_must_not_be_repeated_is_reported_as_unknown_and_a_reading_one_is_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let code = r#"
+        const before = await tools.call("openclaw:ledger:read", { n: 0 })
+        const settled = await Promise.allSettled([
+          tools.call("openclaw:ledger:slow", { ms: 60000 }),
+          tools.call("openclaw:ledger:read", { ms: 300, n: 1 }),
+        ])
+        return [before.did.n, settled[0].reason.message, settled[1].value.did.n]
+    "#;
+    let mut host = Host::start(folder.path());
+    let waiting = host.ask(&json!({"op": "exec", "code": code}));
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    let run_id = waiting["runId"].as_str().unwrap().to_owned();
+    host.kill();
+    let mut host = Host::start(folder.path());
+    let result = to_the_end(&mut host, &run_id);
+    assert_eq!(result["status"], "completed", "{result}");
+    assert_eq!((&result["value"][0], &result["value"][2]), (&json!(0), &json!(1)));
+    let message = result["value"][1].as_str().unwrap();
+    assert!(message.starts_with("the outcome of this call is unknown"), "{message}");
+    assert_eq!(effects(folder.path()), ["read", "read", "slow"]);
+}
+
+#[test]
+fn a_leg_killed_midway_is_run_again_with_what_it_was_told() {
+    let folder = tempfile::tempdir().unwrap();
+    // The host dies inside the turn: nothing was frozen, only journaled.
+    let code = r#"
+        const first = await tools.call("openclaw:ledger:slow", { n: 1 })
+        const when = Date.now(), chance = Math.random()
+        await tools.call("openclaw:ledger:slow", { n: 2, when, chance })
+        await tools.call("client:ledger:pick", { when, chance })
+        return [first.did.n, when === Date.now() || when < Date.now(), chance]
+    "#;
+    let mut host = Host::start(folder.path());
+    host.tell(&json!({"op": "exec", "code": code}));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while effects(folder.path()).len() < 3 {
+        assert!(Instant::now() < deadline, "{:?}", effects(folder.path()));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    host.kill();
+    let ledger = std::fs::read_to_string(folder.path().join("ledger")).unwrap();
+    let seen: Value = serde_json::from_str(ledger.lines().nth(2).unwrap().splitn(3, ' ').nth(2).unwrap()).unwrap();
+
+    let mut host = Host::start(folder.path());
+    let run_id = host.ask(&json!({"op": "runs"}))[0].as_str().unwrap().to_owned();
+    // The dead host's lease must run out first.
+    std::thread::sleep(Duration::from_millis(3100));
+    let waiting = host.ask(&json!({"op": "wait", "runId": run_id}));
+    // The client was asked, or the crash came before that was written.
+    if waiting["status"] == "waiting" {
+        let settled = host.ask(&json!({"op": "settle", "runId": run_id, "call": 3, "value": null}));
+        assert_eq!(settled["settled"], "Ok(Taken)", "{waiting}");
+        let result = to_the_end(&mut host, &run_id);
+        assert_eq!(result["value"], json!([1, true, seen["chance"]]), "{result}");
+    } else {
+        assert_eq!(waiting["code"], "nested_tool_failed", "{waiting}");
+    }
+    assert_eq!(effects(folder.path()), ["pick", "slow", "slow"]);
+}

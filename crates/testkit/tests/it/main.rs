@@ -1,0 +1,4 @@
+//! What must hold when the host is killed.
+
+mod host;
+mod killed;
