@@ -32,6 +32,8 @@ pub enum CannedError {
     Malformed(#[from] serde_json::Error),
     #[error(transparent)]
     BadToolId(#[from] BadToolId),
+    #[error("two tools are called `{0}`; an id names one tool")]
+    Duplicate(String),
 }
 
 #[derive(Deserialize)]
@@ -74,7 +76,10 @@ impl Canned {
         let mut canned = Self { specs: Vec::new(), answers: HashMap::new() };
         for tool in file.tools {
             let id = ToolId::parse(&tool.id)?;
-            canned.answers.insert(id.clone(), Answers { script: tool.answers, given: AtomicUsize::new(0) });
+            let answers = Answers { script: tool.answers, given: AtomicUsize::new(0) };
+            if canned.answers.insert(id.clone(), answers).is_some() {
+                return Err(CannedError::Duplicate(tool.id));
+            }
             let parameters = tool.parameters.unwrap_or_else(|| json!({"type": "object"}));
             canned.specs.push(ToolSpec { label: tool.label, ..ToolSpec::new(id, tool.description, parameters) });
         }

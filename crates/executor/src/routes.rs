@@ -13,7 +13,8 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Asks every source what it has. The first to have an id keeps it.
+    /// Asks every source what it has. The first to have an id keeps it: a source that repeats itself, or takes
+    /// another's name, harms nobody else.
     pub fn of(sources: &[Arc<dyn ToolSource>]) -> (Self, Vec<ToolSpec>) {
         let mut routes = Self::default();
         let mut tools = Vec::new();
