@@ -59,7 +59,7 @@ fn a_bad_catalog_is_refused_with_a_reason() {
     for (text, reason) in [
         ("{", "EOF while parsing"),
         (r#"{"tools":[{"id":"nonsense"}]}"#, "`nonsense` is not a tool id"),
-        (r#"{"tools":[{"id":"openclaw:a:b"},{"id":"openclaw:a:b"}]}"#, "two tools have the id `openclaw:a:b`"),
+        (r#"{"tools":[{"id":"openclaw:a:b"},{"id":"openclaw:a:b"}]}"#, "two tools are called `openclaw:a:b`"),
         (r#"{"tools":[{"id":"openclaw:a:b","answer":1}]}"#, "unknown field `answer`"),
     ] {
         std::fs::write(file, text).unwrap();
