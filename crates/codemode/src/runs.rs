@@ -19,7 +19,7 @@ use store::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::definition::Definition;
-use crate::driver::{Command, Driver, Left, Run, failed, failed_with, reopened, resumed};
+use crate::driver::{Command, Driver, Left, Run, Stored, failed, failed_with, reopened, resumed};
 use crate::input::ExecInput;
 use crate::pool::Pool;
 use crate::recorded;
@@ -28,8 +28,14 @@ use crate::recorded;
 const LEASE_MS: i64 = 3_000;
 const RENEW_EVERY: Duration = Duration::from_millis(1_000);
 
-/// How long a run's end is kept at hand; the store has it for longer.
+/// How long a count of live runs is good for.
 const COUNT_KEPT: Duration = Duration::from_millis(500);
+
+/// How soon a `wait` looks again for a run that somebody is just letting go of.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Commands to one run that may be under way; whoever sends more waits.
+const COMMANDS: usize = 16;
 
 /// The two tools.
 #[derive(Clone, Debug)]
@@ -106,7 +112,9 @@ impl CodeMode {
         );
         let (tell, told) = oneshot::channel();
         let driver = Driver::new(run, tool_call_id.to_owned(), tell);
-        self.inner.launch(run_id, driver);
+        if let Claim::Ours(commands) = self.inner.claim(&run_id) {
+            self.inner.launch(run_id, driver, commands);
+        }
         last_word(told.await)
     }
 
@@ -129,16 +137,29 @@ impl CodeMode {
                 return result;
             }
             let (tell, told) = oneshot::channel();
-            let command = Command::Wait { tool_call_id: tool_call_id.to_owned(), listener: tell };
-            let Err(command) = self.inner.send(run_id, command).await else { return last_word(told.await) };
-            match self.inner.awaken(executor, config, &row, command).await {
-                Ok(()) => return last_word(told.await),
-                // Somebody else has it, or has just let go of it: look again.
-                Err(Asleep::Held) if Instant::now() < deadline => {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+            let tool_call_id = tool_call_id.to_owned();
+            match self.inner.claim(run_id) {
+                Claim::Taken(commands) => {
+                    drop(commands.send(Command::Wait { tool_call_id, listener: tell }).await);
                 }
-                Err(Asleep::Held) => return self.inner.held_elsewhere(&row).await,
-                Err(Asleep::Failed(failure)) => return self.inner.bury(&row, &failure).await,
+                Claim::Ours(commands) => match self.inner.awaken(executor, config, &row).await {
+                    Ok(mut driver) => {
+                        driver.expect(tool_call_id, tell);
+                        self.inner.launch(row.run_id.clone(), driver, commands);
+                    }
+                    Err(asleep) => {
+                        self.inner.lock().remove(run_id);
+                        if let Asleep::Failed(failure) = asleep {
+                            return self.inner.bury(&row, &failure).await;
+                        }
+                    }
+                },
+            }
+            match told.await {
+                Ok(result) => return result,
+                // Somebody else has it, or has just let go of it: look again.
+                Err(_) if Instant::now() < deadline => tokio::time::sleep(LOOK_AGAIN).await,
+                Err(_) => return self.inner.held_elsewhere(&row).await,
             }
         }
     }
@@ -212,6 +233,11 @@ impl CodeMode {
     }
 }
 
+enum Claim {
+    Taken(mpsc::Sender<Command>),
+    Ours(mpsc::Receiver<Command>),
+}
+
 /// Why a stored run cannot be gone on with.
 enum Asleep {
     Held,
@@ -240,9 +266,7 @@ impl Inner {
     }
 
     /// Puts a driver to work, to be found by its run's id until it has nothing left to do.
-    fn launch(self: &Arc<Self>, run_id: String, driver: Driver) -> mpsc::Sender<Command> {
-        let (commands, mut received) = mpsc::channel(16);
-        self.lock().insert(run_id.clone(), commands.clone());
+    fn launch(self: &Arc<Self>, run_id: String, driver: Driver, mut received: mpsc::Receiver<Command>) {
         let inner = Arc::clone(self);
         tokio::spawn(async move {
             let left = driver.drive(&mut received).await;
@@ -255,7 +279,17 @@ impl Inner {
                 }
             }
         });
-        commands
+    }
+
+    /// Who works on the run in this process: somebody already, or from now on the caller.
+    fn claim(&self, run_id: &str) -> Claim {
+        let mut live = self.lock();
+        if let Some(commands) = live.get(run_id) {
+            return Claim::Taken(commands.clone());
+        }
+        let (commands, received) = mpsc::channel(COMMANDS);
+        live.insert(run_id.to_owned(), commands);
+        Claim::Ours(received)
     }
 
     /// Gives a command to whoever works on the run here, or gives it back.
@@ -267,13 +301,7 @@ impl Inner {
         }
     }
 
-    async fn awaken(
-        self: &Arc<Self>,
-        executor: &Executor,
-        config: &config::CodeMode,
-        row: &RunRow,
-        first: Command,
-    ) -> Result<(), Asleep> {
+    async fn awaken(&self, executor: &Executor, config: &config::CodeMode, row: &RunRow) -> Result<Driver, Asleep> {
         let now = now_ms();
         let held = match self.store.take(&row.run_id, &self.holder, now, now + LEASE_MS).await {
             Ok(held) => held,
@@ -289,11 +317,10 @@ impl Inner {
         let tables = CatalogTables::from_bytes(tables.ok_or_else(|| unreadable("its catalog is gone"))?);
         let legs = self.store.legs(&row.run_id).await.map_err(stored)?;
         let calls = self.store.calls(&row.run_id).await.map_err(stored)?;
+        let approvals = self.store.approvals_of_run(&row.run_id).await.map_err(stored)?;
         let journal = Journal::resumed(self.store.clone(), held, &calls);
         let run = self.run(row.run_id.clone(), definition, config, executor, tables, journal);
-        let driver = resumed(run, &row, snapshot, &legs, calls).await.map_err(Asleep::Failed)?;
-        let commands = self.launch(row.run_id.clone(), driver);
-        commands.send(first).await.map_err(|_| Asleep::Held)
+        resumed(run, Stored { row, snapshot, legs, calls, approvals }).await.map_err(Asleep::Failed)
     }
 
     /// Another process works on the run, and its results come through the store: the model waits again.

@@ -25,15 +25,9 @@ pub(super) struct Done {
 
 enum What {
     TimerFired,
-    Replied {
-        reply: ReplyValue,
-        outcome: Option<String>,
-    },
+    Replied { reply: ReplyValue, outcome: Option<String> },
     Parked(PendingState),
-    Decided,
     Stopped(CommitError),
-    /// There was nothing to bring.
-    Nothing,
 }
 
 impl Driver {
@@ -47,13 +41,11 @@ impl Driver {
             }
             What::Replied { reply, outcome } => self.settle(call, reply, outcome),
             What::Parked(state) => Event::Parked(call, state),
-            What::Decided => Event::Decided(call),
             What::Stopped(error) => Event::Lost(Failure {
                 code: Some(ErrorCode::InternalError),
                 message: format!("the run cannot go on here: {error}"),
                 place: None,
             }),
-            What::Nothing => Event::Woke,
         }
     }
 
@@ -107,26 +99,10 @@ impl Driver {
         });
     }
 
-    /// A reply that the journal has already.
-    pub(super) fn bring(&mut self, call: CallId, reply: ReplyValue, outcome: Option<String>) {
+    /// An answer that takes no time.
+    fn bring(&mut self, call: CallId, reply: ReplyValue, outcome: Option<String>) {
         let what = What::Replied { reply, outcome };
         self.calls.spawn(async move { Done { call, what, took: Duration::ZERO } });
-    }
-
-    /// The host stopped while somebody was asked about the call: perhaps there is an answer.
-    pub(super) fn look_for_decision(&mut self, call: CallId) {
-        let journal = std::sync::Arc::clone(&self.run.journal);
-        self.calls.spawn(async move {
-            let approvals = journal.store().approvals_of_run(journal.run_id()).await;
-            let pending =
-                |approval: &store::Approval| approval.call == call.0 && approval.state == store::ApprovalState::Pending;
-            let what = match approvals {
-                Ok(approvals) if approvals.iter().any(pending) => What::Nothing,
-                Ok(_) => What::Decided,
-                Err(error) => What::Stopped(error.into()),
-            };
-            Done { call, what, took: Duration::ZERO }
-        });
     }
 
     /// The host stopped while the call was being made.

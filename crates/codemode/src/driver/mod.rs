@@ -29,7 +29,7 @@ use crate::pool::Pool;
 use calls::Done;
 use places::{Whereabouts, Work};
 
-pub(crate) use resume::{reopened, resumed};
+pub(crate) use resume::{Stored, reopened, resumed};
 pub(crate) use tell::{failed, failed_with};
 
 #[derive(Debug)]
@@ -67,6 +67,8 @@ pub(crate) struct Driver {
     calls: JoinSet<Done>,
     timers: HashMap<CallId, AbortHandle>,
     wake_at: Option<u64>,
+    /// What happened before there was this driver.
+    early: Vec<Event>,
     began: Instant,
     /// How old the run was when this driver began.
     age_ms: u64,
@@ -108,6 +110,12 @@ impl Driver {
         driver
     }
 
+    /// Who has come to go on with the run; heard once everything else has been.
+    pub(crate) fn expect(&mut self, tool_call_id: String, listener: oneshot::Sender<CellResult>) {
+        let event = self.hear(Command::Wait { tool_call_id, listener });
+        self.early.extend(event);
+    }
+
     fn around(run: Run, cell: Cell, whereabouts: Whereabouts, telemetry: Telemetry) -> Self {
         Self {
             run,
@@ -117,6 +125,7 @@ impl Driver {
             calls: JoinSet::new(),
             timers: HashMap::new(),
             wake_at: None,
+            early: Vec::new(),
             began: Instant::now(),
             age_ms: 0,
             parent: String::new(),
@@ -131,6 +140,11 @@ impl Driver {
     /// The run's whole life, or until there is nothing to do for it.
     pub(crate) async fn drive(mut self, commands: &mut mpsc::Receiver<Command>) -> Left {
         let mut heard = true;
+        for event in std::mem::take(&mut self.early) {
+            if !self.on(event).await {
+                return Left::Stopped;
+            }
+        }
         while !self.cell.is_over() {
             if self.cell.is_dormant() && self.calls.is_empty() && commands.is_empty() {
                 return Left::Dormant;

@@ -1,0 +1,122 @@
+//! Cellmate inside another program: a tool of our own, a cell that calls it, a person who agrees, and a
+//! process that ends in between.
+//!
+//! ```text
+//! embed start FOLDER            runs the cell; it stops where a person is asked, and so does this program
+//! embed finish FOLDER RUN       another process: agrees to what is asked, and goes on to the end
+//! ```
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+
+use catalog::Registry;
+use codemode::CodeMode;
+use codemode::pool::{Launch, Pool, PoolOptions};
+use contract::config::AgentsConfig;
+use contract::config::pattern::Pattern;
+use contract::scope::Scope;
+use contract::tool::{ToolId, ToolSpec};
+use executor::run::{Host, PreparedRun, RunRequest, prepare};
+use executor::{Answering, AuthorizedCall, Dispatch, Outcome, Returned, ToolSource};
+use serde_json::{Value, json};
+use store::{Decision, Keys, Location, Reach, Store};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// What the model would write.
+const CELL: &str = r#"
+const [hit] = await tools.search("send a letter")
+const sent = await tools.call(hit.id, { to: "Ada", text: "The engine works." })
+text(`letter ${sent.number} is on its way`)
+return sent
+"#;
+
+/// A tool of this program.
+#[derive(Debug)]
+struct PostOffice {
+    id: ToolId,
+}
+
+impl ToolSource for PostOffice {
+    fn tools(&self) -> Vec<ToolSpec> {
+        let parameters = json!({
+            "type": "object",
+            "properties": {"to": {"type": "string"}, "text": {"type": "string"}},
+            "required": ["to", "text"],
+            "additionalProperties": false,
+        });
+        vec![ToolSpec::new(self.id.clone(), "Sends a letter on paper.", parameters)]
+    }
+
+    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+        Box::pin(async move {
+            let to = call.input().get("to").cloned().unwrap_or_default();
+            Dispatch::Settled(Outcome::Returned(Returned::json(json!({"number": 1, "to": to}))))
+        })
+    }
+}
+
+fn main() -> Result<()> {
+    // First of all: the sandbox's workers are this program again.
+    sandbox::worker_main();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match arguments.as_slice() {
+            ["start", folder] => start(Path::new(folder)).await,
+            ["finish", folder, run_id] => finish(Path::new(folder), run_id).await,
+            _ => Err("embed start FOLDER | embed finish FOLDER RUN".into()),
+        }
+    })
+}
+
+async fn start(folder: &Path) -> Result<()> {
+    let (code_mode, run) = (open(folder).await?, this_run()?);
+    println!("the model sees: {}", run.surface.names().join(", "));
+    let result = code_mode.exec_json(&run.executor, &run.config.code_mode, "call-1", &json!({"code": CELL})).await;
+    println!("{}", json!(result));
+    Ok(())
+}
+
+async fn finish(folder: &Path, run_id: &str) -> Result<()> {
+    let (code_mode, run) = (open(folder).await?, this_run()?);
+    for approval in code_mode.store().pending_approvals().await? {
+        println!("somebody asks to call {} with {}", approval.tool_id, approval.input);
+        let yes = Decision::Approve { edited_input: None, reach: Reach::Once };
+        code_mode.decide(&approval.approval_id, &yes, "the operator").await?;
+    }
+    let result = code_mode.wait(&run.executor, &run.config.code_mode, "call-2", run_id).await;
+    println!("{}", json!(result));
+    print!("{}", code_mode.store().export("letters").await?);
+    Ok(())
+}
+
+/// Workers, and a store on the disk. A real program keeps its key in a file that only it can read.
+async fn open(folder: &Path) -> Result<CodeMode> {
+    let store = Store::open(&Location::File(folder.join("runs.db")), Keys::new(1, [42; 32])).await?;
+    let pool = Pool::start(PoolOptions::new(Launch::ThisProgram)).await?;
+    Ok(CodeMode::new(pool, store)?)
+}
+
+/// What the agent may do, the same in every process: configuration, tools, and who is asked.
+fn this_run() -> Result<PreparedRun> {
+    let config = AgentsConfig::resolve(&json!({"codeMode": true}), &Value::Null);
+    let host = Host {
+        config: config.map_err(|errors| format!("{errors:?}"))?,
+        sources: vec![Arc::new(PostOffice { id: ToolId::parse("plugin:post:send_letter")? })],
+        hooks: Vec::new(),
+        ask: vec![Pattern::parse("plugin:post:*").map_err(|error| format!("{error:?}"))?],
+        namespaces: Registry::default(),
+        namespace_config: Value::Null,
+        runtime_available: true,
+    };
+    let scope = Scope {
+        agent_id: "writer".to_owned(),
+        session_id: "letters".to_owned(),
+        agent_run_id: "1".to_owned(),
+        ..Scope::default()
+    };
+    Ok(prepare(&host, &RunRequest { scope, ..RunRequest::default() })?)
+}
