@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build demo test test-peers bench-sandbox fuzz clean
+.PHONY: help setup build demo test test-peers bench-sandbox bench-codemode fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
@@ -27,6 +27,10 @@ test-peers: ## The MCP client against real servers, installed into target/peers
 
 bench-sandbox: setup ## Ours beside npm quickjs-wasi, in one run
 	@scripts/bench-sandbox
+
+bench-codemode: setup ## Whole runs, with their journal in a file
+	@cargo build --release --locked --package cellmate-bench
+	@target/release/cellmate-bench codemode
 
 fuzz: setup ## Each fuzz target for FUZZ_SECONDS (default 120)
 	@scripts/fuzz

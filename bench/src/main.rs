@@ -1,9 +1,11 @@
-//! `make bench-sandbox`: what the sandbox costs, measured beside a peer in one run.
+//! `make bench-sandbox`: what the sandbox costs, measured beside a peer in one run. `make bench-codemode`
+//! (`cellmate-bench codemode`): what a whole run costs, with its journal on the disk.
 //!
 //! Prints a table, then each bar with pass or FAIL, then one line of JSON. `--quick` takes fewer samples.
 
 mod catalogs;
 mod cells;
+mod codemode_runs;
 mod cpu;
 mod deadlines;
 mod endless;
@@ -66,7 +68,8 @@ fn run() -> Result<bool> {
     let quick = match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
         [] => false,
         [flag] if flag == "--quick" => true,
-        other => return Err(format!("unknown arguments {other:?}; only `--quick` is known").into()),
+        [what] if what == "codemode" => return codemode_runs::run(),
+        other => return Err(format!("unknown arguments {other:?}; `codemode` and `--quick` are known").into()),
     };
     let load = stats::load_average()?;
     let ours = Ours::start()?;
@@ -87,5 +90,5 @@ fn run() -> Result<bool> {
     deadlines::run(&mut bench)?;
 
     println!("\nload average after: {:.2}", stats::load_average()?);
-    bench.report.verdict()
+    bench.report.verdict(&report::SANDBOX)
 }
