@@ -64,6 +64,13 @@ pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>, nam
     CatalogTables::new(&tables)
 }
 
+/// What cells of Tool Search read: that there is `openclaw.tools`, and nothing of the catalog.
+pub(crate) fn tool_search_tables() -> CatalogTables {
+    let bridge = json!({"kind": "object", "entries": [["tools", {"kind": "tools"}]]});
+    let tables = [("namespaces", json!(["openclaw"])), ("namespace/openclaw", bridge)];
+    CatalogTables::new(&tables.into_iter().map(|(key, value)| (key.to_owned(), value.to_string())).collect())
+}
+
 /// A server in the shape the prelude builds namespaces from.
 fn descriptor(server: &Server) -> Value {
     let function = json!({"kind": "function"});
