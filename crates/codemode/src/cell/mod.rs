@@ -17,6 +17,9 @@ use serde_json::value::RawValue;
 /// snapshot is cheaper than the place.
 pub const KEEP_LIVE_MS: u64 = 25;
 
+/// More calls than this are not listed in a failure.
+const MAX_BLOCKS: usize = 8;
+
 /// A leg is not worth starting with less.
 const LEAST_RUN_MS: u64 = 1;
 
@@ -74,6 +77,7 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct Cell {
     limits: Limits,
+    turns: Turns,
     phase: Phase,
     turn: Option<Turn>,
     open: BTreeMap<CallId, Open>,
@@ -83,6 +87,14 @@ pub struct Cell {
     output: Vec<OutputItem>,
     guest_us: u64,
     snapshots: contract::cell::Snapshots,
+}
+
+/// How often the model may come back for a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turns {
+    Many,
+    /// What is not finished when the turn's time is over has failed; until then it holds on, for people too.
+    One,
 }
 
 #[derive(Debug)]
@@ -149,6 +161,7 @@ impl Cell {
     pub fn started(limits: Limits, now: u64) -> Self {
         Self {
             limits,
+            turns: Turns::Many,
             phase: Phase::Running,
             turn: Some(Turn { kind: TurnKind::Exec, began: now, guest_us: 0 }),
             open: BTreeMap::new(),
@@ -159,6 +172,11 @@ impl Cell {
             guest_us: 0,
             snapshots: contract::cell::Snapshots::default(),
         }
+    }
+
+    /// The same for a cell that nobody can `wait` for: it ends within its first turn, one way or the other.
+    pub fn started_for_one_turn(limits: Limits, now: u64) -> Self {
+        Self { turns: Turns::One, ..Self::started(limits, now) }
     }
 
     /// A cell that comes back from the store: frozen, or, where it was run again, in a worker with a last leg
@@ -292,6 +310,10 @@ impl Cell {
         let open = Open { method: call.method, target: call.target.clone(), state, since: now, holds_slot: false };
         self.open.insert(call.id, open);
         match call.method {
+            Method::Yield if self.turns == Turns::One => {
+                // There is nobody to yield to.
+                self.settle(call.id, ReplyValue::Resolved(b"null".to_vec()));
+            }
             Method::Yield => {}
             Method::Timer => {
                 let after_ms = std::str::from_utf8(&call.payload).ok().and_then(|text| text.parse::<f64>().ok());
@@ -358,6 +380,11 @@ impl Cell {
         let hold_until = turn.hold_until(&self.limits);
         let run_ms = turn.run_ms(&self.limits, now);
         if self.must_answer(now >= hold_until) {
+            if self.turns == Turns::One {
+                let failure = self.unfinished();
+                actions.extend(self.fail(failure));
+                return;
+            }
             // Put away first: what the model is told of must be there when it comes back.
             if live_since.is_some() {
                 self.freeze(actions);
@@ -376,6 +403,9 @@ impl Cell {
 
     /// Whether the model must hear of the cell now, finished or not.
     fn must_answer(&self, held_long_enough: bool) -> bool {
+        if self.turns == Turns::One {
+            return held_long_enough;
+        }
         let yielded = self.open.values().any(|open| open.method == Method::Yield);
         let only_people = self.settled.is_empty()
             && !self.open.is_empty()
@@ -425,6 +455,17 @@ impl Cell {
         Action::Answer(Answer::Waiting { reason, pending, output: std::mem::take(&mut self.output) })
     }
 
+    /// Names what the cell waits for, so that whoever reads it knows whom to ask.
+    fn unfinished(&self) -> Failure {
+        let blocks: Vec<String> =
+            self.open.values().take(MAX_BLOCKS).map(|open| block(open.state, open.method, &open.target)).collect();
+        let mut message = format!("timed out after {} ms", self.limits.timeout_ms);
+        if !blocks.is_empty() {
+            message += &format!(": {}", blocks.join("; "));
+        }
+        Failure { code: Some(ErrorCode::Timeout), message, place: None }
+    }
+
     fn fail(&mut self, failure: Failure) -> Vec<Action> {
         let output = std::mem::take(&mut self.output);
         self.end(Answer::Failed { failure, output })
@@ -454,6 +495,18 @@ fn pending(call: CallId, method: Method, target: &str, state: PendingState, sinc
         tool_id: matches!(method, Method::Call | Method::Describe).then(|| target.to_owned()),
         state,
         since_ms,
+    }
+}
+
+/// What an unfinished call waits for, in words.
+pub(crate) fn block(state: PendingState, method: Method, target: &str) -> String {
+    match (method, state) {
+        (Method::Timer | Method::Yield, _) => "a timer has not fired".to_owned(),
+        (_, PendingState::Approval) => format!("a person has not approved `{target}`"),
+        (_, PendingState::Client) => format!("the client has not answered `{target}`"),
+        (_, PendingState::Queued | PendingState::Running | PendingState::Interrupted) => {
+            format!("`{target}` has not answered")
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! What must hold when the host is killed.
+//! What must hold when the host is killed, and what Tool Search promises.
 
 mod host;
 mod killed;
+mod tool_search;
