@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use contract::cell::Sources;
+use contract::limits::{MAX_COMPACT_DESCRIPTION_BYTES, MAX_TOOL_DESCRIPTION_BYTES};
 use contract::tables::CatalogTables;
 use contract::tool::{Operation, Source, ToolId, ToolSpec};
 use serde_json::{Value, json};
@@ -153,17 +154,18 @@ impl Catalog {
     }
 
     pub fn search(&self, view: View, query: &str, limit: usize) -> Vec<Value> {
-        search::search(&self.tools, view, query, limit).into_iter().map(guest_view::entry).collect()
+        let found = search::search(&self.tools, view, query, limit);
+        found.into_iter().map(|tool| guest_view::entry_in(view, tool, MAX_COMPACT_DESCRIPTION_BYTES)).collect()
     }
 
     /// A tool as searches list it: what it is, not what it takes.
     pub fn compact(&self, view: View, id: &str) -> Option<Value> {
-        self.get_in(view, id).map(guest_view::entry)
+        self.get_in(view, id).map(|tool| guest_view::entry_in(view, tool, MAX_COMPACT_DESCRIPTION_BYTES))
     }
 
     pub fn describe(&self, view: View, id: &str) -> Option<Value> {
         let tool = self.get_in(view, id)?;
-        let mut described = guest_view::entry(tool);
+        let mut described = guest_view::entry_in(view, tool, MAX_TOOL_DESCRIPTION_BYTES);
         if let Some(fields) = described.as_object_mut() {
             fields.insert("parameters".to_owned(), tool.parameters.clone());
         }

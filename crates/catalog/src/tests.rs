@@ -161,6 +161,24 @@ fn tool_search_sees_mcp_tools_by_id_and_its_cells_read_no_catalog() {
 }
 
 #[test]
+fn tool_search_cleans_and_bounds_what_strangers_say() {
+    let mut stranger = tool("mcp:far:away");
+    stranger.description = format!("Goes\u{1b}[31m \u{202e}away. {}", "x".repeat(100_000));
+    let told = stranger.description.clone();
+    let catalog =
+        Catalog::new(vec![stranger, ToolSpec { description: told.clone(), ..tool("plugin:far:away") }]).unwrap();
+    let bytes = |entry: &serde_json::Value| {
+        let description = entry["description"].as_str().unwrap();
+        assert!(description.starts_with("Goes[31m away. xxx") && description.ends_with('…'), "{description}");
+        description.len()
+    };
+    assert_eq!(catalog.search(View::ToolSearch, "away", 8).iter().map(bytes).collect::<Vec<_>>(), [1024, 1024]);
+    assert_eq!(bytes(&catalog.compact(View::ToolSearch, "mcp:far:away").unwrap()), 1024);
+    assert_eq!(bytes(&catalog.describe(View::ToolSearch, "mcp:far:away").unwrap()), 16 << 10);
+    assert_eq!(catalog.search(View::CodeMode, "away", 8)[0]["description"], json!(told));
+}
+
+#[test]
 fn direct_bytes_are_what_the_direct_surface_takes() {
     let tools: Vec<ToolSpec> = ["openclaw:core:read_file", "mcp:files:read_file"].map(tool).into();
     let config = contract::config::ToolsConfig::resolve(&json!({})).unwrap();

@@ -4,6 +4,8 @@
 //! once; the turn ends when the cell does, when it yields, when only people are awaited, or when the
 //! time to hold on is over. Calls go on between turns.
 
+mod block;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use contract::cell::{OutputItem, PendingState, PendingToolCall, WaitingReason};
@@ -13,12 +15,11 @@ use contract::ids::CallId;
 use contract::limits::Limits;
 use serde_json::value::RawValue;
 
+pub(crate) use block::out_of_time;
+
 /// How long a cell that waits keeps its place in a worker. Most tools answer sooner; for the others a
 /// snapshot is cheaper than the place.
 pub const KEEP_LIVE_MS: u64 = 25;
-
-/// More calls than this are not listed in a failure.
-const MAX_BLOCKS: usize = 8;
 
 /// A leg is not worth starting with less.
 const LEAST_RUN_MS: u64 = 1;
@@ -455,15 +456,9 @@ impl Cell {
         Action::Answer(Answer::Waiting { reason, pending, output: std::mem::take(&mut self.output) })
     }
 
-    /// Names what the cell waits for, so that whoever reads it knows whom to ask.
     fn unfinished(&self) -> Failure {
-        let blocks: Vec<String> =
-            self.open.values().take(MAX_BLOCKS).map(|open| block(open.state, open.method, &open.target)).collect();
-        let mut message = format!("timed out after {} ms", self.limits.timeout_ms);
-        if !blocks.is_empty() {
-            message += &format!(": {}", blocks.join("; "));
-        }
-        Failure { code: Some(ErrorCode::Timeout), message, place: None }
+        let open = self.open.values().map(|open| (open.state, open.method, open.target.as_str()));
+        out_of_time(self.limits.timeout_ms, open)
     }
 
     fn fail(&mut self, failure: Failure) -> Vec<Action> {
@@ -495,18 +490,6 @@ fn pending(call: CallId, method: Method, target: &str, state: PendingState, sinc
         tool_id: matches!(method, Method::Call | Method::Describe).then(|| target.to_owned()),
         state,
         since_ms,
-    }
-}
-
-/// What an unfinished call waits for, in words.
-pub(crate) fn block(state: PendingState, method: Method, target: &str) -> String {
-    match (method, state) {
-        (Method::Timer | Method::Yield, _) => "a timer has not fired".to_owned(),
-        (_, PendingState::Approval) => format!("a person has not approved `{target}`"),
-        (_, PendingState::Client) => format!("the client has not answered `{target}`"),
-        (_, PendingState::Queued | PendingState::Running | PendingState::Interrupted) => {
-            format!("`{target}` has not answered")
-        }
     }
 }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use catalog::View;
-use contract::cell::PendingState;
 use contract::config::{self, ToolSearchMode};
 use contract::error::ErrorCode;
 use contract::frame::{Failure, Method};
@@ -15,7 +14,7 @@ use store::{CommitError, Entry, EntryKind};
 use super::answer::{failed, unknown_tool};
 use super::telemetry::{Selected, Telemetry};
 use super::{ToolSearch, input, refused};
-use crate::cell;
+use crate::cell::out_of_time;
 
 /// A longer result is in the journal, not in the transcript.
 const MAX_RECORDED_BYTES: usize = 64 << 10;
@@ -99,7 +98,7 @@ impl ToolSearch {
             CallEnd::Settled(Outcome::Returned(returned)) => Ok(json!({"tool": tool, "result": returned.for_guest()})),
             CallEnd::Settled(Outcome::Failed(message)) => Err(refused(ErrorCode::NestedToolFailed, message)),
             CallEnd::Settled(Outcome::Unknown) => Err(refused(ErrorCode::NestedToolFailed, UNKNOWN_OUTCOME)),
-            CallEnd::Parked(state) => Err(out_of_time(config, state, id)),
+            CallEnd::Parked(state) => Err(out_of_time(config.code_timeout_ms, [(state, Method::Call, id)].into_iter())),
             CallEnd::Stopped(error) => Err(unwritten(&error)),
         }
     }
@@ -138,11 +137,6 @@ impl<'a> Control<'a> {
         let telemetry = Telemetry::new(ToolSearchMode::Tools, config, executor.catalog());
         Self { executor, name, tool_call_id, telemetry }
     }
-}
-
-fn out_of_time(config: &config::ToolSearch, state: PendingState, id: &str) -> Failure {
-    let block = cell::block(state, Method::Call, id);
-    refused(ErrorCode::Timeout, format!("timed out after {} ms: {block}", config.code_timeout_ms))
 }
 
 fn unknown(id: &str) -> Failure {
