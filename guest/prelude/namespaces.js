@@ -7,6 +7,9 @@ const appended = (path, name) => {
   return longer;
 };
 
+// `openclaw.tools` of Tool Search. In code mode no table names it.
+const bridge = freeze({ __proto__: null, search: tools.search, describe: tools.describe, call: tools.call });
+
 function build(descriptor, namespace, path) {
   switch (descriptor.kind) {
     case "function": {
@@ -27,6 +30,8 @@ function build(descriptor, namespace, path) {
       }
       return freeze(built);
     }
+    case "tools":
+      return bridge;
     default:
       return freeze(descriptor.value);
   }

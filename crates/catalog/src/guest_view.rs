@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use crate::namespace::Namespaces;
 use crate::server::Server;
+use crate::text::clean_lines;
+use crate::view::View;
 use crate::{declare, names};
 
 /// Compact: what a tool is, not what it takes.
@@ -21,6 +23,17 @@ pub(crate) fn entry(tool: &ToolSpec) -> Value {
     });
     if let (Some(label), Some(fields)) = (&tool.label, entry.as_object_mut()) {
         fields.insert("label".to_owned(), Value::from(label.as_str()));
+    }
+    entry
+}
+
+/// The same as its reader should have it: to a cell of code mode it is data, from Tool Search it goes into the
+/// prompt, where a stranger's text is cleaned and bounded.
+pub(crate) fn entry_in(view: View, tool: &ToolSpec, max_description: usize) -> Value {
+    let mut entry = entry(tool);
+    if let (View::ToolSearch, Some(fields)) = (view, entry.as_object_mut()) {
+        let description = clean_lines(&tool.description, max_description);
+        fields.insert("description".to_owned(), Value::from(description));
     }
     entry
 }
@@ -62,6 +75,13 @@ pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>, nam
         put(format!("api/{}", file.path), file.text);
     }
     CatalogTables::new(&tables)
+}
+
+/// What cells of Tool Search read: that there is `openclaw.tools`, and nothing of the catalog.
+pub(crate) fn tool_search_tables() -> CatalogTables {
+    let bridge = json!({"kind": "object", "entries": [["tools", {"kind": "tools"}]]});
+    let tables = [("namespaces", json!(["openclaw"])), ("namespace/openclaw", bridge)];
+    CatalogTables::new(&tables.into_iter().map(|(key, value)| (key.to_owned(), value.to_string())).collect())
 }
 
 /// A server in the shape the prelude builds namespaces from.

@@ -14,10 +14,13 @@ mod search;
 mod server;
 mod surface;
 mod text;
+mod view;
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use contract::cell::Sources;
+use contract::limits::{MAX_COMPACT_DESCRIPTION_BYTES, MAX_TOOL_DESCRIPTION_BYTES};
 use contract::tables::CatalogTables;
 use contract::tool::{Operation, Source, ToolId, ToolSpec};
 use serde_json::{Value, json};
@@ -28,7 +31,8 @@ pub use names::{convenience_name, mcp_identifier};
 pub use namespace::{
     InputMapping, NamespaceError, Namespaces, Registration, Registry, RunContext, ScopeFailure, ScopeMaker, ScopeValue,
 };
-pub use surface::{Origin, Surface, SurfaceError, SurfaceViolation, VisibleTool};
+pub use surface::{Origin, Surface, SurfaceError, SurfaceViolation, VisibleTool, tool_search_tools};
+pub use view::View;
 
 /// Tools that steer the catalog itself and so are never in it.
 pub const CONTROL_TOOLS: [&str; 6] = ["exec", "wait", "tool_search_code", "tool_search", "tool_describe", "tool_call"];
@@ -48,6 +52,7 @@ pub struct Catalog {
     servers: BTreeMap<String, Server>,
     namespaces: Namespaces,
     tables: CatalogTables,
+    direct_bytes: OnceLock<usize>,
 }
 
 impl Catalog {
@@ -64,7 +69,7 @@ impl Catalog {
         let servers = server::servers(&tools);
         let namespaces = Namespaces::default();
         let tables = guest_view::tables(&tools, &servers, &namespaces);
-        Ok(Self { tools, servers, namespaces, tables })
+        Ok(Self { tools, servers, namespaces, tables, direct_bytes: OnceLock::new() })
     }
 
     /// The same tools, with these namespaces instead of those there were.
@@ -100,6 +105,20 @@ impl Catalog {
         &self.tables
     }
 
+    /// What a cell that sees the catalog like this reads. In Tool Search that is the same for all catalogs: a
+    /// cell asks for what it wants.
+    pub fn tables_for(&self, view: View) -> CatalogTables {
+        match view {
+            View::CodeMode => self.tables.clone(),
+            View::ToolSearch => guest_view::tool_search_tables(),
+        }
+    }
+
+    /// What all tools would take in a request by themselves, as [`VisibleTool::bytes`] counts it.
+    pub fn direct_bytes(&self) -> usize {
+        *self.direct_bytes.get_or_init(|| surface::direct_bytes(self))
+    }
+
     pub fn sources(&self) -> Sources {
         let mut sources = Sources::default();
         for tool in &self.tools {
@@ -118,9 +137,9 @@ impl Catalog {
         self.tools.get(position)
     }
 
-    /// A tool that `tools.*` may name: MCP tools are not among them.
-    pub fn get_for_guest(&self, id: &str) -> Option<&ToolSpec> {
-        self.get(id).filter(|tool| tool.id.source() != Source::Mcp)
+    /// A tool that can be named by its id there. One that cannot is as good as none.
+    pub fn get_in(&self, view: View, id: &str) -> Option<&ToolSpec> {
+        self.get(id).filter(|tool| view.shows(tool))
     }
 
     /// The tool behind `MCP.<server>.<method>` or `MCP.<server>.resources.list`; the path starts with the server.
@@ -134,13 +153,19 @@ impl Catalog {
         self.mcp_function(&[server, method])
     }
 
-    pub fn search(&self, query: &str, limit: usize) -> Vec<Value> {
-        search::search(&self.tools, query, limit).into_iter().map(guest_view::entry).collect()
+    pub fn search(&self, view: View, query: &str, limit: usize) -> Vec<Value> {
+        let found = search::search(&self.tools, view, query, limit);
+        found.into_iter().map(|tool| guest_view::entry_in(view, tool, MAX_COMPACT_DESCRIPTION_BYTES)).collect()
     }
 
-    pub fn describe(&self, id: &str) -> Option<Value> {
-        let tool = self.get_for_guest(id)?;
-        let mut described = guest_view::entry(tool);
+    /// A tool as searches list it: what it is, not what it takes.
+    pub fn compact(&self, view: View, id: &str) -> Option<Value> {
+        self.get_in(view, id).map(|tool| guest_view::entry_in(view, tool, MAX_COMPACT_DESCRIPTION_BYTES))
+    }
+
+    pub fn describe(&self, view: View, id: &str) -> Option<Value> {
+        let tool = self.get_in(view, id)?;
+        let mut described = guest_view::entry_in(view, tool, MAX_TOOL_DESCRIPTION_BYTES);
         if let Some(fields) = described.as_object_mut() {
             fields.insert("parameters".to_owned(), tool.parameters.clone());
         }

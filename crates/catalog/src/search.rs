@@ -1,14 +1,16 @@
 //! Finding tools by words: a name weighs more than a description.
 
-use contract::tool::{Source, ToolSpec};
+use contract::tool::ToolSpec;
+
+use crate::view::View;
 
 /// The best matches first, ties by id; an empty query lists the catalog's head.
-pub(crate) fn search<'a>(tools: &'a [ToolSpec], query: &str, limit: usize) -> Vec<&'a ToolSpec> {
+pub(crate) fn search<'a>(tools: &'a [ToolSpec], view: View, query: &str, limit: usize) -> Vec<&'a ToolSpec> {
     let query = query.to_lowercase();
     let terms: Vec<&str> = query.split(|c: char| !c.is_alphanumeric()).filter(|term| !term.is_empty()).collect();
     let mut scored: Vec<(u32, &ToolSpec)> = tools
         .iter()
-        .filter(|tool| tool.id.source() != Source::Mcp)
+        .filter(|tool| view.shows(tool))
         .map(|tool| (score(tool, query.trim(), &terms), tool))
         .filter(|(score, _)| *score > 0 || terms.is_empty())
         .collect();

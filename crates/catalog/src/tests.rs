@@ -3,7 +3,7 @@
 use contract::tool::{Operation, ToolId, ToolSpec};
 use serde_json::json;
 
-use super::{Catalog, CatalogError, convenience_name, mcp_identifier};
+use super::{Catalog, CatalogError, View, convenience_name, mcp_identifier};
 
 fn tool(id: &str) -> ToolSpec {
     let parameters = json!({
@@ -68,8 +68,8 @@ fn mcp_tools_are_named_by_server_and_numbered_where_they_collide() {
     assert_eq!(id("gitHub", "createIssue2"), Some("mcp:git-hub:create_issue"));
     assert_eq!(id("gitHub", "delete2"), Some("mcp:git-hub:delete"));
     assert_eq!(id("gitHub2", "x"), Some("mcp:git_hub:x"));
-    assert!(catalog.get_for_guest("mcp:git-hub:delete").is_none());
-    assert!(catalog.describe("mcp:git-hub:delete").is_none());
+    assert!(catalog.get_in(View::CodeMode, "mcp:git-hub:delete").is_none());
+    assert!(catalog.describe(View::CodeMode, "mcp:git-hub:delete").is_none());
 }
 
 /// A server with all it can have.
@@ -133,14 +133,59 @@ fn an_operation_under_another_id_is_refused() {
 }
 
 #[test]
-fn search_prefers_names_and_leaves_mcp_out() {
+fn search_prefers_names_and_lists_mcp_tools_in_tool_search_only() {
     let catalog = catalog(&["openclaw:core:read_file", "openclaw:core:web_search", "mcp:files:read_file"]);
-    let ids = |query| {
-        catalog.search(query, 8).into_iter().map(|entry| entry["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    let ids = |view, query| {
+        let found = catalog.search(view, query, 8);
+        found.into_iter().map(|entry| entry["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(ids("read file"), ["openclaw:core:read_file"]);
-    assert_eq!(ids(""), ["openclaw:core:read_file", "openclaw:core:web_search"]);
-    assert!(ids("zebra").is_empty());
+    assert_eq!(ids(View::CodeMode, "read file"), ["openclaw:core:read_file"]);
+    assert_eq!(ids(View::CodeMode, ""), ["openclaw:core:read_file", "openclaw:core:web_search"]);
+    assert_eq!(ids(View::ToolSearch, "read file"), ["mcp:files:read_file", "openclaw:core:read_file"]);
+    assert!(ids(View::ToolSearch, "zebra").is_empty());
+}
+
+#[test]
+fn tool_search_sees_mcp_tools_by_id_and_its_cells_read_no_catalog() {
+    let catalog = catalog(&["openclaw:core:read_file", "mcp:files:read_file"]);
+    for id in ["openclaw:core:read_file", "mcp:files:read_file"] {
+        let compact = catalog.compact(View::ToolSearch, id).unwrap();
+        let mut described = catalog.describe(View::ToolSearch, id).unwrap();
+        assert!(described.as_object_mut().unwrap().remove("parameters").unwrap().is_object());
+        assert_eq!(described, compact);
+    }
+    let tables = catalog.tables_for(View::ToolSearch);
+    assert!(!String::from_utf8_lossy(tables.bytes()).contains("read_file"));
+    assert_eq!(tables, super::Catalog::new(Vec::new()).unwrap().tables_for(View::ToolSearch));
+    assert_eq!(&catalog.tables_for(View::CodeMode), catalog.tables());
+}
+
+#[test]
+fn tool_search_cleans_and_bounds_what_strangers_say() {
+    let mut stranger = tool("mcp:far:away");
+    stranger.description = format!("Goes\u{1b}[31m \u{202e}away. {}", "x".repeat(100_000));
+    let told = stranger.description.clone();
+    let catalog =
+        Catalog::new(vec![stranger, ToolSpec { description: told.clone(), ..tool("plugin:far:away") }]).unwrap();
+    let bytes = |entry: &serde_json::Value| {
+        let description = entry["description"].as_str().unwrap();
+        assert!(description.starts_with("Goes[31m away. xxx") && description.ends_with('…'), "{description}");
+        description.len()
+    };
+    assert_eq!(catalog.search(View::ToolSearch, "away", 8).iter().map(bytes).collect::<Vec<_>>(), [1024, 1024]);
+    assert_eq!(bytes(&catalog.compact(View::ToolSearch, "mcp:far:away").unwrap()), 1024);
+    assert_eq!(bytes(&catalog.describe(View::ToolSearch, "mcp:far:away").unwrap()), 16 << 10);
+    assert_eq!(catalog.search(View::CodeMode, "away", 8)[0]["description"], json!(told));
+}
+
+#[test]
+fn direct_bytes_are_what_the_direct_surface_takes() {
+    let tools: Vec<ToolSpec> = ["openclaw:core:read_file", "mcp:files:read_file"].map(tool).into();
+    let config = contract::config::ToolsConfig::resolve(&json!({})).unwrap();
+    let catalog = Catalog::new(tools.clone()).unwrap();
+    let visible = super::Surface::choose(&config, tools, true).unwrap().visible_tools(&config, &catalog);
+    assert_eq!(visible.len(), 2);
+    assert_eq!(catalog.direct_bytes(), visible.iter().map(super::VisibleTool::bytes).sum::<usize>());
 }
 
 #[test]

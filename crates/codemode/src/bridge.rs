@@ -1,13 +1,15 @@
 //! Answers what a cell asks of its host. The guest's word counts for nothing here: method, id, path,
 //! size and depth are all looked at again.
 
-use catalog::Catalog;
+use catalog::{Catalog, View};
 use contract::config::SearchLimits;
 use contract::frame::{HostCall, Method, ReplyValue};
 use contract::json::depth;
 use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH};
 use executor::{Outcome, UNKNOWN_OUTCOME, unknown_tool};
 use serde_json::{Value, json};
+
+use crate::tool_search;
 
 /// One question of a cell's, understood.
 #[derive(Debug)]
@@ -20,18 +22,21 @@ pub(crate) enum Request {
 
 impl Request {
     /// Yields and timers never come here: they are the driver's.
-    pub(crate) fn read(catalog: &Catalog, limits: &SearchLimits, call: &HostCall) -> Self {
+    pub(crate) fn read(catalog: &Catalog, view: View, limits: &SearchLimits, call: &HostCall) -> Self {
         let Ok(payload) = serde_json::from_slice::<Value>(&call.payload) else {
             return Self::Answered(reject("the call's arguments are not JSON", &call.target));
         };
         match call.method {
-            Method::Search => Self::Answered(search(catalog, limits, &payload)),
-            Method::Describe => Self::Answered(describe(catalog, &call.target)),
-            // MCP tools exist only as `MCP.<server>.<tool>`; by id they answer as unknown ones do.
-            Method::Call if catalog.get_for_guest(&call.target).is_none() => {
-                Self::Answered(reject(&unknown_tool(&call.target), &call.target))
+            Method::Search => Self::Answered(search(catalog, view, limits, &payload)),
+            Method::Describe => Self::Answered(describe(catalog, view, &call.target)),
+            // A tool that is not in view answers as one that does not exist.
+            Method::Call if catalog.get_in(view, &call.target).is_none() => {
+                Self::Answered(reject(&unknown(view, &call.target), &call.target))
             }
             Method::Call => Self::Tool { id: call.target.clone(), input: payload },
+            Method::Namespace if view == View::ToolSearch => {
+                Self::Answered(reject("there are no namespaces here; openclaw.tools has all tools", &call.target))
+            }
             Method::Namespace => namespace(catalog, &call.target, &payload),
             Method::Yield | Method::Timer => Self::Answered(reject("nothing to answer", "")),
         }
@@ -47,23 +52,37 @@ pub(crate) fn reply(outcome: &Outcome, tool: &str) -> ReplyValue {
     }
 }
 
-fn search(catalog: &Catalog, limits: &SearchLimits, payload: &Value) -> ReplyValue {
+fn search(catalog: &Catalog, view: View, limits: &SearchLimits, payload: &Value) -> ReplyValue {
     let query = payload.get(0).and_then(Value::as_str).unwrap_or_default();
-    let limit = match payload.get(1).and_then(|options| options.get("limit")) {
-        None | Some(Value::Null) => limits.default,
-        Some(limit) => match limit.as_u64().filter(|limit| *limit > 0) {
-            Some(limit) => limit.min(limits.max),
-            None => return reject("`limit` must be a whole number above 0", "tools.search"),
-        },
-    };
-    let found = catalog.search(query, usize::try_from(limit).unwrap_or(0));
-    resolve(&Value::from(found), "tools.search")
+    match limit(payload.get(1).and_then(|options| options.get("limit")), limits) {
+        Ok(limit) => resolve(&Value::from(catalog.search(view, query, limit)), "tools.search"),
+        Err(message) => reject(message, "tools.search"),
+    }
 }
 
-fn describe(catalog: &Catalog, id: &str) -> ReplyValue {
-    match catalog.describe(id) {
+/// How many tools a search lists: what was asked for, within what is allowed.
+pub(crate) fn limit(asked: Option<&Value>, limits: &SearchLimits) -> Result<usize, &'static str> {
+    let limit = match asked {
+        None | Some(Value::Null) => limits.default,
+        Some(asked) => match asked.as_u64().filter(|asked| *asked > 0) {
+            Some(asked) => asked.min(limits.max),
+            None => return Err("`limit` must be a whole number above 0"),
+        },
+    };
+    Ok(usize::try_from(limit).unwrap_or(0))
+}
+
+fn describe(catalog: &Catalog, view: View, id: &str) -> ReplyValue {
+    match catalog.describe(view, id) {
         Some(described) => resolve(&described, id),
-        None => reject(&unknown_tool(id), id),
+        None => reject(&unknown(view, id), id),
+    }
+}
+
+fn unknown(view: View, id: &str) -> String {
+    match view {
+        View::CodeMode => unknown_tool(id),
+        View::ToolSearch => tool_search::unknown_tool(id, "openclaw.tools.search(query)"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `exec` and `wait`: a cell driven through the worker pool, its calls made through the executor's door, its
+//! `exec`, `wait` and Tool Search: a cell driven through the worker pool, its calls made through the executor's door, its
 //! run kept in the store.
 //!
 //! `cell` decides, `driver` acts. This crate never links the sandbox; frames are all it knows of it.
@@ -8,10 +8,13 @@ pub mod cell;
 mod control;
 mod definition;
 mod driver;
+mod face;
 mod input;
 pub mod pool;
 mod recorded;
 mod runs;
+pub mod tool_search;
 
 pub use input::ExecInput;
 pub use runs::CodeMode;
+pub use tool_search::ToolSearch;

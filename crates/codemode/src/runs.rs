@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use contract::cell::{CellResult, WaitingReason};
 use contract::config;
+use contract::config::SearchLimits;
 use contract::error::ErrorCode;
 use contract::frame::Failure;
 use contract::ids::CallId;
@@ -20,6 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::definition::Definition;
 use crate::driver::{Command, Driver, Left, Run, Stored, failed, failed_with, reopened, resumed};
+use crate::face::Face;
 use crate::input::ExecInput;
 use crate::pool::Pool;
 use crate::recorded;
@@ -74,22 +76,38 @@ impl CodeMode {
         tool_call_id: &str,
         input: ExecInput,
     ) -> CellResult {
+        match self.begin(executor, config, Face::CodeMode, tool_call_id, input).await {
+            Ok((_, told)) => last_word(told.await),
+            Err(failure) => failed_with(&failure),
+        }
+    }
+
+    /// Starts a run: its id, and where its first turn's result arrives.
+    pub(crate) async fn begin(
+        &self,
+        executor: &Executor,
+        config: &config::CodeMode,
+        face: Face,
+        tool_call_id: &str,
+        input: ExecInput,
+    ) -> Result<(String, oneshot::Receiver<CellResult>), Failure> {
+        let refuse = |code, message: &str| Failure { code: Some(code), message: message.to_owned(), place: None };
         if !config.languages.allow(input.language) {
             let message = format!("this run's cells may not be written in {}", input.language.as_str());
-            return failed(ErrorCode::UnsupportedLanguage, &message);
+            return Err(refuse(ErrorCode::UnsupportedLanguage, &message));
         }
         if self.inner.count_live().await >= config.max_live_runs {
-            return failed(
+            return Err(refuse(
                 ErrorCode::RuntimeUnavailable,
                 "too many cells are waiting; finish some with `wait` before starting more",
-            );
+            ));
         }
         let (Ok(name), Ok(seed)) = (random_hex::<16>(), random_seed()) else {
-            return failed(ErrorCode::RuntimeUnavailable, "the system has no randomness to give");
+            return Err(refuse(ErrorCode::RuntimeUnavailable, "the system has no randomness to give"));
         };
-        let run_id = format!("cm_{name}");
+        let run_id = format!("{}{name}", face.run_prefix());
         let definition = Definition::new(input, seed, config.limits.clamped(), config.snapshot_ttl_seconds);
-        let tables = executor.catalog().tables().clone();
+        let tables = executor.catalog().tables_for(face.view());
         let now = now_ms();
         let held = Held::new(NewRun {
             run_id: run_id.clone(),
@@ -102,20 +120,14 @@ impl CodeMode {
             tables: tables.shared(),
             definition: definition.to_json(),
         });
-        let run = self.inner.run(
-            run_id.clone(),
-            definition,
-            config,
-            executor,
-            tables,
-            Journal::new(self.inner.store.clone(), held),
-        );
+        let journal = Journal::new(self.inner.store.clone(), held);
+        let run = self.inner.run(run_id.clone(), definition, config.search, executor, tables, journal);
         let (tell, told) = oneshot::channel();
-        let driver = Driver::new(run, tool_call_id.to_owned(), tell);
+        let driver = Driver::new(Run { face, ..run }, tool_call_id.to_owned(), tell);
         if let Claim::Ours(commands) = self.inner.claim(&run_id) {
-            self.inner.launch(run_id, driver, commands);
+            self.inner.launch(run_id.clone(), driver, commands);
         }
-        last_word(told.await)
+        Ok((run_id, told))
     }
 
     /// Goes on with a cell that was waiting.
@@ -129,7 +141,10 @@ impl CodeMode {
         let deadline = Instant::now() + Duration::from_millis(config.limits.max_wait_ms);
         loop {
             let row = match self.inner.store.run(run_id).await {
-                Ok(row) => row.filter(|row| row.scope.admits(executor.scope())),
+                // Only cells of code mode can be gone on with; others answer once.
+                Ok(row) => row
+                    .filter(|row| row.scope.admits(executor.scope()))
+                    .filter(|row| row.run_id.starts_with(Face::CodeMode.run_prefix())),
                 Err(error) => return failed(ErrorCode::InternalError, &error.to_string()),
             };
             let Some(row) = row else { return no_such_run() };
@@ -249,15 +264,16 @@ impl Inner {
         &self,
         id: String,
         definition: Definition,
-        config: &config::CodeMode,
+        search: SearchLimits,
         executor: &Executor,
         tables: CatalogTables,
         journal: Journal,
     ) -> Run {
         Run {
             id,
+            face: Face::CodeMode,
             definition: Arc::new(definition),
-            search: config.search,
+            search,
             pool: self.pool.clone(),
             executor: executor.clone(),
             journal: Arc::new(journal),
@@ -275,7 +291,7 @@ impl Inner {
             received.close();
             while let Some(command) = received.recv().await {
                 if let (Command::Wait { listener, .. }, Left::Over(result)) = (command, &left) {
-                    drop(listener.send(result.clone()));
+                    drop(listener.send(result.as_ref().clone()));
                 }
             }
         });
@@ -319,7 +335,7 @@ impl Inner {
         let calls = self.store.calls(&row.run_id).await.map_err(stored)?;
         let approvals = self.store.approvals_of_run(&row.run_id).await.map_err(stored)?;
         let journal = Journal::resumed(self.store.clone(), held, &calls);
-        let run = self.run(row.run_id.clone(), definition, config, executor, tables, journal);
+        let run = self.run(row.run_id.clone(), definition, config.search, executor, tables, journal);
         resumed(run, Stored { row, snapshot, legs, calls, approvals }).await.map_err(Asleep::Failed)
     }
 
@@ -384,7 +400,7 @@ async fn renew_leases(inner: std::sync::Weak<Inner>) {
     }
 }
 
-fn last_word(told: Result<CellResult, oneshot::error::RecvError>) -> CellResult {
+pub(crate) fn last_word(told: Result<CellResult, oneshot::error::RecvError>) -> CellResult {
     told.unwrap_or_else(|_| failed(ErrorCode::InternalError, "the run stopped without a word; `wait` goes on with it"))
 }
 

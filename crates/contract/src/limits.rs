@@ -76,6 +76,9 @@ pub const MAX_NAMESPACE_BYTES: usize = 64 << 10;
 /// The description of one control tool: the model pays for it with every request.
 pub const MAX_CONTROL_DESCRIPTION_BYTES: usize = 12 << 10;
 
+/// The description of one tool in a list that Tool Search puts before the model.
+pub const MAX_COMPACT_DESCRIPTION_BYTES: usize = 1 << 10;
+
 /// The description of one tool that the model sees directly.
 pub const MAX_TOOL_DESCRIPTION_BYTES: usize = 16 << 10;
 

@@ -1,7 +1,7 @@
 //! A catalog's tables as they travel to a worker: texts under string keys.
 //!
 //! The keys are the guest prelude's: `all`, `tools`, `tool/<name>`, `mcp`, `mcp/<server>`,
-//! `namespaces`, `namespace/<name>`, `api`, `api/<path>`.
+//! `namespaces`, `namespace/<name>`, `api`, `api/<path>`. Cells of Tool Search have `namespaces` and `namespace/openclaw`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,12 @@
 //! A tool call without a cell around it: a run of one call, through the same door.
 
+use std::time::{Duration, Instant};
+
+use contract::cell::PendingState;
 use contract::frame::Method;
 use contract::tool::InputHash;
 use serde_json::{Value, json};
-use store::{CallRow, CallState, Durability, Held, NewRun, RunState, Store, StoredReply};
+use store::{ApprovalState, CallRow, CallState, Durability, Held, NewRun, RunState, Store, StoredReply};
 
 use crate::clock::now_ms;
 use crate::door::{CallEnd, CallRequest, Executor};
@@ -12,6 +15,9 @@ use crate::source::{Outcome, Updates};
 
 /// The only call of such a run.
 const CALL: u32 = 1;
+
+/// How soon an answer that somebody gave is seen.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A direct call that was made, or that waits for somebody.
 #[derive(Debug)]
@@ -31,8 +37,69 @@ impl Executor {
         input: Value,
         updates: Updates,
     ) -> Result<DirectCall, getrandom::Error> {
-        let run_id = run_id()?;
-        let journal = Journal::new(store.clone(), self.held(&run_id, tool_call_id));
+        let (journal, request) = self.open(store, tool_call_id, id, input, updates)?;
+        let end = finish(&journal, self.call(&journal, &request).await).await;
+        Ok(DirectCall { run_id: journal.run_id().to_owned(), end })
+    }
+
+    /// The same for whoever cannot ask again: a parked call is held on to for so long, and then called off.
+    pub async fn call_directly_within(
+        &self,
+        store: &Store,
+        tool_call_id: &str,
+        id: &str,
+        input: Value,
+        updates: Updates,
+        hold: Duration,
+    ) -> Result<DirectCall, getrandom::Error> {
+        let (journal, request) = self.open(store, tool_call_id, id, input, updates)?;
+        let mut end = self.call(&journal, &request).await;
+        let deadline = Instant::now() + hold;
+        while let CallEnd::Parked(state) = end {
+            if Instant::now() >= deadline {
+                return Ok(DirectCall { run_id: journal.run_id().to_owned(), end: call_off(&journal, state).await });
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+            end = self.look(&journal, request.clone(), state).await;
+        }
+        Ok(DirectCall { run_id: journal.run_id().to_owned(), end: finish(&journal, end).await })
+    }
+
+    /// Whether whoever a call is parked with has answered by now; if so, goes on with it.
+    async fn look(&self, journal: &Journal, mut request: CallRequest, state: PendingState) -> CallEnd {
+        // What hooks and defaults made of the input is what was asked about.
+        if let Some(input) = journal.call(CALL).and_then(|row| row.input) {
+            request.input = serde_json::from_str(&input).unwrap_or(Value::Null);
+        }
+        if state == PendingState::Approval {
+            let approvals = match journal.store().approvals_of_run(journal.run_id()).await {
+                Ok(approvals) => approvals,
+                Err(error) => return CallEnd::Stopped(error.into()),
+            };
+            return match approvals.iter().find(|approval| approval.state != ApprovalState::Pending) {
+                Some(approval) => self.decided(journal, &request, approval).await,
+                None => CallEnd::Parked(state),
+            };
+        }
+        let calls = match journal.store().calls(journal.run_id()).await {
+            Ok(calls) => calls,
+            Err(error) => return CallEnd::Stopped(error.into()),
+        };
+        match calls.iter().find_map(|row| row.outcome.as_deref()) {
+            Some(outcome) => self.arrived(journal, &request, Outcome::from_json(outcome)).await,
+            None => CallEnd::Parked(state),
+        }
+    }
+
+    fn open(
+        &self,
+        store: &Store,
+        tool_call_id: &str,
+        id: &str,
+        input: Value,
+        updates: Updates,
+    ) -> Result<(Journal, CallRequest), getrandom::Error> {
+        let journal = Journal::new(store.clone(), self.held(&run_id()?, tool_call_id));
         let payload = input.to_string();
         journal.opened(CallRow {
             call: CALL,
@@ -53,12 +120,7 @@ impl Executor {
             reply: None,
         });
         let parent = tool_call_id.to_owned();
-        let request = CallRequest { call: CALL, id: id.to_owned(), input, parent, updates };
-        let end = match self.call(&journal, &request).await {
-            CallEnd::Settled(outcome) => finish(&journal, outcome).await,
-            parked @ (CallEnd::Parked(_) | CallEnd::Stopped(_)) => parked,
-        };
-        Ok(DirectCall { run_id, end })
+        Ok((journal, CallRequest { call: CALL, id: id.to_owned(), input, parent, updates }))
     }
 
     fn held(&self, run_id: &str, tool_call_id: &str) -> Held {
@@ -77,13 +139,28 @@ impl Executor {
     }
 }
 
-async fn finish(journal: &Journal, outcome: Outcome) -> CallEnd {
+async fn finish(journal: &Journal, end: CallEnd) -> CallEnd {
+    let outcome = match end {
+        CallEnd::Settled(outcome) => outcome,
+        parked @ (CallEnd::Parked(_) | CallEnd::Stopped(_)) => return parked,
+    };
     journal.settled(CALL, Some(outcome.to_json()), StoredReply::Resolved("null".to_owned()));
     let state = if outcome.is_error() { RunState::Failed } else { RunState::Completed };
     match journal.commit(Durability::Relaxed, |change| change.state = Some(state)).await {
         Ok(()) => CallEnd::Settled(outcome),
         Err(error) => CallEnd::Stopped(error),
     }
+}
+
+/// Ends the run of a call that is still parked: nobody can say yes to it any more, and what comes is late.
+async fn call_off(journal: &Journal, parked: PendingState) -> CallEnd {
+    let written = journal.commit(Durability::Synced, |change| change.state = Some(RunState::Failed)).await;
+    if let Err(error) = written {
+        return CallEnd::Stopped(error);
+    }
+    // The approval is void; where that cannot be written now, whoever sweeps next does it.
+    drop(journal.store().expire(now_ms()).await);
+    CallEnd::Parked(parked)
 }
 
 fn run_id() -> Result<String, getrandom::Error> {

@@ -1,15 +1,17 @@
 //! Which tools the model is shown, decided once per run and checked again in the payload that leaves.
 
 mod direct;
+mod size;
 mod verify;
 mod visible;
 
-use contract::config::{ToolSearchMode, ToolsConfig};
+use contract::config::{ToolSearch, ToolSearchMode, ToolsConfig};
 use contract::error::ErrorCode;
 use contract::tool::ToolSpec;
 
 use crate::{Catalog, is_control_tool};
 
+pub(crate) use size::direct_bytes;
 pub use verify::SurfaceViolation;
 pub use visible::VisibleTool;
 
@@ -103,8 +105,8 @@ impl Surface {
         match self {
             Self::None => Vec::new(),
             Self::Direct(tools) => visible::direct(tools, self.names()),
-            Self::ToolSearchCode => vec![visible::tool_search_code(&config.tool_search, catalog)],
-            Self::ToolSearchTools(_) => visible::tool_search(&config.tool_search, catalog),
+            Self::ToolSearchCode => tool_search_tools(ToolSearchMode::Code, &config.tool_search, catalog),
+            Self::ToolSearchTools(_) => tool_search_tools(ToolSearchMode::Tools, &config.tool_search, catalog),
             Self::CodeMode => vec![visible::exec(&config.code_mode, catalog), visible::wait(&config.code_mode)],
         }
     }
@@ -119,6 +121,14 @@ impl Surface {
     /// For the payload that is about to leave: exactly these tools are in it, each once, or it must not be sent.
     pub fn verify(&self, names: &[&str]) -> Result<(), SurfaceViolation> {
         verify::verify(&self.names(), names)
+    }
+}
+
+/// The tools of Tool Search in one of its shapes, whichever is configured.
+pub fn tool_search_tools(mode: ToolSearchMode, config: &ToolSearch, catalog: &Catalog) -> Vec<VisibleTool> {
+    match mode {
+        ToolSearchMode::Code => vec![visible::tool_search_code(config, catalog)],
+        ToolSearchMode::Tools => visible::tool_search(config, catalog),
     }
 }
 

@@ -4,6 +4,8 @@
 //! once; the turn ends when the cell does, when it yields, when only people are awaited, or when the
 //! time to hold on is over. Calls go on between turns.
 
+mod block;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use contract::cell::{OutputItem, PendingState, PendingToolCall, WaitingReason};
@@ -12,6 +14,8 @@ use contract::frame::{Failure, HostCall, Leg, LegEnd, Method, Reply, ReplyValue}
 use contract::ids::CallId;
 use contract::limits::Limits;
 use serde_json::value::RawValue;
+
+pub(crate) use block::out_of_time;
 
 /// How long a cell that waits keeps its place in a worker. Most tools answer sooner; for the others a
 /// snapshot is cheaper than the place.
@@ -74,6 +78,7 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct Cell {
     limits: Limits,
+    turns: Turns,
     phase: Phase,
     turn: Option<Turn>,
     open: BTreeMap<CallId, Open>,
@@ -83,6 +88,14 @@ pub struct Cell {
     output: Vec<OutputItem>,
     guest_us: u64,
     snapshots: contract::cell::Snapshots,
+}
+
+/// How often the model may come back for a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turns {
+    Many,
+    /// What is not finished when the turn's time is over has failed; until then it holds on, for people too.
+    One,
 }
 
 #[derive(Debug)]
@@ -149,6 +162,7 @@ impl Cell {
     pub fn started(limits: Limits, now: u64) -> Self {
         Self {
             limits,
+            turns: Turns::Many,
             phase: Phase::Running,
             turn: Some(Turn { kind: TurnKind::Exec, began: now, guest_us: 0 }),
             open: BTreeMap::new(),
@@ -159,6 +173,11 @@ impl Cell {
             guest_us: 0,
             snapshots: contract::cell::Snapshots::default(),
         }
+    }
+
+    /// The same for a cell that nobody can `wait` for: it ends within its first turn, one way or the other.
+    pub fn started_for_one_turn(limits: Limits, now: u64) -> Self {
+        Self { turns: Turns::One, ..Self::started(limits, now) }
     }
 
     /// A cell that comes back from the store: frozen, or, where it was run again, in a worker with a last leg
@@ -292,6 +311,10 @@ impl Cell {
         let open = Open { method: call.method, target: call.target.clone(), state, since: now, holds_slot: false };
         self.open.insert(call.id, open);
         match call.method {
+            Method::Yield if self.turns == Turns::One => {
+                // There is nobody to yield to.
+                self.settle(call.id, ReplyValue::Resolved(b"null".to_vec()));
+            }
             Method::Yield => {}
             Method::Timer => {
                 let after_ms = std::str::from_utf8(&call.payload).ok().and_then(|text| text.parse::<f64>().ok());
@@ -358,6 +381,11 @@ impl Cell {
         let hold_until = turn.hold_until(&self.limits);
         let run_ms = turn.run_ms(&self.limits, now);
         if self.must_answer(now >= hold_until) {
+            if self.turns == Turns::One {
+                let failure = self.unfinished();
+                actions.extend(self.fail(failure));
+                return;
+            }
             // Put away first: what the model is told of must be there when it comes back.
             if live_since.is_some() {
                 self.freeze(actions);
@@ -376,6 +404,9 @@ impl Cell {
 
     /// Whether the model must hear of the cell now, finished or not.
     fn must_answer(&self, held_long_enough: bool) -> bool {
+        if self.turns == Turns::One {
+            return held_long_enough;
+        }
         let yielded = self.open.values().any(|open| open.method == Method::Yield);
         let only_people = self.settled.is_empty()
             && !self.open.is_empty()
@@ -423,6 +454,11 @@ impl Cell {
         let reason =
             if only_yields && !pending.is_empty() { WaitingReason::Yield } else { WaitingReason::PendingTools };
         Action::Answer(Answer::Waiting { reason, pending, output: std::mem::take(&mut self.output) })
+    }
+
+    fn unfinished(&self) -> Failure {
+        let open = self.open.values().map(|open| (open.state, open.method, open.target.as_str()));
+        out_of_time(self.limits.timeout_ms, open)
     }
 
     fn fail(&mut self, failure: Failure) -> Vec<Action> {

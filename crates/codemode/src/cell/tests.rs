@@ -291,6 +291,37 @@ fn abort_and_loss_end_a_cell_in_every_state() {
 }
 
 #[test]
+fn a_cell_of_one_turn_holds_on_for_people_and_then_says_whom_it_waited_for() {
+    let mut cell = Cell::started_for_one_turn(limits(), 0);
+    let calls = vec![call(1, Method::Yield), call(2, Method::Call), call(3, Method::Call)];
+    for (now, event, expected) in [
+        // There is nobody to yield to.
+        (0, suspended(calls), vec!["dispatch 2", "dispatch 3", "deliver [1] for 995"]),
+        (1, Event::Parked(CallId(2), PendingState::Approval), vec![]),
+        (2, suspended(vec![]), vec!["wake at 27"]),
+        (3, Event::Parked(CallId(3), PendingState::Client), vec!["wake at 27"]),
+        (27, Event::Woke, vec!["freeze"]),
+        (28, Event::Froze { bytes: 1 }, vec!["wake at 1000"]),
+        (400, settled(3), vec!["deliver [3] for 600"]),
+        (401, suspended(vec![call(4, Method::Timer)]), vec!["timer 4 in 40", "wake at 426"]),
+    ] {
+        assert_eq!(words(&cell.on(event, now)), expected, "at {now}");
+    }
+    let actions = cell.on(Event::Woke, 1000);
+    let [Action::Answer(Answer::Failed { failure, .. }), Action::Close] = actions.as_slice() else { panic!() };
+    assert_eq!(failure.code, Some(ErrorCode::Timeout));
+    let expected = "timed out after 1000 ms: a person has not approved `openclaw:a:b`; a timer has not fired";
+    assert_eq!(failure.message, expected);
+}
+
+#[test]
+fn what_settles_too_late_does_not_save_a_cell_of_one_turn() {
+    let mut cell = Cell::started_for_one_turn(limits(), 0);
+    cell.on(suspended(vec![call(1, Method::Call)]), 5);
+    assert_eq!(words(&cell.on(settled(1), 1000)), ["failed Some(Timeout)", "close"]);
+}
+
+#[test]
 fn waiting_lists_what_is_pending() {
     let mut cell = Cell::started(limits(), 0);
     cell.on(suspended((1..=3).map(|id| call(id, Method::Call)).collect()), 10);

@@ -55,7 +55,7 @@ impl Driver {
     }
 
     pub(super) fn dispatch(&mut self, call: &HostCall) {
-        let request = Request::read(self.run.executor.catalog(), &self.run.search, call);
+        let request = Request::read(self.run.executor.catalog(), self.run.face.view(), &self.run.search, call);
         self.count(call.method, &request);
         match request {
             Request::Answered(reply) => {

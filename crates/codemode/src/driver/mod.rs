@@ -25,6 +25,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::cell::{Action, Cell, Event};
 use crate::definition::Definition;
+use crate::face::Face;
 use crate::pool::Pool;
 use calls::Done;
 use places::{Whereabouts, Work};
@@ -50,6 +51,7 @@ pub(crate) enum Command {
 #[derive(Clone)]
 pub(crate) struct Run {
     pub(crate) id: String,
+    pub(crate) face: Face,
     pub(crate) definition: Arc<Definition>,
     pub(crate) search: SearchLimits,
     pub(crate) pool: Pool,
@@ -83,7 +85,7 @@ pub(crate) struct Driver {
 
 /// How a driver's life ended.
 pub(crate) enum Left {
-    Over(CellResult),
+    Over(Box<CellResult>),
     /// The run is in the store, and nothing is left to do until somebody comes.
     Dormant,
     /// Something could not be written; whoever takes the run next goes on from what was.
@@ -97,11 +99,14 @@ impl Driver {
         let telemetry = Telemetry {
             catalog_size: catalog.len(),
             sources: catalog.sources(),
-            visible_tools: vec!["exec".to_owned(), "wait".to_owned()],
+            visible_tools: run.face.tools().iter().map(|name| (*name).to_owned()).collect(),
             exec_count: 1,
             ..Telemetry::default()
         };
-        let cell = Cell::started(run.definition.limits, 0);
+        let cell = match run.face {
+            Face::CodeMode => Cell::started(run.definition.limits, 0),
+            Face::ToolSearch(_) => Cell::started_for_one_turn(run.definition.limits, 0),
+        };
         let mut driver = Self::around(run, cell, Whereabouts::Nowhere, telemetry);
         driver.parent = tool_call_id;
         driver.listeners.push(listener);
@@ -176,7 +181,7 @@ impl Driver {
             }
         }
         match self.last_word.take() {
-            Some(last_word) => Left::Over(last_word),
+            Some(last_word) => Left::Over(Box::new(last_word)),
             None => Left::Stopped,
         }
     }

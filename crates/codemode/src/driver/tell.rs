@@ -14,11 +14,7 @@ use crate::recorded;
 
 impl Driver {
     pub(super) fn enter_exec(&self) {
-        let definition = &self.run.definition;
-        self.control(
-            EntryKind::ControlCall,
-            json!({"toolName": "exec", "arguments": {"code": definition.source, "language": definition.language.as_str()}}),
-        );
+        self.control(EntryKind::ControlCall, self.run.face.call(&self.run.definition));
     }
 
     pub(super) fn enter_wait(&self) {
@@ -37,7 +33,7 @@ impl Driver {
     pub(super) async fn answer(&mut self, answer: Answer) -> bool {
         let (state, result) = self.result(answer);
         let text = recorded::to_json(&result);
-        let shown: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        let shown = self.run.face.answer(self.run.executor.catalog(), &result);
         self.control(EntryKind::ControlResult, json!({"result": shown}));
         let over = state.is_over();
         let dormant = self.cell.is_dormant() && self.calls.is_empty();

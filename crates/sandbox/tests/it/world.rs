@@ -62,6 +62,22 @@ fn namespaces_call_by_path() {
 }
 
 #[test]
+fn the_bridge_of_tool_search_is_there_where_a_table_names_it() {
+    let bridge = r#"{"kind":"object","entries":[["tools",{"kind":"tools"}]]}"#;
+    let lab = Lab::with_tables(1, &[("namespaces", r#"["openclaw"]"#), ("namespace/openclaw", bridge)]);
+    let cases = [
+        ("return await openclaw.tools.search('x', { limit: 3 })", json!(["x", {"limit": 3}])),
+        ("return await openclaw.tools.call('mcp:a:b', { c: 1 })", json!({"c": 1})),
+        ("return Object.keys(openclaw.tools)", json!(["search", "describe", "call"])),
+        ("openclaw.tools.call = 1; return [typeof openclaw.tools.call, ALL_TOOLS.length]", json!(["function", 0])),
+    ];
+    for (source, expected) in cases {
+        assert_eq!(lab.run(source).0, End::Value(expected), "{source}");
+    }
+    check("return [typeof openclaw, typeof namespaces.openclaw]", json!(["undefined", "undefined"]));
+}
+
+#[test]
 fn declaration_files_are_read_without_a_call() {
     check("return (await API.list('mcp')).map((f) => f.path)", json!(["mcp/index.d.ts", "mcp/fixture.d.ts"]));
     check(

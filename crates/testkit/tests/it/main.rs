@@ -1,4 +1,11 @@
-//! What must hold when the host is killed.
+//! What must hold when the host is killed, and what Tool Search promises.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that meets what it does not expect has failed"
+)]
 
 mod host;
 mod killed;
+mod tool_search;

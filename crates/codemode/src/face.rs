@@ -1,0 +1,60 @@
+//! Whom a cell works for: code mode, which can wait for it, or Tool Search, which gets one answer.
+
+use catalog::{Catalog, View};
+use contract::cell::CellResult;
+use contract::config;
+use serde_json::{Value, json};
+
+use crate::definition::Definition;
+use crate::tool_search;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Face {
+    CodeMode,
+    ToolSearch(config::ToolSearch),
+}
+
+impl Face {
+    /// What the cell sees of the catalog.
+    pub(crate) fn view(&self) -> View {
+        match self {
+            Self::CodeMode => View::CodeMode,
+            Self::ToolSearch(_) => View::ToolSearch,
+        }
+    }
+
+    /// A run's id tells which it is.
+    pub(crate) fn run_prefix(&self) -> &'static str {
+        match self {
+            Self::CodeMode => "cm_",
+            Self::ToolSearch(_) => "ts_",
+        }
+    }
+
+    /// The tools the model sees.
+    pub(crate) fn tools(&self) -> &'static [&'static str] {
+        match self {
+            Self::CodeMode => &["exec", "wait"],
+            Self::ToolSearch(_) => &["tool_search_code"],
+        }
+    }
+
+    /// The control call, for the transcript.
+    pub(crate) fn call(&self, definition: &Definition) -> Value {
+        let code = &definition.source;
+        match self {
+            Self::CodeMode => {
+                json!({"toolName": "exec", "arguments": {"code": code, "language": definition.language.as_str()}})
+            }
+            Self::ToolSearch(_) => json!({"toolName": "tool_search_code", "arguments": {"code": code}}),
+        }
+    }
+
+    /// What the model is told.
+    pub(crate) fn answer(&self, catalog: &Catalog, result: &CellResult) -> Value {
+        match self {
+            Self::CodeMode => json!(result),
+            Self::ToolSearch(config) => tool_search::answer(config, catalog, result),
+        }
+    }
+}

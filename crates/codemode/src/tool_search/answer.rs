@@ -1,0 +1,61 @@
+//! What the tools of Tool Search answer.
+
+use catalog::Catalog;
+use contract::cell::{CellResult, OutputItem};
+use contract::config::{self, ToolSearchMode};
+use contract::error::ErrorCode;
+use contract::frame::Failure;
+use serde_json::{Value, json};
+
+use super::telemetry::Telemetry;
+
+/// A cell's end as `tool_search_code` tells it.
+pub(crate) fn answer(config: &config::ToolSearch, catalog: &Catalog, result: &CellResult) -> Value {
+    let telemetry = Telemetry::new(ToolSearchMode::Code, config, catalog);
+    match result {
+        CellResult::Completed { value, output, telemetry: cell } => {
+            let value: Value = serde_json::from_str(value.get()).unwrap_or(Value::Null);
+            json!({"ok": true, "value": value, "logs": logs(output), "telemetry": telemetry.of_cell(cell)})
+        }
+        CellResult::Failed { error, code, output, telemetry: cell } => {
+            failure(error, *code, logs(output), &telemetry.of_cell(cell))
+        }
+        // Cells of Tool Search do not wait; one that says so cannot be gone on with.
+        CellResult::Waiting { output, telemetry: cell, .. } => {
+            let error = "the cell stopped before its end";
+            failure(error, Some(ErrorCode::InternalError), logs(output), &telemetry.of_cell(cell))
+        }
+    }
+}
+
+/// The same shape for a structured tool, which has no logs.
+pub(super) fn failed(failed: &Failure, telemetry: &Telemetry) -> Value {
+    failure(&failed.message, failed.code, Vec::new(), telemetry)
+}
+
+fn failure(error: &str, code: Option<ErrorCode>, logs: Vec<String>, telemetry: &Telemetry) -> Value {
+    let mut answer = json!({"ok": false, "error": error, "logs": logs, "telemetry": telemetry});
+    if let (Some(code), Some(fields)) = (code, answer.as_object_mut()) {
+        fields.insert("code".to_owned(), json!(code));
+    }
+    answer
+}
+
+/// Whether an answer of any of the four tools says that it failed.
+pub fn is_failure(answer: &Value) -> bool {
+    answer.get("ok") == Some(&Value::Bool(false))
+}
+
+fn logs(output: &[OutputItem]) -> Vec<String> {
+    let line = |item: &OutputItem| match item {
+        OutputItem::Text { text } => text.clone(),
+        OutputItem::Json { value } => value.get().to_owned(),
+    };
+    output.iter().map(line).collect()
+}
+
+/// Unknown and denied tools answer alike. `search` is what the asker has to look for tools with.
+pub(crate) fn unknown_tool(id: &str, search: &str) -> String {
+    let shown: String = id.chars().take(200).collect();
+    format!("unknown tool `{shown}`; {search} finds the tools there are")
+}

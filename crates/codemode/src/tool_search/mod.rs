@@ -1,0 +1,95 @@
+//! Tool Search: one tool that takes code, or three that take arguments, in front of the whole catalog.
+//!
+//! `tool_search_code` is a cell of one turn; the structured tools need no worker. Calls go through the
+//! executor's door either way.
+
+mod answer;
+mod input;
+mod structured;
+mod telemetry;
+
+use std::time::Duration;
+
+use contract::cell::CellResult;
+use contract::config;
+use contract::error::ErrorCode;
+use contract::frame::Failure;
+use contract::limits::Limits;
+use executor::Executor;
+use executor::clock::now_ms;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use crate::driver::{failed, failed_with};
+use crate::face::Face;
+use crate::input::ExecInput;
+use crate::runs::{CodeMode, last_word};
+
+pub use answer::is_failure;
+pub(crate) use answer::{answer, unknown_tool};
+pub use telemetry::{Selected, Telemetry};
+
+/// Past its own timeout a cell has this long to be stopped by its worker, or to be given a place in one.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The tools of Tool Search. Whatever they are given, they answer in JSON.
+#[derive(Clone, Debug)]
+pub struct ToolSearch {
+    code_mode: CodeMode,
+}
+
+impl ToolSearch {
+    pub fn new(code_mode: CodeMode) -> Self {
+        Self { code_mode }
+    }
+
+    /// `tool_search_code { code }` → `{ ok, value | error, code?, logs, telemetry }`
+    pub async fn code(
+        &self,
+        executor: &Executor,
+        config: &config::ToolSearch,
+        tool_call_id: &str,
+        input: &Value,
+    ) -> Value {
+        let source = json!({"code": input.get("code")});
+        let begun = match ExecInput::parse(&source) {
+            Ok(cell) => {
+                let face = Face::ToolSearch(config.clone());
+                self.code_mode.begin(executor, &limits(config), face, tool_call_id, cell).await
+            }
+            Err(failure) => Err(failure),
+        };
+        let result = match begun {
+            Ok((run_id, told)) => self.end(config, &run_id, told).await,
+            Err(failure) => failed_with(&failure),
+        };
+        answer(config, executor.catalog(), &result)
+    }
+
+    /// A cell ends by itself in time, unless it was never given a place to run.
+    async fn end(&self, config: &config::ToolSearch, run_id: &str, told: oneshot::Receiver<CellResult>) -> CellResult {
+        let deadline = Duration::from_millis(config.code_timeout_ms) + GRACE;
+        let result = match tokio::time::timeout(deadline, told).await {
+            Ok(told) => last_word(told),
+            Err(_) => {
+                self.code_mode.abort(run_id).await;
+                failed(ErrorCode::Timeout, &format!("timed out after {} ms", config.code_timeout_ms))
+            }
+        };
+        if matches!(&result, CellResult::Failed { code: Some(ErrorCode::Timeout), .. }) {
+            // Nobody is to be asked about a call that will not be made any more.
+            drop(self.code_mode.store().expire(now_ms()).await);
+        }
+        result
+    }
+}
+
+/// A cell of Tool Search has code mode's default limits, and its own time.
+fn limits(config: &config::ToolSearch) -> config::CodeMode {
+    let limits = Limits { timeout_ms: config.code_timeout_ms, ..Limits::DEFAULT };
+    config::CodeMode { search: config.search, ..config::CodeMode::enabled(limits) }
+}
+
+fn refused(code: ErrorCode, message: impl Into<String>) -> Failure {
+    Failure { code: Some(code), message: message.into(), place: None }
+}

@@ -1,0 +1,148 @@
+//! `tool_search`, `tool_describe` and `tool_call`: what a cell of Tool Search does, one step at a time.
+
+use std::time::Duration;
+
+use catalog::View;
+use contract::config::{self, ToolSearchMode};
+use contract::error::ErrorCode;
+use contract::frame::{Failure, Method};
+use executor::clock::now_ms;
+use executor::{CallEnd, Executor, Outcome, UNKNOWN_OUTCOME, Updates};
+use serde_json::{Value, json};
+use store::{CommitError, Entry, EntryKind};
+
+use super::answer::{failed, unknown_tool};
+use super::telemetry::{Selected, Telemetry};
+use super::{ToolSearch, input, refused};
+use crate::cell::out_of_time;
+
+/// A longer result is in the journal, not in the transcript.
+const MAX_RECORDED_BYTES: usize = 64 << 10;
+
+/// One call of a structured tool.
+struct Control<'a> {
+    executor: &'a Executor,
+    name: &'static str,
+    tool_call_id: &'a str,
+    telemetry: Telemetry,
+}
+
+impl ToolSearch {
+    /// `tool_search { query, limit? }` → compact entries, best first.
+    pub async fn search(
+        &self,
+        executor: &Executor,
+        config: &config::ToolSearch,
+        tool_call_id: &str,
+        input: &Value,
+    ) -> Value {
+        let mut control = Control::new(executor, config, "tool_search", tool_call_id);
+        control.telemetry.search_count = 1;
+        let found = input::search(input, &config.search)
+            .map(|(query, limit)| Value::from(executor.catalog().search(View::ToolSearch, query, limit)));
+        self.tell(&control, input, found).await
+    }
+
+    /// `tool_describe { id }` → a compact entry with `parameters`.
+    pub async fn describe(
+        &self,
+        executor: &Executor,
+        config: &config::ToolSearch,
+        tool_call_id: &str,
+        input: &Value,
+    ) -> Value {
+        let mut control = Control::new(executor, config, "tool_describe", tool_call_id);
+        control.telemetry.describe_count = 1;
+        let described = input::describe(input)
+            .and_then(|id| executor.catalog().describe(View::ToolSearch, id).ok_or_else(|| unknown(id)));
+        self.tell(&control, input, described).await
+    }
+
+    /// `tool_call { id, args? }` → `{ tool, result }`. Holds on for people as long as a cell would.
+    pub async fn call(
+        &self,
+        executor: &Executor,
+        config: &config::ToolSearch,
+        tool_call_id: &str,
+        input: &Value,
+    ) -> Value {
+        let mut control = Control::new(executor, config, "tool_call", tool_call_id);
+        control.telemetry.call_count = 1;
+        if let Err(error) = self.note(&control, EntryKind::ControlCall, json!({"arguments": input})).await {
+            return failed(&unwritten(&error), &control.telemetry);
+        }
+        let called = match input::call(input) {
+            Ok((id, arguments)) => self.make(&mut control, config, id, arguments).await,
+            Err(failure) => Err(failure),
+        };
+        self.answer(&control, called).await
+    }
+
+    async fn make(
+        &self,
+        control: &mut Control<'_>,
+        config: &config::ToolSearch,
+        id: &str,
+        arguments: Value,
+    ) -> Result<Value, Failure> {
+        let tool = control.executor.catalog().compact(View::ToolSearch, id).ok_or_else(|| unknown(id))?;
+        control.telemetry.selected_tools.extend(Selected::parse(id));
+        let hold = Duration::from_millis(config.code_timeout_ms);
+        let store = self.code_mode.store();
+        let made = control
+            .executor
+            .call_directly_within(store, control.tool_call_id, id, arguments, Updates::default(), hold)
+            .await
+            .map_err(|_| refused(ErrorCode::RuntimeUnavailable, "the system has no randomness to give"))?;
+        match made.end {
+            CallEnd::Settled(Outcome::Returned(returned)) => Ok(json!({"tool": tool, "result": returned.for_guest()})),
+            CallEnd::Settled(Outcome::Failed(message)) => Err(refused(ErrorCode::NestedToolFailed, message)),
+            CallEnd::Settled(Outcome::Unknown) => Err(refused(ErrorCode::NestedToolFailed, UNKNOWN_OUTCOME)),
+            CallEnd::Parked(state) => Err(out_of_time(config.code_timeout_ms, [(state, Method::Call, id)].into_iter())),
+            CallEnd::Stopped(error) => Err(unwritten(&error)),
+        }
+    }
+
+    /// Writes down what was asked and what is answered, and answers.
+    async fn tell(&self, control: &Control<'_>, input: &Value, told: Result<Value, Failure>) -> Value {
+        match self.note(control, EntryKind::ControlCall, json!({"arguments": input})).await {
+            Ok(()) => self.answer(control, told).await,
+            Err(error) => failed(&unwritten(&error), &control.telemetry),
+        }
+    }
+
+    async fn answer(&self, control: &Control<'_>, told: Result<Value, Failure>) -> Value {
+        let answer = told.unwrap_or_else(|failure| failed(&failure, &control.telemetry));
+        let bytes = answer.to_string().len();
+        let shown = if bytes <= MAX_RECORDED_BYTES { answer.clone() } else { json!({"omittedBytes": bytes}) };
+        let entry = json!({"result": shown, "telemetry": control.telemetry});
+        match self.note(control, EntryKind::ControlResult, entry).await {
+            Ok(()) => answer,
+            Err(error) => failed(&unwritten(&error), &control.telemetry),
+        }
+    }
+
+    async fn note(&self, control: &Control<'_>, kind: EntryKind, mut entry: Value) -> Result<(), CommitError> {
+        if let Some(fields) = entry.as_object_mut() {
+            fields.insert("toolName".to_owned(), Value::from(control.name));
+            fields.insert("toolCallId".to_owned(), Value::from(control.tool_call_id));
+        }
+        let session = &control.executor.scope().session_id;
+        self.code_mode.store().note(session, "", &[Entry { at: now_ms(), kind, entry }]).await
+    }
+}
+
+impl<'a> Control<'a> {
+    fn new(executor: &'a Executor, config: &config::ToolSearch, name: &'static str, tool_call_id: &'a str) -> Self {
+        let telemetry = Telemetry::new(ToolSearchMode::Tools, config, executor.catalog());
+        Self { executor, name, tool_call_id, telemetry }
+    }
+}
+
+fn unknown(id: &str) -> Failure {
+    refused(ErrorCode::InvalidInput, unknown_tool(id, "tool_search"))
+}
+
+fn unwritten(error: &CommitError) -> Failure {
+    refused(ErrorCode::InternalError, format!("the call could not be written down: {error}"))
+}
