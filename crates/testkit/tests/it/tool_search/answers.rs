@@ -7,10 +7,10 @@ use codemode::tool_search::is_failure;
 use contract::config::CodeMode;
 use contract::limits::Limits;
 use contract::scope::Scope;
-use executor::{Executor, Routes};
+use executor::{Executor, Hook, HookAnswer, Hooking, Routes, ToolEvent};
 use serde_json::{Value, json};
 
-use super::{Bench, EVENT, SECRET, TICKET, ids};
+use super::{Bench, EVENT, SECRET, TICKET, host, ids, source};
 
 #[tokio::test]
 async fn mcp_tools_are_found_and_called_here_and_nowhere_in_code_mode() {
@@ -114,4 +114,34 @@ async fn a_tool_that_has_gone_fails_and_a_cell_has_nobody_to_yield_to() {
     assert_eq!(bench.code(&code).await["value"], json!(gone));
     let answer = bench.call(TICKET, json!({"title": "x"})).await;
     assert_eq!((&answer["error"], &answer["code"]), (&json!(gone), &json!("nested_tool_failed")));
+}
+
+/// Wants titles in capitals, and no calendar.
+#[derive(Debug)]
+struct Strict;
+
+impl Hook for Strict {
+    fn before<'a>(&'a self, event: &'a ToolEvent) -> Hooking<'a, Result<HookAnswer, String>> {
+        let title = event.params["title"].as_str().unwrap_or_default().to_uppercase();
+        let answer = match event.tool_id.as_deref() {
+            Some(EVENT) => HookAnswer { block: Some("no meetings".to_owned()), ..HookAnswer::default() },
+            _ => HookAnswer { params: Some(json!({ "title": title })), ..HookAnswer::default() },
+        };
+        Box::pin(async { Ok(answer) })
+    }
+}
+
+#[tokio::test]
+async fn hooks_have_their_say_in_the_final_call() {
+    let mut strict = host(json!({"toolSearch": true}), vec![source()]);
+    strict.hooks.push(Arc::new(Strict));
+    let bench = Bench::of(strict).await;
+    let blocked = "blocked by a before_tool_call hook: no meetings";
+    let code = format!(
+        "const call = (id) => openclaw.tools.call(id, {{ title: 'crash' }}).catch((error) => error.message); \
+         return [await call('{TICKET}'), await call('{EVENT}')]"
+    );
+    assert_eq!(bench.code(&code).await["value"], json!([{"title": "CRASH"}, blocked]));
+    assert_eq!(bench.call(TICKET, json!({"title": "crash"})).await["result"], json!({"title": "CRASH"}));
+    assert_eq!(bench.call(EVENT, json!({"title": "crash"})).await["error"], blocked);
 }
