@@ -83,6 +83,11 @@ impl Connected {
         Self { executor: Executor::new(catalog, routes, Scope::default()), server, store, _folder: folder }
     }
 
+    /// How calls of a run with this server are made.
+    pub fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
     pub async fn call(&self, name: &str, input: Value) -> Outcome {
         let memory = || async { Store::open(&Location::Memory, Keys::ephemeral().unwrap()).await.unwrap() };
         let store = self.store.get_or_init(memory).await;

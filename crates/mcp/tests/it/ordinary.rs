@@ -53,7 +53,7 @@ async fn arguments_arrive_as_given() {
     let seen = server.returned("echo", input.clone()).await.for_guest()["structuredContent"].clone();
     assert_eq!((&seen["name"], &seen["arguments"]), (&json!("echo"), &input));
     let failed = server.call("echo", json!("text")).await;
-    let message = "`echo` of MCP server `s` failed: it takes one object argument";
+    let message = "`mcp:s:echo` takes one object; tools.describe(\"mcp:s:echo\") has its schema";
     assert_eq!(failed, Outcome::Failed(message.to_owned()));
 }
 
@@ -71,8 +71,9 @@ async fn resources_and_prompts_are_listed_and_read() {
     assert_eq!(read.content, [json!({"type": "resource", "resource": note})]);
     let prompt = server.returned("prompts_get", json!({"name": "greet"})).await;
     assert_eq!(prompt.content, [json!({"type": "text", "text": "Hi!"})]);
-    let failed = server.failed("resources_read").await;
-    assert_eq!(failed, "`resources_read` of MCP server `s` failed: nothing here for resources/read (code -32602)");
+    let failed = server.call("resources_read", json!({"uri": "note://0"})).await;
+    let message = "`resources_read` of MCP server `s` failed: nothing here for resources/read (code -32602)";
+    assert_eq!(failed, Outcome::Failed(message.to_owned()));
 }
 
 #[tokio::test]

@@ -1,0 +1,79 @@
+//! A cell and a server: everything between them is real.
+
+use codemode::ExecInput;
+use contract::config;
+use contract::limits::Limits;
+use serde_json::{Value, json};
+use testkit::runner;
+
+use crate::fake::{Connected, limits, tool};
+
+async fn run(script: Value, cell: &str) -> Value {
+    let server = Connected::with(script, limits()).await;
+    let code_mode = runner::in_process().await.unwrap();
+    let config = config::CodeMode::enabled(Limits::DEFAULT);
+    json!(code_mode.exec(server.executor(), &config, "exec", ExecInput::javascript(cell)).await)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cell_calls_tools_reads_resources_and_gets_prompts() {
+    let script = json!({
+        "tools": [{
+            "name": "create_issue",
+            "description": "Create an issue.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {"title": {"type": "string"}, "state": {"type": "string", "default": "open"}},
+                "required": ["title"],
+            },
+            "outputSchema": {"type": "object", "properties": {"number": {"type": "integer"}}},
+            "does": [{"echo": true}],
+        }],
+        "resources": [{"uri": "note://1", "name": "one", "text": "hello"}],
+        "prompts": [{"name": "greet", "text": "Hello!"}],
+    });
+    let cell = r#"
+        const created = await MCP.s.createIssue({ title: "Crash" })
+        const resource = await MCP.s.resources.read({ uri: "note://1" })
+        const prompt = await MCP.s.prompts.get({ name: "greet" })
+        const wrong = await MCP.s.createIssue({ titel: "Crash" }).catch((error) => error.message)
+        const declared = await API.read("mcp/s.d.ts")
+        return {
+          sent: created.structuredContent.arguments,
+          text: resource.contents[0].text,
+          said: prompt.messages[0].content.text,
+          wrong,
+          declared: declared.includes("function createIssue(") && declared.includes("number?: number"),
+          hidden: [ALL_TOOLS.length, (await tools.search("issue")).length, Object.keys(tools).length],
+          byId: await tools.call("mcp:s:create_issue", {}).catch((error) => error.message),
+          api: (await MCP.s.$api("createIssue", { schema: true })).schemas.createIssue.required,
+        }
+    "#;
+    let result = run(script, cell).await;
+    assert_eq!(result["status"], "completed", "{result}");
+    let value = &result["value"];
+    assert_eq!(value["sent"], json!({"title": "Crash", "state": "open"}), "defaults are filled in");
+    assert_eq!((&value["text"], &value["said"]), (&json!("hello"), &json!("Hello!")));
+    assert!(value["wrong"].as_str().unwrap().contains("is \"titel\" meant to be it?"), "{}", value["wrong"]);
+    assert_eq!((&value["declared"], &value["hidden"]), (&json!(true), &json!([0, 0, 3])));
+    assert!(value["byId"].as_str().unwrap().starts_with("unknown tool"), "{}", value["byId"]);
+    assert_eq!(value["api"], json!(["title"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tools_error_is_a_value_and_a_dead_server_an_error() {
+    let error = json!({"content": [{"type": "text", "text": "no such city"}], "isError": true});
+    let script = json!({"tools": [tool("fails", json!([{"result": error}])), tool("dies", json!([{"exit": 1}]))]});
+    let cell = r#"
+        const failed = await MCP.s.fails({})
+        const dead = await MCP.s.dies({}).catch((error) => error.message)
+        const later = await MCP.s.fails({}).catch((error) => error.message)
+        return [failed.isError, failed.content[0].text, dead, later]
+    "#;
+    let result = run(script, cell).await;
+    assert_eq!(result["status"], "completed", "{result}");
+    assert_eq!((&result["value"][0], &result["value"][1]), (&json!(true), &json!("no such city")));
+    for message in [&result["value"][2], &result["value"][3]] {
+        assert!(message.as_str().unwrap().contains("MCP server `s`"), "{message}");
+    }
+}
