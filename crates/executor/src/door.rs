@@ -1,6 +1,7 @@
 //! The one door: authorize → hooks → approval → journal → dispatch → record.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use catalog::{Catalog, arguments};
 use contract::cell::PendingState;
@@ -8,7 +9,7 @@ use contract::config::pattern::Pattern;
 use contract::scope::Scope;
 use contract::tool::{InputHash, Repeat, Source, ToolSpec};
 use serde_json::Value;
-use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError};
+use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, StoreError};
 
 use crate::clock::now_ms;
 use crate::hooks::{Hook, Judged, ToolEvent, judge, tell};
@@ -27,6 +28,7 @@ pub struct Executor {
     pub(crate) ask: Arc<[Pattern]>,
     pub(crate) scope: Arc<Scope>,
     pub(crate) approval_ms: i64,
+    pub(crate) hook_deadline: Duration,
 }
 
 /// A call somebody wants made.
@@ -115,6 +117,14 @@ impl Executor {
         self.make(journal, request, admitted, Some(approval.approval_id.clone())).await
     }
 
+    /// What a person has said about a call, or that the time to say anything is over; nothing while it is not.
+    pub async fn word_on(&self, journal: &Journal, call: u32) -> Result<Option<Approval>, StoreError> {
+        let approvals = journal.store().approvals_of_run(journal.run_id()).await?;
+        let now = now_ms();
+        let waits = |one: &Approval| one.state == ApprovalState::Pending && one.expires_at > now;
+        Ok(approvals.into_iter().rev().find(|one| one.call == call).filter(|one| !waits(one)))
+    }
+
     /// Repeats a call that a crash may have kept from being made; only where that does no harm.
     pub async fn again(&self, journal: &Journal, request: &CallRequest) -> CallEnd {
         match self.catalog.get(&request.id) {
@@ -141,7 +151,7 @@ impl Executor {
         };
         check_arguments(tool, &given)?;
         let mut event = self.event(journal, request, &given);
-        let (input, ask) = match judge(&self.hooks, &mut event).await {
+        let (input, ask) = match judge(&self.hooks, self.hook_deadline, &mut event).await {
             Judged::Blocked(reason) => return Err(reason),
             Judged::Goes { params, ask } => (params, ask),
         };
@@ -245,7 +255,7 @@ impl Executor {
         if let Outcome::Returned(returned) = &mut outcome {
             returned.labels.push(request.id.clone());
         }
-        tell(&self.hooks, event, &outcome).await;
+        tell(&self.hooks, self.hook_deadline, event, &outcome).await;
         if let Some(tool) = self.catalog.get(&request.id) {
             journal.entry(recorded(request, tool).result(&outcome));
         }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::source::Outcome;
 
-/// A hook that takes longer has denied the call.
+/// A hook that takes longer has denied the call, where nobody says otherwise.
 pub const HOOK_DEADLINE: Duration = Duration::from_secs(5);
 
 /// What a hook is told of a call.
@@ -76,10 +76,10 @@ pub(crate) enum Judged {
 }
 
 /// One after the other: each sees what the one before made of the input. The first to block ends it.
-pub(crate) async fn judge(hooks: &[Arc<dyn Hook>], event: &mut ToolEvent) -> Judged {
+pub(crate) async fn judge(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &mut ToolEvent) -> Judged {
     let mut ask = None;
     for hook in hooks {
-        let answer = match tokio::time::timeout(HOOK_DEADLINE, hook.before(event)).await {
+        let answer = match tokio::time::timeout(deadline, hook.before(event)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => return Judged::Blocked("blocked: a before_tool_call hook failed".to_owned()),
             Err(_) => return Judged::Blocked("blocked: a before_tool_call hook did not answer in time".to_owned()),
@@ -96,8 +96,8 @@ pub(crate) async fn judge(hooks: &[Arc<dyn Hook>], event: &mut ToolEvent) -> Jud
 }
 
 /// What a hook does afterwards changes nothing, and is not waited for beyond its deadline.
-pub(crate) async fn tell(hooks: &[Arc<dyn Hook>], event: &ToolEvent, outcome: &Outcome) {
+pub(crate) async fn tell(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &ToolEvent, outcome: &Outcome) {
     for hook in hooks {
-        let _late = tokio::time::timeout(HOOK_DEADLINE, hook.after(event, outcome)).await;
+        let _late = tokio::time::timeout(deadline, hook.after(event, outcome)).await;
     }
 }

@@ -1,4 +1,15 @@
-//! What must hold when the host is killed.
+//! What the contract promises, shown through the real parts; and what must hold when the host is killed.
+
+mod desk;
+mod witness;
+mod world;
+
+mod activation;
+mod hooks;
+mod visibility;
+
+mod approvals;
+mod standing_rules;
 
 mod host;
 mod killed;
