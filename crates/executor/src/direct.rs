@@ -4,9 +4,7 @@ use contract::cell::PendingState;
 use contract::frame::Method;
 use contract::tool::InputHash;
 use serde_json::{Value, json};
-use store::{
-    CallRow, CallState, CommitError, Durability, Held, LeaseError, NewRun, RunState, Store, StoredReply,
-};
+use store::{CallRow, CallState, CommitError, Durability, Held, LeaseError, NewRun, RunState, Store, StoredReply};
 
 use crate::clock::now_ms;
 use crate::door::{CallEnd, CallRequest, Executor};
@@ -57,6 +55,7 @@ impl Executor {
             settle_order: None,
             outcome: None,
             reply: None,
+            parent: tool_call_id.to_owned(),
         });
         let parent = tool_call_id.to_owned();
         let request = CallRequest { call: CALL, id: id.to_owned(), input, parent, updates };

@@ -121,8 +121,7 @@ impl Executor {
     pub async fn word_on(&self, journal: &Journal, call: u32) -> Result<Option<Approval>, StoreError> {
         let approvals = journal.store().approvals_of_run(journal.run_id()).await?;
         let now = now_ms();
-        let waits = |one: &Approval| one.state == ApprovalState::Pending && one.expires_at > now;
-        Ok(approvals.into_iter().rev().find(|one| one.call == call).filter(|one| !waits(one)))
+        Ok(approvals.into_iter().rev().find(|one| one.call == call).filter(|one| !one.is_open(now)))
     }
 
     /// Repeats a call that a crash may have kept from being made; only where that does no harm.
@@ -189,6 +188,7 @@ impl Executor {
             requested_at: now,
             expires_at: now + self.approval_ms,
         };
+        journal.entry(recorded(request, &admitted.tool).asked(&asked));
         let parked = journal.park(request.call, CallState::Approval, |row, change| {
             // What a hook made of the input is what the person sees, and what is called.
             row.input = Some(input).filter(|input| *input != row.payload);

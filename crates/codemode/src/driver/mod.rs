@@ -17,15 +17,16 @@ use contract::config::SearchLimits;
 use contract::frame::{Budget, LegEnd, Start};
 use contract::ids::CallId;
 use contract::tables::CatalogTables;
-use executor::clock::now_us;
+use executor::clock::{now_ms, now_us};
 use executor::{Executor, Journal};
-use store::LegRow;
+use store::{Durability, LegRow, RunState};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::cell::{Action, Cell, Event};
 use crate::definition::Definition;
 use crate::pool::Pool;
+use crate::runs::snapshot_expired;
 use calls::Done;
 use places::{Whereabouts, Work};
 
@@ -37,13 +38,16 @@ pub(crate) enum Command {
     /// `wait`: tell me how it stands when there is something to tell.
     Wait {
         tool_call_id: String,
+        /// What the run may do from now on: policy may have changed since it began.
+        executor: Executor,
         listener: oneshot::Sender<CellResult>,
     },
     /// The store has an outcome for this call.
     Arrived(CallId),
     /// The store has a person's word on this call.
     Decided(CallId),
-    Abort,
+    /// Dropped when the run is over.
+    Abort(oneshot::Sender<()>),
 }
 
 /// What a run is made of, apart from its cell.
@@ -73,7 +77,13 @@ pub(crate) struct Driver {
     /// The control call that calls are made from now.
     parent: String,
     leg: i64,
-    listeners: Vec<oneshot::Sender<CellResult>>,
+    /// Who waits for a word, by the id of the control call.
+    listeners: Vec<(String, oneshot::Sender<CellResult>)>,
+    aborters: Vec<oneshot::Sender<()>>,
+    /// Until when a run that waits is kept.
+    expires: Option<Instant>,
+    /// Whether others may take the run: nothing is done for it here any more.
+    released: bool,
     last_word: Option<CellResult>,
     telemetry: Telemetry,
     tool_time: Duration,
@@ -101,8 +111,8 @@ impl Driver {
         };
         let cell = Cell::started(run.definition.limits, 0);
         let mut driver = Self::around(run, cell, Whereabouts::Nowhere, telemetry);
-        driver.parent = tool_call_id;
-        driver.listeners.push(listener);
+        driver.parent.clone_from(&tool_call_id);
+        driver.listeners.push((tool_call_id, listener));
         driver.enter_exec();
         driver.work = Some(driver.start());
         driver
@@ -122,6 +132,9 @@ impl Driver {
             parent: String::new(),
             leg: 0,
             listeners: Vec::new(),
+            aborters: Vec::new(),
+            expires: None,
+            released: false,
             last_word: None,
             telemetry,
             tool_time: Duration::ZERO,
@@ -132,9 +145,10 @@ impl Driver {
     pub(crate) async fn drive(mut self, commands: &mut mpsc::Receiver<Command>) -> Left {
         let mut heard = true;
         while !self.cell.is_over() {
-            if self.cell.is_dormant() && self.calls.is_empty() && commands.is_empty() {
+            if self.released {
                 return Left::Dormant;
             }
+            let waits = !self.cell.in_turn();
             let event = tokio::select! {
                 command = commands.recv(), if heard => match command {
                     Some(command) => self.hear(command),
@@ -155,6 +169,7 @@ impl Driver {
                     self.wake_at = None;
                     Some(Event::Woke)
                 }
+                () = until(self.expires), if waits => return self.expire().await,
             };
             let Some(event) = event else { continue };
             if !self.on(event).await {
@@ -170,28 +185,75 @@ impl Driver {
     /// Whether the run can go on here.
     async fn on(&mut self, event: Event) -> bool {
         self.note(&event);
+        let moved = matches!(event, Event::Settled(..) | Event::Decided(_));
         let now = self.now();
         for action in self.cell.on(event, now) {
             if !self.act(action).await {
                 return false;
             }
         }
-        // Between turns nothing else will write what has just happened.
-        let idle = !self.cell.is_over() && !self.cell.in_turn();
-        !idle || self.run.journal.flush().await.is_ok()
+        if self.cell.is_over() || self.cell.in_turn() {
+            return true;
+        }
+        self.rest(moved).await
+    }
+
+    /// Between turns nothing else will write what has just happened.
+    async fn rest(&mut self, moved: bool) -> bool {
+        let release = self.is_idle() && !self.released;
+        if !moved && !release {
+            return self.run.journal.flush().await.is_ok();
+        }
+        let expires_at = moved.then(|| self.keep());
+        let snapshot = if release { self.unsaved_snapshot() } else { None };
+        let progress = serde_json::to_string(&self.telemetry).unwrap_or_default();
+        let written = self.run.journal.commit(Durability::Relaxed, |change| {
+            change.expires_at = expires_at;
+            change.progress = Some(progress);
+            change.release = release;
+            change.snapshot = snapshot;
+        });
+        self.released = release;
+        written.await.is_ok()
+    }
+
+    /// Nothing is left to do until somebody comes.
+    fn is_idle(&self) -> bool {
+        self.cell.is_dormant() && self.calls.is_empty()
+    }
+
+    /// Starts the time anew that a waiting run is kept for.
+    fn keep(&mut self) -> i64 {
+        self.expires = Some(Instant::now() + Duration::from_secs(self.run.definition.ttl_seconds));
+        self.run.definition.expires_at(now_ms())
+    }
+
+    /// Its time is over while tools still work for it: they stop with it.
+    async fn expire(self) -> Left {
+        let written = self.run.journal.commit(Durability::Relaxed, |change| change.state = Some(RunState::Expired));
+        match written.await {
+            Ok(()) => Left::Over(snapshot_expired()),
+            Err(_) => Left::Stopped,
+        }
+    }
+
+    pub(crate) fn session_id(&self) -> &str {
+        &self.run.executor.scope().session_id
     }
 
     fn hear(&mut self, command: Command) -> Option<Event> {
         match command {
-            Command::Wait { tool_call_id, listener } => {
-                self.listeners.push(listener);
+            Command::Wait { tool_call_id, executor, listener } => {
+                self.enter_wait(&tool_call_id);
+                self.listeners.push((tool_call_id.clone(), listener));
                 self.telemetry.wait_count += 1;
+                self.run.executor = executor;
                 // A second one joins the turn under way.
                 if self.cell.in_turn() {
                     return None;
                 }
                 self.parent = tool_call_id;
-                self.enter_wait();
+                self.look_around();
                 Some(Event::Wait)
             }
             Command::Arrived(call) => {
@@ -199,7 +261,10 @@ impl Driver {
                 None
             }
             Command::Decided(call) => Some(Event::Decided(call)),
-            Command::Abort => Some(Event::Abort),
+            Command::Abort(done) => {
+                self.aborters.push(done);
+                Some(Event::Abort)
+            }
         }
     }
 
@@ -211,7 +276,7 @@ impl Driver {
             self.run.journal.cleared(call.0);
         }
         for call in calls {
-            self.run.journal.opened(calls::row(call, self.leg));
+            self.run.journal.opened(calls::row(call, self.leg, &self.parent));
         }
     }
 
@@ -264,6 +329,13 @@ impl Driver {
 
     fn now(&self) -> u64 {
         self.age_ms + u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -8,7 +8,7 @@ use contract::frame::{Budget, Deliver, Failure, HostCall, Leg, LegEnd, Method, R
 use contract::ids::CallId;
 use contract::tool::InputHash;
 use executor::clock::now_ms;
-use store::{CallRow, CallState, LegRow, RunRow};
+use store::{Approval, CallRow, CallState, LegRow, RunRow};
 
 use super::places::{Whereabouts, pool_failure};
 use super::{Driver, Run};
@@ -22,6 +22,7 @@ pub(crate) async fn resumed(
     snapshot: Option<Vec<u8>>,
     legs: &[LegRow],
     calls: Vec<CallRow>,
+    approvals: &[Approval],
 ) -> Result<Driver, Failure> {
     let telemetry: Telemetry = serde_json::from_str(&row.progress).unwrap_or_default();
     let later: Vec<&LegRow> = legs.iter().filter(|leg| row.snapshot_leg.is_none_or(|taken| leg.leg > taken)).collect();
@@ -35,7 +36,14 @@ pub(crate) async fn resumed(
             (Whereabouts::Live(lease), Some(leg))
         }
     };
-    let open = calls.iter().filter_map(|call| reopened(call, row.created_at)).collect();
+    let now = now_ms();
+    let decided = |call: u32| approvals.iter().rev().find(|one| one.call == call).is_some_and(|one| !one.is_open(now));
+    let reopened = |call: &CallRow| {
+        let open = reopened(call, row.created_at)?;
+        let decided = open.state == PendingState::Approval && decided(call.call);
+        Some(Reopened { decided, ..open })
+    };
+    let open = calls.iter().filter_map(reopened).collect();
     let spent = Spent { guest_us: telemetry.duration_ms.guest * 1000, snapshots: telemetry.snapshots };
     let cell = Cell::resumed(run.definition.limits, open, spent, last.is_none());
     let mut driver = Driver::around(run, cell, whereabouts, telemetry);
@@ -68,8 +76,8 @@ impl Driver {
                     let left = row.due_at.unwrap_or(0).saturating_sub(now_ms());
                     self.set_timer(call, u64::try_from(left).unwrap_or(0));
                 }
-                CallState::Approval => self.look_for_decision(call),
                 CallState::Requested
+                | CallState::Approval
                 | CallState::Parked
                 | CallState::Away
                 | CallState::Delivered
@@ -99,6 +107,7 @@ pub(crate) fn reopened(row: &CallRow, created_at: i64) -> Option<Reopened> {
         },
         state: if timed { PendingState::Running } else { state },
         worked_on: !timed && matches!(row.state, CallState::Dispatched | CallState::Settled),
+        decided: false,
         since: u64::try_from(row.since.saturating_sub(created_at)).unwrap_or(0),
     })
 }

@@ -51,7 +51,8 @@ async fn with_code_mode_exec_and_wait_are_all_there_is() {
         assert_eq!(names(&world, &client_request()), ["exec", "wait"], "{tools}");
         let surface = world.prepared(&client_request()).prepared.surface;
         surface.verify(&["exec", "wait"]).unwrap();
-        for wrong in [&["exec"][..], &["exec", "wait", "read"], &["exec", "wait", "exec"], &["exec", "tool_call"], &[]] {
+        for wrong in [&["exec"][..], &["exec", "wait", "read"], &["exec", "wait", "exec"], &["exec", "tool_call"], &[]]
+        {
             assert!(surface.verify(wrong).is_err(), "{wrong:?}");
         }
     }

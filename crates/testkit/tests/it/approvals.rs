@@ -14,7 +14,8 @@ const PAY: &str = "openclaw:bank:pay";
 const PAID: &str = "return await tools.call('openclaw:bank:pay', { amount: 1 }).catch(error => error.message)";
 
 fn pay() -> ToolSpec {
-    let schema = json!({"type": "object", "properties": {"amount": {"type": "integer"}}, "additionalProperties": false});
+    let schema =
+        json!({"type": "object", "properties": {"amount": {"type": "integer"}}, "additionalProperties": false});
     ToolSpec { parameters: schema, ..spec(PAY) }
 }
 
@@ -78,7 +79,9 @@ async fn a_no_reaches_the_cell_with_its_note() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn edited_arguments_are_checked_and_are_what_the_tool_gets() {
-    for (edited, allowed) in [(json!({"amount": 2}), true), (json!({"amount": "2"}), false), (json!({"amout": 2}), false)] {
+    for (edited, allowed) in
+        [(json!({"amount": 2}), true), (json!({"amount": "2"}), false), (json!({"amout": 2}), false)]
+    {
         let (world, desk) = world().await;
         let run = world.run();
         let (run_id, _) = run.suspend(PAID).await;
@@ -181,7 +184,9 @@ async fn a_word_given_while_siblings_still_work_is_heard() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_without_a_cell_is_asked_about_as_well() {
-    for (decision, expected) in [(once(None), None), (Decision::Deny { note: String::new() }, Some("a person denied this call"))] {
+    for (decision, expected) in
+        [(once(None), None), (Decision::Deny { note: String::new() }, Some("a person denied this call"))]
+    {
         let (world, desk) = world().await;
         let executor = world.run().prepared.executor;
         let input = json!({"amount": 1});

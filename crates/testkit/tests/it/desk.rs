@@ -105,7 +105,8 @@ impl ToolSource for Desk {
     }
 
     fn call(&self, call: AuthorizedCall) -> Answering<'_> {
-        let does = self.tools.lock().unwrap().iter().find(|(spec, _)| spec.id == *call.id()).map(|(_, does)| does.clone());
+        let does =
+            self.tools.lock().unwrap().iter().find(|(spec, _)| spec.id == *call.id()).map(|(_, does)| does.clone());
         self.seen.lock().unwrap().push(Call {
             id: call.id().as_str().to_owned(),
             input: call.input().clone(),

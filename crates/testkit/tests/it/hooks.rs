@@ -18,7 +18,8 @@ async fn world(about: &'static str, says: Says) -> (World, Arc<Desk>, Arc<Witnes
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
     desk.put(contract::tool::ToolSpec { parameters: schema, ..spec("openclaw:core:read") }, Does::Echo);
     let witness = Witness::new(about, says);
-    let parts = Parts { sources: vec![desk.clone()], hooks: vec![witness.clone() as Arc<dyn Hook>], ..Parts::default() };
+    let parts =
+        Parts { sources: vec![desk.clone()], hooks: vec![witness.clone() as Arc<dyn Hook>], ..Parts::default() };
     (parts.open().await, desk, witness)
 }
 
@@ -81,7 +82,9 @@ async fn a_cell_is_told_from_a_shell_command_and_by_its_language() {
 async fn a_cell_can_be_blocked_or_rewritten_under_either_name() {
     let blocked = world("exec", Says::Block("not today")).await.0.run().exec("return 1").await;
     assert_eq!(blocked["error"], "blocked by a before_tool_call hook: not today", "{blocked}");
-    for rewritten in [json!({"code": "return 2", "command": "return 1"}), json!({"code": "return 1", "command": "return 2"})] {
+    for rewritten in
+        [json!({"code": "return 2", "command": "return 1"}), json!({"code": "return 1", "command": "return 2"})]
+    {
         let (world, ..) = world("exec", Says::Rewrite(rewritten.clone())).await;
         assert_eq!(world.run().value("return 1").await, 2, "{rewritten}");
     }

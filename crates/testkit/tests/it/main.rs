@@ -9,7 +9,10 @@ mod hooks;
 mod visibility;
 
 mod approvals;
+mod ending;
+mod expiry;
 mod standing_rules;
+mod waiting;
 
 mod host;
 mod killed;

@@ -61,7 +61,10 @@ async fn a_yes_for_the_agent_holds_for_it_until_it_is_revoked() {
     assert!(!is_free(&world, "other/session/run").await);
     let rules = world.store().rules().await.unwrap();
     let [rule] = rules.as_slice() else { panic!("{rules:?}") };
-    assert_eq!((rule.tool_id.as_str(), rule.agent_id.as_deref(), rule.session_id.as_deref()), (PAY, Some("main"), None));
+    assert_eq!(
+        (rule.tool_id.as_str(), rule.agent_id.as_deref(), rule.session_id.as_deref()),
+        (PAY, Some("main"), None)
+    );
     assert_eq!((rule.created_by.as_str(), rule.revoked_at), ("ada", None));
     assert!(world.store().revoke_rule(&rule.rule_id, 1).await.unwrap());
     assert!(!world.store().revoke_rule(&rule.rule_id, 2).await.unwrap(), "only once");

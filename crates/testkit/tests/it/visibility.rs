@@ -88,7 +88,8 @@ async fn nothing_leaks_from_one_run_into_another() {
     let with_client = RunRequest { client_tools: vec![mine], ..request("writer/session/run") };
     let (reader, writer) = (world.run_as("reader/session/run"), world.prepared(&with_client));
     let seen = async |run: &Run| {
-        run.value("return [ALL_TOOLS.map(tool => tool.name), Object.getOwnPropertyNames(globalThis).includes('kept')]").await
+        run.value("return [ALL_TOOLS.map(tool => tool.name), Object.getOwnPropertyNames(globalThis).includes('kept')]")
+            .await
     };
     assert_eq!(reader.value("globalThis.kept = 1; return kept").await, 1);
     // At the same time, on the same worker.
@@ -158,7 +159,10 @@ async fn servers_tools_are_read_of_and_called_in_their_namespace() {
     assert_eq!(value[0], json!(["mcp/index.d.ts", "mcp/github.d.ts"]), "{result}");
     assert_eq!((&value[1], &value[2]), (&json!(true), &json!(true)), "{result}");
     assert_eq!(value[3], json!({"title": "t"}), "{result}");
-    assert_eq!((&value[4], &value[5], &value[6]), (&json!("MCP tools take one object argument"), &json!(false), &json!([])));
+    assert_eq!(
+        (&value[4], &value[5], &value[6]),
+        (&json!("MCP tools take one object argument"), &json!(false), &json!([]))
+    );
     assert_eq!(desk.called(), ["mcp:github:create_issue"]);
     // Reading declarations is no call.
     let read: Value = world.run().exec("return (await API.read('mcp/github.d.ts')).length > 0").await;
