@@ -84,6 +84,8 @@ pub(crate) struct Driver {
     expires: Option<Instant>,
     /// Whether others may take the run: nothing is done for it here any more.
     released: bool,
+    /// Whether whoever woke the run has been heard. Before that it is not put away again.
+    asked: bool,
     last_word: Option<CellResult>,
     telemetry: Telemetry,
     tool_time: Duration,
@@ -113,6 +115,7 @@ impl Driver {
         let mut driver = Self::around(run, cell, Whereabouts::Nowhere, telemetry);
         driver.parent.clone_from(&tool_call_id);
         driver.listeners.push((tool_call_id, listener));
+        driver.asked = true;
         driver.enter_exec();
         driver.work = Some(driver.start());
         driver
@@ -135,6 +138,7 @@ impl Driver {
             aborters: Vec::new(),
             expires: None,
             released: false,
+            asked: false,
             last_word: None,
             telemetry,
             tool_time: Duration::ZERO,
@@ -219,7 +223,7 @@ impl Driver {
 
     /// Nothing is left to do until somebody comes.
     fn is_idle(&self) -> bool {
-        self.cell.is_dormant() && self.calls.is_empty()
+        self.asked && self.cell.is_dormant() && self.calls.is_empty()
     }
 
     /// Starts the time anew that a waiting run is kept for.
@@ -242,6 +246,7 @@ impl Driver {
     }
 
     fn hear(&mut self, command: Command) -> Option<Event> {
+        self.asked = true;
         match command {
             Command::Wait { tool_call_id, executor, listener } => {
                 self.enter_wait(&tool_call_id);

@@ -52,8 +52,8 @@ impl Inner {
         };
         match self.driver(executor, config, &row.run_id, held.clone()).await {
             Ok(driver) => {
-                let commands = self.launch(row.run_id.clone(), driver);
-                commands.send(first).await.map_err(|_| Asleep::Held)
+                self.launch(row.run_id.clone(), driver, Some(first));
+                Ok(())
             }
             Err(asleep) => {
                 // It may be that another process can, or this one later.

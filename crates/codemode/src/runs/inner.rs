@@ -82,9 +82,13 @@ impl Inner {
     }
 
     /// Puts a driver to work, to be found by its run's id until it has nothing left to do.
-    pub(super) fn launch(self: &Arc<Self>, run_id: String, driver: Driver) -> mpsc::Sender<Command> {
+    pub(super) fn launch(self: &Arc<Self>, run_id: String, driver: Driver, first: Option<Command>) {
         let (commands, mut received) = mpsc::channel(16);
-        let live = Live { session_id: driver.session_id().to_owned(), commands: commands.clone() };
+        if let Some(first) = first {
+            // There is room: nobody else knows the channel yet.
+            drop(commands.try_send(first));
+        }
+        let live = Live { session_id: driver.session_id().to_owned(), commands };
         self.lock().insert(run_id.clone(), live);
         let inner = Arc::clone(self);
         tokio::spawn(async move {
@@ -98,7 +102,6 @@ impl Inner {
                 }
             }
         });
-        commands
     }
 
     /// Gives a command to whoever works on the run here, or gives it back.

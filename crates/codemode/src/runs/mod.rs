@@ -90,7 +90,7 @@ impl CodeMode {
         let run = self.inner.run(run_id.clone(), definition, config, executor, tables, journal);
         let (tell, told) = oneshot::channel();
         let driver = Driver::new(run, tool_call_id.to_owned(), tell);
-        self.inner.launch(run_id, driver);
+        self.inner.launch(run_id, driver, None);
         told.await.unwrap_or_else(|_| said::without_a_word())
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use contract::scope::Scope;
-use contract::tool::{Repeat, ToolId, ToolSpec};
+use contract::tool::{ToolId, ToolSpec};
 use executor::{Answering, AuthorizedCall, CallToken, Dispatch, Outcome, Parked, Returned, ToolSource};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -135,9 +135,4 @@ impl ToolSource for Desk {
             dispatch
         })
     }
-}
-
-/// A tool that only reads: it may be repeated, and its intent is not synced.
-pub fn reading(id: &str) -> ToolSpec {
-    ToolSpec { repeat: Repeat::Always, ..spec(id) }
 }

@@ -5,14 +5,20 @@ mod witness;
 mod world;
 
 mod activation;
-mod hooks;
 mod visibility;
 
 mod approvals;
+mod hooks;
+mod standing_rules;
+
+mod codes;
 mod ending;
 mod expiry;
-mod standing_rules;
 mod waiting;
+
+mod namespaces;
+mod secrets;
+mod transcript;
 
 mod host;
 mod killed;

@@ -125,7 +125,8 @@ async fn what_is_parked_is_settled_once_by_its_token() {
     let states: Vec<&Value> =
         waiting["pendingToolCalls"].as_array().unwrap().iter().map(|call| &call["state"]).collect();
     assert_eq!(states, ["client", "running"]);
-    let tokens: Vec<CallToken> = desk.calls().into_iter().map(|call| call.token).collect();
+    let mut tokens: Vec<CallToken> = desk.calls().into_iter().map(|call| call.token).collect();
+    tokens.sort_by_key(|token| token.call);
     for (token, told) in tokens.iter().zip(["picked", "done"]) {
         assert_eq!(world.code_mode.settle(token, &returned(json!(told))).await.unwrap(), Settled::Taken);
         let twice = world.code_mode.settle(token, &returned(json!("other"))).await;
@@ -139,7 +140,7 @@ async fn what_is_parked_is_settled_once_by_its_token() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_has_no_more_to_do_lets_others_go_on() {
     let folder = tempfile::tempdir().unwrap();
-    let desk = Desk::new([("openclaw:core:slow", Does::After(700))]);
+    let desk = Desk::new([("openclaw:core:slow", Does::After(2000))]);
     let parts = || Parts {
         tools: quick(),
         sources: vec![desk.clone()],
