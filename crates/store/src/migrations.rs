@@ -114,6 +114,10 @@ CREATE TABLE transcript (
 
 pub(crate) async fn apply(store: &Store) -> Result<(), StoreError> {
     let mut transaction = store.writer(Durability::Synced).begin().await?;
+    if store.dialect == Dialect::Postgres {
+        // Two who open a new store at once take turns; SQLite lets only one write anyway.
+        transaction.execute("SELECT 1 FROM (SELECT pg_advisory_xact_lock(7251)) AS turn").await?;
+    }
     transaction.execute("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)").await?;
     let row = transaction.fetch_optional("SELECT version FROM schema_version").await?;
     let found = match &row {

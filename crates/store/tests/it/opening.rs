@@ -4,7 +4,7 @@ use std::process::Command;
 
 use store::{Location, Store, StoreError};
 
-use crate::world::{everywhere, keys};
+use crate::world::{everywhere, keys, new_schema};
 
 #[tokio::test]
 async fn what_was_written_is_there_when_it_is_opened_again() {
@@ -15,16 +15,19 @@ async fn what_was_written_is_there_when_it_is_opened_again() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn many_may_open_a_new_store_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let location = Location::File(folder.path().join("store.db"));
-    let opening = (0..6).map(|_| {
-        let location = location.clone();
-        tokio::spawn(async move { Store::open(&location, keys()).await.map(drop) })
-    });
-    for opened in opening.collect::<Vec<_>>() {
-        opened.await.unwrap().unwrap();
+    let mut locations = vec![Location::File(folder.path().join("store.db"))];
+    locations.extend(new_schema().await);
+    for location in locations {
+        let opening = (0..6).map(|_| {
+            let location = location.clone();
+            tokio::spawn(async move { Store::open(&location, keys()).await.map(drop) })
+        });
+        for opened in opening.collect::<Vec<_>>() {
+            opened.await.unwrap().unwrap();
+        }
     }
 }
 

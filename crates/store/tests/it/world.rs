@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use contract::scope::Scope;
+use sqlx::{AnyConnection, Connection, Executor};
 use store::{
     ApprovalRequest, CallRow, CallState, Change, Durability, Entry, EntryKind, Held, Keys, Location, NewRun, Store,
 };
@@ -12,7 +13,7 @@ use tempfile::TempDir;
 /// The time of every test that does not move it.
 pub const NOW: i64 = 1_000_000;
 
-/// A store, and a name that no other test uses: a server is shared by all of them.
+/// A store of its own for each test, and a name that no other has.
 pub struct Place {
     pub store: Store,
     pub name: String,
@@ -22,10 +23,8 @@ pub struct Place {
 
 impl Place {
     async fn at(location: Location, folder: Option<TempDir>) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
         let store = Store::open(&location, keys()).await.unwrap();
-        let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        Self { store, name, location, _folder: folder }
+        Self { store, name: unused_name(), location, _folder: folder }
     }
 
     /// Another process's handle on the same rows. Memory has only one.
@@ -68,6 +67,23 @@ impl Place {
     }
 }
 
+/// A schema of its own on the server that tests may use, if there is one.
+pub async fn new_schema() -> Option<Location> {
+    let server = std::env::var("CELLMATE_TEST_POSTGRES").ok()?;
+    let schema = unused_name();
+    sqlx::any::install_default_drivers();
+    let mut connection = AnyConnection::connect(&server).await.unwrap();
+    connection.execute(format!("CREATE SCHEMA {schema}").as_str()).await.unwrap();
+    let separator = if server.contains('?') { '&' } else { '?' };
+    Some(Location::Postgres(format!("{server}{separator}options=-c%20search_path%3D{schema}")))
+}
+
+fn unused_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap().as_micros();
+    format!("t{since}_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
 pub fn keys() -> Keys {
     Keys::new(1, [7; 32])
 }
@@ -77,8 +93,8 @@ pub async fn everywhere() -> Vec<Place> {
     let folder = tempfile::tempdir().unwrap();
     let file = Location::File(folder.path().join("store.db"));
     let mut places = vec![Place::at(Location::Memory, None).await, Place::at(file, Some(folder)).await];
-    if let Ok(url) = std::env::var("CELLMATE_TEST_POSTGRES") {
-        places.push(Place::at(Location::Postgres(url), None).await);
+    if let Some(server) = new_schema().await {
+        places.push(Place::at(server, None).await);
     }
     places
 }
