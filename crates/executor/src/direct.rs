@@ -1,21 +1,17 @@
 //! A tool call without a cell around it: a run of one call, through the same door.
 
-use contract::cell::PendingState;
 use contract::frame::Method;
 use contract::tool::InputHash;
 use serde_json::{Value, json};
-use store::{CallRow, CallState, CommitError, Durability, Held, LeaseError, NewRun, RunState, Store, StoredReply};
+use store::{CallRow, CallState, Durability, Held, NewRun, RunState, Store, StoredReply};
 
 use crate::clock::now_ms;
 use crate::door::{CallEnd, CallRequest, Executor};
 use crate::journal::Journal;
-use crate::source::{Outcome, Updates};
+use crate::source::Updates;
 
 /// The only call of such a run.
-const CALL: u32 = 1;
-
-/// Nobody holds such a run for longer than a step of its takes.
-const HOLDER: &str = "";
+pub(crate) const CALL: u32 = 1;
 
 /// A direct call that was made, or that waits for somebody.
 #[derive(Debug)]
@@ -59,59 +55,8 @@ impl Executor {
         });
         let parent = tool_call_id.to_owned();
         let request = CallRequest { call: CALL, id: id.to_owned(), input, parent, updates };
-        let end = match self.call(&journal, &request).await {
-            CallEnd::Settled(outcome) => finish(&journal, outcome).await,
-            parked @ (CallEnd::Parked(_) | CallEnd::Stopped(_)) => parked,
-        };
+        let end = finish(&journal, self.call(&journal, &request).await).await;
         Ok(DirectCall { run_id, end })
-    }
-
-    /// Goes on with a call that was parked: with a person's word, or an outcome that was brought meanwhile. Where
-    /// there is neither yet, it stays parked.
-    pub async fn go_on_directly(&self, store: &Store, run_id: &str, updates: Updates) -> DirectCall {
-        let end = match self.parked(store, run_id, updates).await {
-            Ok((journal, request, row)) => match self.next(&journal, &request, &row).await {
-                CallEnd::Settled(outcome) => finish(&journal, outcome).await,
-                parked @ (CallEnd::Parked(_) | CallEnd::Stopped(_)) => parked,
-            },
-            Err(error) => CallEnd::Stopped(error),
-        };
-        DirectCall { run_id: run_id.to_owned(), end }
-    }
-
-    /// The call as the store has it. Whoever takes it is the only one to go on with it.
-    async fn parked(
-        &self,
-        store: &Store,
-        run_id: &str,
-        updates: Updates,
-    ) -> Result<(Journal, CallRequest, CallRow), CommitError> {
-        let row = store.run(run_id).await?.filter(|row| row.scope.admits(&self.scope)).ok_or(CommitError::Fenced)?;
-        let now = now_ms();
-        let held = match store.take(run_id, HOLDER, now, now).await {
-            Ok(held) => held,
-            Err(LeaseError::Store(error)) => return Err(error.into()),
-            Err(LeaseError::Unknown | LeaseError::HeldElsewhere { .. }) => return Err(CommitError::Fenced),
-        };
-        let calls = store.calls(run_id).await?;
-        let journal = Journal::resumed(store.clone(), held, &calls);
-        let call = calls.into_iter().find(|call| call.call == CALL).ok_or(CommitError::Fenced)?;
-        let input = serde_json::from_str(call.input.as_deref().unwrap_or(&call.payload)).unwrap_or(Value::Null);
-        let request = CallRequest { call: CALL, id: call.target.clone(), input, parent: row.tool_call_id, updates };
-        Ok((journal, request, call))
-    }
-
-    async fn next(&self, journal: &Journal, request: &CallRequest, row: &CallRow) -> CallEnd {
-        match (&row.outcome, row.state) {
-            (Some(outcome), _) => self.arrived(journal, request, Outcome::from_json(outcome)).await,
-            (None, CallState::Approval) => match self.word_on(journal, request.call).await {
-                Ok(Some(approval)) => self.decided(journal, request, &approval).await,
-                Ok(None) => CallEnd::Parked(PendingState::Approval),
-                Err(error) => CallEnd::Stopped(error.into()),
-            },
-            (None, CallState::Dispatched) => self.again(journal, request).await,
-            (None, _) => CallEnd::Parked(PendingState::Client),
-        }
     }
 
     fn held(&self, run_id: &str, tool_call_id: &str) -> Held {
@@ -120,7 +65,7 @@ impl Executor {
             run_id: run_id.to_owned(),
             scope: self.scope.as_ref().clone(),
             tool_call_id: tool_call_id.to_owned(),
-            holder: HOLDER.to_owned(),
+            holder: String::new(),
             lease_until: 0,
             expires_at: now + self.approval_ms,
             catalog: String::new(),
@@ -130,11 +75,18 @@ impl Executor {
     }
 }
 
-async fn finish(journal: &Journal, outcome: Outcome) -> CallEnd {
-    journal.settled(CALL, Some(outcome.to_json()), StoredReply::Resolved("null".to_owned()));
-    let state = if outcome.is_error() { RunState::Failed } else { RunState::Completed };
+/// Writes how a call ended. One that is parked waits from now on, and is put away when nobody comes for it.
+pub(crate) async fn finish(journal: &Journal, end: CallEnd) -> CallEnd {
+    let state = match &end {
+        CallEnd::Settled(outcome) => {
+            journal.settled(CALL, Some(outcome.to_json()), StoredReply::Resolved("null".to_owned()));
+            if outcome.is_error() { RunState::Failed } else { RunState::Completed }
+        }
+        CallEnd::Parked(_) => RunState::Waiting,
+        CallEnd::Stopped(_) => return end,
+    };
     match journal.commit(Durability::Relaxed, |change| change.state = Some(state)).await {
-        Ok(()) => CallEnd::Settled(outcome),
+        Ok(()) => end,
         Err(error) => CallEnd::Stopped(error),
     }
 }

@@ -1,5 +1,6 @@
 //! The one door: authorize → hooks → approval → journal → dispatch → record.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use contract::cell::PendingState;
 use contract::config::pattern::Pattern;
 use contract::scope::Scope;
 use contract::tool::{InputHash, Repeat, Source, ToolSpec};
+use futures_util::FutureExt;
 use serde_json::Value;
 use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, StoreError};
 
@@ -16,7 +18,7 @@ use crate::hooks::{Hook, Judged, ToolEvent, judge, tell};
 use crate::journal::Journal;
 use crate::record::Recorded;
 use crate::routes::Routes;
-use crate::source::{AuthorizedCall, CallToken, Dispatch, Outcome, Parked, Updates};
+use crate::source::{AuthorizedCall, CallToken, Dispatch, Outcome, Parked, ToolSource, Updates};
 
 /// How the calls of one run are made.
 #[derive(Clone, Debug)]
@@ -233,7 +235,7 @@ impl Executor {
             scope: Arc::clone(&self.scope),
             updates: request.updates.clone(),
         };
-        match source.call(call).await {
+        match dispatch(source.as_ref(), call).await {
             Dispatch::Settled(outcome) => CallEnd::Settled(self.record(journal, request, &event, outcome).await),
             Dispatch::Parked(parked) => {
                 let state = if parked == Parked::Task { CallState::Away } else { CallState::Parked };
@@ -293,6 +295,15 @@ impl CallRequest {
     pub fn tool_call_id(&self) -> String {
         if self.call == 0 { self.parent.clone() } else { format!("{}:{}", self.parent, self.call) }
     }
+}
+
+/// A source that panics, in a program where panics unwind, has failed this call and no other.
+async fn dispatch(source: &dyn ToolSource, call: AuthorizedCall) -> Dispatch {
+    let called = AssertUnwindSafe(async { source.call(call).await }).catch_unwind().await;
+    called.unwrap_or_else(|_| {
+        let message = "the tool broke down; look whether it had its effect before calling again";
+        Dispatch::Settled(Outcome::Failed(message.to_owned()))
+    })
 }
 
 fn recorded<'a>(request: &'a CallRequest, tool: &'a ToolSpec) -> Recorded<'a> {

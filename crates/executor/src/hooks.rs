@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use contract::cell::Language;
 use contract::scope::Scope;
+use futures_util::FutureExt;
 use serde_json::Value;
 
 use crate::source::Outcome;
@@ -79,9 +81,11 @@ pub(crate) enum Judged {
 pub(crate) async fn judge(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &mut ToolEvent) -> Judged {
     let mut ask = None;
     for hook in hooks {
-        let answer = match tokio::time::timeout(deadline, hook.before(event)).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => return Judged::Blocked("blocked: a before_tool_call hook failed".to_owned()),
+        // One that panics, in a program where panics unwind, has failed and takes nobody along.
+        let asked = AssertUnwindSafe(async { hook.before(event).await }).catch_unwind();
+        let answer = match tokio::time::timeout(deadline, asked).await {
+            Ok(Ok(Ok(answer))) => answer,
+            Ok(Ok(Err(_)) | Err(_)) => return Judged::Blocked("blocked: a before_tool_call hook failed".to_owned()),
             Err(_) => return Judged::Blocked("blocked: a before_tool_call hook did not answer in time".to_owned()),
         };
         if let Some(reason) = answer.block {
@@ -98,6 +102,7 @@ pub(crate) async fn judge(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &m
 /// What a hook does afterwards changes nothing, and is not waited for beyond its deadline.
 pub(crate) async fn tell(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &ToolEvent, outcome: &Outcome) {
     for hook in hooks {
-        let _late = tokio::time::timeout(deadline, hook.after(event, outcome)).await;
+        let told = AssertUnwindSafe(async { hook.after(event, outcome).await }).catch_unwind();
+        let _late = tokio::time::timeout(deadline, told).await;
     }
 }

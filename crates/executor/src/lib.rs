@@ -8,6 +8,7 @@ pub mod clock;
 mod control;
 mod direct;
 mod door;
+mod go_on;
 mod hooks;
 mod journal;
 mod outcome;

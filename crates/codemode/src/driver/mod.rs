@@ -166,8 +166,8 @@ impl Driver {
                 }
                 Some(done) = self.calls.join_next() => match done {
                     Ok(done) => Some(self.took(done)),
-                    // A timer that was cleared.
-                    Err(_) => None,
+                    // A timer that was cleared: perhaps it was the last thing to do.
+                    Err(_) => Some(Event::Woke),
                 },
                 () = sleep_until(self.began, self.wake_at.map(|at| at.saturating_sub(self.age_ms))) => {
                     self.wake_at = None;

@@ -40,7 +40,9 @@ async fn a_run_expires_with_its_snapshot_and_what_was_asked() {
 #[tokio::test]
 async fn a_run_that_somebody_works_on_is_theirs_to_end() {
     for place in everywhere().await {
-        // Of a process that died, running or waiting, nothing is left but the lease.
+        // Of a process that died, running or waiting, nothing is left but the lease. A call without a cell never
+        // had one.
+        let direct = place.run(3, Change { release: true, ..Change::default() }).await;
         let running = place.run(1, Change::default()).await;
         let waiting = place.run(2, Change { release: false, ..waiting(&place, 2) }).await;
         place.store.renew("one", NOW + 20_000).await.unwrap();
@@ -52,6 +54,7 @@ async fn a_run_that_somebody_works_on_is_theirs_to_end() {
         for run in [&running, &waiting] {
             assert_eq!(state(&place, &run.run_id).await, Some(RunState::Expired));
         }
+        assert_eq!(state(&place, &direct.run_id).await, Some(RunState::Running));
     }
 }
 

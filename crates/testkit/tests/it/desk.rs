@@ -17,6 +17,7 @@ pub enum Does {
     Fails(&'static str),
     After(u64),
     Never,
+    Panics,
     /// Answers once somebody opens the desk's gate.
     AtTheGate,
     Parks(Parked),
@@ -125,6 +126,7 @@ impl ToolSource for Desk {
                     echo
                 }
                 Some(Does::Never) => std::future::pending().await,
+                Some(Does::Panics) => panic!("a tool's own mistake"),
                 Some(Does::AtTheGate) => {
                     self.gate.notified().await;
                     echo

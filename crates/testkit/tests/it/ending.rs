@@ -109,6 +109,20 @@ async fn what_waits_for_a_person_or_lies_frozen_is_aborted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_timeout_leaves_nothing_behind() {
+    let (world, desk) = world(hasty()).await;
+    let result = world.run().exec("const never = tools.never({}); await tools.read({}); for (;;) {}").await;
+    assert_eq!(code(&result), "timeout");
+    let run_id = desk.calls()[0].token.run.clone();
+    assert_eq!(state(&world, &run_id).await, (RunState::Failed, false));
+    eventually("the tool is told", async || desk.cancelled() == 1).await;
+    eventually("nobody works on it", async || world.code_mode.live_runs() == 0).await;
+    assert_eq!(code(&world.run().wait(&run_id).await), "timeout", "who asks again is told the same");
+    // The worker has its place back.
+    assert_eq!(world.run().value("return 1").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_has_ended_is_not_aborted() {
     let (world, _) = world(hasty()).await;
     let (run_id, _) = world.run().suspend("await yield_control(); return 1").await;

@@ -124,9 +124,10 @@ async fn rewritten_arguments_are_checked_again_and_are_what_the_tool_gets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_that_errs_or_hangs_denies() {
+async fn a_hook_that_errs_panics_or_hangs_denies() {
     for (says, words) in [
         (Says::Error("canary"), "blocked: a before_tool_call hook failed"),
+        (Says::Panic, "blocked: a before_tool_call hook failed"),
         (Says::Hang, "blocked: a before_tool_call hook did not answer in time"),
     ] {
         let (world, desk, _) = world("read", says.clone()).await;

@@ -5,6 +5,7 @@ mod witness;
 mod world;
 
 mod activation;
+mod contract_map;
 mod visibility;
 
 mod approvals;

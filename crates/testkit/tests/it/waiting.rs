@@ -164,6 +164,15 @@ async fn who_has_no_more_to_do_lets_others_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_panics_fails_its_own_call() {
+    let desk = Desk::new([("openclaw:core:read", Does::Echo), ("openclaw:core:breaks", Does::Panics)]);
+    let world = Parts { sources: vec![desk], ..Parts::default() }.open().await;
+    let cell = "const [broken, read] = await Promise.allSettled([tools.breaks({}), tools.read({ n: 1 })]); return [broken.reason.message, read.value]";
+    let message = "the tool broke down; look whether it had its effect before calling again";
+    assert_eq!(world.run().value(cell).await, json!([message, {"n": 1}]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wait_brings_the_policy_of_its_own_time() {
     let (mut world, desk) = world(quick()).await;
     let cell = "const gate = tools.gate({}); await yield_control(); await gate; return await tools.read({}).catch(error => error.message)";

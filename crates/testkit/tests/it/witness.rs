@@ -15,6 +15,7 @@ pub enum Says {
     Ask(&'static str),
     Error(&'static str),
     Hang,
+    Panic,
 }
 
 #[derive(Debug)]
@@ -46,6 +47,7 @@ impl Witness {
             Says::Rewrite(params) => Ok(HookAnswer { params: Some(params), ..answer }),
             Says::Ask(reason) => Ok(HookAnswer { require_approval: Some(reason.to_owned()), ..answer }),
             Says::Error(text) => Err(text.to_owned()),
+            Says::Panic => panic!("a hook's own mistake"),
             Says::Hang => {
                 tokio::time::sleep(Duration::from_secs(3600)).await;
                 Ok(answer)
