@@ -3,6 +3,7 @@
 //! A source is given an [`AuthorizedCall`], and only this crate can make one; it makes one when policy, hooks
 //! and, where wanted, a person have had their say, and the journal has it. There is no other way in.
 
+mod approval;
 mod canned;
 pub mod clock;
 mod control;

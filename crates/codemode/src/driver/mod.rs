@@ -5,6 +5,7 @@
 
 mod calls;
 mod places;
+mod rest;
 mod resume;
 mod tell;
 
@@ -17,16 +18,15 @@ use contract::config::SearchLimits;
 use contract::frame::{Budget, LegEnd, Start};
 use contract::ids::CallId;
 use contract::tables::CatalogTables;
-use executor::clock::{now_ms, now_us};
+use executor::clock::now_us;
 use executor::{Executor, Journal};
-use store::{Durability, LegRow, RunState};
+use store::LegRow;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::cell::{Action, Cell, Event};
 use crate::definition::Definition;
 use crate::pool::Pool;
-use crate::runs::snapshot_expired;
 use calls::Done;
 use places::{Whereabouts, Work};
 
@@ -93,7 +93,7 @@ pub(crate) struct Driver {
 
 /// How a driver's life ended.
 pub(crate) enum Left {
-    Over(CellResult),
+    Over(Box<CellResult>),
     /// The run is in the store, and nothing is left to do until somebody comes.
     Dormant,
     /// Something could not be written; whoever takes the run next goes on from what was.
@@ -181,7 +181,7 @@ impl Driver {
             }
         }
         match self.last_word.take() {
-            Some(last_word) => Left::Over(last_word),
+            Some(last_word) => Left::Over(Box::new(last_word)),
             None => Left::Stopped,
         }
     }
@@ -200,45 +200,6 @@ impl Driver {
             return true;
         }
         self.rest(moved).await
-    }
-
-    /// Between turns nothing else will write what has just happened.
-    async fn rest(&mut self, moved: bool) -> bool {
-        let release = self.is_idle() && !self.released;
-        if !moved && !release {
-            return self.run.journal.flush().await.is_ok();
-        }
-        let expires_at = moved.then(|| self.keep());
-        let snapshot = if release { self.unsaved_snapshot() } else { None };
-        let progress = serde_json::to_string(&self.telemetry).unwrap_or_default();
-        let written = self.run.journal.commit(Durability::Relaxed, |change| {
-            change.expires_at = expires_at;
-            change.progress = Some(progress);
-            change.release = release;
-            change.snapshot = snapshot;
-        });
-        self.released = release;
-        written.await.is_ok()
-    }
-
-    /// Nothing is left to do until somebody comes.
-    fn is_idle(&self) -> bool {
-        self.asked && self.cell.is_dormant() && self.calls.is_empty()
-    }
-
-    /// Starts the time anew that a waiting run is kept for.
-    fn keep(&mut self) -> i64 {
-        self.expires = Some(Instant::now() + Duration::from_secs(self.run.definition.ttl_seconds));
-        self.run.definition.expires_at(now_ms())
-    }
-
-    /// Its time is over while tools still work for it: they stop with it.
-    async fn expire(self) -> Left {
-        let written = self.run.journal.commit(Durability::Relaxed, |change| change.state = Some(RunState::Expired));
-        match written.await {
-            Ok(()) => Left::Over(snapshot_expired()),
-            Err(_) => Left::Stopped,
-        }
     }
 
     pub(crate) fn session_id(&self) -> &str {
