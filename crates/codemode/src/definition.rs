@@ -35,6 +35,11 @@ impl Definition {
         Self { source: input.source, language: input.language, seed, limits, ttl_seconds }
     }
 
+    /// When a run that has just moved is put away for good, if it does not move again.
+    pub(crate) fn expires_at(&self, now: i64) -> i64 {
+        now.saturating_add_unsigned(self.ttl_seconds.saturating_mul(1000))
+    }
+
     pub(crate) fn to_json(&self) -> String {
         let stored = Stored {
             source: self.source.clone(),

@@ -27,7 +27,7 @@ impl Executor {
             tool_call_id: tool_call_id.to_owned(),
             scope: Arc::clone(&self.scope),
         };
-        match judge(&self.hooks, &mut event).await {
+        match judge(&self.hooks, self.hook_deadline, &mut event).await {
             Judged::Goes { params, ask: None } => Ok((params, event)),
             Judged::Goes { ask: Some(reason), .. } => Err(format!(
                 "a hook wants a person to agree to this cell ({reason}); cells as a whole cannot be approved, \
@@ -38,7 +38,7 @@ impl Executor {
     }
 
     pub async fn after_cell(&self, event: &ToolEvent, result: Value) {
-        tell(&self.hooks, event, &Outcome::Returned(Returned::json(result))).await;
+        tell(&self.hooks, self.hook_deadline, event, &Outcome::Returned(Returned::json(result))).await;
     }
 
     pub fn has_hooks(&self) -> bool {

@@ -6,15 +6,15 @@ use contract::cell::PendingState;
 use contract::frame::Method;
 use contract::tool::InputHash;
 use serde_json::{Value, json};
-use store::{ApprovalState, CallRow, CallState, Durability, Held, NewRun, RunState, Store, StoredReply};
+use store::{CallRow, CallState, Durability, Held, NewRun, RunState, Store, StoredReply};
 
 use crate::clock::now_ms;
 use crate::door::{CallEnd, CallRequest, Executor};
 use crate::journal::Journal;
-use crate::source::{Outcome, Updates};
+use crate::source::Updates;
 
 /// The only call of such a run.
-const CALL: u32 = 1;
+pub(crate) const CALL: u32 = 1;
 
 /// How soon an answer that somebody gave is seen.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -67,27 +67,18 @@ impl Executor {
 
     /// Whether whoever a call is parked with has answered by now; if so, goes on with it.
     async fn look(&self, journal: &Journal, mut request: CallRequest, state: PendingState) -> CallEnd {
-        // What hooks and defaults made of the input is what was asked about.
-        if let Some(input) = journal.call(CALL).and_then(|row| row.input) {
-            request.input = serde_json::from_str(&input).unwrap_or(Value::Null);
-        }
-        if state == PendingState::Approval {
-            let approvals = match journal.store().approvals_of_run(journal.run_id()).await {
-                Ok(approvals) => approvals,
-                Err(error) => return CallEnd::Stopped(error.into()),
-            };
-            return match approvals.iter().find(|approval| approval.state != ApprovalState::Pending) {
-                Some(approval) => self.decided(journal, &request, approval).await,
-                None => CallEnd::Parked(state),
-            };
-        }
         let calls = match journal.store().calls(journal.run_id()).await {
             Ok(calls) => calls,
             Err(error) => return CallEnd::Stopped(error.into()),
         };
-        match calls.iter().find_map(|row| row.outcome.as_deref()) {
-            Some(outcome) => self.arrived(journal, &request, Outcome::from_json(outcome)).await,
-            None => CallEnd::Parked(state),
+        let Some(row) = calls.iter().find(|row| row.call == CALL) else { return CallEnd::Parked(state) };
+        // What hooks and defaults made of the input is what was asked about.
+        if let Some(input) = &row.input {
+            request.input = serde_json::from_str(input).unwrap_or(Value::Null);
+        }
+        match self.next(journal, &request, row).await {
+            CallEnd::Parked(_) => CallEnd::Parked(state),
+            end @ (CallEnd::Settled(_) | CallEnd::Stopped(_)) => end,
         }
     }
 
@@ -118,6 +109,7 @@ impl Executor {
             settle_order: None,
             outcome: None,
             reply: None,
+            parent: tool_call_id.to_owned(),
         });
         let parent = tool_call_id.to_owned();
         Ok((journal, CallRequest { call: CALL, id: id.to_owned(), input, parent, updates }))
@@ -139,15 +131,18 @@ impl Executor {
     }
 }
 
-async fn finish(journal: &Journal, end: CallEnd) -> CallEnd {
-    let outcome = match end {
-        CallEnd::Settled(outcome) => outcome,
-        parked @ (CallEnd::Parked(_) | CallEnd::Stopped(_)) => return parked,
+/// Writes how a call ended. One that is parked waits from now on, and is put away when nobody comes for it.
+pub(crate) async fn finish(journal: &Journal, end: CallEnd) -> CallEnd {
+    let state = match &end {
+        CallEnd::Settled(outcome) => {
+            journal.settled(CALL, Some(outcome.to_json()), StoredReply::Resolved("null".to_owned()));
+            if outcome.is_error() { RunState::Failed } else { RunState::Completed }
+        }
+        CallEnd::Parked(_) => RunState::Waiting,
+        CallEnd::Stopped(_) => return end,
     };
-    journal.settled(CALL, Some(outcome.to_json()), StoredReply::Resolved("null".to_owned()));
-    let state = if outcome.is_error() { RunState::Failed } else { RunState::Completed };
     match journal.commit(Durability::Relaxed, |change| change.state = Some(state)).await {
-        Ok(()) => CallEnd::Settled(outcome),
+        Ok(()) => end,
         Err(error) => CallEnd::Stopped(error),
     }
 }

@@ -1,21 +1,23 @@
 //! The one door: authorize → hooks → approval → journal → dispatch → record.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use catalog::{Catalog, arguments};
 use contract::cell::PendingState;
 use contract::config::pattern::Pattern;
 use contract::scope::Scope;
 use contract::tool::{InputHash, Repeat, Source, ToolSpec};
+use futures_util::FutureExt;
 use serde_json::Value;
-use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError};
+use store::{CallState, CommitError};
 
-use crate::clock::now_ms;
 use crate::hooks::{Hook, Judged, ToolEvent, judge, tell};
 use crate::journal::Journal;
 use crate::record::Recorded;
 use crate::routes::Routes;
-use crate::source::{AuthorizedCall, CallToken, Dispatch, Outcome, Parked, Updates};
+use crate::source::{AuthorizedCall, CallToken, Dispatch, Outcome, Parked, ToolSource, Updates};
 
 /// How the calls of one run are made.
 #[derive(Clone, Debug)]
@@ -27,6 +29,7 @@ pub struct Executor {
     pub(crate) ask: Arc<[Pattern]>,
     pub(crate) scope: Arc<Scope>,
     pub(crate) approval_ms: i64,
+    pub(crate) hook_deadline: Duration,
 }
 
 /// A call somebody wants made.
@@ -56,10 +59,10 @@ impl From<CommitError> for CallEnd {
 }
 
 /// A call that may be made, once it is written down.
-struct Admitted {
-    tool: ToolSpec,
-    input: Value,
-    ask: Option<String>,
+pub(crate) struct Admitted {
+    pub(crate) tool: ToolSpec,
+    pub(crate) input: Value,
+    pub(crate) ask: Option<String>,
 }
 
 impl Executor {
@@ -85,34 +88,6 @@ impl Executor {
             }
         }
         self.make(journal, request, admitted, None).await
-    }
-
-    /// Goes on with a call that a person has decided about.
-    pub async fn decided(&self, journal: &Journal, request: &CallRequest, approval: &Approval) -> CallEnd {
-        let Some(tool) = self.catalog.get(&request.id) else {
-            return self.refuse(journal, request, unknown_tool(&request.id));
-        };
-        let input_hash = InputHash::of(request.input.to_string().as_bytes());
-        let bound = approval.tool_hash == tool.hash().to_string() && approval.input_hash == input_hash.to_string();
-        let refused = match approval.state {
-            ApprovalState::Approved if bound => None,
-            ApprovalState::Approved => {
-                Some("the tool has changed since it was approved; call it again to ask again".to_owned())
-            }
-            ApprovalState::Denied => Some(denied(approval)),
-            ApprovalState::Pending | ApprovalState::Used | ApprovalState::Void => {
-                Some("nobody approved this call in time".to_owned())
-            }
-        };
-        if let Some(message) = refused {
-            return self.refuse(journal, request, message);
-        }
-        let input = approval.edited_input.clone().unwrap_or_else(|| request.input.clone());
-        if let Err(message) = check_arguments(tool, &input) {
-            return self.refuse(journal, request, message);
-        }
-        let admitted = Admitted { tool: tool.clone(), input, ask: None };
-        self.make(journal, request, admitted, Some(approval.approval_id.clone())).await
     }
 
     /// Repeats a call that a crash may have kept from being made; only where that does no harm.
@@ -141,7 +116,7 @@ impl Executor {
         };
         check_arguments(tool, &given)?;
         let mut event = self.event(journal, request, &given);
-        let (input, ask) = match judge(&self.hooks, &mut event).await {
+        let (input, ask) = match judge(&self.hooks, self.hook_deadline, &mut event).await {
             Judged::Blocked(reason) => return Err(reason),
             Judged::Goes { params, ask } => (params, ask),
         };
@@ -153,46 +128,7 @@ impl Executor {
         Ok(Admitted { tool: tool.clone(), input, ask })
     }
 
-    async fn is_allowed_for_good(&self, journal: &Journal, tool: &ToolSpec) -> Result<bool, CommitError> {
-        let (agent, session) = (&self.scope.agent_id, &self.scope.session_id);
-        let hash = tool.hash().to_string();
-        Ok(journal.store().is_allowed_for_good(tool.id.as_str(), &hash, agent, session).await?)
-    }
-
-    async fn park_for_approval(
-        &self,
-        journal: &Journal,
-        request: &CallRequest,
-        admitted: &Admitted,
-        reason: String,
-    ) -> CallEnd {
-        let now = now_ms();
-        let input = admitted.input.to_string();
-        let asked = ApprovalRequest {
-            approval_id: approval_id(journal.run_id(), request.call),
-            call: request.call,
-            tool_id: admitted.tool.id.as_str().to_owned(),
-            tool_hash: admitted.tool.hash().to_string(),
-            input_hash: InputHash::of(input.as_bytes()).to_string(),
-            input: admitted.input.clone(),
-            reason,
-            requested_at: now,
-            expires_at: now + self.approval_ms,
-        };
-        let parked = journal.park(request.call, CallState::Approval, |row, change| {
-            // What a hook made of the input is what the person sees, and what is called.
-            row.input = Some(input).filter(|input| *input != row.payload);
-            row.tool_id = Some(asked.tool_id.clone());
-            row.tool_hash = Some(asked.tool_hash.clone());
-            change.approvals.push(asked);
-        });
-        match parked.await {
-            Ok(()) => CallEnd::Parked(PendingState::Approval),
-            Err(error) => error.into(),
-        }
-    }
-
-    async fn make(
+    pub(crate) async fn make(
         &self,
         journal: &Journal,
         request: &CallRequest,
@@ -223,7 +159,7 @@ impl Executor {
             scope: Arc::clone(&self.scope),
             updates: request.updates.clone(),
         };
-        match source.call(call).await {
+        match dispatch(source.as_ref(), call).await {
             Dispatch::Settled(outcome) => CallEnd::Settled(self.record(journal, request, &event, outcome).await),
             Dispatch::Parked(parked) => {
                 let state = if parked == Parked::Task { CallState::Away } else { CallState::Parked };
@@ -245,7 +181,7 @@ impl Executor {
         if let Outcome::Returned(returned) = &mut outcome {
             returned.labels.push(request.id.clone());
         }
-        tell(&self.hooks, event, &outcome).await;
+        tell(&self.hooks, self.hook_deadline, event, &outcome).await;
         if let Some(tool) = self.catalog.get(&request.id) {
             journal.entry(recorded(request, tool).result(&outcome));
         }
@@ -253,7 +189,7 @@ impl Executor {
     }
 
     /// A call that is not made is in the transcript like one that failed.
-    fn refuse(&self, journal: &Journal, request: &CallRequest, message: String) -> CallEnd {
+    pub(crate) fn refuse(&self, journal: &Journal, request: &CallRequest, message: String) -> CallEnd {
         let outcome = Outcome::Failed(message);
         if let Some(tool) = self.catalog.get(&request.id) {
             let recorded = recorded(request, tool);
@@ -285,7 +221,16 @@ impl CallRequest {
     }
 }
 
-fn recorded<'a>(request: &'a CallRequest, tool: &'a ToolSpec) -> Recorded<'a> {
+/// A source that panics, in a program where panics unwind, has failed this call and no other.
+async fn dispatch(source: &dyn ToolSource, call: AuthorizedCall) -> Dispatch {
+    let called = AssertUnwindSafe(async { source.call(call).await }).catch_unwind().await;
+    called.unwrap_or_else(|_| {
+        let message = "the tool broke down; look whether it had its effect before calling again";
+        Dispatch::Settled(Outcome::Failed(message.to_owned()))
+    })
+}
+
+pub(crate) fn recorded<'a>(request: &'a CallRequest, tool: &'a ToolSpec) -> Recorded<'a> {
     Recorded { call: request, tool_id: tool.id.as_str(), name: tool.id.name() }
 }
 
@@ -295,25 +240,13 @@ pub fn unknown_tool(id: &str) -> String {
     format!("unknown tool `{shown}`; tools.search(query) finds the tools there are")
 }
 
-fn denied(approval: &Approval) -> String {
-    match approval.note.as_deref().filter(|note| !note.is_empty()) {
-        Some(note) => format!("a person denied this call: {note}"),
-        None => "a person denied this call".to_owned(),
-    }
-}
-
 /// Every tool takes one object, whatever its schema forgets to say.
-fn check_arguments(tool: &ToolSpec, input: &Value) -> Result<(), String> {
+pub(crate) fn check_arguments(tool: &ToolSpec, input: &Value) -> Result<(), String> {
     let id = tool.id.as_str();
     if !input.is_object() {
         return Err(format!("`{id}` takes one object; tools.describe(\"{id}\") has its schema"));
     }
     arguments::check(&tool.parameters, input).map_err(|bad| format!("`{id}` cannot be called with this:\n{bad}"))
-}
-
-/// One for each call that is ever asked about: a call is asked about once.
-fn approval_id(run_id: &str, call: u32) -> String {
-    format!("apr_{}_{call}", run_id.trim_start_matches("cm_"))
 }
 
 /// The same for every attempt, and for no other call.

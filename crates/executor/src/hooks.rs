@@ -2,17 +2,19 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use contract::cell::Language;
 use contract::scope::Scope;
+use futures_util::FutureExt;
 use serde_json::Value;
 
 use crate::source::Outcome;
 
-/// A hook that takes longer has denied the call.
+/// A hook that takes longer has denied the call, where nobody says otherwise.
 pub const HOOK_DEADLINE: Duration = Duration::from_secs(5);
 
 /// What a hook is told of a call.
@@ -76,12 +78,14 @@ pub(crate) enum Judged {
 }
 
 /// One after the other: each sees what the one before made of the input. The first to block ends it.
-pub(crate) async fn judge(hooks: &[Arc<dyn Hook>], event: &mut ToolEvent) -> Judged {
+pub(crate) async fn judge(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &mut ToolEvent) -> Judged {
     let mut ask = None;
     for hook in hooks {
-        let answer = match tokio::time::timeout(HOOK_DEADLINE, hook.before(event)).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => return Judged::Blocked("blocked: a before_tool_call hook failed".to_owned()),
+        // One that panics, in a program where panics unwind, has failed and takes nobody along.
+        let asked = AssertUnwindSafe(async { hook.before(event).await }).catch_unwind();
+        let answer = match tokio::time::timeout(deadline, asked).await {
+            Ok(Ok(Ok(answer))) => answer,
+            Ok(Ok(Err(_)) | Err(_)) => return Judged::Blocked("blocked: a before_tool_call hook failed".to_owned()),
             Err(_) => return Judged::Blocked("blocked: a before_tool_call hook did not answer in time".to_owned()),
         };
         if let Some(reason) = answer.block {
@@ -96,8 +100,9 @@ pub(crate) async fn judge(hooks: &[Arc<dyn Hook>], event: &mut ToolEvent) -> Jud
 }
 
 /// What a hook does afterwards changes nothing, and is not waited for beyond its deadline.
-pub(crate) async fn tell(hooks: &[Arc<dyn Hook>], event: &ToolEvent, outcome: &Outcome) {
+pub(crate) async fn tell(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &ToolEvent, outcome: &Outcome) {
     for hook in hooks {
-        let _late = tokio::time::timeout(HOOK_DEADLINE, hook.after(event, outcome)).await;
+        let told = AssertUnwindSafe(async { hook.after(event, outcome).await }).catch_unwind();
+        let _late = tokio::time::timeout(deadline, told).await;
     }
 }

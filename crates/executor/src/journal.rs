@@ -100,6 +100,11 @@ impl Journal {
         unwritten.change.entries.push(entry);
     }
 
+    /// All calls there are, as they stand.
+    pub fn calls(&self) -> Vec<CallRow> {
+        self.lock().known.values().cloned().collect()
+    }
+
     pub fn call(&self, call: u32) -> Option<CallRow> {
         self.lock().known.get(&call).cloned()
     }

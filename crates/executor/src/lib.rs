@@ -3,11 +3,13 @@
 //! A source is given an [`AuthorizedCall`], and only this crate can make one; it makes one when policy, hooks
 //! and, where wanted, a person have had their say, and the journal has it. There is no other way in.
 
+mod approval;
 mod canned;
 pub mod clock;
 mod control;
 mod direct;
 mod door;
+mod go_on;
 mod hooks;
 mod journal;
 mod outcome;
@@ -17,6 +19,7 @@ pub mod run;
 mod source;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use catalog::Catalog;
 use contract::config::pattern::Pattern;
@@ -44,6 +47,7 @@ impl Executor {
             ask: Arc::default(),
             scope: Arc::new(scope),
             approval_ms: APPROVAL_MS,
+            hook_deadline: HOOK_DEADLINE,
         }
     }
 
@@ -57,6 +61,13 @@ impl Executor {
     #[must_use]
     pub fn asking_for(mut self, patterns: Vec<Pattern>) -> Self {
         self.ask = patterns.into();
+        self
+    }
+
+    /// How long a hook may take before it has denied the call.
+    #[must_use]
+    pub fn with_hook_deadline(mut self, deadline: Duration) -> Self {
+        self.hook_deadline = deadline;
         self
     }
 

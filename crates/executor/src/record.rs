@@ -1,7 +1,7 @@
 //! Tool calls as a transcript shows them: real calls, under the control call they were made from.
 
 use serde_json::{Value, json};
-use store::{Entry, EntryKind};
+use store::{ApprovalRequest, Entry, EntryKind};
 
 use crate::clock::now_ms;
 use crate::door::CallRequest;
@@ -32,6 +32,11 @@ impl Recorded<'_> {
         };
         let result = json!({"isError": is_error, "content": bounded(&content), "details": bounded(&details)});
         self.entry(EntryKind::ToolResult, result)
+    }
+
+    pub(crate) fn asked(&self, asked: &ApprovalRequest) -> Entry {
+        let more = json!({"note": "approval_asked", "approvalId": asked.approval_id, "reason": asked.reason});
+        self.entry(EntryKind::Note, more)
     }
 
     fn entry(&self, kind: EntryKind, more: Value) -> Entry {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
-use sqlx::{AnyPool, Executor};
+use sqlx::{AnyConnection, AnyPool, Connection, Executor};
 
 use crate::commit::Durability;
 use crate::migrations;
@@ -65,6 +65,7 @@ impl Store {
             }
             Location::File(path) => {
                 let url = format!("sqlite://{}?mode=rwc", path.display());
+                look_at(&url).await?;
                 let durable = sqlite(&url, "FULL", 1).await?;
                 let relaxed = sqlite(&url, "NORMAL", 1).await?;
                 let readers = sqlite(&url, "NORMAL", READERS).await?;
@@ -97,6 +98,13 @@ impl Store {
         self.relaxed.close().await;
         self.readers.close().await;
     }
+}
+
+/// A pool tries again for half a minute what can never work; this says at once that the file is no store.
+async fn look_at(url: &str) -> Result<(), sqlx::Error> {
+    let mut connection = AnyConnection::connect(url).await?;
+    connection.execute("PRAGMA busy_timeout = 10000; SELECT COUNT(*) FROM sqlite_master").await?;
+    connection.close().await
 }
 
 async fn sqlite(url: &str, synchronous: &'static str, connections: u32) -> Result<AnyPool, sqlx::Error> {

@@ -82,11 +82,15 @@ impl Store {
         write_calls(&mut transaction, &held.run_id, &change.calls).await?;
         approvals::write(&mut transaction, held, &change.approvals).await?;
         approvals::mark_used(&mut transaction, &change.used_approvals).await?;
-        transcript::write(&mut transaction, &held.scope.session_id, &held.run_id, &change.entries).await?;
+        if change.state.is_some_and(RunState::is_over) {
+            approvals::withdraw(&mut transaction, &held.run_id).await?;
+        }
+        transcript::write(&mut transaction, self.dialect, &held.scope.session_id, &held.run_id, &change.entries)
+            .await?;
         if let Err(error) = transaction.commit().await {
             self.look_whether_it_was_written(held, error).await?;
         }
-        held.sequence += 1;
+        held.moved_on();
         Ok(())
     }
 
@@ -127,12 +131,12 @@ async fn write_calls(connection: &mut AnyConnection, run_id: &str, calls: &[Call
     for batch in calls.chunks(ROWS_A_STATEMENT) {
         let sql = format!(
             "INSERT INTO calls (run_id, call, leg, method, target, payload, input_hash, tool_id, tool_hash, input, state, \
-             attempt, due_at, since, settle_order, outcome, reply) VALUES {} ON CONFLICT (run_id, call) DO UPDATE SET \
+             attempt, due_at, since, settle_order, outcome, reply, parent) VALUES {} ON CONFLICT (run_id, call) DO UPDATE SET \
              tool_id = excluded.tool_id, tool_hash = excluded.tool_hash, input = excluded.input, state = excluded.state, attempt = excluded.attempt, \
              due_at = excluded.due_at, settle_order = excluded.settle_order, outcome = excluded.outcome, \
              reply = excluded.reply \
              WHERE calls.state <> 'settled' OR excluded.state IN ('settled', 'delivered', 'cleared')",
-            places(batch.len(), 17)
+            places(batch.len(), 18)
         );
         let mut query = sqlx::query(&sql);
         for call in batch {
@@ -165,7 +169,8 @@ fn bind_call<'q>(query: AnyQuery<'q>, run_id: &str, call: &CallRow) -> Result<An
         .bind(call.since)
         .bind(call.settle_order)
         .bind(call.outcome.clone())
-        .bind(reply))
+        .bind(reply)
+        .bind(call.parent.clone()))
 }
 
 /// `($1, $2), ($3, $4)`

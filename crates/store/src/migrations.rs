@@ -5,7 +5,8 @@ use sqlx::{Executor, Row};
 use crate::backend::{Dialect, Store, StoreError};
 use crate::commit::Durability;
 
-const STEPS: [&str; 1] = [r"
+const STEPS: [&str; 2] = [
+    r"
 CREATE TABLE runs (
     run_id        TEXT PRIMARY KEY,
     agent_id      TEXT NOT NULL,
@@ -107,10 +108,16 @@ CREATE TABLE transcript (
     entry       TEXT NOT NULL,
     PRIMARY KEY (session_id, position)
 );
-"];
+",
+    "ALTER TABLE calls ADD COLUMN parent TEXT NOT NULL DEFAULT ''",
+];
 
 pub(crate) async fn apply(store: &Store) -> Result<(), StoreError> {
     let mut transaction = store.writer(Durability::Synced).begin().await?;
+    if store.dialect == Dialect::Postgres {
+        // Two who open a new store at once take turns; SQLite lets only one write anyway.
+        transaction.execute("SELECT 1 FROM (SELECT pg_advisory_xact_lock(7251)) AS turn").await?;
+    }
     transaction.execute("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)").await?;
     let row = transaction.fetch_optional("SELECT version FROM schema_version").await?;
     let found = match &row {
@@ -127,6 +134,10 @@ pub(crate) async fn apply(store: &Store) -> Result<(), StoreError> {
             Dialect::Postgres => step.replace("BLOB", "BYTEA"),
         };
         transaction.execute(step.as_str()).await?;
+    }
+    if found == known {
+        // Nothing is written, so that whoever opens a store in use disturbs nobody.
+        return Ok(());
     }
     let mark =
         if row.is_some() { "UPDATE schema_version SET version = " } else { "INSERT INTO schema_version VALUES (" };

@@ -152,6 +152,8 @@ pub struct CallRow {
     /// How its tool answered, as the executor writes outcomes.
     pub outcome: Option<String>,
     pub reply: Option<StoredReply>,
+    /// The control call it was made from: where a transcript shows it, whenever it is made.
+    pub parent: String,
 }
 
 /// What the cell is told.

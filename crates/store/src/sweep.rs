@@ -5,11 +5,13 @@ use crate::backend::{Store, StoreError};
 use crate::commit::Durability;
 
 impl Store {
-    /// Ends runs whose time is over. Safe to repeat, and to do from many processes.
+    /// Ends runs whose time is over and that nobody works on: who holds a run sees to its end, and who
+    /// makes a call without a cell needs no lease to. Safe to repeat, and to do from many processes.
     pub async fn expire(&self, now: Millis) -> Result<u64, StoreError> {
         let expired = sqlx::query(
             "UPDATE runs SET sequence = sequence + 1, state = 'expired', snapshot = NULL, lease_until = 0, \
-             updated_at = $1 WHERE state = 'waiting' AND expires_at <= $1",
+             updated_at = $1 WHERE expires_at <= $1 AND lease_until <= $1 \
+             AND (state = 'waiting' OR (state = 'running' AND lease_until > 0))",
         )
         .bind(now)
         .execute(self.writer(Durability::Relaxed))

@@ -5,7 +5,7 @@ use serde_json::Value;
 use sqlx::{AnyConnection, Row};
 
 use crate::Millis;
-use crate::backend::{Store, StoreError};
+use crate::backend::{Dialect, Store, StoreError};
 use crate::commit::{CommitError, Durability};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -51,13 +51,21 @@ pub struct Entry {
     pub entry: Value,
 }
 
-/// Positions are taken within the transaction that writes them; two writers of one session take turns.
+/// Positions are taken within the transaction that writes them; two writers of one session take turns. SQLite has
+/// one writer anyway.
 pub(crate) async fn write(
     connection: &mut AnyConnection,
+    dialect: Dialect,
     session_id: &str,
     run_id: &str,
     entries: &[Entry],
 ) -> Result<(), CommitError> {
+    if dialect == Dialect::Postgres && !entries.is_empty() {
+        sqlx::query("SELECT 1 FROM (SELECT pg_advisory_xact_lock(hashtextextended($1, 0))) AS turn")
+            .bind(session_id.to_owned())
+            .execute(&mut *connection)
+            .await?;
+    }
     for entry in entries {
         sqlx::query(
             "INSERT INTO transcript (session_id, position, at, run_id, kind, entry) VALUES ($1, \
@@ -78,7 +86,7 @@ impl Store {
     /// Adds to a session's transcript outside of any change of a run.
     pub async fn note(&self, session_id: &str, run_id: &str, entries: &[Entry]) -> Result<(), CommitError> {
         let mut transaction = self.writer(Durability::Relaxed).begin().await?;
-        write(&mut transaction, session_id, run_id, entries).await?;
+        write(&mut transaction, self.dialect, session_id, run_id, entries).await?;
         transaction.commit().await?;
         Ok(())
     }

@@ -147,6 +147,8 @@ pub struct Reopened {
     pub state: PendingState,
     /// Whoever resumes the run works on it.
     pub worked_on: bool,
+    /// Whoever it waited for has said yes or no meanwhile.
+    pub decided: bool,
     pub since: u64,
 }
 
@@ -191,11 +193,14 @@ impl Cell {
             snapshots: spent.snapshots,
             ..Self::started(limits, 0)
         };
-        for Reopened { call, state, worked_on: holds_slot, since } in open {
+        for Reopened { call, state, worked_on: holds_slot, decided, since } in open {
             cell.running += u64::from(holds_slot);
             let open = Open { method: call.method, target: call.target.clone(), state, since, holds_slot };
-            cell.open.insert(call.id, open);
-            if state == PendingState::Queued {
+            let id = call.id;
+            cell.open.insert(id, open);
+            if decided {
+                cell.requeue(id);
+            } else if state == PendingState::Queued {
                 cell.queue.push_back(Queued::New(call));
             }
         }

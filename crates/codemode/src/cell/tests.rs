@@ -208,7 +208,8 @@ fn a_cell_that_is_frozen_when_its_time_is_over_answers_only_then() {
 
 #[test]
 fn a_cell_out_of_the_store_goes_on_where_it_was() {
-    let reopened = |id, method, state, worked_on| Reopened { call: call(id, method), state, worked_on, since: 0 };
+    let reopened =
+        |id, method, state, worked_on| Reopened { call: call(id, method), state, worked_on, decided: false, since: 0 };
     let open = vec![
         reopened(1, Method::Call, PendingState::Running, true),
         reopened(2, Method::Call, PendingState::Approval, false),
@@ -228,6 +229,22 @@ fn a_cell_out_of_the_store_goes_on_where_it_was() {
         assert_eq!(words(&cell.on(event, now)), expected, "at {now}");
     }
     assert!(cell.is_dormant());
+}
+
+#[test]
+fn a_call_that_was_decided_about_meanwhile_goes_on_at_once() {
+    let asked = |id, decided| Reopened {
+        call: call(id, Method::Call),
+        state: PendingState::Approval,
+        worked_on: false,
+        decided,
+        since: 0,
+    };
+    let mut cell = Cell::resumed(limits(), vec![asked(1, true), asked(2, false)], Spent::default(), true);
+    assert!(!cell.is_dormant(), "there is something to do");
+    // The model does not hear that only people are awaited: one of them has spoken.
+    assert_eq!(words(&cell.on(Event::Wait, 9000)), ["go on 1", "wake at 14000"]);
+    assert_eq!(words(&cell.on(settled(1), 9001)), ["deliver [1] for 1000"]);
 }
 
 #[test]

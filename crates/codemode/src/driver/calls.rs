@@ -25,9 +25,17 @@ pub(super) struct Done {
 
 enum What {
     TimerFired,
-    Replied { reply: ReplyValue, outcome: Option<String> },
+    Replied {
+        reply: ReplyValue,
+        outcome: Option<String>,
+    },
     Parked(PendingState),
+    Decided,
+    /// The store has its outcome.
+    Arrived,
     Stopped(CommitError),
+    /// There was nothing to bring.
+    Nothing,
 }
 
 impl Driver {
@@ -40,12 +48,24 @@ impl Driver {
                 self.settle(call, ReplyValue::Resolved(b"null".to_vec()), None)
             }
             What::Replied { reply, outcome } => self.settle(call, reply, outcome),
-            What::Parked(state) => Event::Parked(call, state),
+            What::Parked(state) => {
+                if state == PendingState::Approval {
+                    // A word given before this was known here was not heard.
+                    self.look_for_decision(call);
+                }
+                Event::Parked(call, state)
+            }
+            What::Decided => Event::Decided(call),
+            What::Arrived => {
+                self.fetch_outcome(call);
+                Event::Woke
+            }
             What::Stopped(error) => Event::Lost(Failure {
                 code: Some(ErrorCode::InternalError),
                 message: format!("the run cannot go on here: {error}"),
                 place: None,
             }),
+            What::Nothing => Event::Woke,
         }
     }
 
@@ -62,7 +82,7 @@ impl Driver {
                 self.bring(call.id, reply, None);
             }
             Request::Tool { id, input } => {
-                let request = self.request(call.id, id, input);
+                let request = self.request(call.id, id, input, self.parent_of(call.id));
                 self.make(request, |executor, journal, request| async move { executor.call(&journal, &request).await });
             }
         }
@@ -72,13 +92,10 @@ impl Driver {
     pub(super) fn go_on(&mut self, call: CallId) {
         let Some(request) = self.journaled(call) else { return };
         self.make(request, |executor, journal, request| async move {
-            let approvals = match journal.store().approvals_of_run(journal.run_id()).await {
-                Ok(approvals) => approvals,
-                Err(error) => return CallEnd::Stopped(error.into()),
-            };
-            match approvals.iter().rev().find(|approval| approval.call == request.call) {
-                Some(approval) => executor.decided(&journal, &request, approval).await,
-                None => CallEnd::Settled(Outcome::Failed("nobody was asked about this call".to_owned())),
+            match executor.word_on(&journal, request.call).await {
+                Ok(Some(approval)) => executor.decided(&journal, &request, &approval).await,
+                Ok(None) => CallEnd::Parked(PendingState::Approval),
+                Err(error) => CallEnd::Stopped(error.into()),
             }
         });
     }
@@ -99,10 +116,51 @@ impl Driver {
         });
     }
 
-    /// An answer that takes no time.
-    fn bring(&mut self, call: CallId, reply: ReplyValue, outcome: Option<String>) {
+    /// A reply that the journal has already.
+    pub(super) fn bring(&mut self, call: CallId, reply: ReplyValue, outcome: Option<String>) {
         let what = What::Replied { reply, outcome };
         self.calls.spawn(async move { Done { call, what, took: Duration::ZERO } });
+    }
+
+    /// Somebody may have decided about the call without this process hearing of it.
+    pub(super) fn look_for_decision(&mut self, call: CallId) {
+        let (executor, journal) = (self.run.executor.clone(), std::sync::Arc::clone(&self.run.journal));
+        self.calls.spawn(async move {
+            let what = match executor.word_on(&journal, call.0).await {
+                Ok(Some(_)) => What::Decided,
+                Ok(None) => What::Nothing,
+                Err(error) => What::Stopped(error.into()),
+            };
+            Done { call, what, took: Duration::ZERO }
+        });
+    }
+
+    /// Somebody may have settled the call without this process hearing of it.
+    fn look_for_outcome(&mut self, call: CallId) {
+        let journal = std::sync::Arc::clone(&self.run.journal);
+        self.calls.spawn(async move {
+            let what = match journal.store().calls(journal.run_id()).await {
+                Ok(calls) if calls.iter().any(|row| row.call == call.0 && row.outcome.is_some()) => What::Arrived,
+                Ok(_) => What::Nothing,
+                Err(error) => What::Stopped(error.into()),
+            };
+            Done { call, what, took: Duration::ZERO }
+        });
+    }
+
+    /// What this process may have missed since it was last asked: others use the same store.
+    pub(super) fn look_around(&mut self) {
+        for row in self.run.journal.calls() {
+            match row.state {
+                CallState::Approval => self.look_for_decision(CallId(row.call)),
+                CallState::Parked | CallState::Away => self.look_for_outcome(CallId(row.call)),
+                CallState::Requested
+                | CallState::Dispatched
+                | CallState::Settled
+                | CallState::Delivered
+                | CallState::Cleared => {}
+            }
+        }
     }
 
     /// The host stopped while the call was being made.
@@ -141,21 +199,30 @@ impl Driver {
         });
     }
 
-    fn request(&self, call: CallId, id: String, input: Value) -> CallRequest {
-        CallRequest { call: call.0, id, input, parent: self.parent.clone(), updates: Updates::default() }
+    fn request(&self, call: CallId, id: String, input: Value, parent: String) -> CallRequest {
+        CallRequest { call: call.0, id, input, parent, updates: Updates::default() }
+    }
+
+    /// Where a call was asked for: queued or parked, it may be made much later.
+    fn parent_of(&self, call: CallId) -> String {
+        self.run.journal.call(call.0).map_or_else(|| self.parent.clone(), |row| row.parent)
     }
 
     /// A call as the journal has it.
     fn journaled(&self, call: CallId) -> Option<CallRequest> {
         let row = self.run.journal.call(call.0)?;
         let input = serde_json::from_str(row.input.as_deref().unwrap_or(&row.payload)).unwrap_or(Value::Null);
-        Some(self.request(call, row.tool_id.unwrap_or(row.target), input))
+        Some(self.request(call, row.tool_id.unwrap_or(row.target), input, row.parent))
     }
 
     fn count(&mut self, method: Method, request: &Request) {
         match method {
             Method::Search => self.telemetry.search_count += 1,
             Method::Describe => self.telemetry.describe_count += 1,
+            // `$api()` reads the catalog as `describe` does.
+            Method::Namespace if matches!(request, Request::Answered(ReplyValue::Resolved(_))) => {
+                self.telemetry.describe_count += 1;
+            }
             Method::Call | Method::Namespace => self.telemetry.call_count += 1,
             Method::Yield | Method::Timer => {}
         }
@@ -172,7 +239,7 @@ impl Driver {
 const MAX_NESTED_IDS: usize = 1024;
 
 /// A call that a cell has just made.
-pub(super) fn row(call: &HostCall, leg: i64) -> CallRow {
+pub(super) fn row(call: &HostCall, leg: i64, parent: &str) -> CallRow {
     let now = now_ms();
     let due_at = (call.method == Method::Timer).then(|| {
         let after = std::str::from_utf8(&call.payload).ok().and_then(|text| text.parse::<f64>().ok());
@@ -195,5 +262,6 @@ pub(super) fn row(call: &HostCall, leg: i64) -> CallRow {
         settle_order: None,
         outcome: None,
         reply: None,
+        parent: parent.to_owned(),
     }
 }

@@ -5,6 +5,7 @@
 
 mod calls;
 mod places;
+mod rest;
 mod resume;
 mod tell;
 
@@ -30,7 +31,7 @@ use crate::pool::Pool;
 use calls::Done;
 use places::{Whereabouts, Work};
 
-pub(crate) use resume::{Stored, reopened, resumed};
+pub(crate) use resume::{reopened, resumed};
 pub(crate) use tell::{failed, failed_with};
 
 #[derive(Debug)]
@@ -38,13 +39,16 @@ pub(crate) enum Command {
     /// `wait`: tell me how it stands when there is something to tell.
     Wait {
         tool_call_id: String,
+        /// What the run may do from now on: policy may have changed since it began.
+        executor: Executor,
         listener: oneshot::Sender<CellResult>,
     },
     /// The store has an outcome for this call.
     Arrived(CallId),
     /// The store has a person's word on this call.
     Decided(CallId),
-    Abort,
+    /// Dropped when the run is over.
+    Abort(oneshot::Sender<()>),
 }
 
 /// What a run is made of, apart from its cell.
@@ -69,15 +73,21 @@ pub(crate) struct Driver {
     calls: JoinSet<Done>,
     timers: HashMap<CallId, AbortHandle>,
     wake_at: Option<u64>,
-    /// What happened before there was this driver.
-    early: Vec<Event>,
     began: Instant,
     /// How old the run was when this driver began.
     age_ms: u64,
     /// The control call that calls are made from now.
     parent: String,
     leg: i64,
-    listeners: Vec<oneshot::Sender<CellResult>>,
+    /// Who waits for a word, by the id of the control call.
+    listeners: Vec<(String, oneshot::Sender<CellResult>)>,
+    aborters: Vec<oneshot::Sender<()>>,
+    /// Until when a run that waits is kept.
+    expires: Option<Instant>,
+    /// Whether others may take the run: nothing is done for it here any more.
+    released: bool,
+    /// Whether whoever woke the run has been heard. Before that it is not put away again.
+    asked: bool,
     last_word: Option<CellResult>,
     telemetry: Telemetry,
     tool_time: Duration,
@@ -108,17 +118,12 @@ impl Driver {
             Face::ToolSearch(_) => Cell::started_for_one_turn(run.definition.limits, 0),
         };
         let mut driver = Self::around(run, cell, Whereabouts::Nowhere, telemetry);
-        driver.parent = tool_call_id;
-        driver.listeners.push(listener);
+        driver.parent.clone_from(&tool_call_id);
+        driver.listeners.push((tool_call_id, listener));
+        driver.asked = true;
         driver.enter_exec();
         driver.work = Some(driver.start());
         driver
-    }
-
-    /// Who has come to go on with the run; heard once everything else has been.
-    pub(crate) fn expect(&mut self, tool_call_id: String, listener: oneshot::Sender<CellResult>) {
-        let event = self.hear(Command::Wait { tool_call_id, listener });
-        self.early.extend(event);
     }
 
     fn around(run: Run, cell: Cell, whereabouts: Whereabouts, telemetry: Telemetry) -> Self {
@@ -130,12 +135,15 @@ impl Driver {
             calls: JoinSet::new(),
             timers: HashMap::new(),
             wake_at: None,
-            early: Vec::new(),
             began: Instant::now(),
             age_ms: 0,
             parent: String::new(),
             leg: 0,
             listeners: Vec::new(),
+            aborters: Vec::new(),
+            expires: None,
+            released: false,
+            asked: false,
             last_word: None,
             telemetry,
             tool_time: Duration::ZERO,
@@ -145,15 +153,11 @@ impl Driver {
     /// The run's whole life, or until there is nothing to do for it.
     pub(crate) async fn drive(mut self, commands: &mut mpsc::Receiver<Command>) -> Left {
         let mut heard = true;
-        for event in std::mem::take(&mut self.early) {
-            if !self.on(event).await {
-                return Left::Stopped;
-            }
-        }
         while !self.cell.is_over() {
-            if self.cell.is_dormant() && self.calls.is_empty() && commands.is_empty() {
+            if self.released {
                 return Left::Dormant;
             }
+            let waits = !self.cell.in_turn();
             let event = tokio::select! {
                 command = commands.recv(), if heard => match command {
                     Some(command) => self.hear(command),
@@ -167,13 +171,14 @@ impl Driver {
                 }
                 Some(done) = self.calls.join_next() => match done {
                     Ok(done) => Some(self.took(done)),
-                    // A timer that was cleared.
-                    Err(_) => None,
+                    // A timer that was cleared: perhaps it was the last thing to do.
+                    Err(_) => Some(Event::Woke),
                 },
                 () = sleep_until(self.began, self.wake_at.map(|at| at.saturating_sub(self.age_ms))) => {
                     self.wake_at = None;
                     Some(Event::Woke)
                 }
+                () = until(self.expires), if waits => return self.expire().await,
             };
             let Some(event) = event else { continue };
             if !self.on(event).await {
@@ -189,28 +194,37 @@ impl Driver {
     /// Whether the run can go on here.
     async fn on(&mut self, event: Event) -> bool {
         self.note(&event);
+        let moved = matches!(event, Event::Settled(..) | Event::Decided(_));
         let now = self.now();
         for action in self.cell.on(event, now) {
             if !self.act(action).await {
                 return false;
             }
         }
-        // Between turns nothing else will write what has just happened.
-        let idle = !self.cell.is_over() && !self.cell.in_turn();
-        !idle || self.run.journal.flush().await.is_ok()
+        if self.cell.is_over() || self.cell.in_turn() {
+            return true;
+        }
+        self.rest(moved).await
+    }
+
+    pub(crate) fn session_id(&self) -> &str {
+        &self.run.executor.scope().session_id
     }
 
     fn hear(&mut self, command: Command) -> Option<Event> {
+        self.asked = true;
         match command {
-            Command::Wait { tool_call_id, listener } => {
-                self.listeners.push(listener);
+            Command::Wait { tool_call_id, executor, listener } => {
+                self.enter_wait(&tool_call_id);
+                self.listeners.push((tool_call_id.clone(), listener));
                 self.telemetry.wait_count += 1;
+                self.run.executor = executor;
                 // A second one joins the turn under way.
                 if self.cell.in_turn() {
                     return None;
                 }
                 self.parent = tool_call_id;
-                self.enter_wait();
+                self.look_around();
                 Some(Event::Wait)
             }
             Command::Arrived(call) => {
@@ -218,7 +232,10 @@ impl Driver {
                 None
             }
             Command::Decided(call) => Some(Event::Decided(call)),
-            Command::Abort => Some(Event::Abort),
+            Command::Abort(done) => {
+                self.aborters.push(done);
+                Some(Event::Abort)
+            }
         }
     }
 
@@ -230,7 +247,7 @@ impl Driver {
             self.run.journal.cleared(call.0);
         }
         for call in calls {
-            self.run.journal.opened(calls::row(call, self.leg));
+            self.run.journal.opened(calls::row(call, self.leg, &self.parent));
         }
     }
 
@@ -283,6 +300,13 @@ impl Driver {
 
     fn now(&self) -> u64 {
         self.age_ms + u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -8,60 +8,67 @@ use contract::frame::{Budget, Deliver, Failure, HostCall, Leg, LegEnd, Method, R
 use contract::ids::CallId;
 use contract::tool::InputHash;
 use executor::clock::now_ms;
-use store::{Approval, ApprovalState, CallRow, CallState, LegRow, RunRow};
+use store::{Approval, CallRow, CallState, LegRow, RunRow};
 
 use super::places::{Whereabouts, pool_failure};
 use super::{Driver, Run};
 use crate::cell::{Cell, Event, Reopened, Spent};
 use crate::pool::Lease;
 
-/// All that the store has of a run.
-pub(crate) struct Stored {
-    pub(crate) row: RunRow,
-    pub(crate) snapshot: Option<Vec<u8>>,
-    pub(crate) legs: Vec<LegRow>,
-    pub(crate) calls: Vec<CallRow>,
-    pub(crate) approvals: Vec<Approval>,
-}
-
-/// A driver for a stored run, which has yet to see to what happened while nobody was there.
-pub(crate) async fn resumed(run: Run, stored: Stored) -> Result<Driver, Failure> {
-    let Stored { row, snapshot, legs, calls, approvals } = stored;
+/// A driver for a stored run, and the calls it must see to before anything else.
+pub(crate) async fn resumed(
+    run: Run,
+    row: &RunRow,
+    snapshot: Option<Vec<u8>>,
+    legs: &[LegRow],
+    calls: Vec<CallRow>,
+    approvals: &[Approval],
+) -> Result<Driver, Failure> {
     let telemetry: Telemetry = serde_json::from_str(&row.progress).unwrap_or_default();
     let later: Vec<&LegRow> = legs.iter().filter(|leg| row.snapshot_leg.is_none_or(|taken| leg.leg > taken)).collect();
+    let last_leg = legs.iter().map(|leg| leg.leg).max().unwrap_or(0);
+    let age_ms = u64::try_from(now_ms().saturating_sub(row.created_at)).unwrap_or(0);
 
     let (whereabouts, last) = match snapshot {
         Some(snapshot) if later.is_empty() => (Whereabouts::Frozen { snapshot, saved: true }, None),
         snapshot => {
             let (lease, leg) = Replay { run: &run, calls: &calls }.run(snapshot, &later).await?;
-            (Whereabouts::Live(lease), Some(without(leg, &calls)))
+            (Whereabouts::Live(lease), Some(leg))
         }
     };
-    let open = calls.iter().filter_map(|call| reopened(call, row.created_at)).collect();
+    let now = now_ms();
+    let decided = |call: u32| approvals.iter().rev().find(|one| one.call == call).is_some_and(|one| !one.is_open(now));
+    let reopened = |call: &CallRow| {
+        let open = reopened(call, row.created_at)?;
+        let decided = open.state == PendingState::Approval && decided(call.call);
+        Some(Reopened { decided, ..open })
+    };
+    let open = calls.iter().filter_map(reopened).collect();
     let spent = Spent { guest_us: telemetry.duration_ms.guest * 1000, snapshots: telemetry.snapshots };
     let cell = Cell::resumed(run.definition.limits, open, spent, last.is_none());
     let mut driver = Driver::around(run, cell, whereabouts, telemetry);
-    driver.age_ms = u64::try_from(now_ms().saturating_sub(row.created_at)).unwrap_or(0);
-    driver.leg = legs.iter().map(|leg| leg.leg).max().unwrap_or(0);
-    driver.parent = row.tool_call_id;
-    driver.early.extend(last.map(Event::LegEnded));
-    driver.see_to(calls, &approvals);
+    driver.age_ms = age_ms;
+    driver.leg = last_leg;
+    driver.parent = row.tool_call_id.clone();
+    if let Some(leg) = last {
+        // The leg's end is an event like any other, and brings the cell's place along.
+        let place = std::mem::replace(&mut driver.whereabouts, Whereabouts::Nowhere);
+        let event = Event::LegEnded(without(leg, &calls));
+        driver.work = Some(Box::pin(std::future::ready((place, event))));
+    }
+    driver.see_to(calls);
     Ok(driver)
 }
 
 impl Driver {
-    /// What a crash, a person or a tool has left to do, in the order it came about.
-    fn see_to(&mut self, mut calls: Vec<CallRow>, approvals: &[Approval]) {
+    /// What a crash, a person or a tool has left to do.
+    fn see_to(&mut self, mut calls: Vec<CallRow>) {
         calls.sort_by_key(|call| (call.settle_order.unwrap_or(i64::MAX), call.call));
-        let decided = |call: u32| {
-            let mut asked = approvals.iter().filter(|approval| approval.call == call).peekable();
-            asked.peek().is_some() && asked.all(|approval| approval.state != ApprovalState::Pending)
-        };
         for row in calls {
             let call = CallId(row.call);
             match row.state {
-                CallState::Settled => match row.reply {
-                    Some(reply) => self.early.push(Event::Settled(call, reply.into())),
+                CallState::Settled => match row.reply.clone() {
+                    Some(reply) => self.bring(call, reply.into(), row.outcome.clone()),
                     None => self.fetch_outcome(call),
                 },
                 CallState::Dispatched => self.repeat(call),
@@ -69,7 +76,6 @@ impl Driver {
                     let left = row.due_at.unwrap_or(0).saturating_sub(now_ms());
                     self.set_timer(call, u64::try_from(left).unwrap_or(0));
                 }
-                CallState::Approval if decided(row.call) => self.early.push(Event::Decided(call)),
                 CallState::Requested
                 | CallState::Approval
                 | CallState::Parked
@@ -101,6 +107,7 @@ pub(crate) fn reopened(row: &CallRow, created_at: i64) -> Option<Reopened> {
         },
         state: if timed { PendingState::Running } else { state },
         worked_on: !timed && matches!(row.state, CallState::Dispatched | CallState::Settled),
+        decided: false,
         since: u64::try_from(row.since.saturating_sub(created_at)).unwrap_or(0),
     })
 }

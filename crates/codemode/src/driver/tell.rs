@@ -6,7 +6,7 @@ use contract::frame::Failure;
 use contract::limits::MAX_ERROR_BYTES;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
-use store::{Durability, Entry, EntryKind, RunState};
+use store::{CommitError, Durability, Entry, EntryKind, RunState, Store};
 
 use super::{Driver, Whereabouts};
 use crate::cell::Answer;
@@ -14,16 +14,28 @@ use crate::recorded;
 
 impl Driver {
     pub(super) fn enter_exec(&self) {
-        self.control(EntryKind::ControlCall, self.run.face.call(&self.run.definition));
+        self.control(EntryKind::ControlCall, &self.parent, self.run.face.call(&self.run.definition));
     }
 
-    pub(super) fn enter_wait(&self) {
-        self.control(EntryKind::ControlCall, json!({"toolName": "wait", "arguments": {"runId": self.run.id}}));
+    pub(super) fn enter_wait(&self, tool_call_id: &str) {
+        let arguments = json!({"runId": self.run.id});
+        self.control(EntryKind::ControlCall, tool_call_id, json!({"toolName": "wait", "arguments": arguments}));
     }
 
-    fn control(&self, kind: EntryKind, mut entry: Value) {
+    /// Every control call has its result; an end that nobody waited for is noted.
+    fn enter_result(&self, shown: &Value) {
+        for (tool_call_id, _) in &self.listeners {
+            self.control(EntryKind::ControlResult, tool_call_id, json!({"result": shown}));
+        }
+        if self.listeners.is_empty() {
+            let entry = json!({"note": "ended", "runId": self.run.id, "result": shown});
+            self.run.journal.entry(Entry { at: now_ms(), kind: EntryKind::Note, entry });
+        }
+    }
+
+    fn control(&self, kind: EntryKind, tool_call_id: &str, mut entry: Value) {
         if let Some(fields) = entry.as_object_mut() {
-            fields.insert("toolCallId".to_owned(), json!(self.parent));
+            fields.insert("toolCallId".to_owned(), json!(tool_call_id));
             fields.insert("runId".to_owned(), json!(self.run.id));
         }
         self.run.journal.entry(Entry { at: now_ms(), kind, entry });
@@ -34,13 +46,13 @@ impl Driver {
         let (state, result) = self.result(answer);
         let text = recorded::to_json(&result);
         let shown = self.run.face.answer(self.run.executor.catalog(), &result);
-        self.control(EntryKind::ControlResult, json!({"result": shown}));
+        self.enter_result(&shown);
         let over = state.is_over();
-        let dormant = self.cell.is_dormant() && self.calls.is_empty();
         let snapshot = self.unsaved_snapshot();
+        let dormant = self.is_idle();
         let durability = if over && !self.run.journal.had_effects() { Durability::Relaxed } else { Durability::Synced };
         let progress = serde_json::to_string(&self.telemetry).unwrap_or_default();
-        let expires_at = now_ms().saturating_add_unsigned(self.run.definition.ttl_seconds.saturating_mul(1000));
+        let expires_at = self.keep();
         let written = self.run.journal.commit(durability, |change| {
             change.state = Some(state);
             change.progress = Some(progress);
@@ -50,19 +62,20 @@ impl Driver {
             change.snapshot = snapshot;
         });
         match written.await {
-            Ok(()) => self.tell(result),
+            Ok(()) => {
+                self.released = dormant;
+                self.tell(result);
+                true
+            }
             Err(error) => {
-                self.tell(failed(
-                    ErrorCode::InternalError,
-                    &format!("the run's state could not be written, so it cannot go on: {error}"),
-                ));
-                return false;
+                let why_not = why_not(self.run.journal.store(), &self.run.id, &error).await;
+                self.tell(why_not);
+                false
             }
         }
-        true
     }
 
-    fn unsaved_snapshot(&mut self) -> Option<(i64, Vec<u8>)> {
+    pub(super) fn unsaved_snapshot(&mut self) -> Option<(i64, Vec<u8>)> {
         match &mut self.whereabouts {
             Whereabouts::Frozen { snapshot, saved } if !*saved => {
                 *saved = true;
@@ -73,7 +86,7 @@ impl Driver {
     }
 
     fn tell(&mut self, result: CellResult) {
-        for listener in self.listeners.drain(..) {
+        for (_, listener) in self.listeners.drain(..) {
             // Whoever asked may have gone; the result is kept for whoever asks next.
             drop(listener.send(result.clone()));
         }
@@ -121,6 +134,18 @@ impl Driver {
         self.telemetry.duration_ms.guest = self.cell.guest_ms();
         self.telemetry.duration_ms.tools += u64::try_from(std::mem::take(&mut self.tool_time).as_millis()).unwrap_or(0);
         self.telemetry.duration_ms.total = self.now();
+    }
+}
+
+/// Why a run cannot be written any more: somebody has ended it elsewhere, or something is wrong.
+async fn why_not(store: &Store, run_id: &str, error: &CommitError) -> CellResult {
+    let row = store.run(run_id).await.ok().flatten();
+    match row.map(|row| row.state) {
+        Some(RunState::Aborted) => failed(ErrorCode::Aborted, "the run was aborted"),
+        _ => failed(
+            ErrorCode::InternalError,
+            &format!("the run's state could not be written, so it cannot go on: {error}"),
+        ),
     }
 }
 

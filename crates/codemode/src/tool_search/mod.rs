@@ -23,7 +23,8 @@ use tokio::sync::oneshot;
 use crate::driver::{failed, failed_with};
 use crate::face::Face;
 use crate::input::ExecInput;
-use crate::runs::{CodeMode, last_word};
+use crate::runs::CodeMode;
+use crate::runs::without_a_word;
 
 pub use answer::is_failure;
 pub(crate) use answer::{answer, unknown_tool};
@@ -70,7 +71,7 @@ impl ToolSearch {
     async fn end(&self, config: &config::ToolSearch, run_id: &str, told: oneshot::Receiver<CellResult>) -> CellResult {
         let deadline = Duration::from_millis(config.code_timeout_ms) + GRACE;
         let result = match tokio::time::timeout(deadline, told).await {
-            Ok(told) => last_word(told),
+            Ok(told) => told.unwrap_or_else(|_| without_a_word()),
             Err(_) => {
                 self.code_mode.abort(run_id).await;
                 failed(ErrorCode::Timeout, &format!("timed out after {} ms", config.code_timeout_ms))

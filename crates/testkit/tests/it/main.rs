@@ -1,10 +1,31 @@
-//! What must hold when the host is killed, and what Tool Search promises.
+//! What the contract promises, shown through the real parts; and what must hold when the host is killed.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
     reason = "a test that meets what it does not expect has failed"
 )]
+
+mod desk;
+mod witness;
+mod world;
+
+mod activation;
+mod contract_map;
+mod visibility;
+
+mod approvals;
+mod hooks;
+mod standing_rules;
+
+mod codes;
+mod ending;
+mod expiry;
+mod waiting;
+
+mod namespaces;
+mod secrets;
+mod transcript;
 
 mod host;
 mod killed;

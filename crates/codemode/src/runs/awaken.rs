@@ -1,0 +1,111 @@
+//! A run out of the store, put to work again.
+
+use std::sync::Arc;
+
+use contract::cell::{CellResult, WaitingReason};
+use contract::config;
+use contract::error::ErrorCode;
+use contract::frame::Failure;
+use contract::limits::MAX_CATALOG_BYTES;
+use contract::tables::CatalogTables;
+use executor::clock::now_ms;
+use executor::{Executor, Journal};
+use store::{Held, LeaseError, RunRow, StoreError};
+
+use super::inner::Inner;
+use super::leases::LEASE_MS;
+use super::said::{internal, unreadable};
+use crate::definition::Definition;
+use crate::driver::{Command, Driver, failed_with, reopened, resumed};
+
+/// Why a stored run cannot be gone on with.
+pub(super) enum Asleep {
+    Held,
+    Failed(Failure),
+}
+
+impl From<StoreError> for Asleep {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(internal(&error.to_string()))
+    }
+}
+
+impl From<Failure> for Asleep {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl Inner {
+    pub(super) async fn awaken(
+        self: &Arc<Self>,
+        executor: &Executor,
+        config: &config::CodeMode,
+        row: &RunRow,
+        first: Command,
+    ) -> Result<(), Asleep> {
+        let now = now_ms();
+        let held = match self.store.take(&row.run_id, &self.holder, now, now + LEASE_MS).await {
+            Ok(held) => held,
+            Err(LeaseError::HeldElsewhere { .. } | LeaseError::Unknown) => return Err(Asleep::Held),
+            Err(LeaseError::Store(error)) => return Err(error.into()),
+        };
+        match self.driver(executor, config, &row.run_id, held.clone()).await {
+            Ok(driver) => {
+                self.launch(row.run_id.clone(), driver, Some(first));
+                Ok(())
+            }
+            Err(asleep) => {
+                // It may be that another process can, or this one later.
+                drop(self.store.let_go(&held).await);
+                Err(asleep)
+            }
+        }
+    }
+
+    async fn driver(
+        &self,
+        executor: &Executor,
+        config: &config::CodeMode,
+        run_id: &str,
+        held: Held,
+    ) -> Result<Driver, Asleep> {
+        // What was read before the run was taken may be old.
+        let row = self.store.run(run_id).await?.ok_or(Asleep::Held)?;
+        let definition = Definition::from_json(&row.definition).ok_or_else(|| unreadable("its definition"))?;
+        let snapshot = self.store.open_snapshot(&held, &row).map_err(|error| unreadable(&error.to_string()))?;
+        let tables = self.store.tables(&row.catalog, MAX_CATALOG_BYTES).await?;
+        let tables = CatalogTables::from_bytes(tables.ok_or_else(|| unreadable("its catalog is gone"))?);
+        let legs = self.store.legs(run_id).await?;
+        let calls = self.store.calls(run_id).await?;
+        let approvals = self.store.approvals_of_run(run_id).await?;
+        let journal = Journal::resumed(self.store.clone(), held, &calls);
+        let run = self.run(run_id.to_owned(), definition, config.search, executor, tables, journal);
+        Ok(resumed(run, &row, snapshot, &legs, calls, &approvals).await?)
+    }
+
+    /// Another process works on the run, and its results come through the store: the model waits again.
+    pub(super) async fn held_elsewhere(&self, row: &RunRow) -> CellResult {
+        let calls = self.store.calls(&row.run_id).await.unwrap_or_default();
+        let now = u64::try_from(now_ms().saturating_sub(row.created_at)).unwrap_or(0);
+        let open = calls.iter().filter_map(|call| reopened(call, row.created_at));
+        CellResult::Waiting {
+            run_id: row.run_id.clone(),
+            reason: WaitingReason::PendingTools,
+            pending_tool_calls: open.map(|call| call.pending(now)).collect(),
+            output: Vec::new(),
+            telemetry: serde_json::from_str(&row.progress).unwrap_or_default(),
+        }
+    }
+
+    /// A cell that does not come back is over. What only stands in its way now, a busy pool or a store that is
+    /// away, is told and changes nothing.
+    pub(super) async fn could_not(&self, row: &RunRow, failure: &Failure) -> CellResult {
+        if failure.code == Some(ErrorCode::SnapshotRestoreFailed) {
+            let _alone = self.alone_with(&row.run_id).await;
+            self.bury(row, failure).await
+        } else {
+            failed_with(failure)
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `exec` and `wait`: runs found by their ids and scopes, in this process or in the store.
+
+mod awaken;
+mod end;
+mod inner;
+mod leases;
+mod outside;
+mod said;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use contract::cell::CellResult;
+use contract::config;
+use contract::error::ErrorCode;
+use contract::frame::Failure;
+use executor::clock::now_ms;
+use executor::{Executor, Journal};
+use store::{Held, NewRun, RunRow, RunState, Store};
+use tokio::sync::oneshot;
+
+use crate::definition::Definition;
+use crate::driver::{Command, Driver, Run, failed, failed_with};
+use crate::face::Face;
+use crate::input::ExecInput;
+use crate::pool::Pool;
+use crate::recorded;
+use awaken::Asleep;
+use inner::Inner;
+use leases::LEASE_MS;
+
+pub(crate) use said::{snapshot_expired, without_a_word};
+
+/// How long a run that somebody else holds, or is just letting go of, is left alone before another look.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// The two tools.
+#[derive(Clone, Debug)]
+pub struct CodeMode {
+    inner: Arc<Inner>,
+}
+
+impl CodeMode {
+    /// Needs a runtime: leases are renewed on a task of their own, for as long as anybody holds this.
+    pub fn new(pool: Pool, store: Store) -> Result<Self, getrandom::Error> {
+        let inner = Arc::new(Inner::new(pool, store)?);
+        tokio::spawn(leases::keep(Arc::downgrade(&inner)));
+        Ok(Self { inner })
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// Runs a cell until it ends, yields, or outlasts its budget.
+    pub async fn exec(
+        &self,
+        executor: &Executor,
+        config: &config::CodeMode,
+        tool_call_id: &str,
+        input: ExecInput,
+    ) -> CellResult {
+        match self.begin(executor, config, Face::CodeMode, tool_call_id, input).await {
+            Ok((_, told)) => told.await.unwrap_or_else(|_| said::without_a_word()),
+            Err(failure) => failed_with(&failure),
+        }
+    }
+
+    /// Starts a run: its id, and where its first turn's result arrives.
+    pub(crate) async fn begin(
+        &self,
+        executor: &Executor,
+        config: &config::CodeMode,
+        face: Face,
+        tool_call_id: &str,
+        input: ExecInput,
+    ) -> Result<(String, oneshot::Receiver<CellResult>), Failure> {
+        let refuse = |code, message: &str| Failure { code: Some(code), message: message.to_owned(), place: None };
+        if !config.languages.allow(input.language) {
+            let message = format!("this run's cells may not be written in {}", input.language.as_str());
+            return Err(refuse(ErrorCode::UnsupportedLanguage, &message));
+        }
+        if !self.inner.has_room_for(config.max_live_runs).await {
+            return Err(refuse(
+                ErrorCode::RuntimeUnavailable,
+                "too many cells are waiting; finish some with `wait` before starting more",
+            ));
+        }
+        let (Ok(name), Ok(seed)) = (inner::random_hex::<16>(), inner::random_seed()) else {
+            return Err(refuse(ErrorCode::RuntimeUnavailable, "the system has no randomness to give"));
+        };
+        let run_id = format!("{}{name}", face.run_prefix());
+        let definition = Definition::new(input, seed, config.limits.clamped(), config.snapshot_ttl_seconds);
+        let tables = executor.catalog().tables_for(face.view());
+        let now = now_ms();
+        let held = Held::new(NewRun {
+            run_id: run_id.clone(),
+            scope: executor.scope().as_ref().clone(),
+            tool_call_id: tool_call_id.to_owned(),
+            holder: self.inner.holder.clone(),
+            lease_until: now + LEASE_MS,
+            expires_at: definition.expires_at(now),
+            catalog: tables.hash().to_string(),
+            tables: tables.shared(),
+            definition: definition.to_json(),
+        });
+        let journal = Journal::new(self.inner.store.clone(), held);
+        let run = self.inner.run(run_id.clone(), definition, config.search, executor, tables, journal);
+        let (tell, told) = oneshot::channel();
+        let driver = Driver::new(Run { face, ..run }, tool_call_id.to_owned(), tell);
+        self.inner.launch(run_id.clone(), driver, None);
+        Ok((run_id, told))
+    }
+
+    /// Goes on with a cell that was waiting.
+    pub async fn wait(
+        &self,
+        executor: &Executor,
+        config: &config::CodeMode,
+        tool_call_id: &str,
+        run_id: &str,
+    ) -> CellResult {
+        let deadline = Instant::now() + Duration::from_millis(config.limits.max_wait_ms);
+        loop {
+            let row = match self.inner.store.run(run_id).await {
+                // Only cells of code mode can be gone on with; others answer once.
+                Ok(row) => row
+                    .filter(|row| row.scope.admits(executor.scope()))
+                    .filter(|row| row.run_id.starts_with(Face::CodeMode.run_prefix())),
+                Err(error) => return failed(ErrorCode::InternalError, &error.to_string()),
+            };
+            let Some(row) = row else { return said::no_such_run() };
+            match self.ended(&row).await {
+                Ok(None) => {}
+                Ok(Some(result)) => return result,
+                Err(error) => return failed(ErrorCode::InternalError, &error.to_string()),
+            }
+            let (tell, told) = oneshot::channel();
+            let command =
+                Command::Wait { tool_call_id: tool_call_id.to_owned(), executor: executor.clone(), listener: tell };
+            match self.inner.reach(executor, config, &row, command).await {
+                Ok(()) => {
+                    if let Ok(result) = told.await {
+                        return result;
+                    }
+                    // It was put away just then: it is in the store.
+                    if Instant::now() >= deadline {
+                        return said::without_a_word();
+                    }
+                }
+                Err(Asleep::Held) if Instant::now() < deadline => {}
+                Err(Asleep::Held) => return self.inner.held_elsewhere(&row).await,
+                Err(Asleep::Failed(failure)) => return self.inner.could_not(&row, &failure).await,
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Runs that have somebody working on them in this process.
+    pub fn live_runs(&self) -> usize {
+        self.inner.lock().len()
+    }
+
+    /// What there is to say of a run that does not go on.
+    async fn ended(&self, row: &RunRow) -> Result<Option<CellResult>, store::StoreError> {
+        let now = now_ms();
+        if !row.state.is_over() && row.expires_at <= now {
+            // Whoever works on it sees to its end; where nobody does, this is it.
+            self.inner.store.expire(now).await?;
+            let state = self.inner.store.run(&row.run_id).await?.map(|row| row.state);
+            return Ok((state == Some(RunState::Expired)).then(snapshot_expired));
+        }
+        let recorded = || row.result.as_deref().and_then(recorded::from_json);
+        Ok(match row.state {
+            RunState::Running | RunState::Waiting => None,
+            RunState::Expired => Some(snapshot_expired()),
+            RunState::Aborted => Some(recorded().unwrap_or_else(said::aborted)),
+            RunState::Completed | RunState::Failed => Some(recorded().unwrap_or_else(said::unreadable_result)),
+        })
+    }
+}

@@ -1,0 +1,64 @@
+//! What comes for a run from outside: outcomes of parked calls, a person's word.
+
+use contract::ids::CallId;
+use executor::clock::now_ms;
+use executor::{CallToken, Outcome};
+use serde_json::{Value, json};
+use store::{Approval, Decision, DecisionRefused, Entry, EntryKind, SettleRefused, Settled};
+
+use super::CodeMode;
+use super::inner::Inner;
+use crate::definition::Definition;
+use crate::driver::Command;
+
+impl CodeMode {
+    /// Brings the outcome of a parked call, from anywhere and at any time.
+    pub async fn settle(&self, token: &CallToken, outcome: &Outcome) -> Result<Settled, SettleRefused> {
+        let settled = self.inner.store.settle(&token.run, token.call, &outcome.to_json()).await?;
+        match settled {
+            Settled::Taken => {
+                self.inner.prolong(&token.run).await;
+                drop(self.inner.send(&token.run, Command::Arrived(CallId(token.call))).await);
+            }
+            Settled::Late => self.inner.note(&token.run, json!({"note": "late_result", "call": token.call})).await,
+        }
+        Ok(settled)
+    }
+
+    /// Records a person's word on a call. `by` is who said it.
+    pub async fn decide(&self, approval_id: &str, decision: &Decision, by: &str) -> Result<Approval, DecisionRefused> {
+        let approval = self.inner.store.decide(approval_id, decision, by, now_ms()).await?;
+        self.inner.prolong(&approval.run_id).await;
+        let Approval { run_id, state, tool_id, note, .. } = &approval;
+        let entry = json!({
+            "note": "approval_decided", "approvalId": approval_id, "toolId": tool_id, "call": approval.call,
+            "decision": state, "by": by, "reason": note,
+        });
+        self.inner.note(run_id, entry).await;
+        drop(self.inner.send(run_id, Command::Decided(CallId(approval.call))).await);
+        Ok(approval)
+    }
+}
+
+impl Inner {
+    /// Whatever comes for a run gives it its time again.
+    async fn prolong(&self, run_id: &str) {
+        if let Ok(Some(row)) = self.store.run(run_id).await
+            && let Some(definition) = Definition::from_json(&row.definition)
+        {
+            // Where this fails the run ends when it would have ended.
+            drop(self.store.prolong(run_id, definition.expires_at(now_ms())).await);
+        }
+    }
+
+    /// The fact itself is in the store already; this shows it where people look.
+    async fn note(&self, run_id: &str, mut entry: Value) {
+        if let Some(fields) = entry.as_object_mut() {
+            fields.insert("runId".to_owned(), json!(run_id));
+        }
+        if let Ok(Some(row)) = self.store.run(run_id).await {
+            let entries = [Entry { at: now_ms(), kind: EntryKind::Note, entry }];
+            drop(self.store.note(&row.scope.session_id, run_id, &entries).await);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! A call that a person has a say in: parked while they are asked, gone on with when they have spoken.
+
+use contract::cell::PendingState;
+use contract::tool::{InputHash, ToolSpec};
+use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, StoreError};
+
+use crate::clock::now_ms;
+use crate::door::{Admitted, CallEnd, CallRequest, Executor, check_arguments, recorded, unknown_tool};
+use crate::journal::Journal;
+
+impl Executor {
+    /// Goes on with a call that a person has decided about.
+    pub async fn decided(&self, journal: &Journal, request: &CallRequest, approval: &Approval) -> CallEnd {
+        let Some(tool) = self.catalog.get(&request.id) else {
+            return self.refuse(journal, request, unknown_tool(&request.id));
+        };
+        let input_hash = InputHash::of(request.input.to_string().as_bytes());
+        let bound = approval.tool_hash == tool.hash().to_string() && approval.input_hash == input_hash.to_string();
+        let refused = match approval.state {
+            ApprovalState::Approved if bound => None,
+            ApprovalState::Approved => {
+                Some("the tool has changed since it was approved; call it again to ask again".to_owned())
+            }
+            ApprovalState::Denied => Some(denied(approval)),
+            ApprovalState::Pending | ApprovalState::Used | ApprovalState::Void => {
+                Some("nobody approved this call in time".to_owned())
+            }
+        };
+        if let Some(message) = refused {
+            return self.refuse(journal, request, message);
+        }
+        let input = approval.edited_input.clone().unwrap_or_else(|| request.input.clone());
+        if let Err(message) = check_arguments(tool, &input) {
+            return self.refuse(journal, request, message);
+        }
+        let admitted = Admitted { tool: tool.clone(), input, ask: None };
+        self.make(journal, request, admitted, Some(approval.approval_id.clone())).await
+    }
+
+    /// What a person has said about a call, or that the time to say anything is over; nothing while it is not.
+    pub async fn word_on(&self, journal: &Journal, call: u32) -> Result<Option<Approval>, StoreError> {
+        let approvals = journal.store().approvals_of_run(journal.run_id()).await?;
+        let now = now_ms();
+        Ok(approvals.into_iter().rev().find(|one| one.call == call).filter(|one| !one.is_open(now)))
+    }
+
+    pub(crate) async fn is_allowed_for_good(&self, journal: &Journal, tool: &ToolSpec) -> Result<bool, CommitError> {
+        let (agent, session) = (&self.scope.agent_id, &self.scope.session_id);
+        let hash = tool.hash().to_string();
+        Ok(journal.store().is_allowed_for_good(tool.id.as_str(), &hash, agent, session).await?)
+    }
+
+    pub(crate) async fn park_for_approval(
+        &self,
+        journal: &Journal,
+        request: &CallRequest,
+        admitted: &Admitted,
+        reason: String,
+    ) -> CallEnd {
+        let now = now_ms();
+        let input = admitted.input.to_string();
+        let asked = ApprovalRequest {
+            approval_id: approval_id(journal.run_id(), request.call),
+            call: request.call,
+            tool_id: admitted.tool.id.as_str().to_owned(),
+            tool_hash: admitted.tool.hash().to_string(),
+            input_hash: InputHash::of(input.as_bytes()).to_string(),
+            input: admitted.input.clone(),
+            reason,
+            requested_at: now,
+            expires_at: now + self.approval_ms,
+        };
+        journal.entry(recorded(request, &admitted.tool).asked(&asked));
+        let parked = journal.park(request.call, CallState::Approval, |row, change| {
+            // What a hook made of the input is what the person sees, and what is called.
+            row.input = Some(input).filter(|input| *input != row.payload);
+            row.tool_id = Some(asked.tool_id.clone());
+            row.tool_hash = Some(asked.tool_hash.clone());
+            change.approvals.push(asked);
+        });
+        match parked.await {
+            Ok(()) => CallEnd::Parked(PendingState::Approval),
+            Err(error) => error.into(),
+        }
+    }
+}
+
+fn denied(approval: &Approval) -> String {
+    match approval.note.as_deref().filter(|note| !note.is_empty()) {
+        Some(note) => format!("a person denied this call: {note}"),
+        None => "a person denied this call".to_owned(),
+    }
+}
+
+/// One for each call that is ever asked about: a call is asked about once.
+fn approval_id(run_id: &str, call: u32) -> String {
+    format!("apr_{}_{call}", run_id.trim_start_matches("cm_"))
+}

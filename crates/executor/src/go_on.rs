@@ -1,0 +1,61 @@
+//! A call without a cell that was parked, gone on with: later, and perhaps by another process.
+
+use contract::cell::PendingState;
+use serde_json::Value;
+use store::{CallRow, CallState, CommitError, LeaseError, Store};
+
+use crate::clock::now_ms;
+use crate::direct::{CALL, DirectCall, finish};
+use crate::door::{CallEnd, CallRequest, Executor};
+use crate::journal::Journal;
+use crate::source::{Outcome, Updates};
+
+/// Nobody holds such a run for longer than a step of its takes.
+const HOLDER: &str = "";
+
+impl Executor {
+    /// Goes on with a call that was parked: with a person's word, or an outcome that was brought meanwhile. Where
+    /// there is neither yet, it stays parked.
+    pub async fn go_on_directly(&self, store: &Store, run_id: &str, updates: Updates) -> DirectCall {
+        let end = match self.parked(store, run_id, updates).await {
+            Ok((journal, request, row)) => finish(&journal, self.next(&journal, &request, &row).await).await,
+            Err(error) => CallEnd::Stopped(error),
+        };
+        DirectCall { run_id: run_id.to_owned(), end }
+    }
+
+    /// The call as the store has it. Whoever takes it is the only one to go on with it.
+    async fn parked(
+        &self,
+        store: &Store,
+        run_id: &str,
+        updates: Updates,
+    ) -> Result<(Journal, CallRequest, CallRow), CommitError> {
+        let row = store.run(run_id).await?.filter(|row| row.scope.admits(&self.scope)).ok_or(CommitError::Fenced)?;
+        let now = now_ms();
+        let held = match store.take(run_id, HOLDER, now, now).await {
+            Ok(held) => held,
+            Err(LeaseError::Store(error)) => return Err(error.into()),
+            Err(LeaseError::Unknown | LeaseError::HeldElsewhere { .. }) => return Err(CommitError::Fenced),
+        };
+        let calls = store.calls(run_id).await?;
+        let journal = Journal::resumed(store.clone(), held, &calls);
+        let call = calls.into_iter().find(|call| call.call == CALL).ok_or(CommitError::Fenced)?;
+        let input = serde_json::from_str(call.input.as_deref().unwrap_or(&call.payload)).unwrap_or(Value::Null);
+        let request = CallRequest { call: CALL, id: call.target.clone(), input, parent: row.tool_call_id, updates };
+        Ok((journal, request, call))
+    }
+
+    pub(crate) async fn next(&self, journal: &Journal, request: &CallRequest, row: &CallRow) -> CallEnd {
+        match (&row.outcome, row.state) {
+            (Some(outcome), _) => self.arrived(journal, request, Outcome::from_json(outcome)).await,
+            (None, CallState::Approval) => match self.word_on(journal, request.call).await {
+                Ok(Some(approval)) => self.decided(journal, request, &approval).await,
+                Ok(None) => CallEnd::Parked(PendingState::Approval),
+                Err(error) => CallEnd::Stopped(error.into()),
+            },
+            (None, CallState::Dispatched) => self.again(journal, request).await,
+            (None, _) => CallEnd::Parked(PendingState::Client),
+        }
+    }
+}

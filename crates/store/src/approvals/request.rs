@@ -1,0 +1,58 @@
+//! What is asked, written with the call it is asked about.
+
+use sqlx::AnyConnection;
+
+use super::ApprovalRequest;
+use crate::commit::CommitError;
+use crate::runs::Held;
+
+pub(crate) async fn write(
+    connection: &mut AnyConnection,
+    held: &Held,
+    requests: &[ApprovalRequest],
+) -> Result<(), CommitError> {
+    for request in requests {
+        sqlx::query(
+            "INSERT INTO approvals (approval_id, run_id, call, agent_id, session_id, tool_id, tool_hash, input, \
+             input_hash, reason, state, requested_at, expires_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'pending', $11, $12)",
+        )
+        .bind(request.approval_id.clone())
+        .bind(held.run_id.clone())
+        .bind(i64::from(request.call))
+        .bind(held.scope.agent_id.clone())
+        .bind(held.scope.session_id.clone())
+        .bind(request.tool_id.clone())
+        .bind(request.tool_hash.clone())
+        .bind(request.input.to_string())
+        .bind(request.input_hash.clone())
+        .bind(request.reason.clone())
+        .bind(request.requested_at)
+        .bind(request.expires_at)
+        .execute(&mut *connection)
+        .await?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn mark_used(connection: &mut AnyConnection, approvals: &[String]) -> Result<(), CommitError> {
+    for approval in approvals {
+        let used = sqlx::query("UPDATE approvals SET state = 'used' WHERE approval_id = $1 AND state = 'approved'")
+            .bind(approval.clone())
+            .execute(&mut *connection)
+            .await?;
+        if used.rows_affected() != 1 {
+            return Err(CommitError::ApprovalGone);
+        }
+    }
+    Ok(())
+}
+
+/// Nobody is asked any more about calls of a run that is over.
+pub(crate) async fn withdraw(connection: &mut AnyConnection, run_id: &str) -> Result<(), CommitError> {
+    sqlx::query("UPDATE approvals SET state = 'void' WHERE run_id = $1 AND state = 'pending'")
+        .bind(run_id.to_owned())
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! Who works on a run, and for how long that counts without a word from them.
+
+use contract::scope::Scope;
+use sqlx::Row;
+
+use super::Held;
+use crate::Millis;
+use crate::backend::{Store, StoreError};
+use crate::commit::Durability;
+use crate::rows::RunState;
+
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    #[error("no such run")]
+    Unknown,
+    #[error("another process works on the run")]
+    HeldElsewhere { until: Millis },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<sqlx::Error> for LeaseError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl Store {
+    /// Takes a run over: whoever held it before can change nothing any more.
+    pub async fn take(&self, run_id: &str, holder: &str, now: Millis, lease_until: Millis) -> Result<Held, LeaseError> {
+        let mut transaction = self.writer(Durability::Relaxed).begin().await?;
+        let taken = sqlx::query(
+            "UPDATE runs SET sequence = sequence + 1, fence = fence + 1, holder = $1, lease_until = $2 \
+             WHERE run_id = $3 AND state IN ('running', 'waiting') AND (lease_until < $4 OR holder = $1)",
+        )
+        .bind(holder.to_owned())
+        .bind(lease_until)
+        .bind(run_id.to_owned())
+        .bind(now)
+        .execute(&mut *transaction)
+        .await?;
+        let row = sqlx::query(
+            "SELECT sequence, fence, definition, agent_id, session_id, agent_run_id, lease_until, state FROM runs \
+             WHERE run_id = $1",
+        )
+        .bind(run_id.to_owned())
+        .fetch_optional(&mut *transaction)
+        .await?;
+        let Some(row) = row else { return Err(LeaseError::Unknown) };
+        if taken.rows_affected() != 1 {
+            let over = RunState::parse(&row.try_get::<String, _>(7)?)?.is_over();
+            return Err(if over { LeaseError::Unknown } else { LeaseError::HeldElsewhere { until: row.try_get(6)? } });
+        }
+        transaction.commit().await?;
+        Ok(Held {
+            run_id: run_id.to_owned(),
+            scope: Scope {
+                agent_id: row.try_get(3)?,
+                session_id: row.try_get(4)?,
+                agent_run_id: row.try_get(5)?,
+                ..Scope::default()
+            },
+            sequence: row.try_get(0)?,
+            fence: row.try_get(1)?,
+            definition: row.try_get(2)?,
+            unwritten: None,
+        })
+    }
+
+    /// Takes a run from whoever has it, lease or no lease: for an end that does not wait.
+    pub async fn seize(&self, run_id: &str, holder: &str, lease_until: Millis) -> Result<Held, LeaseError> {
+        self.take(run_id, holder, Millis::MAX, lease_until).await
+    }
+
+    /// Lets go of a run that was taken and not changed.
+    pub async fn let_go(&self, held: &Held) -> Result<(), StoreError> {
+        sqlx::query("UPDATE runs SET lease_until = 0 WHERE run_id = $1 AND fence = $2")
+            .bind(held.run_id.clone())
+            .bind(held.fence)
+            .execute(self.writer(Durability::Relaxed))
+            .await?;
+        Ok(())
+    }
+
+    /// Prolongs what a holder works on.
+    pub async fn renew(&self, holder: &str, lease_until: Millis) -> Result<u64, StoreError> {
+        let renewed = sqlx::query(
+            "UPDATE runs SET lease_until = $1 WHERE holder = $2 AND lease_until > 0 AND state IN ('running', 'waiting')",
+        )
+        .bind(lease_until)
+        .bind(holder.to_owned())
+        .execute(self.writer(Durability::Relaxed))
+        .await?;
+        Ok(renewed.rows_affected())
+    }
+
+    /// Keeps a run for longer, because something has come for it. It is never kept for less.
+    pub async fn prolong(&self, run_id: &str, expires_at: Millis) -> Result<(), StoreError> {
+        sqlx::query(
+            "UPDATE runs SET expires_at = $1 WHERE run_id = $2 AND expires_at < $1 AND state IN ('running', 'waiting')",
+        )
+        .bind(expires_at)
+        .bind(run_id.to_owned())
+        .execute(self.writer(Durability::Relaxed))
+        .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! A run read back: its row, its legs, its calls.
+
+use contract::scope::Scope;
+use sqlx::Row;
+use sqlx::any::AnyRow;
+
+use super::Held;
+use crate::backend::{Store, StoreError};
+use crate::rows::{CallRow, CallState, LegRow, RunRow, RunState};
+use crate::seal::Unsealable;
+
+const COLUMNS: &str = "run_id, agent_id, session_id, agent_run_id, tool_call_id, state, created_at, expires_at, catalog, \
+                       definition, progress, snapshot_leg, snapshot, result";
+
+impl Store {
+    /// A run as it stands, its snapshot still sealed. Who may see it is for the caller to check.
+    pub async fn run(&self, run_id: &str) -> Result<Option<RunRow>, StoreError> {
+        let row = sqlx::query(&format!("SELECT {COLUMNS} FROM runs WHERE run_id = $1"))
+            .bind(run_id.to_owned())
+            .fetch_optional(self.reader())
+            .await?;
+        row.map(|row| read_run(&row)).transpose()
+    }
+
+    /// Opens a run's snapshot.
+    pub fn open_snapshot(&self, held: &Held, row: &RunRow) -> Result<Option<Vec<u8>>, Unsealable> {
+        match (&row.snapshot, row.snapshot_leg) {
+            (Some(sealed), Some(leg)) => self.keys.open(sealed, &held.binding(leg)).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    pub async fn tables(&self, hash: &str, max_bytes: usize) -> Result<Option<Vec<u8>>, StoreError> {
+        let row = sqlx::query("SELECT tables FROM catalogs WHERE hash = $1")
+            .bind(hash.to_owned())
+            .fetch_optional(self.reader())
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        let packed: Vec<u8> = row.try_get(0)?;
+        let tables =
+            zstd::bulk::decompress(&packed, max_bytes).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        Ok(Some(tables))
+    }
+
+    pub async fn legs(&self, run_id: &str) -> Result<Vec<LegRow>, StoreError> {
+        let rows = sqlx::query("SELECT leg, clock_us, replies FROM legs WHERE run_id = $1 ORDER BY leg")
+            .bind(run_id.to_owned())
+            .fetch_all(self.reader())
+            .await?;
+        rows.iter().map(read_leg).collect()
+    }
+
+    pub async fn calls(&self, run_id: &str) -> Result<Vec<CallRow>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT call, leg, method, target, payload, input_hash, tool_id, tool_hash, input, state, attempt, due_at, since, \
+             settle_order, outcome, reply, parent FROM calls WHERE run_id = $1 ORDER BY call",
+        )
+        .bind(run_id.to_owned())
+        .fetch_all(self.reader())
+        .await?;
+        rows.iter().map(read_call).collect()
+    }
+
+    /// Runs under way or waiting.
+    pub async fn live_runs(&self) -> Result<u64, StoreError> {
+        let row = sqlx::query("SELECT COUNT(*) FROM runs WHERE state IN ('running', 'waiting')")
+            .fetch_one(self.reader())
+            .await?;
+        Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))
+    }
+
+    /// The live runs of a session, which end with it.
+    pub async fn runs_of_session(&self, session_id: &str) -> Result<Vec<String>, StoreError> {
+        let rows = sqlx::query("SELECT run_id FROM runs WHERE session_id = $1 AND state IN ('running', 'waiting')")
+            .bind(session_id.to_owned())
+            .fetch_all(self.reader())
+            .await?;
+        rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    }
+}
+
+fn read_run(row: &AnyRow) -> Result<RunRow, StoreError> {
+    Ok(RunRow {
+        run_id: row.try_get(0)?,
+        scope: Scope {
+            agent_id: row.try_get(1)?,
+            session_id: row.try_get(2)?,
+            agent_run_id: row.try_get(3)?,
+            ..Scope::default()
+        },
+        tool_call_id: row.try_get(4)?,
+        state: RunState::parse(&row.try_get::<String, _>(5)?)?,
+        created_at: row.try_get(6)?,
+        expires_at: row.try_get(7)?,
+        catalog: row.try_get(8)?,
+        definition: row.try_get(9)?,
+        progress: row.try_get(10)?,
+        snapshot_leg: row.try_get(11)?,
+        snapshot: row.try_get(12)?,
+        result: row.try_get(13)?,
+    })
+}
+
+fn read_leg(row: &AnyRow) -> Result<LegRow, StoreError> {
+    let replies: String = row.try_get(2)?;
+    let replies: Result<Vec<u32>, _> = replies.split(',').filter(|part| !part.is_empty()).map(str::parse).collect();
+    Ok(LegRow {
+        leg: row.try_get(0)?,
+        clock_us: u64::try_from(row.try_get::<i64, _>(1)?).unwrap_or(0),
+        replies: replies.map_err(|_| StoreError::Corrupt("the order of replies".to_owned()))?,
+    })
+}
+
+fn read_call(row: &AnyRow) -> Result<CallRow, StoreError> {
+    let reply: Option<String> = row.try_get(15)?;
+    let reply = reply.map(|text| serde_json::from_str(&text)).transpose();
+    Ok(CallRow {
+        call: u32::try_from(row.try_get::<i64, _>(0)?)
+            .map_err(|_| StoreError::Corrupt("a call's number".to_owned()))?,
+        leg: row.try_get(1)?,
+        method: row.try_get(2)?,
+        target: row.try_get(3)?,
+        payload: row.try_get(4)?,
+        input_hash: row.try_get(5)?,
+        tool_id: row.try_get(6)?,
+        tool_hash: row.try_get(7)?,
+        input: row.try_get(8)?,
+        state: CallState::parse(&row.try_get::<String, _>(9)?)?,
+        attempt: row.try_get(10)?,
+        due_at: row.try_get(11)?,
+        since: row.try_get(12)?,
+        settle_order: row.try_get(13)?,
+        outcome: row.try_get(14)?,
+        reply: reply.map_err(|_| StoreError::Corrupt("a call's reply".to_owned()))?,
+        parent: row.try_get(16)?,
+    })
+}

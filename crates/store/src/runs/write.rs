@@ -1,0 +1,109 @@
+//! The first write of a run, and every one after it.
+
+use sqlx::AnyConnection;
+
+use super::{Held, NewRun};
+use crate::Millis;
+use crate::backend::StoreError;
+use crate::commit::{Change, CommitError};
+use crate::rows::RunState;
+
+impl Held {
+    pub(crate) async fn move_on(
+        &self,
+        connection: &mut AnyConnection,
+        change: &Change,
+        sealed: Option<(i64, Vec<u8>)>,
+        now: Millis,
+    ) -> Result<(), CommitError> {
+        match &self.unwritten {
+            Some(run) => insert(connection, run, change, sealed, now).await,
+            None => self.update(connection, change, sealed, now).await,
+        }
+    }
+
+    /// What was to be written is: only now, because a transaction may fail to its last word.
+    pub(crate) fn moved_on(&mut self) {
+        self.unwritten = None;
+        self.sequence += 1;
+    }
+
+    async fn update(
+        &self,
+        connection: &mut AnyConnection,
+        change: &Change,
+        sealed: Option<(i64, Vec<u8>)>,
+        now: Millis,
+    ) -> Result<(), CommitError> {
+        let (leg, snapshot) = sealed.unzip();
+        // A run that is over keeps no snapshot.
+        let over = change.state.is_some_and(RunState::is_over);
+        let updated = sqlx::query(
+            "UPDATE runs SET sequence = sequence + 1, updated_at = $1, state = COALESCE($2, state), \
+             expires_at = COALESCE($3, expires_at), progress = COALESCE($4, progress), \
+             snapshot_leg = COALESCE($5, snapshot_leg), \
+             snapshot = CASE WHEN $6 = 1 THEN NULL ELSE COALESCE($7, snapshot) END, \
+             result = COALESCE($8, result), lease_until = CASE WHEN $9 = 1 THEN 0 ELSE lease_until END \
+             WHERE run_id = $10 AND sequence = $11 AND fence = $12 AND state IN ('running', 'waiting')",
+        )
+        .bind(now)
+        .bind(change.state.map(RunState::as_str))
+        .bind(change.expires_at)
+        .bind(change.progress.clone())
+        .bind(leg)
+        .bind(i64::from(over))
+        .bind(snapshot)
+        .bind(change.result.clone())
+        .bind(i64::from(change.release || over))
+        .bind(self.run_id.clone())
+        .bind(self.sequence)
+        .bind(self.fence)
+        .execute(&mut *connection)
+        .await?;
+        if updated.rows_affected() == 1 { Ok(()) } else { Err(CommitError::Fenced) }
+    }
+}
+
+async fn insert(
+    connection: &mut AnyConnection,
+    run: &NewRun,
+    change: &Change,
+    sealed: Option<(i64, Vec<u8>)>,
+    now: Millis,
+) -> Result<(), CommitError> {
+    let over = change.state.is_some_and(RunState::is_over);
+    let (leg, snapshot) = sealed.unzip();
+    if !over {
+        // What is over is never thawed again, so its tables are not wanted.
+        let packed = zstd::bulk::compress(&run.tables, 1).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        sqlx::query("INSERT INTO catalogs (hash, tables) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING")
+            .bind(run.catalog.clone())
+            .bind(packed)
+            .execute(&mut *connection)
+            .await?;
+    }
+    sqlx::query(
+        "INSERT INTO runs (run_id, agent_id, session_id, agent_run_id, tool_call_id, state, sequence, fence, holder, \
+         lease_until, created_at, updated_at, expires_at, catalog, definition, progress, snapshot_leg, snapshot, \
+         result) VALUES ($1, $2, $3, $4, $5, $6, 1, 1, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16)",
+    )
+    .bind(run.run_id.clone())
+    .bind(run.scope.agent_id.clone())
+    .bind(run.scope.session_id.clone())
+    .bind(run.scope.agent_run_id.clone())
+    .bind(run.tool_call_id.clone())
+    .bind(change.state.unwrap_or(RunState::Running).as_str())
+    .bind(run.holder.clone())
+    .bind(if change.release || over { 0 } else { run.lease_until })
+    .bind(now)
+    .bind(change.expires_at.unwrap_or(run.expires_at))
+    .bind(run.catalog.clone())
+    .bind(run.definition.clone())
+    .bind(change.progress.clone().unwrap_or_default())
+    .bind(leg)
+    .bind(snapshot.filter(|_| !over))
+    .bind(change.result.clone())
+    .execute(&mut *connection)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! Asked once, answered once, used once.
+
+use serde_json::json;
+use store::{ApprovalState, Change, CommitError, Decision, DecisionRefused, Durability, Reach, RunState};
+
+use crate::world::{NOW, Place, asked, everywhere};
+
+fn yes(reach: Reach) -> Decision {
+    Decision::Approve { edited_input: None, reach }
+}
+
+fn asking(place: &Place, number: u32) -> Change {
+    Change { approvals: vec![asked(place, number)], ..Change::default() }
+}
+
+#[tokio::test]
+async fn a_decision_counts_once() {
+    for place in everywhere().await {
+        place.run(1, asking(&place, 1)).await;
+        let id = asked(&place, 1).approval_id;
+        let decision = Decision::Approve { edited_input: Some(json!({"n": 2})), reach: Reach::Once };
+        let approval = place.store.decide(&id, &decision, "ada", NOW + 1).await.unwrap();
+        assert_eq!((approval.state, approval.decided_by.as_deref()), (ApprovalState::Approved, Some("ada")));
+        assert_eq!((approval.input, approval.edited_input), (json!({"n": 1}), Some(json!({"n": 2}))));
+        for again in [yes(Reach::Once), Decision::Deny { note: "no".to_owned() }] {
+            let refused = place.store.decide(&id, &again, "bob", NOW + 2).await;
+            assert!(matches!(refused, Err(DecisionRefused::NotPending)), "{refused:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn racing_decisions_count_once() {
+    for place in everywhere().await {
+        place.run(1, asking(&place, 1)).await;
+        let racers = (0..12).map(|number| {
+            let (store, id) = (place.store.clone(), asked(&place, 1).approval_id);
+            let decision = if number % 2 == 0 { yes(Reach::Agent) } else { Decision::Deny { note: String::new() } };
+            tokio::spawn(async move { store.decide(&id, &decision, "ada", NOW).await.is_ok() })
+        });
+        let mut decided = 0;
+        for racer in racers.collect::<Vec<_>>() {
+            decided += usize::from(racer.await.unwrap());
+        }
+        assert_eq!(decided, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_yes_is_used_once_and_a_no_never() {
+    for place in everywhere().await {
+        let mut held = place.run(1, asking(&place, 1)).await;
+        let used = || Change { used_approvals: vec![asked(&place, 1).approval_id], ..Change::default() };
+        let refused = place.store.commit(&mut held.clone(), &used(), Durability::Synced, NOW).await;
+        assert!(matches!(refused, Err(CommitError::ApprovalGone)), "not before it is given: {refused:?}");
+        place.store.decide(&asked(&place, 1).approval_id, &yes(Reach::Once), "ada", NOW).await.unwrap();
+        place.store.commit(&mut held, &used(), Durability::Synced, NOW).await.unwrap();
+        let again = place.store.commit(&mut held.clone(), &used(), Durability::Synced, NOW).await;
+        assert!(matches!(again, Err(CommitError::ApprovalGone)), "{again:?}");
+        let mut denied = place.run(2, asking(&place, 2)).await;
+        let id = asked(&place, 2).approval_id;
+        place.store.decide(&id, &Decision::Deny { note: "no".to_owned() }, "ada", NOW).await.unwrap();
+        let change = Change { used_approvals: vec![id], ..Change::default() };
+        assert!(place.store.commit(&mut denied, &change, Durability::Synced, NOW).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_asked_after_the_time_or_the_run_is_over() {
+    for place in everywhere().await {
+        place.run(1, asking(&place, 1)).await;
+        let late = place.store.decide(&asked(&place, 1).approval_id, &yes(Reach::Once), "ada", NOW + 5000).await;
+        assert!(matches!(late, Err(DecisionRefused::NotPending)), "{late:?}");
+        let mut held = place.run(2, asking(&place, 2)).await;
+        let end = Change { state: Some(RunState::Aborted), ..Change::default() };
+        place.store.commit(&mut held, &end, Durability::Synced, NOW).await.unwrap();
+        let over = place.store.decide(&asked(&place, 2).approval_id, &yes(Reach::Once), "ada", NOW).await;
+        assert!(matches!(over, Err(DecisionRefused::NotPending)), "{over:?}");
+        assert_eq!(place.store.approvals_of_run(&held.run_id).await.unwrap()[0].state, ApprovalState::Void);
+        let pending = place.store.pending_approvals().await.unwrap();
+        assert!(pending.iter().all(|one| one.run_id != held.run_id), "{pending:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_rule_holds_for_its_tool_agent_and_session_until_it_is_revoked() {
+    for place in everywhere().await {
+        let scope = place.scope();
+        let tool = asked(&place, 0).tool_id;
+        let allowed = async |hash: &str, agent: &str, session: &str| {
+            place.store.is_allowed_for_good(&tool, hash, agent, session).await.unwrap()
+        };
+        assert!(!allowed("tool", &scope.agent_id, &scope.session_id).await);
+        place.run(1, asking(&place, 1)).await;
+        place.store.decide(&asked(&place, 1).approval_id, &yes(Reach::Session), "ada", NOW).await.unwrap();
+        assert!(allowed("tool", &scope.agent_id, &scope.session_id).await);
+        for (hash, agent, session) in [
+            ("other", scope.agent_id.as_str(), scope.session_id.as_str()),
+            ("tool", "other", &scope.session_id),
+            ("tool", &scope.agent_id, "other"),
+        ] {
+            assert!(!allowed(hash, agent, session).await, "{hash} {agent} {session}");
+        }
+        place.run(2, asking(&place, 2)).await;
+        place.store.decide(&asked(&place, 2).approval_id, &yes(Reach::Agent), "ada", NOW).await.unwrap();
+        assert!(allowed("tool", &scope.agent_id, "other").await);
+        let rules = place.store.rules().await.unwrap();
+        let ours: Vec<_> = rules.iter().filter(|rule| rule.tool_id == tool).collect();
+        assert_eq!(ours.len(), 2);
+        for rule in ours {
+            assert!(place.store.revoke_rule(&rule.rule_id, NOW).await.unwrap());
+            assert!(!place.store.revoke_rule(&rule.rule_id, NOW).await.unwrap());
+        }
+        assert!(!allowed("tool", &scope.agent_id, &scope.session_id).await);
+    }
+}

@@ -1,0 +1,144 @@
+//! Only whoever holds a run changes it.
+
+use store::{CallState, Change, CommitError, Durability, LeaseError, LegRow, RunState};
+
+use crate::world::{NOW, asked, call, entry, everywhere};
+
+fn everything(place: &crate::world::Place) -> Change {
+    Change {
+        progress: Some("stale".to_owned()),
+        legs: vec![LegRow { leg: 9, clock_us: 1, replies: vec![] }],
+        calls: vec![call(9, CallState::Dispatched)],
+        approvals: vec![asked(place, 9)],
+        entries: vec![entry("stale")],
+        ..Change::default()
+    }
+}
+
+#[tokio::test]
+async fn the_first_commit_writes_the_run_and_its_journal() {
+    for place in everywhere().await {
+        let mut held = place.new_run(1);
+        assert!(place.store.run(&held.run_id).await.unwrap().is_none() && !held.is_written());
+        let change = Change {
+            legs: vec![LegRow { leg: 0, clock_us: 7, replies: vec![3, 1] }],
+            calls: vec![call(2, CallState::Parked), call(1, CallState::Requested)],
+            ..Change::default()
+        };
+        place.store.commit(&mut held, &change, Durability::Synced, NOW).await.unwrap();
+        let row = place.store.run(&held.run_id).await.unwrap().unwrap();
+        assert_eq!((row.state, row.expires_at, held.is_written()), (RunState::Running, NOW + 10_000, true));
+        assert!(row.scope.admits(&place.scope()));
+        assert_eq!(place.store.legs(&held.run_id).await.unwrap(), change.legs);
+        assert_eq!(place.store.calls(&held.run_id).await.unwrap(), [change.calls[1].clone(), change.calls[0].clone()]);
+        assert_eq!(place.store.tables(&row.catalog, 100).await.unwrap().unwrap(), b"tables");
+        // The same run cannot be begun twice.
+        let again = place.store.commit(&mut place.new_run(1), &change, Durability::Synced, NOW).await;
+        assert!(again.is_err(), "{again:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_first_commit_that_fails_leaves_nothing_and_can_be_made_again() {
+    for place in everywhere().await {
+        let mut held = place.new_run(1);
+        let bad = Change { used_approvals: vec!["apr_nothing".to_owned()], ..everything(&place) };
+        let refused = place.store.commit(&mut held, &bad, Durability::Synced, NOW).await;
+        assert!(matches!(refused, Err(CommitError::ApprovalGone)), "{refused:?}");
+        assert!(place.store.run(&held.run_id).await.unwrap().is_none() && !held.is_written());
+        assert_eq!(place.store.transcript(&held.scope.session_id).await.unwrap(), []);
+        place.store.commit(&mut held, &Change::default(), Durability::Synced, NOW).await.unwrap();
+        assert!(held.is_written());
+    }
+}
+
+#[tokio::test]
+async fn who_has_lost_a_run_writes_nothing_of_a_change() {
+    for place in everywhere().await {
+        let mut stale = place.run(1, Change::default()).await;
+        let mut held = place.store.take(&stale.run_id, "two", NOW + 1001, NOW + 3000).await.unwrap();
+        let refused = place.store.commit(&mut stale, &everything(&place), Durability::Relaxed, NOW).await;
+        assert!(matches!(refused, Err(CommitError::Fenced)), "{refused:?}");
+        assert_eq!(place.store.run(&held.run_id).await.unwrap().unwrap().progress, "");
+        assert_eq!(place.store.legs(&held.run_id).await.unwrap(), []);
+        assert_eq!(place.store.calls(&held.run_id).await.unwrap(), []);
+        assert_eq!(place.store.approvals_of_run(&held.run_id).await.unwrap(), []);
+        assert_eq!(place.store.transcript(&held.scope.session_id).await.unwrap(), []);
+        place.store.commit(&mut held, &everything(&place), Durability::Relaxed, NOW).await.unwrap();
+        assert_eq!(place.store.calls(&held.run_id).await.unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn two_copies_of_one_hold_take_the_sequence_once() {
+    for place in everywhere().await {
+        let mut held = place.run(1, Change::default()).await;
+        let mut copy = held.clone();
+        place.store.commit(&mut held, &Change::default(), Durability::Synced, NOW).await.unwrap();
+        let refused = place.store.commit(&mut copy, &Change::default(), Durability::Synced, NOW).await;
+        assert!(matches!(refused, Err(CommitError::Fenced)), "{refused:?}");
+        place.store.commit(&mut held, &Change::default(), Durability::Relaxed, NOW).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_lease_is_taken_when_it_is_over_released_or_ones_own() {
+    for place in everywhere().await {
+        let mut held = place.run(1, Change::default()).await;
+        let id = held.run_id.clone();
+        let early = place.store.take(&id, "two", NOW + 999, NOW + 9000).await;
+        assert!(matches!(early, Err(LeaseError::HeldElsewhere { until }) if until == NOW + 1000), "{early:?}");
+        // Renewed, it lasts.
+        assert_eq!(place.store.renew("one", NOW + 2000).await.unwrap(), 1);
+        assert!(place.store.take(&id, "two", NOW + 1500, NOW + 9000).await.is_err());
+        // Released, it is free at once, and is not renewed.
+        let release = Change { release: true, ..Change::default() };
+        place.store.commit(&mut held, &release, Durability::Synced, NOW).await.unwrap();
+        assert_eq!(place.store.renew("one", NOW + 2000).await.unwrap(), 0);
+        let two = place.store.take(&id, "two", NOW, NOW + 3000).await.unwrap();
+        assert!(place.store.take(&id, "three", NOW + 10, NOW + 3000).await.is_err());
+        place.store.take(&id, "two", NOW + 10, NOW + 3000).await.unwrap();
+        // What has been taken over since is not let go of by who had it.
+        place.store.let_go(&two).await.unwrap();
+        assert!(place.store.take(&id, "three", NOW + 10, NOW + 3000).await.is_err());
+        let three = place.store.seize(&id, "three", NOW + 3000).await.unwrap();
+        place.store.let_go(&three).await.unwrap();
+        place.store.take(&id, "four", NOW + 10, NOW + 3000).await.unwrap();
+        let unknown = place.store.take("cm_nothing", "two", NOW, NOW).await;
+        assert!(matches!(unknown, Err(LeaseError::Unknown)), "{unknown:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_over_changes_no_more() {
+    for place in everywhere().await {
+        for state in [RunState::Completed, RunState::Failed, RunState::Aborted, RunState::Expired] {
+            let mut held =
+                place.run(state as u32, Change { snapshot: Some((0, b"state".to_vec())), ..Change::default() }).await;
+            let end = Change { state: Some(state), result: Some("{}".to_owned()), ..Change::default() };
+            place.store.commit(&mut held, &end, Durability::Synced, NOW).await.unwrap();
+            let row = place.store.run(&held.run_id).await.unwrap().unwrap();
+            assert_eq!((row.state, row.snapshot.is_some(), row.result.as_deref()), (state, false, Some("{}")));
+            let after = place.store.commit(&mut held, &Change::default(), Durability::Synced, NOW).await;
+            assert!(matches!(after, Err(CommitError::Fenced)), "{after:?}");
+            let taken = place.store.seize(&held.run_id, "two", NOW).await;
+            assert!(matches!(taken, Err(LeaseError::Unknown)), "{taken:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn racing_takers_get_a_run_once() {
+    for place in everywhere().await {
+        let held = place.run(1, Change { release: true, ..Change::default() }).await;
+        let takers = (0..16).map(|number| {
+            let (store, id) = (place.store.clone(), held.run_id.clone());
+            tokio::spawn(async move { store.take(&id, &format!("taker-{number}"), NOW, NOW + 9000).await.is_ok() })
+        });
+        let mut taken = 0;
+        for taker in takers.collect::<Vec<_>>() {
+            taken += usize::from(taker.await.unwrap());
+        }
+        assert_eq!(taken, 1);
+    }
+}

@@ -1,0 +1,11 @@
+//! What every store must do, wherever its rows are: the same functions run against each.
+#![expect(clippy::unwrap_used, reason = "a test that meets what it does not expect has failed")]
+
+mod approvals;
+mod fences;
+mod opening;
+mod sealing;
+mod settling;
+mod sweeping;
+mod transcripts;
+mod world;

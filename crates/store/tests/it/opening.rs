@@ -1,0 +1,56 @@
+//! A store is opened as it is, brought up to date, or refused.
+
+use std::process::Command;
+
+use store::{Location, Store, StoreError};
+
+use crate::world::{everywhere, keys, new_schema};
+
+#[tokio::test]
+async fn what_was_written_is_there_when_it_is_opened_again() {
+    for place in everywhere().await {
+        let held = place.run(1, store::Change::default()).await;
+        let again = place.again().await;
+        assert!(again.run(&held.run_id).await.unwrap().is_some());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_may_open_a_new_store_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut locations = vec![Location::File(folder.path().join("store.db"))];
+    locations.extend(new_schema().await);
+    for location in locations {
+        let opening = (0..6).map(|_| {
+            let location = location.clone();
+            tokio::spawn(async move { Store::open(&location, keys()).await.map(drop) })
+        });
+        for opened in opening.collect::<Vec<_>>() {
+            opened.await.unwrap().unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_of_a_newer_program_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let location = Location::File(path.clone());
+    Store::open(&location, keys()).await.unwrap().close().await;
+    sqlx::any::install_default_drivers();
+    let url = format!("sqlite://{}", path.display());
+    let pool = sqlx::AnyPool::connect(&url).await.unwrap();
+    sqlx::query("UPDATE schema_version SET version = 99").execute(&pool).await.unwrap();
+    let refused = Store::open(&location, keys()).await;
+    assert!(matches!(refused, Err(StoreError::TooNew { found: 99, .. })), "{refused:?}");
+    let row: (i64,) = sqlx::query_as("SELECT version FROM schema_version").fetch_one(&pool).await.unwrap();
+    assert_eq!(row.0, 99);
+}
+
+#[tokio::test]
+async fn what_is_no_store_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&path).status().unwrap().success());
+    assert!(Store::open(&Location::File(path), keys()).await.is_err());
+}

@@ -1,0 +1,60 @@
+//! A snapshot opens for the run and the moment it was taken for, and for no other.
+
+use store::{Change, Durability, Keys, Location, RunRow, Store, Unsealable};
+
+use crate::world::{NOW, Place, everywhere};
+
+fn frozen(leg: i64, state: &[u8]) -> Change {
+    Change { snapshot: Some((leg, state.to_vec())), ..Change::default() }
+}
+
+async fn row(place: &Place, run_id: &str) -> RunRow {
+    place.store.run(run_id).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn a_snapshot_comes_back_and_is_not_stored_as_it_is() {
+    for place in everywhere().await {
+        let held = place.run(1, frozen(3, b"a cell's memory")).await;
+        let row = row(&place, &held.run_id).await;
+        let sealed = row.snapshot.clone().unwrap();
+        assert!(!sealed.windows(6).any(|window| window == b"memory"));
+        assert_eq!(row.snapshot_leg, Some(3));
+        assert_eq!(place.store.open_snapshot(&held, &row).unwrap().unwrap(), b"a cell's memory");
+    }
+}
+
+#[tokio::test]
+async fn one_that_was_swapped_or_rolled_back_is_refused() {
+    for place in everywhere().await {
+        let mut held = place.run(1, frozen(1, b"older")).await;
+        let older = row(&place, &held.run_id).await;
+        place.store.commit(&mut held, &frozen(2, b"newer"), Durability::Synced, NOW).await.unwrap();
+        let newer = row(&place, &held.run_id).await;
+        let other = place.run(2, frozen(2, b"another's")).await;
+        let others = row(&place, &other.run_id).await;
+        for (what, sealed) in [("rolled back", older.snapshot), ("swapped", others.snapshot)] {
+            let forged = RunRow { snapshot: sealed, ..newer.clone() };
+            assert_eq!(place.store.open_snapshot(&held, &forged), Err(Unsealable), "{what}");
+        }
+        let mut flipped = newer.clone();
+        flipped.snapshot.as_mut().unwrap()[40] ^= 1;
+        assert_eq!(place.store.open_snapshot(&held, &flipped), Err(Unsealable));
+        assert_eq!(place.store.open_snapshot(&held, &newer).unwrap().unwrap(), b"newer");
+    }
+}
+
+#[tokio::test]
+async fn another_key_opens_nothing_until_it_is_told_the_old_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let location = Location::File(folder.path().join("store.db"));
+    let store = Store::open(&location, Keys::new(1, [1; 32])).await.unwrap();
+    let places = everywhere().await;
+    let mut held = places[0].new_run(1);
+    store.commit(&mut held, &frozen(0, b"state"), Durability::Synced, NOW).await.unwrap();
+    let row = store.run(&held.run_id).await.unwrap().unwrap();
+    let rotated = Store::open(&location, Keys::new(2, [2; 32])).await.unwrap();
+    assert_eq!(rotated.open_snapshot(&held, &row), Err(Unsealable));
+    let knows = Store::open(&location, Keys::new(2, [2; 32]).and_older(1, [1; 32])).await.unwrap();
+    assert_eq!(knows.open_snapshot(&held, &row).unwrap().unwrap(), b"state");
+}

@@ -1,0 +1,82 @@
+//! The outcome of a parked call: the first counts, and one that comes too late is kept and not used.
+
+use store::{CallState, Change, Durability, RunState, SettleRefused, Settled, StoredReply};
+
+use crate::world::{NOW, call, everywhere};
+
+fn parked() -> Change {
+    let calls = [CallState::Parked, CallState::Away, CallState::Dispatched, CallState::Requested, CallState::Approval];
+    let calls = calls.into_iter().zip(1..).map(|(state, number)| call(number, state)).collect();
+    Change { calls, ..Change::default() }
+}
+
+#[tokio::test]
+async fn an_outcome_is_taken_once_in_the_order_it_came() {
+    for place in everywhere().await {
+        let held = place.run(1, parked()).await;
+        for (order, number) in [(1, 3), (2, 1), (3, 2)] {
+            let settled = place.store.settle(&held.run_id, number, "first").await.unwrap();
+            assert_eq!(settled, Settled::Taken);
+            let again = place.store.settle(&held.run_id, number, "second").await;
+            assert!(matches!(again, Err(SettleRefused::NotParked)), "{again:?}");
+            let calls = place.store.calls(&held.run_id).await.unwrap();
+            let row = calls.iter().find(|row| row.call == number).unwrap();
+            assert_eq!(
+                (row.state, row.outcome.as_deref(), row.settle_order),
+                (CallState::Settled, Some("first"), Some(order))
+            );
+        }
+        for nothing in [4, 5, 6] {
+            assert!(place.store.settle(&held.run_id, nothing, "x").await.is_err(), "{nothing}");
+        }
+        assert!(place.store.settle("cm_nothing", 1, "x").await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn what_came_from_outside_is_not_overwritten_by_the_holder() {
+    for place in everywhere().await {
+        let mut held = place.run(1, parked()).await;
+        place.store.settle(&held.run_id, 1, "theirs").await.unwrap();
+        let late = Change { calls: vec![call(1, CallState::Parked)], ..Change::default() };
+        place.store.commit(&mut held, &late, Durability::Synced, NOW).await.unwrap();
+        let row = place.store.calls(&held.run_id).await.unwrap().remove(0);
+        assert_eq!((row.state, row.outcome.as_deref()), (CallState::Settled, Some("theirs")));
+        // Its delivery is written.
+        let mut delivered = row;
+        delivered.state = CallState::Delivered;
+        delivered.reply = Some(StoredReply::Resolved("1".to_owned()));
+        let change = Change { calls: vec![delivered.clone()], ..Change::default() };
+        place.store.commit(&mut held, &change, Durability::Synced, NOW).await.unwrap();
+        assert_eq!(place.store.calls(&held.run_id).await.unwrap()[0], delivered);
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_for_a_run_that_is_over_is_late() {
+    for place in everywhere().await {
+        let mut held = place.run(1, parked()).await;
+        let end = Change { state: Some(RunState::Aborted), ..Change::default() };
+        place.store.commit(&mut held, &end, Durability::Synced, NOW).await.unwrap();
+        assert_eq!(place.store.settle(&held.run_id, 1, "late").await.unwrap(), Settled::Late);
+        assert_eq!(place.store.calls(&held.run_id).await.unwrap()[0].outcome.as_deref(), Some("late"));
+        assert!(place.store.settle(&held.run_id, 1, "later").await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn racing_outcomes_are_taken_once() {
+    for place in everywhere().await {
+        let held = place.run(1, parked()).await;
+        let other = place.again().await;
+        let mut taken = 0;
+        let racers = (0..16).map(|number| {
+            let (store, id) = (if number % 2 == 0 { place.store.clone() } else { other.clone() }, held.run_id.clone());
+            tokio::spawn(async move { store.settle(&id, 1, &number.to_string()).await.is_ok() })
+        });
+        for racer in racers.collect::<Vec<_>>() {
+            taken += usize::from(racer.await.unwrap());
+        }
+        assert_eq!(taken, 1);
+    }
+}

@@ -1,0 +1,108 @@
+//! What is over is put away.
+
+use store::{ApprovalState, CallState, Change, Durability, LeaseError, LegRow, RunState};
+
+use crate::world::{NOW, Place, asked, call, entry, everywhere};
+
+fn waiting(place: &Place, number: u32) -> Change {
+    Change {
+        state: Some(RunState::Waiting),
+        release: true,
+        snapshot: Some((0, b"state".to_vec())),
+        approvals: vec![asked(place, number)],
+        legs: vec![LegRow { leg: 0, clock_us: 1, replies: vec![] }],
+        calls: vec![call(1, CallState::Approval)],
+        entries: vec![entry("kept")],
+        ..Change::default()
+    }
+}
+
+async fn state(place: &Place, run_id: &str) -> Option<RunState> {
+    place.store.run(run_id).await.unwrap().map(|row| row.state)
+}
+
+#[tokio::test]
+async fn a_run_expires_with_its_snapshot_and_what_was_asked() {
+    for place in everywhere().await {
+        let held = place.run(1, waiting(&place, 1)).await;
+        place.store.expire(NOW + 9_999).await.unwrap();
+        assert_eq!(state(&place, &held.run_id).await, Some(RunState::Waiting));
+        place.store.expire(NOW + 10_000).await.unwrap();
+        let row = place.store.run(&held.run_id).await.unwrap().unwrap();
+        assert_eq!((row.state, row.snapshot), (RunState::Expired, None));
+        assert_eq!(place.store.approvals_of_run(&held.run_id).await.unwrap()[0].state, ApprovalState::Void);
+        let taken = place.store.take(&held.run_id, "two", NOW + 20_000, NOW + 30_000).await;
+        assert!(matches!(taken, Err(LeaseError::Unknown)), "{taken:?}");
+        assert_eq!(place.store.expire(NOW + 10_000).await.unwrap(), 0, "once is enough");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_somebody_works_on_is_theirs_to_end() {
+    for place in everywhere().await {
+        // Of a process that died, running or waiting, nothing is left but the lease. A call without a cell never
+        // had one.
+        let direct = place.run(3, Change { release: true, ..Change::default() }).await;
+        let running = place.run(1, Change::default()).await;
+        let waiting = place.run(2, Change { release: false, ..waiting(&place, 2) }).await;
+        place.store.renew("one", NOW + 20_000).await.unwrap();
+        place.store.expire(NOW + 10_000).await.unwrap();
+        for run in [&running, &waiting] {
+            assert!(!state(&place, &run.run_id).await.unwrap().is_over());
+        }
+        place.store.expire(NOW + 20_000).await.unwrap();
+        for run in [&running, &waiting] {
+            assert_eq!(state(&place, &run.run_id).await, Some(RunState::Expired));
+        }
+        assert_eq!(state(&place, &direct.run_id).await, Some(RunState::Running));
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_something_came_for_is_kept_longer_and_never_shorter() {
+    for place in everywhere().await {
+        let held = place.run(1, waiting(&place, 1)).await;
+        place.store.prolong(&held.run_id, NOW + 50_000).await.unwrap();
+        place.store.prolong(&held.run_id, NOW + 1).await.unwrap();
+        place.store.expire(NOW + 49_999).await.unwrap();
+        assert_eq!(state(&place, &held.run_id).await, Some(RunState::Waiting));
+        place.store.expire(NOW + 50_000).await.unwrap();
+        place.store.prolong(&held.run_id, NOW + 90_000).await.unwrap();
+        assert_eq!(state(&place, &held.run_id).await, Some(RunState::Expired));
+    }
+}
+
+#[tokio::test]
+async fn old_runs_are_forgotten_and_their_transcripts_kept() {
+    for place in everywhere().await {
+        let live = place.run(1, waiting(&place, 1)).await;
+        let mut over = place.run(2, waiting(&place, 2)).await;
+        let end = Change { state: Some(RunState::Completed), ..Change::default() };
+        place.store.commit(&mut over, &end, Durability::Synced, NOW + 100).await.unwrap();
+        place.store.forget_before(NOW + 100).await.unwrap();
+        assert!(state(&place, &over.run_id).await.is_some(), "not yet");
+        place.store.forget_before(NOW + 101).await.unwrap();
+        assert_eq!(state(&place, &over.run_id).await, None);
+        assert_eq!(place.store.calls(&over.run_id).await.unwrap(), []);
+        assert_eq!(place.store.legs(&over.run_id).await.unwrap(), []);
+        assert_eq!(place.store.approvals_of_run(&over.run_id).await.unwrap(), []);
+        assert_eq!(place.store.transcript(&over.scope.session_id).await.unwrap().len(), 2);
+        // What still waits has all it needs.
+        let row = place.store.run(&live.run_id).await.unwrap().unwrap();
+        assert!(place.store.tables(&row.catalog, 100).await.unwrap().is_some());
+        assert_eq!(place.store.calls(&live.run_id).await.unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn live_runs_are_counted_and_found_by_their_session() {
+    for place in everywhere().await {
+        let before = place.store.live_runs().await.unwrap();
+        let held = place.run(1, waiting(&place, 1)).await;
+        place.run(2, Change { state: Some(RunState::Failed), ..Change::default() }).await;
+        let session = &held.scope.session_id;
+        assert_eq!(place.store.runs_of_session(session).await.unwrap(), [held.run_id.as_str()]);
+        assert_eq!(place.store.runs_of_session("nobody's").await.unwrap(), [""; 0]);
+        assert_eq!((before, place.store.live_runs().await.unwrap()), (0, 1));
+    }
+}

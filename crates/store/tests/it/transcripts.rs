@@ -1,0 +1,57 @@
+//! What a session did, in order, whoever wrote it.
+
+use serde_json::Value;
+use store::{Change, Durability};
+
+use crate::world::{NOW, entry, everywhere};
+
+#[tokio::test]
+async fn entries_come_back_in_the_order_they_were_written() {
+    for place in everywhere().await {
+        let mut held = place.run(1, Change { entries: vec![entry("1"), entry("2")], ..Change::default() }).await;
+        let session = held.scope.session_id.clone();
+        place.store.note(&session, &held.run_id, &[entry("3")]).await.unwrap();
+        let change = Change { entries: vec![entry("4")], ..Change::default() };
+        place.store.commit(&mut held, &change, Durability::Relaxed, NOW).await.unwrap();
+        let exported = place.store.export(&session).await.unwrap();
+        let lines: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let texts: Vec<&str> = lines.iter().map(|line| line["text"].as_str().unwrap()).collect();
+        assert_eq!(texts, ["1", "2", "3", "4"]);
+        assert!(lines.iter().all(|line| line["kind"] == "note" && line["at"] == NOW), "{exported}");
+        assert_eq!(place.store.export("nobody's").await.unwrap(), "");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_writers_of_one_session_lose_nothing_and_keep_their_own_order() {
+    for place in everywhere().await {
+        let held = place.run(1, Change::default()).await;
+        let (session, run) = (held.scope.session_id.clone(), held.run_id.clone());
+        let writers = ["a", "b"].map(|name| {
+            let (place, session, run) = (place.store.clone(), session.clone(), run.clone());
+            tokio::spawn(async move {
+                for number in 0..40 {
+                    place
+                        .note(&session, &run, &[entry(&format!("{name}{number}")), entry(&format!("{name}{number}+"))])
+                        .await
+                        .unwrap();
+                }
+            })
+        });
+        for writer in writers {
+            writer.await.unwrap();
+        }
+        let entries = place.store.transcript(&session).await.unwrap();
+        assert_eq!(entries.len(), 160);
+        for name in ["a", "b"] {
+            let mine: Vec<&str> = entries
+                .iter()
+                .map(|entry| entry.entry["text"].as_str().unwrap())
+                .filter(|text| text.starts_with(name))
+                .collect();
+            let expected: Vec<String> =
+                (0..40).flat_map(|number| [format!("{name}{number}"), format!("{name}{number}+")]).collect();
+            assert_eq!(mine, expected);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Stores to test, and runs to put into them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use contract::scope::Scope;
+use sqlx::{AnyConnection, Connection, Executor};
+use store::{
+    ApprovalRequest, CallRow, CallState, Change, Durability, Entry, EntryKind, Held, Keys, Location, NewRun, Store,
+};
+use tempfile::TempDir;
+
+/// The time of every test that does not move it.
+pub const NOW: i64 = 1_000_000;
+
+/// A store of its own for each test, and a name that no other has.
+pub struct Place {
+    pub store: Store,
+    pub name: String,
+    pub location: Location,
+    _folder: Option<TempDir>,
+}
+
+impl Place {
+    async fn at(location: Location, folder: Option<TempDir>) -> Self {
+        let store = Store::open(&location, keys()).await.unwrap();
+        Self { store, name: unused_name(), location, _folder: folder }
+    }
+
+    /// Another process's handle on the same rows. Memory has only one.
+    pub async fn again(&self) -> Store {
+        match self.location {
+            Location::Memory => self.store.clone(),
+            Location::File(_) | Location::Postgres(_) => Store::open(&self.location, keys()).await.unwrap(),
+        }
+    }
+
+    pub fn scope(&self) -> Scope {
+        Scope {
+            agent_id: format!("agent-{}", self.name),
+            session_id: format!("session-{}", self.name),
+            agent_run_id: "run".to_owned(),
+            ..Scope::default()
+        }
+    }
+
+    /// A run that is not written yet, held until `NOW + 1000`, kept until `NOW + 10_000`.
+    pub fn new_run(&self, number: u32) -> Held {
+        Held::new(NewRun {
+            run_id: format!("cm_{}_{number}", self.name),
+            scope: self.scope(),
+            tool_call_id: "exec-1".to_owned(),
+            holder: "one".to_owned(),
+            lease_until: NOW + 1000,
+            expires_at: NOW + 10_000,
+            catalog: format!("catalog-{}", self.name),
+            tables: Arc::from(*b"tables"),
+            definition: "{}".to_owned(),
+        })
+    }
+
+    /// One that is.
+    pub async fn run(&self, number: u32, change: Change) -> Held {
+        let mut held = self.new_run(number);
+        self.store.commit(&mut held, &change, Durability::Synced, NOW).await.unwrap();
+        held
+    }
+}
+
+/// A schema of its own on the server that tests may use, if there is one.
+pub async fn new_schema() -> Option<Location> {
+    let server = std::env::var("CELLMATE_TEST_POSTGRES").ok()?;
+    let schema = unused_name();
+    sqlx::any::install_default_drivers();
+    let mut connection = AnyConnection::connect(&server).await.unwrap();
+    connection.execute(format!("CREATE SCHEMA {schema}").as_str()).await.unwrap();
+    let separator = if server.contains('?') { '&' } else { '?' };
+    Some(Location::Postgres(format!("{server}{separator}options=-c%20search_path%3D{schema}")))
+}
+
+fn unused_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap().as_micros();
+    format!("t{since}_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+pub fn keys() -> Keys {
+    Keys::new(1, [7; 32])
+}
+
+/// Memory, a file, and a server where `CELLMATE_TEST_POSTGRES` names one.
+pub async fn everywhere() -> Vec<Place> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = Location::File(folder.path().join("store.db"));
+    let mut places = vec![Place::at(Location::Memory, None).await, Place::at(file, Some(folder)).await];
+    if let Some(server) = new_schema().await {
+        places.push(Place::at(server, None).await);
+    }
+    places
+}
+
+pub fn call(number: u32, state: CallState) -> CallRow {
+    CallRow {
+        call: number,
+        leg: 0,
+        method: "call".to_owned(),
+        target: "openclaw:core:read".to_owned(),
+        payload: "{}".to_owned(),
+        input_hash: "hash".to_owned(),
+        tool_id: None,
+        input: None,
+        tool_hash: None,
+        state,
+        attempt: 0,
+        due_at: None,
+        since: NOW,
+        settle_order: None,
+        outcome: None,
+        reply: None,
+        parent: "exec-1".to_owned(),
+    }
+}
+
+pub fn asked(place: &Place, number: u32) -> ApprovalRequest {
+    ApprovalRequest {
+        approval_id: format!("apr_{}_{number}", place.name),
+        call: number,
+        tool_id: format!("openclaw:core:{}", place.name),
+        tool_hash: "tool".to_owned(),
+        input: serde_json::json!({"n": number}),
+        input_hash: "input".to_owned(),
+        reason: "it pays".to_owned(),
+        requested_at: NOW,
+        expires_at: NOW + 5000,
+    }
+}
+
+pub fn entry(text: &str) -> Entry {
+    Entry { at: NOW, kind: EntryKind::Note, entry: serde_json::json!({ "text": text }) }
+}

@@ -1,0 +1,121 @@
+//! What the model is shown, and what it is not.
+
+use std::sync::Arc;
+
+use contract::config::pattern::Pattern;
+use contract::config::policy::Lists;
+use contract::error::ErrorCode;
+use executor::ToolSource;
+use executor::run::{PrepareError, RunRequest, ToolsWanted, prepare};
+use serde_json::{Value, json};
+
+use crate::desk::{Desk, Does};
+use crate::world::{Parts, World, request};
+
+const CORE: [(&str, Does); 2] = [("openclaw:core:read", Does::Echo), ("openclaw:core:exec", Does::Echo)];
+
+fn parts(tools: Value) -> Parts {
+    let core = Desk::new(CORE);
+    let plugin = Desk::new([("plugin:browser:browser_request", Does::Echo)]);
+    let server = Desk::new([("mcp:github:create_issue", Does::Echo)]);
+    Parts { tools, sources: vec![core, plugin, server], ..Parts::default() }
+}
+
+fn names(world: &World, request: &RunRequest) -> Vec<String> {
+    world.prepared(request).prepared.visible.iter().map(|tool| tool.name.clone()).collect()
+}
+
+fn client_request() -> RunRequest {
+    let client: Arc<dyn ToolSource> = Desk::new([("client:app:select_file", Does::Echo)]);
+    RunRequest { client_tools: vec![client], ..request("main/session/run") }
+}
+
+#[tokio::test]
+async fn without_code_mode_every_tool_is_shown_by_itself() {
+    let direct = ["exec", "read", "browser_request", "github__create_issue", "select_file"];
+    for tools in [Value::Null, json!({}), json!({"codeMode": false}), json!({"codeMode": {"timeoutMs": 500}})] {
+        let world = parts(tools.clone()).open().await;
+        let run = world.prepared(&client_request());
+        assert_eq!(names(&world, &client_request()), direct, "{tools}");
+        let shown: Vec<&Value> = run.prepared.visible.iter().map(|tool| &tool.parameters).collect();
+        assert!(shown.iter().all(|parameters| parameters["type"] == "object"), "{shown:?}");
+        run.prepared.surface.verify(&direct).unwrap();
+        assert!(run.prepared.surface.verify(&["exec", "wait"]).is_err());
+    }
+}
+
+#[tokio::test]
+async fn with_code_mode_exec_and_wait_are_all_there_is() {
+    for tools in [json!({"codeMode": true}), json!({"codeMode": {"enabled": true}})] {
+        let world = parts(tools.clone()).open().await;
+        assert_eq!(names(&world, &client_request()), ["exec", "wait"], "{tools}");
+        let surface = world.prepared(&client_request()).prepared.surface;
+        surface.verify(&["exec", "wait"]).unwrap();
+        for wrong in [&["exec"][..], &["exec", "wait", "read"], &["exec", "wait", "exec"], &["exec", "tool_call"], &[]]
+        {
+            assert!(surface.verify(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn tool_search_gives_way_to_code_mode() {
+    let world = parts(json!({"codeMode": true, "toolSearch": true})).open().await;
+    assert_eq!(names(&world, &request("main/session/run")), ["exec", "wait"]);
+    let code = "return [ALL_TOOLS.map(tool => tool.name), typeof openclaw, typeof tool_search]";
+    let value = world.run().value(code).await;
+    assert_eq!(value, json!([["exec", "read", "browser_request"], "undefined", "undefined"]));
+}
+
+#[tokio::test]
+async fn a_run_without_tools_shows_nothing_whatever_is_configured() {
+    let world = parts(json!({"codeMode": true})).open().await;
+    let empty = Lists { allow: Some(Vec::new()), ..Lists::default() };
+    let nothing = Lists { deny: vec![Pattern::parse("*").unwrap()], ..Lists::default() };
+    for wants in [ToolsWanted::None, ToolsWanted::Lists(empty), ToolsWanted::Lists(nothing)] {
+        let request = RunRequest { wants, ..client_request() };
+        assert_eq!(names(&world, &request), [""; 0], "{request:?}");
+        world.prepared(&request).prepared.surface.verify(&[]).unwrap();
+    }
+    // An agent's own configuration counts, and no tools at all means none.
+    let bare = Parts { tools: json!({"codeMode": true}), ..Parts::default() }.open().await;
+    assert_eq!(names(&bare, &request("main/session/run")), [""; 0]);
+}
+
+#[tokio::test]
+async fn without_a_runtime_nothing_is_shown_instead() {
+    let mut world = parts(json!({"codeMode": true})).open().await;
+    world.host.runtime_available = false;
+    match prepare(&world.host, &client_request()) {
+        Err(PrepareError::Surface(error)) => assert_eq!(error.code(), ErrorCode::RuntimeUnavailable),
+        other => panic!("{other:?}"),
+    }
+    // What asks for no tools needs no runtime.
+    let request = RunRequest { wants: ToolsWanted::None, ..client_request() };
+    assert_eq!(names(&world, &request), [""; 0]);
+}
+
+#[tokio::test]
+async fn equal_catalogs_are_described_in_equal_bytes() {
+    let mut worlds = Vec::new();
+    for reversed in [false, true] {
+        let mut parts = parts(json!({"codeMode": true}));
+        if reversed {
+            parts.sources.reverse();
+        }
+        worlds.push(parts.open().await);
+    }
+    let [one, other] = [0, 1].map(|position| worlds[position].prepared(&client_request()).prepared);
+    assert_eq!(one.visible, other.visible);
+    assert_eq!(one.executor.catalog().tables().hash(), other.executor.catalog().tables().hash());
+    let fewer = worlds[0].run().prepared;
+    assert_ne!(one.visible, fewer.visible);
+}
+
+#[tokio::test]
+async fn agents_may_differ_in_whether_they_have_code_mode() {
+    let parts = Parts { agents: json!({"coder": {"tools": {"codeMode": true}}}), ..parts(Value::Null) };
+    let world = parts.open().await;
+    assert_eq!(names(&world, &request("coder/session/run")), ["exec", "wait"]);
+    assert_eq!(names(&world, &request("main/session/run")).len(), 4);
+}

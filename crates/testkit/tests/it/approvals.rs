@@ -1,0 +1,209 @@
+//! A person's word on a call: asked for, given once, used once.
+
+use std::sync::Arc;
+
+use contract::tool::ToolSpec;
+use executor::{CallEnd, Outcome, Updates};
+use serde_json::{Value, json};
+use store::{ApprovalState, Decision, DecisionRefused, Reach};
+
+use crate::desk::{Desk, Does, eventually, spec};
+use crate::world::{Parts, World, value};
+
+const PAY: &str = "openclaw:bank:pay";
+const PAID: &str = "return await tools.call('openclaw:bank:pay', { amount: 1 }).catch(error => error.message)";
+
+fn pay() -> ToolSpec {
+    let schema =
+        json!({"type": "object", "properties": {"amount": {"type": "integer"}}, "additionalProperties": false});
+    ToolSpec { parameters: schema, ..spec(PAY) }
+}
+
+async fn world() -> (World, Arc<Desk>) {
+    let desk = Desk::new([("openclaw:core:read", Does::Echo), ("openclaw:core:slow", Does::After(300))]);
+    desk.put(pay(), Does::Echo);
+    (Parts { sources: vec![desk.clone()], ask: vec![PAY], ..Parts::default() }.open().await, desk)
+}
+
+fn once(edited_input: Option<Value>) -> Decision {
+    Decision::Approve { edited_input, reach: Reach::Once }
+}
+
+async fn decide(world: &World, decision: &Decision) {
+    let pending = world.pending().await;
+    world.code_mode.decide(&pending[0].approval_id, decision, "ada").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_asked_about_call_is_parked_and_its_siblings_go_on() {
+    let (world, desk) = world().await;
+    let run = world.run();
+    let code = "const [paid, read] = await Promise.all([tools.pay({ amount: 1 }), tools.read({ n: 1 }).then(read => { text('read'); return read })])
+                return [paid, read]";
+    let (run_id, waiting) = run.suspend(code).await;
+    assert_eq!((&waiting["reason"], &waiting["output"][0]["text"]), (&json!("pending_tools"), &json!("read")));
+    let pending = &waiting["pendingToolCalls"];
+    assert_eq!((pending.as_array().unwrap().len(), &pending[0]["state"]), (1, &json!("approval")));
+    assert_eq!((&pending[0]["method"], &pending[0]["toolId"]), (&json!("call"), &json!(PAY)));
+    assert_eq!(desk.called(), ["openclaw:core:read"]);
+    // Nobody has said anything: it waits on, at once.
+    assert_eq!(run.wait(&run_id).await["pendingToolCalls"][0]["state"], "approval");
+    decide(&world, &once(None)).await;
+    assert_eq!(value(&run.wait(&run_id).await), &json!([{"amount": 1}, {"n": 1}]));
+    assert_eq!(desk.called(), ["openclaw:core:read", PAY]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_is_told_what_and_why() {
+    let (world, _) = world().await;
+    let (run_id, _) = world.run().suspend(PAID).await;
+    let pending = world.pending().await;
+    let [asked] = pending.as_slice() else { panic!("{pending:?}") };
+    assert_eq!((asked.tool_id.as_str(), &asked.input, &asked.run_id), (PAY, &json!({"amount": 1}), &run_id));
+    assert_eq!((asked.agent_id.as_str(), asked.session_id.as_str()), ("main", "session"));
+    assert_eq!((asked.state, asked.reason.is_empty()), (ApprovalState::Pending, false));
+    assert!(asked.expires_at > asked.requested_at);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_no_reaches_the_cell_with_its_note() {
+    for (note, expected) in [("too much", "a person denied this call: too much"), ("", "a person denied this call")] {
+        let (world, desk) = world().await;
+        let run = world.run();
+        let (run_id, _) = run.suspend(PAID).await;
+        decide(&world, &Decision::Deny { note: note.to_owned() }).await;
+        assert_eq!(value(&run.wait(&run_id).await), expected);
+        assert_eq!(desk.called(), [""; 0]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn edited_arguments_are_checked_and_are_what_the_tool_gets() {
+    for (edited, allowed) in
+        [(json!({"amount": 2}), true), (json!({"amount": "2"}), false), (json!({"amout": 2}), false)]
+    {
+        let (world, desk) = world().await;
+        let run = world.run();
+        let (run_id, _) = run.suspend(PAID).await;
+        decide(&world, &once(Some(edited.clone()))).await;
+        let result = run.wait(&run_id).await;
+        if allowed {
+            assert_eq!((value(&result), &desk.calls()[0].input), (&edited, &edited));
+        } else {
+            let message = value(&result).as_str().unwrap();
+            assert!(message.starts_with("`openclaw:bank:pay` cannot be called with this:"), "{message}");
+            assert_eq!(desk.called(), [""; 0], "{edited}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_that_is_pending_can_be_approved() {
+    let (world, desk) = world().await;
+    let run = world.run();
+    let code = "return (await Promise.all([1, 2, 3].map(amount => tools.pay({ amount })))).map(paid => paid.amount)";
+    let (run_id, waiting) = run.suspend(code).await;
+    assert_eq!(waiting["pendingToolCalls"].as_array().unwrap().len(), 3, "{waiting}");
+    assert_eq!(world.approve_all(Reach::Once).await, 3);
+    assert_eq!(value(&run.wait(&run_id).await), &json!([1, 2, 3]));
+    assert_eq!((desk.called().len(), world.pending().await.len()), (3, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_yes_counts_once() {
+    let (world, desk) = world().await;
+    let run = world.run();
+    let (run_id, _) = run.suspend(&format!("const first = await tools.pay({{ amount: 1 }}); {PAID}")).await;
+    let first = world.pending().await.remove(0);
+    decide(&world, &once(None)).await;
+    let again = world.code_mode.decide(&first.approval_id, &once(None), "ada").await;
+    assert!(matches!(again, Err(DecisionRefused::NotPending)), "{again:?}");
+    // The same input to the same tool, a second time, is asked about a second time.
+    assert_eq!(run.wait(&run_id).await["pendingToolCalls"][0]["state"], "approval");
+    assert_eq!(desk.called(), [PAY]);
+    let states: Vec<_> = world.store().approvals_of_run(&run_id).await.unwrap().iter().map(|one| one.state).collect();
+    assert_eq!(states, [ApprovalState::Used, ApprovalState::Pending]);
+    let unknown = world.code_mode.decide("apr_nothing", &once(None), "ada").await;
+    assert!(matches!(unknown, Err(DecisionRefused::NotPending)), "{unknown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_yes_is_for_the_tool_as_it_was_shown() {
+    let (world, desk) = world().await;
+    let (run_id, _) = world.run().suspend(PAID).await;
+    desk.put(ToolSpec { description: "Pays twice.".to_owned(), ..pay() }, Does::Echo);
+    decide(&world, &once(None)).await;
+    let result = world.run().wait(&run_id).await;
+    assert_eq!(value(&result), "the tool has changed since it was approved; call it again to ask again");
+    // One that is gone is refused, too.
+    let (run_id, _) = world.run().suspend(PAID).await;
+    desk.remove(PAY);
+    decide(&world, &once(None)).await;
+    assert!(value(&world.run().wait(&run_id).await).as_str().unwrap().starts_with("unknown tool"));
+    assert_eq!(desk.called(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_can_say_yes_after_the_time_to_do_so() {
+    let (world, desk) = world().await;
+    let mut run = world.run();
+    run.prepared.executor = run.prepared.executor.with_approval_ms(50);
+    let (run_id, _) = run.suspend(PAID).await;
+    let asked = world.pending().await.remove(0);
+    tokio::time::sleep(std::time::Duration::from_millis(80)).await;
+    let late = world.code_mode.decide(&asked.approval_id, &once(None), "ada").await;
+    assert!(matches!(late, Err(DecisionRefused::NotPending)), "{late:?}");
+    assert_eq!(value(&run.wait(&run_id).await), "nobody approved this call in time");
+    assert_eq!(desk.called(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_can_say_yes_to_a_run_that_is_over() {
+    let (world, desk) = world().await;
+    let (run_id, _) = world.run().suspend(PAID).await;
+    let asked = world.pending().await.remove(0);
+    assert!(world.code_mode.abort(&run_id).await);
+    let late = world.code_mode.decide(&asked.approval_id, &once(None), "ada").await;
+    assert!(matches!(late, Err(DecisionRefused::NotPending)), "{late:?}");
+    assert_eq!(world.pending().await, [], "what nobody can answer is not asked any more");
+    assert_eq!(desk.called(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_word_given_while_siblings_still_work_is_heard() {
+    let (world, desk) = world().await;
+    let run = world.run();
+    let code = "return await Promise.all([tools.slow({ n: 1 }), tools.pay({ amount: 1 })])";
+    let waiting = tokio::spawn(async move { run.exec(code).await });
+    eventually("somebody is asked", async || !world.pending().await.is_empty()).await;
+    world.approve_all(Reach::Once).await;
+    // One turn: the cell never had to stop for it.
+    assert_eq!(value(&waiting.await.unwrap()), &json!([{"n": 1}, {"amount": 1}]));
+    assert_eq!(desk.called().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_without_a_cell_is_asked_about_as_well() {
+    for (decision, expected) in
+        [(once(None), None), (Decision::Deny { note: String::new() }, Some("a person denied this call"))]
+    {
+        let (world, desk) = world().await;
+        let executor = world.run().prepared.executor;
+        let input = json!({"amount": 1});
+        let call = executor.call_directly(world.store(), "call-1", PAY, input, Updates::default()).await.unwrap();
+        assert!(matches!(call.end, CallEnd::Parked(_)), "{call:?}");
+        let early = executor.go_on_directly(world.store(), &call.run_id, Updates::default()).await;
+        assert!(matches!(early.end, CallEnd::Parked(_)), "{early:?}");
+        decide(&world, &decision).await;
+        let end = executor.go_on_directly(world.store(), &call.run_id, Updates::default()).await.end;
+        let CallEnd::Settled(outcome) = end else { panic!("{end:?}") };
+        match expected {
+            Some(message) => assert_eq!(outcome, Outcome::Failed(message.to_owned())),
+            None => assert_eq!(desk.called(), [PAY]),
+        }
+        assert_eq!(world.store().live_runs().await.unwrap(), 0);
+        // It is over, and is not made again.
+        let again = executor.go_on_directly(world.store(), &call.run_id, Updates::default()).await.end;
+        assert!(matches!(again, CallEnd::Stopped(_)), "{again:?}");
+    }
+}

@@ -1,0 +1,131 @@
+//! Every error code is produced somewhere; here, or in a test that is named and exists.
+
+use std::path::Path;
+
+use contract::config::{AgentsConfig, ConfigError};
+use contract::error::ErrorCode;
+use serde_json::{Value, json};
+
+use crate::desk::{Desk, Does};
+use crate::world::{Parts, code};
+
+/// What a cell and a configuration end in.
+const CELLS: &[(ErrorCode, &str, &str)] = &[
+    (ErrorCode::InvalidInput, "{}", "return (1"),
+    (ErrorCode::TypescriptTransformFailed, r#"{"language": "typescript"}"#, "const a: = 1"),
+    (ErrorCode::UnsupportedLanguage, r#"{"language": "bash"}"#, "ls"),
+    (ErrorCode::ModuleAccessDenied, "{}", "return require('fs')"),
+    (ErrorCode::Timeout, "{}", "for (;;) {}"),
+    (ErrorCode::MemoryLimitExceeded, "{}", "const kept = []; for (;;) kept.push(new Uint8Array(1 << 20).fill(1))"),
+    (ErrorCode::OutputLimitExceeded, "{}", "for (let n = 0; n < 5000; n++) text('0123456789')"),
+    (
+        ErrorCode::SnapshotLimitExceeded,
+        "{}",
+        "const kept = Array.from({ length: 40000 }, () => Math.random()); await yield_control(); return kept.length",
+    ),
+    (
+        ErrorCode::TooManyPendingToolCalls,
+        "{}",
+        "return await Promise.all(Array.from({ length: 1100 }, () => tools.read({})))",
+    ),
+    (ErrorCode::NestedToolFailed, "{}", "return await tools.fails({})"),
+];
+
+/// Where the others are produced: `file::test` of this binary.
+const ELSEWHERE: &[(ErrorCode, &str)] = &[
+    (ErrorCode::InvalidConfig, "codes::a_configuration_that_is_wrong_is_refused_with_its_code"),
+    (ErrorCode::RuntimeUnavailable, "codes::one_run_too_many_is_refused"),
+    (ErrorCode::SnapshotRestoreFailed, "codes::a_snapshot_that_does_not_open_is_the_end_of_its_run"),
+    (ErrorCode::InternalError, "codes::a_run_that_was_taken_away_says_so"),
+    (ErrorCode::SnapshotExpired, "expiry::a_frozen_cell_expires"),
+    (ErrorCode::Aborted, "ending::a_running_guest_is_aborted"),
+];
+
+#[test]
+fn every_code_has_a_case() {
+    for code in ErrorCode::ALL {
+        let here = CELLS.iter().filter(|(produced, ..)| *produced == code).count();
+        let elsewhere: Vec<_> = ELSEWHERE.iter().filter(|(produced, _)| *produced == code).collect();
+        assert_eq!(here + elsewhere.len(), 1, "{}", code.as_str());
+        for (_, path) in elsewhere {
+            let (file, test) = path.split_once("::").unwrap();
+            let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/{file}.rs"));
+            let text = std::fs::read_to_string(&file).unwrap();
+            assert!(text.contains(&format!("fn {test}(")), "{path}");
+            assert!(text.contains(&format!("\"{}\"", code.as_str())), "{path} does not look for {}", code.as_str());
+        }
+    }
+}
+
+fn small() -> Value {
+    json!({"codeMode": {
+        "enabled": true, "timeoutMs": 1500, "memoryLimitBytes": 16 << 20, "maxOutputBytes": 1024, "maxSnapshotBytes": 65536,
+    }})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cells_fail_with_their_codes() {
+    let desk =
+        Desk::new([("openclaw:core:read", Does::AtTheGate), ("openclaw:core:fails", Does::Fails("no such city"))]);
+    let world = Parts { tools: small(), sources: vec![desk], ..Parts::default() }.open().await;
+    for (expected, input, source) in CELLS {
+        let mut input: Value = serde_json::from_str(input).unwrap();
+        input["code"] = json!(source);
+        let result = world.run().exec_with("exec-1", input).await;
+        assert_eq!(code(&result), expected.as_str(), "{source}: {result}");
+    }
+    // A cell's own exception has none.
+    assert_eq!(code(&world.run().exec("throw new Error('mine')").await), "none");
+}
+
+#[test]
+fn a_configuration_that_is_wrong_is_refused_with_its_code() {
+    let errors =
+        AgentsConfig::resolve(&json!({"codeMode": {"enabled": "yes", "timoutMs": 1}}), &Value::Null).unwrap_err();
+    assert_eq!((errors.len(), ConfigError::CODE.as_str()), (2, "invalid_config"), "{errors:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_run_too_many_is_refused() {
+    let desk = Desk::new([("openclaw:core:read", Does::Echo)]);
+    let tools = json!({"codeMode": {"enabled": true, "maxLiveRuns": 2}});
+    let world = Parts { tools, sources: vec![desk], ..Parts::default() }.open().await;
+    let run = world.run();
+    let (first, _) = run.suspend("await yield_control(); return 1").await;
+    run.suspend("await yield_control(); return 2").await;
+    assert_eq!(code(&run.exec("return 3").await), "runtime_unavailable");
+    // What waits goes on, and makes room.
+    assert_eq!(run.wait(&first).await["value"], 1);
+    assert_eq!(run.value("return 3").await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_does_not_open_is_the_end_of_its_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let parts = |key| Parts {
+        sources: vec![Desk::new([("openclaw:core:read", Does::Echo)])],
+        store: Some(folder.path().join("store.db")),
+        key,
+        ..Parts::default()
+    };
+    let (one, other) = (parts(1).open().await, parts(2).open().await);
+    let (run_id, _) = one.run().suspend("await yield_control(); return 1").await;
+    let refused = other.run().wait(&run_id).await;
+    assert_eq!(code(&refused), "snapshot_restore_failed", "{refused}");
+    assert_eq!(code(&one.run().wait(&run_id).await), "snapshot_restore_failed", "it stays so");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_was_taken_away_says_so() {
+    let desk = Desk::new([("openclaw:core:gate", Does::AtTheGate), ("openclaw:core:read", Does::Echo)]);
+    let world = Parts { sources: vec![desk.clone()], ..Parts::default() }.open().await;
+    let run = world.run();
+    let turn = tokio::spawn(async move { run.exec("await tools.gate({}); return await tools.read({})").await });
+    desk.until(1).await;
+    let run_id = desk.calls()[0].token.run.clone();
+    world.store().seize(&run_id, "another process", i64::MAX).await.unwrap();
+    desk.gate.notify_one();
+    let result = turn.await.unwrap();
+    assert_eq!(code(&result), "internal_error", "{result}");
+    assert_eq!(desk.called(), ["openclaw:core:gate"], "nothing more is done on its behalf");
+}

@@ -1,0 +1,90 @@
+//! `docs/contract.md` names tests; all of them exist.
+
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// All Rust files below a folder.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Whether a crate has this test, in a file that lies where its modules say.
+fn has_test(name: &str, path: &str) -> bool {
+    let folder = root().join("crates").join(name);
+    let (modules, test) = path.rsplit_once("::").unwrap_or(("", path));
+    let mut files = Vec::new();
+    if folder.is_dir() {
+        sources(&folder, &mut files);
+    }
+    files.iter().any(|file| {
+        let place = file.strip_prefix(&folder).unwrap().with_extension("");
+        let parts: Vec<_> = place.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        modules.split("::").all(|module| module == "tests" || parts.iter().any(|part| part == module))
+            && is_test(file, test)
+    })
+}
+
+/// Whether the function stands right under a test's attribute.
+fn is_test(file: &Path, test: &str) -> bool {
+    let text = std::fs::read_to_string(file).unwrap();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let function = |line: &str| line.trim_start_matches("async ").starts_with(&format!("fn {test}("));
+    lines.array_windows().any(|[above, line]| function(line) && above.starts_with("#[") && above.contains("test"))
+}
+
+fn has_heading(file: &str, heading: &str) -> bool {
+    let text = std::fs::read_to_string(root().join(file)).unwrap_or_default();
+    text.lines().any(|line| line.strip_prefix("## ") == Some(heading))
+}
+
+/// What stands between backticks and names a test: its line, and whether it may still be missing.
+fn names(map: &str) -> Vec<(String, bool)> {
+    let rows = map.lines().filter(|line| line.starts_with("| "));
+    rows.flat_map(|row| {
+        let shown_by = row.split(" | ").nth(1).unwrap_or_default();
+        let named = shown_by.split('`').skip(1).step_by(2).filter(|name| name.contains("::") || name.contains(".md: "));
+        named.map(|name| (name.to_owned(), shown_by.starts_with("pending"))).collect::<Vec<_>>()
+    })
+    .collect()
+}
+
+#[test]
+fn every_test_named_in_the_map_exists() {
+    let names = names(&std::fs::read_to_string(root().join("docs/contract.md")).unwrap());
+    assert!(names.len() > 90, "the map was not read: {names:?}");
+    let missing: Vec<&String> =
+        names.iter().filter(|(name, pending)| !pending && !exists(name)).map(|(name, _)| name).collect();
+    assert_eq!(missing, [""; 0]);
+}
+
+fn exists(name: &str) -> bool {
+    if let Some((file, heading)) = name.split_once(": ") {
+        return has_heading(file, heading);
+    }
+    name.split_once(' ').is_some_and(|(name, path)| has_test(name, path))
+}
+
+#[test]
+fn a_test_that_does_not_exist_is_found_out() {
+    assert!(exists("testkit contract_map::a_test_that_does_not_exist_is_found_out"));
+    assert!(exists("spec/cells/limits.md: An endless loop times out"));
+    for wrong in [
+        "testkit contract_map::no_such_test",
+        "testkit hooks::a_test_that_does_not_exist_is_found_out",
+        "testkit contract_map::exists",
+        "store contract_map::a_test_that_does_not_exist_is_found_out",
+        "spec/cells/limits.md: No such heading",
+    ] {
+        assert!(!exists(wrong), "{wrong}");
+    }
+}

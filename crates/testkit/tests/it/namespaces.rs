@@ -1,0 +1,201 @@
+//! Plugins' namespaces, from registration to a call in a cell.
+
+use std::sync::Arc;
+
+use catalog::{InputMapping, NamespaceError, Registration, Registry, ScopeMaker, ScopeValue};
+use executor::run::prepare;
+use serde_json::json;
+
+use crate::desk::{Desk, Does};
+use crate::witness::{Says, Witness};
+use crate::world::{Parts, World, request, value};
+
+const LIST: &str = "plugin:github:list_issues";
+const UPDATE: &str = "plugin:github:update_issue";
+
+fn registration(scope: ScopeMaker) -> Registration {
+    Registration {
+        id: "github-issues".to_owned(),
+        global_name: "Issues".to_owned(),
+        description: "Issues of this repository.".to_owned(),
+        prompt: Some("Use Issues.list(params) and Issues.update(number, patch).".to_owned()),
+        required_tool_names: vec!["list_issues".to_owned(), "update_issue".to_owned()],
+        scope,
+    }
+}
+
+fn issues() -> Registration {
+    let shared = ScopeValue::Json(json!({"labels": ["bug", "docs"]}));
+    registration(ScopeMaker::new(move |context| {
+        let positional = InputMapping::Positional(vec!["number".to_owned(), "patch".to_owned()]);
+        let custom = InputMapping::Custom(Arc::new(|arguments| json!({"over": arguments})));
+        Ok(ScopeValue::object([
+            ("repository", ScopeValue::Json(context.config["repository"].clone())),
+            ("agent", ScopeValue::Json(json!(context.scope.agent_id))),
+            ("one", shared.clone()),
+            ("other", ScopeValue::Array(vec![shared.clone(), ScopeValue::Json(json!(null))])),
+            ("list", ScopeValue::tool("list_issues")),
+            (
+                "deep",
+                ScopeValue::object([(
+                    "update",
+                    ScopeValue::Tool { name: "update_issue".to_owned(), input: positional },
+                )]),
+            ),
+            ("custom", ScopeValue::Tool { name: "list_issues".to_owned(), input: custom }),
+        ]))
+    }))
+}
+
+fn parts(desk: &Arc<Desk>) -> Parts {
+    Parts { sources: vec![desk.clone()], namespaces: vec![("github", issues())], ..Parts::default() }
+}
+
+fn desk() -> Arc<Desk> {
+    Desk::new([(LIST, Does::Echo), (UPDATE, Does::Echo), ("openclaw:core:other", Does::Echo)])
+}
+
+fn says_so(world: &World) -> bool {
+    world.run().prepared.visible[0].description.contains("Use Issues.list(params)")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_is_spoken_of_only_where_its_tools_are_visible() {
+    let shown = parts(&desk()).open().await;
+    assert!(says_so(&shown));
+    assert_eq!(
+        shown.run().value("return [typeof Issues, Object.keys(namespaces)]").await,
+        json!(["object", ["Issues"]])
+    );
+    let denied = json!({"codeMode": true, "deny": [UPDATE]});
+    let hidden = Parts { tools: denied, ..parts(&desk()) }.open().await;
+    assert!(!says_so(&hidden));
+    assert_eq!(hidden.run().value("return [typeof Issues, Object.keys(namespaces)]").await, json!(["undefined", []]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_of_the_same_name_from_another_plugin_do_not_show_it() {
+    let impostor = Desk::new([("plugin:evil:list_issues", Does::Echo), ("plugin:evil:update_issue", Does::Echo)]);
+    let world = parts(&impostor).open().await;
+    assert!(!says_so(&world));
+    assert_eq!(world.run().value("return typeof Issues").await, "undefined");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_nested_objects_and_shared_ones_arrive_whole_and_frozen() {
+    let world = parts(&desk()).open().await;
+    let cell = "return [Issues.repository, Issues.agent, Issues.one.labels[1], Issues.other[0].labels, Issues.other[1],
+                        namespaces.Issues === Issues, Object.isFrozen(Issues.one.labels), Issues.__proto__ === undefined]";
+    let expected = json!(["o/r", "main", "docs", ["bug", "docs"], null, true, true, true]);
+    assert_eq!(world.run().value(cell).await, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_in_a_namespace_is_a_call_of_its_tool() {
+    let desk = desk();
+    let witness = Witness::new("", Says::Nothing);
+    let world = Parts { hooks: vec![witness.clone()], ..parts(&desk) }.open().await;
+    let cell = "return [await Issues.list({ state: 'open' }), await namespaces.Issues.list(), await Issues.deep.update(7, { title: 't' }, 'x'),
+                        await Issues.custom(1, 2)]";
+    let result = world.run().exec(cell).await;
+    let expected = json!([{"state": "open"}, {}, {"number": 7, "patch": {"title": "t"}}, {"over": [1, 2]}]);
+    assert_eq!(value(&result), &expected);
+    assert_eq!(desk.called(), [LIST, LIST, UPDATE, LIST]);
+    assert_eq!(result["telemetry"]["nestedToolIds"], json!([LIST, UPDATE]));
+    let seen: Vec<_> = witness.before().into_iter().filter_map(|event| event.tool_id).collect();
+    assert_eq!(seen, desk.called());
+    let entries = world.export("session").await;
+    assert_eq!(
+        entries.iter().filter(|entry| entry["kind"] == "tool_call" && entry["parentToolCallId"] == "exec-1").count(),
+        4
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_can_be_caught() {
+    let failing = Desk::new([(LIST, Does::Fails("rate limited")), (UPDATE, Does::Echo)]);
+    let world = parts(&failing).open().await;
+    let cell = "try { await Issues.list() } catch (error) { return [error instanceof Error, error.message] }";
+    assert_eq!(world.run().value(cell).await, json!([true, "rate limited"]));
+    let uncaught = world.run().exec("return await Issues.list()").await;
+    assert_eq!(
+        (&uncaught["code"], uncaught["error"].as_str().unwrap().contains(LIST)),
+        (&json!("nested_tool_failed"), true)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_declared_cannot_be_called() {
+    let desk = desk();
+    let world = parts(&desk).open().await;
+    // The guest's own names are no boundary; these do not even exist.
+    let cell = "return ['nothing', 'other', 'constructor', '__proto__'].map(name => typeof Issues[name])";
+    assert_eq!(world.run().value(cell).await, json!(["undefined", "object", "undefined", "undefined"]));
+    // Nor on the host's side, whatever a guest forges.
+    let run = prepare(&world.host, &request("main/session/run")).unwrap();
+    let catalog = run.executor.catalog();
+    for (global, path) in [
+        ("Issues", &["other"][..]),
+        ("Issues", &["nothing"]),
+        ("Issues", &[]),
+        ("Issues", &["list", "list"]),
+        ("Issues", &["deep"]),
+        ("github-issues", &["list"]),
+        ("Forged", &["list"]),
+        ("Issues", &["__proto__", "list"]),
+        ("Issues", &["deep\0update"]),
+    ] {
+        assert!(
+            matches!(catalog.namespace_call(global, path, &[]), Err(NamespaceError::NotCallable(_))),
+            "{global} {path:?}"
+        );
+    }
+    assert!(catalog.namespace_call("Issues", &["deep", "update"], &[]).is_ok());
+    // A path to a tool that was not declared keeps the namespace out, and says why.
+    let sneaky = registration(ScopeMaker::fixed(ScopeValue::object([("x", ScopeValue::tool("other"))])));
+    let world = Parts { namespaces: vec![("github", sneaky)], ..parts(&desk) }.open().await;
+    let run = world.run();
+    assert!(matches!(run.prepared.refused_namespaces.as_slice(), [NamespaceError::UndeclaredTool { .. }]));
+    assert_eq!(run.value("return typeof Issues").await, "undefined");
+    assert_eq!(desk.called(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspended_call_resumes_through_wait() {
+    let desk = Desk::new([(LIST, Does::AtTheGate), (UPDATE, Does::Echo)]);
+    let tools = json!({"codeMode": {"enabled": true, "timeoutMs": 300, "maxWaitMs": 5000}});
+    let world = Parts { tools, ask: vec!["update_issue"], ..parts(&desk) }.open().await;
+    let run = world.run();
+    let (run_id, waiting) =
+        run.suspend("const list = await Issues.list({ n: 1 }); return [list, await Issues.deep.update(1, {})]").await;
+    assert_eq!(waiting["pendingToolCalls"][0]["method"], "namespace");
+    desk.gate.notify_one();
+    let asked = run.wait(&run_id).await;
+    assert_eq!(asked["pendingToolCalls"][0]["state"], "approval", "{asked}");
+    world.approve_all(store::Reach::Once).await;
+    assert_eq!(value(&run.wait(&run_id).await), &json!([{"n": 1}, {"number": 1, "patch": {}}]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_that_is_rolled_back_takes_its_namespace_along() {
+    let desk = desk();
+    let mut world = parts(&desk).open().await;
+    let cell = "await yield_control(); return await Issues.list().catch(error => error.message)";
+    let (run_id, _) = world.run().suspend(cell).await;
+    assert_eq!((world.host.namespaces.clear_plugin("other"), world.host.namespaces.clear_plugin("github")), (0, 1));
+    let told = world.run().wait(&run_id).await;
+    assert_eq!(value(&told), "`Issues.list` is not a function of this run's namespaces");
+    assert!(!says_so(&world));
+    assert_eq!(world.run().value("return typeof Issues").await, "undefined");
+    assert_eq!(desk.called(), [""; 0]);
+}
+
+#[test]
+fn a_name_that_cells_have_already_is_refused() {
+    for name in
+        ["tools", "namespaces", "text", "json", "yield_control", "__openclaw_x", "MCP", "API", "1st", "a-b", "class"]
+    {
+        let refused = Registry::default().register("github", Registration { global_name: name.to_owned(), ..issues() });
+        assert!(refused.is_err(), "{name}");
+    }
+}

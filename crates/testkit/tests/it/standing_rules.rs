@@ -1,0 +1,84 @@
+//! A yes for good: listed, used, revoked, and void when the tool is another.
+
+use std::sync::Arc;
+
+use contract::tool::ToolSpec;
+use serde_json::json;
+use store::Reach;
+
+use crate::desk::{Desk, Does, spec};
+use crate::world::{Parts, World, value};
+
+const PAY: &str = "openclaw:bank:pay";
+const PAID: &str = "return await tools.call('openclaw:bank:pay', { amount: 1 })";
+
+async fn world() -> (World, Arc<Desk>) {
+    let desk = Desk::new([(PAY, Does::Echo)]);
+    (Parts { sources: vec![desk.clone()], ask: vec!["bank"], ..Parts::default() }.open().await, desk)
+}
+
+/// Whether a call goes through without anybody being asked.
+async fn is_free(world: &World, scope: &str) -> bool {
+    let run = world.run_as(scope);
+    let result = run.exec(PAID).await;
+    if result["status"] == "waiting" {
+        world.code_mode.abort(result["runId"].as_str().unwrap()).await;
+        return false;
+    }
+    value(&result) == &json!({"amount": 1})
+}
+
+async fn allow(world: &World, reach: Reach) {
+    let run = world.run();
+    let (run_id, _) = run.suspend(PAID).await;
+    world.approve_all(reach).await;
+    value(&run.wait(&run_id).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_yes_for_once_makes_no_rule() {
+    let (world, _) = world().await;
+    allow(&world, Reach::Once).await;
+    assert_eq!(world.store().rules().await.unwrap(), []);
+    assert!(!is_free(&world, "main/session/run").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_yes_for_the_session_holds_in_it_alone() {
+    let (world, _) = world().await;
+    allow(&world, Reach::Session).await;
+    assert!(is_free(&world, "main/session/run").await);
+    assert!(is_free(&world, "main/session/another-run").await);
+    assert!(!is_free(&world, "main/another-session/run").await);
+    assert!(!is_free(&world, "other/session/run").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_yes_for_the_agent_holds_for_it_until_it_is_revoked() {
+    let (world, _) = world().await;
+    allow(&world, Reach::Agent).await;
+    assert!(is_free(&world, "main/another-session/run").await);
+    assert!(!is_free(&world, "other/session/run").await);
+    let rules = world.store().rules().await.unwrap();
+    let [rule] = rules.as_slice() else { panic!("{rules:?}") };
+    assert_eq!(
+        (rule.tool_id.as_str(), rule.agent_id.as_deref(), rule.session_id.as_deref()),
+        (PAY, Some("main"), None)
+    );
+    assert_eq!((rule.created_by.as_str(), rule.revoked_at), ("ada", None));
+    assert!(world.store().revoke_rule(&rule.rule_id, 1).await.unwrap());
+    assert!(!world.store().revoke_rule(&rule.rule_id, 2).await.unwrap(), "only once");
+    assert_eq!(world.store().rules().await.unwrap()[0].revoked_at, Some(1));
+    assert!(!is_free(&world, "main/session/run").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_is_void_for_a_tool_that_was_changed() {
+    let (world, desk) = world().await;
+    allow(&world, Reach::Agent).await;
+    desk.put(ToolSpec { description: "Pays twice.".to_owned(), ..spec(PAY) }, Does::Echo);
+    assert!(!is_free(&world, "main/session/run").await);
+    // As it was, it is allowed again.
+    desk.put(spec(PAY), Does::Echo);
+    assert!(is_free(&world, "main/session/run").await);
+}

@@ -1,0 +1,170 @@
+//! Which tools a cell finds: those of its run, and of no other.
+
+use std::sync::Arc;
+
+use executor::ToolSource;
+use executor::run::RunRequest;
+use serde_json::{Value, json};
+
+use crate::desk::{Desk, Does};
+use crate::world::{Parts, Run, World, request};
+
+const CALL_ALL: &str = r#"
+const ids = ["openclaw:core:read", "openclaw:core:secret", "openclaw:core:nothing", "mcp:vault:open", "mcp:vault:nothing"]
+const calls = await Promise.allSettled(ids.map(id => tools.call(id, {})))
+const described = await Promise.allSettled(ids.map(id => tools.describe(id)))
+const said = settled => settled.map((one, at) => one.status === "fulfilled" ? "yes" : one.reason.message.replaceAll(ids[at], "X"))
+return { calls: said(calls), described: said(described) }
+"#;
+
+async fn world() -> (World, Arc<Desk>) {
+    let desk = Desk::new([
+        ("openclaw:core:read", Does::Echo),
+        ("openclaw:core:secret", Does::Echo),
+        ("plugin:browser:browser_request", Does::Echo),
+        ("mcp:github:create_issue", Does::Echo),
+        ("mcp:vault:open", Does::Echo),
+    ]);
+    let tools = json!({"codeMode": true, "deny": ["openclaw:core:secret", "mcp:vault:*"]});
+    (Parts { tools, sources: vec![desk.clone()], ..Parts::default() }.open().await, desk)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_tools_has_every_effective_tool_but_those_of_servers() {
+    let (world, _) = world().await;
+    let client: Arc<dyn ToolSource> = Desk::new([("client:app:select_file", Does::Echo)]);
+    let run = world.prepared(&RunRequest { client_tools: vec![client], ..request("main/session/run") });
+    let value = run.value("return [ALL_TOOLS.map(tool => tool.id), ALL_TOOLS[0]]").await;
+    let ids = ["client:app:select_file", "openclaw:core:read", "plugin:browser:browser_request"];
+    assert_eq!(value[0], json!(ids));
+    let entry = json!({
+        "id": ids[0], "name": "select_file", "description": "Does client:app:select_file.",
+        "source": "client", "sourceName": "app",
+    });
+    assert_eq!(value[1], entry, "no schema");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_denied_tool_answers_as_one_that_does_not_exist() {
+    let (world, desk) = world().await;
+    let value = world.run().value(CALL_ALL).await;
+    for kind in ["calls", "described"] {
+        let [read, secret, nothing, vault, server] = [0, 1, 2, 3, 4].map(|at| &value[kind][at]);
+        assert_eq!(read, "yes");
+        assert_eq!(secret, nothing, "{kind}");
+        assert_eq!((vault, server), (nothing, nothing), "{kind}");
+        assert!(nothing.as_str().unwrap().starts_with("unknown tool `X`"), "{nothing}");
+    }
+    assert_eq!(desk.called(), ["openclaw:core:read"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_denied_tool_is_nowhere_to_be_read_of() {
+    let (world, _) = world().await;
+    let run = world.run();
+    let code = r#"
+        const files = await API.list()
+        const texts = await Promise.all(files.map(file => API.read(file.path)))
+        return [ALL_TOOLS, await tools.search("secret vault open", { limit: 50 }), files, texts, Object.keys(tools),
+                Object.keys(MCP), await MCP.$api(), typeof MCP.vault]
+    "#;
+    let value = run.value(code).await;
+    let shown = format!("{value}{:?}", run.prepared.visible);
+    assert!(!shown.contains("secret") && !shown.contains("vault"), "{shown}");
+    assert!(shown.contains("browser_request") && shown.contains("github"), "{shown}");
+    assert_eq!(value[7], "undefined");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_leaks_from_one_run_into_another() {
+    let desk = Desk::new([("openclaw:core:read", Does::Echo), ("openclaw:core:write", Does::Echo)]);
+    let parts = Parts {
+        agents: json!({"reader": {"tools": {"deny": ["write"]}}, "writer": {"tools": {"deny": ["read"]}}}),
+        sources: vec![desk.clone()],
+        ..Parts::default()
+    };
+    let world = parts.open().await;
+    let mine: Arc<dyn ToolSource> = Desk::new([("client:app:mine", Does::Echo)]);
+    let with_client = RunRequest { client_tools: vec![mine], ..request("writer/session/run") };
+    let (reader, writer) = (world.run_as("reader/session/run"), world.prepared(&with_client));
+    let seen = async |run: &Run| {
+        run.value("return [ALL_TOOLS.map(tool => tool.name), Object.getOwnPropertyNames(globalThis).includes('kept')]")
+            .await
+    };
+    assert_eq!(reader.value("globalThis.kept = 1; return kept").await, 1);
+    // At the same time, on the same worker.
+    let (one, other) = tokio::join!(seen(&reader), seen(&writer));
+    assert_eq!(one, json!([["read"], false]));
+    assert_eq!(other, json!([["mine", "write"], false]));
+    // Another sender's run of the same agent does not have the client's tool.
+    assert_eq!(seen(&world.run_as("writer/session/run-2")).await, json!([["write"], false]));
+    let denied = reader.value("return await tools.call('openclaw:core:write', {}).catch(error => error.message)").await;
+    assert!(denied.as_str().unwrap().starts_with("unknown tool"), "{denied}");
+    assert_eq!(desk.called(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn core_plugin_and_client_tools_are_found_described_and_called() {
+    let (world, desk) = world().await;
+    let client = Desk::new([("client:app:select_file", Does::Echo)]);
+    let client_tools: Vec<Arc<dyn ToolSource>> = vec![client.clone()];
+    let run = world.prepared(&RunRequest { client_tools, ..request("main/session/run") });
+    let code = r#"
+        const found = []
+        for (const word of ["read", "browser", "select_file"]) {
+          const [hit] = await tools.search(word, { limit: 1 })
+          const { id, parameters } = await tools.describe(hit.id)
+          found.push([id, parameters.type, await tools.call(id, { word })])
+        }
+        return [found, await tools.read({ by: "name" })]
+    "#;
+    let expected = json!([[
+        ["openclaw:core:read", "object", {"word": "read"}],
+        ["plugin:browser:browser_request", "object", {"word": "browser"}],
+        ["client:app:select_file", "object", {"word": "select_file"}],
+    ], {"by": "name"}]);
+    assert_eq!(run.value(code).await, expected);
+    assert_eq!((desk.called().len(), client.called().len()), (3, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_shell_is_called_by_its_id_and_cells_do_not_nest() {
+    let desk = Desk::new([("openclaw:core:exec", Does::Echo), ("openclaw:core:wait", Does::Echo)]);
+    let world = Parts { sources: vec![desk.clone()], ..Parts::default() }.open().await;
+    let code = r#"
+        const refused = await Promise.allSettled(["exec", "wait", "openclaw:core:wait", "openclaw:core:tool_call"].map(id => tools.call(id, {})))
+        return [await tools.call("openclaw:core:exec", { command: "ls" }), await tools.exec({ command: "pwd" }), typeof exec,
+                typeof wait, typeof tools.wait, refused.map(one => one.status)]
+    "#;
+    let refused = ["rejected"; 4];
+    let expected = json!([{"command": "ls"}, {"command": "pwd"}, "undefined", "undefined", "undefined", refused]);
+    assert_eq!(world.run().value(code).await, expected);
+    assert_eq!(desk.called(), ["openclaw:core:exec", "openclaw:core:exec"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_tools_are_read_of_and_called_in_their_namespace() {
+    let (world, desk) = world().await;
+    let code = r#"
+        const files = await API.list("mcp")
+        const text = await API.read("mcp/github.d.ts")
+        const inline = await MCP.github.$api("createIssue", { schema: true })
+        const made = await MCP.github.createIssue({ title: "t" })
+        const wrong = await MCP.github.createIssue("t").catch(error => error.message)
+        return [files.map(file => file.path), text.includes("function createIssue("), JSON.stringify(inline).includes("createIssue"),
+                made, wrong, ALL_TOOLS.some(tool => tool.source === "mcp"), await tools.search("issue")]
+    "#;
+    let result = world.run().exec(code).await;
+    let value = &result["value"];
+    assert_eq!(value[0], json!(["mcp/index.d.ts", "mcp/github.d.ts"]), "{result}");
+    assert_eq!((&value[1], &value[2]), (&json!(true), &json!(true)), "{result}");
+    assert_eq!(value[3], json!({"title": "t"}), "{result}");
+    assert_eq!(
+        (&value[4], &value[5], &value[6]),
+        (&json!("MCP tools take one object argument"), &json!(false), &json!([]))
+    );
+    assert_eq!(desk.called(), ["mcp:github:create_issue"]);
+    // Reading declarations is no call.
+    let read: Value = world.run().exec("return (await API.read('mcp/github.d.ts')).length > 0").await;
+    assert_eq!((&read["value"], &read["telemetry"]["callCount"]), (&json!(true), &json!(0)));
+}

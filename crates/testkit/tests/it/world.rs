@@ -1,0 +1,187 @@
+//! A process in small: a store, workers, sources and hooks; and agent runs prepared in it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use catalog::{Registration, Registry};
+use codemode::CodeMode;
+use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
+use contract::config::AgentsConfig;
+use contract::config::pattern::Pattern;
+use contract::scope::Scope;
+use executor::run::{Host, PreparedRun, RunRequest, ToolsWanted, prepare};
+use executor::{Hook, ToolSource};
+use serde_json::{Value, json};
+use store::{Approval, Decision, Keys, Location, Reach, Store};
+
+/// What a world is made of; everything can be left out.
+pub struct Parts {
+    pub tools: Value,
+    pub agents: Value,
+    pub sources: Vec<Arc<dyn ToolSource>>,
+    pub hooks: Vec<Arc<dyn Hook>>,
+    pub ask: Vec<&'static str>,
+    pub namespaces: Vec<(&'static str, Registration)>,
+    pub store: Option<PathBuf>,
+    pub key: u8,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self {
+            tools: json!({"codeMode": {"enabled": true, "timeoutMs": 5000, "maxWaitMs": 5000}}),
+            agents: Value::Null,
+            sources: Vec::new(),
+            hooks: Vec::new(),
+            ask: Vec::new(),
+            namespaces: Vec::new(),
+            store: None,
+            key: 7,
+        }
+    }
+}
+
+#[derive(Clone)]
+pub struct World {
+    pub code_mode: CodeMode,
+    pub host: Host,
+}
+
+impl Parts {
+    pub async fn open(self) -> World {
+        let location = self.store.clone().map_or(Location::Memory, Location::File);
+        let store = Store::open(&location, Keys::new(1, [self.key; 32])).await.unwrap();
+        let options = PoolOptions {
+            launch: Launch::Attached(sandbox::serve_attached),
+            jail: JailPolicy::Off,
+            workers: 1,
+            slots: 16,
+            threads: 2,
+        };
+        let code_mode = CodeMode::new(Pool::start(options).await.unwrap(), store).unwrap();
+        World { code_mode, host: self.host() }
+    }
+
+    pub fn host(self) -> Host {
+        let mut namespaces = Registry::default();
+        for (plugin, registration) in self.namespaces {
+            namespaces.register(plugin, registration).unwrap();
+        }
+        Host {
+            config: AgentsConfig::resolve(&self.tools, &self.agents).unwrap(),
+            sources: self.sources,
+            hooks: self.hooks,
+            ask: self.ask.into_iter().map(|text| Pattern::parse(text).unwrap()).collect(),
+            namespaces,
+            namespace_config: json!({"repository": "o/r"}),
+            runtime_available: true,
+        }
+    }
+}
+
+/// `agent/session/run`, with a sender and a channel.
+pub fn scope(text: &str) -> Scope {
+    let mut parts = text.split('/').map(str::to_owned);
+    let mut next = || parts.next().unwrap_or_default();
+    Scope {
+        agent_id: next(),
+        session_id: next(),
+        agent_run_id: next(),
+        sender: Some("ada".to_owned()),
+        channel: Some("matrix".to_owned()),
+        ..Scope::default()
+    }
+}
+
+pub fn request(text: &str) -> RunRequest {
+    RunRequest { scope: scope(text), wants: ToolsWanted::All, ..RunRequest::default() }
+}
+
+impl World {
+    pub fn run(&self) -> Run {
+        self.run_as("main/session/run")
+    }
+
+    pub fn run_as(&self, scope: &str) -> Run {
+        self.prepared(&request(scope))
+    }
+
+    pub fn prepared(&self, request: &RunRequest) -> Run {
+        Run { code_mode: self.code_mode.clone(), prepared: prepare(&self.host, request).unwrap() }
+    }
+
+    pub fn store(&self) -> &Store {
+        self.code_mode.store()
+    }
+
+    pub async fn pending(&self) -> Vec<Approval> {
+        self.store().pending_approvals().await.unwrap()
+    }
+
+    /// Says yes to whatever is asked, and how many times that was.
+    pub async fn approve_all(&self, reach: Reach) -> usize {
+        let pending = self.pending().await;
+        for approval in &pending {
+            let decision = Decision::Approve { edited_input: None, reach };
+            self.code_mode.decide(&approval.approval_id, &decision, "ada").await.unwrap();
+        }
+        pending.len()
+    }
+
+    pub async fn export(&self, session: &str) -> Vec<Value> {
+        let text = self.store().export(session).await.unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+/// One agent run, as whoever talks to the model holds it.
+#[derive(Clone)]
+pub struct Run {
+    pub code_mode: CodeMode,
+    pub prepared: PreparedRun,
+}
+
+impl Run {
+    pub async fn exec(&self, code: &str) -> Value {
+        self.exec_with("exec-1", json!({ "code": code })).await
+    }
+
+    pub async fn exec_with(&self, tool_call_id: &str, input: Value) -> Value {
+        let (executor, config) = (&self.prepared.executor, &self.prepared.config.code_mode);
+        json!(self.code_mode.exec_json(executor, config, tool_call_id, &input).await)
+    }
+
+    pub async fn wait(&self, run_id: &str) -> Value {
+        self.wait_as("wait-1", run_id).await
+    }
+
+    pub async fn wait_as(&self, tool_call_id: &str, run_id: &str) -> Value {
+        let (executor, config) = (&self.prepared.executor, &self.prepared.config.code_mode);
+        json!(self.code_mode.wait_json(executor, config, tool_call_id, &json!({ "runId": run_id })).await)
+    }
+
+    /// Runs a cell that is expected to wait; its run's id, and the result.
+    pub async fn suspend(&self, code: &str) -> (String, Value) {
+        let result = self.exec(code).await;
+        assert_eq!(result["status"], "waiting", "{result}");
+        (result["runId"].as_str().unwrap().to_owned(), result)
+    }
+
+    /// The value of a cell that is expected to complete.
+    pub async fn value(&self, code: &str) -> Value {
+        let result = self.exec(code).await;
+        assert_eq!(result["status"], "completed", "{result}");
+        result["value"].clone()
+    }
+}
+
+/// The value of a result that is expected to be complete.
+pub fn value(result: &Value) -> &Value {
+    assert_eq!(result["status"], "completed", "{result}");
+    &result["value"]
+}
+
+pub fn code(result: &Value) -> &str {
+    assert_eq!(result["status"], "failed", "{result}");
+    result["code"].as_str().unwrap_or("none")
+}
