@@ -17,7 +17,7 @@ use crate::hooks::{Hook, Judged, ToolEvent, judge, tell};
 use crate::journal::Journal;
 use crate::record::Recorded;
 use crate::routes::Routes;
-use crate::source::{AuthorizedCall, CallToken, Dispatch, Outcome, Parked, ToolSource, Updates};
+use crate::source::{AuthorizedCall, CallToken, Dispatch, Listener, Outcome, Parked, ToolSource, ToolUpdate, Updates};
 
 /// How the calls of one run are made.
 #[derive(Clone, Debug)]
@@ -27,6 +27,7 @@ pub struct Executor {
     pub(crate) hooks: Arc<[Arc<dyn Hook>]>,
     /// Tools that a person is asked about, unless a standing rule allows them.
     pub(crate) ask: Arc<[Pattern]>,
+    pub(crate) listener: Listener,
     pub(crate) scope: Arc<Scope>,
     pub(crate) approval_ms: i64,
     pub(crate) hook_deadline: Duration,
@@ -157,7 +158,7 @@ impl Executor {
             token: CallToken { run: journal.run_id().to_owned(), call: request.call },
             key: key(journal.run_id(), request.call, &input_hash),
             scope: Arc::clone(&self.scope),
-            updates: request.updates.clone(),
+            updates: self.updates(journal, request),
         };
         match dispatch(source.as_ref(), call).await {
             Dispatch::Settled(outcome) => CallEnd::Settled(self.record(journal, request, &event, outcome).await),
@@ -169,6 +170,19 @@ impl Executor {
                 }
             }
         }
+    }
+
+    /// What the tool says goes to whoever made the request, or to whoever listens to the run.
+    fn updates(&self, journal: &Journal, request: &CallRequest) -> Updates {
+        let Some(listener) = self.listener.0.clone().filter(|_| request.updates.0.is_none()) else {
+            return request.updates.clone();
+        };
+        let (run_id, tool_call_id) = (journal.run_id().to_owned(), request.tool_call_id());
+        let tool_id = request.id.clone();
+        Updates::to(move |update| {
+            let (run_id, tool_call_id, tool_id) = (run_id.clone(), tool_call_id.clone(), tool_id.clone());
+            listener(ToolUpdate { run_id, tool_call_id, tool_id, update });
+        })
     }
 
     async fn record(

@@ -32,7 +32,9 @@ pub use hooks::{HOOK_DEADLINE, Hook, HookAnswer, Hooking, ToolEvent, ToolKind};
 pub use journal::{Journal, Receipt};
 pub use outcome::UNKNOWN_OUTCOME;
 pub use routes::Routes;
-pub use source::{Answering, AuthorizedCall, CallToken, Dispatch, Outcome, Parked, Returned, ToolSource, Updates};
+pub use source::{
+    Answering, AuthorizedCall, CallToken, Dispatch, Outcome, Parked, Returned, ToolSource, ToolUpdate, Updates,
+};
 
 /// How long a person has to answer, where nobody says otherwise.
 const APPROVAL_MS: i64 = 15 * 60 * 1000;
@@ -45,6 +47,7 @@ impl Executor {
             routes: Arc::new(routes),
             hooks: Arc::default(),
             ask: Arc::default(),
+            listener: source::Listener::default(),
             scope: Arc::new(scope),
             approval_ms: APPROVAL_MS,
             hook_deadline: HOOK_DEADLINE,
@@ -54,6 +57,13 @@ impl Executor {
     #[must_use]
     pub fn with_hooks(mut self, hooks: Vec<Arc<dyn Hook>>) -> Self {
         self.hooks = hooks.into();
+        self
+    }
+
+    /// Hears what tools say on their way. Called from wherever a tool is; it must not take long.
+    #[must_use]
+    pub fn heard_by(mut self, listener: impl Fn(ToolUpdate) + Send + Sync + 'static) -> Self {
+        self.listener = source::Listener(Some(Arc::new(listener)));
         self
     }
 

@@ -62,6 +62,25 @@ impl Updates {
     }
 }
 
+/// What a tool said on its way, and of which call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolUpdate {
+    pub run_id: String,
+    pub tool_call_id: String,
+    pub tool_id: String,
+    pub update: Value,
+}
+
+/// Whoever wants to hear what the tools of a run say on their way.
+#[derive(Clone, Default)]
+pub(crate) struct Listener(pub(crate) Option<Arc<dyn Fn(ToolUpdate) + Send + Sync>>);
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Listener(somebody)" } else { "Listener(nobody)" })
+    }
+}
+
 impl AuthorizedCall {
     pub fn id(&self) -> &ToolId {
         &self.id

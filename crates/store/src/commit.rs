@@ -60,7 +60,7 @@ impl From<sqlx::Error> for CommitError {
 }
 
 /// SQLite takes 32,766 parameters in a statement; rows are written in batches that stay far below.
-const ROWS_A_STATEMENT: usize = 64;
+pub(crate) const ROWS_A_STATEMENT: usize = 64;
 
 impl Store {
     /// Writes a change. The run's sequence moves by one; where it is not where the holder left it, or the

@@ -6,7 +6,7 @@ use sqlx::{AnyConnection, Row};
 
 use crate::Millis;
 use crate::backend::{Dialect, Store, StoreError};
-use crate::commit::{CommitError, Durability};
+use crate::commit::{CommitError, Durability, ROWS_A_STATEMENT, places};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -66,18 +66,31 @@ pub(crate) async fn write(
             .execute(&mut *connection)
             .await?;
     }
-    for entry in entries {
-        sqlx::query(
-            "INSERT INTO transcript (session_id, position, at, run_id, kind, entry) VALUES ($1, \
-             (SELECT COALESCE(MAX(position), 0) + 1 FROM transcript WHERE session_id = $1), $2, $3, $4, $5)",
-        )
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let last = sqlx::query("SELECT COALESCE(MAX(position), 0) FROM transcript WHERE session_id = $1")
         .bind(session_id.to_owned())
-        .bind(entry.at)
-        .bind(run_id.to_owned())
-        .bind(entry.kind.as_str())
-        .bind(entry.entry.to_string())
-        .execute(&mut *connection)
+        .fetch_one(&mut *connection)
         .await?;
+    let mut position: i64 = last.try_get(0)?;
+    for batch in entries.chunks(ROWS_A_STATEMENT) {
+        let sql = format!(
+            "INSERT INTO transcript (session_id, position, at, run_id, kind, entry) VALUES {}",
+            places(batch.len(), 6)
+        );
+        let mut query = sqlx::query(&sql);
+        for entry in batch {
+            position += 1;
+            query = query
+                .bind(session_id.to_owned())
+                .bind(position)
+                .bind(entry.at)
+                .bind(run_id.to_owned())
+                .bind(entry.kind.as_str())
+                .bind(entry.entry.to_string());
+        }
+        query.execute(&mut *connection).await?;
     }
     Ok(())
 }

@@ -156,6 +156,13 @@ impl CodeMode {
         }
     }
 
+    /// For a process that is about to end: lets go of its runs, so that the next one need not wait for their
+    /// leases to run out. Calls still under way end as a crash would end them.
+    pub async fn leave(&self) -> Result<(), store::StoreError> {
+        self.inner.store.release(&self.inner.holder).await?;
+        Ok(())
+    }
+
     /// Runs that have somebody working on them in this process.
     pub fn live_runs(&self) -> usize {
         self.inner.lock().len()

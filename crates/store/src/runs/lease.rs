@@ -94,6 +94,15 @@ impl Store {
         Ok(renewed.rows_affected())
     }
 
+    /// Lets go of everything a holder works on: whoever comes next need not wait for a lease to run out.
+    pub async fn release(&self, holder: &str) -> Result<u64, StoreError> {
+        let released = sqlx::query("UPDATE runs SET lease_until = 0 WHERE holder = $1 AND lease_until > 0")
+            .bind(holder.to_owned())
+            .execute(self.writer(Durability::Relaxed))
+            .await?;
+        Ok(released.rows_affected())
+    }
+
     /// Keeps a run for longer, because something has come for it. It is never kept for less.
     pub async fn prolong(&self, run_id: &str, expires_at: Millis) -> Result<(), StoreError> {
         sqlx::query(
