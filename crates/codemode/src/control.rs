@@ -26,15 +26,14 @@ impl CodeMode {
             };
         }
         let given = both_names(input);
-        let language = match given.get("language") {
-            None | Some(Value::Null) => Some(Language::JavaScript),
-            Some(language) => language.as_str().and_then(Language::parse),
-        };
-        let (rewritten, event) = match executor.before_cell(tool_call_id, given.clone(), language).await {
+        let (rewritten, mut event) = match executor.before_cell(tool_call_id, given.clone(), language(&given)).await {
             Ok(judged) => judged,
             Err(reason) => return failed(ErrorCode::InvalidInput, &reason),
         };
-        let result = match ExecInput::parse(&in_step(&given, rewritten)) {
+        // What is told afterwards is what was run.
+        event.params = in_step(&given, rewritten);
+        event.tool_input_kind = language(&event.params);
+        let result = match ExecInput::parse(&event.params) {
             Ok(input) => self.exec(executor, config, tool_call_id, input).await,
             Err(failure) => failed_with(&failure),
         };
@@ -54,6 +53,14 @@ impl CodeMode {
             Ok(run_id) => self.wait(executor, config, tool_call_id, run_id).await,
             Err(failure) => failed_with(&failure),
         }
+    }
+}
+
+/// Nothing where it is none that is known.
+fn language(input: &Value) -> Option<Language> {
+    match input.get("language") {
+        None | Some(Value::Null) => Some(Language::JavaScript),
+        Some(language) => language.as_str().and_then(Language::parse),
     }
 }
 

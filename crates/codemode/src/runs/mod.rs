@@ -121,6 +121,7 @@ impl CodeMode {
         run_id: &str,
     ) -> CellResult {
         let deadline = Instant::now() + Duration::from_millis(config.limits.max_wait_ms);
+        let mut late = false;
         loop {
             let row = match self.inner.store.run(run_id).await {
                 // Only cells of code mode can be gone on with; others answer once.
@@ -135,6 +136,9 @@ impl CodeMode {
                 Ok(Some(result)) => return result,
                 Err(error) => return failed(ErrorCode::InternalError, &error.to_string()),
             }
+            if late {
+                return self.inner.held_elsewhere(&row).await;
+            }
             let (tell, told) = oneshot::channel();
             let command =
                 Command::Wait { tool_call_id: tool_call_id.to_owned(), executor: executor.clone(), listener: tell };
@@ -144,14 +148,11 @@ impl CodeMode {
                         return result;
                     }
                     // It was put away just then: it is in the store.
-                    if Instant::now() >= deadline {
-                        return said::without_a_word();
-                    }
                 }
-                Err(Asleep::Held) if Instant::now() < deadline => {}
-                Err(Asleep::Held) => return self.inner.held_elsewhere(&row).await,
+                Err(Asleep::Held) => {}
                 Err(Asleep::Failed(failure)) => return self.inner.could_not(&row, &failure).await,
             }
+            late = Instant::now() >= deadline;
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     }

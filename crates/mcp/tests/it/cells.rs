@@ -1,8 +1,11 @@
 //! A cell and a server: everything between them is real.
 
+use std::sync::{Arc, Mutex};
+
 use codemode::ExecInput;
 use contract::config;
 use contract::limits::Limits;
+use executor::ToolUpdate;
 use serde_json::{Value, json};
 use testkit::runner;
 
@@ -76,4 +79,22 @@ async fn a_tools_error_is_a_value_and_a_dead_server_an_error() {
     for message in [&result["value"][2], &result["value"][3]] {
         assert!(message.as_str().unwrap().contains("MCP server `s`"), "{message}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_tool_says_on_its_way_is_heard_with_its_call() {
+    let steps = json!([{"progress": {"progress": 1, "total": 2}}, {"result": {"content": []}}]);
+    let server = Connected::with(json!({"tools": [tool("slow", steps)]}), limits()).await;
+    let heard: Arc<Mutex<Vec<ToolUpdate>>> = Arc::default();
+    let hearing = Arc::clone(&heard);
+    let executor = server.executor().clone().heard_by(move |update| hearing.lock().unwrap().push(update));
+    let code_mode = runner::in_process().await.unwrap();
+    let config = config::CodeMode::enabled(Limits::DEFAULT);
+    let cell = ExecInput::javascript("await MCP.s.slow({}); return 1");
+    let result = json!(code_mode.exec(&executor, &config, "exec", cell).await);
+    assert_eq!(result["status"], "completed", "{result}");
+    let heard = heard.lock().unwrap();
+    let said: Vec<_> = heard.iter().map(|one| (one.tool_id.as_str(), one.tool_call_id.as_str())).collect();
+    assert_eq!(said, [("mcp:s:slow", "exec:1")]);
+    assert_eq!(heard[0].update["progress"], json!(1), "{:?}", heard[0].update);
 }

@@ -88,6 +88,10 @@ async fn a_cell_can_be_blocked_or_rewritten_under_either_name() {
         let (world, ..) = world("exec", Says::Rewrite(rewritten.clone())).await;
         assert_eq!(world.run().value("return 1").await, 2, "{rewritten}");
     }
+    let typed = json!({"code": "const n: number = 2; return n", "language": "typescript"});
+    let (typescript, _, witness) = world("exec", Says::Rewrite(typed)).await;
+    assert_eq!(typescript.run().value("return 1").await, 2);
+    assert_eq!(witness.last().tool_input_kind, Some(Language::TypeScript), "it is told what was run");
     let (world, ..) = world("exec", Says::Rewrite(json!({"code": "return 2", "command": "return 3"}))).await;
     assert_eq!(code(&world.run().exec("return 1").await), "invalid_input");
 }

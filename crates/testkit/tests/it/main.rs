@@ -25,6 +25,7 @@ mod waiting;
 
 mod namespaces;
 mod secrets;
+mod storm;
 mod transcript;
 
 mod host;

@@ -181,8 +181,12 @@ async fn a_wait_brings_the_policy_of_its_own_time() {
     assert_eq!(world.code_mode.live_runs(), 1);
     let denied = json!({"codeMode": quick()["codeMode"], "deny": ["read"]});
     world.host.config = contract::config::AgentsConfig::resolve(&denied, &Value::Null).unwrap();
+    let run = world.run();
+    let waiting = tokio::spawn(async move { run.wait(&run_id).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(world.code_mode.live_runs(), 1, "it was at work all the time");
     desk.gate.notify_one();
-    let told = world.run().wait(&run_id).await;
+    let told = waiting.await.unwrap();
     assert!(value(&told).as_str().unwrap().starts_with("unknown tool"), "{told}");
     assert_eq!(desk.called(), ["openclaw:core:gate"]);
 }

@@ -23,7 +23,7 @@ pub struct Witness {
     about: &'static str,
     says: Says,
     before: Mutex<Vec<ToolEvent>>,
-    after: Mutex<Vec<(String, Outcome)>>,
+    after: Mutex<Vec<(ToolEvent, Outcome)>>,
 }
 
 impl Witness {
@@ -36,7 +36,13 @@ impl Witness {
     }
 
     pub fn after(&self) -> Vec<(String, Outcome)> {
-        self.after.lock().unwrap().clone()
+        let after = self.after.lock().unwrap();
+        after.iter().map(|(event, outcome)| (event.tool_call_id.clone(), outcome.clone())).collect()
+    }
+
+    /// The call that ended last, as it was made.
+    pub fn last(&self) -> ToolEvent {
+        self.after.lock().unwrap().last().unwrap().0.clone()
     }
 
     async fn answer(&self) -> Result<HookAnswer, String> {
@@ -64,7 +70,7 @@ impl Hook for Witness {
     }
 
     fn after<'a>(&'a self, event: &'a ToolEvent, outcome: &'a Outcome) -> Hooking<'a, ()> {
-        self.after.lock().unwrap().push((event.tool_call_id.clone(), outcome.clone()));
+        self.after.lock().unwrap().push((event.clone(), outcome.clone()));
         Box::pin(async {})
     }
 }
