@@ -302,10 +302,12 @@ fn denied(approval: &Approval) -> String {
     }
 }
 
-/// Every tool takes one object, whatever its schema forgets to say.
+/// A tool takes one object, also where its schema forgets to say so; it takes something else only where its
+/// schema says that outright. MCP knows nothing but objects.
 fn check_arguments(tool: &ToolSpec, input: &Value) -> Result<(), String> {
     let id = tool.id.as_str();
-    if !input.is_object() {
+    let names_types = || tool.parameters.get("type").and_then(Value::as_array).is_some();
+    if !input.is_object() && (tool.id.source() == Source::Mcp || !names_types()) {
         return Err(format!("`{id}` takes one object; tools.describe(\"{id}\") has its schema"));
     }
     arguments::check(&tool.parameters, input).map_err(|bad| format!("`{id}` cannot be called with this:\n{bad}"))
