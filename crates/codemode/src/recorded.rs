@@ -2,6 +2,7 @@
 
 use contract::cell::{CellResult, OutputItem, Telemetry};
 use contract::error::ErrorCode;
+use contract::json;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -11,7 +12,7 @@ pub(crate) fn to_json(result: &CellResult) -> String {
 
 /// Only ends are recorded; anything else reads as nothing.
 pub(crate) fn from_json(text: &str) -> Option<CellResult> {
-    let value: Value = serde_json::from_str(text).ok()?;
+    let value = json::read(text).ok()?;
     let output = value.get("output")?.as_array()?.iter().map(item).collect::<Option<Vec<_>>>()?;
     let telemetry: Telemetry = serde_json::from_value(value.get("telemetry")?.clone()).ok()?;
     match value.get("status")?.as_str()? {

@@ -37,7 +37,7 @@ impl Driver {
     pub(super) async fn answer(&mut self, answer: Answer) -> bool {
         let (state, result) = self.result(answer);
         let text = recorded::to_json(&result);
-        let shown: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        let shown = contract::json::read(&text).unwrap_or(Value::Null);
         self.control(EntryKind::ControlResult, json!({"result": shown}));
         let over = state.is_over();
         let dormant = self.cell.is_dormant() && self.calls.is_empty();
