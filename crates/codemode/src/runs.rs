@@ -106,7 +106,7 @@ impl CodeMode {
         );
         let (tell, told) = oneshot::channel();
         let driver = Driver::new(run, tool_call_id.to_owned(), tell);
-        self.inner.launch(run_id, driver);
+        self.inner.launch(run_id, driver, None);
         last_word(told.await)
     }
 
@@ -130,13 +130,19 @@ impl CodeMode {
             }
             let (tell, told) = oneshot::channel();
             let command = Command::Wait { tool_call_id: tool_call_id.to_owned(), listener: tell };
-            let Err(command) = self.inner.send(run_id, command).await else { return last_word(told.await) };
-            match self.inner.awaken(executor, config, &row, command).await {
-                Ok(()) => return last_word(told.await),
-                // Somebody else has it, or has just let go of it: look again.
-                Err(Asleep::Held) if Instant::now() < deadline => {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
+            let heard = match self.inner.send(run_id, command).await {
+                Ok(()) => Ok(()),
+                Err(command) => self.inner.awaken(executor, config, &row, command).await,
+            };
+            let late = Instant::now() >= deadline;
+            match heard {
+                // Who let go of the run in this very moment drops what it was asked: ask again.
+                Ok(()) => match told.await {
+                    Err(_) if !late => {}
+                    told => return last_word(told),
+                },
+                // Somebody else has it: look again.
+                Err(Asleep::Held) if !late => tokio::time::sleep(Duration::from_millis(50)).await,
                 Err(Asleep::Held) => return self.inner.held_elsewhere(&row).await,
                 Err(Asleep::Failed(failure)) => return self.inner.bury(&row, &failure).await,
             }
@@ -239,10 +245,13 @@ impl Inner {
         }
     }
 
-    /// Puts a driver to work, to be found by its run's id until it has nothing left to do.
-    fn launch(self: &Arc<Self>, run_id: String, driver: Driver) -> mpsc::Sender<Command> {
+    /// Puts a driver to work, to be found by its run's id until it has nothing left to do. What it is woken for
+    /// is there before it is: it would find nothing to do otherwise, and leave.
+    fn launch(self: &Arc<Self>, run_id: String, driver: Driver, first: Option<Command>) {
         let (commands, mut received) = mpsc::channel(16);
-        self.lock().insert(run_id.clone(), commands.clone());
+        // A new channel has room for one.
+        first.into_iter().for_each(|first| drop(commands.try_send(first)));
+        self.lock().insert(run_id.clone(), commands);
         let inner = Arc::clone(self);
         tokio::spawn(async move {
             let left = driver.drive(&mut received).await;
@@ -255,7 +264,6 @@ impl Inner {
                 }
             }
         });
-        commands
     }
 
     /// Gives a command to whoever works on the run here, or gives it back.
@@ -292,8 +300,8 @@ impl Inner {
         let journal = Journal::resumed(self.store.clone(), held, &calls);
         let run = self.run(row.run_id.clone(), definition, config, executor, tables, journal);
         let driver = resumed(run, &row, snapshot, &legs, calls).await.map_err(Asleep::Failed)?;
-        let commands = self.launch(row.run_id.clone(), driver);
-        commands.send(first).await.map_err(|_| Asleep::Held)
+        self.launch(row.run_id.clone(), driver, Some(first));
+        Ok(())
     }
 
     /// Another process works on the run, and its results come through the store: the model waits again.
