@@ -1,4 +1,5 @@
-//! What must hold when the host is killed.
+//! What must hold when the host is killed, and when its cells are hostile.
 
 mod host;
+mod hostile;
 mod killed;
