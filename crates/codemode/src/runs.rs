@@ -260,7 +260,7 @@ impl Inner {
             received.close();
             while let Some(command) = received.recv().await {
                 if let (Command::Wait { listener, .. }, Left::Over(result)) = (command, &left) {
-                    drop(listener.send(result.clone()));
+                    drop(listener.send(result.as_ref().clone()));
                 }
             }
         });

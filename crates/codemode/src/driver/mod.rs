@@ -81,7 +81,7 @@ pub(crate) struct Driver {
 
 /// How a driver's life ended.
 pub(crate) enum Left {
-    Over(CellResult),
+    Over(Box<CellResult>),
     /// The run is in the store, and nothing is left to do until somebody comes.
     Dormant,
     /// Something could not be written; whoever takes the run next goes on from what was.
@@ -162,7 +162,7 @@ impl Driver {
             }
         }
         match self.last_word.take() {
-            Some(last_word) => Left::Over(last_word),
+            Some(last_word) => Left::Over(Box::new(last_word)),
             None => Left::Stopped,
         }
     }
