@@ -28,14 +28,19 @@ pub async fn in_process() -> Result<CodeMode> {
     Ok(CodeMode::new(Pool::start(options).await?, store)?)
 }
 
-/// An executor of the case's tools and namespaces.
-fn canned(case: &Case) -> Result<Executor> {
-    Ok(Canned::parse(&case.catalog().to_string())?.executor(Scope::default())?)
+/// An executor of canned tools, `[{ "id": …, "answers": […] }]`.
+pub fn canned(tools: &Value) -> Result<Executor> {
+    catalogued(&json!({ "tools": tools }))
+}
+
+/// An executor of what a file of canned tools says.
+fn catalogued(catalog: &Value) -> Result<Executor> {
+    Ok(Canned::parse(&catalog.to_string())?.executor(Scope::default())?)
 }
 
 /// `exec`, then `wait` to the end, output joined, as `cellmate exec` does it.
 pub async fn run_in_process(code_mode: &CodeMode, case: &Case) -> Result<Value> {
-    let executor = canned(case)?;
+    let executor = catalogued(&case.catalog())?;
     let config = case.code_mode()?;
     let input = ExecInput { source: case.source.clone(), language: case.language };
     let mut result = serde_json::to_value(code_mode.exec(&executor, &config, "exec-1", input).await)?;
