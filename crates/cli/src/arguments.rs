@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use codemode::pool::{JailPolicy, Launch, PoolOptions};
-use contract::config::CodeMode;
+use contract::cell::Language;
+use contract::config::{CodeMode, Languages};
 use contract::limits::Limits;
 
 /// Run the programs a model writes, safely.
@@ -61,6 +62,15 @@ pub(crate) enum LanguageArgument {
     TypeScript,
 }
 
+impl LanguageArgument {
+    pub(crate) fn language(self) -> Language {
+        match self {
+            Self::JavaScript => Language::JavaScript,
+            Self::TypeScript => Language::TypeScript,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct LimitArguments {
     #[arg(long, default_value_t = Limits::DEFAULT.timeout_ms, value_name = "MS")]
@@ -75,6 +85,9 @@ pub(crate) struct LimitArguments {
     max_snapshot_bytes: u64,
     #[arg(long, default_value_t = Limits::DEFAULT.pending_calls, value_name = "N")]
     max_pending_tool_calls: u64,
+    /// The languages cells may be written in; all, where none is named.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LANGUAGES")]
+    languages: Vec<LanguageArgument>,
 }
 
 #[derive(Debug, Args)]
@@ -97,14 +110,17 @@ enum JailArgument {
 impl LimitArguments {
     /// As the contract clamps them.
     pub(crate) fn code_mode(&self) -> CodeMode {
-        CodeMode::enabled(Limits {
+        let limits = Limits {
             timeout_ms: self.timeout_ms,
             max_wait_ms: self.max_wait_ms,
             memory_bytes: self.memory_limit_bytes,
             output_bytes: self.max_output_bytes,
             snapshot_bytes: self.max_snapshot_bytes,
             pending_calls: self.max_pending_tool_calls,
-        })
+        };
+        let languages: Vec<Language> = self.languages.iter().map(|language| language.language()).collect();
+        let languages = Languages::of(&languages).unwrap_or(Languages::ALL);
+        CodeMode { languages, ..CodeMode::enabled(limits) }
     }
 }
 

@@ -3,18 +3,16 @@
 use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use catalog::Catalog;
 use codemode::pool::Pool;
 use codemode::{CodeMode, ExecInput};
 use contract::cell::{CellResult, Language, OutputItem};
 use contract::config;
 use contract::scope::Scope;
-use executor::{Canned, Executor, Routes, ToolSource};
+use executor::{Canned, Executor};
 use store::{Keys, Location, Store, StoreError};
 
-use crate::arguments::{ExecArguments, LanguageArgument};
+use crate::arguments::ExecArguments;
 use crate::render;
 
 #[derive(Debug, thiserror::Error)]
@@ -101,8 +99,7 @@ fn source(arguments: &ExecArguments) -> Result<String, ExecError> {
 fn language(arguments: &ExecArguments) -> Language {
     let by_name = arguments.file.as_deref().and_then(Path::extension).is_some_and(|extension| extension == "ts");
     match arguments.language {
-        Some(LanguageArgument::JavaScript) => Language::JavaScript,
-        Some(LanguageArgument::TypeScript) => Language::TypeScript,
+        Some(given) => given.language(),
         None if by_name => Language::TypeScript,
         None => Language::JavaScript,
     }
@@ -113,11 +110,8 @@ fn canned_tools(path: Option<&Path>) -> Result<Executor, ExecError> {
         Some(path) => (read(path)?, path.display().to_string()),
         None => (r#"{"tools": []}"#.to_owned(), String::new()),
     };
-    let bad = |reason: String| ExecError::Catalog { path: name.clone(), reason };
-    let canned: Arc<dyn ToolSource> = Arc::new(Canned::parse(&text).map_err(|error| bad(error.to_string()))?);
-    let (routes, tools) = Routes::of(&[canned]);
-    let catalog = Catalog::new(tools).map_err(|error| bad(error.to_string()))?;
-    Ok(Executor::new(Arc::new(catalog), routes, Scope::default()))
+    let canned = Canned::parse(&text).and_then(|canned| canned.executor(Scope::default()));
+    canned.map_err(|error| ExecError::Catalog { path: name, reason: error.to_string() })
 }
 
 fn read(path: &Path) -> Result<String, ExecError> {

@@ -4,7 +4,7 @@
 use catalog::{Catalog, View};
 use contract::config::SearchLimits;
 use contract::frame::{HostCall, Method, ReplyValue};
-use contract::json::depth;
+use contract::json;
 use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH};
 use executor::{Outcome, UNKNOWN_OUTCOME, unknown_tool};
 use serde_json::{Value, json};
@@ -23,8 +23,9 @@ pub(crate) enum Request {
 impl Request {
     /// Yields and timers never come here: they are the driver's.
     pub(crate) fn read(catalog: &Catalog, view: View, limits: &SearchLimits, call: &HostCall) -> Self {
-        let Ok(payload) = serde_json::from_slice::<Value>(&call.payload) else {
-            return Self::Answered(reject("the call's arguments are not JSON", &call.target));
+        let payload = match std::str::from_utf8(&call.payload).map(json::read) {
+            Ok(Ok(payload)) => payload,
+            Ok(Err(_)) | Err(_) => return Self::Answered(reject("the call's arguments are not JSON", &call.target)),
         };
         match call.method {
             Method::Search => Self::Answered(search(catalog, view, limits, &payload)),
@@ -126,7 +127,7 @@ fn resolve(value: &Value, tool: &str) -> ReplyValue {
             format!("the result has {} bytes, at most {MAX_BRIDGE_VALUE_BYTES} reach a cell; ask for less", text.len());
         return reject(&message, tool);
     }
-    if depth(text.as_bytes()) > MAX_BRIDGE_VALUE_DEPTH {
+    if json::depth(text.as_bytes()) > MAX_BRIDGE_VALUE_DEPTH {
         let message = format!("the result nests deeper than {MAX_BRIDGE_VALUE_DEPTH} levels; ask for less");
         return reject(&message, tool);
     }

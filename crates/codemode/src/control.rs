@@ -4,10 +4,11 @@ use contract::cell::{CellResult, Language};
 use contract::config;
 use contract::error::ErrorCode;
 use executor::Executor;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::driver::{failed, failed_with};
 use crate::input::{ExecInput, wait_input};
+use crate::recorded;
 use crate::runs::CodeMode;
 
 impl CodeMode {
@@ -37,7 +38,7 @@ impl CodeMode {
             Ok(input) => self.exec(executor, config, tool_call_id, input).await,
             Err(failure) => failed_with(&failure),
         };
-        executor.after_cell(&event, json!(result)).await;
+        executor.after_cell(&event, recorded::to_value(&result)).await;
         result
     }
 

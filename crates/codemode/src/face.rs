@@ -6,6 +6,7 @@ use contract::config;
 use serde_json::{Value, json};
 
 use crate::definition::Definition;
+use crate::recorded;
 use crate::tool_search;
 
 #[derive(Clone, Debug)]
@@ -53,7 +54,7 @@ impl Face {
     /// What the model is told.
     pub(crate) fn answer(&self, catalog: &Catalog, result: &CellResult) -> Value {
         match self {
-            Self::CodeMode => json!(result),
+            Self::CodeMode => recorded::to_value(result),
             Self::ToolSearch(config) => tool_search::answer(config, catalog, result),
         }
     }

@@ -2,6 +2,7 @@
 
 use contract::cell::{CellResult, OutputItem, Telemetry};
 use contract::error::ErrorCode;
+use contract::json;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -9,9 +10,14 @@ pub(crate) fn to_json(result: &CellResult) -> String {
     serde_json::to_string(result).unwrap_or_default()
 }
 
+/// As deep as a cell's value may be, which is deeper than most readers of JSON go.
+pub(crate) fn to_value(result: &CellResult) -> Value {
+    contract::json::read(&to_json(result)).unwrap_or(Value::Null)
+}
+
 /// Only ends are recorded; anything else reads as nothing.
 pub(crate) fn from_json(text: &str) -> Option<CellResult> {
-    let value: Value = serde_json::from_str(text).ok()?;
+    let value = json::read(text).ok()?;
     let output = value.get("output")?.as_array()?.iter().map(item).collect::<Option<Vec<_>>>()?;
     let telemetry: Telemetry = serde_json::from_value(value.get("telemetry")?.clone()).ok()?;
     match value.get("status")?.as_str()? {

@@ -1,4 +1,69 @@
-//! What can be asked of a JSON text without parsing it.
+//! JSON from strangers: what can be asked of a text without parsing it, and how it is read.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::limits::MAX_BRIDGE_VALUE_DEPTH;
+
+/// Levels that records of ours put around a value that crossed the bridge.
+const MAX_WRAPPING: usize = 24;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    #[error("it nests deeper than {MAX_BRIDGE_VALUE_DEPTH} levels")]
+    TooDeep,
+    #[error(transparent)]
+    Malformed(#[from] serde_json::Error),
+}
+
+/// Reads what may have crossed the bridge, as deep as values there may be and with whatever text JavaScript has.
+///
+/// The parser's own limit is lower than the bridge's: what a cell may send must be readable ever after, or it could
+/// spoil the records it ends up in.
+pub fn read(text: &str) -> Result<Value, Unreadable> {
+    if depth(text.as_bytes()) > MAX_BRIDGE_VALUE_DEPTH + MAX_WRAPPING {
+        return Err(Unreadable::TooDeep);
+    }
+    let text = well_formed(text);
+    let mut reader = serde_json::Deserializer::from_str(&text);
+    reader.disable_recursion_limit();
+    let value = Value::deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(value)
+}
+
+/// The text with every escape of half a surrogate pair replaced: JavaScript has such strings, UTF-8 has not, and
+/// most readers of JSON refuse the whole text for one.
+pub fn well_formed(text: &str) -> Cow<'_, str> {
+    // Surrogates are the escapes that start like this, in either case.
+    if !text.contains("\\ud") && !text.contains("\\uD") {
+        return Cow::Borrowed(text);
+    }
+    let mut mended = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        mended.push_str(before);
+        let (kept, length) = match (unit(escape), escape.get(6..).and_then(unit)) {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (true, 12),
+            (Some(0xD800..=0xDFFF), _) => (false, 6),
+            // Any other escape: the backslash and what it escapes, which may be a backslash.
+            _ => (true, escape.char_indices().nth(2).map_or(escape.len(), |(end, _)| end)),
+        };
+        let (escape, after) = escape.split_at_checked(length).unwrap_or((escape, ""));
+        mended.push_str(if kept { escape } else { "\\ufffd" });
+        rest = after;
+    }
+    mended.push_str(rest);
+    Cow::Owned(mended)
+}
+
+/// The UTF-16 unit of an escape that the text starts with.
+fn unit(text: &str) -> Option<u16> {
+    u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
+}
 
 /// How deep the brackets of a JSON text nest; strings are skipped.
 ///
@@ -35,7 +100,38 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::depth;
+    use serde_json::{Value, json};
+
+    use super::{depth, read, well_formed};
+    use crate::limits::MAX_BRIDGE_VALUE_DEPTH;
+
+    #[test]
+    fn what_may_cross_the_bridge_can_be_read_and_no_more() {
+        let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        assert!(read(&nested(MAX_BRIDGE_VALUE_DEPTH)).is_ok());
+        assert!(read(&nested(MAX_BRIDGE_VALUE_DEPTH * 2)).is_err());
+        assert!(read("[1] 2").is_err());
+        assert_eq!(read(r#"{"a":"x\ud800y"}"#).unwrap(), json!({"a": "x\u{fffd}y"}));
+    }
+
+    #[test]
+    fn only_half_pairs_are_replaced() {
+        let cases = [
+            (r#""\ud83d\ude00""#, r#""\ud83d\ude00""#),
+            (r#""\ud83d""#, r#""\ufffd""#),
+            (r#""\uDE00\ud83d""#, r#""\ufffd\ufffd""#),
+            (r#""\ud83d\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#),
+            (r#""\\ud83d""#, r#""\\ud83d""#),
+            (r#""\\\ud83dx""#, r#""\\\ufffdx""#),
+            (r#""\n\ud83d\né\ud83d""#, r#""\n\ufffd\né\ufffd""#),
+            (r#""plain""#, r#""plain""#),
+            (r#""\ud8"#, r#""\ud8"#),
+        ];
+        for (text, mended) in cases {
+            assert_eq!(well_formed(text), mended, "{text}");
+        }
+        assert!(serde_json::from_str::<Value>(&well_formed(r#"["\ud83d", "\udfff\ud800"]"#)).is_ok());
+    }
 
     #[test]
     fn depth_counts_brackets_outside_strings() {

@@ -74,7 +74,7 @@ impl Executor {
         let Some(row) = calls.iter().find(|row| row.call == CALL) else { return CallEnd::Parked(state) };
         // What hooks and defaults made of the input is what was asked about.
         if let Some(input) = &row.input {
-            request.input = serde_json::from_str(input).unwrap_or(Value::Null);
+            request.input = contract::json::read(input).unwrap_or(Value::Null);
         }
         match self.next(journal, &request, row).await {
             CallEnd::Parked(_) => CallEnd::Parked(state),

@@ -254,10 +254,12 @@ pub fn unknown_tool(id: &str) -> String {
     format!("unknown tool `{shown}`; tools.search(query) finds the tools there are")
 }
 
-/// Every tool takes one object, whatever its schema forgets to say.
+/// A tool takes one object, also where its schema forgets to say so; it takes something else only where its
+/// schema says that outright. MCP knows nothing but objects.
 pub(crate) fn check_arguments(tool: &ToolSpec, input: &Value) -> Result<(), String> {
     let id = tool.id.as_str();
-    if !input.is_object() {
+    let names_types = || tool.parameters.get("type").and_then(Value::as_array).is_some();
+    if !input.is_object() && (tool.id.source() == Source::Mcp || !names_types()) {
         return Err(format!("`{id}` takes one object; tools.describe(\"{id}\") has its schema"));
     }
     arguments::check(&tool.parameters, input).map_err(|bad| format!("`{id}` cannot be called with this:\n{bad}"))

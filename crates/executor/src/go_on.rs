@@ -41,7 +41,7 @@ impl Executor {
         let calls = store.calls(run_id).await?;
         let journal = Journal::resumed(store.clone(), held, &calls);
         let call = calls.into_iter().find(|call| call.call == CALL).ok_or(CommitError::Fenced)?;
-        let input = serde_json::from_str(call.input.as_deref().unwrap_or(&call.payload)).unwrap_or(Value::Null);
+        let input = contract::json::read(call.input.as_deref().unwrap_or(&call.payload)).unwrap_or(Value::Null);
         let request = CallRequest { call: CALL, id: call.target.clone(), input, parent: row.tool_call_id, updates };
         Ok((journal, request, call))
     }

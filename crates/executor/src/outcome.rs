@@ -20,7 +20,7 @@ impl Outcome {
 
     /// What cannot be read is an outcome that is not known.
     pub fn from_json(text: &str) -> Self {
-        let Ok(value) = serde_json::from_str::<Value>(text) else { return Self::Unknown };
+        let Ok(value) = contract::json::read(text) else { return Self::Unknown };
         if let Some(message) = value.get("failed").and_then(Value::as_str) {
             return Self::Failed(message.to_owned());
         }

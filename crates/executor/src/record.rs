@@ -1,5 +1,7 @@
 //! Tool calls as a transcript shows them: real calls, under the control call they were made from.
 
+use contract::json::depth;
+use contract::limits::MAX_BRIDGE_VALUE_DEPTH;
 use serde_json::{Value, json};
 use store::{ApprovalRequest, Entry, EntryKind};
 
@@ -57,7 +59,12 @@ fn text(message: &str) -> Value {
     json!([{"type": "text", "text": message}])
 }
 
+/// A transcript must be readable whatever tools return: too long or too deep, and the value is left out.
 fn bounded(value: &Value) -> Value {
-    let bytes = value.to_string().len();
-    if bytes <= MAX_RECORDED_BYTES { value.clone() } else { json!({"omittedBytes": bytes}) }
+    let text = value.to_string();
+    match depth(text.as_bytes()) {
+        levels if levels > MAX_BRIDGE_VALUE_DEPTH => json!({"omittedLevels": levels}),
+        _ if text.len() > MAX_RECORDED_BYTES => json!({"omittedBytes": text.len()}),
+        _ => value.clone(),
+    }
 }

@@ -2,7 +2,8 @@
 
 use contract::error::ErrorCode;
 use contract::frame::{Failure, Place};
-use contract::limits::MAX_ERROR_BYTES;
+use contract::json;
+use contract::limits::{MAX_BRIDGE_VALUE_DEPTH, MAX_ERROR_BYTES};
 use serde_json::Value;
 
 use crate::source::{self, Shift};
@@ -77,6 +78,15 @@ pub(crate) fn output_limit(total: u64, limit: u64) -> Failure {
     }
 }
 
+/// Those who read results have limits of their own, and would refuse all of it.
+pub(crate) fn too_deep() -> Failure {
+    Failure {
+        code: None,
+        message: format!("RangeError: the cell's value nests deeper than {MAX_BRIDGE_VALUE_DEPTH} levels; return less"),
+        place: None,
+    }
+}
+
 pub(crate) fn snapshot_limit(bytes: usize, limit: u64) -> Failure {
     Failure {
         code: Some(ErrorCode::SnapshotLimitExceeded),
@@ -104,7 +114,8 @@ struct Described {
 
 impl Described {
     fn parse(described: &[u8]) -> Self {
-        let Ok(Value::Object(fields)) = serde_json::from_slice(described) else {
+        let Some(Value::Object(fields)) = std::str::from_utf8(described).ok().and_then(|text| json::read(text).ok())
+        else {
             return Self { message: "the cell threw something that cannot be read".to_owned(), ..Self::default() };
         };
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -142,12 +142,7 @@ impl CellHost {
         if !self.outstanding.insert(id) {
             return Err(Error::new(Stop::BrokeRules("a call's number used twice")));
         }
-        self.calls.push(HostCall {
-            id: CallId(id),
-            method,
-            target: String::from_utf8_lossy(target).into_owned(),
-            payload: payload.to_vec(),
-        });
+        self.calls.push(HostCall { id: CallId(id), method, target: text_of(target), payload: payload.to_vec() });
         Ok(None)
     }
 
@@ -225,9 +220,12 @@ fn call(
 
 fn output(mut caller: Caller<'_, CellHost>, kind: i32, text: u32, length: u32) -> Result<()> {
     let (memory, host) = memory(&mut caller)?;
-    let text = String::from_utf8_lossy(slice(memory, text, length)?).into_owned();
+    let text = text_of(slice(memory, text, length)?);
     let item = match kind {
         0 => OutputItem::Text { text },
+        1 if json::depth(text.as_bytes()) > MAX_BRIDGE_VALUE_DEPTH => {
+            OutputItem::Text { text: format!("[a value that nests deeper than {MAX_BRIDGE_VALUE_DEPTH} levels]") }
+        }
         1 => OutputItem::Json {
             value: RawValue::from_string(text).map_err(|_| Error::new(Stop::BrokeRules("output that is not JSON")))?,
         },
@@ -273,6 +271,39 @@ fn slice(memory: &[u8], pointer: u32, length: u32) -> Result<&[u8]> {
     memory.get(pointer as usize..).and_then(|rest| rest.get(..length as usize)).ok_or_else(out_of_bounds)
 }
 
+/// QuickJS writes half a surrogate pair as three bytes that are no UTF-8; they are one character that is missing.
+fn text_of(bytes: &[u8]) -> String {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return text.to_owned();
+    }
+    let mut mended = bytes.to_vec();
+    let mut rest = mended.as_mut_slice();
+    while let Some(at) = rest.windows(2).position(|pair| matches!(pair, [0xED, 0xA0..=0xFF])) {
+        rest = rest.get_mut(at..).unwrap_or_default();
+        let (half, after) = rest.split_at_mut(rest.len().min(3));
+        half.copy_from_slice("\u{fffd}".as_bytes().get(..half.len()).unwrap_or_default());
+        rest = after;
+    }
+    String::from_utf8_lossy(&mended).into_owned()
+}
+
 fn out_of_bounds() -> Error {
     Error::new(Stop::BrokeRules("a pointer outside of memory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text_of;
+
+    #[test]
+    fn half_a_surrogate_pair_is_one_missing_character() {
+        for (bytes, text) in [
+            (&b"plain"[..], "plain"),
+            (b"a\xED\xA0\x80b\xED\xBF\xBF", "a\u{fffd}b\u{fffd}"),
+            (b"\xED\x9F\xBF\xED\xA0\x80", "\u{d7ff}\u{fffd}"),
+            (b"cut \xED\xA0", "cut \u{fffd}"),
+        ] {
+            assert_eq!(text_of(bytes), text);
+        }
+    }
 }

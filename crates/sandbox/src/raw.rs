@@ -37,6 +37,22 @@ pub(crate) fn settle_allocator() -> bool {
     true
 }
 
+/// Lets a host give large blocks back to the system as soon as they are free. Left alone, glibc raises its
+/// threshold for that with every large block it frees, and one tool result of many megabytes, which exists in
+/// several forms at once, leaves the host larger by all of them for good.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub(crate) fn settle_host_allocator() {
+    const LARGE_BYTES: i32 = 1 << 20;
+    for setting in [libc::M_MMAP_THRESHOLD, libc::M_TRIM_THRESHOLD] {
+        // SAFETY: `mallopt` takes two numbers; it is called before any other thread exists.
+        // What it refuses costs memory and nothing else.
+        unsafe { libc::mallopt(setting, LARGE_BYTES) };
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub(crate) fn settle_host_allocator() {}
+
 #[cfg(target_os = "linux")]
 pub(crate) mod page_scan {
     //! PAGEMAP_SCAN: which pages of a private mapping have been written. Linux 6.7 and later.

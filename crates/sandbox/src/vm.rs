@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use contract::error::ErrorCode;
 use contract::frame::{Budget, Failure, Leg, LegEnd, Reader, Reply, ReplyValue};
 use contract::ids::CatalogHash;
-use contract::limits::MAX_BRIDGE_VALUE_BYTES;
+use contract::json;
+use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH};
 use serde_json::value::RawValue;
 use wasmtime::{Instance, Memory, Store, Trap, TypedFunc};
 
@@ -191,6 +192,9 @@ impl Vm {
         let total = self.store.data().output.total + text.len() as u64;
         if total > budget.output_bytes {
             return LegEnd::Failed(failure::output_limit(total, budget.output_bytes));
+        }
+        if json::depth(text.as_bytes()) > MAX_BRIDGE_VALUE_DEPTH {
+            return LegEnd::Failed(failure::too_deep());
         }
         match RawValue::from_string(text) {
             Ok(value) => LegEnd::Completed { value },

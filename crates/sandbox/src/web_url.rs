@@ -5,7 +5,7 @@ use url::{Url, quirks};
 
 /// Answers `["parse", text, base | null]` or `["set", href, part, value]` with the URL's parts.
 pub(crate) fn answer(request: &[u8]) -> Option<Vec<u8>> {
-    let request: Value = serde_json::from_slice(request).ok()?;
+    let request = contract::json::read(std::str::from_utf8(request).ok()?).ok()?;
     let field = |position: usize| request.get(position).and_then(Value::as_str);
     let url = match field(0)? {
         "parse" => parse(field(1)?, field(2))?,

@@ -115,7 +115,7 @@ impl Store {
                 Ok(Entry {
                     at: row.try_get(0)?,
                     kind: EntryKind::parse(&row.try_get::<String, _>(1)?)?,
-                    entry: serde_json::from_str(&entry).map_err(|error| StoreError::Corrupt(error.to_string()))?,
+                    entry: contract::json::read(&entry).map_err(|error| StoreError::Corrupt(error.to_string()))?,
                 })
             })
             .collect()

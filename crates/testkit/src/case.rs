@@ -1,9 +1,9 @@
 //! A case of the executable contract, as it stands in Markdown.
 //!
 //! Under each `##` heading: prose, a cell (```` ```js cell ```` or ```` ```ts cell ````), and the
-//! expected result (```` ```json result ````). Optional: canned tools (```` ```json tools ````) and
-//! configuration (```` ```json config ````), which also hold for the headings after them in the file
-//! when they stand above the first.
+//! expected result (```` ```json result ````). Optional: canned tools (```` ```json tools ````), their
+//! namespaces (```` ```json namespaces ````) and configuration (```` ```json config ````), which also hold
+//! for the headings after them in the file when they stand above the first.
 
 use std::path::{Path, PathBuf};
 
@@ -20,6 +20,7 @@ pub struct Case {
     pub source: String,
     pub language: Language,
     pub tools: Value,
+    pub namespaces: Value,
     pub config: Value,
     pub expected: Value,
 }
@@ -28,6 +29,17 @@ impl Case {
     pub fn name(&self) -> String {
         let file = self.file.file_stem().unwrap_or_default().to_string_lossy();
         format!("{file}: {} (line {})", self.title, self.line)
+    }
+
+    /// As `cellmate exec --catalog` reads it.
+    pub fn catalog(&self) -> Value {
+        json!({ "tools": self.tools, "namespaces": self.namespaces })
+    }
+
+    /// The languages the case allows, as a command line has them; none where it does not say.
+    pub fn languages(&self) -> Option<String> {
+        let languages = self.config.get("languages")?.as_array()?;
+        Some(languages.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","))
     }
 
     pub fn limits(&self) -> Limits {
@@ -61,9 +73,25 @@ impl Case {
             .iter()
             .filter_map(|(field, wanted)| {
                 let got = result.get(field).unwrap_or(&Value::Null);
-                (got != wanted).then(|| format!("{field}: expected {wanted}, got {got}"))
+                let fits = if PARTIAL.contains(&field.as_str()) { covers(got, wanted) } else { got == wanted };
+                (!fits).then(|| format!("{field}: expected {wanted}, got {got}"))
             })
             .collect()
+    }
+}
+
+/// Fields with numbers that differ from run to run: of these, only what the case names is looked at.
+const PARTIAL: [&str; 2] = ["telemetry", "pendingToolCalls"];
+
+fn covers(got: &Value, wanted: &Value) -> bool {
+    match (got, wanted) {
+        (Value::Object(got), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, wanted)| got.get(key).is_some_and(|got| covers(got, wanted)))
+        }
+        (Value::Array(got), Value::Array(wanted)) => {
+            got.len() == wanted.len() && got.iter().zip(wanted).all(|(got, wanted)| covers(got, wanted))
+        }
+        _ => got == wanted,
     }
 }
 
@@ -119,6 +147,7 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Case>, String> {
 struct Sections {
     cell: Option<(String, Language)>,
     tools: Option<Value>,
+    namespaces: Option<Value>,
     config: Option<Value>,
     expected: Option<Value>,
 }
@@ -130,6 +159,7 @@ impl Sections {
             "js cell" => self.cell = Some((block.text.clone(), Language::JavaScript)),
             "ts cell" => self.cell = Some((block.text.clone(), Language::TypeScript)),
             "json tools" => self.tools = Some(json()?),
+            "json namespaces" => self.namespaces = Some(json()?),
             "json config" => self.config = Some(json()?),
             "json result" => self.expected = Some(json()?),
             other => return Err(format!("line {}: unknown block `{other}`", block.line)),
@@ -140,6 +170,7 @@ impl Sections {
     fn case(self, file: &Path, title: String, line: usize) -> Result<Case, String> {
         let missing = |what: &str| format!("line {line}: `{title}` has no {what}");
         let (source, language) = self.cell.ok_or_else(|| missing("cell"))?;
+        let expected = self.expected.filter(Value::is_object).ok_or_else(|| missing("result"))?;
         Ok(Case {
             file: file.to_owned(),
             line,
@@ -147,7 +178,8 @@ impl Sections {
             language,
             tools: self.tools.unwrap_or_else(|| json!([])),
             config: self.config.unwrap_or_else(|| json!({})),
-            expected: self.expected.ok_or_else(|| missing("result"))?,
+            namespaces: self.namespaces.unwrap_or_else(|| json!([])),
+            expected,
             title,
         })
     }

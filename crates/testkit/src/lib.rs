@@ -1,5 +1,6 @@
-//! Development only: the executable contract, read from `spec/cells/*.md`.
+//! Development only: the executable contract, read from `spec/cells/*.md`, and hostile cells with their judge.
 
 pub mod case;
+pub mod hostile;
 pub mod ledger;
 pub mod runner;

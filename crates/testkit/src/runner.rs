@@ -2,14 +2,12 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 
-use catalog::Catalog;
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use codemode::{CodeMode, ExecInput};
 use contract::cell::CellResult;
 use contract::scope::Scope;
-use executor::{Canned, Executor, Routes, ToolSource};
+use executor::{Canned, Executor};
 use serde_json::{Value, json};
 use store::{Keys, Location, Store};
 
@@ -32,14 +30,17 @@ pub async fn in_process() -> Result<CodeMode> {
 
 /// An executor of canned tools, `[{ "id": …, "answers": […] }]`.
 pub fn canned(tools: &Value) -> Result<Executor> {
-    let canned: Arc<dyn ToolSource> = Arc::new(Canned::parse(&json!({ "tools": tools }).to_string())?);
-    let (routes, tools) = Routes::of(&[canned]);
-    Ok(Executor::new(Arc::new(Catalog::new(tools)?), routes, Scope::default()))
+    catalogued(&json!({ "tools": tools }))
+}
+
+/// An executor of what a file of canned tools says.
+fn catalogued(catalog: &Value) -> Result<Executor> {
+    Ok(Canned::parse(&catalog.to_string())?.executor(Scope::default())?)
 }
 
 /// `exec`, then `wait` to the end, output joined, as `cellmate exec` does it.
 pub async fn run_in_process(code_mode: &CodeMode, case: &Case) -> Result<Value> {
-    let executor = canned(&case.tools)?;
+    let executor = catalogued(&case.catalog())?;
     let config = case.code_mode()?;
     let input = ExecInput { source: case.source.clone(), language: case.language };
     let mut result = serde_json::to_value(code_mode.exec(&executor, &config, "exec-1", input).await)?;
@@ -64,7 +65,7 @@ fn output_of(result: &Value) -> Vec<Value> {
 /// The same case through the binary, as a user runs it.
 pub fn run_through_binary(binary: &Path, case: &Case, scratch: &Path) -> Result<Value> {
     let catalog = scratch.join("catalog.json");
-    std::fs::write(&catalog, json!({ "tools": case.tools }).to_string())?;
+    std::fs::write(&catalog, case.catalog().to_string())?;
     let limits = case.limits();
     let mut command = Command::new(binary);
     command.arg("exec").arg("--json").arg("--catalog").arg(&catalog).args(["--language", case.language.as_str()]);
@@ -77,6 +78,9 @@ pub fn run_through_binary(binary: &Path, case: &Case, scratch: &Path) -> Result<
         ("--max-pending-tool-calls", limits.pending_calls),
     ] {
         command.arg(flag).arg(value.to_string());
+    }
+    if let Some(languages) = case.languages() {
+        command.arg("--languages").arg(languages);
     }
     if case.expected.get("status") == Some(&json!("waiting")) {
         command.arg("--no-wait");

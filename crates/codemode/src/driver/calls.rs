@@ -6,6 +6,7 @@ use contract::cell::PendingState;
 use contract::error::ErrorCode;
 use contract::frame::{Failure, HostCall, Method, ReplyValue};
 use contract::ids::CallId;
+use contract::json;
 use contract::tool::InputHash;
 use executor::clock::now_ms;
 use executor::{CallEnd, CallRequest, Outcome, Updates};
@@ -211,7 +212,7 @@ impl Driver {
     /// A call as the journal has it.
     fn journaled(&self, call: CallId) -> Option<CallRequest> {
         let row = self.run.journal.call(call.0)?;
-        let input = serde_json::from_str(row.input.as_deref().unwrap_or(&row.payload)).unwrap_or(Value::Null);
+        let input = json::read(row.input.as_deref().unwrap_or(&row.payload)).unwrap_or(Value::Null);
         Some(self.request(call, row.tool_id.unwrap_or(row.target), input, row.parent))
     }
 

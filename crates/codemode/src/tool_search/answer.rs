@@ -14,7 +14,7 @@ pub(crate) fn answer(config: &config::ToolSearch, catalog: &Catalog, result: &Ce
     let telemetry = Telemetry::new(ToolSearchMode::Code, config, catalog);
     match result {
         CellResult::Completed { value, output, telemetry: cell } => {
-            let value: Value = serde_json::from_str(value.get()).unwrap_or(Value::Null);
+            let value: Value = contract::json::read(value.get()).unwrap_or(Value::Null);
             json!({"ok": true, "value": value, "logs": logs(output), "telemetry": telemetry.of_cell(cell)})
         }
         CellResult::Failed { error, code, output, telemetry: cell } => {

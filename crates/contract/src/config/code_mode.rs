@@ -37,6 +37,13 @@ pub struct Languages {
 impl Languages {
     pub const ALL: Self = Self { javascript: true, typescript: true };
 
+    /// These and no others; none given are none allowed, which no configuration can say.
+    pub fn of(languages: &[Language]) -> Option<Self> {
+        let has = |language: Language| languages.contains(&language);
+        let these = Self { javascript: has(Language::JavaScript), typescript: has(Language::TypeScript) };
+        (!languages.is_empty()).then_some(these)
+    }
+
     pub fn allow(self, language: Language) -> bool {
         match language {
             Language::JavaScript => self.javascript,

@@ -6,6 +6,7 @@ use super::codec::{BadFrame, Reader, Writer};
 use crate::cell::OutputItem;
 use crate::error::ErrorCode;
 use crate::ids::{CallId, CellId, ImageId};
+use crate::json::well_formed;
 
 #[derive(Clone, Debug)]
 pub enum FromWorker {
@@ -265,9 +266,9 @@ fn read_call(from: &mut Reader<'_>) -> Result<HostCall, BadFrame> {
     })
 }
 
-/// Parsed as it is read: what the host passes on as JSON must be JSON, whatever a worker says.
+/// Parsed as it is read: what the host passes on as JSON must be JSON that others can read, whatever a worker says.
 fn read_json(from: &mut Reader<'_>) -> Result<Box<RawValue>, BadFrame> {
-    RawValue::from_string(from.text()?).map_err(|_| BadFrame::NotJson)
+    RawValue::from_string(well_formed(&from.text()?).into_owned()).map_err(|_| BadFrame::NotJson)
 }
 
 fn write_failure(out: &mut Writer, failure: &Failure) {

@@ -21,13 +21,14 @@ use crate::machine::Sandbox;
 use arguments::{Arguments, JailWish};
 use serve::Crew;
 
-/// Becomes a worker and never returns, if this process was started as one; does nothing otherwise.
+/// Becomes a worker and never returns, if this process was started as one; otherwise only has the allocator give
+/// back what a host needs for a moment.
 ///
 /// Call it first in `main`, before any thread is started or file opened.
 pub fn worker_main() {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_none_or(|first| first != WORKER_ARGUMENT) {
-        return;
+        return crate::raw::settle_host_allocator();
     }
     let code = i32::from(run(arguments).is_err());
     std::process::exit(code);

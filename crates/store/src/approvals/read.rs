@@ -1,6 +1,5 @@
 //! Approvals read back.
 
-use serde_json::Value;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
@@ -31,9 +30,8 @@ impl Store {
 }
 
 pub(super) fn read(row: &AnyRow) -> Result<Approval, StoreError> {
-    let json = |text: String| {
-        serde_json::from_str::<Value>(&text).map_err(|_| StoreError::Corrupt("an approval's input".to_owned()))
-    };
+    let json =
+        |text: String| contract::json::read(&text).map_err(|_| StoreError::Corrupt("an approval's input".to_owned()));
     let state: String = row.try_get(10)?;
     let edited: Option<String> = row.try_get(15)?;
     Ok(Approval {

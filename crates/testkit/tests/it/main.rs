@@ -29,5 +29,6 @@ mod storm;
 mod transcript;
 
 mod host;
+mod hostile;
 mod killed;
 mod tool_search;

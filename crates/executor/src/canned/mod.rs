@@ -8,22 +8,29 @@
 //! ```
 //!
 //! Answers are given in order, the last one again and again. `{"echo": true}` returns the input,
-//! `{"never": true}` never answers. A tool without answers echoes.
+//! `{"never": true}` never answers. A tool without answers echoes. Beside `tools` a file may have `namespaces`.
+
+mod namespaces;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use catalog::{Catalog, CatalogError, NamespaceError, Registry, RunContext};
+use contract::scope::Scope;
 use contract::tool::{BadToolId, ToolId, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{Answering, AuthorizedCall, Dispatch, Outcome, Returned, ToolSource};
+use crate::{Answering, AuthorizedCall, Dispatch, Executor, Outcome, Returned, Routes, ToolSource};
+use namespaces::NamespaceFormat;
 
 #[derive(Debug)]
 pub struct Canned {
     specs: Vec<ToolSpec>,
     answers: HashMap<ToolId, Answers>,
+    namespaces: Registry,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -34,12 +41,18 @@ pub enum CannedError {
     BadToolId(#[from] BadToolId),
     #[error("two tools are called `{0}`; an id names one tool")]
     Duplicate(String),
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileFormat {
     tools: Vec<ToolFormat>,
+    #[serde(default)]
+    namespaces: Vec<NamespaceFormat>,
 }
 
 #[derive(Deserialize)]
@@ -73,7 +86,7 @@ struct Answers {
 impl Canned {
     pub fn parse(text: &str) -> Result<Self, CannedError> {
         let file: FileFormat = serde_json::from_str(text)?;
-        let mut canned = Self { specs: Vec::new(), answers: HashMap::new() };
+        let mut canned = Self { specs: Vec::new(), answers: HashMap::new(), namespaces: Registry::default() };
         for tool in file.tools {
             let id = ToolId::parse(&tool.id)?;
             let answers = Answers { script: tool.answers, given: AtomicUsize::new(0) };
@@ -83,7 +96,23 @@ impl Canned {
             let parameters = tool.parameters.unwrap_or_else(|| json!({"type": "object"}));
             canned.specs.push(ToolSpec { label: tool.label, ..ToolSpec::new(id, tool.description, parameters) });
         }
+        for namespace in file.namespaces {
+            namespaces::register(&mut canned.namespaces, namespace)?;
+        }
         Ok(canned)
+    }
+
+    /// An executor of these tools and nothing else, without policy, hooks or approvals.
+    pub fn executor(self, scope: Scope) -> Result<Executor, CannedError> {
+        let registry = self.namespaces.clone();
+        let canned: Arc<dyn ToolSource> = Arc::new(self);
+        let (routes, tools) = Routes::of(&[canned]);
+        let catalog = Catalog::new(tools)?;
+        let namespaces = registry.visible(&catalog, &RunContext { scope: &scope, config: &Value::Null });
+        if let Some(refused) = namespaces.refused().first() {
+            return Err(refused.clone().into());
+        }
+        Ok(Executor::new(Arc::new(catalog.with_namespaces(namespaces)), routes, scope))
     }
 }
 

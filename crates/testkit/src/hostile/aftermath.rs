@@ -1,0 +1,60 @@
+//! Others, after a hostile cell: a new run must be answered at once, and a suspended one must go on.
+
+use std::time::{Duration, Instant};
+
+use contract::cell::CellResult;
+use serde_json::{Map, json};
+
+use super::Result;
+use super::lab::{Lab, Prepared};
+
+const CANARY_TIME: Duration = Duration::from_secs(1);
+
+/// A trivial cell in a session of its own; what is wrong with how it ended.
+pub async fn canary(lab: &Lab, slack: u32) -> Option<String> {
+    let began = Instant::now();
+    let prepared = match lab.prepare("canary", &Map::new()) {
+        Ok(prepared) => prepared,
+        Err(error) => return Some(format!("no new run could be prepared: {error}")),
+    };
+    let input = json!({"code": "return 1+1"});
+    let result = lab.code_mode.exec_json(&prepared.executor, &prepared.config, "exec-1", &input).await;
+    let took = began.elapsed();
+    match returned(&result) {
+        Some("2") if took <= CANARY_TIME * slack => None,
+        Some("2") => Some(format!("a new run took {} ms", took.as_millis())),
+        _ => Some(format!("a new run did not complete: {}", json!(result))),
+    }
+}
+
+/// A run of another session, suspended before the cell starts.
+#[derive(Debug)]
+pub struct Bystander {
+    prepared: Prepared,
+    run_id: String,
+}
+
+impl Bystander {
+    pub async fn suspend(lab: &Lab, name: &str) -> Result<Self> {
+        let prepared = lab.prepare(&format!("bystander-{name}"), &Map::new())?;
+        let input = json!({"code": "const kept = { n: 41 }; await yield_control(); return kept.n + 1"});
+        match lab.code_mode.exec_json(&prepared.executor, &prepared.config, "exec-1", &input).await {
+            CellResult::Waiting { run_id, .. } => Ok(Self { prepared, run_id }),
+            other => Err(format!("a run that yields was not suspended: {}", json!(other)).into()),
+        }
+    }
+
+    pub async fn resume(self, lab: &Lab) -> Option<String> {
+        let input = json!({"runId": self.run_id});
+        let Prepared { executor, config, .. } = &self.prepared;
+        let result = lab.code_mode.wait_json(executor, config, "wait-1", &input).await;
+        (returned(&result) != Some("42")).then(|| format!("a suspended run did not go on: {}", json!(result)))
+    }
+}
+
+fn returned(result: &CellResult) -> Option<&str> {
+    match result {
+        CellResult::Completed { value, .. } => Some(value.get()),
+        CellResult::Waiting { .. } | CellResult::Failed { .. } => None,
+    }
+}

@@ -1,0 +1,74 @@
+//! Drives a cell as a model would that has no patience for the ones that do not move.
+
+use contract::cell::{CellResult, PendingState, WaitingReason};
+use serde_json::json;
+use store::Decision;
+
+use super::index::{Cell, Driver};
+use super::lab::{Lab, Prepared};
+
+const MAX_WAITS: usize = 200;
+const MAX_IDLE_WAITS: usize = 3;
+
+/// All results in their order, as text, and the last as it is.
+#[derive(Debug)]
+pub struct Outcome {
+    pub results: Vec<String>,
+    pub last: CellResult,
+}
+
+pub async fn drive(lab: &Lab, prepared: &Prepared, cell: &Cell) -> Outcome {
+    let Prepared { executor, config, .. } = prepared;
+    let input = json!({"code": cell.source, "language": cell.language});
+    let mut last = lab.code_mode.exec_json(executor, config, "exec-1", &input).await;
+    let mut results = vec![said(&last)];
+    let mut idle = 0;
+    for wait in 1..=MAX_WAITS {
+        let CellResult::Waiting { run_id, .. } = &last else { break };
+        if cell.driver == Driver::ExecOnly || idle == MAX_IDLE_WAITS {
+            break;
+        }
+        let run_id = run_id.clone();
+        deny_all(lab, &run_id).await;
+        let input = json!({"runId": run_id});
+        let next = lab.code_mode.wait_json(executor, config, &format!("wait-{wait}"), &input).await;
+        idle = if moved(&last, &next) { 0 } else { idle + 1 };
+        results.push(said(&next));
+        last = next;
+    }
+    Outcome { results, last }
+}
+
+/// The person who is asked says no, always.
+async fn deny_all(lab: &Lab, run_id: &str) {
+    let asked = lab.code_mode.store().approvals_of_run(run_id).await.unwrap_or_default();
+    for approval in asked {
+        let decision = Decision::Deny { note: String::new() };
+        // One that was decided before refuses to be decided again.
+        drop(lab.code_mode.decide(&approval.approval_id, &decision, "the driver").await);
+    }
+}
+
+/// A yield is over when it is waited for; of calls, others must be pending now, or something was said.
+fn moved(before: &CellResult, after: &CellResult) -> bool {
+    match (before, after) {
+        (CellResult::Waiting { reason: WaitingReason::Yield, .. }, _) => true,
+        (CellResult::Waiting { .. }, CellResult::Waiting { output, .. }) => {
+            !output.is_empty() || pending(before) != pending(after)
+        }
+        _ => true,
+    }
+}
+
+fn pending(result: &CellResult) -> Vec<(&str, PendingState)> {
+    match result {
+        CellResult::Waiting { pending_tool_calls, .. } => {
+            pending_tool_calls.iter().map(|call| (call.id.as_str(), call.state)).collect()
+        }
+        CellResult::Completed { .. } | CellResult::Failed { .. } => Vec::new(),
+    }
+}
+
+fn said(result: &CellResult) -> String {
+    serde_json::to_string(result).unwrap_or_else(|error| format!("a result that cannot be written: {error}"))
+}

@@ -1,0 +1,124 @@
+//! A host as it is in service: jailed workers, a store on disk, policy, hooks, approvals, an MCP server.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use catalog::{Registration, Registry, ScopeMaker, ScopeValue};
+use codemode::CodeMode;
+use codemode::pool::{Launch, Pool, PoolOptions};
+use contract::config::pattern::Pattern;
+use contract::config::{self, AgentsConfig};
+use contract::scope::Scope;
+use executor::run::{Host, RunRequest, prepare};
+use executor::{Executor, Hook, HookAnswer, Hooking, ToolEvent, ToolSource};
+use mcp::{Limits, Server, ServerSpec};
+use serde_json::{Map, Value, json};
+use store::{Keys, Location, Store};
+
+use super::fixture::{APPROVE, Effects, FORBIDDEN, Fixture, HOOK_BLOCKED};
+use super::{Result, effects_file, mcp_server};
+
+/// Two, so that a cell that takes its worker down leaves one for the others.
+pub const WORKERS: usize = 2;
+
+#[derive(Debug)]
+pub struct Lab {
+    pub code_mode: CodeMode,
+    state: PathBuf,
+    server: Arc<Server>,
+    namespaces: Registry,
+    defaults: Map<String, Value>,
+}
+
+/// One session, ready for its cell.
+#[derive(Debug)]
+pub struct Prepared {
+    pub session: String,
+    pub executor: Executor,
+    pub config: config::CodeMode,
+    pub effects: Arc<Effects>,
+}
+
+impl Lab {
+    pub async fn start(state: &Path, defaults: Map<String, Value>) -> Result<Self> {
+        let store = Store::open(&Location::File(state.join("store.db")), Keys::ephemeral()?).await?;
+        let options = PoolOptions { workers: WORKERS, ..PoolOptions::new(Launch::ThisProgram) };
+        let code_mode = CodeMode::new(Pool::start(options).await?, store)?;
+        let server = Server::connect(fixture_server()?).await?;
+        let mut namespaces = Registry::default();
+        namespaces.register("issues", issues())?;
+        Ok(Self { code_mode, state: state.to_owned(), server, namespaces, defaults })
+    }
+
+    /// A session of its own, with its own counters and this configuration over the defaults.
+    pub fn prepare(&self, session: &str, over: &Map<String, Value>) -> Result<Prepared> {
+        let effects = Arc::new(Effects::open(&effects_file(&self.state, session))?);
+        let mut code_mode = self.defaults.clone();
+        code_mode.extend(over.clone());
+        code_mode.insert("enabled".to_owned(), Value::Bool(true));
+        let tools = json!({"codeMode": code_mode, "deny": [FORBIDDEN]});
+        let host = Host {
+            config: AgentsConfig::resolve(&tools, &Value::Null).map_err(|errors| format!("{errors:?}"))?,
+            sources: vec![
+                Arc::new(Fixture { effects: Arc::clone(&effects) }),
+                Arc::clone(&self.server) as Arc<dyn ToolSource>,
+            ],
+            hooks: vec![Arc::new(Blocker)],
+            ask: vec![Pattern::parse(APPROVE).map_err(|error| format!("{error:?}"))?],
+            namespaces: self.namespaces.clone(),
+            namespace_config: Value::Null,
+            runtime_available: true,
+        };
+        let scope = Scope {
+            agent_id: "main".to_owned(),
+            session_id: session.to_owned(),
+            agent_run_id: format!("{session}-run"),
+            ..Scope::default()
+        };
+        let run = prepare(&host, &RunRequest { scope, ..RunRequest::default() })?;
+        if let Some(refused) = run.refused_namespaces.first() {
+            return Err(format!("a namespace is missing: {refused}").into());
+        }
+        Ok(Prepared { session: session.to_owned(), executor: run.executor, config: run.config.code_mode, effects })
+    }
+
+    /// Ends what a cell left running.
+    pub async fn end(&self, prepared: &Prepared) {
+        self.code_mode.end_session(&prepared.session).await;
+    }
+}
+
+#[derive(Debug)]
+struct Blocker;
+
+impl Hook for Blocker {
+    fn before<'a>(&'a self, event: &'a ToolEvent) -> Hooking<'a, std::result::Result<HookAnswer, String>> {
+        let block = (event.tool_id.as_deref() == Some(HOOK_BLOCKED)).then(|| "not here".to_owned());
+        Box::pin(async { Ok(HookAnswer { block, ..HookAnswer::default() }) })
+    }
+}
+
+fn issues() -> Registration {
+    Registration {
+        id: "issues".to_owned(),
+        global_name: "Issues".to_owned(),
+        description: "Issues of the fixture.".to_owned(),
+        prompt: None,
+        required_tool_names: vec!["list_issues".to_owned()],
+        scope: ScopeMaker::fixed(ScopeValue::object([("list", ScopeValue::tool("list_issues"))])),
+    }
+}
+
+/// This program again, as the server.
+fn fixture_server() -> std::io::Result<ServerSpec> {
+    Ok(ServerSpec {
+        name: "fixture".to_owned(),
+        command: std::env::current_exe()?.display().to_string(),
+        args: vec![mcp_server::ARGUMENT.to_owned()],
+        env: BTreeMap::new(),
+        cwd: None,
+        trusted: false,
+        limits: Limits::DEFAULT,
+    })
+}

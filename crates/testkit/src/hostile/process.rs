@@ -1,0 +1,109 @@
+//! This process as the system sees it: its size, its children, its sockets, the files around it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::mcp_server;
+
+/// What a worker calls itself.
+const WORKER: &str = "cellmate-worker";
+
+pub fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+/// Processes that should not be there, and sockets that could leave the machine.
+pub fn strangers(workers: usize) -> Vec<String> {
+    let own = std::process::id();
+    let children = descendants(own);
+    let (mut found, mut working) = (Vec::new(), 0);
+    for (pid, command) in &children {
+        // One that has ended has no command line until somebody asks how it ended.
+        if command.first().is_some_and(|name| name == WORKER) {
+            working += 1;
+        } else if !command.is_empty() && !command.iter().any(|argument| argument == mcp_server::ARGUMENT) {
+            found.push(format!("a process {pid} was started: {command:?}"));
+        }
+    }
+    if working > workers {
+        found.push(format!("there are {working} workers instead of {workers}"));
+    }
+    for pid in children.iter().map(|(pid, _)| *pid).chain([own]) {
+        found.extend(internet_sockets(pid).into_iter().map(|socket| format!("process {pid} has the socket {socket}")));
+    }
+    found
+}
+
+/// Children, their children and so on, with their command lines.
+fn descendants(of: u32) -> Vec<(u32, Vec<String>)> {
+    let all: Vec<(u32, u32)> = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            Some((pid, parent(pid)?))
+        })
+        .collect();
+    let mut family = vec![of];
+    let mut at = 0;
+    while let Some(one) = family.get(at).copied() {
+        family.extend(all.iter().filter(|(_, parent)| *parent == one).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    family.into_iter().skip(1).map(|pid| (pid, command_line(pid))).collect()
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before it may hold spaces and brackets of its own.
+    let (_, after) = stat.rsplit_once(')')?;
+    after.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn command_line(pid: u32) -> Vec<String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    text.split_terminator('\0').map(str::to_owned).collect()
+}
+
+/// A worker's descriptors may be closed to us; its system calls are filtered, so it has no way to make one.
+fn internet_sockets(pid: u32) -> Vec<String> {
+    let inodes: BTreeSet<String> = ["tcp", "tcp6", "udp", "udp6", "raw", "raw6"]
+        .iter()
+        .filter_map(|table| std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).ok())
+        .flat_map(|table| table.lines().skip(1).filter_map(inode).collect::<Vec<_>>())
+        .collect();
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
+    let links = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    links.filter_map(|link| link.to_str().map(str::to_owned)).filter(|link| inodes.contains(link)).collect()
+}
+
+/// As the link of a descriptor names it.
+fn inode(line: &str) -> Option<String> {
+    line.split_whitespace().nth(9).map(|inode| format!("socket:[{inode}]"))
+}
+
+/// Everything below these folders.
+pub fn listing(folders: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    for folder in folders {
+        list(folder, &mut found);
+    }
+    found
+}
+
+fn list(folder: &Path, found: &mut BTreeSet<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            list(&path, found);
+        }
+        found.insert(path);
+    }
+}
+
+pub fn new_files(before: &BTreeSet<PathBuf>, after: &BTreeSet<PathBuf>) -> Vec<String> {
+    after.difference(before).map(|path| format!("`{}` is new", path.display())).collect()
+}

@@ -1,0 +1,109 @@
+//! What came of all cells, for people and for programs.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use contract::cell::CellResult;
+use serde::Serialize;
+use serde_json::json;
+
+use super::index::{Cell, Expectation};
+
+/// More of a value or an error than this says no more.
+const MAX_SHOWN_CHARS: usize = 200;
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    pub cells: Vec<CellReport>,
+    /// What is wrong with the host as a whole when all is over.
+    pub host: Vec<String>,
+    pub grown_bytes: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CellReport {
+    pub id: String,
+    pub title: String,
+    pub category: String,
+    pub passed: bool,
+    pub expected: String,
+    pub got: String,
+    pub problems: Vec<String>,
+    pub wall_ms: u64,
+}
+
+impl CellReport {
+    pub fn new(cell: &Cell, result: &CellResult, wall: Duration, problems: Vec<String>) -> Self {
+        let expected: Vec<String> = cell.expect.iter().map(wanted).collect();
+        Self {
+            id: cell.id.clone(),
+            title: cell.title.clone(),
+            category: cell.category.clone(),
+            passed: problems.is_empty(),
+            expected: expected.join(" or "),
+            got: got(result),
+            problems,
+            wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+impl Report {
+    pub fn failed(&self) -> usize {
+        self.cells.iter().filter(|cell| !cell.passed).count() + self.host.len()
+    }
+
+    pub fn passed(&self) -> usize {
+        self.cells.iter().filter(|cell| cell.passed).count()
+    }
+
+    /// A line for each that failed, and the sum of all.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for CellReport { id, title, expected, got, problems, .. } in self.cells.iter().filter(|cell| !cell.passed) {
+            let _ = writeln!(text, "{id} {title}: expected {expected}; got {got}; {}", problems.join("; "));
+        }
+        for problem in &self.host {
+            let _ = writeln!(text, "host: {problem}");
+        }
+        let _ = writeln!(text, "{} passed, {} failed", self.passed(), self.failed());
+        text
+    }
+}
+
+fn wanted(expected: &Expectation) -> String {
+    let mut text = expected.status.clone();
+    if let Some(codes) = &expected.code {
+        let codes: Vec<&str> = codes.iter().map(|code| code.as_deref().unwrap_or("no code")).collect();
+        let _ = write!(text, " ({})", codes.join(", "));
+    }
+    if let Some(value) = &expected.value {
+        let _ = write!(text, " {}", shown(&value.to_string()));
+    }
+    if let Some(value) = &expected.value_subset {
+        let _ = write!(text, " with {}", shown(&value.to_string()));
+    }
+    text
+}
+
+fn got(result: &CellResult) -> String {
+    match result {
+        CellResult::Completed { value, .. } => format!("completed {}", shown(value.get())),
+        CellResult::Waiting { reason, pending_tool_calls, .. } => {
+            format!("waiting ({}, {} calls)", json!(reason), pending_tool_calls.len())
+        }
+        CellResult::Failed { error, code, .. } => {
+            format!("failed ({}) {}", code.map_or("no code", |code| code.as_str()), shown(error))
+        }
+    }
+}
+
+fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(MAX_SHOWN_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(MAX_SHOWN_CHARS).is_some() {
+        shown.push('…');
+    }
+    shown
+}

@@ -1,0 +1,46 @@
+//! Looks for what must not have come out: in results, in the transcript, in whatever is on disk.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::drive::Outcome;
+use super::index::Cell;
+use super::lab::{Lab, Prepared};
+
+const SECRETS: [&str; 2] = ["CANARY_SECRET", "/srv/gateway/secret"];
+
+pub async fn leaked(lab: &Lab, prepared: &Prepared, cell: &Cell, outcome: &Outcome) -> Vec<String> {
+    let transcript = match lab.code_mode.store().export(&prepared.session).await {
+        Ok(transcript) => transcript,
+        Err(error) => return vec![format!("the transcript cannot be read any more: {error}")],
+    };
+    // The cell's own words are in the transcript of its session, and are no leak.
+    let own = Value::from(cell.source.as_str()).to_string();
+    let transcript = transcript.replace(own.trim_matches('"'), "");
+    let mut found = Vec::new();
+    for secret in SECRETS.into_iter().chain(cell.forbid.iter().map(String::as_str)) {
+        if outcome.results.iter().any(|result| result.contains(secret)) {
+            found.push(format!("`{secret}` is in a result"));
+        }
+        if transcript.contains(secret) {
+            found.push(format!("`{secret}` is in the transcript"));
+        }
+    }
+    found
+}
+
+/// The store's files hold journal and telemetry of all runs.
+pub fn on_disk(state: &Path, cells: &[Cell]) -> Vec<String> {
+    let written: Vec<Vec<u8>> = std::fs::read_dir(state)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| std::fs::read(entry.ok()?.path()).ok())
+        .collect();
+    let leaked = |secret: &&str| {
+        // A cell that says the word itself has put it there.
+        let said = cells.iter().any(|cell| cell.source.contains(*secret));
+        !said && written.iter().any(|file| file.windows(secret.len()).any(|window| window == secret.as_bytes()))
+    };
+    SECRETS.iter().filter(|secret| leaked(secret)).map(|secret| format!("`{secret}` is on disk")).collect()
+}

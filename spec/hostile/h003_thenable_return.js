@@ -1,0 +1,1 @@
+return { get then() { throw new RangeError("from then") } }

@@ -1,0 +1,2 @@
+setTimeout(() => tools.counter(), 20)
+return "early"

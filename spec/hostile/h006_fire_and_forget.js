@@ -1,0 +1,2 @@
+tools.counter()
+return "early"

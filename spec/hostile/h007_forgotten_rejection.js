@@ -1,0 +1,3 @@
+Promise.reject(new Error("ignored"))
+tools.fail()
+return "fine"

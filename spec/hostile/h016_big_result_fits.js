@@ -1,0 +1,1 @@
+return (await tools.big({ bytes: 4 << 20 })).length

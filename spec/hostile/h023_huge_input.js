@@ -1,0 +1,1 @@
+return await tools.echo({ s: "x".repeat(17 << 20) }).then(() => "sent", () => "refused")

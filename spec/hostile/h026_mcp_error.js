@@ -1,0 +1,2 @@
+const r = await MCP.fixture.fail()
+return [r.isError, typeof r.content]

@@ -1,0 +1,1 @@
+return String(2n ** (10n ** 9n)).length

@@ -1,0 +1,2 @@
+const a = Array.from({ length: 1000 }, (_, i) => i)
+a.sort(() => { for (;;); })

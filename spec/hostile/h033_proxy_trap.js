@@ -1,0 +1,1 @@
+return JSON.stringify(new Proxy({}, { ownKeys() { for (;;); } }))

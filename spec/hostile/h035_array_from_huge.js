@@ -1,0 +1,1 @@
+return Array.from({ length: 2 ** 53 - 1 }).length

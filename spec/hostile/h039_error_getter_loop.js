@@ -1,0 +1,3 @@
+const e = new Error()
+Object.defineProperty(e, "message", { get() { for (;;); } })
+throw e

@@ -1,0 +1,3 @@
+globalThis.__left = "CELL_ONE"
+Object.prototype.__left = "CELL_ONE"
+return typeof globalThis.__left

@@ -1,0 +1,1 @@
+return [typeof globalThis.__left, typeof ({}).__left]

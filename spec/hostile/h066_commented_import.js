@@ -1,0 +1,2 @@
+return await import /* a */ (// b
+"fs")

@@ -1,0 +1,1 @@
+throw new Error("bad \udc00 text")

@@ -1,0 +1,1 @@
+return [(await tools.call("plugin:evil:__proto__", {})).ran, ({}).ran, Object.getPrototypeOf(tools)]

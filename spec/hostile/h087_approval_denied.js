@@ -1,0 +1,1 @@
+return await tools.approve({}).then(() => "ran", (e) => /denied/.test(e.message) ? "denied" : e.message)

@@ -1,0 +1,2 @@
+const r = await MCP.fixture.inject()
+return [typeof r.content[0].text, ALL_TOOLS.some((t) => t.name === "forbidden")]

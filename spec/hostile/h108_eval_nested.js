@@ -1,0 +1,1 @@
+try { return eval("[".repeat(1e5) + "]".repeat(1e5)).length } catch { return "threw" }

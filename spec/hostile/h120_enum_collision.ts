@@ -1,0 +1,2 @@
+enum tools { call = 1 }
+return typeof globalThis.tools.call

@@ -1,0 +1,3 @@
+const d = (...a: any[]) => { text("ran") }
+@d class A {}
+return 1

@@ -1,0 +1,2 @@
+import type { A } from "fs"
+return 1

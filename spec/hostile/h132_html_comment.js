@@ -1,0 +1,4 @@
+let x = 1
+x <!--x
+--> text("hidden")
+return x

@@ -1,0 +1,2 @@
+"use strict"
+return (function () { return this })() === undefined
