@@ -5,17 +5,26 @@
 //! time to hold on is over. Calls go on between turns.
 
 mod block;
+mod calls;
+mod stored;
+mod turn;
+mod words;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use contract::cell::{OutputItem, PendingState, PendingToolCall, WaitingReason};
 use contract::error::ErrorCode;
-use contract::frame::{Failure, HostCall, Leg, LegEnd, Method, Reply, ReplyValue};
+use contract::frame::{Failure, Leg, LegEnd, Method, Reply, ReplyValue};
 use contract::ids::CallId;
 use contract::limits::Limits;
-use serde_json::value::RawValue;
+
+use calls::{Open, Queued, pending};
+use turn::{Turn, TurnKind, Turns};
 
 pub(crate) use block::out_of_time;
+pub use calls::Reopened;
+pub use stored::Spent;
+pub use words::{Action, Answer, Event};
 
 /// How long a cell that waits keeps its place in a worker. Most tools answer sooner; for the others a
 /// snapshot is cheaper than the place.
@@ -23,57 +32,6 @@ pub const KEEP_LIVE_MS: u64 = 25;
 
 /// A leg is not worth starting with less.
 const LEAST_RUN_MS: u64 = 1;
-
-#[derive(Debug)]
-pub enum Event {
-    /// The model called `wait`. (`exec` is how the cell began.)
-    Wait,
-    LegEnded(Leg),
-    Settled(CallId, ReplyValue),
-    /// A call turned out to wait for somebody.
-    Parked(CallId, PendingState),
-    /// Whoever a call waited for has said yes or no: it may go on.
-    Decided(CallId),
-    Froze {
-        bytes: u64,
-    },
-    /// The cell could not be frozen, or its worker died under it.
-    Lost(Failure),
-    /// A time asked for with [`Action::WakeAt`] has come.
-    Woke,
-    Abort,
-}
-
-#[derive(Debug)]
-pub enum Action {
-    Dispatch(HostCall),
-    /// Go on with a call that somebody has decided about.
-    GoOn(CallId),
-    SetTimer {
-        call: CallId,
-        after_ms: u64,
-    },
-    CancelTimer(CallId),
-    /// Run a leg with these replies, thawing the cell first where it is frozen.
-    Deliver {
-        replies: Vec<Reply>,
-        run_ms: u64,
-        output_bytes: u64,
-    },
-    Freeze,
-    WakeAt(u64),
-    /// Give the model's call its result.
-    Answer(Answer),
-    /// The run is over: stop what still runs on its behalf.
-    Close,
-}
-
-#[derive(Debug)]
-pub enum Answer {
-    Completed { value: Box<RawValue>, output: Vec<OutputItem> },
-    Waiting { reason: WaitingReason, pending: Vec<PendingToolCall>, output: Vec<OutputItem> },
-    Failed { failure: Failure, output: Vec<OutputItem> },
-}
 
 #[derive(Debug)]
 pub struct Cell {
@@ -90,14 +48,6 @@ pub struct Cell {
     snapshots: contract::cell::Snapshots,
 }
 
-/// How often the model may come back for a cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turns {
-    Many,
-    /// What is not finished when the turn's time is over has failed; until then it holds on, for people too.
-    One,
-}
-
 #[derive(Debug)]
 enum Phase {
     /// A leg runs in a worker.
@@ -108,55 +58,6 @@ enum Phase {
     },
     Freezing,
     Ended,
-}
-
-#[derive(Debug)]
-struct Turn {
-    kind: TurnKind,
-    began: u64,
-    guest_us: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TurnKind {
-    Exec,
-    Wait,
-}
-
-#[derive(Debug)]
-struct Open {
-    method: Method,
-    target: String,
-    state: PendingState,
-    since: u64,
-    /// Whether it counts among the calls that run at once. What waits for a person does not.
-    holds_slot: bool,
-}
-
-#[derive(Debug)]
-enum Queued {
-    New(HostCall),
-    Decided(CallId),
-}
-
-/// A call that was open when a run was put away.
-#[derive(Debug)]
-pub struct Reopened {
-    pub call: HostCall,
-    /// Queued: it has not been dispatched, and will be.
-    pub state: PendingState,
-    /// Whoever resumes the run works on it.
-    pub worked_on: bool,
-    /// Whoever it waited for has said yes or no meanwhile.
-    pub decided: bool,
-    pub since: u64,
-}
-
-/// What a run had used up when it was put away.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
-    pub guest_us: u64,
-    pub snapshots: contract::cell::Snapshots,
 }
 
 impl Cell {
@@ -180,31 +81,6 @@ impl Cell {
     /// The same for a cell that nobody can `wait` for: it ends within its first turn, one way or the other.
     pub fn started_for_one_turn(limits: Limits, now: u64) -> Self {
         Self { turns: Turns::One, ..Self::started(limits, now) }
-    }
-
-    /// A cell that comes back from the store: frozen, or, where it was run again, in a worker with a last leg
-    /// whose end is still to be told.
-    pub fn resumed(limits: Limits, open: Vec<Reopened>, spent: Spent, frozen: bool) -> Self {
-        let phase = if frozen { Phase::Resting { live_since: None } } else { Phase::Running };
-        let mut cell = Self {
-            phase,
-            turn: None,
-            guest_us: spent.guest_us,
-            snapshots: spent.snapshots,
-            ..Self::started(limits, 0)
-        };
-        for Reopened { call, state, worked_on: holds_slot, decided, since } in open {
-            cell.running += u64::from(holds_slot);
-            let open = Open { method: call.method, target: call.target.clone(), state, since, holds_slot };
-            let id = call.id;
-            cell.open.insert(id, open);
-            if decided {
-                cell.requeue(id);
-            } else if state == PendingState::Queued {
-                cell.queue.push_back(Queued::New(call));
-            }
-        }
-        cell
     }
 
     /// `now` is in milliseconds since any fixed moment.
@@ -305,59 +181,6 @@ impl Cell {
                 self.advance(now, &mut actions);
                 actions
             }
-        }
-    }
-
-    fn open_call(&mut self, call: HostCall, now: u64, actions: &mut Vec<Action>) {
-        let state = match call.method {
-            Method::Yield | Method::Timer => PendingState::Running,
-            Method::Search | Method::Describe | Method::Call | Method::Namespace => PendingState::Queued,
-        };
-        let open = Open { method: call.method, target: call.target.clone(), state, since: now, holds_slot: false };
-        self.open.insert(call.id, open);
-        match call.method {
-            Method::Yield if self.turns == Turns::One => {
-                // There is nobody to yield to.
-                self.settle(call.id, ReplyValue::Resolved(b"null".to_vec()));
-            }
-            Method::Yield => {}
-            Method::Timer => {
-                let after_ms = std::str::from_utf8(&call.payload).ok().and_then(|text| text.parse::<f64>().ok());
-                // What is no number fires at once; a cast saturates.
-                actions.push(Action::SetTimer { call: call.id, after_ms: after_ms.unwrap_or(0.0) as u64 });
-            }
-            Method::Search | Method::Describe | Method::Call | Method::Namespace => {
-                self.queue.push_back(Queued::New(call));
-            }
-        }
-    }
-
-    fn settle(&mut self, call: CallId, value: ReplyValue) {
-        let Some(open) = self.open.remove(&call) else { return };
-        self.running -= u64::from(open.holds_slot);
-        self.settled.push(Reply { call, value });
-    }
-
-    /// A call that somebody else works on makes room for its siblings.
-    fn park(&mut self, call: CallId, state: PendingState) {
-        let Some(open) = self.open.get_mut(&call) else { return };
-        open.state = state;
-        self.running -= u64::from(std::mem::take(&mut open.holds_slot));
-    }
-
-    fn requeue(&mut self, call: CallId) {
-        let Some(open) = self.open.get_mut(&call) else { return };
-        if open.state == PendingState::Approval {
-            open.state = PendingState::Queued;
-            self.queue.push_back(Queued::Decided(call));
-        }
-    }
-
-    fn begin(&mut self, call: CallId) {
-        if let Some(open) = self.open.get_mut(&call) {
-            open.state = PendingState::Running;
-            open.holds_slot = true;
-            self.running += 1;
         }
     }
 
@@ -478,42 +301,6 @@ impl Cell {
         self.queue.clear();
         self.settled.clear();
         vec![Action::Answer(answer), Action::Close]
-    }
-}
-
-impl Reopened {
-    pub fn pending(&self, now: u64) -> PendingToolCall {
-        let HostCall { id, method, target, .. } = &self.call;
-        pending(*id, *method, target, self.state, now.saturating_sub(self.since))
-    }
-}
-
-fn pending(call: CallId, method: Method, target: &str, state: PendingState, since_ms: u64) -> PendingToolCall {
-    PendingToolCall {
-        id: format!("bridge:{}:{}", method.as_str(), call.0),
-        method: method.as_str().to_owned(),
-        tool_id: matches!(method, Method::Call | Method::Describe).then(|| target.to_owned()),
-        state,
-        since_ms,
-    }
-}
-
-impl Turn {
-    fn hold_until(&self, limits: &Limits) -> u64 {
-        self.began
-            + match self.kind {
-                TurnKind::Exec => limits.timeout_ms,
-                TurnKind::Wait => limits.max_wait_ms,
-            }
-    }
-
-    /// What guest code may still run for in this turn.
-    fn run_ms(&self, limits: &Limits, now: u64) -> u64 {
-        let unspent = limits.timeout_ms.saturating_sub(self.guest_us / 1000);
-        match self.kind {
-            TurnKind::Exec => unspent.min(self.hold_until(limits).saturating_sub(now)),
-            TurnKind::Wait => unspent,
-        }
     }
 }
 

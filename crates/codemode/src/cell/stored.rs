@@ -1,0 +1,41 @@
+//! A cell that was put away, and comes back.
+
+use contract::cell::PendingState;
+use contract::limits::Limits;
+
+use super::calls::{Open, Queued, Reopened};
+use super::{Cell, Phase};
+
+/// What a run had used up when it was put away.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent {
+    pub guest_us: u64,
+    pub snapshots: contract::cell::Snapshots,
+}
+
+impl Cell {
+    /// A cell that comes back from the store: frozen, or, where it was run again, in a worker with a last leg
+    /// whose end is still to be told.
+    pub fn resumed(limits: Limits, open: Vec<Reopened>, spent: Spent, frozen: bool) -> Self {
+        let phase = if frozen { Phase::Resting { live_since: None } } else { Phase::Running };
+        let mut cell = Self {
+            phase,
+            turn: None,
+            guest_us: spent.guest_us,
+            snapshots: spent.snapshots,
+            ..Self::started(limits, 0)
+        };
+        for Reopened { call, state, worked_on: holds_slot, decided, since } in open {
+            cell.running += u64::from(holds_slot);
+            let open = Open { method: call.method, target: call.target.clone(), state, since, holds_slot };
+            let id = call.id;
+            cell.open.insert(id, open);
+            if decided {
+                cell.requeue(id);
+            } else if state == PendingState::Queued {
+                cell.queue.push_back(Queued::New(call));
+            }
+        }
+        cell
+    }
+}
