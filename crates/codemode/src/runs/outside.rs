@@ -40,6 +40,29 @@ impl CodeMode {
     }
 }
 
+impl CodeMode {
+    /// The same word on everything a run asks about now. What somebody else decides meanwhile stays theirs.
+    pub async fn decide_all(
+        &self,
+        run_id: &str,
+        decision: &Decision,
+        by: &str,
+    ) -> Result<Vec<Approval>, DecisionRefused> {
+        let mut decided = Vec::new();
+        for asked in self.inner.store.approvals_of_run(run_id).await? {
+            if !asked.is_open(now_ms()) {
+                continue;
+            }
+            match self.decide(&asked.approval_id, decision, by).await {
+                Ok(approval) => decided.push(approval),
+                Err(DecisionRefused::NotPending) => {}
+                Err(error @ DecisionRefused::Store(_)) => return Err(error),
+            }
+        }
+        Ok(decided)
+    }
+}
+
 impl Inner {
     /// Whatever comes for a run gives it its time again.
     async fn prolong(&self, run_id: &str) {
