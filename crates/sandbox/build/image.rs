@@ -1,7 +1,8 @@
 //! From a linked module to the image: run its initialisation once, then compile the result.
 
-use wasmtime::{Config, Engine, Linker, Module, Store};
-use wasmtime_wizer::Wizer;
+use wasmparser::ValType;
+use wasmtime::{Config, Engine, Instance, Linker, Module, Store, Val};
+use wasmtime_wizer::{InstanceState, SnapshotVal, Wizer};
 
 use crate::{Result, engine_config};
 
@@ -13,21 +14,47 @@ pub(crate) fn pre_initialise(linked: &[u8]) -> Result<Vec<u8>> {
     let mut linker = Linker::new(&engine);
     // Initialisation has no business with the host; a call would stop the build.
     linker.define_unknown_imports_as_traps(&Module::new(&engine, linked)?)?;
-    let mut store = Store::new(&engine, ());
     let mut wizer = Wizer::new();
-    wizer.init_func("wizer-initialize");
-    let ready = block_on(wizer.run(&mut store, linked, async |store: &mut Store<()>, module: &Module| {
-        linker.instantiate_async(store, module).await
-    }))?;
-    Ok(ready)
+    wizer.init_func(INITIALISE);
+    let (context, instrumented) = wizer.instrument(linked)?;
+    let mut store = Store::new(&engine, ());
+    let instance = linker.instantiate(&mut store, &Module::new(&engine, &instrumented)?)?;
+    instance.get_typed_func::<(), ()>(&mut store, INITIALISE)?.call(&mut store, ())?;
+    Ok(block_on(wizer.snapshot(&context, &mut Initialised { store, instance }))?)
+}
+
+const INITIALISE: &str = "wizer-initialize";
+
+/// What Wizer reads the state from. Its own way to do so brings the component model, which takes minutes to build.
+struct Initialised {
+    store: Store<()>,
+    instance: Instance,
+}
+
+#[expect(clippy::panic, reason = "a build script that cannot go on ends, and the interface has no other way")]
+impl InstanceState for Initialised {
+    async fn global_get(&mut self, name: &str, _: ValType) -> SnapshotVal {
+        match self.instance.get_global(&mut self.store, name).map(|global| global.get(&mut self.store)) {
+            Some(Val::I32(value)) => SnapshotVal::I32(value),
+            Some(Val::I64(value)) => SnapshotVal::I64(value),
+            Some(Val::F32(value)) => SnapshotVal::F32(value),
+            Some(Val::F64(value)) => SnapshotVal::F64(value),
+            other => panic!("the global `{name}` holds {other:?}"),
+        }
+    }
+
+    async fn memory_contents(&mut self, name: &str, contents: impl FnOnce(&[u8]) + Send) {
+        match self.instance.get_memory(&mut self.store, name) {
+            Some(memory) => contents(memory.data(&self.store)),
+            None => panic!("there is no memory `{name}`"),
+        }
+    }
 }
 
 /// Compiles for the target's baseline, not for the machine that happens to build.
 pub(crate) fn compile(ready: &[u8], target: &str) -> Result<Vec<u8>> {
     let mut config = engine_config::base();
     config.target(target)?;
-    // The runtime is built without these; an image that knows of them would be refused by it.
-    config.wasm_exceptions(false).wasm_threads(false).wasm_component_model(false).gc_support(false);
     Ok(Engine::new(&config)?.precompile_module(ready)?)
 }
 
