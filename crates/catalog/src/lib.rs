@@ -10,6 +10,7 @@ mod names;
 mod namespace;
 pub mod policy;
 pub mod prompt;
+mod reference;
 mod search;
 mod server;
 mod surface;
@@ -146,11 +147,6 @@ impl Catalog {
     pub fn mcp_function(&self, path: &[&str]) -> Option<&ToolSpec> {
         let (server, path) = path.split_first()?;
         self.tools.get(self.servers.get(*server)?.find(path)?)
-    }
-
-    /// The tool behind `MCP.<server>.<method>`.
-    pub fn mcp_tool(&self, server: &str, method: &str) -> Option<&ToolSpec> {
-        self.mcp_function(&[server, method])
     }
 
     pub fn search(&self, view: View, query: &str, limit: usize) -> Vec<Value> {

@@ -63,7 +63,7 @@ fn control_tools_are_left_out_and_the_shell_is_not() {
 fn mcp_tools_are_named_by_server_and_numbered_where_they_collide() {
     let catalog =
         catalog(&["mcp:git-hub:create_issue", "mcp:git-hub:create-issue", "mcp:git-hub:delete", "mcp:git_hub:x"]);
-    let id = |server, method| catalog.mcp_tool(server, method).map(|tool| tool.id.as_str());
+    let id = |server, method| catalog.mcp_function(&[server, method]).map(|tool| tool.id.as_str());
     assert_eq!(id("gitHub", "createIssue"), Some("mcp:git-hub:create-issue"));
     assert_eq!(id("gitHub", "createIssue2"), Some("mcp:git-hub:create_issue"));
     assert_eq!(id("gitHub", "delete2"), Some("mcp:git-hub:delete"));

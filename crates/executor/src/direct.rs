@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use contract::cell::PendingState;
 use contract::frame::Method;
-use contract::tool::InputHash;
 use serde_json::{Value, json};
-use store::{CallRow, CallState, Durability, Held, NewRun, RunState, Store, StoredReply};
+use store::{CallRow, Durability, Held, NewRun, RunState, Store, StoredReply};
 
 use crate::clock::now_ms;
 use crate::door::{CallEnd, CallRequest, Executor};
 use crate::journal::Journal;
+use crate::random::random_name;
 use crate::source::Updates;
 
 /// The only call of such a run.
@@ -90,27 +90,8 @@ impl Executor {
         input: Value,
         updates: Updates,
     ) -> Result<(Journal, CallRequest), getrandom::Error> {
-        let journal = Journal::new(store.clone(), self.held(&run_id()?, tool_call_id));
-        let payload = input.to_string();
-        journal.opened(CallRow {
-            call: CALL,
-            leg: 0,
-            method: Method::Call.as_str().to_owned(),
-            target: id.to_owned(),
-            input_hash: InputHash::of(payload.as_bytes()).to_string(),
-            payload,
-            tool_id: None,
-            input: None,
-            tool_hash: None,
-            state: CallState::Requested,
-            attempt: 0,
-            due_at: None,
-            since: now_ms(),
-            settle_order: None,
-            outcome: None,
-            reply: None,
-            parent: tool_call_id.to_owned(),
-        });
+        let journal = Journal::new(store.clone(), self.held(&format!("tc_{}", random_name()?), tool_call_id));
+        journal.opened(CallRow::requested(CALL, Method::Call.as_str(), id, input.to_string(), tool_call_id, now_ms()));
         let parent = tool_call_id.to_owned();
         Ok((journal, CallRequest { call: CALL, id: id.to_owned(), input, parent, updates }))
     }
@@ -156,10 +137,4 @@ async fn call_off(journal: &Journal, parked: PendingState) -> CallEnd {
     // The approval is void; where that cannot be written now, whoever sweeps next does it.
     drop(journal.store().expire(now_ms()).await);
     CallEnd::Parked(parked)
-}
-
-fn run_id() -> Result<String, getrandom::Error> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random)?;
-    Ok(random.iter().fold("tc_".to_owned(), |text, byte| text + &format!("{byte:02x}")))
 }

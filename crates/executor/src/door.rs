@@ -148,9 +148,10 @@ impl Executor {
             row.tool_id = Some(tool.id.as_str().to_owned());
             row.tool_hash = Some(tool.hash().to_string());
         });
-        if let Err(error) = intent.await {
-            return error.into();
-        }
+        let intent = match intent.await {
+            Ok(intent) => intent,
+            Err(error) => return error.into(),
+        };
         let event = self.event(journal, request, &input);
         let call = AuthorizedCall {
             id: tool.id.clone(),
@@ -159,6 +160,7 @@ impl Executor {
             key: key(journal.run_id(), request.call, &input_hash),
             scope: Arc::clone(&self.scope),
             updates: self.updates(journal, request),
+            _intent: intent,
         };
         match dispatch(source.as_ref(), call).await {
             Dispatch::Settled(outcome) => CallEnd::Settled(self.record(journal, request, &event, outcome).await),

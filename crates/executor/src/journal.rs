@@ -146,14 +146,11 @@ impl Journal {
             let mut unwritten = self.lock();
             unwritten.must_sync = true;
             unwritten.anything = true;
-            let mut row = unwritten.known.get(&call).cloned();
-            if let Some(row) = &mut row {
+            let Unwritten { known, calls, change, .. } = &mut *unwritten;
+            if let Some(row) = known.get_mut(&call) {
                 row.state = state;
-                with(row, &mut unwritten.change);
-            }
-            if let Some(row) = row {
-                unwritten.known.insert(call, row.clone());
-                unwritten.calls.insert(call, row);
+                with(row, change);
+                calls.insert(call, row.clone());
             }
         }
         self.flush().await
@@ -195,13 +192,9 @@ impl Journal {
         written
     }
 
-    /// Whether any tool that must not be called twice was called.
+    /// Whether any tool was called.
     pub fn had_effects(&self) -> bool {
         self.lock().known.values().any(|row| row.attempt > 0)
-    }
-
-    pub async fn is_written(&self) -> bool {
-        self.held.lock().await.is_written()
     }
 
     /// Held for a look or a change, never across an await.

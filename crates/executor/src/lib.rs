@@ -13,6 +13,7 @@ mod go_on;
 mod hooks;
 mod journal;
 mod outcome;
+mod random;
 mod record;
 mod routes;
 pub mod run;
@@ -31,6 +32,8 @@ pub use door::{CallEnd, CallRequest, Executor, unknown_tool};
 pub use hooks::{HOOK_DEADLINE, Hook, HookAnswer, Hooking, ToolEvent, ToolKind};
 pub use journal::{Journal, Receipt};
 pub use outcome::UNKNOWN_OUTCOME;
+pub use random::random_name;
+pub use record::for_transcript;
 pub use routes::Routes;
 pub use source::{
     Answering, AuthorizedCall, CallToken, Dispatch, Outcome, Parked, Returned, ToolSource, ToolUpdate, Updates,

@@ -21,7 +21,7 @@ pub(crate) struct Recorded<'a> {
 
 impl Recorded<'_> {
     pub(crate) fn made(&self, input: &Value) -> Entry {
-        self.entry(EntryKind::ToolCall, json!({"arguments": bounded(input)}))
+        self.entry(EntryKind::ToolCall, json!({"arguments": for_transcript(input)}))
     }
 
     pub(crate) fn result(&self, outcome: &Outcome) -> Entry {
@@ -32,7 +32,8 @@ impl Recorded<'_> {
             Outcome::Failed(message) => (true, text(message), Value::Null),
             Outcome::Unknown => (true, text(UNKNOWN_OUTCOME), Value::Null),
         };
-        let result = json!({"isError": is_error, "content": bounded(&content), "details": bounded(&details)});
+        let result =
+            json!({"isError": is_error, "content": for_transcript(&content), "details": for_transcript(&details)});
         self.entry(EntryKind::ToolResult, result)
     }
 
@@ -60,7 +61,7 @@ fn text(message: &str) -> Value {
 }
 
 /// A transcript must be readable whatever tools return: too long or too deep, and the value is left out.
-fn bounded(value: &Value) -> Value {
+pub fn for_transcript(value: &Value) -> Value {
     let text = value.to_string();
     match depth(text.as_bytes()) {
         levels if levels > MAX_BRIDGE_VALUE_DEPTH => json!({"omittedLevels": levels}),

@@ -10,6 +10,8 @@ use contract::scope::Scope;
 use contract::tool::{ToolId, ToolSpec};
 use serde_json::{Value, json};
 
+use crate::journal::Receipt;
+
 /// Canned answers, core tools, MCP servers, clients.
 ///
 /// Dropping the future that `call` returned cancels the call: the source tells whoever works on it.
@@ -31,6 +33,8 @@ pub struct AuthorizedCall {
     pub(crate) key: String,
     pub(crate) scope: Arc<Scope>,
     pub(crate) updates: Updates,
+    /// Without it there is no call: the journal knows of this one.
+    pub(crate) _intent: Receipt,
 }
 
 /// Names a call for as long as its run is kept: what parks a call hands this out, to settle it by later.

@@ -2,6 +2,7 @@
 
 use contract::frame::ReplyValue;
 use contract::scope::Scope;
+use contract::tool::InputHash;
 use serde::{Deserialize, Serialize};
 
 use crate::Millis;
@@ -154,6 +155,31 @@ pub struct CallRow {
     pub reply: Option<StoredReply>,
     /// The control call it was made from: where a transcript shows it, whenever it is made.
     pub parent: String,
+}
+
+impl CallRow {
+    /// A call that has just been asked for, by the first leg.
+    pub fn requested(call: u32, method: &str, target: &str, payload: String, parent: &str, since: Millis) -> Self {
+        Self {
+            call,
+            leg: 0,
+            method: method.to_owned(),
+            target: target.to_owned(),
+            input_hash: InputHash::of(payload.as_bytes()).to_string(),
+            payload,
+            tool_id: None,
+            input: None,
+            tool_hash: None,
+            state: CallState::Requested,
+            attempt: 0,
+            due_at: None,
+            since,
+            settle_order: None,
+            outcome: None,
+            reply: None,
+            parent: parent.to_owned(),
+        }
+    }
 }
 
 /// What the cell is told.

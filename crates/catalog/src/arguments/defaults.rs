@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::pattern::Known;
-use super::reference;
 use super::verdict::Verdict;
 use super::walk::Walk;
+use crate::reference;
 
 /// Properties looked at.
 const MAX_PROPERTIES: usize = 1_000;

@@ -14,7 +14,6 @@ mod object;
 mod path;
 mod pattern;
 mod problem;
-mod reference;
 mod show;
 mod string;
 mod verdict;

@@ -10,7 +10,8 @@ use super::path::{Segment, render};
 use super::pattern::{Known, Used};
 use super::problem::{BadArguments, Problem, Wanted, What};
 use super::verdict::Verdict;
-use super::{MAX_DEPTH, MAX_PROBLEMS, MAX_STEPS, reference, show};
+use super::{MAX_DEPTH, MAX_PROBLEMS, MAX_STEPS, show};
+use crate::reference;
 
 pub(super) type Keywords = Map<String, Value>;
 

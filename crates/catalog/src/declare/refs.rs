@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-/// A longer reference is an attack, not an address.
-const MAX_REFERENCE: usize = 512;
+use crate::reference::{MAX_REFERENCE, follow};
 
 /// References that lead to references.
 const MAX_HOPS: usize = 8;
@@ -18,12 +17,6 @@ pub(super) fn resolve<'a>(root: &'a Value, reference: &Value) -> Option<&'a Valu
         }
     }
     None
-}
-
-fn follow<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
-    let pointer = reference.as_str().filter(|text| text.len() <= MAX_REFERENCE)?.strip_prefix('#')?;
-    // A pointer is empty or starts with `/`; anchors are neither.
-    root.pointer(&percent_decoded(pointer)?)
 }
 
 /// Whether a schema is a reference and, beside it, nothing that says more of the value.
@@ -63,19 +56,4 @@ pub(super) fn name(reference: &Value) -> String {
     }
     name.truncate(40);
     if name.starts_with(|first: char| first.is_ascii_alphabetic()) { name } else { format!("Type{name}") }
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let mut digit = || char::from(rest.next()?).to_digit(16);
-            let (high, low) = (digit()?, digit()?);
-            bytes.push(u8::try_from(high * 16 + low).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }

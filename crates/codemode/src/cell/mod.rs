@@ -132,10 +132,6 @@ impl Cell {
             && self.open.values().all(|open| !open.holds_slot)
     }
 
-    pub fn guest_us(&self) -> u64 {
-        self.guest_us
-    }
-
     pub fn guest_ms(&self) -> u64 {
         self.guest_us / 1000
     }

@@ -246,23 +246,9 @@ pub(super) fn row(call: &HostCall, leg: i64, parent: &str) -> CallRow {
         let after = std::str::from_utf8(&call.payload).ok().and_then(|text| text.parse::<f64>().ok());
         now.saturating_add(after.unwrap_or(0.0) as i64)
     });
-    CallRow {
-        call: call.id.0,
-        leg,
-        method: call.method.as_str().to_owned(),
-        target: call.target.clone(),
-        payload: String::from_utf8_lossy(&call.payload).into_owned(),
-        input_hash: InputHash::of(&call.payload).to_string(),
-        tool_id: None,
-        input: None,
-        tool_hash: None,
-        state: CallState::Requested,
-        attempt: 0,
-        due_at,
-        since: now,
-        settle_order: None,
-        outcome: None,
-        reply: None,
-        parent: parent.to_owned(),
-    }
+    let payload = String::from_utf8_lossy(&call.payload).into_owned();
+    // Of the bytes themselves: a leg that is run again is compared by them.
+    let input_hash = InputHash::of(&call.payload).to_string();
+    let row = CallRow::requested(call.id.0, call.method.as_str(), &call.target, payload, parent, now);
+    CallRow { leg, due_at, input_hash, ..row }
 }

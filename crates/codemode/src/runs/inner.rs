@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use contract::config::{self, SearchLimits};
 use contract::tables::CatalogTables;
-use executor::{Executor, Journal};
+use executor::{Executor, Journal, random_name};
 use store::{RunRow, Store};
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
@@ -54,7 +54,7 @@ impl Inner {
         Ok(Self {
             pool,
             store,
-            holder: random_hex::<16>()?,
+            holder: random_name()?,
             live: Mutex::default(),
             waking: std::array::from_fn(|_| AsyncMutex::default()),
             spread: RandomState::new(),
@@ -166,12 +166,6 @@ impl Inner {
     pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<String, Live>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-pub(super) fn random_hex<const BYTES: usize>() -> Result<String, getrandom::Error> {
-    let mut random = [0; BYTES];
-    getrandom::fill(&mut random)?;
-    Ok(random.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
 }
 
 pub(super) fn random_seed() -> Result<u64, getrandom::Error> {

@@ -15,7 +15,7 @@ use contract::config;
 use contract::error::ErrorCode;
 use contract::frame::Failure;
 use executor::clock::now_ms;
-use executor::{Executor, Journal};
+use executor::{Executor, Journal, random_name};
 use store::{Held, NewRun, RunRow, RunState, Store};
 use tokio::sync::oneshot;
 
@@ -86,7 +86,7 @@ impl CodeMode {
                 "too many cells are waiting; finish some with `wait` before starting more",
             ));
         }
-        let (Ok(name), Ok(seed)) = (inner::random_hex::<16>(), inner::random_seed()) else {
+        let (Ok(name), Ok(seed)) = (random_name(), inner::random_seed()) else {
             return Err(refuse(ErrorCode::RuntimeUnavailable, "the system has no randomness to give"));
         };
         let run_id = format!("{}{name}", face.run_prefix());

@@ -7,7 +7,7 @@ use contract::config::{self, ToolSearchMode};
 use contract::error::ErrorCode;
 use contract::frame::{Failure, Method};
 use executor::clock::now_ms;
-use executor::{CallEnd, Executor, Outcome, UNKNOWN_OUTCOME, Updates};
+use executor::{CallEnd, Executor, Outcome, UNKNOWN_OUTCOME, Updates, for_transcript};
 use serde_json::{Value, json};
 use store::{CommitError, Entry, EntryKind};
 
@@ -15,9 +15,6 @@ use super::answer::{failed, unknown_tool};
 use super::telemetry::{Selected, Telemetry};
 use super::{ToolSearch, input, refused};
 use crate::cell::out_of_time;
-
-/// A longer result is in the journal, not in the transcript.
-const MAX_RECORDED_BYTES: usize = 64 << 10;
 
 /// One call of a structured tool.
 struct Control<'a> {
@@ -113,9 +110,7 @@ impl ToolSearch {
 
     async fn answer(&self, control: &Control<'_>, told: Result<Value, Failure>) -> Value {
         let answer = told.unwrap_or_else(|failure| failed(&failure, &control.telemetry));
-        let bytes = answer.to_string().len();
-        let shown = if bytes <= MAX_RECORDED_BYTES { answer.clone() } else { json!({"omittedBytes": bytes}) };
-        let entry = json!({"result": shown, "telemetry": control.telemetry});
+        let entry = json!({"result": for_transcript(&answer), "telemetry": control.telemetry});
         match self.note(control, EntryKind::ControlResult, entry).await {
             Ok(()) => answer,
             Err(error) => failed(&unwritten(&error), &control.telemetry),

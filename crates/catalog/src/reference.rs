@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 /// A longer reference is an attack, not an address.
-const MAX_REFERENCE: usize = 512;
+pub(crate) const MAX_REFERENCE: usize = 512;
 
-pub(super) fn follow<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
+pub(crate) fn follow<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
     let pointer = reference.as_str().filter(|text| text.len() <= MAX_REFERENCE)?.strip_prefix('#')?;
     if !pointer.contains('%') {
         return root.pointer(pointer);
