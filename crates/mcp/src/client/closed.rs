@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_UNSENT};
+use crate::client::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_UNSENT};
 
 /// What ended a connection; none of these mends itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 use super::Closed;
-use crate::spec::{MAX_BAD_FRAMES, MAX_FRAME_BYTES};
+use crate::client::spec::{MAX_BAD_FRAMES, MAX_FRAME_BYTES};
 
 #[derive(Debug)]
 pub(crate) struct Lines<R> {

@@ -1,12 +1,19 @@
-//! A server's process and the connection to it.
+//! The servers we call: their processes, the connections to them, and what they offer turned into our own types.
 
 mod closed;
+mod convert;
 mod lines;
+mod offer;
 mod process;
+mod server;
+mod spec;
 mod stderr;
 mod wire;
 
 pub use closed::Closed;
+pub use offer::{LeftOut, TooMuch};
 pub(crate) use process::{Process, Started};
+pub use server::{ConnectError, ConnectFailure, Server};
+pub use spec::{Limits, ServerSpec};
 pub(crate) use stderr::{Draining, Tail};
 pub(crate) use wire::{Era, Request, RequestError, Session, Stdio};

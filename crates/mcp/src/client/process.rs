@@ -6,7 +6,7 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use crate::spec::{GRACE, ServerSpec};
+use crate::client::spec::{GRACE, ServerSpec};
 
 /// All that a server inherits: enough to be found and to find its own files.
 const INHERITED: [&str; 2] = ["PATH", "HOME"];

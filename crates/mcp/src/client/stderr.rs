@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::task::JoinHandle;
 
-use crate::spec::{GRACE, STDERR_BYTES};
+use crate::client::spec::{GRACE, STDERR_BYTES};
 
 /// A ring that a task fills. Reading it never waits for the server, and a flood costs the server its own time.
 #[derive(Clone, Default)]

@@ -20,7 +20,7 @@ use tokio::sync::{Mutex, Semaphore};
 use crate::client::Process;
 use crate::client::closed::{Closed, ClosedCell};
 use crate::client::lines::Lines;
-use crate::spec::{GRACE, MAX_ASKED, MAX_UNSENT, MAX_UPDATE_CHARS, MAX_UPDATES, shown};
+use crate::client::spec::{GRACE, MAX_ASKED, MAX_UNSENT, MAX_UPDATE_CHARS, MAX_UPDATES, shown};
 
 /// Rides along with a request to where its progress will arrive.
 #[derive(Clone)]

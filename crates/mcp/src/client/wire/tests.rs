@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 
 use super::{Closed, Era, Request, RequestError, Session, Stdio};
-use crate::spec::MAX_UPDATES;
+use crate::client::spec::MAX_UPDATES;
 
 type Ours = Stdio<ReadHalf<DuplexStream>, WriteHalf<DuplexStream>>;
 

@@ -2,7 +2,7 @@ use contract::tool::{Operation, Repeat};
 use serde_json::{Value, json};
 
 use super::{LeftOut, Offer, TooMuch};
-use crate::spec::Limits;
+use crate::client::spec::Limits;
 
 const LIMITS: Limits =
     Limits { tools: 3, description_bytes: 10, schema_bytes: 40, total_bytes: 1000, ..Limits::DEFAULT };

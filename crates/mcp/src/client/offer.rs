@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use contract::tool::{Operation, Repeat, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
-use crate::spec::{Limits, MAX_SHOWN_NAME_CHARS, MAX_TOOL_NAME_BYTES, shown};
+use crate::client::spec::{Limits, MAX_SHOWN_NAME_CHARS, MAX_TOOL_NAME_BYTES, shown};
 
 /// A tool of the server's that we do not offer, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
