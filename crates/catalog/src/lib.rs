@@ -11,7 +11,7 @@ mod namespace;
 pub mod policy;
 pub mod prompt;
 mod reference;
-mod search;
+pub mod search;
 mod server;
 mod surface;
 mod text;
@@ -54,6 +54,7 @@ pub struct Catalog {
     namespaces: Namespaces,
     tables: CatalogTables,
     direct_bytes: OnceLock<usize>,
+    index: OnceLock<search::Index>,
 }
 
 impl Catalog {
@@ -70,7 +71,7 @@ impl Catalog {
         let servers = server::servers(&tools);
         let namespaces = Namespaces::default();
         let tables = guest_view::tables(&tools, &servers, &namespaces);
-        Ok(Self { tools, servers, namespaces, tables, direct_bytes: OnceLock::new() })
+        Ok(Self { tools, servers, namespaces, tables, direct_bytes: OnceLock::new(), index: OnceLock::new() })
     }
 
     /// The same tools, with these namespaces instead of those there were.
@@ -150,8 +151,13 @@ impl Catalog {
     }
 
     pub fn search(&self, view: View, query: &str, limit: usize) -> Vec<Value> {
-        let found = search::search(&self.tools, view, query, limit);
-        found.into_iter().map(|tool| guest_view::entry_in(view, tool, MAX_COMPACT_DESCRIPTION_BYTES)).collect()
+        let index = self.index.get_or_init(|| {
+            let documents = self.tools.iter().map(search::Document::of).collect();
+            search::Index::new(documents, search::Meaning::shipped(), search::Weights::SHIPPED)
+        });
+        let shown = |position: usize| self.tools.get(position).is_some_and(|tool| view.shows(tool));
+        let found = index.rank(query, limit, shown).into_iter().filter_map(|hit| self.tools.get(hit.position));
+        found.map(|tool| guest_view::entry_in(view, tool, MAX_COMPACT_DESCRIPTION_BYTES)).collect()
     }
 
     /// A tool as searches list it: what it is, not what it takes.

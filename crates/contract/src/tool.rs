@@ -1,6 +1,7 @@
 //! A tool as configuration, catalog and guest name it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -89,6 +90,8 @@ pub struct ToolSpec {
     pub output: Option<Value>,
     pub operation: Operation,
     pub repeat: Repeat,
+    /// What its owner says of itself. It helps to find the tool and goes nowhere else.
+    pub about_owner: Option<Arc<str>>,
 }
 
 /// What of its source a tool reaches. Only MCP servers have more than tools.
@@ -149,6 +152,7 @@ impl ToolSpec {
             description: description.into(),
             parameters,
             output: None,
+            about_owner: None,
             operation: Operation::Tool,
             repeat: Repeat::Never,
         }

@@ -1,0 +1,39 @@
+//! `make bench-search`: how well and how fast tools are found, beside plain BM25 and the incumbent's ranking.
+
+mod data;
+mod measure;
+mod peers;
+mod quality;
+mod speed;
+mod tune;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Result<T> = std::result::Result<T, BoxError>;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("bench-search: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> Result<bool> {
+    let data = std::env::var_os("TOOLSEARCH_DATA").map(PathBuf::from);
+    let data = data.ok_or("set TOOLSEARCH_DATA to the folder of labelled sets")?;
+    match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
+        [] => {
+            let quality = quality::run(&data)?;
+            let speed = speed::run(&data)?;
+            Ok(quality && speed)
+        }
+        [what] if what == "tune" => tune::run(&data),
+        other => Err(format!("unknown arguments {other:?}; `tune` is known").into()),
+    }
+}

@@ -1,0 +1,72 @@
+//! How long a search takes, and an index to make.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use catalog::search::{Document, Index, Meaning, Weights};
+
+use crate::Result;
+use crate::data::{MIXED, read};
+use crate::measure::SHOWN;
+
+/// Whether every bar was met.
+pub(crate) fn run(data: &Path) -> Result<bool> {
+    // Reading the table of meanings once belongs to no index.
+    let meaning = Meaning::shipped();
+    let few = read(data, "livemcp_agent")?;
+    let many = read(data, MIXED)?;
+    let mut met = true;
+    let mut bar = |what: &str, took: Duration, most: Duration| {
+        met &= took <= most;
+        println!("{what:36}{took:>12.2?}  bar {most:?}  {}", if took <= most { "pass" } else { "FAIL" });
+    };
+    let half: Vec<Document> = few.documents.iter().take(500).cloned().collect();
+    bar("index of 500 tools", median(9, || Index::new(half.clone(), meaning, Weights::SHIPPED)), Duration::from_millis(100));
+    let before = resident()?;
+    let index = Index::new(many.documents.clone(), meaning, Weights::SHIPPED);
+    let held = resident()?.saturating_sub(before);
+    let build = median(3, || Index::new(many.documents.clone(), meaning, Weights::SHIPPED));
+    bar("index of 12,653 tools", build, Duration::from_millis(1_500));
+    let changed: Vec<Document> = many.documents.iter().skip(40).cloned().collect();
+    bar("the same with 40 tools fewer", median(3, || index.updated(changed.clone())), Duration::from_millis(300));
+    let small = Index::new(few.documents, meaning, Weights::SHIPPED);
+    bar("a search in 527 tools, p50", search(&small, &few.queries), Duration::from_micros(200));
+    bar("a search in 12,653 tools, p50", search(&index, &many.queries), Duration::from_millis(2));
+    let mib = held as f64 / f64::from(1 << 20);
+    println!("{:36}{mib:>9.1} MiB  bar 40 MiB  {}", "memory of 12,653 tools", if mib <= 40.0 { "pass" } else { "FAIL" });
+    Ok(met && mib <= 40.0)
+}
+
+fn search(index: &Index, queries: &[crate::data::Query]) -> Duration {
+    let mut took: Vec<Duration> = queries
+        .iter()
+        .map(|query| {
+            let start = Instant::now();
+            std::hint::black_box(index.rank(&query.text, SHOWN, |_| true));
+            start.elapsed()
+        })
+        .collect();
+    took.sort();
+    took.get(took.len() / 2).copied().unwrap_or_default()
+}
+
+fn median<T>(rounds: usize, mut work: impl FnMut() -> T) -> Duration {
+    let mut took: Vec<Duration> = (0..rounds)
+        .map(|_| {
+            let start = Instant::now();
+            let made = work();
+            let took = start.elapsed();
+            drop(made);
+            took
+        })
+        .collect();
+    took.sort();
+    took.get(rounds / 2).copied().unwrap_or_default()
+}
+
+/// Bytes of this process that are in memory.
+fn resident() -> Result<usize> {
+    let pages = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: usize = pages.split_whitespace().nth(1).ok_or("statm has no second number")?.parse()?;
+    Ok(pages * 4096)
+}

@@ -1,0 +1,125 @@
+//! What of a tool is searched: its words by the place where they stand.
+
+use contract::tool::ToolSpec;
+use serde_json::Value;
+
+/// Where a word stands decides what it weighs.
+pub(crate) const FIELDS: usize = 6;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    Name,
+    Description,
+    ParameterNames,
+    ParameterDescriptions,
+    Owner,
+    OwnerDescription,
+}
+
+impl Field {
+    pub const ALL: [Self; FIELDS] = [
+        Self::Name,
+        Self::Description,
+        Self::ParameterNames,
+        Self::ParameterDescriptions,
+        Self::Owner,
+        Self::OwnerDescription,
+    ];
+}
+
+/// Of one field, this much is read; a server that writes books is found by their beginnings.
+const MAX_FIELD_BYTES: usize = 8 << 10;
+
+/// How deep parameters of parameters are read.
+const MAX_DEPTH: usize = 4;
+
+/// One tool to be found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Document {
+    pub id: String,
+    /// Its name, then its label.
+    pub name: String,
+    pub description: String,
+    pub parameter_names: String,
+    pub parameter_descriptions: String,
+    /// The server, plugin or program the tool belongs to.
+    pub owner: String,
+    pub owner_description: String,
+}
+
+impl Document {
+    pub fn of(tool: &ToolSpec) -> Self {
+        let mut document = Self {
+            id: tool.id.as_str().to_owned(),
+            name: tool.id.name().to_owned(),
+            description: head(&tool.description),
+            owner: tool.id.owner().to_owned(),
+            owner_description: head(tool.about_owner.as_deref().unwrap_or_default()),
+            ..Self::default()
+        };
+        if let Some(label) = tool.label.as_deref().filter(|label| !label.eq_ignore_ascii_case(tool.id.name())) {
+            document.description.insert(0, ' ');
+            document.description.insert_str(0, &head(label));
+        }
+        document.read_parameters(&tool.parameters, 0);
+        document
+    }
+
+    /// From the shape in which searches answer, with its `parameters`, and what may be known of its source.
+    pub fn from_json(tool: &Value) -> Option<Self> {
+        let text = |key: &str| tool.get(key).and_then(Value::as_str).unwrap_or_default();
+        let mut document = Self {
+            id: tool.get("id")?.as_str()?.to_owned(),
+            name: text("name").to_owned(),
+            description: head(text("description")),
+            owner: text("sourceName").to_owned(),
+            owner_description: head(text("sourceDescription")),
+            ..Self::default()
+        };
+        append(&mut document.owner_description, text("category"));
+        document.read_parameters(tool.get("parameters").unwrap_or(&Value::Null), 0);
+        Some(document)
+    }
+
+    /// Names, descriptions and allowed words of the parameters, and of theirs.
+    fn read_parameters(&mut self, schema: &Value, depth: usize) {
+        let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+        for (name, property) in properties {
+            append(&mut self.parameter_names, name);
+            if let Some(description) = property.get("description").and_then(Value::as_str) {
+                append(&mut self.parameter_descriptions, description);
+            }
+            for word in property.get("enum").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+                append(&mut self.parameter_descriptions, word);
+            }
+            if depth + 1 < MAX_DEPTH {
+                self.read_parameters(property, depth + 1);
+                if let Some(items) = property.get("items") {
+                    self.read_parameters(items, depth + 1);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn field(&self, field: Field) -> &str {
+        match field {
+            Field::Name => &self.name,
+            Field::Description => &self.description,
+            Field::ParameterNames => &self.parameter_names,
+            Field::ParameterDescriptions => &self.parameter_descriptions,
+            Field::Owner => &self.owner,
+            Field::OwnerDescription => &self.owner_description,
+        }
+    }
+}
+
+fn append(text: &mut String, more: &str) {
+    if text.len() + more.len() <= MAX_FIELD_BYTES {
+        text.push_str(more);
+        text.push(' ');
+    }
+}
+
+fn head(text: &str) -> String {
+    crate::text::cut(text.to_owned(), MAX_FIELD_BYTES)
+}

@@ -1,0 +1,67 @@
+//! Words into the pieces the table knows: the longest known beginning, then the longest known continuation.
+
+use super::table::Meaning;
+
+/// A longer run of letters is no word.
+const MAX_WORD_CHARS: usize = 64;
+
+impl Meaning {
+    /// Every known piece of the text; words that cannot be put together from pieces are left out.
+    pub(super) fn pieces_of(&self, text: &str, mut each: impl FnMut(u32)) {
+        let mut word = String::new();
+        for letter in text.chars() {
+            if letter.is_alphanumeric() && !stands_alone(letter) {
+                word.extend(letter.to_lowercase());
+                continue;
+            }
+            self.pieces_of_word(&word, &mut each);
+            word.clear();
+            if !letter.is_whitespace() {
+                let mut alone = [0; 4];
+                if let Some(piece) = self.piece(letter.encode_utf8(&mut alone)) {
+                    each(piece);
+                }
+            }
+        }
+        self.pieces_of_word(&word, &mut each);
+    }
+
+    fn pieces_of_word(&self, word: &str, each: &mut impl FnMut(u32)) {
+        if word.is_empty() || word.chars().nth(MAX_WORD_CHARS).is_some() {
+            return;
+        }
+        if let Some(piece) = self.piece(word) {
+            return each(piece);
+        }
+        let mut found = Vec::new();
+        let mut from = 0;
+        let mut written = String::new();
+        while from < word.len() {
+            let Some((piece, to)) = self.longest(word, from, &mut written) else { return };
+            found.push(piece);
+            from = to;
+        }
+        found.into_iter().for_each(each);
+    }
+
+    fn longest(&self, word: &str, from: usize, written: &mut String) -> Option<(u32, usize)> {
+        let ends = word.char_indices().map(|(at, _)| at).chain([word.len()]).filter(|end| *end > from);
+        let mut ends: Vec<usize> = ends.collect();
+        while let Some(to) = ends.pop() {
+            written.clear();
+            if from > 0 {
+                written.push_str("##");
+            }
+            written.push_str(word.get(from..to)?);
+            if let Some(piece) = self.piece(written) {
+                return Some((piece, to));
+            }
+        }
+        None
+    }
+}
+
+/// Ideographs are words by themselves.
+fn stands_alone(letter: char) -> bool {
+    matches!(letter, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}')
+}

@@ -1,0 +1,291 @@
+//! Finding the tool that somebody means: by its words, by their meaning, and first of all by its name.
+//!
+//! The same tools and the same request give the same answer on every machine: nothing here depends on time, chance or the
+//! order in which tools were added.
+
+mod document;
+mod lexical;
+mod meaning;
+mod near;
+mod sentences;
+mod vocabulary;
+mod weights;
+mod words;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use lexical::{Counted, Postings, to_unit};
+use meaning::Vector;
+use vocabulary::{Reader, TermId, Vocabulary};
+use words::Stems;
+
+pub use document::{Document, Field};
+pub use meaning::{Meaning, MeaningError};
+pub use near::near;
+pub use weights::Weights;
+
+/// More of a request is not read.
+const MAX_QUERY_BYTES: usize = 8 << 10;
+
+/// Tools, ready to be found.
+pub struct Index {
+    weights: Weights,
+    meaning: Option<&'static Meaning>,
+    stems: Stems,
+    vocabulary: Vocabulary,
+    tools: Vec<Arc<Tool>>,
+    postings: Postings,
+}
+
+/// One tool, read once; an index made from this one takes it over as it is.
+struct Tool {
+    document: Document,
+    counted: Counted,
+    vector: Option<Vector>,
+    /// Its names as people type them.
+    spelled: [String; 2],
+}
+
+/// A tool that was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hit {
+    /// Its position among the documents that were given.
+    pub position: usize,
+    pub score: f32,
+}
+
+/// What spoke for a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Why {
+    /// The request is its name or its id.
+    pub exact: bool,
+    /// From 0 to 1, the best match of words being 1.
+    pub words: f32,
+    /// From 0 to 1, the nearest in meaning being 1; nothing without a table of meanings.
+    pub meaning: Option<f32>,
+    /// Words of the request that the tool has, and what each says for it.
+    pub matched: Vec<(String, f32)>,
+}
+
+impl Index {
+    /// Without a table of meanings only words count.
+    pub fn new(documents: Vec<Document>, meaning: Option<&'static Meaning>, weights: Weights) -> Self {
+        let empty = Self {
+            weights,
+            meaning,
+            stems: Stems::new(),
+            vocabulary: Vocabulary::default(),
+            tools: Vec::new(),
+            postings: Postings::default(),
+        };
+        empty.updated(documents)
+    }
+
+    /// The index of these tools instead: the ones that were here and have not changed are not read again.
+    pub fn updated(&self, documents: Vec<Document>) -> Self {
+        let known: HashMap<&Document, &Arc<Tool>> = self.tools.iter().map(|tool| (&tool.document, tool)).collect();
+        let mut vocabulary = self.vocabulary.clone();
+        let stems = Stems::new();
+        let mut reader = Reader::new(&mut vocabulary, &stems);
+        let tools: Vec<Arc<Tool>> = documents
+            .into_iter()
+            .map(|document| match known.get(&document) {
+                Some(tool) => Arc::clone(tool),
+                None => Arc::new(Tool::read(document, &mut reader, self.meaning)),
+            })
+            .collect();
+        let postings = postings(&tools, vocabulary.len(), &self.weights);
+        Self { weights: self.weights.clone(), meaning: self.meaning, stems, vocabulary, tools, postings }
+    }
+
+    /// The same tools, weighed otherwise.
+    pub fn weighed(&self, weights: Weights) -> Self {
+        let (vocabulary, tools) = (self.vocabulary.clone(), self.tools.clone());
+        let postings = postings(&tools, vocabulary.len(), &weights);
+        Self { weights, meaning: self.meaning, stems: Stems::new(), vocabulary, tools, postings }
+    }
+
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    /// The best matches first, ties in the order of ids. Tools that `shown` refuses are not there.
+    pub fn rank(&self, query: &str, limit: usize, shown: impl Fn(usize) -> bool) -> Vec<Hit> {
+        let scores = self.scores(query);
+        let mut hits: Vec<Hit> = scores
+            .total
+            .iter()
+            .enumerate()
+            .filter(|(position, score)| **score > 0.0 && shown(*position))
+            .map(|(position, score)| Hit { position, score: *score })
+            .collect();
+        let order = |a: &Hit, b: &Hit| b.score.total_cmp(&a.score).then_with(|| self.id(a).cmp(self.id(b)));
+        if limit == 0 {
+            return Vec::new();
+        }
+        if limit < hits.len() {
+            hits.select_nth_unstable_by(limit - 1, order);
+            hits.truncate(limit);
+        }
+        hits.sort_unstable_by(order);
+        hits
+    }
+
+    /// Why a tool is where it is in the ranking.
+    pub fn explain(&self, query: &str, position: usize) -> Option<Why> {
+        let tool = self.tools.get(position)?;
+        let scores = self.scores(query);
+        let mut matched = Vec::new();
+        for run in words::runs(query) {
+            self.stems.terms(run, |term| {
+                let says = self.vocabulary.get(term).map(|term| self.postings.says(term, position)).unwrap_or_default();
+                if says > 0.0 && !matched.iter().any(|(known, _)| known == term) {
+                    matched.push((term.to_owned(), says));
+                }
+            });
+        }
+        Some(Why {
+            exact: tool.is_called(&spelling(query)),
+            words: scores.words.get(position).copied().unwrap_or_default(),
+            meaning: scores.meaning.and_then(|meaning| meaning.get(position).copied()),
+            matched,
+        })
+    }
+
+    fn id(&self, hit: &Hit) -> &str {
+        self.tools.get(hit.position).map(|tool| tool.document.id.as_str()).unwrap_or_default()
+    }
+
+    fn scores(&self, query: &str) -> Scores {
+        let query = head(query);
+        let words = self.by_words(query);
+        let meaning = self.by_meaning(query);
+        let mut total = words.clone();
+        if let Some(meaning) = &meaning {
+            for (total, near) in total.iter_mut().zip(meaning) {
+                *total += self.weights.meaning * near;
+            }
+        }
+        let called = spelling(query);
+        for (total, tool) in total.iter_mut().zip(&self.tools) {
+            if !called.is_empty() && tool.is_called(&called) {
+                *total += EXACT;
+            }
+        }
+        Scores { words, meaning, total }
+    }
+
+    fn by_words(&self, query: &str) -> Vec<f32> {
+        let words = |text: &str| -> Vec<(TermId, f32)> { self.vocabulary.known(&self.stems, text) };
+        let mut scores = self.postings.score(&words(query), self.tools.len(), &self.weights);
+        let sentences = sentences::sentences(query);
+        if sentences.is_empty() {
+            return scores;
+        }
+        let mut best = vec![0.0_f32; self.tools.len()];
+        for sentence in sentences {
+            let part = self.postings.score(&words(sentence), self.tools.len(), &self.weights);
+            best.iter_mut().zip(part).for_each(|(best, part)| *best = best.max(part));
+        }
+        scores.iter_mut().zip(best).for_each(|(score, best)| *score += self.weights.sentences * best);
+        to_unit(&mut scores);
+        scores
+    }
+
+    /// The nearest at one, the farthest at zero.
+    fn by_meaning(&self, query: &str) -> Option<Vec<f32>> {
+        let meaning = self.meaning?;
+        let mut scores = self.nearness(&meaning.of(query)?);
+        let parts: Vec<Vec<f32>> = sentences::sentences(query)
+            .into_iter()
+            .filter_map(|sentence| meaning.of(sentence))
+            .map(|asked| self.nearness(&asked))
+            .collect();
+        if !parts.is_empty() {
+            for (tool, score) in scores.iter_mut().enumerate() {
+                let best = parts.iter().filter_map(|part| part.get(tool)).copied().fold(0.0, f32::max);
+                *score += best;
+            }
+            from_zero_to_one(&mut scores);
+        }
+        Some(scores)
+    }
+
+    fn nearness(&self, asked: &Vector) -> Vec<f32> {
+        let near = |tool: &Arc<Tool>| tool.vector.as_ref().map(|vector| asked.nearness(vector)).unwrap_or(0.0);
+        let mut scores: Vec<f32> = self.tools.iter().map(near).collect();
+        from_zero_to_one(&mut scores);
+        scores
+    }
+}
+
+fn from_zero_to_one(scores: &mut [f32]) {
+    let least = scores.iter().copied().fold(f32::INFINITY, f32::min);
+    scores.iter_mut().for_each(|score| *score -= least);
+    to_unit(scores);
+}
+
+fn postings(tools: &[Arc<Tool>], terms: usize, weights: &Weights) -> Postings {
+    let counted: Vec<&Counted> = tools.iter().map(|tool| &tool.counted).collect();
+    Postings::new(&counted, terms, weights)
+}
+
+/// Above all that words and meaning can add up to.
+const EXACT: f32 = 100.0;
+
+struct Scores {
+    words: Vec<f32>,
+    meaning: Option<Vec<f32>>,
+    total: Vec<f32>,
+}
+
+impl Tool {
+    fn read(document: Document, reader: &mut Reader<'_>, meaning: Option<&Meaning>) -> Self {
+        let mut found = Vec::new();
+        for (number, field) in (0_u8..).zip(Field::ALL) {
+            reader.read(document.field(field), |term| found.push((term, number)));
+        }
+        let vector = meaning.and_then(|meaning| meaning.of(&meant(&document)));
+        let spelled = [spelling(&document.id), spelling(&document.name)];
+        Self { counted: Counted::new(found), vector, spelled, document }
+    }
+
+    fn is_called(&self, called: &str) -> bool {
+        self.spelled.iter().any(|spelled| spelled == called)
+    }
+}
+
+/// What a tool says of itself, as one text.
+fn meant(document: &Document) -> String {
+    let mut text = String::new();
+    for run in words::runs(&document.owner).chain(words::runs(&document.name)) {
+        words::parts(run, |part| {
+            text.push_str(part);
+            text.push(' ');
+        });
+    }
+    text.push_str(". ");
+    text.push_str(&document.description);
+    text
+}
+
+/// A name without seams and case: `create-issue`, `createIssue` and `create_issue` are one.
+fn spelling(name: &str) -> String {
+    name.chars().filter(|letter| letter.is_alphanumeric() || *letter == ':').flat_map(char::to_lowercase).collect()
+}
+
+fn head(query: &str) -> &str {
+    let end = (0..=MAX_QUERY_BYTES.min(query.len())).rev().find(|end| query.is_char_boundary(*end)).unwrap_or(0);
+    query.get(..end).unwrap_or_default()
+}
+
+impl std::fmt::Debug for Index {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Index").field("tools", &self.tools.len()).field("terms", &self.vocabulary.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,67 @@
+//! Ids somebody may have meant by one that does not exist.
+
+use std::collections::HashSet;
+
+use super::spelling;
+
+/// Fewer letters in common than this are chance.
+const ALIKE: f32 = 0.4;
+
+/// Nobody misspells longer names than this.
+const MAX_LETTERS: usize = 256;
+
+/// At most `limit` of the ids, the most alike first.
+pub fn near<'a>(asked: &str, ids: impl Iterator<Item = &'a str>, limit: usize) -> Vec<&'a str> {
+    let asked_name = triples(name(asked));
+    let asked = triples(asked);
+    let mut alike: Vec<(f32, &str)> = ids
+        .map(|id| {
+            // The name counts for most: people forget whose tool it was.
+            let by_name = shared(&asked_name, &triples(name(id))).max(shared(&asked, &triples(name(id))));
+            (0.75 * by_name + 0.25 * shared(&asked, &triples(id)), id)
+        })
+        .filter(|(alike, _)| *alike >= ALIKE)
+        .collect();
+    alike.sort_by(|(a, left), (b, right)| b.total_cmp(a).then_with(|| left.cmp(right)));
+    alike.into_iter().take(limit).map(|(_, id)| id).collect()
+}
+
+fn name(id: &str) -> &str {
+    id.rsplit([':', '.', '/']).next().unwrap_or(id)
+}
+
+/// All three letters in a row, the ends marked.
+fn triples(text: &str) -> HashSet<[char; 3]> {
+    let letters: Vec<char> = ['^'].into_iter().chain(spelling(text).chars().take(MAX_LETTERS)).chain(['$']).collect();
+    letters.array_windows().copied().collect()
+}
+
+/// From 0, nothing, to 1, all.
+fn shared(left: &HashSet<[char; 3]>, right: &HashSet<[char; 3]>) -> f32 {
+    let both = left.intersection(right).count() as f32;
+    let all = (left.len() + right.len()) as f32;
+    if all == 0.0 { 0.0 } else { 2.0 * both / all }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::near;
+
+    const IDS: [&str; 5] = [
+        "mcp:github:create_issue",
+        "mcp:github:list_issues",
+        "mcp:linear:create_issue",
+        "openclaw:core:read",
+        "plugin:mail:send_message",
+    ];
+
+    #[test]
+    fn misspelled_and_half_remembered_ids_are_recognised() {
+        let near = |asked| near(asked, IDS.into_iter(), 3);
+        assert_eq!(near("mcp:github:createIssue").first(), Some(&"mcp:github:create_issue"));
+        assert_eq!(near("github.create_isue").first(), Some(&"mcp:github:create_issue"));
+        assert_eq!(near("create_issue"), ["mcp:github:create_issue", "mcp:linear:create_issue"]);
+        assert_eq!(near("sendmessage"), ["plugin:mail:send_message"]);
+        assert_eq!(near("weather"), [""; 0]);
+    }
+}
