@@ -43,7 +43,10 @@ const fromTable = (key, namespace, path) => {
 };
 
 const mcp = lazyObject(
-  { $api: freeze((...args) => request(NAMESPACE, "MCP", [["$api"], args], "an argument")) },
+  {
+    $api: freeze((...args) => request(NAMESPACE, "MCP", [["$api"], args], "an argument")),
+    $search: freeze((...args) => request(NAMESPACE, "MCP", [["$search"], args], "an argument")),
+  },
   (server) => fromTable(`mcp/${server}`, "MCP", [server]),
   () => table("mcp") ?? [],
 );

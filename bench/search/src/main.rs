@@ -2,6 +2,7 @@
 
 mod data;
 mod measure;
+mod misses;
 mod peers;
 mod quality;
 mod speed;
@@ -34,6 +35,8 @@ fn run() -> Result<bool> {
             Ok(quality && speed)
         }
         [what] if what == "tune" => tune::run(&data),
-        other => Err(format!("unknown arguments {other:?}; `tune` is known").into()),
+        [what, tries @ ..] if what == "try" => tune::try_out(&data, tries),
+        [what, set] if what == "misses" => misses::run(&data, set),
+        other => Err(format!("unknown arguments {other:?}; `tune` and `misses SET` are known").into()),
     }
 }

@@ -50,6 +50,24 @@ pub(crate) fn run(data: &Path) -> Result<bool> {
     Ok(true)
 }
 
+/// What some knobs at other values come to: `meaning=2 owner=3`, a line for each argument.
+pub(crate) fn try_out(data: &Path, tries: &[String]) -> Result<bool> {
+    let sets: Vec<Set> = SETS.iter().chain([&"mixed"]).map(|name| read(data, name)).collect::<Result<_>>()?;
+    let indexes: Vec<Index> =
+        sets.iter().map(|set| Index::new(set.documents.clone(), Meaning::shipped(), Weights::SHIPPED)).collect();
+    for tried in tries {
+        let mut weights = Weights::SHIPPED;
+        for setting in tried.split(' ').filter(|setting| setting.contains('=')) {
+            let (name, value) = setting.split_once('=').ok_or("write knob=value")?;
+            let (_, knob) = KNOBS.iter().find(|(known, _)| known.replace(' ', "-") == name).ok_or_else(|| format!("no knob {name}"))?;
+            *knob(&mut weights) = value.parse()?;
+        }
+        let scores: Vec<f64> = sets.iter().zip(&indexes).map(|(set, index)| score(std::slice::from_ref(set), std::slice::from_ref(index), &weights, |_| true)).collect();
+        println!("{} | {:.2} | {tried}", scores.iter().map(|score| format!("{score:6.2}")).collect::<Vec<_>>().join(" "), mean(scores.iter().take(SETS.len()).copied()));
+    }
+    Ok(true)
+}
+
 fn climb(sets: &[Set], indexes: &[Index], taken: impl Fn(usize) -> bool + Copy + Sync) -> Weights {
     let mut best = Weights::SHIPPED;
     let mut top = score(sets, indexes, &best, taken);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use contract::limits::MAX_COMPACT_DESCRIPTION_BYTES;
 use contract::tables::CatalogTables;
 use contract::tool::{Source, ToolSpec};
 use serde_json::{Value, json};
@@ -34,6 +35,18 @@ pub(crate) fn entry_in(view: View, tool: &ToolSpec, max_description: usize) -> V
     if let (View::ToolSearch, Some(fields)) = (view, entry.as_object_mut()) {
         let description = clean_lines(&tool.description, max_description);
         fields.insert("description".to_owned(), Value::from(description));
+    }
+    entry
+}
+
+/// A tool as a search finds it: with its signature, and in code mode how an MCP tool is called.
+pub(crate) fn hit_in(view: View, tool: &ToolSpec, called: Option<String>) -> Value {
+    let mut entry = entry_in(view, tool, MAX_COMPACT_DESCRIPTION_BYTES);
+    if let Some(fields) = entry.as_object_mut() {
+        fields.insert("signature".to_owned(), Value::from(declare::signature(tool)));
+        if let Some(called) = called {
+            fields.insert("call".to_owned(), Value::from(called));
+        }
     }
     entry
 }

@@ -4,6 +4,7 @@
 
 pub mod arguments;
 mod declare;
+mod find;
 mod free_names;
 mod guest_view;
 mod names;
@@ -18,7 +19,7 @@ mod text;
 mod view;
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use contract::cell::Sources;
 use contract::limits::{MAX_COMPACT_DESCRIPTION_BYTES, MAX_TOOL_DESCRIPTION_BYTES};
@@ -26,6 +27,7 @@ use contract::tables::CatalogTables;
 use contract::tool::{Operation, Source, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
+use search::Index;
 use server::Server;
 
 pub use names::{convenience_name, mcp_identifier};
@@ -54,7 +56,10 @@ pub struct Catalog {
     namespaces: Namespaces,
     tables: CatalogTables,
     direct_bytes: OnceLock<usize>,
-    index: OnceLock<search::Index>,
+    /// What was read of the tools before, where there was a catalog before this one.
+    former: Option<Arc<Index>>,
+    index: OnceLock<Arc<Index>>,
+    meaning: bool,
 }
 
 impl Catalog {
@@ -71,7 +76,7 @@ impl Catalog {
         let servers = server::servers(&tools);
         let namespaces = Namespaces::default();
         let tables = guest_view::tables(&tools, &servers, &namespaces);
-        Ok(Self { tools, servers, namespaces, tables, direct_bytes: OnceLock::new(), index: OnceLock::new() })
+        Ok(Self { tools, servers, namespaces, tables, direct_bytes: OnceLock::new(), former: None, index: OnceLock::new(), meaning: true })
     }
 
     /// The same tools, with these namespaces instead of those there were.
@@ -148,16 +153,6 @@ impl Catalog {
     pub fn mcp_function(&self, path: &[&str]) -> Option<&ToolSpec> {
         let (server, path) = path.split_first()?;
         self.tools.get(self.servers.get(*server)?.find(path)?)
-    }
-
-    pub fn search(&self, view: View, query: &str, limit: usize) -> Vec<Value> {
-        let index = self.index.get_or_init(|| {
-            let documents = self.tools.iter().map(search::Document::of).collect();
-            search::Index::new(documents, search::Meaning::shipped(), search::Weights::SHIPPED)
-        });
-        let shown = |position: usize| self.tools.get(position).is_some_and(|tool| view.shows(tool));
-        let found = index.rank(query, limit, shown).into_iter().filter_map(|hit| self.tools.get(hit.position));
-        found.map(|tool| guest_view::entry_in(view, tool, MAX_COMPACT_DESCRIPTION_BYTES)).collect()
     }
 
     /// A tool as searches list it: what it is, not what it takes.

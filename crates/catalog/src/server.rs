@@ -8,7 +8,7 @@ use crate::free_names::FreeNames;
 use crate::names::{JS_WORDS, mcp_identifier};
 
 /// Words that are no property of `MCP` for a server to take.
-const SERVER_RESERVED: [&str; 4] = ["$api", "then", "constructor", "prototype"];
+const SERVER_RESERVED: [&str; 5] = ["$api", "$search", "then", "constructor", "prototype"];
 
 /// Words that are no property of `MCP.<server>` for a tool to take.
 const METHOD_RESERVED: [&str; 7] = ["$api", "$serverName", "resources", "prompts", "then", "constructor", "prototype"];

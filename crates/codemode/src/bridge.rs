@@ -6,10 +6,8 @@ use contract::config::SearchLimits;
 use contract::frame::{HostCall, Method, ReplyValue};
 use contract::json;
 use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH};
-use executor::{Outcome, UNKNOWN_OUTCOME, unknown_tool};
+use executor::{Outcome, UNKNOWN_OUTCOME};
 use serde_json::{Value, json};
-
-use crate::tool_search;
 
 /// One question of a cell's, understood.
 #[derive(Debug)]
@@ -28,17 +26,19 @@ impl Request {
             Ok(Err(_)) | Err(_) => return Self::Answered(reject("the call's arguments are not JSON", &call.target)),
         };
         match call.method {
-            Method::Search => Self::Answered(search(catalog, view, limits, &payload)),
+            Method::Search => Self::Answered(search(limits, &payload, "tools.search", |query, limit| {
+                catalog.search(view, query, limit)
+            })),
             Method::Describe => Self::Answered(describe(catalog, view, &call.target)),
             // A tool that is not in view answers as one that does not exist.
             Method::Call if catalog.get_in(view, &call.target).is_none() => {
-                Self::Answered(reject(&unknown(view, &call.target), &call.target))
+                Self::Answered(reject(&unknown(catalog, view, &call.target), &call.target))
             }
             Method::Call => Self::Tool { id: call.target.clone(), input: payload },
             Method::Namespace if view == View::ToolSearch => {
                 Self::Answered(reject("there are no namespaces here; openclaw.tools has all tools", &call.target))
             }
-            Method::Namespace => namespace(catalog, &call.target, &payload),
+            Method::Namespace => namespace(catalog, limits, &call.target, &payload),
             Method::Yield | Method::Timer => Self::Answered(reject("nothing to answer", "")),
         }
     }
@@ -53,11 +53,17 @@ pub(crate) fn reply(outcome: &Outcome, tool: &str) -> ReplyValue {
     }
 }
 
-fn search(catalog: &Catalog, view: View, limits: &SearchLimits, payload: &Value) -> ReplyValue {
-    let query = payload.get(0).and_then(Value::as_str).unwrap_or_default();
-    match limit(payload.get(1).and_then(|options| options.get("limit")), limits) {
-        Ok(limit) => resolve(&Value::from(catalog.search(view, query, limit)), "tools.search"),
-        Err(message) => reject(message, "tools.search"),
+/// `[query, { limit }]`, answered by this search.
+fn search(
+    limits: &SearchLimits,
+    arguments: &Value,
+    name: &str,
+    find: impl FnOnce(&str, usize) -> Vec<Value>,
+) -> ReplyValue {
+    let query = arguments.get(0).and_then(Value::as_str).unwrap_or_default();
+    match limit(arguments.get(1).and_then(|options| options.get("limit")), limits) {
+        Ok(limit) => resolve(&Value::from(find(query, limit)), name),
+        Err(message) => reject(message, name),
     }
 }
 
@@ -76,19 +82,20 @@ pub(crate) fn limit(asked: Option<&Value>, limits: &SearchLimits) -> Result<usiz
 fn describe(catalog: &Catalog, view: View, id: &str) -> ReplyValue {
     match catalog.describe(view, id) {
         Some(described) => resolve(&described, id),
-        None => reject(&unknown(view, id), id),
+        None => reject(&unknown(catalog, view, id), id),
     }
 }
 
-fn unknown(view: View, id: &str) -> String {
-    match view {
-        View::CodeMode => unknown_tool(id),
-        View::ToolSearch => tool_search::unknown_tool(id, "openclaw.tools.search(query)"),
-    }
+fn unknown(catalog: &Catalog, view: View, id: &str) -> String {
+    let search = match view {
+        View::CodeMode => "tools.search(query)",
+        View::ToolSearch => "openclaw.tools.search(query)",
+    };
+    catalog.unknown(view, id, search)
 }
 
 /// `[path, arguments]` of a namespace's function.
-fn namespace(catalog: &Catalog, namespace: &str, payload: &Value) -> Request {
+fn namespace(catalog: &Catalog, limits: &SearchLimits, namespace: &str, payload: &Value) -> Request {
     let path: Vec<&str> =
         payload.get(0).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     let arguments = payload.get(1).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -97,6 +104,9 @@ fn namespace(catalog: &Catalog, namespace: &str, payload: &Value) -> Request {
         || Request::Answered(reject(&format!("`{name}` is not a function of this run's namespaces"), &name));
     match (namespace, path.as_slice()) {
         ("MCP", ["$api"]) => Request::Answered(resolve(&catalog.mcp_api(), &name)),
+        ("MCP", ["$search"]) => Request::Answered(search(limits, &Value::from(arguments), &name, |query, limit| {
+            catalog.search_mcp(query, limit)
+        })),
         ("MCP", [server, "$api"]) => {
             let selector = arguments.first().and_then(Value::as_str);
             let with_schema = arguments.get(1).and_then(|options| options.get("schema")) == Some(&Value::Bool(true));

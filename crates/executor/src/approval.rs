@@ -5,14 +5,14 @@ use contract::tool::{InputHash, ToolSpec};
 use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, StoreError};
 
 use crate::clock::now_ms;
-use crate::door::{Admitted, CallEnd, CallRequest, Executor, check_arguments, recorded, unknown_tool};
+use crate::door::{Admitted, CallEnd, CallRequest, Executor, check_arguments, recorded};
 use crate::journal::Journal;
 
 impl Executor {
     /// Goes on with a call that a person has decided about.
     pub async fn decided(&self, journal: &Journal, request: &CallRequest, approval: &Approval) -> CallEnd {
         let Some(tool) = self.catalog.get(&request.id) else {
-            return self.refuse(journal, request, unknown_tool(&request.id));
+            return self.refuse(journal, request, self.unknown(&request.id));
         };
         let input_hash = InputHash::of(request.input.to_string().as_bytes());
         let bound = approval.tool_hash == tool.hash().to_string() && approval.input_hash == input_hash.to_string();

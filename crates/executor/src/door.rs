@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Catalog, arguments};
+use catalog::{Catalog, View, arguments};
 use contract::cell::PendingState;
 use contract::config::pattern::Pattern;
 use contract::scope::Scope;
@@ -108,8 +108,13 @@ impl Executor {
         CallEnd::Settled(self.record(journal, request, &event, outcome).await)
     }
 
+    /// Here only ids that a cell may write are told.
+    pub(crate) fn unknown(&self, id: &str) -> String {
+        self.catalog.unknown(View::CodeMode, id, "tools.search(query)")
+    }
+
     async fn admit(&self, journal: &Journal, request: &CallRequest) -> Result<Admitted, String> {
-        let tool = self.catalog.get(&request.id).ok_or_else(|| unknown_tool(&request.id))?;
+        let tool = self.catalog.get(&request.id).ok_or_else(|| self.unknown(&request.id))?;
         let given = match tool.id.source() {
             // Servers rely on it that clients fill in what their schemas say.
             Source::Mcp => arguments::with_defaults(&tool.parameters, request.input.clone()),
@@ -248,12 +253,6 @@ async fn dispatch(source: &dyn ToolSource, call: AuthorizedCall) -> Dispatch {
 
 pub(crate) fn recorded<'a>(request: &'a CallRequest, tool: &'a ToolSpec) -> Recorded<'a> {
     Recorded { call: request, tool_id: tool.id.as_str(), name: tool.id.name() }
-}
-
-/// Unknown and denied tools answer alike.
-pub fn unknown_tool(id: &str) -> String {
-    let shown: String = id.chars().take(200).collect();
-    format!("unknown tool `{shown}`; tools.search(query) finds the tools there are")
 }
 
 /// A tool takes one object, also where its schema forgets to say so; it takes something else only where its

@@ -28,7 +28,7 @@ use contract::scope::Scope;
 
 pub use canned::{Canned, CannedError};
 pub use direct::DirectCall;
-pub use door::{CallEnd, CallRequest, Executor, unknown_tool};
+pub use door::{CallEnd, CallRequest, Executor};
 pub use hooks::{HOOK_DEADLINE, Hook, HookAnswer, Hooking, ToolEvent, ToolKind};
 pub use journal::{Journal, Receipt};
 pub use outcome::UNKNOWN_OUTCOME;

@@ -90,6 +90,7 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
     let surface = Surface::choose(&config, effective.clone(), host.runtime_available)?;
     // 6. Its own catalog, and the namespaces whose tools are all in it.
     let catalog = Catalog::new(effective)?;
+    let catalog = if config.search_meaning { catalog } else { catalog.without_meaning() };
     let context = RunContext { scope: &request.scope, config: &host.namespace_config };
     let namespaces = host.namespaces.visible(&catalog, &context);
     let refused_namespaces = namespaces.refused().to_vec();

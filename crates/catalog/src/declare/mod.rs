@@ -57,11 +57,18 @@ pub(crate) fn files(tools: &[ToolSpec], servers: &BTreeMap<String, Server>) -> V
     files
 }
 
+/// What a tool takes, on one line: enough to call most tools without asking further.
+pub(crate) fn signature(tool: &ToolSpec) -> String {
+    render::signature(&tool.parameters)
+}
+
 /// What there is, by name. A namespace, because a `const` of that name would clash with the servers' files.
 pub(crate) fn index(servers: &BTreeMap<String, Server>) -> String {
     let mut references = String::new();
     let mut text = String::from("\ndeclare namespace MCP {\n  /** All servers of this run. */\n");
-    text += "  function $api(): Promise<McpApiHeader>;\n\n";
+    text += "  function $api(): Promise<McpApiHeader>;\n";
+    text += "  /** The functions that fit a few words, best first; each has `call`, how to write it, and its `signature`. */\n";
+    text += "  function $search(query: string, options?: { limit?: number }): Promise<{ call: string; signature: string; description: string }[]>;\n\n";
     text += "  // API.read(\"mcp/<server>.d.ts\") declares a server's functions.\n";
     let mut left = 0;
     for (identifier, server) in servers {

@@ -7,6 +7,7 @@ use super::note;
 use super::print::{Layout, Printer};
 use super::schema::{Detail, Shape, shape};
 use super::shape::{Object, Type};
+use crate::text::property;
 
 /// From all that is worth reading to the first level alone, whose fields are then counted out.
 const DETAILS: [Detail; 5] = [
@@ -104,4 +105,45 @@ fn written(shape: &Shape<'_>, role: &Role<'_>, note_bytes: usize, layout: Layout
         is_optional: matches!(whole, Type::Object(_) | Type::Word(_)) && fields.iter().all(|field| !field.required),
         is_cut: shape.is_cut,
     })
+}
+
+/// What a whole signature may take, and what of it is worth reading without a declaration.
+const BRIEF_BYTES: usize = 400;
+const BRIEF: [Detail; 3] = [
+    Detail { levels: 3, definitions: 0, fields: 32, literal_bytes: 160, note_bytes: 0 },
+    Detail { levels: 2, definitions: 0, fields: 32, literal_bytes: 80, note_bytes: 0 },
+    Detail { levels: 1, definitions: 0, fields: 32, literal_bytes: 40, note_bytes: 0 },
+];
+
+/// An input on one line, as `{ path: string; limit?: number }`.
+pub(super) fn signature(schema: &Value) -> String {
+    let role = Role { prefix: String::new(), is_input: true, name: "Input", margin: 0, indent: 0, limit: BRIEF_BYTES };
+    let written = |detail: &Detail| {
+        let shape = shape(schema, role.name, *detail);
+        let rendered = written(&shape, &role, 0, Layout::Nested).filter(|_| !shape.is_exhausted)?;
+        rendered.definitions.is_empty().then_some(rendered.text)
+    };
+    let text = BRIEF.iter().find_map(written).unwrap_or_else(|| named(schema));
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The names alone, the ones that must be given first.
+fn named(schema: &Value) -> String {
+    let required: Vec<&str> =
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let mut names: Vec<(bool, &str)> =
+        properties.into_iter().flat_map(|properties| properties.keys()).map(|name| (!required.contains(&name.as_str()), name.as_str())).collect();
+    names.sort_by_key(|(is_optional, _)| *is_optional);
+    let mut text = String::from("{ ");
+    for (is_optional, name) in names {
+        let field = format!("{}{}: unknown; ", property(name), if is_optional { "?" } else { "" });
+        if text.len() + field.len() > BRIEF_BYTES - "… }".len() {
+            text.push_str("… ");
+            break;
+        }
+        text.push_str(&field);
+    }
+    text.push('}');
+    text
 }

@@ -49,8 +49,8 @@ fn tools(config: &CodeMode, catalog: &Catalog) -> String {
         "\
 {number} can be found, read and called from inside the cell:
   const hits = await tools.search(\"read a file\");
-  const tool = await tools.describe(hits[0].id); // tool.parameters is its input's JSON Schema
-  return await tools.call(tool.id, {{ path: \"README.md\" }});
+  return await tools.call(hits[0].id, {{ path: \"README.md\" }}); // hits[0].signature says what it takes
+`await tools.describe(id)` has the whole JSON Schema of its input, as `parameters`.
 A search gives at most {default} tools, or {{ limit }} up to {max}. `ALL_TOOLS` has the id, name and description of \
 every one. `tools.<name>(input)` calls a tool whose name is a plain identifier that no other has.
 A call resolves to the tool's data where it has any, else to its text. A failed call rejects; catch it where the \

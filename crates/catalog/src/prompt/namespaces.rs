@@ -17,7 +17,7 @@ pub(super) fn block(catalog: &Catalog) -> Option<String> {
     (!lines.is_empty()).then(|| format!("Namespaces, as globals and as `namespaces.<name>`:\n{}", lines.join("\n")))
 }
 
-/// Three lines: what it is, what there is, how it is called.
+/// What it is, what there is, how it is found and how it is called.
 fn mcp(catalog: &Catalog) -> Option<String> {
     if catalog.servers.is_empty() {
         return None;
@@ -29,7 +29,8 @@ fn mcp(catalog: &Catalog) -> Option<String> {
     Some(format!(
         "\
 - MCP: the tools of MCP servers. They are here only, not in `tools` or `ALL_TOOLS`.
-  Servers: {}. `await API.read(\"mcp/<server>.d.ts\")` has a server's TypeScript declarations, `await \
+  Servers: {}. `await MCP.$search(\"create an issue\")` finds tools of all of them, best first, as {{ call, signature, \
+description }}: `call` is how to write it, `signature` what it takes. `await API.read(\"mcp/<server>.d.ts\")` has a server's TypeScript declarations, `await \
 API.list(\"mcp\")` the files; neither is a tool call.
   Call `await MCP.<server>.<tool>({{ ...input }})` with one object. The result is {{ content, structuredContent, \
 isError }}; look at isError.{more} `await MCP.<server>.$api(\"<tool>\", {{ schema: true }})` has one tool's schema.",

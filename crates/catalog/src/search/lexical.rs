@@ -38,7 +38,6 @@ impl Counted {
 pub(crate) struct Postings {
     starts: Vec<u32>,
     entries: Vec<Entry>,
-    rarity: Vec<f32>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,17 +82,13 @@ impl Postings {
                 *at += 1;
             }
         }
-        Self { starts, entries, rarity }
+        Self { starts, entries }
     }
 
     fn of(&self, term: TermId) -> &[Entry] {
         let term = term as usize;
         let (Some(from), Some(to)) = (self.starts.get(term), self.starts.get(term + 1)) else { return &[] };
         self.entries.get(*from as usize..*to as usize).unwrap_or_default()
-    }
-
-    pub(crate) fn rarity(&self, term: TermId) -> f32 {
-        self.rarity.get(term as usize).copied().unwrap_or_default()
     }
 
     /// Adds to every tool's score what these words say for it, one being the best score there is.

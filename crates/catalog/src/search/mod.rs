@@ -12,11 +12,12 @@ mod vocabulary;
 mod weights;
 mod words;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use lexical::{Counted, Postings, to_unit};
-use meaning::Vector;
+use meaning::{Vector, Vectors};
 use vocabulary::{Reader, TermId, Vocabulary};
 use words::Stems;
 
@@ -36,6 +37,7 @@ pub struct Index {
     vocabulary: Vocabulary,
     tools: Vec<Arc<Tool>>,
     postings: Postings,
+    vectors: Vectors,
 }
 
 /// One tool, read once; an index made from this one takes it over as it is.
@@ -78,6 +80,7 @@ impl Index {
             vocabulary: Vocabulary::default(),
             tools: Vec::new(),
             postings: Postings::default(),
+            vectors: Vectors::default(),
         };
         empty.updated(documents)
     }
@@ -92,18 +95,20 @@ impl Index {
             .into_iter()
             .map(|document| match known.get(&document) {
                 Some(tool) => Arc::clone(tool),
-                None => Arc::new(Tool::read(document, &mut reader, self.meaning)),
+                None => Arc::new(Tool::read(document, &mut reader, self.meaning, &self.weights)),
             })
             .collect();
         let postings = postings(&tools, vocabulary.len(), &self.weights);
-        Self { weights: self.weights.clone(), meaning: self.meaning, stems, vocabulary, tools, postings }
+        let vectors = vectors(&tools);
+        Self { weights: self.weights.clone(), meaning: self.meaning, stems, vocabulary, tools, postings, vectors }
     }
 
     /// The same tools, weighed otherwise.
     pub fn weighed(&self, weights: Weights) -> Self {
         let (vocabulary, tools) = (self.vocabulary.clone(), self.tools.clone());
         let postings = postings(&tools, vocabulary.len(), &weights);
-        Self { weights, meaning: self.meaning, stems: Stems::new(), vocabulary, tools, postings }
+        let vectors = vectors(&tools);
+        Self { weights, meaning: self.meaning, stems: Stems::new(), vocabulary, tools, postings, vectors }
     }
 
     pub fn len(&self) -> usize {
@@ -121,7 +126,7 @@ impl Index {
             .total
             .iter()
             .enumerate()
-            .filter(|(position, score)| **score > 0.0 && shown(*position))
+            .filter(|(position, score)| **score > 0.0 && scores.is_hit(*position) && shown(*position))
             .map(|(position, score)| Hit { position, score: *score })
             .collect();
         let order = |a: &Hit, b: &Hit| b.score.total_cmp(&a.score).then_with(|| self.id(a).cmp(self.id(b)));
@@ -164,7 +169,7 @@ impl Index {
     fn scores(&self, query: &str) -> Scores {
         let query = head(query);
         let words = self.by_words(query);
-        let meaning = self.by_meaning(query);
+        let (meaning, is_near) = self.by_meaning(query).unzip();
         let mut total = words.clone();
         if let Some(meaning) = &meaning {
             for (total, near) in total.iter_mut().zip(meaning) {
@@ -177,13 +182,13 @@ impl Index {
                 *total += EXACT;
             }
         }
-        Scores { words, meaning, total }
+        Scores { words, meaning, is_near: is_near.unwrap_or_default(), total }
     }
 
     fn by_words(&self, query: &str) -> Vec<f32> {
         let words = |text: &str| -> Vec<(TermId, f32)> { self.vocabulary.known(&self.stems, text) };
         let mut scores = self.postings.score(&words(query), self.tools.len(), &self.weights);
-        let sentences = sentences::sentences(query);
+        let sentences = sentences::parts(query);
         if sentences.is_empty() {
             return scores;
         }
@@ -197,30 +202,25 @@ impl Index {
         scores
     }
 
-    /// The nearest at one, the farthest at zero.
-    fn by_meaning(&self, query: &str) -> Option<Vec<f32>> {
+    /// The nearest at one, the farthest at zero; and which of them are near enough by themselves.
+    fn by_meaning(&self, query: &str) -> Option<(Vec<f32>, Vec<bool>)> {
         let meaning = self.meaning?;
-        let mut scores = self.nearness(&meaning.of(query)?);
-        let parts: Vec<Vec<f32>> = sentences::sentences(query)
-            .into_iter()
-            .filter_map(|sentence| meaning.of(sentence))
-            .map(|asked| self.nearness(&asked))
-            .collect();
-        if !parts.is_empty() {
-            for (tool, score) in scores.iter_mut().enumerate() {
-                let best = parts.iter().filter_map(|part| part.get(tool)).copied().fold(0.0, f32::max);
-                *score += best;
-            }
+        let mut scores = self.vectors.nearness(&meaning.of(query)?);
+        let mut nearest = scores.clone();
+        from_zero_to_one(&mut scores);
+        let mut best: Vec<f32> = Vec::new();
+        for part in sentences::parts(query).into_iter().filter_map(|part| meaning.of(part)) {
+            let mut part = self.vectors.nearness(&part);
+            nearest.iter_mut().zip(&part).for_each(|(nearest, near)| *nearest = nearest.max(*near));
+            from_zero_to_one(&mut part);
+            best.resize(part.len(), 0.0);
+            best.iter_mut().zip(part).for_each(|(best, near)| *best = best.max(near));
+        }
+        if !best.is_empty() {
+            scores.iter_mut().zip(best).for_each(|(score, best)| *score += best);
             from_zero_to_one(&mut scores);
         }
-        Some(scores)
-    }
-
-    fn nearness(&self, asked: &Vector) -> Vec<f32> {
-        let near = |tool: &Arc<Tool>| tool.vector.as_ref().map(|vector| asked.nearness(vector)).unwrap_or(0.0);
-        let mut scores: Vec<f32> = self.tools.iter().map(near).collect();
-        from_zero_to_one(&mut scores);
-        scores
+        Some((scores, nearest.into_iter().map(|near| near >= self.weights.near_enough).collect()))
     }
 }
 
@@ -235,22 +235,36 @@ fn postings(tools: &[Arc<Tool>], terms: usize, weights: &Weights) -> Postings {
     Postings::new(&counted, terms, weights)
 }
 
+fn vectors(tools: &[Arc<Tool>]) -> Vectors {
+    Vectors::new(tools.iter().map(|tool| tool.vector.as_ref()))
+}
+
 /// Above all that words and meaning can add up to.
 const EXACT: f32 = 100.0;
 
 struct Scores {
     words: Vec<f32>,
+    /// From 0, the farthest, to 1, the nearest.
     meaning: Option<Vec<f32>>,
+    /// Where no word matches, only these are near enough.
+    is_near: Vec<bool>,
     total: Vec<f32>,
 }
 
+impl Scores {
+    fn is_hit(&self, position: usize) -> bool {
+        let has_words = self.words.get(position).is_some_and(|words| *words > 0.0);
+        has_words || self.is_near.get(position).copied().unwrap_or_default() || self.total.get(position).is_some_and(|total| *total >= EXACT)
+    }
+}
+
 impl Tool {
-    fn read(document: Document, reader: &mut Reader<'_>, meaning: Option<&Meaning>) -> Self {
+    fn read(document: Document, reader: &mut Reader<'_>, meaning: Option<&Meaning>, weights: &Weights) -> Self {
         let mut found = Vec::new();
         for (number, field) in (0_u8..).zip(Field::ALL) {
             reader.read(document.field(field), |term| found.push((term, number)));
         }
-        let vector = meaning.and_then(|meaning| meaning.of(&meant(&document)));
+        let vector = meaning.and_then(|meaning| meant(&document, meaning, weights));
         let spelled = [spelling(&document.id), spelling(&document.name)];
         Self { counted: Counted::new(found), vector, spelled, document }
     }
@@ -260,18 +274,31 @@ impl Tool {
     }
 }
 
-/// What a tool says of itself, as one text.
-fn meant(document: &Document) -> String {
+/// Names as the words they are made of.
+fn in_words(name: &str) -> String {
     let mut text = String::new();
-    for run in words::runs(&document.owner).chain(words::runs(&document.name)) {
+    for run in words::runs(name) {
         words::parts(run, |part| {
             text.push_str(part);
             text.push(' ');
         });
     }
-    text.push_str(". ");
-    text.push_str(&document.description);
     text
+}
+
+/// What a tool says of itself, every field in its weight.
+fn meant(document: &Document, meaning: &Meaning, weights: &Weights) -> Option<Vector> {
+    let texts: Vec<(Cow<'_, str>, f32)> = Field::ALL
+        .into_iter()
+        .zip(weights.field_meaning)
+        .map(|(field, weight)| {
+            let text = document.field(field);
+            let is_name = matches!(field, Field::Name | Field::Owner | Field::ParameterNames);
+            (if is_name { Cow::Owned(in_words(text)) } else { Cow::Borrowed(text) }, weight)
+        })
+        .collect();
+    let texts: Vec<(&str, f32)> = texts.iter().map(|(text, weight)| (text.as_ref(), *weight)).collect();
+    meaning.of_parts(&texts)
 }
 
 /// A name without seams and case: `create-issue`, `createIssue` and `create_issue` are one.
@@ -289,3 +316,6 @@ impl std::fmt::Debug for Index {
         f.debug_struct("Index").field("tools", &self.tools.len()).field("terms", &self.vocabulary.len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

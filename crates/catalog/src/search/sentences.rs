@@ -1,71 +1,106 @@
-//! A long request into its sentences: each may ask for a tool of its own.
+//! A request into its parts: each sentence, or each of several wishes in a short one, may ask for a tool of its own.
 
-/// More sentences than this are read only as part of the whole.
-const MAX_SENTENCES: usize = 8;
+/// More parts than this are read only as part of the whole.
+const MAX_PARTS: usize = 8;
 
 /// A shorter sentence asks for nothing.
-const MIN_WORDS: usize = 3;
+const MIN_SENTENCE_WORDS: usize = 3;
+
+/// A shorter wish is a word of a list.
+const MIN_WISH_WORDS: usize = 2;
+
+/// In longer requests commas are only commas.
+const MAX_WISHES_WORDS: usize = 24;
 
 /// Words that begin another request without a full stop.
 const TURNS: [&str; 6] = ["and then ", "then ", "also ", "additionally ", "after that ", "finally "];
 
-/// The sentences, where there are at least two.
-pub(crate) fn sentences(text: &str) -> Vec<&str> {
+/// The sentences; without them the wishes; none where there are not at least two.
+pub(crate) fn parts(text: &str) -> Vec<&str> {
+    let sentences = split(text, ends_sentence, MIN_SENTENCE_WORDS);
+    if sentences.len() > 1 {
+        return sentences;
+    }
+    if text.split_whitespace().take(MAX_WISHES_WORDS + 1).count() > MAX_WISHES_WORDS {
+        return Vec::new();
+    }
+    let wishes = split(text, ends_wish, MIN_WISH_WORDS);
+    if wishes.len() > 1 { wishes } else { Vec::new() }
+}
+
+fn ends_sentence(letter: char, rest: &str) -> bool {
+    match letter {
+        '\n' | '。' | '？' | '！' => true,
+        '.' | '?' | '!' | ';' => rest.chars().next().is_none_or(char::is_whitespace),
+        ' ' => TURNS.iter().any(|turn| begins(rest, turn)),
+        _ => false,
+    }
+}
+
+/// As agents write: `read a file, get its size + list the folder or find it`.
+fn ends_wish(letter: char, rest: &str) -> bool {
+    match letter {
+        '+' | '/' | '|' | '，' | '、' => true,
+        ',' => rest.chars().next().is_none_or(char::is_whitespace),
+        ' ' => begins(rest, "or "),
+        _ => false,
+    }
+}
+
+fn begins(text: &str, with: &str) -> bool {
+    text.get(..with.len()).is_some_and(|head| head.eq_ignore_ascii_case(with))
+}
+
+fn split(text: &str, ends: fn(char, &str) -> bool, min_words: usize) -> Vec<&str> {
     let mut found = Vec::new();
     let mut start = 0;
-    let mut letters = text.char_indices().peekable();
-    while let Some((at, letter)) = letters.next() {
-        let next = letters.peek().map(|(_, next)| *next);
-        let ends = match letter {
-            '\n' | '。' | '？' | '！' => true,
-            '.' | '?' | '!' | ';' => next.is_none_or(char::is_whitespace),
-            ' ' => turns(text.get(at + 1..).unwrap_or_default()),
-            _ => false,
-        };
-        if ends {
-            keep(text, start, at, &mut found);
-            start = at + letter.len_utf8();
+    for (at, letter) in text.char_indices() {
+        let after = at + letter.len_utf8();
+        if ends(letter, text.get(after..).unwrap_or_default()) {
+            found.push(text.get(start..at).unwrap_or_default());
+            start = after;
         }
     }
-    keep(text, start, text.len(), &mut found);
-    if found.len() > 1 { found } else { Vec::new() }
-}
-
-fn turns(rest: &str) -> bool {
-    TURNS.iter().any(|turn| rest.get(..turn.len()).is_some_and(|head| head.eq_ignore_ascii_case(turn)))
-}
-
-fn keep<'a>(text: &'a str, from: usize, to: usize, found: &mut Vec<&'a str>) {
-    let sentence = text.get(from..to).unwrap_or_default();
-    let words = sentence.split_whitespace().count();
-    // Nor do scripts without spaces have words to count.
-    if found.len() < MAX_SENTENCES && (words >= MIN_WORDS || (!sentence.is_ascii() && sentence.chars().count() > 5)) {
-        found.push(sentence.trim());
-    }
+    found.push(text.get(start..).unwrap_or_default());
+    // Scripts without spaces have no words to count.
+    let asks = |part: &&str| part.split_whitespace().count() >= min_words || (!part.is_ascii() && part.chars().count() > 5);
+    let joined = |part: &'_ str| -> bool { ["and ", "or "].iter().any(|word| begins(part, word)) };
+    let bare = |part| {
+        let part: &str = str::trim(part);
+        if joined(part) { part.split_once(' ').map_or(part, |(_, rest)| rest) } else { part }
+    };
+    found.into_iter().map(bare).filter(asks).take(MAX_PARTS).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::sentences;
+    use super::parts;
 
     #[test]
     fn a_request_of_several_sentences_is_taken_apart() {
-        assert_eq!(sentences("Find the weather. Send it to Bob!"), ["Find the weather", "Send it to Bob"]);
+        assert_eq!(parts("Find the weather. Send it to Bob!"), ["Find the weather", "Send it to Bob"]);
         assert_eq!(
-            sentences("Fetch the page at example.com and then save it to disk"),
-            ["Fetch the page at example.com and", "then save it to disk"]
+            parts("Fetch the page at example.com and then save it to disk"),
+            ["Fetch the page at example.com", "then save it to disk"]
         );
     }
 
     #[test]
+    fn so_is_a_list_of_wishes() {
+        assert_eq!(parts("read a file, list folder or find it"), ["read a file", "list folder", "find it"]);
+        assert_eq!(parts("train schedule + fare information"), ["train schedule", "fare information"]);
+    }
+
+    #[test]
     fn a_single_request_stays_whole() {
-        assert!(sentences("What is version 2.5 of a.b.c for?").is_empty());
-        assert!(sentences("Thanks! Find me a flight").is_empty());
-        assert!(sentences("").is_empty());
+        assert!(parts("What is version 2.5 of a.b.c for?").is_empty());
+        assert!(parts("Thanks! Find me a flight").is_empty());
+        assert!(parts("book a table for Ada, Bob, and Carl").is_empty());
+        assert!(parts("").is_empty());
     }
 
     #[test]
     fn there_are_never_more_than_eight() {
-        assert_eq!(sentences(&"do one more thing. ".repeat(100)).len(), 8);
+        assert_eq!(parts(&"do one more thing. ".repeat(100)).len(), 8);
     }
 }

@@ -17,6 +17,10 @@ pub struct Weights {
     pub name_coverage: f32,
     /// What the best of the sentences adds to the whole request.
     pub sentences: f32,
+    /// What each field's meaning weighs in the tool's.
+    pub field_meaning: [f32; FIELDS],
+    /// A tool that shares no word with the request has to be at least this near.
+    pub near_enough: f32,
     /// What nearness in meaning adds to matching words.
     pub meaning: f32,
 }
@@ -25,11 +29,13 @@ impl Weights {
     pub const SHIPPED: Self = Self {
         field: [2.0, 1.0, 0.5, 0.5, 4.0, 2.0],
         length: [0.75, 0.35, 0.65, 0.35, 0.9, 0.2],
-        saturation: 2.5,
+        saturation: 0.7,
         query_saturation: 1.2,
-        most_repeats: 8,
+        most_repeats: 2,
         name_coverage: 0.2,
         sentences: 1.0,
-        meaning: 0.6,
+        field_meaning: [0.5, 1.0, 0.2, 0.3, 0.5, 0.2],
+        near_enough: 0.25,
+        meaning: 1.5,
     };
 }

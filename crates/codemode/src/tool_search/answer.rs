@@ -53,9 +53,3 @@ fn logs(output: &[OutputItem]) -> Vec<String> {
     };
     output.iter().map(line).collect()
 }
-
-/// Unknown and denied tools answer alike. `search` is what the asker has to look for tools with.
-pub(crate) fn unknown_tool(id: &str, search: &str) -> String {
-    let shown: String = id.chars().take(200).collect();
-    format!("unknown tool `{shown}`; {search} finds the tools there are")
-}

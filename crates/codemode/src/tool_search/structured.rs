@@ -11,7 +11,7 @@ use executor::{CallEnd, Executor, Outcome, UNKNOWN_OUTCOME, Updates, for_transcr
 use serde_json::{Value, json};
 use store::{CommitError, Entry, EntryKind};
 
-use super::answer::{failed, unknown_tool};
+use super::answer::failed;
 use super::telemetry::{Selected, Telemetry};
 use super::{ToolSearch, input, refused};
 use crate::cell::out_of_time;
@@ -51,7 +51,7 @@ impl ToolSearch {
         let mut control = Control::new(executor, config, "tool_describe", tool_call_id);
         control.telemetry.describe_count = 1;
         let described = input::describe(input)
-            .and_then(|id| executor.catalog().describe(View::ToolSearch, id).ok_or_else(|| unknown(id)));
+            .and_then(|id| executor.catalog().describe(View::ToolSearch, id).ok_or_else(|| unknown(executor, id)));
         self.tell(&control, input, described).await
     }
 
@@ -82,7 +82,7 @@ impl ToolSearch {
         id: &str,
         arguments: Value,
     ) -> Result<Value, Failure> {
-        let tool = control.executor.catalog().compact(View::ToolSearch, id).ok_or_else(|| unknown(id))?;
+        let tool = control.executor.catalog().compact(View::ToolSearch, id).ok_or_else(|| unknown(control.executor, id))?;
         control.telemetry.selected_tools.extend(Selected::parse(id));
         let hold = Duration::from_millis(config.code_timeout_ms);
         let store = self.code_mode.store();
@@ -134,8 +134,8 @@ impl<'a> Control<'a> {
     }
 }
 
-fn unknown(id: &str) -> Failure {
-    refused(ErrorCode::InvalidInput, unknown_tool(id, "tool_search"))
+fn unknown(executor: &Executor, id: &str) -> Failure {
+    refused(ErrorCode::InvalidInput, executor.catalog().unknown(View::ToolSearch, id, "tool_search"))
 }
 
 fn unwritten(error: &CommitError) -> Failure {

@@ -33,6 +33,8 @@ pub struct ToolsConfig {
     pub code_mode: CodeMode,
     pub tool_search: ToolSearch,
     pub policy: PolicyConfig,
+    /// `tools.search.meaning`: whether searches go by the meaning of words, too.
+    pub search_meaning: bool,
 }
 
 impl ToolsConfig {
@@ -107,6 +109,7 @@ struct Given {
     code_mode: code_mode::Given,
     tool_search: tool_search::Given,
     policy: PolicyConfig,
+    search_meaning: Option<bool>,
 }
 
 impl Given {
@@ -115,6 +118,7 @@ impl Given {
             code_mode: code_mode::Given::default(),
             tool_search: tool_search::Given::default(),
             policy: PolicyConfig { scopes: vec![policy::Scope::empty(place)] },
+            search_meaning: None,
         }
     }
 
@@ -134,7 +138,9 @@ impl Given {
             reader.field("codeMode").map(|(value, path, errors)| code_mode::Given::read(value, &path, errors));
         let tool_search =
             reader.field("toolSearch").map(|(value, path, errors)| tool_search::Given::read(value, &path, errors));
+        let search_meaning = reader.object("search", |reader| reader.flag("meaning")).flatten();
         Self {
+            search_meaning,
             code_mode: code_mode.unwrap_or_default(),
             tool_search: tool_search.unwrap_or_default(),
             policy: PolicyConfig { scopes: vec![policy::Scope::read(reader, profiles)] },
@@ -148,6 +154,7 @@ impl Given {
             code_mode: self.code_mode.over(&base.code_mode),
             tool_search: self.tool_search.over(&base.tool_search),
             policy: PolicyConfig { scopes },
+            search_meaning: self.search_meaning.or(base.search_meaning),
         }
     }
 
@@ -156,6 +163,7 @@ impl Given {
             code_mode: self.code_mode.resolve(),
             tool_search: self.tool_search.resolve(),
             policy: self.policy.clone(),
+            search_meaning: self.search_meaning.unwrap_or(true),
         }
     }
 }

@@ -86,6 +86,8 @@ fn the_index_names_servers_and_methods() {
 declare namespace MCP {{
   /** All servers of this run. */
   function $api(): Promise<McpApiHeader>;
+  /** The functions that fit a few words, best first; each has `call`, how to write it, and its `signature`. */
+  function $search(query: string, options?: {{ limit?: number }}): Promise<{{ call: string; signature: string; description: string }}[]>;
 
   // API.read("mcp/<server>.d.ts") declares a server's functions.
   /** Server "big": {listed}, … 26 more */

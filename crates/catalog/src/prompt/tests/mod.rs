@@ -152,6 +152,6 @@ fn strangers_words_are_cleaned_and_bounded() {
     assert!(text.len() < MAX_CONTROL_DESCRIPTION_BYTES, "{}", text.len());
     assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control() && letter != '\u{202e}'));
     assert!(!text.contains("\n# all"));
-    assert!(text.contains(" more. `await API.read(\"mcp/<server>.d.ts\")`"), "{text}");
+    assert!(text.contains(" more. `await MCP.$search("), "{text}");
     assert!(text.ends_with("- 60 more: Object.keys(namespaces) names them."), "{text}");
 }

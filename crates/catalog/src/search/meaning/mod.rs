@@ -5,4 +5,4 @@ mod table;
 mod vector;
 
 pub use table::{Meaning, MeaningError};
-pub(crate) use vector::Vector;
+pub(crate) use vector::{Vector, Vectors};

@@ -66,15 +66,27 @@ impl Meaning {
 
     /// The text as one vector; none where no word of it is known.
     pub(crate) fn of(&self, text: &str) -> Option<Vector> {
-        let mut sum = vec![0.0_f32; self.dimensions];
-        let mut count = 0;
-        self.pieces_of(text, |piece| {
-            count += 1;
-            if count <= MAX_PIECES {
-                self.add(piece, &mut sum);
+        self.of_parts(&[(text, 1.0)])
+    }
+
+    /// Texts of different weight as one vector, however long each of them is.
+    pub(crate) fn of_parts(&self, texts: &[(&str, f32)]) -> Option<Vector> {
+        let mut whole = vec![0.0_f32; self.dimensions];
+        for (text, weight) in texts {
+            let mut sum = vec![0.0_f32; self.dimensions];
+            let mut count = 0;
+            self.pieces_of(text, |piece| {
+                count += 1;
+                if count <= MAX_PIECES {
+                    self.add(piece, &mut sum);
+                }
+            });
+            let length = sum.iter().map(|value| value * value).sum::<f32>().sqrt();
+            if length > f32::EPSILON {
+                whole.iter_mut().zip(sum).for_each(|(whole, value)| *whole += weight * value / length);
             }
-        });
-        Vector::unit(&sum)
+        }
+        Vector::unit(&whole)
     }
 
     fn add(&self, piece: u32, sum: &mut [f32]) {

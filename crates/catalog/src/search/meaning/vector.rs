@@ -21,24 +21,56 @@ impl Vector {
         Some(Self { values, step: 1.0 / per_step / length })
     }
 
-    /// From -1, opposite, to 1, alike.
-    pub(crate) fn nearness(&self, other: &Self) -> f32 {
-        let products = self.values.iter().zip(&other.values).map(|(a, b)| i32::from(*a) * i32::from(*b));
-        products.sum::<i32>() as f32 * self.step * other.step
+}
+
+/// Many directions, side by side.
+#[derive(Debug, Default)]
+pub(crate) struct Vectors {
+    values: Vec<i8>,
+    /// None at all is a step of nothing.
+    steps: Vec<f32>,
+    dimensions: usize,
+}
+
+impl Vectors {
+    pub(crate) fn new<'a>(vectors: impl Iterator<Item = Option<&'a Vector>> + Clone) -> Self {
+        let dimensions = vectors.clone().flatten().map(|vector| vector.values.len()).next().unwrap_or_default();
+        let mut made = Self { dimensions, ..Self::default() };
+        for vector in vectors {
+            match vector {
+                Some(vector) => made.values.extend(&vector.values),
+                None => made.values.resize(made.values.len() + dimensions, 0),
+            }
+            made.steps.push(vector.map_or(0.0, |vector| vector.step));
+        }
+        made
     }
+
+    /// How near each of them is: from -1, opposite, to 1, alike.
+    pub(crate) fn nearness(&self, asked: &Vector) -> Vec<f32> {
+        let wide: Vec<i16> = asked.values.iter().map(|value| i16::from(*value)).collect();
+        let rows = self.values.chunks_exact(self.dimensions.max(1));
+        rows.zip(&self.steps).map(|(row, step)| shared(row, &wide) as f32 * step * asked.step).collect()
+    }
+}
+
+/// Written for the compiler to see that many of these fit side by side.
+fn shared(row: &[i8], asked: &[i16]) -> i32 {
+    row.iter().zip(asked).map(|(a, b)| i32::from(i16::from(*a)) * i32::from(*b)).sum()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Vector;
+    use super::{Vector, Vectors};
 
     #[test]
     fn nearness_is_the_cosine() {
         let vector = |values: &[f32]| Vector::unit(values).unwrap();
-        let near = |a: &[f32], b: &[f32]| vector(a).nearness(&vector(b));
-        assert!((near(&[3.0, 4.0], &[3.0, 4.0]) - 1.0).abs() < 0.01);
-        assert!((near(&[1.0, 0.0], &[1.0, 1.0]) - 0.707).abs() < 0.01);
-        assert!((near(&[1.0, 2.0], &[-1.0, -2.0]) + 1.0).abs() < 0.01);
+        let near = |a: &[f32], b: &[f32]| Vectors::new([Some(&vector(a)), None].into_iter()).nearness(&vector(b));
+        assert!((near(&[3.0, 4.0], &[3.0, 4.0])[0] - 1.0).abs() < 0.01);
+        assert!((near(&[1.0, 0.0], &[1.0, 1.0])[0] - 0.707).abs() < 0.01);
+        assert!((near(&[1.0, 2.0], &[-1.0, -2.0])[0] + 1.0).abs() < 0.01);
+        assert_eq!(near(&[1.0, 2.0], &[-1.0, -2.0])[1], 0.0);
         assert_eq!(Vector::unit(&[0.0, 0.0]), None);
     }
 }

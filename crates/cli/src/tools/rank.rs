@@ -1,0 +1,66 @@
+//! `cellmate tools rank`: a search for every line of standard input, to measure how well tools are found.
+
+use std::fs;
+use std::io::{BufRead, Write, stdin, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use catalog::search::{Document, Index, Meaning, Weights};
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::render;
+
+/// So many tools are listed where a line does not say.
+const DEFAULT_LIMIT: usize = 8;
+
+#[derive(Debug, Args)]
+pub(crate) struct RankArguments {
+    /// The tools, one JSON object a line: id, name, description, parameters, sourceName.
+    #[arg(long, value_name = "FILE")]
+    tools: PathBuf,
+    /// Go by words alone; the table of meanings is not read.
+    #[arg(long)]
+    words_only: bool,
+}
+
+/// Reads `{"qid", "query", "limit"}` lines and writes `{"qid", "ids", "us"}` lines, best first.
+pub(crate) fn run(arguments: &RankArguments) -> ExitCode {
+    match rank(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => render::trouble(&message),
+    }
+}
+
+fn rank(arguments: &RankArguments) -> Result<(), String> {
+    let shown = arguments.tools.display();
+    let text = fs::read_to_string(&arguments.tools).map_err(|error| format!("{shown}: {error}"))?;
+    let documents = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+        .map(|(number, line)| {
+            let tool: Value =
+                serde_json::from_str(line).map_err(|error| format!("{shown}:{}: no JSON: {error}", number + 1))?;
+            Document::from_json(&tool).ok_or_else(|| format!("{shown}:{}: a tool needs an `id`", number + 1))
+        })
+        .collect::<Result<Vec<Document>, String>>()?;
+    let ids: Vec<String> = documents.iter().map(|document| document.id.clone()).collect();
+    let meaning = if arguments.words_only { None } else { Meaning::shipped() };
+    let index = Index::new(documents, meaning, Weights::SHIPPED);
+    let mut out = stdout().lock();
+    for line in stdin().lock().lines() {
+        let line = line.map_err(|error| format!("standard input: {error}"))?;
+        let asked: Value = serde_json::from_str(&line).map_err(|error| format!("a line of input is no JSON: {error}"))?;
+        let query = asked.get("query").and_then(Value::as_str).ok_or("a line of input has no `query`")?;
+        let limit = asked.get("limit").and_then(Value::as_u64).and_then(|limit| usize::try_from(limit).ok());
+        let start = Instant::now();
+        let hits = index.rank(query, limit.unwrap_or(DEFAULT_LIMIT), |_| true);
+        let took = start.elapsed();
+        let found: Vec<&String> = hits.iter().filter_map(|hit| ids.get(hit.position)).collect();
+        let answer = json!({"qid": asked.get("qid"), "ids": found, "us": u64::try_from(took.as_micros()).unwrap_or(u64::MAX)});
+        writeln!(out, "{answer}").and_then(|()| out.flush()).map_err(|error| format!("standard output: {error}"))?;
+    }
+    Ok(())
+}
