@@ -11,6 +11,7 @@ help: ## List the targets
 
 setup: ## Install what a build needs and this machine lacks
 	@scripts/setup
+	@scripts/embedding/make
 
 build: setup ## Release binaries, in target/release
 	cargo build --release --locked

