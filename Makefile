@@ -4,7 +4,10 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build demo test test-peers bench-sandbox bench-codemode fuzz clean
+# Labelled requests: a folder for each set, with tools.jsonl and queries.dev.jsonl (docs/search.md).
+TOOLSEARCH_DATA ?= ../shared/toolsearch/data
+
+.PHONY: help setup build demo test test-peers bench-sandbox bench-codemode bench-search fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
@@ -32,6 +35,10 @@ bench-sandbox: setup ## Ours beside npm quickjs-wasi, in one run
 bench-codemode: setup ## Whole runs, with their journal in a file
 	@cargo build --release --locked --package cellmate-bench
 	@target/release/cellmate-bench codemode
+
+bench-search: setup ## How well and how fast tools are found, beside plain BM25 and the incumbent (TOOLSEARCH_DATA)
+	@cargo build --release --locked --package cellmate-bench-search
+	@TOOLSEARCH_DATA=$(TOOLSEARCH_DATA) target/release/cellmate-bench-search
 
 fuzz: setup ## Each fuzz target for FUZZ_SECONDS (default 120)
 	@scripts/fuzz

@@ -26,6 +26,9 @@ pub use meaning::{Meaning, MeaningError};
 pub use near::near;
 pub use weights::Weights;
 
+/// So much of a description counts for what a tool means.
+const MAX_OPENING_CHARS: usize = 300;
+
 /// More of a request is not read.
 const MAX_QUERY_BYTES: usize = 8 << 10;
 
@@ -172,9 +175,8 @@ impl Index {
         let (meaning, is_near) = self.by_meaning(query).unzip();
         let mut total = words.clone();
         if let Some(meaning) = &meaning {
-            for (total, near) in total.iter_mut().zip(meaning) {
-                *total += self.weights.meaning * near;
-            }
+            let share = self.share_of_meaning(query);
+            total.iter_mut().zip(meaning).for_each(|(total, near)| *total += share * near);
         }
         let called = spelling(query);
         for (total, tool) in total.iter_mut().zip(&self.tools) {
@@ -183,6 +185,12 @@ impl Index {
             }
         }
         Scores { words, meaning, is_near: is_near.unwrap_or_default(), total }
+    }
+
+    fn share_of_meaning(&self, query: &str) -> f32 {
+        let mut count = 0.0_f32;
+        words::runs(query).for_each(|run| self.stems.terms(run, |_| count += 1.0));
+        self.weights.meaning / (1.0 + count / self.weights.words_that_halve_meaning)
     }
 
     fn by_words(&self, query: &str) -> Vec<f32> {
@@ -294,11 +302,16 @@ fn meant(document: &Document, meaning: &Meaning, weights: &Weights) -> Option<Ve
         .map(|(field, weight)| {
             let text = document.field(field);
             let is_name = matches!(field, Field::Name | Field::Owner | Field::ParameterNames);
-            (if is_name { Cow::Owned(in_words(text)) } else { Cow::Borrowed(text) }, weight)
+            (if is_name { Cow::Owned(in_words(text)) } else { Cow::Borrowed(opening(text)) }, weight)
         })
         .collect();
     let texts: Vec<(&str, f32)> = texts.iter().map(|(text, weight)| (text.as_ref(), *weight)).collect();
     meaning.of_parts(&texts)
+}
+
+/// What something is, is said first; the rest is detail that blurs it.
+fn opening(text: &str) -> &str {
+    text.char_indices().nth(MAX_OPENING_CHARS).map_or(text, |(end, _)| text.get(..end).unwrap_or(text))
 }
 
 /// A name without seams and case: `create-issue`, `createIssue` and `create_issue` are one.

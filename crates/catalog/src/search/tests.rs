@@ -177,7 +177,7 @@ fn a_damaged_table_is_refused() {
 /// `make` builds the table before anything else; without it this fails, and search goes by words alone.
 #[test]
 fn the_shipped_table_knows_what_words_mean() {
-    let meaning = Meaning::shipped().expect("no table of meanings was built in: run `make embedding`");
+    let meaning = Meaning::shipped().expect("no table of meanings was built in: run `make setup`");
     let documents = office();
     let index = Index::new(documents.clone(), Some(meaning), Weights::SHIPPED);
     for (query, first) in [

@@ -12,7 +12,7 @@ pub struct Weights {
     pub saturation: f32,
     pub query_saturation: f32,
     /// Repeating a word more often than this in one field adds nothing: servers that stuff keywords gain nothing by it.
-    pub most_repeats: u8,
+    pub most_repeats: f32,
     /// What it adds that the request has all words of the name.
     pub name_coverage: f32,
     /// What the best of the sentences adds to the whole request.
@@ -21,8 +21,10 @@ pub struct Weights {
     pub field_meaning: [f32; FIELDS],
     /// A tool that shares no word with the request has to be at least this near.
     pub near_enough: f32,
-    /// What nearness in meaning adds to matching words.
+    /// What nearness in meaning adds to matching words, for a request without any.
     pub meaning: f32,
+    /// So many words halve that: the more words there are, the better they tell tools apart by themselves.
+    pub words_that_halve_meaning: f32,
 }
 
 impl Weights {
@@ -31,11 +33,12 @@ impl Weights {
         length: [0.75, 0.35, 0.65, 0.35, 0.9, 0.2],
         saturation: 0.7,
         query_saturation: 1.2,
-        most_repeats: 2,
+        most_repeats: 2.0,
         name_coverage: 0.2,
         sentences: 1.0,
-        field_meaning: [0.5, 1.0, 0.2, 0.3, 0.5, 0.2],
+        field_meaning: [0.3, 1.0, 0.4, 0.3, 0.5, 0.2],
         near_enough: 0.25,
-        meaning: 1.5,
+        meaning: 4.0,
+        words_that_halve_meaning: 10.0,
     };
 }

@@ -1,5 +1,8 @@
 //! Words into the pieces the table knows: the longest known beginning, then the longest known continuation.
 
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
 use super::table::Meaning;
 
 /// A longer run of letters is no word.
@@ -11,7 +14,8 @@ impl Meaning {
         let mut word = String::new();
         for letter in text.chars() {
             if letter.is_alphanumeric() && !stands_alone(letter) {
-                word.extend(letter.to_lowercase());
+                // The table's words have no accents.
+                word.extend(letter.to_lowercase().nfd().filter(|letter| !is_combining_mark(*letter)));
                 continue;
             }
             self.pieces_of_word(&word, &mut each);

@@ -22,9 +22,9 @@ pub struct Meaning {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MeaningError {
-    #[error("this is no table of meanings, or of another version: make it again with `make embedding`")]
+    #[error("this is no table of meanings, or of another version: make it again with `make setup`")]
     Foreign,
-    #[error("the table of meanings is damaged: make it again with `make embedding`")]
+    #[error("the table of meanings is damaged: make it again with `make setup`")]
     Damaged,
 }
 
