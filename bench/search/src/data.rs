@@ -16,7 +16,6 @@ pub(crate) const MIXED: &str = "mixed";
 
 #[derive(Debug)]
 pub(crate) struct Set {
-    pub(crate) name: String,
     pub(crate) documents: Vec<Document>,
     pub(crate) queries: Vec<Query>,
 }
@@ -34,8 +33,9 @@ pub(crate) const FOLDS: usize = 5;
 
 pub(crate) fn read(data: &Path, name: &str) -> Result<Set> {
     let folder = data.join(name);
-    let tools = fs::read_to_string(folder.join("tools.jsonl"))
-        .map_err(|error| format!("{}: {error}; set TOOLSEARCH_DATA to the folder of labelled sets", folder.display()))?;
+    let tools = fs::read_to_string(folder.join("tools.jsonl")).map_err(|error| {
+        format!("{}: {error}; set TOOLSEARCH_DATA to the folder of labelled sets", folder.display())
+    })?;
     let mut documents = Vec::new();
     for line in tools.lines() {
         let tool: Value = serde_json::from_str(line)?;
@@ -51,5 +51,5 @@ pub(crate) fn read(data: &Path, name: &str) -> Result<Set> {
         let relevant = relevant.filter_map(Value::as_str).filter_map(|id| positions.get(id).copied()).collect();
         queries.push(Query { text, relevant, fold: number % FOLDS });
     }
-    Ok(Set { name: name.to_owned(), documents, queries })
+    Ok(Set { documents, queries })
 }

@@ -1,6 +1,7 @@
 //! `make bench-search`: how well and how fast tools are found, beside plain BM25 and the incumbent's ranking.
 
 mod data;
+mod folds;
 mod measure;
 mod misses;
 mod peers;
@@ -30,13 +31,14 @@ fn run() -> Result<bool> {
     let data = data.ok_or("set TOOLSEARCH_DATA to the folder of labelled sets")?;
     match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
         [] => {
-            let quality = quality::run(&data)?;
-            let speed = speed::run(&data)?;
-            Ok(quality && speed)
+            let met = [quality::run(&data)?, folds::run(&data)?, speed::run(&data)?];
+            Ok(met.into_iter().all(|met| met))
         }
-        [what] if what == "tune" => tune::run(&data),
+        [what] if what == "speed" => speed::run(&data),
         [what, tries @ ..] if what == "try" => tune::try_out(&data, tries),
         [what, set] if what == "misses" => misses::run(&data, set),
-        other => Err(format!("unknown arguments {other:?}; `tune` and `misses SET` are known").into()),
+        other => {
+            Err(format!("unknown arguments {other:?}; `speed`, `misses SET` and `try KNOB=VALUE...` are known").into())
+        }
     }
 }

@@ -18,7 +18,8 @@ pub(crate) fn run(data: &Path, name: &str) -> Result<bool> {
             continue;
         }
         println!("? {}", query.text);
-        let id = |position: &usize| set.documents.get(*position).map(|document| document.id.as_str()).unwrap_or_default();
+        let id =
+            |position: &usize| set.documents.get(*position).map(|document| document.id.as_str()).unwrap_or_default();
         for wanted in query.relevant.iter().filter(|wanted| !ranked.contains(wanted)) {
             let all = index.rank(&query.text, usize::MAX, |_| true);
             let place = all.iter().position(|hit| hit.position == *wanted);

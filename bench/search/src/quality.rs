@@ -32,7 +32,10 @@ pub(crate) fn answers(index: &Index, query: &str) -> Vec<usize> {
 
 /// Whether every bar was met.
 pub(crate) fn run(data: &Path) -> Result<bool> {
-    println!("{:18}{:>8}{:>10}{:>10}{:>8}{:>8}   ours - incumbent, 95 %", "R@8, dev", "plain", "incumbent", "words", "ours", "nDCG");
+    println!(
+        "{:18}{:>8}{:>10}{:>10}{:>8}{:>8}   ours - incumbent, 95 %",
+        "R@8, dev", "plain", "incumbent", "words", "ours", "nDCG"
+    );
     let mut rows = Vec::new();
     for name in SETS.into_iter().chain([MIXED]) {
         let set = read(data, name)?;
@@ -47,7 +50,11 @@ pub(crate) fn run(data: &Path) -> Result<bool> {
         let average = |answers: &Answers| mean(answers.recall.iter().copied());
         println!(
             "{name:18}{:8.1}{:10.1}{:10.1}{:8.1}{:8.1}   [{low:.1}, {high:.1}]",
-            average(&plain), average(&incumbent), average(&words), average(&ours), mean(ours.ndcg.iter().copied())
+            average(&plain),
+            average(&incumbent),
+            average(&words),
+            average(&ours),
+            mean(ours.ndcg.iter().copied())
         );
         rows.push((name, average(&incumbent), average(&ours), high));
     }

@@ -1,9 +1,10 @@
-//! How long a search takes, and an index to make.
+//! How long a search takes, and an index to make, in time of one core.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use catalog::search::{Document, Index, Meaning, Weights};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::Result;
 use crate::data::{MIXED, read};
@@ -21,7 +22,11 @@ pub(crate) fn run(data: &Path) -> Result<bool> {
         println!("{what:36}{took:>12.2?}  bar {most:?}  {}", if took <= most { "pass" } else { "FAIL" });
     };
     let half: Vec<Document> = few.documents.iter().take(500).cloned().collect();
-    bar("index of 500 tools", median(9, || Index::new(half.clone(), meaning, Weights::SHIPPED)), Duration::from_millis(100));
+    bar(
+        "index of 500 tools",
+        median(9, || Index::new(half.clone(), meaning, Weights::SHIPPED)),
+        Duration::from_millis(100),
+    );
     let before = resident()?;
     let index = Index::new(many.documents.clone(), meaning, Weights::SHIPPED);
     let held = resident()?.saturating_sub(before);
@@ -32,8 +37,14 @@ pub(crate) fn run(data: &Path) -> Result<bool> {
     let small = Index::new(few.documents, meaning, Weights::SHIPPED);
     bar("a search in 527 tools, p50", search(&small, &few.queries), Duration::from_micros(200));
     bar("a search in 12,653 tools, p50", search(&index, &many.queries), Duration::from_millis(2));
+    let words = Index::new(many.documents.clone(), None, Weights::SHIPPED);
+    bar("the same by words alone", search(&words, &many.queries), Duration::from_millis(1));
     let mib = held as f64 / f64::from(1 << 20);
-    println!("{:36}{mib:>9.1} MiB  bar 40 MiB  {}", "memory of 12,653 tools", if mib <= 40.0 { "pass" } else { "FAIL" });
+    println!(
+        "{:36}{mib:>9.1} MiB  bar 40 MiB  {}",
+        "memory of 12,653 tools",
+        if mib <= 40.0 { "pass" } else { "FAIL" }
+    );
     Ok(met && mib <= 40.0)
 }
 
@@ -41,9 +52,9 @@ fn search(index: &Index, queries: &[crate::data::Query]) -> Duration {
     let mut took: Vec<Duration> = queries
         .iter()
         .map(|query| {
-            let start = Instant::now();
+            let start = worked();
             std::hint::black_box(index.rank(&query.text, SHOWN, |_| true));
-            start.elapsed()
+            worked().saturating_sub(start)
         })
         .collect();
     took.sort();
@@ -53,15 +64,21 @@ fn search(index: &Index, queries: &[crate::data::Query]) -> Duration {
 fn median<T>(rounds: usize, mut work: impl FnMut() -> T) -> Duration {
     let mut took: Vec<Duration> = (0..rounds)
         .map(|_| {
-            let start = Instant::now();
+            let start = worked();
             let made = work();
-            let took = start.elapsed();
+            let took = worked().saturating_sub(start);
             drop(made);
             took
         })
         .collect();
     took.sort();
     took.get(rounds / 2).copied().unwrap_or_default()
+}
+
+/// What this thread has worked: nothing here waits, so on an idle machine this is the time that passes.
+fn worked() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 /// Bytes of this process that are in memory.

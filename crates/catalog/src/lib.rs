@@ -76,7 +76,16 @@ impl Catalog {
         let servers = server::servers(&tools);
         let namespaces = Namespaces::default();
         let tables = guest_view::tables(&tools, &servers, &namespaces);
-        Ok(Self { tools, servers, namespaces, tables, direct_bytes: OnceLock::new(), former: None, index: OnceLock::new(), meaning: true })
+        Ok(Self {
+            tools,
+            servers,
+            namespaces,
+            tables,
+            direct_bytes: OnceLock::new(),
+            former: None,
+            index: OnceLock::new(),
+            meaning: true,
+        })
     }
 
     /// The same tools, with these namespaces instead of those there were.

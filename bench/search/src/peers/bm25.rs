@@ -42,7 +42,8 @@ impl Bm25 {
 
 /// The best first, ties in the order of the tools.
 pub(crate) fn best(scores: &[f32], limit: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..scores.len()).filter(|tool| scores.get(*tool).is_some_and(|score| *score > 0.0)).collect();
+    let mut order: Vec<usize> =
+        (0..scores.len()).filter(|tool| scores.get(*tool).is_some_and(|score| *score > 0.0)).collect();
     let score = |tool: &usize| scores.get(*tool).copied().unwrap_or_default();
     order.sort_by(|a, b| score(b).total_cmp(&score(a)).then(a.cmp(b)));
     order.truncate(limit);

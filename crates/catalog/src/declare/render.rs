@@ -132,8 +132,11 @@ fn named(schema: &Value) -> String {
     let required: Vec<&str> =
         schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     let properties = schema.get("properties").and_then(Value::as_object);
-    let mut names: Vec<(bool, &str)> =
-        properties.into_iter().flat_map(|properties| properties.keys()).map(|name| (!required.contains(&name.as_str()), name.as_str())).collect();
+    let mut names: Vec<(bool, &str)> = properties
+        .into_iter()
+        .flat_map(|properties| properties.keys())
+        .map(|name| (!required.contains(&name.as_str()), name.as_str()))
+        .collect();
     names.sort_by_key(|(is_optional, _)| *is_optional);
     let mut text = String::from("{ ");
     for (is_optional, name) in names {

@@ -155,7 +155,8 @@ fn scales(tool: &Counted, average: &[f32; FIELDS], weights: &Weights) -> [f32; F
 
 /// The more often the better, but less and less.
 fn saturated(counts: &[u8; FIELDS], scale: &[f32; FIELDS], weights: &Weights) -> f32 {
-    let sum: f32 = counts.iter().zip(scale).map(|(count, scale)| f32::from(*count).min(weights.most_repeats) * scale).sum();
+    let sum: f32 =
+        counts.iter().zip(scale).map(|(count, scale)| f32::from(*count).min(weights.most_repeats) * scale).sum();
     sum * (1.0 + weights.saturation) / (sum + weights.saturation)
 }
 

@@ -17,14 +17,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lexical::{Counted, Postings, to_unit};
-use meaning::{Vector, Vectors};
-use vocabulary::{Reader, TermId, Vocabulary};
+use meaning::{Asked, Vector, Vectors};
+use vocabulary::{Asking, Reader, Vocabulary};
 use words::Stems;
 
 pub use document::{Document, Field};
 pub use meaning::{Meaning, MeaningError};
 pub use near::near;
 pub use weights::Weights;
+
+/// So many tools are compared with the parts of a request.
+const MAX_LIKELY: usize = 1_000;
 
 /// So much of a description counts for what a tool means.
 const MAX_OPENING_CHARS: usize = 300;
@@ -41,6 +44,8 @@ pub struct Index {
     tools: Vec<Arc<Tool>>,
     postings: Postings,
     vectors: Vectors,
+    /// Ids and names as people type them, and who is called so.
+    names: HashMap<String, Vec<usize>>,
 }
 
 /// One tool, read once; an index made from this one takes it over as it is.
@@ -48,8 +53,6 @@ struct Tool {
     document: Document,
     counted: Counted,
     vector: Option<Vector>,
-    /// Its names as people type them.
-    spelled: [String; 2],
 }
 
 /// A tool that was found.
@@ -84,6 +87,7 @@ impl Index {
             tools: Vec::new(),
             postings: Postings::default(),
             vectors: Vectors::default(),
+            names: HashMap::new(),
         };
         empty.updated(documents)
     }
@@ -102,16 +106,25 @@ impl Index {
             })
             .collect();
         let postings = postings(&tools, vocabulary.len(), &self.weights);
-        let vectors = vectors(&tools);
-        Self { weights: self.weights.clone(), meaning: self.meaning, stems, vocabulary, tools, postings, vectors }
+        let (vectors, names) = (vectors(&tools), names(&tools));
+        Self {
+            weights: self.weights.clone(),
+            meaning: self.meaning,
+            stems,
+            vocabulary,
+            tools,
+            postings,
+            vectors,
+            names,
+        }
     }
 
     /// The same tools, weighed otherwise.
     pub fn weighed(&self, weights: Weights) -> Self {
         let (vocabulary, tools) = (self.vocabulary.clone(), self.tools.clone());
         let postings = postings(&tools, vocabulary.len(), &weights);
-        let vectors = vectors(&tools);
-        Self { weights, meaning: self.meaning, stems: Stems::new(), vocabulary, tools, postings, vectors }
+        let (vectors, names) = (vectors(&tools), names(&tools));
+        Self { weights, meaning: self.meaning, stems: Stems::new(), vocabulary, tools, postings, vectors, names }
     }
 
     pub fn len(&self) -> usize {
@@ -146,7 +159,7 @@ impl Index {
 
     /// Why a tool is where it is in the ranking.
     pub fn explain(&self, query: &str, position: usize) -> Option<Why> {
-        let tool = self.tools.get(position)?;
+        self.tools.get(position)?;
         let scores = self.scores(query);
         let mut matched = Vec::new();
         for run in words::runs(query) {
@@ -158,7 +171,7 @@ impl Index {
             });
         }
         Some(Why {
-            exact: tool.is_called(&spelling(query)),
+            exact: self.names.get(&spelling(query)).is_some_and(|called| called.contains(&position)),
             words: scores.words.get(position).copied().unwrap_or_default(),
             meaning: scores.meaning.and_then(|meaning| meaning.get(position).copied()),
             matched,
@@ -171,65 +184,83 @@ impl Index {
 
     fn scores(&self, query: &str) -> Scores {
         let query = head(query);
-        let words = self.by_words(query);
-        let (meaning, is_near) = self.by_meaning(query).unzip();
+        let parts = sentences::parts(query);
+        let (words, count) = self.by_words(query, &parts);
+        // The more words there are, the better they tell tools apart by themselves.
+        let share = self.weights.meaning / (1.0 + count as f32 / self.weights.words_that_halve_meaning);
+        let (meaning, is_near) = self
+            .by_meaning(query, &parts, |tool, near| words.get(tool).map_or(0.0, |words| words + share * near))
+            .unzip();
         let mut total = words.clone();
         if let Some(meaning) = &meaning {
-            let share = self.share_of_meaning(query);
             total.iter_mut().zip(meaning).for_each(|(total, near)| *total += share * near);
         }
-        let called = spelling(query);
-        for (total, tool) in total.iter_mut().zip(&self.tools) {
-            if !called.is_empty() && tool.is_called(&called) {
-                *total += EXACT;
-            }
+        for position in self.names.get(&spelling(query)).into_iter().flatten() {
+            total.get_mut(*position).into_iter().for_each(|total| *total += EXACT);
         }
         Scores { words, meaning, is_near: is_near.unwrap_or_default(), total }
     }
 
-    fn share_of_meaning(&self, query: &str) -> f32 {
-        let mut count = 0.0_f32;
-        words::runs(query).for_each(|run| self.stems.terms(run, |_| count += 1.0));
-        self.weights.meaning / (1.0 + count / self.weights.words_that_halve_meaning)
-    }
-
-    fn by_words(&self, query: &str) -> Vec<f32> {
-        let words = |text: &str| -> Vec<(TermId, f32)> { self.vocabulary.known(&self.stems, text) };
-        let mut scores = self.postings.score(&words(query), self.tools.len(), &self.weights);
-        let sentences = sentences::parts(query);
-        if sentences.is_empty() {
-            return scores;
+    /// The best match at one; and how many words were asked for.
+    fn by_words(&self, query: &str, parts: &[&str]) -> (Vec<f32>, usize) {
+        let mut asking = Asking::new(&self.vocabulary, &self.stems);
+        let (words, count) = asking.read(query);
+        let mut scores = self.postings.score(&words, self.tools.len(), &self.weights);
+        if parts.is_empty() {
+            return (scores, count);
         }
         let mut best = vec![0.0_f32; self.tools.len()];
-        for sentence in sentences {
-            let part = self.postings.score(&words(sentence), self.tools.len(), &self.weights);
+        for part in parts {
+            let part = self.postings.score(&asking.read(part).0, self.tools.len(), &self.weights);
             best.iter_mut().zip(part).for_each(|(best, part)| *best = best.max(part));
         }
         scores.iter_mut().zip(best).for_each(|(score, best)| *score += self.weights.sentences * best);
         to_unit(&mut scores);
-        scores
+        (scores, count)
     }
 
     /// The nearest at one, the farthest at zero; and which of them are near enough by themselves.
-    fn by_meaning(&self, query: &str) -> Option<(Vec<f32>, Vec<bool>)> {
+    fn by_meaning(
+        &self,
+        query: &str,
+        parts: &[&str],
+        so_far: impl Fn(usize, f32) -> f32,
+    ) -> Option<(Vec<f32>, Vec<bool>)> {
         let meaning = self.meaning?;
-        let mut scores = self.vectors.nearness(&meaning.of(query)?);
-        let mut nearest = scores.clone();
+        let mut scores = self.vectors.nearness(&meaning.of(query)?.asked());
+        let mut is_near: Vec<bool> = scores.iter().map(|near| *near >= self.weights.near_enough).collect();
         from_zero_to_one(&mut scores);
-        let mut best: Vec<f32> = Vec::new();
-        for part in sentences::parts(query).into_iter().filter_map(|part| meaning.of(part)) {
-            let mut part = self.vectors.nearness(&part);
-            nearest.iter_mut().zip(&part).for_each(|(nearest, near)| *nearest = nearest.max(*near));
-            from_zero_to_one(&mut part);
-            best.resize(part.len(), 0.0);
-            best.iter_mut().zip(part).for_each(|(best, near)| *best = best.max(near));
+        let parts: Vec<Asked> = parts.iter().filter_map(|part| meaning.of(part)).map(|part| part.asked()).collect();
+        if parts.is_empty() {
+            return Some((scores, is_near));
         }
-        if !best.is_empty() {
-            scores.iter_mut().zip(best).for_each(|(score, best)| *score += best);
-            from_zero_to_one(&mut scores);
+        let likely = likely(&scores, so_far);
+        let mut best = vec![0.0_f32; likely.len()];
+        for part in parts {
+            let mut near: Vec<f32> = likely.iter().map(|tool| self.vectors.nearness_of(*tool, &part)).collect();
+            for (tool, near) in likely.iter().zip(&near).filter(|(_, near)| **near >= self.weights.near_enough) {
+                is_near.get_mut(*tool).into_iter().for_each(|is_near| *is_near = *near >= self.weights.near_enough);
+            }
+            from_zero_to_one(&mut near);
+            best.iter_mut().zip(near).for_each(|(best, near)| *best = best.max(near));
         }
-        Some((scores, nearest.into_iter().map(|near| near >= self.weights.near_enough).collect()))
+        for (tool, best) in likely.into_iter().zip(best) {
+            scores.get_mut(tool).into_iter().for_each(|score| *score += best);
+        }
+        from_zero_to_one(&mut scores);
+        Some((scores, is_near))
     }
+}
+
+/// The tools that the parts of a request are compared with: nobody else gets among the first.
+fn likely(near: &[f32], score: impl Fn(usize, f32) -> f32) -> Vec<usize> {
+    let mut likely: Vec<(f32, usize)> =
+        near.iter().enumerate().map(|(tool, near)| (score(tool, *near), tool)).collect();
+    if likely.len() > MAX_LIKELY {
+        likely.select_nth_unstable_by(MAX_LIKELY, |(a, left), (b, right)| b.total_cmp(a).then(left.cmp(right)));
+        likely.truncate(MAX_LIKELY);
+    }
+    likely.into_iter().map(|(_, tool)| tool).collect()
 }
 
 fn from_zero_to_one(scores: &mut [f32]) {
@@ -247,6 +278,20 @@ fn vectors(tools: &[Arc<Tool>]) -> Vectors {
     Vectors::new(tools.iter().map(|tool| tool.vector.as_ref()))
 }
 
+fn names(tools: &[Arc<Tool>]) -> HashMap<String, Vec<usize>> {
+    let mut names: HashMap<String, Vec<usize>> = HashMap::new();
+    for (position, tool) in tools.iter().enumerate() {
+        for name in [&tool.document.id, &tool.document.name] {
+            let called = names.entry(spelling(name)).or_default();
+            if called.last() != Some(&position) && !name.is_empty() {
+                called.push(position);
+            }
+        }
+    }
+    names.remove("");
+    names
+}
+
 /// Above all that words and meaning can add up to.
 const EXACT: f32 = 100.0;
 
@@ -262,7 +307,9 @@ struct Scores {
 impl Scores {
     fn is_hit(&self, position: usize) -> bool {
         let has_words = self.words.get(position).is_some_and(|words| *words > 0.0);
-        has_words || self.is_near.get(position).copied().unwrap_or_default() || self.total.get(position).is_some_and(|total| *total >= EXACT)
+        has_words
+            || self.is_near.get(position).copied().unwrap_or_default()
+            || self.total.get(position).is_some_and(|total| *total >= EXACT)
     }
 }
 
@@ -273,12 +320,7 @@ impl Tool {
             reader.read(document.field(field), |term| found.push((term, number)));
         }
         let vector = meaning.and_then(|meaning| meant(&document, meaning, weights));
-        let spelled = [spelling(&document.id), spelling(&document.name)];
-        Self { counted: Counted::new(found), vector, spelled, document }
-    }
-
-    fn is_called(&self, called: &str) -> bool {
-        self.spelled.iter().any(|spelled| spelled == called)
+        Self { counted: Counted::new(found), vector, document }
     }
 }
 
@@ -326,7 +368,10 @@ fn head(query: &str) -> &str {
 
 impl std::fmt::Debug for Index {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Index").field("tools", &self.tools.len()).field("terms", &self.vocabulary.len()).finish_non_exhaustive()
+        f.debug_struct("Index")
+            .field("tools", &self.tools.len())
+            .field("terms", &self.vocabulary.len())
+            .finish_non_exhaustive()
     }
 }
 

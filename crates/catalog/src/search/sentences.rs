@@ -63,7 +63,8 @@ fn split(text: &str, ends: fn(char, &str) -> bool, min_words: usize) -> Vec<&str
     }
     found.push(text.get(start..).unwrap_or_default());
     // Scripts without spaces have no words to count.
-    let asks = |part: &&str| part.split_whitespace().count() >= min_words || (!part.is_ascii() && part.chars().count() > 5);
+    let asks =
+        |part: &&str| part.split_whitespace().count() >= min_words || (!part.is_ascii() && part.chars().count() > 5);
     let joined = |part: &'_ str| -> bool { ["and ", "or "].iter().any(|word| begins(part, word)) };
     let bare = |part| {
         let part: &str = str::trim(part);

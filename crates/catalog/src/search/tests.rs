@@ -31,7 +31,8 @@ fn by_words(documents: &[Document]) -> Index {
 #[test]
 fn an_exact_name_or_id_comes_first_however_it_is_written() {
     let mut documents = office();
-    documents.push(document("mcp:loud:read_everything", "read read read a file file, read files, the best way to read"));
+    documents
+        .push(document("mcp:loud:read_everything", "read read read a file file, read files, the best way to read"));
     let index = by_words(&documents);
     for (query, first) in [
         ("read", "openclaw:core:read"),
@@ -110,7 +111,11 @@ fn the_order_of_tools_changes_nothing() {
     let mut turned = documents.clone();
     turned.reverse();
     for query in ["issue", "create", "run a query in the warehouse", "mail"] {
-        assert_eq!(found(&by_words(&documents), &documents, query), found(&by_words(&turned), &turned, query), "{query}");
+        assert_eq!(
+            found(&by_words(&documents), &documents, query),
+            found(&by_words(&turned), &turned, query),
+            "{query}"
+        );
     }
 }
 
@@ -192,7 +197,8 @@ fn the_shipped_table_knows_what_words_mean() {
 #[test]
 fn hostile_requests_and_descriptions_are_bounded() {
     let book = "word salad ".repeat(1 << 18);
-    let documents = vec![document("plugin:a:b", &book), document("plugin:a:c", "\u{202e}\u{0}🦀"), document("plugin:a:d", "")];
+    let documents =
+        vec![document("plugin:a:b", &book), document("plugin:a:c", "\u{202e}\u{0}🦀"), document("plugin:a:d", "")];
     let index = by_words(&documents);
     assert_eq!(found(&index, &documents, &book), ["plugin:a:b"]);
     assert!(found(&index, &documents, &"\u{202e}".repeat(1 << 16)).is_empty());

@@ -19,21 +19,6 @@ impl Vocabulary {
         self.terms.len()
     }
 
-    /// The terms of a request that some tool has, and how often; in the order in which they come.
-    pub(crate) fn known(&self, stems: &Stems, text: &str) -> Vec<(TermId, f32)> {
-        let mut found: Vec<(TermId, f32)> = Vec::new();
-        for run in runs(text) {
-            stems.terms(run, |term| {
-                let Some(term) = self.terms.get(term) else { return };
-                match found.iter_mut().find(|(known, _)| known == term) {
-                    Some((_, count)) => *count += 1.0,
-                    None => found.push((*term, 1.0)),
-                }
-            });
-        }
-        found
-    }
-
     pub(crate) fn get(&self, term: &str) -> Option<TermId> {
         self.terms.get(term).copied()
     }
@@ -74,5 +59,49 @@ impl<'a> Reader<'a> {
                 self.remembered.insert(run.into(), terms.into_boxed_slice());
             }
         }
+    }
+}
+
+/// Reads a request and its parts: a word is stemmed once, however often it is read.
+pub(crate) struct Asking<'a> {
+    vocabulary: &'a Vocabulary,
+    stems: &'a Stems,
+    remembered: HashMap<&'a str, Terms>,
+}
+
+/// What a run of letters is in the vocabulary.
+#[derive(Default)]
+struct Terms {
+    known: Vec<TermId>,
+    count: usize,
+}
+
+impl<'a> Asking<'a> {
+    pub(crate) fn new(vocabulary: &'a Vocabulary, stems: &'a Stems) -> Self {
+        Self { vocabulary, stems, remembered: HashMap::new() }
+    }
+
+    /// The terms that some tool has, and how often, in the order in which they come; and how many words there are.
+    pub(crate) fn read(&mut self, text: &'a str) -> (Vec<(TermId, f32)>, usize) {
+        let mut found: Vec<(TermId, f32)> = Vec::new();
+        let mut count = 0;
+        for run in runs(text) {
+            let terms = self.remembered.entry(run).or_insert_with(|| {
+                let mut terms = Terms::default();
+                self.stems.terms(run, |term| {
+                    terms.count += 1;
+                    terms.known.extend(self.vocabulary.get(term));
+                });
+                terms
+            });
+            count += terms.count;
+            for term in &terms.known {
+                match found.iter_mut().find(|(known, _)| known == term) {
+                    Some((_, count)) => *count += 1.0,
+                    None => found.push((*term, 1.0)),
+                }
+            }
+        }
+        (found, count)
     }
 }

@@ -31,9 +31,9 @@ impl Weights {
     pub const SHIPPED: Self = Self {
         field: [2.0, 1.0, 0.5, 0.5, 4.0, 2.0],
         length: [0.75, 0.35, 0.65, 0.35, 0.9, 0.2],
-        saturation: 0.7,
+        saturation: 1.2,
         query_saturation: 1.2,
-        most_repeats: 2.0,
+        most_repeats: 3.0,
         name_coverage: 0.2,
         sentences: 1.0,
         field_meaning: [0.3, 1.0, 0.4, 0.3, 0.5, 0.2],

@@ -7,12 +7,13 @@ const MAX_WORD_BYTES: usize = 40;
 
 /// Words of a request that say nothing about the tool.
 const EMPTY_WORDS: &[&str] = &[
-    "a", "about", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can", "could", "d",
-    "did", "do", "does", "for", "from", "give", "had", "has", "have", "help", "here", "how", "i", "if", "in", "into", "is",
-    "it", "its", "just", "know", "let", "like", "ll", "m", "me", "my", "need", "no", "not", "of", "on", "or", "our", "please",
-    "re", "s", "should", "show", "so", "some", "t", "tell", "than", "thank", "thanks", "that", "the", "their", "them", "then",
-    "there", "these", "they", "this", "to", "us", "use", "using", "ve", "want", "was", "we", "were", "what", "when", "where",
-    "which", "who", "why", "will", "with", "would", "you", "your", "yours",
+    "a", "about", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can",
+    "could", "d", "did", "do", "does", "for", "from", "give", "had", "has", "have", "help", "here", "how", "i", "if",
+    "in", "into", "is", "it", "its", "just", "know", "let", "like", "ll", "m", "me", "my", "need", "no", "not", "of",
+    "on", "or", "our", "please", "re", "s", "should", "show", "so", "some", "t", "tell", "than", "thank", "thanks",
+    "that", "the", "their", "them", "then", "there", "these", "they", "this", "to", "us", "use", "using", "ve", "want",
+    "was", "we", "were", "what", "when", "where", "which", "who", "why", "will", "with", "would", "you", "your",
+    "yours",
 ];
 
 /// What a run of letters, digits and underscores is made of: `getHTTPUser_v2` is `get http user v 2`. Where there is

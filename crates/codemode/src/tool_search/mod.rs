@@ -26,8 +26,8 @@ use crate::input::ExecInput;
 use crate::runs::CodeMode;
 use crate::runs::without_a_word;
 
-pub use answer::is_failure;
 pub(crate) use answer::answer;
+pub use answer::is_failure;
 pub use telemetry::{Selected, Telemetry};
 
 /// Past its own timeout a cell has this long to be stopped by its worker, or to be given a place in one.

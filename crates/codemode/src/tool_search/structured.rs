@@ -82,7 +82,8 @@ impl ToolSearch {
         id: &str,
         arguments: Value,
     ) -> Result<Value, Failure> {
-        let tool = control.executor.catalog().compact(View::ToolSearch, id).ok_or_else(|| unknown(control.executor, id))?;
+        let tool =
+            control.executor.catalog().compact(View::ToolSearch, id).ok_or_else(|| unknown(control.executor, id))?;
         control.telemetry.selected_tools.extend(Selected::parse(id));
         let hold = Duration::from_millis(config.code_timeout_ms);
         let store = self.code_mode.store();

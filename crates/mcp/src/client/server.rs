@@ -9,10 +9,12 @@ use contract::tool::{ToolId, ToolSpec};
 use executor::{Answering, AuthorizedCall, Dispatch, Outcome, ToolSource, Updates};
 use serde_json::{Map, Value, json};
 
-use crate::client::{Closed, Draining, Era, Process, Request, RequestError, Session, Started, Stdio, Tail};
 use crate::client::convert;
 use crate::client::offer::{LeftOut, Offer, TooMuch};
-use crate::client::spec::{Limits, MAX_PAGES, MAX_SERVER_NAME_BYTES, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, ServerSpec, shown};
+use crate::client::spec::{
+    Limits, MAX_PAGES, MAX_SERVER_NAME_BYTES, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, ServerSpec, shown,
+};
+use crate::client::{Closed, Draining, Era, Process, Request, RequestError, Session, Started, Stdio, Tail};
 
 /// A running server. Dropping it ends the process and all that the process started in its group.
 #[derive(Debug)]

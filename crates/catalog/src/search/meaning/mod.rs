@@ -5,4 +5,4 @@ mod table;
 mod vector;
 
 pub use table::{Meaning, MeaningError};
-pub(crate) use vector::{Vector, Vectors};
+pub(crate) use vector::{Asked, Vector, Vectors};

@@ -91,8 +91,7 @@ impl Meaning {
 
     fn add(&self, piece: u32, sum: &mut [f32]) {
         let from = piece as usize * self.dimensions;
-        let (Some(row), Some(scale)) =
-            (self.rows.get(from..from + self.dimensions), self.scales.get(piece as usize))
+        let (Some(row), Some(scale)) = (self.rows.get(from..from + self.dimensions), self.scales.get(piece as usize))
         else {
             return;
         };

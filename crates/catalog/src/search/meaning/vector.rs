@@ -21,6 +21,16 @@ impl Vector {
         Some(Self { values, step: 1.0 / per_step / length })
     }
 
+    pub(crate) fn asked(&self) -> Asked {
+        Asked { values: self.values.iter().map(|value| i16::from(*value)).collect(), step: self.step }
+    }
+}
+
+/// A direction to compare many others with: wide, because that is how values are multiplied.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    values: Box<[i16]>,
+    step: f32,
 }
 
 /// Many directions, side by side.
@@ -47,16 +57,21 @@ impl Vectors {
     }
 
     /// How near each of them is: from -1, opposite, to 1, alike.
-    pub(crate) fn nearness(&self, asked: &Vector) -> Vec<f32> {
-        let wide: Vec<i16> = asked.values.iter().map(|value| i16::from(*value)).collect();
+    pub(crate) fn nearness(&self, asked: &Asked) -> Vec<f32> {
         let rows = self.values.chunks_exact(self.dimensions.max(1));
-        rows.zip(&self.steps).map(|(row, step)| shared(row, &wide) as f32 * step * asked.step).collect()
+        rows.zip(&self.steps).map(|(row, step)| shared(row, &asked.values) as f32 * step * asked.step).collect()
+    }
+
+    pub(crate) fn nearness_of(&self, number: usize, asked: &Asked) -> f32 {
+        let row = self.values.get(number * self.dimensions..(number + 1) * self.dimensions).unwrap_or_default();
+        let step = self.steps.get(number).copied().unwrap_or_default();
+        shared(row, &asked.values) as f32 * step * asked.step
     }
 }
 
 /// Written for the compiler to see that many of these fit side by side.
 fn shared(row: &[i8], asked: &[i16]) -> i32 {
-    row.iter().zip(asked).map(|(a, b)| i32::from(i16::from(*a)) * i32::from(*b)).sum()
+    row.iter().zip(asked).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum()
 }
 
 #[cfg(test)]
@@ -66,7 +81,8 @@ mod tests {
     #[test]
     fn nearness_is_the_cosine() {
         let vector = |values: &[f32]| Vector::unit(values).unwrap();
-        let near = |a: &[f32], b: &[f32]| Vectors::new([Some(&vector(a)), None].into_iter()).nearness(&vector(b));
+        let near =
+            |a: &[f32], b: &[f32]| Vectors::new([Some(&vector(a)), None].into_iter()).nearness(&vector(b).asked());
         assert!((near(&[3.0, 4.0], &[3.0, 4.0])[0] - 1.0).abs() < 0.01);
         assert!((near(&[1.0, 0.0], &[1.0, 1.0])[0] - 0.707).abs() < 0.01);
         assert!((near(&[1.0, 2.0], &[-1.0, -2.0])[0] + 1.0).abs() < 0.01);
