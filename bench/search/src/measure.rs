@@ -6,7 +6,7 @@ pub(crate) const SHOWN: usize = 8;
 /// The share of the right tools that are shown, of those that can be.
 pub(crate) fn recall(ranked: &[usize], relevant: &[usize]) -> f64 {
     let found = ranked.iter().take(SHOWN).filter(|tool| relevant.contains(tool)).count();
-    found as f64 / relevant.len().min(SHOWN).max(1) as f64
+    found as f64 / relevant.len().clamp(1, SHOWN) as f64
 }
 
 /// The same, with a discount for places further down.
