@@ -1,0 +1,84 @@
+//! Starting configured servers, all at once, each with its own luck.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mcp::Server;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::config::{ServerEntry, TransportEntry, shown};
+use crate::render;
+
+/// Servers that are being started at one time: package runners are hungry.
+const MAX_STARTING: usize = 16;
+
+/// What is shown of a server's standard error.
+const MAX_STDERR_LINES: usize = 20;
+
+/// Values shorter than this are too common to be looked for.
+const MIN_SECRET_BYTES: usize = 5;
+
+/// One server, met or missed.
+#[derive(Debug)]
+pub(crate) struct Met {
+    pub(crate) entry: ServerEntry,
+    pub(crate) took: Duration,
+    pub(crate) server: Result<Arc<Server>, Missed>,
+}
+
+/// Why a server is not there.
+#[derive(Debug)]
+pub(crate) struct Missed {
+    pub(crate) why: String,
+    /// The end of what it wrote to its standard error, without the secrets it was given.
+    pub(crate) stderr: Vec<String>,
+}
+
+/// In the order given, when the last has started or failed.
+pub(crate) async fn meet(servers: Vec<ServerEntry>) -> Vec<Met> {
+    let places = Arc::new(Semaphore::new(MAX_STARTING));
+    let mut meeting = JoinSet::new();
+    for (position, entry) in servers.into_iter().enumerate() {
+        let places = Arc::clone(&places);
+        meeting.spawn(async move {
+            let _place = places.acquire().await;
+            (position, meet_one(entry).await)
+        });
+    }
+    let mut met = meeting.join_all().await;
+    met.sort_by_key(|(position, _)| *position);
+    met.into_iter().map(|(_, met)| met).collect()
+}
+
+async fn meet_one(entry: ServerEntry) -> Met {
+    let began = Instant::now();
+    let server = match entry.spec() {
+        Ok(spec) => Server::connect(spec).await.map_err(|error| Missed {
+            why: without_secrets(&error.why.to_string(), &entry.transport),
+            stderr: last_lines(&without_secrets(&error.stderr, &entry.transport)),
+        }),
+        Err(error) => Err(Missed { why: error.to_string(), stderr: Vec::new() }),
+    };
+    Met { entry, took: began.elapsed(), server }
+}
+
+fn last_lines(text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let skipped = lines.len().saturating_sub(MAX_STDERR_LINES);
+    lines.into_iter().skip(skipped).map(render::printable).collect()
+}
+
+/// Servers repeat what they were given when they complain about it.
+fn without_secrets(text: &str, transport: &TransportEntry) -> String {
+    let values: Vec<&String> = match transport {
+        TransportEntry::Stdio { env, args, .. } => env.values().chain(secret_arguments(args)).collect(),
+        TransportEntry::Http { headers, url } => headers.values().chain([url]).collect(),
+    };
+    let secrets = values.into_iter().flat_map(|value| value.split(' ')).filter(|word| word.len() >= MIN_SECRET_BYTES);
+    secrets.fold(text.to_owned(), |text, secret| text.replace(secret, shown::HIDDEN))
+}
+
+fn secret_arguments(args: &[String]) -> impl Iterator<Item = &String> {
+    args.iter().zip(shown::arguments(args)).filter(|(arg, shown)| *arg != shown).map(|(arg, _)| arg)
+}
