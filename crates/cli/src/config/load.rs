@@ -30,14 +30,7 @@ pub(crate) enum ConfigError {
 }
 
 pub(crate) fn load(places: &Places) -> Result<Loaded, ConfigError> {
-    let mut gathering = Gathering {
-        places,
-        loaded: Loaded { servers: Vec::new(), settings: Value::Null, problems: Vec::new(), files: Vec::new() },
-        settings: Map::new(),
-        names: BTreeSet::new(),
-        imports: Vec::new(),
-        trusted: Vec::new(),
-    };
+    let mut gathering = Gathering::new(places);
     for (file, source) in places.own_files() {
         gathering.own(&file, source)?;
     }
@@ -46,6 +39,13 @@ pub(crate) fn load(places: &Places) -> Result<Loaded, ConfigError> {
     }
     gathering.loaded.settings = Value::Object(gathering.settings);
     Ok(gathering.loaded)
+}
+
+/// Whether a project's file is read at all: only the user's own file says so.
+pub(crate) fn is_trusted(file: &Path, places: &Places) -> bool {
+    let mut gathering = Gathering::new(places);
+    let read = places.user_file().map(|user| gathering.own(&user, Source::User));
+    matches!(read, Some(Ok(()))) && gathering.is_trusted(file)
 }
 
 struct Gathering<'p> {
@@ -58,7 +58,18 @@ struct Gathering<'p> {
     trusted: Vec<PathBuf>,
 }
 
-impl Gathering<'_> {
+impl<'p> Gathering<'p> {
+    fn new(places: &'p Places) -> Self {
+        Self {
+            places,
+            loaded: Loaded { servers: Vec::new(), settings: Value::Null, problems: Vec::new(), files: Vec::new() },
+            settings: Map::new(),
+            names: BTreeSet::new(),
+            imports: Vec::new(),
+            trusted: Vec::new(),
+        }
+    }
+
     /// A file of ours. The user's and a named one must be right; a project's may be anybody's work.
     fn own(&mut self, file: &Path, source: Source) -> Result<(), ConfigError> {
         let read = files::read(file).map_err(|why| ConfigError::File { file: file.to_owned(), why });

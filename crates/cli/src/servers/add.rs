@@ -93,6 +93,12 @@ fn prepared(arguments: &AddArguments) -> Result<(Change, Vec<String>), String> {
     change.set(&path, &entry(arguments)?).map_err(|error| error.to_string())?;
     let mut notes = literal_secrets(arguments);
     notes.extend(config::judge_entry(&change, &arguments.name, &places)?);
+    let named = !places.named_files().is_empty();
+    if arguments.scope == ScopeArgument::Project && !named && !config::is_trusted(&file, &places) {
+        notes.push(
+            "this folder is not trusted yet, so its file is not read; `cellmate servers trust` trusts it".to_owned(),
+        );
+    }
     Ok((change, notes))
 }
 

@@ -97,6 +97,6 @@ fn server_json(server: &ServerEntry) -> Value {
     })
 }
 
-pub(super) fn problem_json(problem: &Problem) -> Value {
+pub(crate) fn problem_json(problem: &Problem) -> Value {
     json!({"file": problem.file, "line": problem.line, "server": problem.server, "message": problem.message})
 }

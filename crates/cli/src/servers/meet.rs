@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mcp::Server;
+use mcp::{ConnectFailure, Server};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -55,12 +55,23 @@ async fn meet_one(entry: ServerEntry) -> Met {
     let began = Instant::now();
     let server = match entry.spec() {
         Ok(spec) => Server::connect(spec).await.map_err(|error| Missed {
-            why: without_secrets(&error.why.to_string(), &entry.transport),
+            why: without_secrets(&why(&error.why), &entry.transport),
             stderr: last_lines(&without_secrets(&error.stderr, &entry.transport)),
         }),
         Err(error) => Err(Missed { why: error.to_string(), stderr: Vec::new() }),
     };
     Met { entry, took: began.elapsed(), server }
+}
+
+/// In the words of who can do something about it here.
+fn why(failure: &ConnectFailure) -> String {
+    match failure {
+        ConnectFailure::Deadline(limit) => format!(
+            "it was not ready within {} ms; see what it wrote to its standard error, or raise `startupTimeoutMs` in its entry",
+            limit.as_millis()
+        ),
+        other => other.to_string(),
+    }
 }
 
 fn last_lines(text: &str) -> Vec<String> {

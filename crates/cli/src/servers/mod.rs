@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 pub(crate) use change::{as_json as change_json, undo};
+pub(crate) use list::problem_json;
 pub(crate) use meet::{Met, meet};
 pub(crate) use offered::Offered;
 

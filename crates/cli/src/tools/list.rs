@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::run::{complain, ready};
 use crate::config::{self, ConfigArguments, shown};
 use crate::render;
+use crate::servers::problem_json;
 
 /// What is shown of a description on one line.
 const MAX_SHOWN_CHARS: usize = 100;
@@ -44,14 +45,9 @@ pub(super) async fn run(arguments: &ListArguments) -> ExitCode {
     };
     let tools = ready.tools();
     if arguments.json {
-        let problems: Vec<Value> = ready
-            .met
-            .iter()
-            .filter_map(|met| {
-                let missed = met.server.as_ref().err()?;
-                Some(json!({"server": met.entry.name, "message": missed.why}))
-            })
-            .collect();
+        let missed = ready.met.iter().filter_map(|met| Some((met, met.server.as_ref().err()?)));
+        let missed = missed.map(|(met, missed)| json!({"server": met.entry.name, "message": missed.why}));
+        let problems: Vec<Value> = loaded.problems.iter().map(problem_json).chain(missed).collect();
         let tools: Vec<Value> = tools.iter().map(as_json).collect();
         render::say(&format!("{}\n", json!({"tools": tools, "problems": problems})));
     } else {

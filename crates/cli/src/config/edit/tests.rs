@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-use super::{json, mask, toml};
+use super::{Change, json, mask, toml};
 use crate::config::document::Format;
 use crate::config::json5::parse;
 
@@ -149,6 +149,27 @@ proptest! {
         prop_assert_eq!(parse(&after).unwrap().to_json(), parse(&text).unwrap().to_json());
         prop_assert_eq!(comments(&text), comments(&after));
     }
+}
+
+#[test]
+fn a_file_is_replaced_through_its_link_with_its_rights_and_never_blindly() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let folder = tempfile::tempdir().unwrap();
+    let (real, link, kept) =
+        (folder.path().join("real.json"), folder.path().join("link.json"), folder.path().join("kept"));
+    std::fs::write(&real, "{\"a\": 1}").unwrap();
+    std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o640)).unwrap();
+    symlink(&real, &link).unwrap();
+    let mut change = Change::open(&link).unwrap();
+    change.set(&["b"], &json!(2)).unwrap();
+    let written = change.write(Some(&kept)).unwrap();
+    assert_eq!(std::fs::read_to_string(&real).unwrap(), "{\"a\": 1, \"b\": 2}");
+    assert!(link.is_symlink());
+    assert_eq!(std::fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(std::fs::read_to_string(written.backup.unwrap()).unwrap(), "{\"a\": 1}");
+    let again = change.write(Some(&kept)).unwrap_err().to_string();
+    assert!(again.ends_with("was changed by somebody else meanwhile; try again"), "{again}");
+    assert!(Change::open(&link).unwrap().write(None).is_err(), "nothing is lost where nothing can be kept");
 }
 
 const CODEX: &str = "\
