@@ -191,9 +191,7 @@ impl<'p> Gathering<'p> {
         self.loaded.files.push(file.to_owned());
         let folder = self.places.folder.display().to_string();
         let variables = variables(self.places, tree);
-        // Claude Code keeps what was added for one folder in the user's file.
-        let local = tree.at(&["projects", folder.as_str(), "mcpServers"]).filter(|_| client == Client::ClaudeCode);
-        for found in local.into_iter().chain(tree.at(client.container())) {
+        for found in client.containers(&folder).iter().filter_map(|path| tree.at(path)) {
             let servers = Servers { path: client.container(), members: found.members(), dialect: client.dialect() };
             self.take(file, source, text, &servers, &variables);
         }

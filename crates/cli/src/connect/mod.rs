@@ -89,7 +89,8 @@ fn connect(arguments: &ConnectArguments) -> Result<ExitCode, ConnectError> {
     let taken = if arguments.take_over {
         let file = places.file_to_edit(arguments.scope == ScopeArgument::Project);
         let file = file.ok_or_else(|| asked("there is no home folder to keep configuration in; set HOME"))?;
-        Some(take_over(client, &mut theirs, Change::open(&file)?)?)
+        let folder = places.folder.display().to_string();
+        Some(take_over(client, &folder, &mut theirs, Change::open(&file)?)?)
     } else {
         None
     };

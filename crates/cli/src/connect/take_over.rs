@@ -24,18 +24,25 @@ impl TakenOver {
     }
 }
 
-pub(super) fn take_over(client: Client, theirs: &mut Change, ours: Change) -> Result<TakenOver, ConnectError> {
+pub(super) fn take_over(
+    client: Client,
+    folder: &str,
+    theirs: &mut Change,
+    ours: Change,
+) -> Result<TakenOver, ConnectError> {
     let tree = theirs.tree()?;
     let mut taken = TakenOver { ours, moved: Vec::new(), left: Vec::new() };
-    let members = tree.at(client.container()).map(Tree::members).unwrap_or_default();
-    for member in members.iter().filter(|member| member.key != NAME) {
-        match taken.take(client, member)? {
-            Ok(()) => {
-                let path: Vec<&str> = client.container().iter().copied().chain([member.key.as_str()]).collect();
-                theirs.remove(&path)?;
-                taken.moved.push(shown::plain(&member.key));
+    for container in client.containers(folder) {
+        let members = tree.at(&container).map(Tree::members).unwrap_or_default();
+        for member in members.iter().filter(|member| member.key != NAME) {
+            match taken.take(client, member)? {
+                Ok(()) => {
+                    let path: Vec<&str> = container.iter().copied().chain([member.key.as_str()]).collect();
+                    theirs.remove(&path)?;
+                    taken.moved.push(shown::plain(&member.key));
+                }
+                Err(why) => taken.left.push((shown::plain(&member.key), why)),
             }
-            Err(why) => taken.left.push((shown::plain(&member.key), why)),
         }
     }
     if let Some(inputs) = tree.get("inputs").filter(|_| !taken.moved.is_empty()) {

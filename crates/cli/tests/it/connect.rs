@@ -109,8 +109,13 @@ fn nothing_is_written_unless_somebody_agrees() {
 fn other_servers_are_taken_over_as_they_are_written() {
     let person = Person::new();
     person.write(OURS, "{\n  // mine\n  mcpServers: { taken: { command: 'mine' } },\n}\n");
+    let here = person.path("project").canonicalize().unwrap().display().to_string();
     let theirs = json!({
         "oauthAccount": CANARY,
+        "projects": {
+            here.clone(): {"mcpServers": {"local": {"command": "y"}}, "history": [CANARY]},
+            "/elsewhere": {"mcpServers": {"theirs": {"command": "z"}}},
+        },
         "mcpServers": {
             "moves": {"command": "npx", "args": ["x"], "env": {"TOKEN": "${TOKEN}", "K": CANARY}},
             "keyed": {"type": "http", "url": "https://x.y/mcp", "headers": {"Authorization": CANARY}},
@@ -122,7 +127,7 @@ fn other_servers_are_taken_over_as_they_are_written() {
     person.write("home/.claude.json", &theirs.to_string());
     let said = person.types(&["connect", "claude-code", "--take-over", "--yes"]);
     assert_eq!(said.code, 0, "{}", said.err);
-    let notes = "note: `moves` is behind cellmate now\nnote: `keyed` is behind cellmate now\n\
+    let notes = "note: `local` is behind cellmate now\nnote: `moves` is behind cellmate now\nnote: `keyed` is behind cellmate now\n\
         note: `logged-in` stays where it is: the client may be logged in to it; `cellmate servers add` adds it if it needs no login\n\
         note: `old` stays where it is: it speaks a way of MCP that cellmate does not\n\
         note: `taken` stays where it is: cellmate has another server of that name; rename one\n";
@@ -130,13 +135,17 @@ fn other_servers_are_taken_over_as_they_are_written() {
     let left = parsed(&person.read("home/.claude.json"));
     let names: Vec<&String> = left["mcpServers"].as_object().unwrap().keys().collect();
     assert_eq!(names, ["logged-in", "old", "taken", "cellmate"]);
-    assert_eq!(left["oauthAccount"], CANARY);
+    assert_eq!(
+        (&left["oauthAccount"], &left["projects"][&here]),
+        (&json!(CANARY), &json!({"mcpServers": {}, "history": [CANARY]}))
+    );
+    assert_eq!(left["projects"]["/elsewhere"], theirs["projects"]["/elsewhere"], "other folders keep theirs");
     let ours = person.read(OURS);
     assert!(ours.contains("// mine") && ours.contains("${TOKEN}") && ours.contains(CANARY), "{ours}");
     let listed = person.types(&["servers", "list", "--json"]).json();
     let names: Vec<&str> =
         listed["servers"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["taken", "keyed"]);
+    assert_eq!(names, ["taken", "local", "keyed"]);
     assert_eq!(listed["problems"][0]["server"], "moves", "its variable is not set here");
 }
 
