@@ -41,11 +41,15 @@ pub(crate) fn load(places: &Places) -> Result<Loaded, ConfigError> {
     Ok(gathering.loaded)
 }
 
-/// Whether a project's file is read at all: only the user's own file says so.
-pub(crate) fn is_trusted(file: &Path, places: &Places) -> bool {
+/// What to say of a file that something was put into and that is not read: a project's, in a folder nobody trusts.
+pub(crate) fn trust_note(file: &Path, places: &Places) -> Option<String> {
+    let (_, source) = places.own_files().into_iter().find(|(own, _)| own == file)?;
     let mut gathering = Gathering::new(places);
     let read = places.user_file().map(|user| gathering.own(&user, Source::User));
-    matches!(read, Some(Ok(()))) && gathering.is_trusted(file)
+    let trusted = source != Source::Project || (matches!(read, Some(Ok(()))) && gathering.is_trusted(file));
+    (!trusted).then(|| {
+        "this folder is not trusted yet, so its file is not read; `cellmate servers trust` trusts it".to_owned()
+    })
 }
 
 struct Gathering<'p> {

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::config::clients::{Client, Scope};
 use crate::config::edit::{Change, EditError, WriteError};
-use crate::config::{ConfigArguments, Places};
+use crate::config::{ConfigArguments, Places, trust_note};
 use crate::render;
 use crate::servers::{change_json, undo};
 use take_over::{TakenOver, take_over};
@@ -86,10 +86,12 @@ fn connect(arguments: &ConnectArguments) -> Result<ExitCode, ConnectError> {
     let asked = |message: &str| ConnectError::Asked(message.to_owned());
     let client = Client::parse(&arguments.client).ok_or_else(|| asked("no such client"))?;
     let mut theirs = Change::open(&client_file(client, arguments.scope, &places)?)?;
+    let mut notes = Vec::new();
     let taken = if arguments.take_over {
         let file = places.file_to_edit(arguments.scope == ScopeArgument::Project);
         let file = file.ok_or_else(|| asked("there is no home folder to keep configuration in; set HOME"))?;
         let folder = places.folder.display().to_string();
+        notes.extend(trust_note(&file, &places));
         Some(take_over(client, &folder, &mut theirs, Change::open(&file)?)?)
     } else {
         None
@@ -101,7 +103,7 @@ fn connect(arguments: &ConnectArguments) -> Result<ExitCode, ConnectError> {
     let mut changes: Vec<&Change> = taken.iter().map(|taken| &taken.ours).collect();
     changes.push(&theirs);
     changes.retain(|change| !change.is_empty());
-    let notes = taken.as_ref().map(TakenOver::notes).unwrap_or_default();
+    notes.splice(0..0, taken.as_ref().map(TakenOver::notes).unwrap_or_default());
     carry_out(client, &changes, &places, arguments, &notes)
 }
 
@@ -126,7 +128,8 @@ fn our_command(places: &Places) -> Result<(String, Vec<String>), ConnectError> {
     let program = std::env::current_exe().ok().and_then(|path| path.into_os_string().into_string().ok());
     let program = program.ok_or_else(|| ConnectError::Asked("cannot tell where this program is".to_owned()))?;
     let mut args = vec!["mcp".to_owned()];
-    for file in &places.named {
+    // A variable that we were given is one that the client may not hand on.
+    for file in places.named_files() {
         args.extend(["--config".to_owned(), file.display().to_string()]);
     }
     Ok((program, args))

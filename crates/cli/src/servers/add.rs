@@ -93,12 +93,7 @@ fn prepared(arguments: &AddArguments) -> Result<(Change, Vec<String>), String> {
     change.set(&path, &entry(arguments)?).map_err(|error| error.to_string())?;
     let mut notes = literal_secrets(arguments);
     notes.extend(config::judge_entry(&change, &arguments.name, &places)?);
-    let named = !places.named_files().is_empty();
-    if arguments.scope == ScopeArgument::Project && !named && !config::is_trusted(&file, &places) {
-        notes.push(
-            "this folder is not trusted yet, so its file is not read; `cellmate servers trust` trusts it".to_owned(),
-        );
-    }
+    notes.extend(config::trust_note(&file, &places));
     Ok((change, notes))
 }
 

@@ -42,7 +42,7 @@ fn every_client_is_connected_where_it_looks() {
     ];
     let person = Person::new();
     for (client, file, expected) in cases {
-        let said = person.types(&["connect", client, "--yes"]);
+        let said = person.types(&["connect", client, "--yes", "--take-over"]);
         assert!(
             said.code == 0 && said.out.contains(&format!("to undo:\n  rm /{file}\n")),
             "{client}: {}{}",
@@ -52,6 +52,7 @@ fn every_client_is_connected_where_it_looks() {
         assert_eq!(parsed(&person.read(file)), expected, "{client}");
         assert!(person.types(&["connect", client]).out.ends_with("is connected already\n"), "{client}");
     }
+    assert!(!person.has(OURS), "there was nothing to take over");
     assert_eq!(person.types(&["connect", "codex", "--yes"]).code, 0);
     let codex =
         format!("[mcp_servers.cellmate]\ncommand = \"{}\"\nargs = [\"mcp\"]\nstartup_timeout_sec = 60\n", exe());
@@ -71,6 +72,11 @@ fn every_client_is_connected_where_it_looks() {
         let wanted = person.path("project/mine.json5").display().to_string();
         assert!(person.read(&format!("project/{file}")).contains(&wanted), "{client}");
     }
+    person.write("project/.cursor/mcp.json", r#"{"mcpServers": {"a": {"command": "x"}}}"#);
+    let said = person.types(&["connect", "cursor", "--scope", "project", "--take-over", "--yes"]);
+    let notes = "note: `a` is behind cellmate now\n\
+        note: this folder is not trusted yet, so its file is not read; `cellmate servers trust` trusts it\n";
+    assert_eq!((said.code, said.err.as_str()), (0, notes));
     let said = person.types(&["connect", "windsurf", "--scope", "project", "--yes"]);
     assert!(said.code == 2 && said.err.contains("--scope user"), "{}", said.err);
     assert_eq!(person.types(&["connect", "emacs"]).code, 2);

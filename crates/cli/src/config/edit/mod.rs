@@ -106,7 +106,7 @@ impl Change {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.before.as_deref() == Some(&self.after)
+        self.before.as_deref().unwrap_or_default() == self.after
     }
 
     /// What changes, for people to read: without comments and values that may be secret.

@@ -72,9 +72,9 @@ impl Reader<'_> {
             let rest = self.rest();
             if rest.starts_with("//") {
                 self.at += rest.find(['\n', '\r', '\u{2028}', '\u{2029}']).unwrap_or(rest.len());
-            } else if rest.starts_with("/*") {
-                let end = rest.find("*/").ok_or_else(|| self.wrong("this comment has no end"))?;
-                self.at += end + "*/".len();
+            } else if let Some(inner) = rest.strip_prefix("/*") {
+                let length = inner.find("*/").ok_or_else(|| self.wrong("this comment has no end"))?;
+                self.at += "/*".len() + length + "*/".len();
             } else if rest.starts_with(|c: char| c.is_whitespace() || c == '\u{feff}') {
                 self.bump();
             } else {

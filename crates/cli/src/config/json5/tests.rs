@@ -9,6 +9,7 @@ fn all_of_json5_is_read() {
         ("", json!({})),
         ("\u{feff} // nothing\n", json!({})),
         ("{}", json!({})),
+        ("/*/ {} /*/ {a: 1} /***/", json!({"a": 1})),
         ("{ // a\n a: 1, /* b */ 'b': \"x\", $c_1: [1, 2,], }", json!({"a": 1, "b": "x", "$c_1": [1, 2]})),
         (r"{ ünï\u0063: true }", json!({"ünïc": true})),
         (
