@@ -162,7 +162,7 @@ mod tests {
         Variables {
             environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             home: Some(PathBuf::from("/home/me")),
-            folder: PathBuf::from("/work/project"),
+            folder: PathBuf::from("/src/project"),
             inputs: BTreeMap::from([("region".to_owned(), Some("eu".to_owned())), ("user".to_owned(), None)]),
         }
     }
@@ -175,7 +175,7 @@ mod tests {
             (
                 Dialect::Dollar,
                 "${userHome}${/}x ${workspaceFolder} ${workspaceFolderBasename}",
-                Ok("/home/me/x /work/project project"),
+                Ok("/home/me/x /src/project project"),
             ),
             (Dialect::Dollar, "${input:api-key} ${input:region}", Ok("k eu")),
             (Dialect::Dollar, "$A $$ $${A} 5$", Ok("$A $$ ${A} 5$")),
