@@ -80,7 +80,7 @@ impl Client {
     }
 
     /// The same, and what Claude Code keeps for one folder in the user's file: that comes first, because it wins there.
-    pub(crate) fn containers<'f>(self, folder: &'f str) -> Vec<Vec<&'f str>> {
+    pub(crate) fn containers(self, folder: &str) -> Vec<Vec<&str>> {
         let local = (self == Self::ClaudeCode).then(|| vec!["projects", folder, "mcpServers"]);
         local.into_iter().chain([self.container().to_vec()]).collect()
     }

@@ -55,8 +55,8 @@ async fn meet_one(entry: ServerEntry) -> Met {
     let began = Instant::now();
     let server = match entry.spec() {
         Ok(spec) => Server::connect(spec).await.map_err(|error| Missed {
-            why: without_secrets(&why(&error.why), &entry.transport),
-            stderr: last_lines(&without_secrets(&error.stderr, &entry.transport)),
+            why: without_secrets(&why(&error.why), &entry),
+            stderr: last_lines(&without_secrets(&error.stderr, &entry)),
         }),
         Err(error) => Err(Missed { why: error.to_string(), stderr: Vec::new() }),
     };
@@ -81,15 +81,16 @@ fn last_lines(text: &str) -> Vec<String> {
 }
 
 /// Servers repeat what they were given when they complain about it.
-fn without_secrets(text: &str, transport: &TransportEntry) -> String {
-    let values: Vec<&String> = match transport {
-        TransportEntry::Stdio { env, args, .. } => env.values().chain(secret_arguments(args)).collect(),
+fn without_secrets(text: &str, entry: &ServerEntry) -> String {
+    let values: Vec<&String> = match &entry.transport {
+        TransportEntry::Stdio { env, args, .. } => env.values().chain(hidden_arguments(args, &entry.shown)).collect(),
         TransportEntry::Http { headers, url } => headers.values().chain([url]).collect(),
     };
     let secrets = values.into_iter().flat_map(|value| value.split(' ')).filter(|word| word.len() >= MIN_SECRET_BYTES);
     secrets.fold(text.to_owned(), |text, secret| text.replace(secret, shown::HIDDEN))
 }
 
-fn secret_arguments(args: &[String]) -> impl Iterator<Item = &String> {
-    args.iter().zip(shown::arguments(args)).filter(|(arg, shown)| *arg != shown).map(|(arg, _)| arg)
+/// Those that are not shown as they are: they look like a secret, or came from a variable. A path is neither.
+fn hidden_arguments<'a>(args: &'a [String], shown: &str) -> impl Iterator<Item = &'a String> {
+    args.iter().filter(move |arg| !arg.starts_with('/') && !shown.contains(arg.as_str()))
 }

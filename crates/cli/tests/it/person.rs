@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// An MCP server at the wire: it says its token where it should not, and echoes what it is called with.
 const SERVER: &str = r#"#!/bin/sh
-echo "started with $TOKEN" >&2
+echo "started with $TOKEN $2" >&2
 [ "$1" = fail ] && exit 3
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')

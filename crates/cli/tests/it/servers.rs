@@ -87,7 +87,7 @@ fn one_bad_server_does_not_spoil_the_report_of_the_others() {
     let person = Person::new();
     let server = person.server();
     let config = json!({"mcpServers": {
-        "crashes": {"command": "sh", "args": [server, "fail"], "env": {"TOKEN": CANARY}},
+        "crashes": {"command": "sh", "args": [server, "fail", "${SECRET}"], "env": {"TOKEN": CANARY}},
         "missing": {"command": "/no/such/program"},
         "remote": {"url": format!("https://u:{CANARY}@example.invalid/mcp?k={CANARY}"), "headers": {"Authorization": format!("Bearer {CANARY}")}},
         "unset": {"command": "x", "env": {"K": "${NOT_SET_ANYWHERE}"}},
@@ -104,7 +104,7 @@ fn one_bad_server_does_not_spoil_the_report_of_the_others() {
         .map(|one| (one["name"].as_str().unwrap(), one["ok"].as_bool().unwrap()))
         .collect();
     assert_eq!(ok, [("crashes", false), ("missing", false), ("remote", false), ("good", true)]);
-    assert_eq!(report["servers"][0]["stderr"], json!(["started with …"]));
+    assert_eq!(report["servers"][0]["stderr"], json!(["started with … …"]));
     let problem = &report["problems"][0];
     assert_eq!(
         (&problem["server"], &problem["message"]),
@@ -114,7 +114,7 @@ fn one_bad_server_does_not_spoil_the_report_of_the_others() {
     assert!(
         readable.code == 1
             && readable.out.starts_with("FAIL  crashes: ")
-            && readable.out.contains("      | started with …\n"),
+            && readable.out.contains("      | started with … …\n"),
         "{}",
         readable.out
     );
