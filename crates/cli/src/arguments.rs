@@ -8,6 +8,10 @@ use contract::cell::Language;
 use contract::config::{CodeMode, Languages};
 use contract::limits::Limits;
 
+use crate::connect::ConnectArguments;
+use crate::servers::ServersArguments;
+use crate::tools::ToolsArguments;
+
 /// Run the programs a model writes, safely.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
@@ -20,6 +24,12 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run one JavaScript or TypeScript cell and print its result.
     Exec(ExecArguments),
+    /// Keep the MCP servers that cells call: list, add, remove, test.
+    Servers(ServersArguments),
+    /// Look at the configured servers' tools, and call one.
+    Tools(ToolsArguments),
+    /// Put cellmate into a client's configuration.
+    Connect(ConnectArguments),
     /// Say what of the sandbox works on this machine.
     Doctor(DoctorArguments),
 }

@@ -1,9 +1,13 @@
 //! `cellmate`: arguments in, exit code out.
 
 mod arguments;
+mod config;
+mod connect;
 mod doctor;
 mod exec;
 mod render;
+mod servers;
+mod tools;
 
 use clap::Parser;
 
@@ -20,6 +24,9 @@ fn main() -> std::process::ExitCode {
     };
     match arguments.command {
         Command::Exec(arguments) => runtime.block_on(exec::run(arguments)),
+        Command::Servers(arguments) => runtime.block_on(servers::run(arguments)),
+        Command::Tools(arguments) => runtime.block_on(tools::run(arguments)),
+        Command::Connect(arguments) => connect::run(&arguments),
         Command::Doctor(arguments) => runtime.block_on(doctor::run(arguments)),
     }
 }

@@ -1,5 +1,6 @@
 //! How results look, and what they exit with.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use contract::cell::{CellResult, OutputItem};
@@ -43,6 +44,18 @@ pub(crate) fn readable(result: &CellResult) -> ExitCode {
     exit_code(result)
 }
 
+/// Something that was tried did not work.
+pub(crate) fn failed(message: &str) -> ExitCode {
+    eprintln!("cellmate: {message}");
+    ExitCode::from(FAILED)
+}
+
+/// Prints a text as it is. A reader that has gone away, as `head` does, is no failure.
+pub(crate) fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+}
+
 pub(crate) fn trouble(message: &str) -> ExitCode {
     eprintln!("cellmate: {message}");
     ExitCode::from(TROUBLE)
@@ -62,6 +75,6 @@ fn pretty(json: &str) -> String {
 }
 
 /// Guest text may carry escape sequences; a terminal must not obey them.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
 }

@@ -8,4 +8,7 @@
 
 mod cells;
 mod command;
+mod connect;
+mod person;
+mod servers;
 mod workers;

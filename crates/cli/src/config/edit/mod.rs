@@ -1,0 +1,141 @@
+//! Changing somebody's file: only what was asked for, everything else byte for byte.
+
+mod json;
+mod mask;
+mod toml;
+mod write;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use similar::TextDiff;
+
+use super::document::Format;
+use super::files::{self, FileError};
+use super::tree::SyntaxError;
+
+pub(crate) use write::{WriteError, Written};
+
+/// Lines shown around a change.
+const CONTEXT_LINES: usize = 2;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EditError {
+    #[error("`{}`: {why}; mend it, then try again", file.display())]
+    File { file: PathBuf, why: FileError },
+    #[error("`{}`: {why}; mend it, then try again", file.display())]
+    Syntax { file: PathBuf, why: SyntaxError },
+    #[error("`{}`: `{key}` is not an object, so nothing can be put there; mend it, then try again", file.display())]
+    NotAnObject { file: PathBuf, key: String },
+    #[error("`{}` is written in a way that cannot be edited without harm; edit it by hand", file.display())]
+    TooOdd { file: PathBuf },
+}
+
+/// What can be wrong with a text; which file it is of is known further out.
+#[derive(Debug)]
+enum Refused {
+    Syntax(SyntaxError),
+    NotAnObject(String),
+    TooOdd,
+}
+
+impl From<SyntaxError> for Refused {
+    fn from(error: SyntaxError) -> Self {
+        Self::Syntax(error)
+    }
+}
+
+/// A file, as it is and as it shall be.
+pub(crate) struct Change {
+    pub(crate) file: PathBuf,
+    format: Format,
+    before: Option<String>,
+    after: String,
+}
+
+impl std::fmt::Debug for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Change").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl Change {
+    pub(crate) fn open(file: &Path) -> Result<Self, EditError> {
+        let wrong = |why| EditError::File { file: file.to_owned(), why };
+        let before = files::read(file).map_err(wrong)?;
+        let after = before.clone().unwrap_or_default();
+        Ok(Self { file: file.to_owned(), format: Format::of(file), before, after })
+    }
+
+    pub(crate) fn tree(&self) -> Result<super::tree::Tree, EditError> {
+        self.format.parse(&self.after).map_err(|why| self.refused(Refused::Syntax(why)))
+    }
+
+    /// Puts a value at a path, with the objects that lead there where they are missing.
+    pub(crate) fn set(&mut self, path: &[&str], value: &Value) -> Result<(), EditError> {
+        let edited = match self.format {
+            Format::Json => json::set(&self.after, path, value),
+            Format::Toml => toml::set(&self.after, path, value),
+        };
+        self.after = edited.map_err(|refused| self.refused(refused))?;
+        Ok(())
+    }
+
+    /// Puts a value at the end of a list, which is made where there is none.
+    pub(crate) fn append(&mut self, path: &[&str], value: &Value) -> Result<(), EditError> {
+        let edited = match self.format {
+            Format::Json => json::append(&self.after, path, value),
+            Format::Toml => Err(Refused::TooOdd),
+        };
+        self.after = edited.map_err(|refused| self.refused(refused))?;
+        Ok(())
+    }
+
+    /// Takes away what stands at a path; nothing where nothing does.
+    pub(crate) fn remove(&mut self, path: &[&str]) -> Result<(), EditError> {
+        let edited = match self.format {
+            Format::Json => json::remove(&self.after, path),
+            Format::Toml => toml::remove(&self.after, path),
+        };
+        self.after = edited.map_err(|refused| self.refused(refused))?;
+        Ok(())
+    }
+
+    pub(crate) fn is_new(&self) -> bool {
+        self.before.is_none()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.before.as_deref().unwrap_or_default() == self.after
+    }
+
+    /// What changes, for people to read: without comments and values that may be secret.
+    pub(crate) fn diff(&self) -> String {
+        let before = self.before.as_deref().unwrap_or_default();
+        let (masked_before, masked_after) = (mask::masked(before, self.format), mask::masked(&self.after, self.format));
+        if before != self.after && masked_before == masked_after {
+            return format!("{}: only values that are not shown change\n", self.file.display());
+        }
+        let name = self.file.display().to_string();
+        let old = if self.is_new() { "(new file)" } else { name.as_str() };
+        let diff = TextDiff::from_lines(&masked_before, &masked_after);
+        diff.unified_diff().context_radius(CONTEXT_LINES).header(old, &name).missing_newline_hint(false).to_string()
+    }
+
+    /// Writes it all at once, keeping what was there in `backups`.
+    pub(crate) fn write(&self, backups: Option<&Path>) -> Result<Written, WriteError> {
+        write::replace(&self.file, self.before.as_deref(), &self.after, backups)
+    }
+
+    fn refused(&self, refused: Refused) -> EditError {
+        let file = self.file.clone();
+        match refused {
+            Refused::Syntax(why) => EditError::Syntax { file, why },
+            Refused::NotAnObject(key) => EditError::NotAnObject { file, key },
+            Refused::TooOdd => EditError::TooOdd { file },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,38 @@
+//! Whether a server is cellmate, so that we never start ourselves in a circle.
+
+use std::path::Path;
+
+use super::server::TransportEntry;
+
+/// By its name or its very file; under whichever package runner or shell.
+pub(crate) fn is_us(transport: &TransportEntry) -> bool {
+    let TransportEntry::Stdio { command, args, .. } = transport else { return false };
+    let words: Vec<&str> = std::iter::once(command.as_str()).chain(args.iter().map(String::as_str)).collect();
+    words.array_windows::<2>().any(|[program, verb]| *verb == "mcp" && is_our_program(program))
+}
+
+fn is_our_program(program: &str) -> bool {
+    let path = Path::new(program);
+    let same_file = || Some(path.canonicalize().ok()? == std::env::current_exe().ok()?.canonicalize().ok()?);
+    path.file_name().is_some_and(|name| name == "cellmate") || same_file().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::is_us;
+    use crate::config::server::TransportEntry;
+
+    #[test]
+    fn we_know_ourselves() {
+        let us = |command: &str, args: &[&str]| {
+            let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+            is_us(&TransportEntry::Stdio { command: command.to_owned(), args, env: BTreeMap::new(), cwd: None })
+        };
+        let me = std::env::current_exe().unwrap().display().to_string();
+        assert!(us("cellmate", &["mcp"]) && us("/opt/cellmate", &["mcp", "--config", "x"]) && us(&me, &["mcp"]));
+        assert!(us("env", &["A=1", "/opt/cellmate", "mcp"]));
+        assert!(!us("cellmate", &["exec"]) && !us("npx", &["mcp"]) && !us("cellmates", &["mcp"]));
+    }
+}

@@ -1,0 +1,61 @@
+//! Configuration people already have: every client's file, read as it is, and one of our own in the same shape.
+//!
+//! Parsing is pure (`json5`, `toml`, `document`, `entry`, `variables`); `files` reads, `edit` changes and writes,
+//! [`load`] puts all files together.
+
+mod arguments;
+pub(crate) mod clients;
+pub(crate) mod document;
+pub(crate) mod edit;
+mod entry;
+mod env_file;
+pub(crate) mod files;
+mod itself;
+mod json5;
+mod judge;
+mod load;
+pub(crate) mod places;
+mod server;
+pub(crate) mod shown;
+mod spec;
+mod toml;
+pub(crate) mod tree;
+mod variables;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+pub(crate) use arguments::ConfigArguments;
+pub(crate) use judge::judge_entry;
+pub(crate) use load::{load, trust_note};
+pub(crate) use places::Places;
+pub(crate) use server::{Problem, ServerEntry, TransportEntry};
+
+/// What all files say together.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Loaded {
+    /// In the order in which they were found; a name is there once.
+    pub(crate) servers: Vec<ServerEntry>,
+    /// What our own files say beside servers: `tools`, `agents` and whatever else; an object.
+    pub(crate) settings: Value,
+    /// What cannot be used, and why.
+    pub(crate) problems: Vec<Problem>,
+    /// The files that were read.
+    pub(crate) files: Vec<PathBuf>,
+}
+
+impl fmt::Debug for Loaded {
+    /// Settings may hold secrets of others.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaded")
+            .field("servers", &self.servers)
+            .field("problems", &self.problems)
+            .field("files", &self.files)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! Where configuration is looked for, and what it may refer to: the environment, read once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::server::Source;
+
+/// Names one file that is read instead of the user's and the project's.
+pub(crate) const CONFIG_VARIABLE: &str = "CELLMATE_CONFIG";
+
+/// The user's file, below the folder for configuration.
+pub(crate) const USER_FILE: &str = "cellmate/config.json5";
+
+/// A project's file, in its folder or one above.
+pub(crate) const PROJECT_FILE: &str = ".cellmate.json5";
+
+#[derive(Clone)]
+pub(crate) struct Places {
+    /// By `--config`; where there are some, nothing else of ours is read.
+    pub(crate) named: Vec<PathBuf>,
+    pub(crate) home: Option<PathBuf>,
+    /// `$XDG_CONFIG_HOME`, or `.config` at home.
+    pub(crate) config_home: Option<PathBuf>,
+    /// `$XDG_STATE_HOME`, or `.local/state` at home.
+    pub(crate) state_home: Option<PathBuf>,
+    /// The folder we were started in.
+    pub(crate) folder: PathBuf,
+    pub(crate) environment: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for Places {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Places").field("named", &self.named).field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+impl Places {
+    /// As this process finds them.
+    pub(crate) fn here(named: &[PathBuf]) -> Self {
+        let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+        // A variable that is no Unicode cannot be named in a file that is.
+        let environment =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        Self::of(named, folder, environment.collect())
+    }
+
+    pub(crate) fn of(named: &[PathBuf], folder: PathBuf, environment: BTreeMap<String, String>) -> Self {
+        let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let home = set("HOME");
+        // The standard says to ignore one that is not absolute.
+        let xdg = |name: &str, below: &str| {
+            set(name).filter(|path| path.is_absolute()).or_else(|| home.as_ref().map(|home| home.join(below)))
+        };
+        let (config_home, state_home) = (xdg("XDG_CONFIG_HOME", ".config"), xdg("XDG_STATE_HOME", ".local/state"));
+        let named = named.iter().map(|path| folder.join(path)).collect();
+        Self { named, home, config_home, state_home, folder, environment }
+    }
+
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// Our own files, the one that wins first. Whether they exist is another question.
+    pub(crate) fn own_files(&self) -> Vec<(PathBuf, Source)> {
+        let named = self.named_files();
+        if !named.is_empty() {
+            return named.into_iter().map(|path| (path, Source::Named)).collect();
+        }
+        let user = self.user_file().map(|path| (path, Source::User));
+        user.into_iter().chain(self.project_files().into_iter().map(|path| (path, Source::Project))).collect()
+    }
+
+    pub(crate) fn named_files(&self) -> Vec<PathBuf> {
+        if !self.named.is_empty() {
+            return self.named.clone();
+        }
+        self.variable(CONFIG_VARIABLE).map(|path| self.folder.join(path)).into_iter().collect()
+    }
+
+    pub(crate) fn user_file(&self) -> Option<PathBuf> {
+        Some(self.config_home.as_ref()?.join(USER_FILE))
+    }
+
+    /// Upwards to the root of the repository, or to the home folder, which is nobody's project.
+    fn project_files(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for folder in self.folder.ancestors() {
+            if self.home.as_deref() == Some(folder) {
+                break;
+            }
+            files.push(folder.join(PROJECT_FILE));
+            if folder.join(".git").exists() {
+                return files;
+            }
+        }
+        // Outside a repository only the folder itself is the project.
+        files.truncate(1);
+        files
+    }
+
+    /// The file that `servers add` writes to.
+    pub(crate) fn file_to_edit(&self, project: bool) -> Option<PathBuf> {
+        match self.named_files().into_iter().next() {
+            Some(named) => Some(named),
+            None if project => Some(self.folder.join(PROJECT_FILE)),
+            None => self.user_file(),
+        }
+    }
+
+    /// Where files are kept as they were before we changed them.
+    pub(crate) fn backups(&self) -> Option<PathBuf> {
+        Some(self.state_home.as_ref()?.join("cellmate/backups"))
+    }
+
+    /// A path that may begin with `~`, as people write it in files.
+    pub(crate) fn resolve(&self, path: &str) -> PathBuf {
+        match (path.strip_prefix("~/"), &self.home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => Path::new(&self.folder).join(path),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::Places;
+
+    fn places(named: &[&str], environment: &[(&str, &str)]) -> Places {
+        let named: Vec<PathBuf> = named.iter().map(PathBuf::from).collect();
+        let owned = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Places::of(&named, PathBuf::from("/none/project"), owned.collect())
+    }
+
+    fn files(places: &Places) -> Vec<String> {
+        places.own_files().iter().map(|(path, source)| format!("{} {}", source.as_str(), path.display())).collect()
+    }
+
+    #[test]
+    fn a_named_file_stands_alone_and_else_the_users_comes_before_the_projects() {
+        let home = ("HOME", "/home/me");
+        assert_eq!(
+            files(&places(&["a.json5", "/b"], &[home, ("CELLMATE_CONFIG", "/c")])),
+            ["named /none/project/a.json5", "named /b"]
+        );
+        assert_eq!(files(&places(&[], &[home, ("CELLMATE_CONFIG", "/c")])), ["named /c"]);
+        let both = ["user /home/me/.config/cellmate/config.json5", "project /none/project/.cellmate.json5"];
+        assert_eq!(files(&places(&[], &[home])), both);
+        assert_eq!(files(&places(&[], &[home, ("XDG_CONFIG_HOME", "relative")])), both);
+        let moved = places(&[], &[home, ("XDG_CONFIG_HOME", "/x")]);
+        assert_eq!(moved.user_file().as_deref(), Some(Path::new("/x/cellmate/config.json5")));
+        assert_eq!(files(&places(&[], &[])), ["project /none/project/.cellmate.json5"]);
+    }
+}

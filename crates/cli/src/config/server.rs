@@ -1,0 +1,147 @@
+//! One MCP server as somebody configured it, every variable filled in.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::clients::Client;
+use super::shown;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ServerEntry {
+    pub(crate) name: String,
+    pub(crate) transport: TransportEntry,
+    pub(crate) enabled: bool,
+    /// Whether what it says about its own tools is believed. Only files of ours can say so.
+    pub(crate) trusted: bool,
+    /// Where given, no other tool of it is offered.
+    pub(crate) only_tools: Option<Vec<String>>,
+    pub(crate) without_tools: Vec<String>,
+    /// From starting it to having its tools.
+    pub(crate) startup: Option<Duration>,
+    /// From sending a call to its answer.
+    pub(crate) call: Option<Duration>,
+    pub(crate) origin: Origin,
+    /// The command or address as it was written, variables not filled in and secrets left out: for people to read.
+    pub(crate) shown: String,
+}
+
+#[derive(Clone, PartialEq)]
+pub(crate) enum TransportEntry {
+    Stdio { command: String, args: Vec<String>, env: BTreeMap<String, String>, cwd: Option<PathBuf> },
+    Http { url: String, headers: BTreeMap<String, String> },
+}
+
+impl TransportEntry {
+    pub(crate) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Stdio { .. } => "stdio",
+            Self::Http { .. } => "http",
+        }
+    }
+}
+
+impl fmt::Debug for TransportEntry {
+    /// Names of variables and headers, never their values; arguments may hold secrets too.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio { command, args, env, cwd } => f
+                .debug_struct("Stdio")
+                .field("command", command)
+                .field("args", &args.len())
+                .field("env", &env.keys())
+                .field("cwd", cwd)
+                .finish(),
+            Self::Http { url, headers } => {
+                f.debug_struct("Http").field("url", &shown::url(url)).field("headers", &headers.keys()).finish()
+            }
+        }
+    }
+}
+
+/// Where a server is written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) file: PathBuf,
+    /// Counted from one.
+    pub(crate) line: usize,
+    pub(crate) source: Source,
+}
+
+/// Why a file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// By `--config` or `$CELLMATE_CONFIG`.
+    Named,
+    User,
+    Project,
+    Import(Client),
+}
+
+impl Source {
+    /// Whether the file is ours, so that it may say what is trusted.
+    pub(crate) fn is_ours(self) -> bool {
+        match self {
+            Self::Named | Self::User | Self::Project => true,
+            Self::Import(_) => false,
+        }
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Named => "named",
+            Self::User => "user",
+            Self::Project => "project",
+            Self::Import(client) => client.name(),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file.display(), self.line)
+    }
+}
+
+/// Something in a file that cannot be used. Everything else in it can.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) file: PathBuf,
+    pub(crate) line: Option<usize>,
+    pub(crate) server: Option<String>,
+    pub(crate) message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        self.line.iter().try_for_each(|line| write!(f, ":{line}"))?;
+        self.server.iter().try_for_each(|server| write!(f, ": server `{}`", shown::plain(server)))?;
+        write!(f, ": {}", self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::TransportEntry;
+
+    #[test]
+    fn nothing_secret_is_printed_for_debugging() {
+        let canary = || "hunter2".to_owned();
+        let stdio = TransportEntry::Stdio {
+            command: "npx".to_owned(),
+            args: vec![canary()],
+            env: BTreeMap::from([("TOKEN".to_owned(), canary())]),
+            cwd: None,
+        };
+        let http = TransportEntry::Http {
+            url: "https://hunter2@example.com/mcp?key=hunter2".to_owned(),
+            headers: BTreeMap::from([("Authorization".to_owned(), canary())]),
+        };
+        assert_eq!(format!("{stdio:?}"), r#"Stdio { command: "npx", args: 1, env: ["TOKEN"], cwd: None }"#);
+        assert_eq!(format!("{http:?}"), r#"Http { url: "https://example.com/mcp?…", headers: ["Authorization"] }"#);
+    }
+}

@@ -1,0 +1,202 @@
+//! Files of every client, each beside what we read in it: `tests/config/NAME` and `tests/config/NAME.expected`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{Places, ServerEntry, TransportEntry, load};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config")
+}
+
+fn places(named: &[PathBuf], home: &Path, folder: PathBuf) -> Places {
+    let variables = [
+        ("HOME", home.to_str().unwrap()),
+        ("TOKEN", "hunter2"),
+        ("OTHER", "other"),
+        ("CELLMATE_INPUT_PERPLEXITY_KEY", "pplx"),
+    ];
+    Places::of(named, folder, variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
+}
+
+/// All of it, values too: these are made up.
+fn told(server: &ServerEntry) -> Value {
+    let transport = match &server.transport {
+        TransportEntry::Stdio { command, args, env, cwd } => {
+            json!({"command": command, "args": args, "env": env, "cwd": cwd})
+        }
+        TransportEntry::Http { url, headers } => json!({"url": url, "headers": headers}),
+    };
+    json!({
+        "name": server.name, "transport": transport, "enabled": server.enabled, "trusted": server.trusted,
+        "only": server.only_tools, "without": server.without_tools,
+        "startupMs": server.startup.map(|time| time.as_secs_f64() * 1000.0),
+        "callMs": server.call.map(|time| time.as_secs_f64() * 1000.0),
+        "line": server.origin.line, "shown": server.shown,
+    })
+}
+
+fn read(name: &str) -> String {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let loaded = load(&places(&[folder().join(name)], Path::new("/home/me"), manifest.to_owned())).unwrap();
+    let problems = loaded.problems.iter().map(|problem| {
+        let text = problem.to_string();
+        text.replace(&format!("{}/", folder().display()), "").replace(&format!("{}/", manifest.display()), "")
+    });
+    let told = json!({
+        "servers": loaded.servers.iter().map(told).collect::<Vec<_>>(),
+        "settings": loaded.settings,
+        "problems": problems.collect::<Vec<_>>(),
+    });
+    let text = serde_json::to_string_pretty(&told).unwrap() + "\n";
+    text.replace(manifest.to_str().unwrap(), "MANIFEST")
+}
+
+#[test]
+fn every_clients_file_is_read_as_it_is() {
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder()).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let Ok(expected) = std::fs::read_to_string(folder().join(format!("{name}.expected"))) else { continue };
+        seen += 1;
+        let found = read(&name);
+        if found != expected {
+            wrong.push(format!("{name}\n{}", similar::TextDiff::from_lines(&expected, &found).unified_diff()));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert_eq!(seen, 11);
+}
+
+struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    fn with(files: &[(&str, &str)]) -> Self {
+        let scratch = Self(tempfile::tempdir().unwrap());
+        for (path, text) in files {
+            let path = scratch.0.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        scratch
+    }
+
+    fn places(&self) -> Places {
+        places(&[], &self.0.path().join("home"), self.0.path().join("project"))
+    }
+
+    /// Names with their sources, and problems with the scratch folder left out.
+    fn loaded(&self) -> (Vec<String>, Vec<String>) {
+        let loaded = load(&self.places()).unwrap();
+        let servers = loaded.servers.iter().map(|one| format!("{} {}", one.name, one.origin.source.as_str()));
+        let root = self.0.path().display().to_string();
+        let problems = loaded.problems.iter().map(|one| one.to_string().replace(&root, ""));
+        (servers.collect(), problems.collect())
+    }
+}
+
+#[test]
+fn what_other_clients_have_is_read_when_asked_for() {
+    let server = |name: &str| format!(r#"{{"mcpServers": {{"{name}": {{"command": "x"}}}}}}"#);
+    let ours = r#"{imports: ["claude", "cursor", "codex", "vscode", "gemini", "opencode", "windsurf", "zed", "mcporter", "openclaw", "claude-desktop"]}"#;
+    let claude = r#"{"mcpServers": {"a": {"command": "x"}, "cellmate": {"command": "cellmate", "args": ["mcp"]}}, "projects": {"PROJECT": {"mcpServers": {"local": {"command": "x"}}}}}"#;
+    let scratch = Scratch::with(&[
+        ("home/.config/cellmate/config.json5", ours),
+        ("home/.cursor/mcp.json", "not json"),
+        ("home/.codex/config.toml", "[mcp_servers.b]\ncommand = \"$HOME\"\n"),
+        ("home/.config/Code/User/mcp.json", r#"{"servers": {"c": {"command": "x"}}}"#),
+        (
+            "home/.gemini/settings.json",
+            r#"{"mcpServers": {"d": {"command": "x", "env": {"K": "$TOKEN"}, "trust": true}}}"#,
+        ),
+        ("home/.config/opencode/opencode.jsonc", r#"{"mcp": {"e": {"type": "local", "command": ["x"]}}}"#),
+        ("home/.codeium/windsurf/mcp_config.json", &server("f")),
+        ("home/.config/zed/settings.json", r#"{"context_servers": {"g": {"command": "x"}}}"#),
+        ("home/.mcporter/mcporter.json", &server("h")),
+        ("home/.openclaw/openclaw.json", "{mcp: {servers: {i: {command: 'x'}}}}"),
+        ("home/.config/Claude/claude_desktop_config.json", &server("j")),
+        ("project/.mcp.json", &server("unasked")),
+    ]);
+    let root = scratch.0.path().join("project").display().to_string();
+    std::fs::write(scratch.0.path().join("home/.claude.json"), claude.replace("PROJECT", &root)).unwrap();
+    let (servers, problems) = scratch.loaded();
+    let expected = [
+        "local claude-code",
+        "a claude-code",
+        "b codex",
+        "c vscode",
+        "d gemini",
+        "e opencode",
+        "f windsurf",
+        "g zed",
+        "h mcporter",
+        "i openclaw",
+        "j claude-desktop",
+    ];
+    assert_eq!(servers, expected);
+    assert_eq!(
+        problems,
+        [
+            "/project/.mcp.json: a project's file, whose servers are not read until you trust its folder: look at it, then run `cellmate servers trust`",
+            "/home/.cursor/mcp.json:1: expected a value; a text needs quotes",
+        ]
+    );
+    let loaded = load(&scratch.places()).unwrap();
+    let gemini = loaded.servers.iter().find(|one| one.name == "d").unwrap();
+    assert!(!gemini.trusted, "another client's trust is not ours");
+    let TransportEntry::Stdio { env, .. } = &gemini.transport else { panic!() };
+    assert_eq!(env, &BTreeMap::from([("K".to_owned(), "hunter2".to_owned())]));
+}
+
+#[test]
+fn a_projects_file_is_nothing_until_its_folder_is_trusted_and_never_wins_over_the_users() {
+    let user = r"{mcpServers: {a: {command: 'mine'}}, tools: {deny: ['x']}";
+    let project = r"{mcpServers: {a: {command: 'theirs'}, b: {command: 'x'}}, tools: {}, agents: {}}";
+    let scratch = Scratch::with(&[
+        ("home/.config/cellmate/config.json5", &format!("{user}}}")),
+        ("project/.cellmate.json5", project),
+    ]);
+    let untrusted = "/project/.cellmate.json5: a project's file, which is not read until you trust its folder: look at it, then run `cellmate servers trust`";
+    assert_eq!(scratch.loaded(), (vec!["a user".to_owned()], vec![untrusted.to_owned()]));
+    let trust = format!("{user}, trustedProjects: [{:?}]}}", scratch.0.path());
+    std::fs::write(scratch.0.path().join("home/.config/cellmate/config.json5"), trust).unwrap();
+    assert_eq!(scratch.loaded(), (vec!["a user".to_owned(), "b project".to_owned()], vec![]));
+    assert_eq!(load(&scratch.places()).unwrap().settings, json!({"tools": {"deny": ["x"]}, "agents": {}}));
+}
+
+#[test]
+fn a_clients_file_that_is_named_is_read_as_that_client_reads_it() {
+    let gemini = r#"{"mcpServers": {"d": {"command": "$TOKEN"}}, "tools": {"core": ["ls"]}}"#;
+    let scratch = Scratch::with(&[("home/.gemini/settings.json", gemini)]);
+    let named = Places { named: vec![scratch.0.path().join("home/.gemini/settings.json")], ..scratch.places() };
+    let loaded = load(&named).unwrap();
+    assert_eq!(loaded.settings, json!({}), "its `tools` are not ours");
+    let TransportEntry::Stdio { command, .. } = &loaded.servers[0].transport else { panic!() };
+    assert_eq!(command, "hunter2");
+}
+
+#[test]
+fn a_file_of_ours_that_cannot_be_read_is_an_error_with_its_place() {
+    let scratch = Scratch::with(&[("home/.config/cellmate/config.json5", "{\n  mcpServers: hunter2 }")]);
+    let error = load(&scratch.places()).unwrap_err().to_string();
+    assert!(error.ends_with("config.json5`: line 2, column 15: expected a value; a text needs quotes"), "{error}");
+    let named = places(&[PathBuf::from("/not/there.json5")], Path::new("/home/me"), folder());
+    let error = load(&named).unwrap_err().to_string();
+    assert_eq!(error, "`/not/there.json5` does not exist; `cellmate servers add` makes one");
+}
+
+#[test]
+fn nothing_secret_is_in_what_is_printed() {
+    for entry in std::fs::read_dir(folder()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "expected" || end == "env") {
+            continue;
+        }
+        let loaded = load(&places(std::slice::from_ref(&path), Path::new("/home/me"), folder())).unwrap();
+        let printed = format!("{loaded:?} {:?}", loaded.problems);
+        assert!(!printed.contains("hunter2") && !printed.contains("pplx"), "{}", path.display());
+    }
+}

@@ -1,0 +1,214 @@
+//! `${VARIABLE}` and its kin, as the clients that have them mean them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::shown;
+
+/// Whose way of writing variables a file follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// `${X}`, `${X:-default}`, `${env:X}`, `${userHome}`, `${workspaceFolder}`, `${input:id}`.
+    Dollar,
+    /// Gemini: `$X` too.
+    BareDollar,
+    /// opencode: `{env:X}`.
+    Brace,
+    /// Codex: a text is a text.
+    Literal,
+}
+
+/// What variables stand for.
+#[derive(Clone, Default)]
+pub(crate) struct Variables {
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) home: Option<PathBuf>,
+    /// What `${workspaceFolder}` is.
+    pub(crate) folder: PathBuf,
+    /// Defaults of the file's `inputs`, by id.
+    pub(crate) inputs: BTreeMap<String, Option<String>>,
+}
+
+impl fmt::Debug for Variables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Variables").field("environment", &self.environment.len()).finish_non_exhaustive()
+    }
+}
+
+/// Why a text cannot be had in full. Says names only: a default beside a name may be a secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unset {
+    #[error("`{0}` is not set; set it in the environment that cellmate starts in")]
+    Variable(String),
+    #[error("the input `{id}` has no value; set `{variable}` in the environment that cellmate starts in")]
+    Input { id: String, variable: String },
+    #[error("`${{{0}}}` is known only to the client it was written for; write its value, or `${{A_VARIABLE}}`")]
+    Foreign(String),
+    #[error("a `${{` has no `}}`; write `$${{` where none is meant")]
+    Open,
+}
+
+impl Variables {
+    pub(crate) fn expand(&self, text: &str, dialect: Dialect) -> Result<String, Unset> {
+        match dialect {
+            Dialect::Literal => Ok(text.to_owned()),
+            Dialect::Dollar => self.dollars(text, false),
+            Dialect::BareDollar => self.dollars(text, true),
+            Dialect::Brace => self.braces(text),
+        }
+    }
+
+    fn dollars(&self, text: &str, bare: bool) -> Result<String, Unset> {
+        let mut full = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find('$') {
+            let (before, from) = rest.split_at(at);
+            full.push_str(before);
+            if let Some(after) = from.strip_prefix("$${") {
+                full.push_str("${");
+                rest = after;
+            } else if let Some(inner) = from.strip_prefix("${") {
+                let (inner, after) = inner.split_once('}').ok_or(Unset::Open)?;
+                full.push_str(&self.value(inner)?);
+                rest = after;
+            } else {
+                let after = from.strip_prefix('$').unwrap_or(from);
+                let name = after.split(|c: char| !is_name_char(c)).next().filter(|name| bare && is_name(name));
+                match name {
+                    Some(name) => full.push_str(&self.variable(name)?),
+                    None => full.push('$'),
+                }
+                rest = after.strip_prefix(name.unwrap_or_default()).unwrap_or(after);
+            }
+        }
+        full.push_str(rest);
+        Ok(full)
+    }
+
+    fn braces(&self, text: &str) -> Result<String, Unset> {
+        let mut full = String::new();
+        let mut rest = text;
+        while let Some((before, inner)) = rest.split_once("{env:") {
+            let (name, after) = inner.split_once('}').ok_or(Unset::Open)?;
+            full.push_str(before);
+            full.push_str(&self.variable(name)?);
+            rest = after;
+        }
+        full.push_str(rest);
+        Ok(full)
+    }
+
+    fn value(&self, inner: &str) -> Result<String, Unset> {
+        let path = |path: &Path| path.display().to_string();
+        if let Some((name, default)) = inner.split_once(":-").filter(|(name, _)| is_name(name)) {
+            let found = self.environment.get(name).filter(|value| !value.is_empty());
+            return Ok(found.cloned().unwrap_or_else(|| default.to_owned()));
+        }
+        match inner.split_once(':') {
+            Some(("env", name)) => self.variable(name),
+            Some(("input", id)) => self.input(id),
+            None if inner == "userHome" => {
+                self.home.as_deref().map(path).ok_or_else(|| Unset::Variable("HOME".to_owned()))
+            }
+            None if inner == "workspaceFolder" => Ok(path(&self.folder)),
+            None if inner == "workspaceFolderBasename" => {
+                Ok(self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned())
+            }
+            None if matches!(inner, "pathSeparator" | "/") => Ok(std::path::MAIN_SEPARATOR_STR.to_owned()),
+            None if is_name(inner) => self.variable(inner),
+            Some((kind, _)) => Err(Unset::Foreign(format!("{}:{}", shown::plain(kind), shown::HIDDEN))),
+            None => Err(Unset::Foreign(shown::plain(inner))),
+        }
+    }
+
+    pub(crate) fn variable(&self, name: &str) -> Result<String, Unset> {
+        self.environment.get(name).cloned().ok_or_else(|| Unset::Variable(shown::plain(name)))
+    }
+
+    /// What the client would have asked for is taken from the environment, or from the input's own default.
+    fn input(&self, id: &str) -> Result<String, Unset> {
+        let variable = input_variable(id);
+        let default = || self.inputs.get(id).cloned().flatten();
+        let found = self.environment.get(&variable).cloned().or_else(default);
+        found.ok_or_else(|| Unset::Input { id: shown::plain(id), variable })
+    }
+}
+
+/// `api-key` → `CELLMATE_INPUT_API_KEY`.
+fn input_variable(id: &str) -> String {
+    let name: String =
+        id.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+    format!("CELLMATE_INPUT_{}", shown::plain(&name))
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+pub(crate) fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(is_name_char) && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    use super::{Dialect, Variables};
+
+    fn variables() -> Variables {
+        let environment = [("A", "1"), ("EMPTY", ""), ("CELLMATE_INPUT_API_KEY", "k")];
+        Variables {
+            environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            home: Some(PathBuf::from("/home/me")),
+            folder: PathBuf::from("/src/project"),
+            inputs: BTreeMap::from([("region".to_owned(), Some("eu".to_owned())), ("user".to_owned(), None)]),
+        }
+    }
+
+    #[test]
+    fn every_dialect_is_read_as_its_client_reads_it() {
+        let cases = [
+            (Dialect::Dollar, "a${A}b${env:A}", Ok("a1b1")),
+            (Dialect::Dollar, "${B:-x}${EMPTY:-y}${A:-z}${B:-}", Ok("xy1")),
+            (
+                Dialect::Dollar,
+                "${userHome}${/}x ${workspaceFolder} ${workspaceFolderBasename}",
+                Ok("/home/me/x /src/project project"),
+            ),
+            (Dialect::Dollar, "${input:api-key} ${input:region}", Ok("k eu")),
+            (Dialect::Dollar, "$A $$ $${A} 5$", Ok("$A $$ ${A} 5$")),
+            (
+                Dialect::BareDollar,
+                "$A/$A_ ${A}",
+                Err("`A_` is not set; set it in the environment that cellmate starts in"),
+            ),
+            (Dialect::BareDollar, "$A/x $1", Ok("1/x $1")),
+            (Dialect::Brace, "{env:A} ${A} {file:x}", Ok("1 ${A} {file:x}")),
+            (Dialect::Literal, "${A} $A {env:A}", Ok("${A} $A {env:A}")),
+            (Dialect::Dollar, "${B}", Err("`B` is not set; set it in the environment that cellmate starts in")),
+            (Dialect::Dollar, "${env:B}", Err("`B` is not set; set it in the environment that cellmate starts in")),
+            (Dialect::Brace, "{env:B}", Err("`B` is not set; set it in the environment that cellmate starts in")),
+            (
+                Dialect::Dollar,
+                "${input:user}",
+                Err(
+                    "the input `user` has no value; set `CELLMATE_INPUT_USER` in the environment that cellmate starts in",
+                ),
+            ),
+            (
+                Dialect::Dollar,
+                "${command:pick.one}",
+                Err(
+                    "`${command:…}` is known only to the client it was written for; write its value, or `${A_VARIABLE}`",
+                ),
+            ),
+            (Dialect::Dollar, "${A", Err("a `${` has no `}`; write `$${` where none is meant")),
+        ];
+        for (dialect, text, expected) in cases {
+            let found = variables().expand(text, dialect).map_err(|unset| unset.to_string());
+            assert_eq!(found.as_deref().map_err(String::as_str), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! A client's other servers, moved behind cellmate as they are written: no variable is filled in on the way.
+
+use serde_json::Value;
+
+use super::{ConnectError, NAME};
+use crate::config::clients::Client;
+use crate::config::document::{self, Format};
+use crate::config::edit::Change;
+use crate::config::shown;
+use crate::config::tree::{Member, Tree};
+
+/// Our file with the servers in it, and what became of each.
+#[derive(Debug)]
+pub(super) struct TakenOver {
+    pub(super) ours: Change,
+    moved: Vec<String>,
+    left: Vec<(String, &'static str)>,
+}
+
+impl TakenOver {
+    pub(super) fn notes(&self) -> Vec<String> {
+        let moved = self.moved.iter().map(|name| format!("`{name}` is behind cellmate now"));
+        moved.chain(self.left.iter().map(|(name, why)| format!("`{name}` stays where it is: {why}"))).collect()
+    }
+}
+
+pub(super) fn take_over(
+    client: Client,
+    folder: &str,
+    theirs: &mut Change,
+    ours: Change,
+) -> Result<TakenOver, ConnectError> {
+    let tree = theirs.tree()?;
+    let mut taken = TakenOver { ours, moved: Vec::new(), left: Vec::new() };
+    for container in client.containers(folder) {
+        let members = tree.at(&container).map(Tree::members).unwrap_or_default();
+        for member in members.iter().filter(|member| member.key != NAME) {
+            match taken.take(client, member)? {
+                Ok(()) => {
+                    let path: Vec<&str> = container.iter().copied().chain([member.key.as_str()]).collect();
+                    theirs.remove(&path)?;
+                    taken.moved.push(shown::plain(&member.key));
+                }
+                Err(why) => taken.left.push((shown::plain(&member.key), why)),
+            }
+        }
+    }
+    if let Some(inputs) = tree.get("inputs").filter(|_| !taken.moved.is_empty()) {
+        taken.take_inputs(inputs)?;
+    }
+    Ok(taken)
+}
+
+impl TakenOver {
+    /// Puts it into our file, or says why not.
+    fn take(&mut self, client: Client, member: &Member) -> Result<Result<(), &'static str>, ConnectError> {
+        if let Some(why) = must_stay(&member.value) {
+            return Ok(Err(why));
+        }
+        let mut entry = member.value.to_json();
+        if client == Client::Codex || client == Client::Zed {
+            escape_variables(&mut entry);
+        }
+        if client == Client::Gemini {
+            brace_variables(&mut entry);
+        }
+        let tree = self.ours.tree()?;
+        let there = document::servers(&tree).iter().find_map(|servers| {
+            servers.members.iter().find(|one| one.key == member.key).map(|one| one.value.to_json())
+        });
+        if let Some(there) = there {
+            let same = there == entry;
+            return Ok(if same { Ok(()) } else { Err("cellmate has another server of that name; rename one") });
+        }
+        let container = document::container_for(&tree, Format::of(&self.ours.file), &member.key);
+        let path: Vec<&str> = container.iter().copied().chain([member.key.as_str()]).collect();
+        self.ours.set(&path, &entry)?;
+        Ok(Ok(()))
+    }
+
+    /// VS Code's servers refer to them by id.
+    fn take_inputs(&mut self, inputs: &Tree) -> Result<(), ConnectError> {
+        let there = document::inputs(&self.ours.tree()?);
+        for input in inputs.items().unwrap_or_default() {
+            let known = input.get("id").and_then(Tree::text).is_none_or(|id| there.contains_key(id));
+            if !known {
+                self.ours.append(&["inputs"], &input.to_json())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn must_stay(entry: &Tree) -> Option<&'static str> {
+    let has = |key: &str| entry.get(key).is_some_and(|found| !found.members().is_empty() || found.text().is_some());
+    let spoken = entry.get("type").or(entry.get("transport")).and_then(Tree::text);
+    let url = ["url", "httpUrl", "serverUrl", "baseUrl"].iter().any(|key| entry.get(key).is_some());
+    let authorized = ["headers", "http_headers", "env_http_headers", "bearer_token_env_var", "bearerTokenEnv"];
+    if entry.get("headersHelper").is_some() {
+        return Some("its headers come from a helper that only the client runs");
+    }
+    match spoken {
+        Some("sse" | "ws" | "websocket") => Some("it speaks a way of MCP that cellmate does not"),
+        _ if !url && entry.get("command").is_none() => Some("it has neither a command nor an address"),
+        // The client has logged in; we would have to.
+        _ if url && !authorized.iter().any(|key| has(key)) => {
+            Some("the client may be logged in to it; `cellmate servers add` adds it if it needs no login")
+        }
+        _ => None,
+    }
+}
+
+/// What is a text for the client must not become a variable for us.
+fn escape_variables(value: &mut Value) {
+    each_text(value, &|text| text.replace("${", "$${"));
+}
+
+/// Gemini's `$NAME` in the way that we read everywhere.
+fn brace_variables(value: &mut Value) {
+    each_text(value, &|text| {
+        let mut braced = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('$') {
+            braced.push_str(before);
+            let name_ends = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len());
+            let (name, left) = after.split_at(name_ends);
+            let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+            braced.push_str(&if is_name { format!("${{{name}}}") } else { format!("${name}") });
+            rest = left;
+        }
+        braced.push_str(rest);
+        braced
+    });
+}
+
+fn each_text(value: &mut Value, change: &dyn Fn(&str) -> String) {
+    match value {
+        Value::String(text) => *text = change(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| each_text(item, change)),
+        Value::Object(members) => members.values_mut().for_each(|member| each_text(member, change)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

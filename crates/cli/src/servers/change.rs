@@ -1,0 +1,67 @@
+//! A change to a file, shown and then made, or only shown.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::config::Places;
+use crate::config::edit::{Change, Written};
+use crate::config::shown::for_shell;
+use crate::render;
+
+#[derive(Debug, Args)]
+pub(crate) struct ChangeArguments {
+    /// Show what would change, and change nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Say what was done as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Shows the change and makes it.
+pub(crate) fn carry_out(change: &Change, places: &Places, arguments: &ChangeArguments, notes: &[String]) -> ExitCode {
+    if !arguments.json {
+        render::say(&change.diff());
+    }
+    let written = if arguments.dry_run || change.is_empty() {
+        None
+    } else {
+        match change.write(places.backups().as_deref()) {
+            Ok(written) => Some(written),
+            Err(error) => return render::failed(&error.to_string()),
+        }
+    };
+    if arguments.json {
+        render::say(&format!("{}\n", as_json(change, written.as_ref(), notes)));
+        return ExitCode::SUCCESS;
+    }
+    match &written {
+        Some(written) => render::say(&format!("written; to undo: {}\n", undo(change, written))),
+        None if change.is_empty() => render::say("nothing to change\n"),
+        None => render::say("nothing was written (--dry-run)\n"),
+    }
+    notes.iter().for_each(|note| eprintln!("note: {note}"));
+    ExitCode::SUCCESS
+}
+
+pub(crate) fn as_json(change: &Change, written: Option<&Written>, notes: &[String]) -> Value {
+    json!({
+        "file": change.file,
+        "changed": written.is_some(),
+        "diff": change.diff(),
+        "backup": written.and_then(|written| written.backup.as_ref()),
+        "undo": written.map(|written| undo(change, written)),
+        "notes": notes,
+    })
+}
+
+/// A command that puts the file back.
+pub(crate) fn undo(change: &Change, written: &Written) -> String {
+    let file = for_shell(&change.file.display().to_string());
+    match &written.backup {
+        Some(backup) => format!("cp {} {file}", for_shell(&backup.display().to_string())),
+        None => format!("rm {file}"),
+    }
+}

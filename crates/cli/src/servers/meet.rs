@@ -1,0 +1,96 @@
+//! Starting configured servers, all at once, each with its own luck.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mcp::{ConnectFailure, Server};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::config::{ServerEntry, TransportEntry, shown};
+use crate::render;
+
+/// Servers that are being started at one time: package runners are hungry.
+const MAX_STARTING: usize = 16;
+
+/// What is shown of a server's standard error.
+const MAX_STDERR_LINES: usize = 20;
+
+/// Values shorter than this are too common to be looked for.
+const MIN_SECRET_BYTES: usize = 5;
+
+/// One server, met or missed.
+#[derive(Debug)]
+pub(crate) struct Met {
+    pub(crate) entry: ServerEntry,
+    pub(crate) took: Duration,
+    pub(crate) server: Result<Arc<Server>, Missed>,
+}
+
+/// Why a server is not there.
+#[derive(Debug)]
+pub(crate) struct Missed {
+    pub(crate) why: String,
+    /// The end of what it wrote to its standard error, without the secrets it was given.
+    pub(crate) stderr: Vec<String>,
+}
+
+/// In the order given, when the last has started or failed.
+pub(crate) async fn meet(servers: Vec<ServerEntry>) -> Vec<Met> {
+    let places = Arc::new(Semaphore::new(MAX_STARTING));
+    let mut meeting = JoinSet::new();
+    for (position, entry) in servers.into_iter().enumerate() {
+        let places = Arc::clone(&places);
+        meeting.spawn(async move {
+            let _place = places.acquire().await;
+            (position, meet_one(entry).await)
+        });
+    }
+    let mut met = meeting.join_all().await;
+    met.sort_by_key(|(position, _)| *position);
+    met.into_iter().map(|(_, met)| met).collect()
+}
+
+async fn meet_one(entry: ServerEntry) -> Met {
+    let began = Instant::now();
+    let server = match entry.spec() {
+        Ok(spec) => Server::connect(spec).await.map_err(|error| Missed {
+            why: without_secrets(&why(&error.why), &entry),
+            stderr: last_lines(&without_secrets(&error.stderr, &entry)),
+        }),
+        Err(error) => Err(Missed { why: error.to_string(), stderr: Vec::new() }),
+    };
+    Met { entry, took: began.elapsed(), server }
+}
+
+/// In the words of who can do something about it here.
+fn why(failure: &ConnectFailure) -> String {
+    match failure {
+        ConnectFailure::Deadline(limit) => format!(
+            "it was not ready within {} ms; see what it wrote to its standard error, or raise `startupTimeoutMs` in its entry",
+            limit.as_millis()
+        ),
+        other => other.to_string(),
+    }
+}
+
+fn last_lines(text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let skipped = lines.len().saturating_sub(MAX_STDERR_LINES);
+    lines.into_iter().skip(skipped).map(render::printable).collect()
+}
+
+/// Servers repeat what they were given when they complain about it.
+fn without_secrets(text: &str, entry: &ServerEntry) -> String {
+    let values: Vec<&String> = match &entry.transport {
+        TransportEntry::Stdio { env, args, .. } => env.values().chain(hidden_arguments(args, &entry.shown)).collect(),
+        TransportEntry::Http { headers, url } => headers.values().chain([url]).collect(),
+    };
+    let secrets = values.into_iter().flat_map(|value| value.split(' ')).filter(|word| word.len() >= MIN_SECRET_BYTES);
+    secrets.fold(text.to_owned(), |text, secret| text.replace(secret, shown::HIDDEN))
+}
+
+/// Those that are not shown as they are: they look like a secret, or came from a variable. A path is neither.
+fn hidden_arguments<'a>(args: &'a [String], shown: &str) -> impl Iterator<Item = &'a String> {
+    args.iter().filter(move |arg| !arg.starts_with('/') && !shown.contains(arg.as_str()))
+}

@@ -1,0 +1,49 @@
+//! `cellmate servers`: which MCP servers there are, and whether they work.
+
+mod add;
+mod change;
+mod list;
+mod meet;
+mod offered;
+mod remove;
+mod test;
+mod trust;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+pub(crate) use change::{as_json as change_json, undo};
+pub(crate) use list::problem_json;
+pub(crate) use meet::{Met, meet};
+pub(crate) use offered::Offered;
+
+#[derive(Debug, Args)]
+pub(crate) struct ServersArguments {
+    #[command(subcommand)]
+    command: ServersCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ServersCommand {
+    /// Say which servers are configured, and where.
+    List(list::ListArguments),
+    /// Add a server: `add NAME -- COMMAND ARGS…`, or `add NAME --url URL`.
+    Add(add::AddArguments),
+    /// Take a server out of the file it is in.
+    Remove(remove::RemoveArguments),
+    /// Start each server and say what it offers, or why it does not.
+    Test(test::TestArguments),
+    /// Let a folder's own `.cellmate.json5`, and other clients' files in it, start servers.
+    Trust(trust::TrustArguments),
+}
+
+pub(crate) async fn run(arguments: ServersArguments) -> ExitCode {
+    match arguments.command {
+        ServersCommand::List(arguments) => list::run(&arguments),
+        ServersCommand::Add(arguments) => add::run(&arguments),
+        ServersCommand::Remove(arguments) => remove::run(&arguments),
+        ServersCommand::Test(arguments) => test::run(&arguments).await,
+        ServersCommand::Trust(arguments) => trust::run(&arguments),
+    }
+}

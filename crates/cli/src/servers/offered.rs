@@ -1,0 +1,39 @@
+//! A server's tools, without those that its configuration leaves out.
+
+use std::sync::Arc;
+
+use contract::tool::ToolSpec;
+use executor::{Answering, AuthorizedCall, ToolSource};
+
+use crate::config::ServerEntry;
+
+#[derive(Debug)]
+pub(crate) struct Offered {
+    source: Arc<dyn ToolSource>,
+    only: Option<Vec<String>>,
+    without: Vec<String>,
+}
+
+impl Offered {
+    pub(crate) fn new(source: Arc<dyn ToolSource>, entry: &ServerEntry) -> Self {
+        Self { source, only: entry.only_tools.clone(), without: entry.without_tools.clone() }
+    }
+
+    fn offers(&self, tool: &ToolSpec) -> bool {
+        let named = |names: &[String]| names.iter().any(|name| name == tool.id.name());
+        self.only.as_deref().is_none_or(named) && !named(&self.without)
+    }
+}
+
+impl ToolSource for Offered {
+    fn tools(&self) -> Vec<ToolSpec> {
+        let mut tools = self.source.tools();
+        tools.retain(|tool| self.offers(tool));
+        tools
+    }
+
+    /// Whatever comes here came through the door, which knows only what is offered.
+    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+        self.source.call(call)
+    }
+}

@@ -1,0 +1,166 @@
+//! `cellmate tools call`: one call through the door.
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use clap::Args;
+use contract::tool::ToolId;
+use executor::{CallEnd, Outcome, UNKNOWN_OUTCOME, Updates};
+use serde_json::{Map, Value, json};
+use store::{Keys, Location, Store};
+
+use super::run::ready;
+use crate::config::{self, ConfigArguments, ServerEntry, shown};
+use crate::render;
+
+/// There is no model that could name its call.
+const TOOL_CALL: &str = "cellmate-tools-call";
+
+/// The longest input that is read from standard input.
+const MAX_INPUT_BYTES: u64 = 16 << 20;
+
+#[derive(Debug, Args)]
+pub(super) struct CallArguments {
+    /// `mcp:SERVER:TOOL`, or `SERVER.TOOL`.
+    tool: String,
+    /// Arguments: `name=value` takes the value as text, `name:=value` as JSON.
+    #[arg(value_name = "NAME=VALUE")]
+    pairs: Vec<String>,
+    /// All arguments as one JSON object; `-` reads it from standard input.
+    #[arg(long = "args", value_name = "JSON", conflicts_with = "pairs")]
+    json_arguments: Option<String>,
+    /// As this agent, for its policy.
+    #[arg(long, default_value = "", value_name = "ID")]
+    agent: String,
+    #[command(flatten)]
+    config: ConfigArguments,
+    /// Print the whole result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(arguments: &CallArguments) -> ExitCode {
+    let loaded = match config::load(&arguments.config.places()) {
+        Ok(loaded) => loaded,
+        Err(error) => return render::trouble(&error.to_string()),
+    };
+    let (id, input) = match tool_id(&arguments.tool).and_then(|id| Ok((id, input(arguments)?))) {
+        Ok(asked) => asked,
+        Err(message) => return render::trouble(&message),
+    };
+    // Only the server that has the tool is started.
+    let servers: Vec<ServerEntry> = loaded.servers.iter().filter(|one| one.name == id.owner()).cloned().collect();
+    let problem = loaded.problems.iter().find(|problem| problem.server.as_deref() == Some(id.owner()));
+    match (servers.first(), problem) {
+        (Some(server), _) if server.enabled => {}
+        (Some(server), _) => {
+            return render::trouble(&format!("server `{}` is off in `{}`", server.name, server.origin));
+        }
+        (None, Some(problem)) => return render::trouble(&problem.to_string()),
+        (None, None) => return render::trouble(&format!("no server is called `{}`", shown::plain(id.owner()))),
+    }
+    let ready = match ready(&loaded, servers, &arguments.agent).await {
+        Ok(ready) => ready,
+        Err(message) => return render::trouble(&message),
+    };
+    if let Some(missed) = ready.met.iter().find_map(|met| met.server.as_ref().err()) {
+        missed.stderr.iter().for_each(|line| eprintln!("      | {line}"));
+        return render::failed(&format!("server `{}`: {}", id.owner(), missed.why));
+    }
+    let store = match memory().await {
+        Ok(store) => store,
+        Err(message) => return render::failed(&message),
+    };
+    let called = ready.run.executor.call_directly(&store, TOOL_CALL, id.as_str(), input, Updates::default()).await;
+    match called {
+        Ok(call) => told(call.end, arguments.json),
+        Err(error) => render::failed(&format!("the system has no randomness to give: {error}")),
+    }
+}
+
+/// Nobody comes back to this run once the command has ended.
+async fn memory() -> Result<Store, String> {
+    let keys = Keys::ephemeral().map_err(|error| format!("the system has no randomness to give: {error}"))?;
+    Store::open(&Location::Memory, keys).await.map_err(|error| error.to_string())
+}
+
+fn tool_id(text: &str) -> Result<ToolId, String> {
+    let written = match text.split_once('.') {
+        Some((server, tool)) if !text.contains(':') => format!("mcp:{server}:{tool}"),
+        _ => text.to_owned(),
+    };
+    ToolId::parse(&written).map_err(|_| {
+        format!(
+            "`{}` names no tool; write `SERVER.TOOL` or `mcp:SERVER:TOOL`, as `cellmate tools list` has them",
+            shown::plain(text)
+        )
+    })
+}
+
+fn input(arguments: &CallArguments) -> Result<Value, String> {
+    let Some(given) = &arguments.json_arguments else { return pairs(&arguments.pairs) };
+    let text = if given == "-" { standard_input()? } else { given.clone() };
+    match contract::json::read(&text) {
+        Ok(input @ Value::Object(_)) => Ok(input),
+        Ok(_) => Err("--args: write one JSON object".to_owned()),
+        Err(error) => Err(format!("--args: {error}")),
+    }
+}
+
+fn standard_input() -> Result<String, String> {
+    let mut text = String::new();
+    let read = std::io::stdin().take(MAX_INPUT_BYTES).read_to_string(&mut text);
+    read.map(|_| text).map_err(|error| format!("cannot read standard input: {error}"))
+}
+
+fn pairs(pairs: &[String]) -> Result<Value, String> {
+    let mut input = Map::new();
+    for pair in pairs {
+        let wrong = || "write arguments as name=text or name:=json".to_owned();
+        let (name, value) = pair.split_once('=').ok_or_else(wrong)?;
+        let (name, value) = match name.strip_suffix(':') {
+            Some(name) => {
+                (name, contract::json::read(value).map_err(|error| format!("`{}`: {error}", shown::plain(name)))?)
+            }
+            None => (name, Value::from(value)),
+        };
+        input.insert(name.to_owned(), value);
+    }
+    Ok(Value::Object(input))
+}
+
+fn told(end: CallEnd, as_json: bool) -> ExitCode {
+    let outcome = match end {
+        CallEnd::Settled(outcome) => outcome,
+        CallEnd::Parked(_) => Outcome::Failed("the call waits for somebody, and nobody is asked here".to_owned()),
+        CallEnd::Stopped(error) => Outcome::Failed(error.to_string()),
+    };
+    let (returned, message) = match outcome {
+        Outcome::Returned(returned) => (Some(returned), None),
+        Outcome::Failed(message) => (None, Some(message)),
+        Outcome::Unknown => (None, Some(UNKNOWN_OUTCOME.to_owned())),
+    };
+    let result = returned.map(|returned| returned.for_guest());
+    // A tool's own error is a result, and still not what was wanted.
+    let failed = result.as_ref().is_none_or(|result| result.get("isError") == Some(&Value::Bool(true)));
+    if as_json {
+        render::say(&format!("{}\n", json!({"ok": !failed, "result": result, "error": message})));
+    } else if let Some(result) = &result {
+        render::say(&readable(result));
+    } else if let Some(message) = &message {
+        eprintln!("cellmate: {}", render::printable(message));
+    }
+    if failed { ExitCode::from(1) } else { ExitCode::SUCCESS }
+}
+
+/// The text where all of it is text, else the JSON.
+fn readable(result: &Value) -> String {
+    let text = |block: &Value| block.get("text").and_then(Value::as_str).map(str::to_owned);
+    let blocks = result.get("content").and_then(Value::as_array).filter(|_| result.get("structuredContent").is_none());
+    let texts: Option<Vec<String>> =
+        blocks.filter(|blocks| !blocks.is_empty()).and_then(|blocks| blocks.iter().map(text).collect());
+    match texts {
+        Some(texts) => format!("{}\n", render::printable(&texts.join("\n"))),
+        None => format!("{}\n", serde_json::to_string_pretty(result).unwrap_or_else(|_| result.to_string())),
+    }
+}

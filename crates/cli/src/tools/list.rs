@@ -1,0 +1,78 @@
+//! `cellmate tools list`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use contract::tool::ToolSpec;
+use serde_json::{Value, json};
+
+use super::run::{complain, ready};
+use crate::config::{self, ConfigArguments, shown};
+use crate::render;
+use crate::servers::problem_json;
+
+/// What is shown of a description on one line.
+const MAX_SHOWN_CHARS: usize = 100;
+
+#[derive(Debug, Args)]
+pub(super) struct ListArguments {
+    /// Only this server's.
+    #[arg(long, value_name = "NAME")]
+    server: Option<String>,
+    /// As this agent, for its policy.
+    #[arg(long, default_value = "", value_name = "ID")]
+    agent: String,
+    #[command(flatten)]
+    config: ConfigArguments,
+    /// With schemas, as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(arguments: &ListArguments) -> ExitCode {
+    let loaded = match config::load(&arguments.config.places()) {
+        Ok(loaded) => loaded,
+        Err(error) => return render::trouble(&error.to_string()),
+    };
+    let wanted = |name: &String| arguments.server.as_ref().is_none_or(|server| server == name);
+    let servers: Vec<_> = loaded.servers.iter().filter(|one| one.enabled && wanted(&one.name)).cloned().collect();
+    if let (Some(name), true) = (&arguments.server, servers.is_empty()) {
+        return render::trouble(&format!("no server that is on is called `{}`", shown::plain(name)));
+    }
+    let ready = match ready(&loaded, servers, &arguments.agent).await {
+        Ok(ready) => ready,
+        Err(message) => return render::trouble(&message),
+    };
+    let tools = ready.tools();
+    if arguments.json {
+        let missed = ready.met.iter().filter_map(|met| Some((met, met.server.as_ref().err()?)));
+        let missed = missed.map(|(met, missed)| json!({"server": met.entry.name, "message": missed.why}));
+        let problems: Vec<Value> = loaded.problems.iter().map(problem_json).chain(missed).collect();
+        let tools: Vec<Value> = tools.iter().map(as_json).collect();
+        render::say(&format!("{}\n", json!({"tools": tools, "problems": problems})));
+    } else {
+        tools.iter().for_each(|tool| render::say(&readable(tool)));
+        loaded.problems.iter().for_each(|problem| eprintln!("problem: {problem}"));
+        complain(&ready.met);
+    }
+    if ready.met.iter().all(|met| met.server.is_ok()) { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+fn readable(tool: &ToolSpec) -> String {
+    let first = tool.description.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let mut short: String = first.chars().take(MAX_SHOWN_CHARS).collect();
+    if first.chars().nth(MAX_SHOWN_CHARS).is_some() {
+        short.push('…');
+    }
+    format!("{}  {}\n", shown::plain(tool.id.as_str()), render::printable(&short))
+}
+
+fn as_json(tool: &ToolSpec) -> Value {
+    json!({
+        "id": tool.id.as_str(),
+        "label": tool.label,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "output": tool.output,
+    })
+}

@@ -1,0 +1,30 @@
+//! `cellmate tools`: what the configured servers offer, and a way to call it by hand.
+
+mod call;
+mod list;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+pub(crate) struct ToolsArguments {
+    #[command(subcommand)]
+    command: ToolsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ToolsCommand {
+    /// Say which tools a run would have.
+    List(list::ListArguments),
+    /// Call one tool, as a cell would: policy, arguments, journal.
+    Call(call::CallArguments),
+}
+
+pub(crate) async fn run(arguments: ToolsArguments) -> ExitCode {
+    match arguments.command {
+        ToolsCommand::List(arguments) => list::run(&arguments).await,
+        ToolsCommand::Call(arguments) => call::run(&arguments).await,
+    }
+}

@@ -1,0 +1,186 @@
+//! `cellmate connect`: every client's configuration, written and put back.
+
+use serde_json::{Value, json};
+
+use crate::person::{CANARY, Person};
+
+const OURS: &str = "home/.config/cellmate/config.json5";
+
+fn exe() -> &'static str {
+    env!("CARGO_BIN_EXE_cellmate")
+}
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn every_client_is_connected_where_it_looks() {
+    let plain = json!({"command": exe(), "args": ["mcp"]});
+    let typed = json!({"type": "stdio", "command": exe(), "args": ["mcp"]});
+    let cases = [
+        ("claude-code", "home/.claude.json", json!({"mcpServers": {"cellmate": typed}})),
+        (
+            "claude-desktop",
+            "home/.config/Claude/claude_desktop_config.json",
+            json!({"mcpServers": {"cellmate": plain}}),
+        ),
+        ("cursor", "home/.cursor/mcp.json", json!({"mcpServers": {"cellmate": plain}})),
+        ("vscode", "home/.config/Code/User/mcp.json", json!({"servers": {"cellmate": typed}})),
+        (
+            "opencode",
+            "home/.config/opencode/opencode.json",
+            json!({"mcp": {"cellmate": {"type": "local", "command": [exe(), "mcp"], "enabled": true}}}),
+        ),
+        ("windsurf", "home/.codeium/windsurf/mcp_config.json", json!({"mcpServers": {"cellmate": plain}})),
+        ("gemini", "home/.gemini/settings.json", json!({"mcpServers": {"cellmate": plain}})),
+        (
+            "zed",
+            "home/.config/zed/settings.json",
+            json!({"context_servers": {"cellmate": {"source": "custom", "command": exe(), "args": ["mcp"], "env": {}}}}),
+        ),
+    ];
+    let person = Person::new();
+    for (client, file, expected) in cases {
+        let said = person.types(&["connect", client, "--yes", "--take-over"]);
+        assert!(
+            said.code == 0 && said.out.contains(&format!("to undo:\n  rm /{file}\n")),
+            "{client}: {}{}",
+            said.out,
+            said.err
+        );
+        assert_eq!(parsed(&person.read(file)), expected, "{client}");
+        assert!(person.types(&["connect", client]).out.ends_with("is connected already\n"), "{client}");
+    }
+    assert!(!person.has(OURS), "there was nothing to take over");
+    assert_eq!(person.types(&["connect", "codex", "--yes"]).code, 0);
+    let codex =
+        format!("[mcp_servers.cellmate]\ncommand = \"{}\"\nargs = [\"mcp\"]\nstartup_timeout_sec = 60\n", exe());
+    assert_eq!(person.read("home/.codex/config.toml"), codex);
+    let files = [
+        ("claude-code", ".mcp.json"),
+        ("cursor", ".cursor/mcp.json"),
+        ("vscode", ".vscode/mcp.json"),
+        ("gemini", ".gemini/settings.json"),
+        ("opencode", "opencode.json"),
+        ("zed", ".zed/settings.json"),
+        ("codex", ".codex/config.toml"),
+    ];
+    for (client, file) in files {
+        let said = person.types(&["connect", client, "--scope", "project", "--yes", "--config", "mine.json5"]);
+        assert_eq!(said.code, 0, "{client}: {}", said.err);
+        let wanted = person.path("project/mine.json5").display().to_string();
+        assert!(person.read(&format!("project/{file}")).contains(&wanted), "{client}");
+    }
+    person.write("project/.cursor/mcp.json", r#"{"mcpServers": {"a": {"command": "x"}}}"#);
+    let said = person.types(&["connect", "cursor", "--scope", "project", "--take-over", "--yes"]);
+    let notes = "note: `a` is behind cellmate now\n\
+        note: this folder is not trusted yet, so its file is not read; `cellmate servers trust` trusts it\n";
+    assert_eq!((said.code, said.err.as_str()), (0, notes));
+    let said = person.types(&["connect", "windsurf", "--scope", "project", "--yes"]);
+    assert!(said.code == 2 && said.err.contains("--scope user"), "{}", said.err);
+    assert_eq!(person.types(&["connect", "emacs"]).code, 2);
+}
+
+#[test]
+fn nothing_is_written_unless_somebody_agrees() {
+    let person = Person::new();
+    let before = format!(
+        "{{\n  // {CANARY}\n  \"mcpServers\": {{\n    \"a\": {{\"command\": \"x\", \"env\": {{\"K\": \"{CANARY}\"}}}} // tail\n  }}\n}}\n"
+    );
+    person.write("home/.cursor/mcp.json", &before);
+    let said = person.types(&["connect", "cursor"]);
+    assert!(
+        said.code == 2 && said.out.contains("+    \"cellmate\": {") && said.err.contains("--yes"),
+        "{}{}",
+        said.out,
+        said.err
+    );
+    assert_eq!(person.types(&["connect", "cursor", "--dry-run"]).code, 0);
+    assert_eq!(person.types(&["connect", "cursor", "--json"]).code, 2);
+    assert_eq!(person.read("home/.cursor/mcp.json"), before);
+    let done = person.types(&["connect", "cursor", "--yes", "--json"]).json();
+    let after = person.read("home/.cursor/mcp.json");
+    assert!(after.contains(&format!("// {CANARY}\n")) && after.contains("}, // tail\n"), "{after}");
+    let undo = done["changes"][0]["undo"].as_str().unwrap().to_owned();
+    let words: Vec<&str> = undo.split(' ').collect();
+    assert_eq!(person.read(words[1].trim_start_matches('/')), before, "{undo}");
+    person.write("home/.cursor/mcp.json", "{ not json");
+    let said = person.types(&["connect", "cursor", "--yes"]);
+    assert!(said.code == 2 && said.err.contains("mend it"), "{}", said.err);
+    assert_eq!(person.read("home/.cursor/mcp.json"), "{ not json");
+}
+
+#[test]
+fn other_servers_are_taken_over_as_they_are_written() {
+    let person = Person::new();
+    person.write(OURS, "{\n  // mine\n  mcpServers: { taken: { command: 'mine' } },\n}\n");
+    let here = person.path("project").canonicalize().unwrap().display().to_string();
+    let theirs = json!({
+        "oauthAccount": CANARY,
+        "projects": {
+            here.clone(): {"mcpServers": {"local": {"command": "y"}}, "history": [CANARY]},
+            "/elsewhere": {"mcpServers": {"theirs": {"command": "z"}}},
+        },
+        "mcpServers": {
+            "moves": {"command": "npx", "args": ["x"], "env": {"TOKEN": "${TOKEN}", "K": CANARY}},
+            "keyed": {"type": "http", "url": "https://x.y/mcp", "headers": {"Authorization": CANARY}},
+            "logged-in": {"type": "http", "url": "https://linear.example/mcp"},
+            "old": {"type": "sse", "url": "https://x.y/sse", "headers": {"A": "b"}},
+            "taken": {"command": "another"},
+        },
+    });
+    person.write("home/.claude.json", &theirs.to_string());
+    let said = person.types(&["connect", "claude-code", "--take-over", "--yes"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let notes = "note: `local` is behind cellmate now\nnote: `moves` is behind cellmate now\nnote: `keyed` is behind cellmate now\n\
+        note: `logged-in` stays where it is: the client may be logged in to it; `cellmate servers add` adds it if it needs no login\n\
+        note: `old` stays where it is: it speaks a way of MCP that cellmate does not\n\
+        note: `taken` stays where it is: cellmate has another server of that name; rename one\n";
+    assert_eq!(said.err, notes);
+    let left = parsed(&person.read("home/.claude.json"));
+    let names: Vec<&String> = left["mcpServers"].as_object().unwrap().keys().collect();
+    assert_eq!(names, ["logged-in", "old", "taken", "cellmate"]);
+    assert_eq!(
+        (&left["oauthAccount"], &left["projects"][&here]),
+        (&json!(CANARY), &json!({"mcpServers": {}, "history": [CANARY]}))
+    );
+    assert_eq!(left["projects"]["/elsewhere"], theirs["projects"]["/elsewhere"], "other folders keep theirs");
+    let ours = person.read(OURS);
+    assert!(ours.contains("// mine") && ours.contains("${TOKEN}") && ours.contains(CANARY), "{ours}");
+    let listed = person.types(&["servers", "list", "--json"]).json();
+    let names: Vec<&str> =
+        listed["servers"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["taken", "local", "keyed"]);
+    assert_eq!(listed["problems"][0]["server"], "moves", "its variable is not set here");
+}
+
+#[test]
+fn what_is_taken_over_means_the_same_here_as_there() {
+    let person = Person::new();
+    person.write("home/.codex/config.toml", "# mine\n[mcp_servers.a]\ncommand = \"x\"\nargs = [\"${NOT_A_VARIABLE}\"]\nenabled_tools = [\"t\"]\n\n# theirs\n[tui]\ntheme = \"dark\"\n");
+    person.write(
+        "home/.gemini/settings.json",
+        r#"{"mcpServers": {"b": {"command": "x", "args": ["$SECRET", "$5", "${SECRET}"]}}}"#,
+    );
+    person.write(
+        "home/.config/opencode/opencode.json",
+        r#"{"mcp": {"c": {"type": "local", "command": ["x", "{env:SECRET}"]}}}"#,
+    );
+    person.write("home/.config/Code/User/mcp.json", r#"{"inputs": [{"id": "k", "type": "promptString", "default": "d"}], "servers": {"d": {"command": "x", "args": ["${input:k}"]}}}"#);
+    for client in ["codex", "gemini", "opencode", "vscode"] {
+        let said = person.types(&["connect", client, "--take-over", "--yes"]);
+        assert_eq!(said.code, 0, "{client}: {}", said.err);
+    }
+    let codex = person.read("home/.codex/config.toml");
+    assert!(
+        codex.starts_with("# mine\n") && codex.contains("# theirs\n[tui]") && !codex.contains("mcp_servers.a"),
+        "{codex}"
+    );
+    let ours = parsed(&person.read(OURS));
+    assert_eq!(ours["mcpServers"]["a"]["args"], json!(["$${NOT_A_VARIABLE}"]));
+    assert_eq!(ours["mcpServers"]["b"]["args"], json!(["${SECRET}", "$5", "${SECRET}"]));
+    let listed = person.types(&["servers", "list", "--json"]).json();
+    assert_eq!((listed["servers"].as_array().unwrap().len(), &listed["problems"]), (4, &json!([])), "{listed}");
+    assert_eq!(listed["servers"][0]["onlyTools"], json!(["t"]));
+}

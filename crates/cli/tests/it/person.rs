@@ -1,0 +1,99 @@
+//! A person with a home folder, a project, an MCP server of a few lines, and `cellmate`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+/// An MCP server at the wire: it says its token where it should not, and echoes what it is called with.
+const SERVER: &str = r#"#!/bin/sh
+echo "started with $TOKEN $2" >&2
+[ "$1" = fail ] && exit 3
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"method":"initialize"'*)
+      echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{\"tools\":{}},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}" ;;
+    *'"method":"tools/list"'*)
+      echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"tools\":[{\"name\":\"greet\",\"description\":\"Greets.\",\"inputSchema\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"}},\"required\":[\"name\"]}},{\"name\":\"other\",\"inputSchema\":{\"type\":\"object\"}}]}}" ;;
+    *'"method":"tools/call"'*)
+      name=$(printf '%s' "$line" | sed -n 's/.*"arguments":{"name":"\([^"]*\)".*/\1/p')
+      echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"hello $name\"}]}}" ;;
+  esac
+done
+"#;
+
+/// What must never be read in anything we print.
+pub const CANARY: &str = "canary-7f3e9a51c0de";
+
+pub struct Person {
+    folder: tempfile::TempDir,
+}
+
+pub struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Said {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}\n{}", self.out, self.err))
+    }
+}
+
+impl Person {
+    pub fn new() -> Self {
+        let person = Self { folder: tempfile::tempdir().unwrap() };
+        for folder in ["home", "project"] {
+            std::fs::create_dir(person.path(folder)).unwrap();
+        }
+        person.write("server.sh", SERVER);
+        person
+    }
+
+    pub fn path(&self, below: &str) -> PathBuf {
+        self.folder.path().join(below)
+    }
+
+    pub fn server(&self) -> String {
+        self.path("server.sh").display().to_string()
+    }
+
+    pub fn write(&self, below: &str, text: &str) {
+        let path = self.path(below);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    pub fn read(&self, below: &str) -> String {
+        std::fs::read_to_string(self.path(below)).unwrap()
+    }
+
+    /// Runs it in the project's folder, sees that it keeps secrets, and leaves the scratch folder's name out.
+    pub fn types(&self, arguments: &[&str]) -> Said {
+        let output = Command::new(env!("CARGO_BIN_EXE_cellmate"))
+            .args(arguments)
+            .current_dir(self.path("project"))
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", self.path("home"))
+            .env("SECRET", CANARY)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap().replace(self.root(), "");
+        let said = Said { code: output.status.code().unwrap(), out: text(&output.stdout), err: text(&output.stderr) };
+        let kept = !said.out.contains(CANARY) && !said.err.contains(CANARY);
+        assert!(kept, "{arguments:?} tells a secret:\n{}\n{}", said.out, said.err);
+        said
+    }
+
+    fn root(&self) -> &str {
+        self.folder.path().to_str().unwrap()
+    }
+
+    pub fn has(&self, below: &str) -> bool {
+        Path::new(&self.path(below)).exists()
+    }
+}

@@ -1,0 +1,219 @@
+//! `cellmate servers` and `cellmate tools`.
+
+use serde_json::json;
+
+use crate::person::{CANARY, Person};
+
+const OURS: &str = "home/.config/cellmate/config.json5";
+
+#[test]
+fn a_server_is_added_listed_tested_called_and_removed() {
+    let person = Person::new();
+    let server = person.server();
+    let added =
+        person.types(&["servers", "add", "greeter", "--env", "TOKEN=${SECRET}", "--", "sh", &server, "--quiet"]);
+    assert_eq!((added.code, added.err.as_str()), (0, ""), "{}", added.out);
+    assert!(
+        added.out.contains("+    \"greeter\": {")
+            && added.out.contains("to undo: rm /home/.config/cellmate/config.json5"),
+        "{}",
+        added.out
+    );
+
+    let listed = person.types(&["servers", "list", "--json"]).json();
+    let greeter = &listed["servers"][0];
+    assert_eq!(greeter["shown"], format!("sh {} --quiet", server).replace(person.path("").to_str().unwrap(), "/"));
+    assert_eq!(
+        (&greeter["env"], &greeter["origin"]["line"], &greeter["enabled"]),
+        (&json!(["TOKEN"]), &json!(3), &json!(true))
+    );
+
+    let tested = person.types(&["servers", "test", "--json"]);
+    assert_eq!(tested.code, 0, "{}", tested.out);
+    assert_eq!((&tested.json()["servers"][0]["ok"], &tested.json()["servers"][0]["tools"]), (&json!(true), &json!(2)));
+
+    let tools = person.types(&["tools", "list"]);
+    assert_eq!(tools.out, "mcp:greeter:greet  Greets.\nmcp:greeter:other  \n");
+    let called = person.types(&["tools", "call", "greeter.greet", "name=Ada"]);
+    assert_eq!((called.code, called.out.as_str()), (0, "hello Ada\n"), "{}", called.err);
+    let called = person.types(&["tools", "call", "mcp:greeter:greet", "--args", r#"{"name": "Ada"}"#, "--json"]).json();
+    assert_eq!(
+        called,
+        json!({"ok": true, "result": {"content": [{"type": "text", "text": "hello Ada"}]}, "error": null})
+    );
+
+    let removed = person.types(&["servers", "remove", "greeter"]);
+    assert_eq!(removed.code, 0, "{}", removed.err);
+    assert!(removed.out.contains("to undo: cp /home/.local/state/cellmate/backups/"), "{}", removed.out);
+    assert_eq!(person.types(&["servers", "list", "--json"]).json()["servers"], json!([]));
+}
+
+#[test]
+fn a_call_by_hand_meets_the_same_door_as_a_cells() {
+    let person = Person::new();
+    let server = person.server();
+    let config = json!({
+        "mcpServers": {
+            "s": {"command": "sh", "args": [server]},
+            "narrow": {"command": "sh", "args": [server], "disabledTools": ["greet"]},
+            "off": {"command": "sh", "args": [server], "enabled": false},
+        },
+        "tools": {"deny": ["mcp:s:other"]},
+    });
+    person.write(OURS, &config.to_string());
+    let cases: [(&[&str], i32, &str); 8] = [
+        (&["tools", "call", "s.greet"], 1, "missing property \"name\""),
+        (&["tools", "call", "s.other"], 1, "unknown tool"),
+        (&["tools", "call", "narrow.greet", "name=x"], 1, "unknown tool"),
+        (&["tools", "call", "off.greet", "name=x"], 2, "server `off` is off"),
+        (&["tools", "call", "nobody.greet"], 2, "no server is called `nobody`"),
+        (&["tools", "call", "greet"], 2, "names no tool"),
+        (&["tools", "call", "s.greet", "name"], 2, "name=text"),
+        (&["tools", "call", "s.greet", "--args", "[]"], 2, "one JSON object"),
+    ];
+    for (arguments, code, reason) in cases {
+        let said = person.types(arguments);
+        assert!(said.code == code && said.err.contains(reason), "{arguments:?}: {} {}", said.code, said.err);
+    }
+    let listed = person.types(&["tools", "list"]).out;
+    assert_eq!(listed, "mcp:s:greet  Greets.\nmcp:narrow:other  \n");
+    person.write(OURS, r#"{"tools": {"codeMode": {"timeoutMS": 1}}}"#);
+    let said = person.types(&["tools", "list"]);
+    assert!(said.code == 2 && said.err.contains("did you mean `timeoutMs`?"), "{}", said.err);
+}
+
+#[test]
+fn one_bad_server_does_not_spoil_the_report_of_the_others() {
+    let person = Person::new();
+    let server = person.server();
+    let config = json!({"mcpServers": {
+        "crashes": {"command": "sh", "args": [server, "fail", "${SECRET}"], "env": {"TOKEN": CANARY}},
+        "missing": {"command": "/no/such/program"},
+        "remote": {"url": format!("https://u:{CANARY}@example.invalid/mcp?k={CANARY}"), "headers": {"Authorization": format!("Bearer {CANARY}")}},
+        "unset": {"command": "x", "env": {"K": "${NOT_SET_ANYWHERE}"}},
+        "good": {"command": "sh", "args": [server], "env": {"TOKEN": CANARY}},
+    }});
+    person.write(OURS, &config.to_string());
+    let tested = person.types(&["servers", "test", "--json"]);
+    let report = tested.json();
+    assert_eq!(tested.code, 1);
+    let ok: Vec<_> = report["servers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["name"].as_str().unwrap(), one["ok"].as_bool().unwrap()))
+        .collect();
+    assert_eq!(ok, [("crashes", false), ("missing", false), ("remote", false), ("good", true)]);
+    assert_eq!(report["servers"][0]["stderr"], json!(["started with … …"]));
+    let problem = &report["problems"][0];
+    assert_eq!(
+        (&problem["server"], &problem["message"]),
+        (&json!("unset"), &json!("`NOT_SET_ANYWHERE` is not set; set it in the environment that cellmate starts in"))
+    );
+    let readable = person.types(&["servers", "test", "crashes"]);
+    assert!(
+        readable.code == 1
+            && readable.out.starts_with("FAIL  crashes: ")
+            && readable.out.contains("      | started with … …\n"),
+        "{}",
+        readable.out
+    );
+    assert_eq!(person.types(&["servers", "test", "good"]).code, 0);
+    assert_eq!(person.types(&["servers", "test", "nobody"]).code, 2);
+    person.types(&["servers", "list"]);
+    person.types(&["servers", "list", "--json"]);
+}
+
+#[test]
+fn adding_takes_what_other_clients_commands_take() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["a", "--", "npx", "-y", "pkg"], r#"{"command":"npx","args":["-y","pkg"]}"#),
+        (&["a", "npx", "pkg"], r#"{"command":"npx","args":["pkg"]}"#),
+        (&["-e", "A=1", "a", "--env", "B", "--", "x"], r#"{"command":"x","args":[],"env":{"A":"1","B":"${B}"}}"#),
+        (
+            &["--transport", "http", "a", "https://x.y/mcp", "--header", "Authorization: Bearer ${T}"],
+            r#"{"type":"http","url":"https://x.y/mcp","headers":{"Authorization":"Bearer ${T}"}}"#,
+        ),
+        (
+            &["a", "--url", "https://x.y/mcp", "--bearer-token-env-var", "T"],
+            r#"{"type":"http","url":"https://x.y/mcp","bearer_token_env_var":"T"}"#,
+        ),
+        (&["a", "https://x.y/mcp", "-H", "K=v"], r#"{"type":"http","url":"https://x.y/mcp","headers":{"K":"v"}}"#),
+        (&["a", "--trusted", "--cwd", "/srv", "--", "x"], r#"{"command":"x","args":[],"cwd":"/srv","trusted":true}"#),
+    ];
+    for (arguments, entry) in cases {
+        let person = Person::new();
+        let added = person.types(&[&["servers", "add"], arguments].concat());
+        assert_eq!(added.code, 0, "{arguments:?} {}", added.err);
+        let written: serde_json::Value = serde_json::from_str(&person.read(OURS)).unwrap();
+        assert_eq!(written["mcpServers"]["a"].to_string(), entry, "{arguments:?}");
+    }
+    let person = Person::new();
+    let wrong: [(&[&str], &str); 9] = [
+        (&["a"], "give the command"),
+        (&["a", "--url", "ftp://x"], "https://"),
+        (&["a:b", "x"], "no `:`"),
+        (&["a", "--header", "K=v", "--", "x"], "headers are for servers with an address"),
+        (&["a", "--url", "https://x.y", "--env", "A=1"], "takes --header"),
+        (&["a", "--env", "=1", "--", "x"], "NAME=value"),
+        (&["a", "--", "cellmate", "mcp"], "cellmate itself"),
+        (&["a", "-t", "http", "--", "x", "y"], "an address and no command"),
+        (&["a", "-t", "stdio", "--url", "https://x.y"], "a command and no address"),
+    ];
+    for (arguments, reason) in wrong {
+        let said = person.types(&[&["servers", "add"], arguments].concat());
+        assert!(said.code == 2 && said.err.contains(reason), "{arguments:?}: {} {}", said.code, said.err);
+    }
+    assert!(!person.has(OURS), "nothing is written where something is wrong");
+}
+
+#[test]
+fn edits_keep_comments_show_no_secrets_and_can_be_undone() {
+    let person = Person::new();
+    let before = format!(
+        "// mine\n{{\n  mcpServers: {{\n    // one\n    one: {{ command: 'x', env: {{ KEY: '{CANARY}' }} }}, // {CANARY}\n  }},\n}}\n"
+    );
+    person.write(OURS, &before);
+    let dry = person.types(&["servers", "add", "two", "--env", &format!("TOKEN={CANARY}"), "--dry-run", "--", "y"]);
+    assert!(dry.code == 0 && dry.out.ends_with("nothing was written (--dry-run)\n"), "{}", dry.out);
+    assert_eq!(person.read(OURS), before);
+    let added =
+        person.types(&["servers", "add", "two", "--env", &format!("TOKEN={CANARY}"), "--json", "--", "y"]).json();
+    let entry = format!(
+        "\n    \"two\": {{\n      \"command\": \"y\",\n      \"args\": [],\n      \"env\": {{\n        \"TOKEN\": \"{CANARY}\"\n      }}\n    }},"
+    );
+    assert_eq!(person.read(OURS), before.replace(&format!("// {CANARY}"), &format!("// {CANARY}{entry}")));
+    assert_eq!(added["notes"][0], "`TOKEN` is in the file as you gave it; --env TOKEN='${TOKEN}' keeps it out");
+    let again = person.types(&["servers", "add", "two", "--", "z"]);
+    assert!(again.code == 2 && again.err.contains("--replace"), "{}", again.err);
+    assert_eq!(person.types(&["servers", "add", "two", "--replace", "--", "z"]).code, 0);
+    let backup = added["backup"].as_str().unwrap().trim_start_matches('/').to_owned();
+    assert_eq!(person.read(&backup), before);
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(std::fs::metadata(person.path(&backup)).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_projects_servers_wait_for_trust_and_named_files_stand_alone() {
+    let person = Person::new();
+    let server = person.server();
+    let config = json!({"mcpServers": {"theirs": {"command": "sh", "args": [server]}}}).to_string();
+    person.write("project/.cellmate.json5", &config);
+    let listed = person.types(&["servers", "list"]);
+    assert!(
+        listed.out.starts_with("no servers") && listed.err.contains("cellmate servers trust"),
+        "{}{}",
+        listed.out,
+        listed.err
+    );
+    let added = person.types(&["servers", "add", "mine", "--scope", "project", "--dry-run", "--", "x"]);
+    assert!(added.err.contains("`cellmate servers trust` trusts it"), "{}", added.err);
+    assert_eq!(person.types(&["servers", "trust"]).code, 0);
+    assert_eq!(person.types(&["servers", "trust"]).out, "nothing to change\n");
+    assert_eq!(person.types(&["servers", "list", "--json"]).json()["servers"][0]["origin"]["source"], "project");
+    person.write("home/other.json", r#"{"servers": {"other": {"command": "x"}}}"#);
+    let other = person.path("home/other.json").display().to_string();
+    let named = person.types(&["servers", "list", "--json", "--config", &other]).json();
+    assert_eq!((&named["servers"][0]["name"], named["servers"].as_array().unwrap().len()), (&json!("other"), 1));
+    assert_eq!(person.types(&["servers", "list", "--config", "/not/there"]).code, 2);
+}
