@@ -6,7 +6,7 @@ use std::sync::Arc;
 use contract::tool::{Source, ToolSpec};
 use serde_json::Value;
 
-use crate::search::{Document, Index, Meaning, Weights, near};
+use crate::search::{Document, Index, Meaning, Weights, Why, near};
 use crate::view::View;
 use crate::{Catalog, guest_view};
 
@@ -52,6 +52,12 @@ impl Catalog {
         let near: Vec<String> = self.near(view, &shown).into_iter().map(|id| format!("`{id}`")).collect();
         let meant = if near.is_empty() { String::new() } else { format!(" did you mean {}?", near.join(" or ")) };
         format!("unknown tool `{shown}`;{meant} {search} finds the tools there are")
+    }
+
+    /// What spoke for this tool in a search for that.
+    pub fn explain(&self, query: &str, id: &str) -> Option<Why> {
+        let position = self.tools.binary_search_by(|tool| tool.id.as_str().cmp(id)).ok()?;
+        self.index().explain(query, position)
     }
 
     /// The index of all tools, made when it is first needed.

@@ -2,7 +2,9 @@
 
 mod call;
 mod list;
+mod rank;
 mod run;
+mod search;
 
 use std::process::ExitCode;
 
@@ -20,11 +22,17 @@ enum ToolsCommand {
     List(list::ListArguments),
     /// Call one tool, as a cell would: policy, arguments, journal.
     Call(call::CallArguments),
+    /// Find tools by what they do, and say why they were found.
+    Search(search::SearchArguments),
+    /// Answer a search for every line of standard input, to measure how well tools are found.
+    Rank(rank::RankArguments),
 }
 
 pub(crate) async fn run(arguments: ToolsArguments) -> ExitCode {
     match arguments.command {
         ToolsCommand::List(arguments) => list::run(&arguments).await,
         ToolsCommand::Call(arguments) => call::run(&arguments).await,
+        ToolsCommand::Search(arguments) => search::run(&arguments).await,
+        ToolsCommand::Rank(arguments) => rank::run(&arguments),
     }
 }

@@ -16,7 +16,7 @@ use crate::render;
 const DEFAULT_LIMIT: usize = 8;
 
 #[derive(Debug, Args)]
-pub(crate) struct RankArguments {
+pub(super) struct RankArguments {
     /// The tools, one JSON object a line: id, name, description, parameters, sourceName.
     #[arg(long, value_name = "FILE")]
     tools: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct RankArguments {
 }
 
 /// Reads `{"qid", "query", "limit"}` lines and writes `{"qid", "ids", "us"}` lines, best first.
-pub(crate) fn run(arguments: &RankArguments) -> ExitCode {
+pub(super) fn run(arguments: &RankArguments) -> ExitCode {
     match rank(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => render::trouble(&message),

@@ -1,0 +1,80 @@
+//! `cellmate tools search`: what a cell that asks in these words would find, and why.
+
+use std::process::ExitCode;
+
+use catalog::View;
+use catalog::search::Why;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::run::{complain, ready};
+use crate::config::{self, ConfigArguments, shown};
+use crate::render;
+
+#[derive(Debug, Args)]
+pub(super) struct SearchArguments {
+    /// What is wanted, in any words; none lists what there is.
+    query: Vec<String>,
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    limit: usize,
+    /// As this agent, for its policy.
+    #[arg(long, default_value = "", value_name = "ID")]
+    agent: String,
+    /// Say what spoke for each tool.
+    #[arg(long)]
+    explain: bool,
+    #[command(flatten)]
+    config: ConfigArguments,
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(arguments: &SearchArguments) -> ExitCode {
+    let loaded = match config::load(&arguments.config.places()) {
+        Ok(loaded) => loaded,
+        Err(error) => return render::trouble(&error.to_string()),
+    };
+    let servers: Vec<_> = loaded.servers.iter().filter(|one| one.enabled).cloned().collect();
+    let ready = match ready(&loaded, servers, &arguments.agent).await {
+        Ok(ready) => ready,
+        Err(message) => return render::trouble(&message),
+    };
+    let query = arguments.query.join(" ");
+    let catalog = ready.run.executor.catalog();
+    let why = |id: &str| arguments.explain.then(|| catalog.explain(&query, id)).flatten();
+    let found = catalog.search(View::ToolSearch, &query, arguments.limit);
+    let hits = found.into_iter().map(|hit| {
+        let why = why(hit.get("id").and_then(Value::as_str).unwrap_or_default());
+        (hit, why)
+    });
+    if arguments.json {
+        let hits: Vec<Value> = hits.map(|(hit, why)| with_reasons(hit, why.as_ref())).collect();
+        render::say(&format!("{}\n", json!({"tools": hits})));
+    } else {
+        hits.for_each(|(hit, why)| render::say(&readable(&hit, why.as_ref())));
+        complain(&ready.met);
+    }
+    ExitCode::SUCCESS
+}
+
+fn readable(hit: &Value, why: Option<&Why>) -> String {
+    let text = |key: &str| shown::plain(hit.get(key).and_then(Value::as_str).unwrap_or_default());
+    let mut line = format!("{}  {}\n", text("id"), text("signature"));
+    if let Some(why) = why {
+        let words: Vec<String> = why.matched.iter().map(|(word, says)| format!("{word} {says:.1}")).collect();
+        let meaning = why.meaning.map_or_else(|| "none".to_owned(), |meaning| format!("{meaning:.2}"));
+        let exact = if why.exact { "its name; " } else { "" };
+        line += &format!("    {exact}words {:.2} ({}), meaning {meaning}\n", why.words, words.join(", "));
+    }
+    line
+}
+
+fn with_reasons(mut hit: Value, why: Option<&Why>) -> Value {
+    if let (Some(fields), Some(why)) = (hit.as_object_mut(), why) {
+        let matched: serde_json::Map<String, Value> =
+            why.matched.iter().map(|(word, says)| (word.clone(), json!(says))).collect();
+        let why = json!({"exact": why.exact, "words": why.words, "meaning": why.meaning, "matched": matched});
+        fields.insert("why".to_owned(), why);
+    }
+    hit
+}
