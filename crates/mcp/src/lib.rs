@@ -9,4 +9,4 @@
 
 mod client;
 
-pub use client::{Closed, ConnectError, ConnectFailure, LeftOut, Limits, Server, ServerSpec, TooMuch};
+pub use client::{Closed, ConnectError, ConnectFailure, LeftOut, Limits, Server, ServerSpec, TooMuch, Transport};

@@ -14,6 +14,6 @@ pub use closed::Closed;
 pub use offer::{LeftOut, TooMuch};
 pub(crate) use process::{Process, Started};
 pub use server::{ConnectError, ConnectFailure, Server};
-pub use spec::{Limits, ServerSpec};
+pub use spec::{Limits, ServerSpec, Transport};
 pub(crate) use stderr::{Draining, Tail};
 pub(crate) use wire::{Era, Request, RequestError, Session, Stdio};

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use contract::tool::{ToolId, ToolSpec};
 use executor::{Answering, AuthorizedCall, Dispatch, Outcome, ToolSource, Updates};
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
 
 use crate::client::convert;
 use crate::client::offer::{LeftOut, Offer, TooMuch};
 use crate::client::spec::{
-    Limits, MAX_PAGES, MAX_SERVER_NAME_BYTES, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, ServerSpec, shown,
+    Limits, MAX_PAGES, MAX_SERVER_NAME_BYTES, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, ServerSpec, Transport, shown,
 };
 use crate::client::{Closed, Draining, Era, Process, Request, RequestError, Session, Started, Stdio, Tail};
 
@@ -20,13 +21,20 @@ use crate::client::{Closed, Draining, Era, Process, Request, RequestError, Sessi
 #[derive(Debug)]
 pub struct Server {
     name: String,
+    trusted: bool,
     limits: Limits,
-    tools: BTreeMap<ToolId, ToolSpec>,
-    left_out: Vec<LeftOut>,
-    /// The one connection there is. Starting a dead server again will replace it; calls ask for it each time.
+    /// Held for as long as it takes to look something up or to put another list in its place.
+    listed: RwLock<Arc<Listed>>,
     session: Session,
     stderr: Tail,
-    _draining: Draining,
+    _draining: Option<Draining>,
+}
+
+/// What the server had when it was last asked.
+#[derive(Debug)]
+struct Listed {
+    tools: BTreeMap<ToolId, ToolSpec>,
+    left_out: Vec<LeftOut>,
 }
 
 /// Why a server has no tools for us, for who configured it.
@@ -64,10 +72,10 @@ impl Server {
     pub async fn connect(spec: ServerSpec) -> Result<Arc<Self>, ConnectError> {
         let stderr = Tail::default();
         let connecting = tokio::time::timeout(spec.limits.connect, connect(&spec, &stderr)).await;
-        connecting.unwrap_or(Err(ConnectFailure::Deadline(spec.limits.connect))).map(Arc::new).map_err(|why| {
-            let server = shown(&spec.name, MAX_SHOWN_NAME_CHARS);
-            ConnectError { server, why, stderr: stderr.text() }
-        })
+        connecting
+            .unwrap_or(Err(ConnectFailure::Deadline(spec.limits.connect)))
+            .map(Arc::new)
+            .map_err(|why| ConnectError::new(&spec.name, why, &stderr))
     }
 
     pub fn name(&self) -> &str {
@@ -80,17 +88,46 @@ impl Server {
     }
 
     /// Tools that were listed but break a limit.
-    pub fn left_out(&self) -> &[LeftOut] {
-        &self.left_out
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        self.listed().left_out.clone()
     }
 
     /// Why calls cannot succeed any more; none while the connection stands.
-    pub fn closed(&self) -> Option<Closed> {
+    pub fn why_closed(&self) -> Option<Closed> {
         self.session.why_closed()
     }
 
+    /// Resolves when the connection ends, at once where it has.
+    pub fn closed(&self) -> impl Future<Output = Closed> + Send + 'static {
+        self.session.closed()
+    }
+
+    /// How often the server has said that its tools changed. What changed is for `relist` to find out.
+    pub fn heard(&self) -> watch::Receiver<u64> {
+        self.session.list_changes()
+    }
+
+    /// Lists again within the same limits. A list that breaks them leaves the one before in place.
+    pub async fn relist(&self) -> Result<Vec<ToolSpec>, ConnectError> {
+        let limit = self.limits.connect;
+        let listing = tokio::time::timeout(limit, list(&self.session, &self.name, self.trusted, &self.limits)).await;
+        match listing.unwrap_or(Err(ConnectFailure::Deadline(limit))) {
+            Ok(listed) => {
+                let tools = listed.tools.values().cloned().collect();
+                *self.listed.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(listed);
+                Ok(tools)
+            }
+            Err(why) => Err(ConnectError::new(&self.name, why, &self.stderr)),
+        }
+    }
+
+    fn listed(&self) -> Arc<Listed> {
+        Arc::clone(&self.listed.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     async fn answer(&self, id: &ToolId, input: &Value, key: &str, updates: &Updates) -> Outcome {
-        let Some(tool) = self.tools.get(id) else {
+        let listed = self.listed();
+        let Some(tool) = listed.tools.get(id) else {
             return self.failed(id, "the server does not offer it");
         };
         let (method, params) = match convert::request(id, tool.operation, input) {
@@ -128,7 +165,7 @@ impl Server {
 
 impl ToolSource for Server {
     fn tools(&self) -> Vec<ToolSpec> {
-        self.tools.values().cloned().collect()
+        self.listed().tools.values().cloned().collect()
     }
 
     fn call(&self, call: AuthorizedCall) -> Answering<'_> {
@@ -150,10 +187,38 @@ async fn connect(spec: &ServerSpec, stderr: &Tail) -> Result<Server, ConnectFail
         }
         other => other?,
     };
+    let listed = list(&session, &spec.name, spec.trusted, &spec.limits).await?;
+    Ok(Server {
+        name: spec.name.clone(),
+        trusted: spec.trusted,
+        limits: spec.limits,
+        listed: RwLock::new(Arc::new(listed)),
+        session,
+        stderr: stderr.clone(),
+        _draining: draining,
+    })
+}
+
+async fn open(spec: &ServerSpec, stderr: &Tail, era: Era) -> Result<(Session, Option<Draining>), ConnectFailure> {
+    let Transport::Stdio { command, args, env, cwd } = &spec.transport else { return Err(ConnectFailure::Confused) };
+    let started = Process::start(command, args, env, cwd.as_deref()).map_err(ConnectFailure::Start)?;
+    let Started { process, stdin, stdout, stderr: said } = started;
+    let draining = stderr.drain(said);
+    match Session::open(Stdio::new(stdout, stdin, Some(process)), era).await {
+        Ok(session) => Ok((session, Some(draining))),
+        Err(error) => {
+            // The process is gone by now; why it went is on its way.
+            draining.finish().await;
+            Err(error.into())
+        }
+    }
+}
+
+async fn list(session: &Session, name: &str, trusted: bool, limits: &Limits) -> Result<Listed, ConnectFailure> {
     let has = session.capabilities();
-    let mut offer = Offer::new(&spec.name, spec.trusted, &spec.limits);
+    let mut offer = Offer::new(name, trusted, limits);
     if has.tools {
-        list_tools(&session, &mut offer, spec.limits.connect).await?;
+        list_tools(session, &mut offer, limits.connect).await?;
     }
     if has.resources {
         offer.resources();
@@ -161,29 +226,7 @@ async fn connect(spec: &ServerSpec, stderr: &Tail) -> Result<Server, ConnectFail
     if has.prompts {
         offer.prompts();
     }
-    let (tools, left_out) = (offer.tools, offer.left_out);
-    Ok(Server {
-        name: spec.name.clone(),
-        limits: spec.limits,
-        tools,
-        left_out,
-        session,
-        stderr: stderr.clone(),
-        _draining: draining,
-    })
-}
-
-async fn open(spec: &ServerSpec, stderr: &Tail, era: Era) -> Result<(Session, Draining), ConnectFailure> {
-    let Started { process, stdin, stdout, stderr: said } = Process::start(spec).map_err(ConnectFailure::Start)?;
-    let draining = stderr.drain(said);
-    match Session::open(Stdio::new(stdout, stdin, Some(process)), era).await {
-        Ok(session) => Ok((session, draining)),
-        Err(error) => {
-            // The process is gone by now; why it went is on its way.
-            draining.finish().await;
-            Err(error.into())
-        }
-    }
+    Ok(Listed { tools: offer.tools, left_out: offer.left_out })
 }
 
 async fn list_tools(session: &Session, offer: &mut Offer<'_>, deadline: Duration) -> Result<(), ConnectFailure> {
@@ -200,6 +243,12 @@ async fn list_tools(session: &Session, offer: &mut Offer<'_>, deadline: Duration
         }
     }
     Err(TooMuch::Pages(MAX_PAGES).into())
+}
+
+impl ConnectError {
+    fn new(server: &str, why: ConnectFailure, stderr: &Tail) -> Self {
+        Self { server: shown(server, MAX_SHOWN_NAME_CHARS), why, stderr: stderr.text() }
+    }
 }
 
 impl From<RequestError> for ConnectFailure {
@@ -225,17 +274,19 @@ mod tests {
     use executor::{Outcome, Updates};
     use serde_json::json;
 
-    use super::{Era, Limits, Offer, Server, ServerSpec, Tail, list_tools, open};
+    use super::{Era, Limits, Offer, Server, ServerSpec, Tail, Transport, list_tools, open};
 
     /// A real server, run as users configure it.
     fn peer(command: &str, args: &[&str], cwd: &str) -> ServerSpec {
         let peers = PathBuf::from(std::env::var_os("CELLMATE_PEERS").expect("run this through `make test-peers`"));
         ServerSpec {
             name: "peer".to_owned(),
-            command: command.replace("PEERS", peers.to_str().unwrap()),
-            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
-            env: BTreeMap::new(),
-            cwd: Some(peers.join(cwd)),
+            transport: Transport::Stdio {
+                command: command.replace("PEERS", peers.to_str().unwrap()),
+                args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+                env: BTreeMap::new(),
+                cwd: Some(peers.join(cwd)),
+            },
             trusted: true,
             limits: Limits::DEFAULT,
         }

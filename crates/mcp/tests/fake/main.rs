@@ -34,8 +34,8 @@ use serde_json::{Value, json};
 fn main() {
     let path = std::env::args().nth(1).expect("usage: fake-mcp script.json");
     let script: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let fake = Fake { script };
-    fake.perform(&fake.script["start"], &Value::Null);
+    let mut fake = Fake { script };
+    fake.perform(&fake.script["start"].clone(), &Value::Null);
     for line in stdin().lock().lines() {
         let line = line.unwrap();
         fake.record(&line);
@@ -51,10 +51,10 @@ struct Fake {
 }
 
 impl Fake {
-    fn answer(&self, message: &Value) {
+    fn answer(&mut self, message: &Value) {
         let method = message["method"].as_str().unwrap();
         if self.script["on"][method].is_array() {
-            return self.perform(&self.script["on"][method], message);
+            return self.perform(&self.script["on"][method].clone(), message);
         }
         let params = &message["params"];
         let result = match method {
@@ -95,14 +95,14 @@ impl Fake {
         }
     }
 
-    fn perform(&self, steps: &Value, message: &Value) {
+    fn perform(&mut self, steps: &Value, message: &Value) {
         for step in steps.as_array().into_iter().flatten() {
             self.step(step, message);
         }
     }
 
     /// One step of a script: an object with one of these keys.
-    fn step(&self, step: &Value, message: &Value) {
+    fn step(&mut self, step: &Value, message: &Value) {
         let (name, value) = step.as_object().unwrap().iter().next().unwrap();
         let answer = |key: &str, value: Value| say(&json!({"jsonrpc": "2.0", "id": message["id"], key: value}));
         let number = || value.as_u64().unwrap();
@@ -111,6 +111,8 @@ impl Fake {
             "error" => answer("error", value.clone()),
             // The request's parameters, to see what arrived.
             "echo" => answer("result", json!({"content": [], "structuredContent": message["params"]})),
+            // Other tools from now on.
+            "tools" => self.script["tools"] = value.clone(),
             "environment" => {
                 let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
                 answer("result", json!({"content": [], "structuredContent": names}));

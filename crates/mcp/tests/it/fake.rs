@@ -9,7 +9,7 @@ use std::time::Duration;
 use catalog::Catalog;
 use contract::scope::Scope;
 use executor::{CallEnd, Executor, Outcome, Returned, Routes, ToolSource, Updates};
-use mcp::{ConnectError, Limits, Server, ServerSpec};
+use mcp::{ConnectError, Limits, Server, ServerSpec, Transport};
 use serde_json::{Value, json};
 use store::{Keys, Location, Store};
 use tokio::sync::OnceCell;
@@ -40,10 +40,12 @@ pub fn limits() -> Limits {
 pub fn spec(command: &str, args: &[&str], limits: Limits) -> ServerSpec {
     ServerSpec {
         name: "s".to_owned(),
-        command: command.to_owned(),
-        args: args.iter().map(|arg| (*arg).to_owned()).collect(),
-        env: BTreeMap::new(),
-        cwd: None,
+        transport: Transport::Stdio {
+            command: command.to_owned(),
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            env: BTreeMap::new(),
+            cwd: None,
+        },
         trusted: false,
         limits,
     }

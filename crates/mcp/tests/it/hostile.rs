@@ -23,7 +23,7 @@ async fn a_crash_fails_the_call_and_later_calls_at_once() {
     let began = Instant::now();
     assert_eq!(server.failed("crash").await, expected);
     assert!(began.elapsed() < Duration::from_secs(1));
-    assert_eq!(server.server.closed(), Some(Closed::Ended));
+    assert_eq!(server.server.why_closed(), Some(Closed::Ended));
     // What it wrote is for the operator alone.
     while server.server.stderr_tail() != "boom: /etc/secret" {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -118,7 +118,7 @@ async fn too_many_tools_or_pages_are_refused_and_a_huge_tool_left_out() {
     let huge = json!({"name": "huge", "description": "x".repeat(1 << 20), "inputSchema": {"type": "object"}});
     let server = Connected::with(json!({"tools": [huge, tool("fine", json!([{"result": {}}]))]}), limits()).await;
     assert_eq!(server.returned("fine", json!({})).await.for_guest(), json!({}));
-    let left_out = &server.server.left_out()[0];
+    let left_out = server.server.left_out().remove(0);
     assert_eq!((left_out.tool.as_str(), left_out.why.as_str()), ("huge", "its description is longer than 16384 bytes"));
 }
 
@@ -164,11 +164,11 @@ async fn a_server_that_does_not_read_is_not_waited_for() {
     for _ in 0..40 {
         let calls = (0..8).map(|_| server.call("sleep", large.clone()));
         messages.extend(futures_util::future::join_all(calls).await);
-        if server.server.closed().is_some() {
+        if server.server.why_closed().is_some() {
             break;
         }
     }
-    assert_eq!(server.server.closed(), Some(Closed::DoesNotRead));
+    assert_eq!(server.server.why_closed(), Some(Closed::DoesNotRead));
 }
 
 /// Also where the server itself does not end when its input does.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use contract::tool::Repeat;
 use executor::{Outcome, ToolSource};
-use mcp::{Server, ServerSpec};
+use mcp::{Server, ServerSpec, Transport};
 use serde_json::{Value, json};
 
 use crate::fake::{Connected, Folder, limits, spec};
@@ -26,7 +26,8 @@ async fn start(spec: ServerSpec) -> Connected {
 /// Through the package runner, as users configure it: the server is then a grandchild.
 async fn everything() -> Connected {
     let mut spec = spec("npx", &["--no-install", "mcp-server-everything", "stdio"], limits());
-    spec.cwd = Some(peers().join("npm"));
+    let Transport::Stdio { cwd, .. } = &mut spec.transport else { panic!("{spec:?}") };
+    *cwd = Some(peers().join("npm"));
     spec.trusted = true;
     start(spec).await
 }
@@ -35,7 +36,7 @@ async fn everything() -> Connected {
 #[ignore = "needs installed servers; run through `make test-peers`"]
 async fn peer_everything_answers_tools_resources_and_prompts() {
     let server = everything().await;
-    let left_out: Vec<&str> = server.server.left_out().iter().map(|left_out| left_out.tool.as_str()).collect();
+    let left_out: Vec<String> = server.server.left_out().into_iter().map(|left_out| left_out.tool).collect();
     assert_eq!(left_out, ["simulate-research-query"], "the one that must be a task");
     let echo = server.returned("echo", json!({"message": "hello"})).await;
     assert_eq!(echo.content, [json!({"type": "text", "text": "Echo: hello"})]);

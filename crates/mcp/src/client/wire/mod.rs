@@ -19,6 +19,7 @@ use rmcp::service::{
 };
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
 
 use super::Closed;
 use super::closed::ClosedCell;
@@ -40,6 +41,7 @@ pub(crate) enum Era {
 pub(crate) struct Session {
     running: RunningService<RoleClient, ClientConfig>,
     closed: ClosedCell,
+    list_changes: watch::Receiver<u64>,
 }
 
 #[derive(Debug)]
@@ -70,7 +72,7 @@ impl Session {
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        let closed = stdio.closed();
+        let (closed, list_changes) = (stdio.closed(), stdio.list_changes());
         // No capabilities: sampling, elicitation and roots are refused, whoever asks.
         let us = ClientConfig::new(
             ClientCapabilities::default(),
@@ -82,7 +84,7 @@ impl Session {
             Era::Discover => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] },
         };
         match us.serve_with_lifecycle(stdio, lifecycle).await {
-            Ok(running) => Ok(Self { running, closed }),
+            Ok(running) => Ok(Self { running, closed, list_changes }),
             Err(error) => Err(not_opened(error, &closed)),
         }
     }
@@ -100,6 +102,16 @@ impl Session {
 
     pub(crate) fn why_closed(&self) -> Option<Closed> {
         self.closed.get()
+    }
+
+    /// Waits for the end, also when the session itself is gone by then.
+    pub(crate) fn closed(&self) -> impl Future<Output = Closed> + Send + 'static {
+        let closed = self.closed.clone();
+        async move { closed.wait().await }
+    }
+
+    pub(crate) fn list_changes(&self) -> watch::Receiver<u64> {
+        self.list_changes.clone()
     }
 
     /// Sends a request and gives its result as it came. Dropped or past its deadline, the request is cancelled.

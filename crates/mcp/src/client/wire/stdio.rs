@@ -15,7 +15,7 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::client::Process;
 use crate::client::closed::{Closed, ClosedCell};
@@ -35,6 +35,8 @@ pub(crate) struct Stdio<R, W> {
     open: HashMap<i64, Open>,
     /// Requests of the server that the library has not answered.
     asked: usize,
+    /// How often the server has said that its tools changed.
+    list_changes: watch::Sender<u64>,
     closed: ClosedCell,
     /// Ends with the connection. None where there is no process, in tests.
     process: Option<Process>,
@@ -57,6 +59,7 @@ impl<R: AsyncRead + Unpin, W> Stdio<R, W> {
             unsent: Arc::new(Semaphore::new(MAX_UNSENT)),
             open: HashMap::new(),
             asked: 0,
+            list_changes: watch::Sender::new(0),
             closed: ClosedCell::new(),
             process,
         }
@@ -64,6 +67,10 @@ impl<R: AsyncRead + Unpin, W> Stdio<R, W> {
 
     pub(super) fn closed(&self) -> ClosedCell {
         self.closed.clone()
+    }
+
+    pub(super) fn list_changes(&self) -> watch::Receiver<u64> {
+        self.list_changes.subscribe()
     }
 
     /// Keeps account of what leaves.
@@ -98,8 +105,8 @@ impl<R: AsyncRead + Unpin, W> Stdio<R, W> {
     fn arriving(&mut self, mut message: Map<String, Value>) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         if message.contains_key("method") {
             if message.get("id").is_none_or(Value::is_null) {
-                // Of notifications only progress has a reader. The library would start a task for each.
-                self.progress(&message);
+                // The library would start a task for each.
+                self.notification(&message);
                 return Ok(None);
             }
             return self.request(message);
@@ -126,10 +133,16 @@ impl<R: AsyncRead + Unpin, W> Stdio<R, W> {
         if self.asked > MAX_ASKED { Err(Closed::AsksTooMuch) } else { Ok(Some(request)) }
     }
 
-    fn progress(&mut self, message: &Map<String, Value>) {
-        if message.get("method").and_then(Value::as_str) != Some("notifications/progress") {
-            return;
+    /// Two kinds of them have readers. Changes are counted, not queued, so a flood of them is one number.
+    fn notification(&mut self, message: &Map<String, Value>) {
+        match message.get("method").and_then(Value::as_str) {
+            Some("notifications/progress") => self.progress(message),
+            Some("notifications/tools/list_changed") => self.list_changes.send_modify(|times| *times += 1),
+            _ => {}
         }
+    }
+
+    fn progress(&mut self, message: &Map<String, Value>) {
         let Some(params) = message.get("params") else { return };
         let token = params.get("progressToken").cloned().map(serde_json::from_value::<ProgressToken>);
         let Some(Ok(token)) = token else { return };
