@@ -9,4 +9,7 @@
 
 mod client;
 
-pub use client::{Closed, ConnectError, ConnectFailure, LeftOut, Limits, Server, ServerSpec, TooMuch, Transport};
+pub use client::{
+    BadAddress, Closed, ConnectError, ConnectFailure, LeftOut, Limits, LoggedIn, Login, LoginError, LoginRefused,
+    NotBuilt, Server, ServerSpec, TooMuch, Transport, login, logout,
+};

@@ -9,12 +9,17 @@ use contract::tool::{ToolId, ToolSpec};
 use executor::{Answering, AuthorizedCall, Dispatch, Outcome, ToolSource, Updates};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
+use url::Url;
 
 use crate::client::convert;
+use crate::client::http::{BadAddress, Caller};
 use crate::client::offer::{LeftOut, Offer, TooMuch};
 use crate::client::spec::{
-    Limits, MAX_PAGES, MAX_SERVER_NAME_BYTES, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, ServerSpec, Transport, shown,
+    Limits, MAX_PAGES, MAX_SERVER_NAME_BYTES, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, ServerSpec, Transport, plain_url,
+    shown,
 };
+use crate::client::tokens::Tokens;
+use crate::client::wire::Http;
 use crate::client::{Closed, Draining, Era, Process, Request, RequestError, Session, Started, Stdio, Tail};
 
 /// A running server. Dropping it ends the process and all that the process started in its group.
@@ -53,14 +58,20 @@ pub enum ConnectFailure {
     BadName,
     #[error("cannot start its command; see that the command is installed, on PATH, and its folder exists")]
     Start(#[source] io::Error),
+    #[error(transparent)]
+    BadAddress(#[from] BadAddress),
+    #[error("it wants a login; run `cellmate servers login {server}`")]
+    LoginNeeded { server: String },
     #[error("it was not ready within {} ms; see what it wrote to its standard error, or raise the limit", .0.as_millis())]
     Deadline(Duration),
     #[error("{0}; see what it wrote to its standard error")]
     Closed(Closed),
+    #[error("{0}; see that its address is right and that it runs there")]
+    NotThere(Closed),
     #[error("it refused: {message} (code {code})")]
     Refused { code: i32, message: String },
     #[error(
-        "it does not speak MCP as we know it; see that the command starts an MCP server on standard input and output"
+        "it does not speak MCP as we know it; see that the command starts an MCP server on standard input and output, or that the address is that of its MCP endpoint"
     )]
     Confused,
     #[error(transparent)]
@@ -134,7 +145,8 @@ impl Server {
             Ok(request) => request,
             Err(why) => return self.failed(id, &why),
         };
-        let request = Request { method, params, key, updates: updates.clone(), deadline: self.limits.call };
+        let headers = convert::promoted(&tool.parameters, input);
+        let request = Request { method, params, headers, key, updates: updates.clone(), deadline: self.limits.call };
         let result = self.session.request(request).await.map_err(|error| self.explain(error));
         match result.and_then(|result| convert::returned(tool.operation, result)) {
             Ok(returned) => Outcome::Returned(returned),
@@ -154,6 +166,9 @@ impl Server {
             RequestError::Deadline(limit) => {
                 let limit = limit.as_millis();
                 format!("no answer within {limit} ms, so it was cancelled; it may have taken effect all the same")
+            }
+            RequestError::Closed(Closed::LoginNeeded) => {
+                format!("it wants a login; a person must run `cellmate servers login {}`", self.name)
             }
             RequestError::Closed(why) => {
                 format!("the server is not there any more: {why}; its calls fail until it is connected again")
@@ -180,13 +195,7 @@ async fn connect(spec: &ServerSpec, stderr: &Tail) -> Result<Server, ConnectFail
     if spec.name.is_empty() || spec.name.len() > MAX_SERVER_NAME_BYTES || spec.name.contains(bad) {
         return Err(ConnectFailure::BadName);
     }
-    let (session, draining) = match open(spec, stderr, Era::Initialize).await {
-        // It is there and says no: perhaps it is too new to know `initialize`. What it says to that counts.
-        Err(refused @ ConnectFailure::Refused { .. }) => {
-            open(spec, stderr, Era::Discover).await.map_err(|_| refused)?
-        }
-        other => other?,
-    };
+    let (session, draining) = reach(spec, stderr).await?;
     let listed = list(&session, &spec.name, spec.trusted, &spec.limits).await?;
     Ok(Server {
         name: spec.name.clone(),
@@ -199,7 +208,27 @@ async fn connect(spec: &ServerSpec, stderr: &Tail) -> Result<Server, ConnectFail
     })
 }
 
-async fn open(spec: &ServerSpec, stderr: &Tail, era: Era) -> Result<(Session, Option<Draining>), ConnectFailure> {
+/// Starts the server or finds it at its address, and shakes hands.
+async fn reach(spec: &ServerSpec, stderr: &Tail) -> Result<(Session, Option<Draining>), ConnectFailure> {
+    match &spec.transport {
+        Transport::Stdio { .. } => match start(spec, stderr, Era::Initialize).await {
+            // It is there and says no: perhaps it is too new to know `initialize`. What it says to that counts.
+            Err(refused @ ConnectFailure::Refused { .. }) => {
+                start(spec, stderr, Era::Discover).await.map_err(|_| refused)
+            }
+            other => other,
+        },
+        Transport::Http { url, headers, login } => {
+            let bad = || BadAddress::Url(plain_url(url));
+            let url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https")).ok_or_else(bad)?;
+            let tokens = login.as_ref().map(|login| Tokens::new(&spec.name, &url, login));
+            let caller = Caller::new(&url, headers, tokens)?;
+            Ok((Session::open(Http::new(caller), Era::Auto).await?, None))
+        }
+    }
+}
+
+async fn start(spec: &ServerSpec, stderr: &Tail, era: Era) -> Result<(Session, Option<Draining>), ConnectFailure> {
     let Transport::Stdio { command, args, env, cwd } = &spec.transport else { return Err(ConnectFailure::Confused) };
     let started = Process::start(command, args, env, cwd.as_deref()).map_err(ConnectFailure::Start)?;
     let Started { process, stdin, stdout, stderr: said } = started;
@@ -232,7 +261,14 @@ async fn list(session: &Session, name: &str, trusted: bool, limits: &Limits) -> 
 async fn list_tools(session: &Session, offer: &mut Offer<'_>, deadline: Duration) -> Result<(), ConnectFailure> {
     let mut params = Map::new();
     for _ in 0..MAX_PAGES {
-        let request = Request { method: "tools/list", params, key: "", updates: Updates::default(), deadline };
+        let request = Request {
+            method: "tools/list",
+            params,
+            headers: Vec::new(),
+            key: "",
+            updates: Updates::default(),
+            deadline,
+        };
         let page = session.request(request).await?;
         for tool in page.get("tools").and_then(Value::as_array).ok_or(ConnectFailure::Confused)? {
             offer.tool(tool)?;
@@ -247,7 +283,13 @@ async fn list_tools(session: &Session, offer: &mut Offer<'_>, deadline: Duration
 
 impl ConnectError {
     fn new(server: &str, why: ConnectFailure, stderr: &Tail) -> Self {
-        Self { server: shown(server, MAX_SHOWN_NAME_CHARS), why, stderr: stderr.text() }
+        let server = shown(server, MAX_SHOWN_NAME_CHARS);
+        let why = match why {
+            ConnectFailure::Closed(Closed::LoginNeeded) => ConnectFailure::LoginNeeded { server: server.clone() },
+            ConnectFailure::Closed(why @ (Closed::Unreachable | Closed::SessionGone)) => ConnectFailure::NotThere(why),
+            other => other,
+        };
+        Self { server, why, stderr: stderr.text() }
     }
 }
 
@@ -274,7 +316,7 @@ mod tests {
     use executor::{Outcome, Updates};
     use serde_json::json;
 
-    use super::{Era, Limits, Offer, Server, ServerSpec, Tail, Transport, list_tools, open};
+    use super::{Era, Limits, Offer, Server, ServerSpec, Tail, Transport, list_tools, start};
 
     /// A real server, run as users configure it.
     fn peer(command: &str, args: &[&str], cwd: &str) -> ServerSpec {
@@ -315,7 +357,7 @@ mod tests {
     #[ignore = "needs installed servers; run through `make test-peers`"]
     async fn peer_time_is_met_without_initialize_too() {
         let spec = peer("PEERS/python/bin/mcp-server-time", &[], "python");
-        let (session, _draining) = open(&spec, &Tail::default(), Era::Discover).await.unwrap();
+        let (session, _draining) = start(&spec, &Tail::default(), Era::Discover).await.unwrap();
         let mut offer = Offer::new("peer", true, &spec.limits);
         list_tools(&session, &mut offer, spec.limits.connect).await.unwrap();
         println!("{:?}", offer.tools.keys());

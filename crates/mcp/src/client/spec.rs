@@ -32,7 +32,39 @@ pub enum Transport {
         url: String,
         /// Sent with every request, and to no other host.
         headers: BTreeMap<String, String>,
+        /// How to log in where the server wants that. None: it is not logged in to.
+        login: Option<Login>,
     },
+}
+
+/// What logging in to a server needs. Most servers need nothing but the folder.
+#[derive(Clone)]
+pub struct Login {
+    /// The folder where tokens are kept, one file of its owner's alone per server and issuer.
+    pub tokens: PathBuf,
+    /// Who we are to the issuer, where somebody registered us by hand.
+    pub client_id: Option<String>,
+    pub client_secret: Option<String>,
+    /// An https address where who we are is published, for issuers that read it there.
+    pub client_metadata_url: Option<String>,
+    /// What to ask for; the server's own word on it where empty.
+    pub scopes: Vec<String>,
+    /// The port on this machine that the browser is sent back to; any where none.
+    pub redirect_port: Option<u16>,
+}
+
+impl Login {
+    /// All that is not configured is found out.
+    pub fn new(tokens: PathBuf) -> Self {
+        let (client_id, client_secret, client_metadata_url) = (None, None, None);
+        Self { tokens, client_id, client_secret, client_metadata_url, scopes: Vec::new(), redirect_port: None }
+    }
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("tokens", &self.tokens).field("scopes", &self.scopes).finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Transport {
@@ -47,9 +79,12 @@ impl fmt::Debug for Transport {
                 .field("env", &env.keys())
                 .field("cwd", cwd)
                 .finish(),
-            Self::Http { url, headers } => {
-                f.debug_struct("Http").field("url", &plain_url(url)).field("headers", &headers.keys()).finish()
-            }
+            Self::Http { url, headers, login } => f
+                .debug_struct("Http")
+                .field("url", &plain_url(url))
+                .field("headers", &headers.keys())
+                .field("login", login)
+                .finish(),
         }
     }
 }
@@ -105,6 +140,12 @@ pub(crate) const MAX_PAGES: usize = 256;
 /// One message from a server. Its reader gives up before the rest of a longer one is in memory.
 pub(crate) const MAX_FRAME_BYTES: usize = 8 << 20;
 
+/// Messages that a server at an address has begun and not ended, all together.
+pub(crate) const MAX_HELD_BYTES: usize = 32 << 20;
+
+/// Requests to a server at an address at once; more wait for their turn.
+pub(crate) const MAX_EXCHANGES: usize = 64;
+
 /// Lines in a row that are no message. Servers do print banners and stray logs where only messages belong.
 pub(crate) const MAX_BAD_FRAMES: usize = 10;
 
@@ -144,7 +185,7 @@ pub(crate) fn shown(text: &str, chars: usize) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Transport, plain_url, shown};
+    use super::{Login, Transport, plain_url, shown};
 
     #[test]
     fn secrets_of_an_address_are_not_shown() {
@@ -158,8 +199,11 @@ mod tests {
             assert_eq!(plain_url(url), plain);
         }
         let headers = BTreeMap::from([("authorization".to_owned(), "hunter2".to_owned())]);
-        let shown = format!("{:?}", Transport::Http { url: cases[0].0.to_owned(), headers });
-        assert_eq!(shown, r#"Http { url: "https://h.example:8/mcp", headers: ["authorization"] }"#);
+        let shown = format!("{:?}", Transport::Http { url: cases[0].0.to_owned(), headers, login: None });
+        assert_eq!(shown, r#"Http { url: "https://h.example:8/mcp", headers: ["authorization"], login: None }"#);
+        let mut login = Login::new("/t".into());
+        login.client_secret = Some("hunter2".to_owned());
+        assert_eq!(format!("{login:?}"), r#"Login { tokens: "/t", scopes: [], .. }"#);
     }
 
     #[test]

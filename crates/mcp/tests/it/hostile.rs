@@ -122,6 +122,41 @@ async fn too_many_tools_or_pages_are_refused_and_a_huge_tool_left_out() {
     assert_eq!((left_out.tool.as_str(), left_out.why.as_str()), ("huge", "its description is longer than 16384 bytes"));
 }
 
+/// Over either transport: what is listed does not depend on how.
+#[tokio::test]
+async fn schemas_in_circles_and_names_that_come_twice_are_borne() {
+    let circle = |schema: Value| json!({"name": "circle", "inputSchema": schema, "does": [{"result": {}}]});
+    let schemas = [
+        json!({"type": "object", "$ref": "#"}),
+        json!({"type": "object", "properties": {"a": {"$ref": "#/properties/b"}, "b": {"$ref": "#/properties/a"}}}),
+        json!({"type": "object", "properties": {"a": {"$ref": "#"}}, "allOf": [{"$ref": "#"}, {"$ref": "#"}]}),
+    ];
+    for schema in schemas {
+        let twice = [circle(schema), tool("circle", json!([{"error": {"code": 1, "message": "the second"}}]))];
+        let script = json!({"tools": twice});
+        for server in [Connected::with(script.clone(), limits()).await, Connected::at_address(script, limits()).await] {
+            // Taken or refused, but said, and soon.
+            let began = Instant::now();
+            let outcome = server.call("circle", json!({"a": 1})).await;
+            assert!(began.elapsed() < Duration::from_secs(5), "{outcome:?}");
+            assert!(!format!("{outcome:?}").contains("the second"), "{outcome:?}");
+            let left_out = server.server.left_out().remove(0);
+            assert_eq!(left_out.why, "another tool of this server has the same name");
+        }
+    }
+}
+
+#[tokio::test]
+async fn answers_to_nobody_and_floods_of_notifications_harm_nobody() {
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    let wrong = json!({"jsonrpc": "2.0", "id": 999, "result": {"content": ["wrong"]}});
+    let steps = json!([{"say": wrong}, {"sayTimes": [20_000, changed]}, {"result": {}}, {"say": wrong}]);
+    let server = Connected::with(json!({"tools": [tool("flood", steps)]}), limits()).await;
+    assert_eq!(server.returned("flood", json!({})).await.for_guest(), json!({}));
+    assert_eq!(*server.server.heard().borrow(), 20_000);
+    assert_eq!(server.returned("flood", json!({})).await.for_guest(), json!({}));
+}
+
 #[tokio::test]
 async fn nonsense_for_an_answer_fails_the_call_or_the_connection() {
     let odd = |name: &str, result: Value| tool(name, json!([{"result": result}]));
@@ -145,7 +180,7 @@ async fn nonsense_for_an_answer_fails_the_call_or_the_connection() {
     for (name, why) in expected {
         assert_eq!(server.failed(name).await, format!("`{name}` of MCP server `s` failed: {why}"));
     }
-    let confused = "connect to MCP server `s`: it does not speak MCP as we know it; see that the command starts an MCP server on standard input and output";
+    let confused = "connect to MCP server `s`: it does not speak MCP as we know it; see that the command starts an MCP server on standard input and output, or that the address is that of its MCP endpoint";
     assert_eq!(refused(json!({"on": {"initialize": [{"result": {"tools": []}}]}}), limits()).await, confused);
     assert_eq!(refused(json!({"tools": [], "on": {"tools/list": [{"result": {}}]}}), limits()).await, confused);
     let no = json!([{"error": {"code": -32000, "message": "not today"}}]);
