@@ -2,6 +2,7 @@
 
 mod closed;
 mod convert;
+mod follow;
 mod http;
 mod lines;
 mod login;
@@ -10,6 +11,7 @@ mod process;
 mod server;
 mod spec;
 mod stderr;
+mod task;
 mod tokens;
 mod wire;
 

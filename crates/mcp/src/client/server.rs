@@ -1,11 +1,11 @@
 //! One MCP server, connected: its tools, and the way to call them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use contract::tool::{ToolId, ToolSpec};
+use contract::tool::{Operation, ToolId, ToolSpec};
 use executor::{Answering, AuthorizedCall, Dispatch, Outcome, ToolSource, Updates};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
@@ -18,6 +18,7 @@ use crate::client::spec::{
     Limits, MAX_PAGES, MAX_SERVER_NAME_BYTES, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, ServerSpec, Transport, plain_url,
     shown,
 };
+use crate::client::task::Task;
 use crate::client::tokens::Tokens;
 use crate::client::wire::Http;
 use crate::client::{Closed, Draining, Era, Process, Request, RequestError, Session, Started, Stdio, Tail};
@@ -27,10 +28,10 @@ use crate::client::{Closed, Draining, Era, Process, Request, RequestError, Sessi
 pub struct Server {
     name: String,
     trusted: bool,
-    limits: Limits,
+    pub(super) limits: Limits,
     /// Held for as long as it takes to look something up or to put another list in its place.
     listed: RwLock<Arc<Listed>>,
-    session: Session,
+    pub(super) session: Session,
     stderr: Tail,
     _draining: Option<Draining>,
 }
@@ -39,6 +40,7 @@ pub struct Server {
 #[derive(Debug)]
 struct Listed {
     tools: BTreeMap<ToolId, ToolSpec>,
+    as_tasks: BTreeSet<ToolId>,
     left_out: Vec<LeftOut>,
 }
 
@@ -109,7 +111,7 @@ impl Server {
     }
 
     /// Resolves when the connection ends, at once where it has.
-    pub fn closed(&self) -> impl Future<Output = Closed> + Send + 'static {
+    pub fn closed(&self) -> impl Future<Output = Closed> + Send + use<> {
         self.session.closed()
     }
 
@@ -141,13 +143,23 @@ impl Server {
         let Some(tool) = listed.tools.get(id) else {
             return self.failed(id, "the server does not offer it");
         };
-        let (method, params) = match convert::request(id, tool.operation, input) {
+        let (method, mut params) = match convert::request(id, tool.operation, input) {
             Ok(request) => request,
             Err(why) => return self.failed(id, &why),
         };
+        if listed.as_tasks.contains(id) {
+            params.insert("task".to_owned(), Task::wanted());
+        }
         let headers = convert::promoted(&tool.parameters, input);
         let request = Request { method, params, headers, key, updates: updates.clone(), deadline: self.limits.call };
-        let result = self.session.request(request).await.map_err(|error| self.explain(error));
+        let result = match self.session.request(request).await {
+            Ok(result) => match Task::begun(&result).filter(|_| tool.operation == Operation::Tool) {
+                Some(Ok(task)) => self.follow(task, updates).await,
+                Some(Err(why)) => Err(why),
+                None => Ok(result),
+            },
+            Err(error) => Err(self.explain(error)),
+        };
         match result.and_then(|result| convert::returned(tool.operation, result)) {
             Ok(returned) => Outcome::Returned(returned),
             Err(why) => self.failed(id, &why),
@@ -160,7 +172,7 @@ impl Server {
         Outcome::Failed(format!("`{tool}` of MCP server `{}` failed: {why}", self.name))
     }
 
-    fn explain(&self, error: RequestError) -> String {
+    pub(super) fn explain(&self, error: RequestError) -> String {
         match error {
             RequestError::Refused { code, message } => format!("{} (code {code})", shown(&message, MAX_SHOWN_CHARS)),
             RequestError::Deadline(limit) => {
@@ -255,7 +267,7 @@ async fn list(session: &Session, name: &str, trusted: bool, limits: &Limits) -> 
     if has.prompts {
         offer.prompts();
     }
-    Ok(Listed { tools: offer.tools, left_out: offer.left_out })
+    Ok(Listed { tools: offer.tools, as_tasks: offer.as_tasks, left_out: offer.left_out })
 }
 
 async fn list_tools(session: &Session, offer: &mut Offer<'_>, deadline: Duration) -> Result<(), ConnectFailure> {

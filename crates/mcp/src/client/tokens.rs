@@ -23,9 +23,23 @@ pub(crate) struct Tokens {
     grant: Mutex<Option<Grant>>,
 }
 
-/// Nobody but a person can help.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LoginNeeded;
+/// Why there is no token to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoToken {
+    /// Nobody but a person can help.
+    LoginNeeded,
+    /// The issuer could not be asked; another time it may.
+    Later(String),
+}
+
+impl From<RenewError> for NoToken {
+    fn from(error: RenewError) -> Self {
+        match error {
+            RenewError::Refused => Self::LoginNeeded,
+            RenewError::Failed(why) => Self::Later(why),
+        }
+    }
+}
 
 impl Tokens {
     pub(crate) fn new(server: &str, url: &Url, login: &Login) -> Self {
@@ -35,7 +49,7 @@ impl Tokens {
     }
 
     /// The token to send; none where nobody has logged in.
-    pub(crate) async fn current(&self) -> Result<Option<String>, LoginNeeded> {
+    pub(crate) async fn current(&self) -> Result<Option<String>, NoToken> {
         let mut ours = self.grant.lock().await;
         let Some(grant) = ours.clone() else { return Ok(None) };
         let now = now_secs();
@@ -46,17 +60,17 @@ impl Tokens {
             Ok(token) => Ok(Some(token)),
             // It may last for what it is needed for.
             Err(RenewError::Failed(_)) if !grant.ends_by(now) => Ok(Some(grant.access_token)),
-            Err(RenewError::Refused | RenewError::Failed(_)) => Err(LoginNeeded),
+            Err(error) => Err(error.into()),
         }
     }
 
     /// A token other than the one that the server refused.
-    pub(crate) async fn newer_than(&self, refused: &str) -> Result<String, LoginNeeded> {
+    pub(crate) async fn newer_than(&self, refused: &str) -> Result<String, NoToken> {
         let mut ours = self.grant.lock().await;
         match ours.clone() {
             Some(grant) if grant.access_token != refused => Ok(grant.access_token),
-            Some(grant) => self.renewed(&mut ours, &grant).await.map_err(|_| LoginNeeded),
-            None => Err(LoginNeeded),
+            Some(grant) => Ok(self.renewed(&mut ours, &grant).await?),
+            None => Err(NoToken::LoginNeeded),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The scripted server at an address: `fake-mcp script.json http PORT_FILE`. A request a connection.
 //!
 //! The script's `http` says how: `json` (no streams), `session` (its id), `listen` (steps for who listens; none: there
-//! is no such stream), `accepts` (a file of tokens, one a line) and `issuer` (who gives them).
+//! is no such stream), `resume` (steps for who takes up a stream that broke off: they answer the last request), `accepts` (a file of tokens, one a line) and `issuer` (who gives them).
 
 use std::io::{Read, stdin};
 use std::net::{TcpListener, TcpStream};
@@ -67,10 +67,11 @@ fn answer(stream: TcpStream, port: u16, shared: &Arc<Mutex<Value>>) {
             fake.keep("lastId", message["id"].clone());
             fake.answer(&message, &mut out);
         }
-        "GET" if how["listen"].is_array() => {
+        "GET" if request.headers.contains_key("last-event-id") => {
             let last = fake.script["lastId"].clone();
-            fake.perform(&how["listen"], &json!({"id": last}), &mut out);
+            fake.perform(&how["resume"], &json!({"id": last}), &mut out);
         }
+        "GET" if how["listen"].is_array() => fake.perform(&how["listen"], &Value::Null, &mut out),
         _ => out.raw(&status("405 Method Not Allowed", "", "")),
     }
 }

@@ -125,6 +125,12 @@ impl Fake {
             "echo" => answer("result", json!({"content": [], "structuredContent": message["params"]})),
             // Other tools from now on.
             "tools" => self.keep("tools", value.clone()),
+            // Other answers to methods from now on.
+            "on" => {
+                let mut on = self.script["on"].clone();
+                value.as_object().unwrap().iter().for_each(|(method, steps)| on[method] = steps.clone());
+                self.keep("on", on);
+            }
             "environment" => {
                 let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
                 answer("result", json!({"content": [], "structuredContent": names}));

@@ -11,7 +11,7 @@ use crate::fake::{AtAddress, Connected, Folder, heard, hears, limits, tool};
 
 /// Makes the fake one of those that know no `server/discover`.
 fn older(mut script: Value, session: bool) -> Value {
-    let no = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 14\r\n\r\nno session yet";
+    let no = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 14\r\nconnection: close\r\n\r\nno session yet";
     script["on"]["server/discover"] = json!([{"raw": no}]);
     if session {
         script["http"]["session"] = json!("s1");
@@ -127,7 +127,7 @@ async fn a_stream_that_breaks_off_is_taken_up_again_where_there_is_a_session() {
     let folder = Folder::new();
     let record = folder.0.join("record");
     let rest = json!([{"result": {"content": [], "structuredContent": "the rest"}}]);
-    let script = json!({"tools": [tool("breaks", breaks)], "http": {"listen": rest}, "record": record});
+    let script = json!({"tools": [tool("breaks", breaks)], "http": {"resume": rest}, "record": record});
     let server = Connected::at_address(older(script.clone(), true), limits()).await;
     assert_eq!(server.returned("breaks", json!({})).await.for_guest()["structuredContent"], "the rest");
     hears(&record, |line| line["http"] == "GET" && line["headers"]["last-event-id"] == "7").await;
@@ -165,7 +165,7 @@ async fn what_http_says_is_told_and_a_redirect_elsewhere_is_not_followed() {
     let folder = Folder::new();
     let elsewhere = AtAddress::start(&folder, json!({"record": folder.0.join("record")}));
     let Transport::Http { url: there, .. } = elsewhere.spec(limits()).transport else { panic!() };
-    let raw = |status: &str, head: &str, body: &str| json!([{"raw": format!("HTTP/1.1 {status}\r\n{head}content-length: {}\r\n\r\n{body}", body.len())}]);
+    let raw = |status: &str, head: &str, body: &str| json!([{"raw": format!("HTTP/1.1 {status}\r\n{head}content-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())}]);
     let tools = [
         tool("redirects", raw("307 Temporary Redirect", &format!("location: {there}?secret=1\r\n"), "")),
         tool("plain", raw("503 Service Unavailable", "content-type: text/plain\r\n", "later\u{1b}[2J")),

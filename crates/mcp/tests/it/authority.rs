@@ -62,6 +62,10 @@ impl Authority {
 
 fn answer(url: &str, accepted: &PathBuf, request: &Request, mind: &mut Mind) -> String {
     let target = Url::parse(url).unwrap().join(&request.target).unwrap();
+    assert!(!request.headers.contains_key("authorization"), "nobody's token goes to the issuer");
+    if (request.method == "POST") != matches!(target.path(), "/register" | "/token") {
+        return json(405, &json!({}));
+    }
     match target.path() {
         "/.well-known/oauth-authorization-server" => json(
             200,
@@ -88,12 +92,11 @@ fn authorize(url: &str, target: &Url, mind: &mut Mind) -> String {
     mind.challenges.insert(code.clone(), query["code_challenge"].clone());
     let mut back = Url::parse(&query["redirect_uri"]).unwrap();
     let issuer = mind.claims.as_deref().unwrap_or(url);
-    match mind.denies {
-        true => back.query_pairs_mut().append_pair("error", "access_denied"),
-        false => back.query_pairs_mut().append_pair("code", &code),
-    }
-    .append_pair("state", &query["state"])
-    .append_pair("iss", issuer);
+    let brings = if mind.denies { ("error", "access_denied") } else { ("code", code.as_str()) };
+    back.query_pairs_mut()
+        .append_pair(brings.0, brings.1)
+        .append_pair("state", &query["state"])
+        .append_pair("iss", issuer);
     format!("HTTP/1.1 302 Found\r\nlocation: {back}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
 }
 

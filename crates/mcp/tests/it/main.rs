@@ -13,3 +13,4 @@ mod login;
 mod memory;
 mod ordinary;
 mod peers;
+mod tasks;

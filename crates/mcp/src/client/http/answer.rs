@@ -96,6 +96,12 @@ async fn refused(response: Response, kind: &str, held: &Arc<Held>) -> Failure {
         message = format!("it redirects to {to}, which is not followed; if you trust that address, configure it");
         return Failure::Status { code, message };
     }
+    if let Some(scope) = header(&response, "www-authenticate").and_then(wanted_scope) {
+        let scope = shown(scope, MAX_SHOWN_CHARS);
+        message =
+            format!("it wants a login that allows more; add `{scope}` to the scopes of its login and log in again");
+        return Failure::Status { code, message };
+    }
     // What is cut off here was not going to be shown.
     let body = whole(response, MAX_REFUSAL_BYTES, held).await.unwrap_or_default();
     match object(&body) {
@@ -107,6 +113,12 @@ async fn refused(response: Response, kind: &str, held: &Arc<Held>) -> Failure {
         _ => {}
     }
     Failure::Status { code, message }
+}
+
+/// What a login would have to allow, where that is what is wrong.
+fn wanted_scope(challenge: &str) -> Option<&str> {
+    challenge.find("insufficient_scope")?;
+    challenge.split_once("scope=\"")?.1.split_once('"').map(|(scope, _)| scope)
 }
 
 /// The body of an answer that says no.
@@ -158,5 +170,31 @@ impl Events {
             self.ready = events.into_iter();
             self.share.set(self.parser.held())?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Closed, Failure, Held, MAX_HELD_BYTES, Share, wanted_scope};
+
+    #[test]
+    fn a_login_that_allows_too_little_is_told_from_others() {
+        let challenge = r#"Bearer error="insufficient_scope", scope="files:read files:write", resource_metadata="x""#;
+        assert_eq!(wanted_scope(challenge), Some("files:read files:write"));
+        assert_eq!(wanted_scope(r#"Bearer error="invalid_token", scope="a""#), None);
+        assert_eq!(wanted_scope(r#"Bearer error="insufficient_scope""#), None);
+    }
+
+    #[test]
+    fn unfinished_answers_have_a_cap_together() {
+        let held = Arc::new(Held::default());
+        let (mut one, mut other) = (Share::new(&held), Share::new(&held));
+        assert_eq!(one.set(MAX_HELD_BYTES), Ok(()));
+        assert_eq!(other.set(1), Err(Failure::Closed(Closed::TooMuchAtOnce)));
+        assert_eq!(one.set(1), Ok(()));
+        drop(one);
+        assert_eq!(other.set(MAX_HELD_BYTES), Ok(()));
     }
 }

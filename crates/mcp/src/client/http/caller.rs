@@ -10,7 +10,7 @@ use url::Url;
 use super::answer::{Answer, Events, Failure, Held};
 use super::{NotBuilt, build};
 use crate::client::Closed;
-use crate::client::tokens::Tokens;
+use crate::client::tokens::{NoToken, Tokens};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -154,7 +154,7 @@ impl Caller {
     async fn send(&self, method: Method, headers: HeaderMap, body: Option<&[u8]>) -> Result<Response, Failure> {
         let login_needed = || Failure::Closed(Closed::LoginNeeded);
         let token = match &self.tokens {
-            Some(tokens) => tokens.current().await.map_err(|_| login_needed())?,
+            Some(tokens) => tokens.current().await?,
             None => None,
         };
         let response = self.send_once(method.clone(), headers.clone(), body, token.as_deref()).await?;
@@ -165,7 +165,7 @@ impl Caller {
             // With a header of one's own there is nothing to log in to; the server's words say what is wrong.
             return if self.headers.contains_key(AUTHORIZATION) { Ok(response) } else { Err(login_needed()) };
         };
-        let newer = tokens.newer_than(&token).await.map_err(|_| login_needed())?;
+        let newer = tokens.newer_than(&token).await?;
         let response = self.send_once(method, headers, body, Some(&newer)).await?;
         if response.status() == StatusCode::UNAUTHORIZED { Err(login_needed()) } else { self.known(response) }
     }
@@ -197,5 +197,17 @@ impl Caller {
             true => Failure::Closed(Closed::Unreachable),
             false => Failure::Lost,
         })
+    }
+}
+
+impl From<NoToken> for Failure {
+    fn from(none: NoToken) -> Self {
+        match none {
+            NoToken::LoginNeeded => Self::Closed(Closed::LoginNeeded),
+            NoToken::Later(why) => {
+                let message = format!("its token has ended and its issuer gives no newer one now: {why}; try again");
+                Self::Status { code: StatusCode::UNAUTHORIZED.as_u16(), message }
+            }
+        }
     }
 }

@@ -14,6 +14,10 @@ use super::Reach;
 /// Until a server has taken a connection. Everything after that has the deadline of the call it is for.
 const CONNECT: Duration = Duration::from_secs(10);
 
+/// Shorter than servers keep idle connections (Node's five seconds are the least that is common): a request on one that
+/// is being closed would be lost, and nobody could say whether it had taken effect.
+const IDLE: Duration = Duration::from_secs(4);
+
 /// Redirects within the server's own origin; a login's, too.
 const MAX_REDIRECTS: usize = 3;
 
@@ -39,7 +43,8 @@ fn base() -> reqwest::ClientBuilder {
     // An error says that the program which embeds us has chosen one; then that counts.
     CRYPTOGRAPHY.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
     let agent = concat!("cellmate/", env!("CARGO_PKG_VERSION"));
-    reqwest::Client::builder().user_agent(agent).no_proxy().connect_timeout(CONNECT).redirect(Policy::custom(redirect))
+    let client = reqwest::Client::builder().user_agent(agent).no_proxy();
+    client.connect_timeout(CONNECT).pool_idle_timeout(IDLE).redirect(Policy::custom(redirect))
 }
 
 /// Another origin would get the headers that somebody configured for this one.

@@ -90,6 +90,13 @@ pub(crate) struct Request<'a> {
     pub(crate) deadline: Duration,
 }
 
+impl Request<'_> {
+    /// One that is not a call: without a key, heard by nobody.
+    pub(crate) fn plain(method: &'static str, params: Map<String, Value>, deadline: Duration) -> Self {
+        Self { method, params, headers: Vec::new(), key: "", updates: Updates::default(), deadline }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestError {
     /// The server answered with an error.
@@ -105,12 +112,11 @@ pub(crate) enum RequestError {
 impl Session {
     pub(crate) async fn open(transport: impl Gated, era: Era) -> Result<Self, RequestError> {
         let (closed, list_changes) = (transport.gate().closed.clone(), transport.gate().list_changes());
-        // No capabilities: sampling, elicitation and roots are refused, whoever asks.
-        let us = ClientConfig::new(
-            ClientCapabilities::default(),
-            Implementation::new("cellmate", env!("CARGO_PKG_VERSION")),
-        )
-        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
+        // Nothing but tasks: sampling, elicitation and roots are refused, whoever asks.
+        let able = serde_json::from_value(json!({"extensions": {"io.modelcontextprotocol/tasks": {}}}));
+        let able = able.unwrap_or_else(|_| ClientCapabilities::default());
+        let us = ClientConfig::new(able, Implementation::new("cellmate", env!("CARGO_PKG_VERSION")))
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
         let lifecycle = match era {
             Era::Initialize => ClientLifecycleMode::Initialize,
             Era::Discover => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] },
@@ -144,13 +150,23 @@ impl Session {
     }
 
     /// Waits for the end, also when the session itself is gone by then.
-    pub(crate) fn closed(&self) -> impl Future<Output = Closed> + Send + 'static {
+    pub(crate) fn closed(&self) -> impl Future<Output = Closed> + Send + use<> {
         let closed = self.closed.clone();
         async move { closed.wait().await }
     }
 
     pub(crate) fn list_changes(&self) -> watch::Receiver<u64> {
         self.list_changes.clone()
+    }
+
+    /// Sends a request that nobody waits for. It ends with the connection at the latest.
+    pub(crate) fn send_later(&self, method: &'static str, params: Map<String, Value>) {
+        let mut custom = CustomRequest::new(method, Some(Value::Object(params)));
+        custom.extensions.insert(Listener { updates: Updates::default(), headers: Vec::new() });
+        let peer = self.running.peer().clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { drop(peer.send_request(ClientRequest::CustomRequest(custom)).await) });
+        }
     }
 
     /// Sends a request and gives its result as it came. Dropped or past its deadline, the request is cancelled.
