@@ -64,7 +64,7 @@ async fn a_server_that_wants_a_login_says_how_and_works_after_it() {
     let asked = guarded.authority.mind.lock().unwrap().asked[0].clone();
     let Transport::Http { url, .. } = &guarded.spec.transport else { panic!() };
     assert_eq!(asked["resource"], *url, "the token is for this server alone");
-    assert_eq!(mcp::logout(&guarded.spec).unwrap(), true);
+    assert!(mcp::logout(&guarded.spec).unwrap());
     assert!(matches!(guarded.connect().await.unwrap_err().why, ConnectFailure::LoginNeeded { .. }));
 }
 

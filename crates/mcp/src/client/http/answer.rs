@@ -14,7 +14,7 @@ use crate::client::spec::{MAX_FRAME_BYTES, MAX_HELD_BYTES, MAX_SHOWN_CHARS, show
 pub(crate) enum Answer {
     Accepted,
     Message(Map<String, Value>),
-    Stream(Events),
+    Stream(Box<Events>),
 }
 
 /// Why a request has no answer.
@@ -71,7 +71,7 @@ impl Answer {
             return Err(refused(response, &kind, held).await);
         }
         if kind.starts_with("text/event-stream") {
-            return Ok(Self::Stream(Events::new(response, held)));
+            return Ok(Self::Stream(Box::new(Events::new(response, held))));
         }
         let body = whole(response, MAX_FRAME_BYTES, held).await?;
         if body.trim_ascii().is_empty() {

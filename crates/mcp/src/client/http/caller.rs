@@ -127,7 +127,7 @@ impl Caller {
         }
         let response = self.send(Method::GET, headers, None).await?;
         match Answer::of(response, &self.held).await? {
-            Answer::Stream(events) => Ok(events),
+            Answer::Stream(events) => Ok(*events),
             Answer::Accepted | Answer::Message(_) => Err(Failure::Confused),
         }
     }

@@ -37,7 +37,7 @@ pub(super) async fn make(caller: &Caller, id: Option<i64>, posted: &Posted, tell
             drop(tell.send(Arrived::Message(message)).await);
             Ok(())
         }
-        Ok(Answer::Stream(events)) => follow(caller, id, events, tell).await,
+        Ok(Answer::Stream(events)) => follow(caller, id, *events, tell).await,
         Err(failure) => Err(failure),
     };
     match (ended, id) {
