@@ -73,7 +73,14 @@ impl AtAddress {
         let (path, port) = (folder.0.join("script.json"), folder.0.join("port"));
         std::fs::write(&path, script.to_string()).unwrap();
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fake-mcp"));
-        let child = command.arg(&path).arg("http").arg(&port).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let child = command
+            .arg(&path)
+            .arg("http")
+            .arg(&port)
+            .stdin(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
         let began = std::time::Instant::now();
         let port = loop {
             match std::fs::read_to_string(&port) {

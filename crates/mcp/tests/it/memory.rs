@@ -1,8 +1,9 @@
 //! How much memory servers that mean harm can take from us, over either transport.
 
 use std::process::Command;
+use std::time::Duration;
 
-use mcp::Server;
+use mcp::{Limits, Server};
 use serde_json::{Value, json};
 
 use crate::fake::{AtAddress, Connected, Folder, connect, limits, tool};
@@ -28,8 +29,9 @@ fn memory_stays_bounded_whatever_servers_send() {
 #[tokio::test]
 #[ignore = "run by the test above"]
 async fn in_a_process_of_its_own() {
+    let limits = || Limits { connect: Duration::from_secs(60), call: Duration::from_secs(60), ..limits() };
     let before = peak_kib();
-    let flood = json!({"sayTimes": [50_000, {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x".repeat(500)}}]});
+    let flood = json!({"sayTimes": [10_000, {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x".repeat(500)}}]});
     let tools = json!([
         tool("flood", json!([flood, {"stderrBytes": 16 << 20}, {"result": {}}])),
         tool("endless", json!([{"print": "data: "}, {"endless": true}])),
