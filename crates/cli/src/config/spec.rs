@@ -1,26 +1,24 @@
-//! From a configured server to the one that is started: the only file that knows both.
+//! From a configured server to the one that is started or reached: the only file that knows both.
 
-use mcp::{Limits, ServerSpec};
+use mcp::{Limits, Login, ServerSpec, Transport};
 
+use super::places::Places;
 use super::server::{ServerEntry, TransportEntry};
 
-/// Why a configured server cannot be started by this build.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Unreachable {
-    #[error("it is reached over HTTP, which this version cannot do yet; use a server that is started as a command")]
-    Http,
-}
-
 impl ServerEntry {
-    pub(crate) fn spec(&self) -> Result<ServerSpec, Unreachable> {
-        let TransportEntry::Stdio { command, args, env, cwd } = self.transport.clone() else {
-            return Err(Unreachable::Http);
-        };
+    pub(crate) fn spec(&self) -> ServerSpec {
         let limits = Limits {
             connect: self.startup.unwrap_or(Limits::DEFAULT.connect),
             call: self.call.unwrap_or(Limits::DEFAULT.call),
             ..Limits::DEFAULT
         };
-        Ok(ServerSpec { name: self.name.clone(), command, args, env, cwd, trusted: self.trusted, limits })
+        let transport = match self.transport.clone() {
+            TransportEntry::Stdio { command, args, env, cwd } => Transport::Stdio { command, args, env, cwd },
+            TransportEntry::Http { url, headers } => {
+                let tokens = Places::here(&[]).state_home.map(|state| state.join("cellmate/tokens"));
+                Transport::Http { url, headers, login: tokens.map(Login::new) }
+            }
+        };
+        ServerSpec { name: self.name.clone(), transport, trusted: self.trusted, limits }
     }
 }

@@ -53,13 +53,10 @@ pub(crate) async fn meet(servers: Vec<ServerEntry>) -> Vec<Met> {
 
 async fn meet_one(entry: ServerEntry) -> Met {
     let began = Instant::now();
-    let server = match entry.spec() {
-        Ok(spec) => Server::connect(spec).await.map_err(|error| Missed {
-            why: without_secrets(&why(&error.why), &entry),
-            stderr: last_lines(&without_secrets(&error.stderr, &entry)),
-        }),
-        Err(error) => Err(Missed { why: error.to_string(), stderr: Vec::new() }),
-    };
+    let server = Server::connect(entry.spec()).await.map_err(|error| Missed {
+        why: without_secrets(&why(&error.why), &entry),
+        stderr: last_lines(&without_secrets(&error.stderr, &entry)),
+    });
     Met { entry, took: began.elapsed(), server }
 }
 

@@ -3,6 +3,7 @@
 mod add;
 mod change;
 mod list;
+mod login;
 mod meet;
 mod offered;
 mod remove;
@@ -34,6 +35,8 @@ enum ServersCommand {
     Remove(remove::RemoveArguments),
     /// Start each server and say what it offers, or why it does not.
     Test(test::TestArguments),
+    /// Log in to a server at an address, in a browser.
+    Login(login::LoginArguments),
     /// Let a folder's own `.cellmate.json5`, and other clients' files in it, start servers.
     Trust(trust::TrustArguments),
 }
@@ -44,6 +47,7 @@ pub(crate) async fn run(arguments: ServersArguments) -> ExitCode {
         ServersCommand::Add(arguments) => add::run(&arguments),
         ServersCommand::Remove(arguments) => remove::run(&arguments),
         ServersCommand::Test(arguments) => test::run(&arguments).await,
+        ServersCommand::Login(arguments) => login::run(&arguments).await,
         ServersCommand::Trust(arguments) => trust::run(&arguments),
     }
 }

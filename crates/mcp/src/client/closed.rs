@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::client::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_UNSENT};
+use crate::client::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_HELD_BYTES, MAX_UNSENT};
 
 /// What ended a connection; none of these mends itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,14 @@ pub enum Closed {
     DoesNotRead,
     /// It asked us for more than we answer at once.
     AsksTooMuch,
+    /// Its answers on the way are too much together.
+    TooMuchAtOnce,
+    /// Nobody answers at its address.
+    Unreachable,
+    /// It does not know our session any more.
+    SessionGone,
+    /// It wants a login, or a new one.
+    LoginNeeded,
 }
 
 impl fmt::Display for Closed {
@@ -30,6 +38,10 @@ impl fmt::Display for Closed {
             Self::Garbage => write!(f, "it sent {MAX_BAD_FRAMES} lines in a row that are not JSON-RPC"),
             Self::DoesNotRead => write!(f, "it left {MAX_UNSENT} messages unread"),
             Self::AsksTooMuch => write!(f, "it sent more than {MAX_ASKED} requests of its own at once"),
+            Self::TooMuchAtOnce => write!(f, "its unfinished answers took more than {MAX_HELD_BYTES} bytes together"),
+            Self::Unreachable => f.write_str("nobody answers at its address"),
+            Self::SessionGone => f.write_str("it has forgotten the session"),
+            Self::LoginNeeded => f.write_str("it wants a login"),
         }
     }
 }

@@ -2,18 +2,26 @@
 
 mod closed;
 mod convert;
+mod follow;
+mod http;
 mod lines;
+mod login;
 mod offer;
 mod process;
 mod server;
 mod spec;
 mod stderr;
+mod task;
+mod tokens;
 mod wire;
 
 pub use closed::Closed;
+pub use http::{BadAddress, NotBuilt};
+pub use login::{LoggedIn, LoginError, login, logout};
 pub use offer::{LeftOut, TooMuch};
 pub(crate) use process::{Process, Started};
 pub use server::{ConnectError, ConnectFailure, Server};
-pub use spec::{Limits, ServerSpec};
+pub use spec::{Limits, Login, ServerSpec, Transport};
 pub(crate) use stderr::{Draining, Tail};
+pub use wire::LoginRefused;
 pub(crate) use wire::{Era, Request, RequestError, Session, Stdio};

@@ -1,6 +1,6 @@
 //! What a server offers: its listed tools as ours, within limits, and what it has beside tools.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use contract::tool::{Operation, Repeat, ToolId, ToolSpec};
 use serde_json::{Value, json};
@@ -22,6 +22,8 @@ pub(crate) struct Offer<'a> {
     limits: &'a Limits,
     bytes: usize,
     pub(crate) tools: BTreeMap<ToolId, ToolSpec>,
+    /// Those of the tools that can only be called as a task.
+    pub(crate) as_tasks: BTreeSet<ToolId>,
     pub(crate) left_out: Vec<LeftOut>,
 }
 
@@ -38,7 +40,15 @@ pub enum TooMuch {
 
 impl<'a> Offer<'a> {
     pub(crate) fn new(server: &'a str, trusted: bool, limits: &'a Limits) -> Self {
-        Self { server, trusted, limits, bytes: 0, tools: BTreeMap::new(), left_out: Vec::new() }
+        Self {
+            server,
+            trusted,
+            limits,
+            bytes: 0,
+            tools: BTreeMap::new(),
+            as_tasks: BTreeSet::new(),
+            left_out: Vec::new(),
+        }
     }
 
     /// Takes a tool as `tools/list` gives it, or notes why not.
@@ -52,7 +62,13 @@ impl<'a> Offer<'a> {
         }
         let name = listed.get("name").and_then(Value::as_str).unwrap_or_default();
         match self.read(name, listed) {
-            Ok(spec) => self.add(spec),
+            Ok(spec) => {
+                let must = listed.pointer("/execution/taskSupport").and_then(Value::as_str) == Some("required");
+                if must && !self.tools.contains_key(&spec.id) {
+                    self.as_tasks.insert(spec.id.clone());
+                }
+                self.add(spec);
+            }
             Err(why) => self.leave_out(name, why),
         }
         Ok(())
@@ -122,9 +138,6 @@ impl<'a> Offer<'a> {
 
     fn read(&self, name: &str, listed: &Value) -> Result<ToolSpec, String> {
         let id = self.id(name)?;
-        if listed.pointer("/execution/taskSupport").and_then(Value::as_str) == Some("required") {
-            return Err("it can only be called as a task, which is not supported".to_owned());
-        }
         let annotations = listed.get("annotations").unwrap_or(&Value::Null);
         let label = [listed.get("title"), annotations.get("title")].into_iter().flatten().find_map(Value::as_str);
         let description = listed.get("description").and_then(Value::as_str).unwrap_or_default();

@@ -1,12 +1,14 @@
 //! A server's process: its own group, almost no environment, gone when dropped.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use crate::client::spec::{GRACE, ServerSpec};
+use crate::client::spec::GRACE;
 
 /// All that a server inherits: enough to be found and to find its own files.
 const INHERITED: [&str; 2] = ["PATH", "HOME"];
@@ -29,16 +31,21 @@ pub(crate) struct Started {
 }
 
 impl Process {
-    pub(crate) fn start(spec: &ServerSpec) -> io::Result<Started> {
-        let mut command = Command::new(&spec.command);
-        command.args(&spec.args).env_clear().process_group(0).kill_on_drop(true);
+    pub(crate) fn start(
+        program: &str,
+        args: &[String],
+        env: &BTreeMap<String, String>,
+        cwd: Option<&Path>,
+    ) -> io::Result<Started> {
+        let mut command = Command::new(program);
+        command.args(args).env_clear().process_group(0).kill_on_drop(true);
         for name in INHERITED {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
             }
         }
-        command.envs(&spec.env);
-        if let Some(cwd) = &spec.cwd {
+        command.envs(env);
+        if let Some(cwd) = cwd {
             command.current_dir(cwd);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,32 +1,47 @@
 //! One MCP server, connected: its tools, and the way to call them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use contract::tool::{ToolId, ToolSpec};
+use contract::tool::{Operation, ToolId, ToolSpec};
 use executor::{Answering, AuthorizedCall, Dispatch, Outcome, ToolSource, Updates};
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+use url::Url;
 
 use crate::client::convert;
+use crate::client::http::{BadAddress, Caller};
 use crate::client::offer::{LeftOut, Offer, TooMuch};
 use crate::client::spec::{
-    Limits, MAX_PAGES, MAX_SERVER_NAME_BYTES, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, ServerSpec, shown,
+    Limits, MAX_PAGES, MAX_SERVER_NAME_BYTES, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, ServerSpec, Transport, plain_url,
+    shown,
 };
+use crate::client::task::Task;
+use crate::client::tokens::Tokens;
+use crate::client::wire::Http;
 use crate::client::{Closed, Draining, Era, Process, Request, RequestError, Session, Started, Stdio, Tail};
 
 /// A running server. Dropping it ends the process and all that the process started in its group.
 #[derive(Debug)]
 pub struct Server {
     name: String,
-    limits: Limits,
-    tools: BTreeMap<ToolId, ToolSpec>,
-    left_out: Vec<LeftOut>,
-    /// The one connection there is. Starting a dead server again will replace it; calls ask for it each time.
-    session: Session,
+    trusted: bool,
+    pub(super) limits: Limits,
+    /// Held for as long as it takes to look something up or to put another list in its place.
+    listed: RwLock<Arc<Listed>>,
+    pub(super) session: Session,
     stderr: Tail,
-    _draining: Draining,
+    _draining: Option<Draining>,
+}
+
+/// What the server had when it was last asked.
+#[derive(Debug)]
+struct Listed {
+    tools: BTreeMap<ToolId, ToolSpec>,
+    as_tasks: BTreeSet<ToolId>,
+    left_out: Vec<LeftOut>,
 }
 
 /// Why a server has no tools for us, for who configured it.
@@ -45,14 +60,20 @@ pub enum ConnectFailure {
     BadName,
     #[error("cannot start its command; see that the command is installed, on PATH, and its folder exists")]
     Start(#[source] io::Error),
+    #[error(transparent)]
+    BadAddress(#[from] BadAddress),
+    #[error("it wants a login; run `cellmate servers login {server}`")]
+    LoginNeeded { server: String },
     #[error("it was not ready within {} ms; see what it wrote to its standard error, or raise the limit", .0.as_millis())]
     Deadline(Duration),
     #[error("{0}; see what it wrote to its standard error")]
     Closed(Closed),
+    #[error("{0}; see that its address is right and that it runs there")]
+    NotThere(Closed),
     #[error("it refused: {message} (code {code})")]
     Refused { code: i32, message: String },
     #[error(
-        "it does not speak MCP as we know it; see that the command starts an MCP server on standard input and output"
+        "it does not speak MCP as we know it; see that the command starts an MCP server on standard input and output, or that the address is that of its MCP endpoint"
     )]
     Confused,
     #[error(transparent)]
@@ -64,10 +85,10 @@ impl Server {
     pub async fn connect(spec: ServerSpec) -> Result<Arc<Self>, ConnectError> {
         let stderr = Tail::default();
         let connecting = tokio::time::timeout(spec.limits.connect, connect(&spec, &stderr)).await;
-        connecting.unwrap_or(Err(ConnectFailure::Deadline(spec.limits.connect))).map(Arc::new).map_err(|why| {
-            let server = shown(&spec.name, MAX_SHOWN_NAME_CHARS);
-            ConnectError { server, why, stderr: stderr.text() }
-        })
+        connecting
+            .unwrap_or(Err(ConnectFailure::Deadline(spec.limits.connect)))
+            .map(Arc::new)
+            .map_err(|why| ConnectError::new(&spec.name, why, &stderr))
     }
 
     pub fn name(&self) -> &str {
@@ -80,25 +101,65 @@ impl Server {
     }
 
     /// Tools that were listed but break a limit.
-    pub fn left_out(&self) -> &[LeftOut] {
-        &self.left_out
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        self.listed().left_out.clone()
     }
 
     /// Why calls cannot succeed any more; none while the connection stands.
-    pub fn closed(&self) -> Option<Closed> {
+    pub fn why_closed(&self) -> Option<Closed> {
         self.session.why_closed()
     }
 
+    /// Resolves when the connection ends, at once where it has.
+    pub fn closed(&self) -> impl Future<Output = Closed> + Send + use<> {
+        self.session.closed()
+    }
+
+    /// How often the server has said that its tools changed. What changed is for `relist` to find out.
+    pub fn heard(&self) -> watch::Receiver<u64> {
+        self.session.list_changes()
+    }
+
+    /// Lists again within the same limits. A list that breaks them leaves the one before in place.
+    pub async fn relist(&self) -> Result<Vec<ToolSpec>, ConnectError> {
+        let limit = self.limits.connect;
+        let listing = tokio::time::timeout(limit, list(&self.session, &self.name, self.trusted, &self.limits)).await;
+        match listing.unwrap_or(Err(ConnectFailure::Deadline(limit))) {
+            Ok(listed) => {
+                let tools = listed.tools.values().cloned().collect();
+                *self.listed.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(listed);
+                Ok(tools)
+            }
+            Err(why) => Err(ConnectError::new(&self.name, why, &self.stderr)),
+        }
+    }
+
+    fn listed(&self) -> Arc<Listed> {
+        Arc::clone(&self.listed.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     async fn answer(&self, id: &ToolId, input: &Value, key: &str, updates: &Updates) -> Outcome {
-        let Some(tool) = self.tools.get(id) else {
+        let listed = self.listed();
+        let Some(tool) = listed.tools.get(id) else {
             return self.failed(id, "the server does not offer it");
         };
-        let (method, params) = match convert::request(id, tool.operation, input) {
+        let (method, mut params) = match convert::request(id, tool.operation, input) {
             Ok(request) => request,
             Err(why) => return self.failed(id, &why),
         };
-        let request = Request { method, params, key, updates: updates.clone(), deadline: self.limits.call };
-        let result = self.session.request(request).await.map_err(|error| self.explain(error));
+        if listed.as_tasks.contains(id) {
+            params.insert("task".to_owned(), Task::wanted());
+        }
+        let headers = convert::promoted(&tool.parameters, input);
+        let request = Request { method, params, headers, key, updates: updates.clone(), deadline: self.limits.call };
+        let result = match self.session.request(request).await {
+            Ok(result) => match Task::begun(&result).filter(|_| tool.operation == Operation::Tool) {
+                Some(Ok(task)) => self.follow(task, updates).await,
+                Some(Err(why)) => Err(why),
+                None => Ok(result),
+            },
+            Err(error) => Err(self.explain(error)),
+        };
         match result.and_then(|result| convert::returned(tool.operation, result)) {
             Ok(returned) => Outcome::Returned(returned),
             Err(why) => self.failed(id, &why),
@@ -111,12 +172,15 @@ impl Server {
         Outcome::Failed(format!("`{tool}` of MCP server `{}` failed: {why}", self.name))
     }
 
-    fn explain(&self, error: RequestError) -> String {
+    pub(super) fn explain(&self, error: RequestError) -> String {
         match error {
             RequestError::Refused { code, message } => format!("{} (code {code})", shown(&message, MAX_SHOWN_CHARS)),
             RequestError::Deadline(limit) => {
                 let limit = limit.as_millis();
                 format!("no answer within {limit} ms, so it was cancelled; it may have taken effect all the same")
+            }
+            RequestError::Closed(Closed::LoginNeeded) => {
+                format!("it wants a login; a person must run `cellmate servers login {}`", self.name)
             }
             RequestError::Closed(why) => {
                 format!("the server is not there any more: {why}; its calls fail until it is connected again")
@@ -128,7 +192,7 @@ impl Server {
 
 impl ToolSource for Server {
     fn tools(&self) -> Vec<ToolSpec> {
-        self.tools.values().cloned().collect()
+        self.listed().tools.values().cloned().collect()
     }
 
     fn call(&self, call: AuthorizedCall) -> Answering<'_> {
@@ -143,41 +207,46 @@ async fn connect(spec: &ServerSpec, stderr: &Tail) -> Result<Server, ConnectFail
     if spec.name.is_empty() || spec.name.len() > MAX_SERVER_NAME_BYTES || spec.name.contains(bad) {
         return Err(ConnectFailure::BadName);
     }
-    let (session, draining) = match open(spec, stderr, Era::Initialize).await {
-        // It is there and says no: perhaps it is too new to know `initialize`. What it says to that counts.
-        Err(refused @ ConnectFailure::Refused { .. }) => {
-            open(spec, stderr, Era::Discover).await.map_err(|_| refused)?
-        }
-        other => other?,
-    };
-    let has = session.capabilities();
-    let mut offer = Offer::new(&spec.name, spec.trusted, &spec.limits);
-    if has.tools {
-        list_tools(&session, &mut offer, spec.limits.connect).await?;
-    }
-    if has.resources {
-        offer.resources();
-    }
-    if has.prompts {
-        offer.prompts();
-    }
-    let (tools, left_out) = (offer.tools, offer.left_out);
+    let (session, draining) = reach(spec, stderr).await?;
+    let listed = list(&session, &spec.name, spec.trusted, &spec.limits).await?;
     Ok(Server {
         name: spec.name.clone(),
+        trusted: spec.trusted,
         limits: spec.limits,
-        tools,
-        left_out,
+        listed: RwLock::new(Arc::new(listed)),
         session,
         stderr: stderr.clone(),
         _draining: draining,
     })
 }
 
-async fn open(spec: &ServerSpec, stderr: &Tail, era: Era) -> Result<(Session, Draining), ConnectFailure> {
-    let Started { process, stdin, stdout, stderr: said } = Process::start(spec).map_err(ConnectFailure::Start)?;
+/// Starts the server or finds it at its address, and shakes hands.
+async fn reach(spec: &ServerSpec, stderr: &Tail) -> Result<(Session, Option<Draining>), ConnectFailure> {
+    match &spec.transport {
+        Transport::Stdio { .. } => match start(spec, stderr, Era::Initialize).await {
+            // It is there and says no: perhaps it is too new to know `initialize`. What it says to that counts.
+            Err(refused @ ConnectFailure::Refused { .. }) => {
+                start(spec, stderr, Era::Discover).await.map_err(|_| refused)
+            }
+            other => other,
+        },
+        Transport::Http { url, headers, login } => {
+            let bad = || BadAddress::Url(plain_url(url));
+            let url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https")).ok_or_else(bad)?;
+            let tokens = login.as_ref().map(|login| Tokens::new(&spec.name, &url, login));
+            let caller = Caller::new(&url, headers, tokens)?;
+            Ok((Session::open(Http::new(caller), Era::Auto).await?, None))
+        }
+    }
+}
+
+async fn start(spec: &ServerSpec, stderr: &Tail, era: Era) -> Result<(Session, Option<Draining>), ConnectFailure> {
+    let Transport::Stdio { command, args, env, cwd } = &spec.transport else { return Err(ConnectFailure::Confused) };
+    let started = Process::start(command, args, env, cwd.as_deref()).map_err(ConnectFailure::Start)?;
+    let Started { process, stdin, stdout, stderr: said } = started;
     let draining = stderr.drain(said);
     match Session::open(Stdio::new(stdout, stdin, Some(process)), era).await {
-        Ok(session) => Ok((session, draining)),
+        Ok(session) => Ok((session, Some(draining))),
         Err(error) => {
             // The process is gone by now; why it went is on its way.
             draining.finish().await;
@@ -186,10 +255,32 @@ async fn open(spec: &ServerSpec, stderr: &Tail, era: Era) -> Result<(Session, Dr
     }
 }
 
+async fn list(session: &Session, name: &str, trusted: bool, limits: &Limits) -> Result<Listed, ConnectFailure> {
+    let has = session.capabilities();
+    let mut offer = Offer::new(name, trusted, limits);
+    if has.tools {
+        list_tools(session, &mut offer, limits.connect).await?;
+    }
+    if has.resources {
+        offer.resources();
+    }
+    if has.prompts {
+        offer.prompts();
+    }
+    Ok(Listed { tools: offer.tools, as_tasks: offer.as_tasks, left_out: offer.left_out })
+}
+
 async fn list_tools(session: &Session, offer: &mut Offer<'_>, deadline: Duration) -> Result<(), ConnectFailure> {
     let mut params = Map::new();
     for _ in 0..MAX_PAGES {
-        let request = Request { method: "tools/list", params, key: "", updates: Updates::default(), deadline };
+        let request = Request {
+            method: "tools/list",
+            params,
+            headers: Vec::new(),
+            key: "",
+            updates: Updates::default(),
+            deadline,
+        };
         let page = session.request(request).await?;
         for tool in page.get("tools").and_then(Value::as_array).ok_or(ConnectFailure::Confused)? {
             offer.tool(tool)?;
@@ -200,6 +291,18 @@ async fn list_tools(session: &Session, offer: &mut Offer<'_>, deadline: Duration
         }
     }
     Err(TooMuch::Pages(MAX_PAGES).into())
+}
+
+impl ConnectError {
+    fn new(server: &str, why: ConnectFailure, stderr: &Tail) -> Self {
+        let server = shown(server, MAX_SHOWN_NAME_CHARS);
+        let why = match why {
+            ConnectFailure::Closed(Closed::LoginNeeded) => ConnectFailure::LoginNeeded { server: server.clone() },
+            ConnectFailure::Closed(why @ (Closed::Unreachable | Closed::SessionGone)) => ConnectFailure::NotThere(why),
+            other => other,
+        };
+        Self { server, why, stderr: stderr.text() }
+    }
 }
 
 impl From<RequestError> for ConnectFailure {
@@ -225,17 +328,19 @@ mod tests {
     use executor::{Outcome, Updates};
     use serde_json::json;
 
-    use super::{Era, Limits, Offer, Server, ServerSpec, Tail, list_tools, open};
+    use super::{Era, Limits, Offer, Server, ServerSpec, Tail, Transport, list_tools, start};
 
     /// A real server, run as users configure it.
     fn peer(command: &str, args: &[&str], cwd: &str) -> ServerSpec {
         let peers = PathBuf::from(std::env::var_os("CELLMATE_PEERS").expect("run this through `make test-peers`"));
         ServerSpec {
             name: "peer".to_owned(),
-            command: command.replace("PEERS", peers.to_str().unwrap()),
-            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
-            env: BTreeMap::new(),
-            cwd: Some(peers.join(cwd)),
+            transport: Transport::Stdio {
+                command: command.replace("PEERS", peers.to_str().unwrap()),
+                args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+                env: BTreeMap::new(),
+                cwd: Some(peers.join(cwd)),
+            },
             trusted: true,
             limits: Limits::DEFAULT,
         }
@@ -264,7 +369,7 @@ mod tests {
     #[ignore = "needs installed servers; run through `make test-peers`"]
     async fn peer_time_is_met_without_initialize_too() {
         let spec = peer("PEERS/python/bin/mcp-server-time", &[], "python");
-        let (session, _draining) = open(&spec, &Tail::default(), Era::Discover).await.unwrap();
+        let (session, _draining) = start(&spec, &Tail::default(), Era::Discover).await.unwrap();
         let mut offer = Offer::new("peer", true, &spec.limits);
         list_tools(&session, &mut offer, spec.limits.connect).await.unwrap();
         println!("{:?}", offer.tools.keys());

@@ -1,4 +1,4 @@
-//! Which server to start, and how much of it to bear.
+//! Which server to start or to reach, and how much of it to bear.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,33 +6,97 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// One MCP server, as configuration names it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ServerSpec {
     /// The owner in its tools' ids.
     pub name: String,
-    pub command: String,
-    pub args: Vec<String>,
-    /// Beside `PATH` and `HOME` the server gets these and nothing else.
-    pub env: BTreeMap<String, String>,
-    pub cwd: Option<PathBuf>,
+    pub transport: Transport,
     /// Whether what it says about its own tools (that they only read) is believed.
     pub trusted: bool,
     pub limits: Limits,
 }
 
-impl fmt::Debug for ServerSpec {
-    /// Names of variables, never their values: they are where servers get their secrets. Arguments may hold some too.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerSpec")
-            .field("name", &self.name)
-            .field("command", &self.command)
-            .field("args", &self.args.len())
-            .field("env", &self.env.keys())
-            .field("cwd", &self.cwd)
-            .field("trusted", &self.trusted)
-            .field("limits", &self.limits)
-            .finish()
+/// Where the server is.
+#[derive(Clone)]
+pub enum Transport {
+    /// A process of ours, spoken to over its standard streams.
+    Stdio {
+        command: String,
+        args: Vec<String>,
+        /// Beside `PATH` and `HOME` the server gets these and nothing else.
+        env: BTreeMap<String, String>,
+        cwd: Option<PathBuf>,
+    },
+    /// Somebody's server at an address, over streamable HTTP.
+    Http {
+        url: String,
+        /// Sent with every request, and to no other host.
+        headers: BTreeMap<String, String>,
+        /// How to log in where the server wants that. None: it is not logged in to.
+        login: Option<Login>,
+    },
+}
+
+/// What logging in to a server needs. Most servers need nothing but the folder.
+#[derive(Clone)]
+pub struct Login {
+    /// The folder where tokens are kept, one file of its owner's alone per server and issuer.
+    pub tokens: PathBuf,
+    /// Who we are to the issuer, where somebody registered us by hand.
+    pub client_id: Option<String>,
+    pub client_secret: Option<String>,
+    /// An https address where who we are is published, for issuers that read it there.
+    pub client_metadata_url: Option<String>,
+    /// What to ask for; the server's own word on it where empty.
+    pub scopes: Vec<String>,
+    /// The port on this machine that the browser is sent back to; any where none.
+    pub redirect_port: Option<u16>,
+}
+
+impl Login {
+    /// All that is not configured is found out.
+    pub fn new(tokens: PathBuf) -> Self {
+        let (client_id, client_secret, client_metadata_url) = (None, None, None);
+        Self { tokens, client_id, client_secret, client_metadata_url, scopes: Vec::new(), redirect_port: None }
     }
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("tokens", &self.tokens).field("scopes", &self.scopes).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Transport {
+    /// Names of variables and headers, never their values: they are where servers get their secrets. Arguments and
+    /// what an address has before its host and after its path may hold some too.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio { command, args, env, cwd } => f
+                .debug_struct("Stdio")
+                .field("command", command)
+                .field("args", &args.len())
+                .field("env", &env.keys())
+                .field("cwd", cwd)
+                .finish(),
+            Self::Http { url, headers, login } => f
+                .debug_struct("Http")
+                .field("url", &plain_url(url))
+                .field("headers", &headers.keys())
+                .field("login", login)
+                .finish(),
+        }
+    }
+}
+
+/// An address that may be shown: scheme, host, port and path.
+pub(crate) fn plain_url(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return "(not an address)".to_owned() };
+    let path = rest.find(['?', '#']).and_then(|end| rest.get(..end)).unwrap_or(rest);
+    let host_ends = path.find('/').unwrap_or(path.len());
+    let host_starts = path.get(..host_ends).and_then(|authority| authority.rfind('@')).map_or(0, |at| at + 1);
+    let shown_part = path.get(host_starts..).unwrap_or_default();
+    shown(&format!("{scheme}://{shown_part}"), MAX_SHOWN_NAME_CHARS)
 }
 
 /// How long, how many and how large, for one server.
@@ -76,6 +140,12 @@ pub(crate) const MAX_PAGES: usize = 256;
 /// One message from a server. Its reader gives up before the rest of a longer one is in memory.
 pub(crate) const MAX_FRAME_BYTES: usize = 8 << 20;
 
+/// Messages that a server at an address has begun and not ended, all together.
+pub(crate) const MAX_HELD_BYTES: usize = 32 << 20;
+
+/// Requests to a server at an address at once; more wait for their turn.
+pub(crate) const MAX_EXCHANGES: usize = 64;
+
 /// Lines in a row that are no message. Servers do print banners and stray logs where only messages belong.
 pub(crate) const MAX_BAD_FRAMES: usize = 10;
 
@@ -113,7 +183,28 @@ pub(crate) fn shown(text: &str, chars: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::shown;
+    use std::collections::BTreeMap;
+
+    use super::{Login, Transport, plain_url, shown};
+
+    #[test]
+    fn secrets_of_an_address_are_not_shown() {
+        let cases = [
+            ("https://u:hunter2@h.example:8/mcp?key=hunter2#hunter2", "https://h.example:8/mcp"),
+            ("https://h.example/a@b", "https://h.example/a@b"),
+            ("https://u@v:hunter2@h.example", "https://h.example"),
+            ("hunter2", "(not an address)"),
+        ];
+        for (url, plain) in cases {
+            assert_eq!(plain_url(url), plain);
+        }
+        let headers = BTreeMap::from([("authorization".to_owned(), "hunter2".to_owned())]);
+        let shown = format!("{:?}", Transport::Http { url: cases[0].0.to_owned(), headers, login: None });
+        assert_eq!(shown, r#"Http { url: "https://h.example:8/mcp", headers: ["authorization"], login: None }"#);
+        let mut login = Login::new("/t".into());
+        login.client_secret = Some("hunter2".to_owned());
+        assert_eq!(format!("{login:?}"), r#"Login { tokens: "/t", scopes: [], .. }"#);
+    }
 
     #[test]
     fn text_of_others_is_cut_and_made_plain() {

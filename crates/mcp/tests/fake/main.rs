@@ -1,5 +1,5 @@
-//! An MCP server that follows a script: `fake-mcp script.json`. Raw JSON lines, no protocol library, so that the
-//! client is not tested against itself.
+//! An MCP server that follows a script: `fake-mcp script.json`, or with `http PORT_FILE` behind it at an address (see
+//! `http`). Raw JSON, no protocol library, so that the client is not tested against itself.
 //!
 //! ```json
 //! {
@@ -7,7 +7,7 @@
 //!   "manyTools": 0, "pageSize": 100,
 //!   "resources": [{"uri": "note://1", "name": "one", "text": "hello"}],
 //!   "prompts": [{"name": "greet", "text": "Hello!"}],
-//!   "start": [], "on": {"tools/list": []}, "record": "/where/to/write/what/it/hears"
+//!   "listChanged": true, "start": [], "on": {"tools/list": []}, "record": "/where/to/write/what/it/hears"
 //! }
 //! ```
 //!
@@ -23,38 +23,50 @@
     reason = "a script that is wrong ends the server, and the test that wrote it"
 )]
 
+mod http;
+mod out;
+mod request;
+
 use std::fs::OpenOptions;
-use std::io::{BufRead, Write, stderr, stdin, stdout};
+use std::io::{BufRead, Write, stderr, stdin};
 use std::process::{Command, exit};
+use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use out::Out;
+
 fn main() {
     let path = std::env::args().nth(1).expect("usage: fake-mcp script.json");
     let script: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let fake = Fake { script };
-    fake.perform(&fake.script["start"], &Value::Null);
+    if let Some(port_file) = std::env::args().nth(3) {
+        return http::serve(script, &port_file);
+    }
+    let mut fake = Fake { script, shared: None };
+    fake.perform(&fake.script["start"].clone(), &Value::Null, &mut Out::Stdout);
     for line in stdin().lock().lines() {
         let line = line.unwrap();
         fake.record(&line);
         let message: Value = serde_json::from_str(&line).unwrap();
         if message["method"].is_string() && !message["id"].is_null() {
-            fake.answer(&message);
+            fake.answer(&message, &mut Out::Stdout);
         }
     }
 }
 
 struct Fake {
     script: Value,
+    /// The same for all requests, where each has a copy of its own.
+    shared: Option<Arc<Mutex<Value>>>,
 }
 
 impl Fake {
-    fn answer(&self, message: &Value) {
+    fn answer(&mut self, message: &Value, out: &mut Out) {
         let method = message["method"].as_str().unwrap();
         if self.script["on"][method].is_array() {
-            return self.perform(&self.script["on"][method], message);
+            return self.perform(&self.script["on"][method].clone(), message, out);
         }
         let params = &message["params"];
         let result = match method {
@@ -81,36 +93,44 @@ impl Fake {
                 json!({"messages": [{"role": "user", "content": content}]})
             }),
             "tools/call" => match self.find("tools", "name", &params["name"]) {
-                Some(tool) => return self.perform(&tool["does"], message),
+                Some(tool) => return self.perform(&tool["does"], message, out),
                 None => None,
             },
             _ => None,
         };
         match result {
-            Some(result) => say(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result})),
+            Some(result) => out.say(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result})),
             None => {
                 let error = json!({"code": -32602, "message": format!("nothing here for {method}")});
-                say(&json!({"jsonrpc": "2.0", "id": message["id"], "error": error}));
+                out.say(&json!({"jsonrpc": "2.0", "id": message["id"], "error": error}));
             }
         }
     }
 
-    fn perform(&self, steps: &Value, message: &Value) {
+    fn perform(&mut self, steps: &Value, message: &Value, out: &mut Out) {
         for step in steps.as_array().into_iter().flatten() {
-            self.step(step, message);
+            self.step(step, message, out);
         }
     }
 
     /// One step of a script: an object with one of these keys.
-    fn step(&self, step: &Value, message: &Value) {
+    fn step(&mut self, step: &Value, message: &Value, out: &mut Out) {
         let (name, value) = step.as_object().unwrap().iter().next().unwrap();
-        let answer = |key: &str, value: Value| say(&json!({"jsonrpc": "2.0", "id": message["id"], key: value}));
+        let mut answer = |key: &str, value: Value| out.say(&json!({"jsonrpc": "2.0", "id": message["id"], key: value}));
         let number = || value.as_u64().unwrap();
         match name.as_str() {
             "result" => answer("result", value.clone()),
             "error" => answer("error", value.clone()),
             // The request's parameters, to see what arrived.
             "echo" => answer("result", json!({"content": [], "structuredContent": message["params"]})),
+            // Other tools from now on.
+            "tools" => self.keep("tools", value.clone()),
+            // Other answers to methods from now on.
+            "on" => {
+                let mut on = self.script["on"].clone();
+                value.as_object().unwrap().iter().for_each(|(method, steps)| on[method] = steps.clone());
+                self.keep("on", on);
+            }
             "environment" => {
                 let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
                 answer("result", json!({"content": [], "structuredContent": names}));
@@ -123,19 +143,36 @@ impl Fake {
             "progress" => {
                 let mut params = value.clone();
                 params["progressToken"] = message["params"]["_meta"]["progressToken"].clone();
-                say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}));
+                out.say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}));
             }
             // Any text, and a line end.
-            "print" => print(value.as_str().unwrap().as_bytes(), b"\n"),
-            "printBytes" => print(&b"x".repeat(usize::try_from(number()).unwrap()), b""),
+            "print" => drop(out.print(value.as_str().unwrap().as_bytes(), b"\n")),
+            "printBytes" => drop(out.print(&b"x".repeat(usize::try_from(number()).unwrap()), b"")),
+            // Any message, also one that is no answer.
+            "say" => out.say(value),
+            // So often.
+            "sayTimes" => (0..value[0].as_u64().unwrap()).for_each(|_| out.say(&value[1])),
+            // A whole HTTP answer.
+            "raw" => out.raw(value.as_str().unwrap()),
+            // A byte every so many milliseconds, until nobody reads any more; then writes that down.
+            "drip" => {
+                while out.print(b":", b"") {
+                    sleep(Duration::from_millis(number()));
+                }
+                self.record(&json!({"gone": message["params"]["name"]}).to_string());
+            }
+            // Another session from now on: the one there was is forgotten.
+            "session" => {
+                let mut how = self.script["http"].clone();
+                how["session"] = value.clone();
+                self.keep("http", how);
+            }
             "stderr" => stderr().write_all(value.as_str().unwrap().as_bytes()).unwrap(),
             "stderrBytes" => stderr().write_all(&b"e".repeat(usize::try_from(number()).unwrap())).unwrap(),
             "sleepMs" => sleep(Duration::from_millis(number())),
             "exit" => exit(i32::try_from(number()).unwrap()),
             // A line without end.
-            "endless" => loop {
-                print(&[b'x'; 4096], b"");
-            },
+            "endless" => while out.print(&[b'x'; 4096], b"") {},
             other => panic!("no step is called {other}"),
         }
     }
@@ -149,6 +186,9 @@ impl Fake {
         }
         if self.script["manyTools"].is_number() {
             capabilities["tools"] = json!({});
+        }
+        if self.script["listChanged"].is_boolean() {
+            capabilities["tools"]["listChanged"] = self.script["listChanged"].clone();
         }
         capabilities
     }
@@ -175,22 +215,17 @@ impl Fake {
         self.script[kind].as_array()?.iter().find(|item| &item[key] == wanted).cloned()
     }
 
+    fn keep(&mut self, key: &str, value: Value) {
+        self.script[key] = value.clone();
+        if let Some(shared) = &self.shared {
+            shared.lock().unwrap()[key] = value;
+        }
+    }
+
     fn record(&self, line: &str) {
         if let Some(path) = self.script["record"].as_str() {
             let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
             file.write_all(format!("{line}\n").as_bytes()).unwrap();
         }
-    }
-}
-
-fn say(message: &Value) {
-    print(message.to_string().as_bytes(), b"\n");
-}
-
-/// A client that has gone away is the usual end of a server.
-fn print(bytes: &[u8], end: &[u8]) {
-    let mut out = stdout().lock();
-    if out.write_all(bytes).and_then(|()| out.write_all(end)).and_then(|()| out.flush()).is_err() {
-        exit(0);
     }
 }

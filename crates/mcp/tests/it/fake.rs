@@ -9,7 +9,7 @@ use std::time::Duration;
 use catalog::Catalog;
 use contract::scope::Scope;
 use executor::{CallEnd, Executor, Outcome, Returned, Routes, ToolSource, Updates};
-use mcp::{ConnectError, Limits, Server, ServerSpec};
+use mcp::{ConnectError, Limits, Server, ServerSpec, Transport};
 use serde_json::{Value, json};
 use store::{Keys, Location, Store};
 use tokio::sync::OnceCell;
@@ -40,10 +40,12 @@ pub fn limits() -> Limits {
 pub fn spec(command: &str, args: &[&str], limits: Limits) -> ServerSpec {
     ServerSpec {
         name: "s".to_owned(),
-        command: command.to_owned(),
-        args: args.iter().map(|arg| (*arg).to_owned()).collect(),
-        env: BTreeMap::new(),
-        cwd: None,
+        transport: Transport::Stdio {
+            command: command.to_owned(),
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            env: BTreeMap::new(),
+            cwd: None,
+        },
         trusted: false,
         limits,
     }
@@ -60,11 +62,78 @@ pub async fn connect(folder: &Folder, script: Value, limits: Limits) -> Result<A
     Server::connect(spec(env!("CARGO_BIN_EXE_fake-mcp"), &[path.to_str().unwrap()], limits)).await
 }
 
+/// The scripted server at an address of this machine, ended with this.
+pub struct AtAddress {
+    url: String,
+    child: std::process::Child,
+}
+
+impl AtAddress {
+    pub fn start(folder: &Folder, script: Value) -> Self {
+        let (path, port) = (folder.0.join("script.json"), folder.0.join("port"));
+        std::fs::write(&path, script.to_string()).unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fake-mcp"));
+        let child = command
+            .arg(&path)
+            .arg("http")
+            .arg(&port)
+            .stdin(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let began = std::time::Instant::now();
+        let port = loop {
+            match std::fs::read_to_string(&port) {
+                Ok(port) => break port,
+                Err(_) if began.elapsed() < Duration::from_secs(20) => std::thread::sleep(Duration::from_millis(5)),
+                Err(error) => panic!("the server does not start: {error}"),
+            }
+        };
+        Self { url: format!("http://127.0.0.1:{port}/mcp"), child }
+    }
+
+    pub fn spec(&self, limits: Limits) -> ServerSpec {
+        let transport = Transport::Http { url: self.url.clone(), headers: BTreeMap::new(), login: None };
+        ServerSpec { name: "s".to_owned(), transport, trusted: false, limits }
+    }
+
+    pub fn end(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for AtAddress {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What the server wrote down of what it heard.
+pub fn heard(record: &Path) -> Vec<Value> {
+    let lines = std::fs::read_to_string(record).unwrap_or_default();
+    lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// Waits until something that was heard is what is wanted.
+pub async fn hears(record: &Path, wanted: impl Fn(&Value) -> bool) -> Value {
+    let hearing = async {
+        loop {
+            if let Some(found) = heard(record).into_iter().find(&wanted) {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), hearing).await.unwrap_or_else(|_| panic!("{:?}", heard(record)))
+}
+
 /// One connected server with everything between a cell's call and it.
 pub struct Connected {
     pub server: Arc<Server>,
     executor: Executor,
     store: OnceCell<Store>,
+    pub at: Option<AtAddress>,
     _folder: Folder,
 }
 
@@ -75,12 +144,20 @@ impl Connected {
         Self::over(server, folder)
     }
 
+    /// The same server at an address.
+    pub async fn at_address(script: Value, limits: Limits) -> Self {
+        let folder = Folder::new();
+        let at = AtAddress::start(&folder, script);
+        let server = Server::connect(at.spec(limits)).await.unwrap_or_else(|error| panic!("{error}"));
+        Self { at: Some(at), ..Self::over(server, folder) }
+    }
+
     pub fn over(server: Arc<Server>, folder: Folder) -> Self {
         let source: Arc<dyn ToolSource> = server.clone();
         let (routes, tools) = Routes::of(&[source]);
         let catalog = Arc::new(Catalog::new(tools).unwrap());
         let store = OnceCell::new();
-        Self { executor: Executor::new(catalog, routes, Scope::default()), server, store, _folder: folder }
+        Self { executor: Executor::new(catalog, routes, Scope::default()), server, store, at: None, _folder: folder }
     }
 
     /// How calls of a run with this server are made.
@@ -89,10 +166,14 @@ impl Connected {
     }
 
     pub async fn call(&self, name: &str, input: Value) -> Outcome {
+        self.call_heard(name, input, Updates::default()).await
+    }
+
+    pub async fn call_heard(&self, name: &str, input: Value, updates: Updates) -> Outcome {
         let memory = || async { Store::open(&Location::Memory, Keys::ephemeral().unwrap()).await.unwrap() };
         let store = self.store.get_or_init(memory).await;
         let id = format!("mcp:s:{name}");
-        match self.executor.call_directly(store, "test", &id, input, Updates::default()).await.unwrap().end {
+        match self.executor.call_directly(store, "test", &id, input, updates).await.unwrap().end {
             CallEnd::Settled(outcome) => outcome,
             other => panic!("{name}: {other:?}"),
         }

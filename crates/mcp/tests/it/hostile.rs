@@ -23,7 +23,7 @@ async fn a_crash_fails_the_call_and_later_calls_at_once() {
     let began = Instant::now();
     assert_eq!(server.failed("crash").await, expected);
     assert!(began.elapsed() < Duration::from_secs(1));
-    assert_eq!(server.server.closed(), Some(Closed::Ended));
+    assert_eq!(server.server.why_closed(), Some(Closed::Ended));
     // What it wrote is for the operator alone.
     while server.server.stderr_tail() != "boom: /etc/secret" {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -118,8 +118,43 @@ async fn too_many_tools_or_pages_are_refused_and_a_huge_tool_left_out() {
     let huge = json!({"name": "huge", "description": "x".repeat(1 << 20), "inputSchema": {"type": "object"}});
     let server = Connected::with(json!({"tools": [huge, tool("fine", json!([{"result": {}}]))]}), limits()).await;
     assert_eq!(server.returned("fine", json!({})).await.for_guest(), json!({}));
-    let left_out = &server.server.left_out()[0];
+    let left_out = server.server.left_out().remove(0);
     assert_eq!((left_out.tool.as_str(), left_out.why.as_str()), ("huge", "its description is longer than 16384 bytes"));
+}
+
+/// Over either transport: what is listed does not depend on how.
+#[tokio::test]
+async fn schemas_in_circles_and_names_that_come_twice_are_borne() {
+    let circle = |schema: Value| json!({"name": "circle", "inputSchema": schema, "does": [{"result": {}}]});
+    let schemas = [
+        json!({"type": "object", "$ref": "#"}),
+        json!({"type": "object", "properties": {"a": {"$ref": "#/properties/b"}, "b": {"$ref": "#/properties/a"}}}),
+        json!({"type": "object", "properties": {"a": {"$ref": "#"}}, "allOf": [{"$ref": "#"}, {"$ref": "#"}]}),
+    ];
+    for schema in schemas {
+        let twice = [circle(schema), tool("circle", json!([{"error": {"code": 1, "message": "the second"}}]))];
+        let script = json!({"tools": twice});
+        for server in [Connected::with(script.clone(), limits()).await, Connected::at_address(script, limits()).await] {
+            // Taken or refused, but said, and soon.
+            let began = Instant::now();
+            let outcome = server.call("circle", json!({"a": 1})).await;
+            assert!(began.elapsed() < Duration::from_secs(5), "{outcome:?}");
+            assert!(!format!("{outcome:?}").contains("the second"), "{outcome:?}");
+            let left_out = server.server.left_out().remove(0);
+            assert_eq!(left_out.why, "another tool of this server has the same name");
+        }
+    }
+}
+
+#[tokio::test]
+async fn answers_to_nobody_and_floods_of_notifications_harm_nobody() {
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    let wrong = json!({"jsonrpc": "2.0", "id": 999, "result": {"content": ["wrong"]}});
+    let steps = json!([{"say": wrong}, {"sayTimes": [20_000, changed]}, {"result": {}}, {"say": wrong}]);
+    let server = Connected::with(json!({"tools": [tool("flood", steps)]}), limits()).await;
+    assert_eq!(server.returned("flood", json!({})).await.for_guest(), json!({}));
+    assert_eq!(*server.server.heard().borrow(), 20_000);
+    assert_eq!(server.returned("flood", json!({})).await.for_guest(), json!({}));
 }
 
 #[tokio::test]
@@ -145,7 +180,7 @@ async fn nonsense_for_an_answer_fails_the_call_or_the_connection() {
     for (name, why) in expected {
         assert_eq!(server.failed(name).await, format!("`{name}` of MCP server `s` failed: {why}"));
     }
-    let confused = "connect to MCP server `s`: it does not speak MCP as we know it; see that the command starts an MCP server on standard input and output";
+    let confused = "connect to MCP server `s`: it does not speak MCP as we know it; see that the command starts an MCP server on standard input and output, or that the address is that of its MCP endpoint";
     assert_eq!(refused(json!({"on": {"initialize": [{"result": {"tools": []}}]}}), limits()).await, confused);
     assert_eq!(refused(json!({"tools": [], "on": {"tools/list": [{"result": {}}]}}), limits()).await, confused);
     let no = json!([{"error": {"code": -32000, "message": "not today"}}]);
@@ -164,11 +199,11 @@ async fn a_server_that_does_not_read_is_not_waited_for() {
     for _ in 0..40 {
         let calls = (0..8).map(|_| server.call("sleep", large.clone()));
         messages.extend(futures_util::future::join_all(calls).await);
-        if server.server.closed().is_some() {
+        if server.server.why_closed().is_some() {
             break;
         }
     }
-    assert_eq!(server.server.closed(), Some(Closed::DoesNotRead));
+    assert_eq!(server.server.why_closed(), Some(Closed::DoesNotRead));
 }
 
 /// Also where the server itself does not end when its input does.

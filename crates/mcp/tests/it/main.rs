@@ -1,8 +1,21 @@
 //! The client against servers: one that follows a script, and real ones.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that meets what it does not expect has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that meets what it does not expect has failed"
+)]
 
+#[path = "../fake/request.rs"]
+mod request;
+
+mod address;
+mod authority;
 mod cells;
 mod fake;
 mod hostile;
+mod login;
+mod memory;
 mod ordinary;
 mod peers;
+mod tasks;

@@ -2,7 +2,7 @@
 
 use contract::tool::{Operation, Repeat};
 use executor::{Outcome, ToolSource};
-use mcp::{Limits, Server};
+use mcp::{Limits, Server, Transport};
 use serde_json::{Value, json};
 
 use crate::fake::{Connected, Folder, connect, limits, spec, tool};
@@ -86,13 +86,41 @@ async fn a_server_too_new_for_initialize_is_met_its_own_way() {
 }
 
 #[tokio::test]
+async fn a_change_of_tools_is_heard_and_listed_again_and_the_end_too() {
+    let change = json!([
+        {"tools": [tool("b", json!([{"result": {}}])), tool("end", json!([{"exit": 0}]))]},
+        {"print": r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#},
+        {"result": {}},
+    ]);
+    let script = json!({"tools": [tool("a", change)]});
+    let server = Connected::with(script, limits()).await;
+    let mut heard = server.server.heard();
+    assert_eq!(*heard.borrow_and_update(), 0);
+    server.returned("a", json!({})).await;
+    heard.changed().await.unwrap();
+    assert_eq!(*heard.borrow_and_update(), 1);
+    let names = |tools: Vec<contract::tool::ToolSpec>| -> Vec<String> {
+        tools.iter().map(|tool| tool.id.name().to_owned()).collect()
+    };
+    assert_eq!(names(server.server.relist().await.unwrap()), ["b", "end"]);
+    assert_eq!(names(server.server.tools()), ["b", "end"]);
+    let gone = server.failed("a").await;
+    assert_eq!(gone, "`a` of MCP server `s` failed: the server does not offer it");
+    let closed = server.server.closed();
+    let again = Connected::over(std::sync::Arc::clone(&server.server), Folder::new());
+    again.failed("end").await;
+    assert_eq!(closed.await, mcp::Closed::Ended);
+}
+
+#[tokio::test]
 async fn a_server_inherits_almost_nothing() {
     let folder = Folder::new();
     let path = folder.0.join("script.json");
     let script = json!({"tools": [tool("env", json!([{"environment": true}]))]});
     std::fs::write(&path, script.to_string()).unwrap();
     let mut spec = spec(env!("CARGO_BIN_EXE_fake-mcp"), &[path.to_str().unwrap()], limits());
-    spec.env.insert("TOKEN".to_owned(), "hunter2".to_owned());
+    let Transport::Stdio { env, .. } = &mut spec.transport else { panic!("{spec:?}") };
+    env.insert("TOKEN".to_owned(), "hunter2".to_owned());
     assert!(!format!("{spec:?}").contains("hunter2"));
     let server = Connected::over(Server::connect(spec).await.unwrap(), folder);
     let seen = server.returned("env", json!({})).await.for_guest()["structuredContent"].clone();

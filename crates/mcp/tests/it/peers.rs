@@ -1,10 +1,12 @@
 //! Servers that nobody here wrote. `make test-peers` installs them and says where they are.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use contract::tool::Repeat;
-use executor::{Outcome, ToolSource};
-use mcp::{Server, ServerSpec};
+use executor::{Outcome, ToolSource, Updates};
+use mcp::{Server, ServerSpec, Transport};
 use serde_json::{Value, json};
 
 use crate::fake::{Connected, Folder, limits, spec};
@@ -26,7 +28,8 @@ async fn start(spec: ServerSpec) -> Connected {
 /// Through the package runner, as users configure it: the server is then a grandchild.
 async fn everything() -> Connected {
     let mut spec = spec("npx", &["--no-install", "mcp-server-everything", "stdio"], limits());
-    spec.cwd = Some(peers().join("npm"));
+    let Transport::Stdio { cwd, .. } = &mut spec.transport else { panic!("{spec:?}") };
+    *cwd = Some(peers().join("npm"));
     spec.trusted = true;
     start(spec).await
 }
@@ -35,18 +38,42 @@ async fn everything() -> Connected {
 #[ignore = "needs installed servers; run through `make test-peers`"]
 async fn peer_everything_answers_tools_resources_and_prompts() {
     let server = everything().await;
-    let left_out: Vec<&str> = server.server.left_out().iter().map(|left_out| left_out.tool.as_str()).collect();
-    assert_eq!(left_out, ["simulate-research-query"], "the one that must be a task");
+    assert_eq!(server.server.left_out(), []);
+    answers(&server).await;
+}
+
+/// The same server at an address of this machine.
+#[tokio::test]
+#[ignore = "needs installed servers; run through `make test-peers`"]
+async fn peer_everything_answers_the_same_at_an_address() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut command = tokio::process::Command::new("node");
+    let script = peers().join("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    command.arg(script).arg("streamableHttp").env("PORT", port.to_string()).kill_on_drop(true);
+    let _process = command.spawn().unwrap();
+    while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let transport =
+        Transport::Http { url: format!("http://127.0.0.1:{port}/mcp"), headers: BTreeMap::new(), login: None };
+    let server = start(ServerSpec { name: "s".to_owned(), transport, trusted: true, limits: limits() }).await;
+    answers(&server).await;
+    let (send, receive) = std::sync::mpsc::channel();
+    let updates = Updates::to(move |update| send.send(update).unwrap());
+    server.call_heard("trigger-long-running-operation", json!({"duration": 1, "steps": 4}), updates).await;
+    assert_eq!(receive.try_iter().count(), 4);
+}
+
+async fn answers(server: &Connected) {
     let echo = server.returned("echo", json!({"message": "hello"})).await;
     assert_eq!(echo.content, [json!({"type": "text", "text": "Echo: hello"})]);
     let weather = server.returned("get-structured-content", json!({"location": "Chicago"})).await.for_guest();
     assert!(weather["structuredContent"]["temperature"].is_number(), "{weather}");
     let image = server.returned("get-tiny-image", json!({})).await;
     assert!(image.content.iter().any(|block| block["type"] == "image"), "{:?}", image.content);
-    let wrong = server.call("get-sum", json!({"a": "x"})).await;
-    println!("wrong arguments: {wrong:?}");
-    match wrong {
-        Outcome::Returned(returned) => assert_eq!(returned.for_guest()["isError"], true),
+    // Our own door says so before the server is asked.
+    match server.call("get-sum", json!({"a": "x"})).await {
+        Outcome::Failed(why) => assert!(why.contains("expected number"), "{why}"),
         other => panic!("{other:?}"),
     }
     let resources = server.returned("resources_list", json!({})).await.for_guest();
@@ -57,6 +84,10 @@ async fn peer_everything_answers_tools_resources_and_prompts() {
     let prompt = server.returned("prompts_get", json!({"name": "args-prompt", "arguments": {"city": "Rome"}})).await;
     assert!(prompt.content[0]["text"].as_str().unwrap().contains("Rome"), "{:?}", prompt.content);
     println!("missing resource: {:?}", server.call("resources_read", json!({"uri": "demo://nowhere"})).await);
+    // The one that must be a task.
+    let research = server.returned("simulate-research-query", json!({"topic": "tea", "ambiguous": false})).await;
+    println!("{:?}", research.content);
+    assert!(research.content[0]["text"].as_str().unwrap().contains("tea"), "{:?}", research.content);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use contract::config::{self, AgentsConfig};
 use contract::scope::Scope;
 use executor::run::{Host, RunRequest, prepare};
 use executor::{Executor, Hook, HookAnswer, Hooking, ToolEvent, ToolSource};
-use mcp::{Limits, Server, ServerSpec};
+use mcp::{Limits, Server, ServerSpec, Transport};
 use serde_json::{Map, Value, json};
 use store::{Keys, Location, Store};
 
@@ -114,10 +114,12 @@ fn issues() -> Registration {
 fn fixture_server() -> std::io::Result<ServerSpec> {
     Ok(ServerSpec {
         name: "fixture".to_owned(),
-        command: std::env::current_exe()?.display().to_string(),
-        args: vec![mcp_server::ARGUMENT.to_owned()],
-        env: BTreeMap::new(),
-        cwd: None,
+        transport: Transport::Stdio {
+            command: std::env::current_exe()?.display().to_string(),
+            args: vec![mcp_server::ARGUMENT.to_owned()],
+            env: BTreeMap::new(),
+            cwd: None,
+        },
         trusted: false,
         limits: Limits::DEFAULT,
     })

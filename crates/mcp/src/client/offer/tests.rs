@@ -62,8 +62,12 @@ fn a_tool_past_a_limit_is_left_out_alone() {
     check(false, tool(&"x".repeat(128), json!({})), Ok(Repeat::Never));
     check(false, tool(&"x".repeat(129), json!({})), Err("its name is longer than 128 bytes"));
     let task = |support: &str| tool("t", json!({"execution": {"taskSupport": support}}));
-    check(false, task("required"), Err("it can only be called as a task, which is not supported"));
-    check(false, task("optional"), Ok(Repeat::Never));
+    for (support, must) in [("required", true), ("optional", false)] {
+        check(false, task(support), Ok(Repeat::Never));
+        let mut offer = Offer::new("s", false, &LIMITS);
+        offer.tool(&task(support)).unwrap();
+        assert_eq!(offer.as_tasks.len() == 1, must, "{support}");
+    }
     check(false, json!(7), Err("it has no readable name"));
 }
 

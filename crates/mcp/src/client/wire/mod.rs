@@ -1,9 +1,16 @@
 //! One connection as a session: requests out, whole results back. The protocol library's types end here.
 //!
-//! The library keeps request ids, the handshake and cancellation. What it reads goes through `stdio`, which bounds it
-//! and hands results on as they came: typed results would lose every field the library does not know.
+//! The library keeps request ids, the handshake and cancellation. What it reads goes through `stdio` or `http`, which
+//! bound it, and `gate`, which hands results on as they came: typed results would lose every field the library does not
+//! know.
 
+mod exchange;
+mod gate;
+mod headers;
+mod http;
+mod oauth;
 mod stdio;
+mod subscription;
 
 use std::time::Duration;
 
@@ -17,13 +24,18 @@ use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, PeerRequestOptions, RequestHandle, RunningService,
     ServiceError,
 };
+use rmcp::transport::Transport;
 use serde_json::{Map, Value, json};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
 
 use super::Closed;
 use super::closed::ClosedCell;
-use stdio::Listener;
+use gate::{Gate, Listener};
+pub(crate) use http::Http;
+pub use oauth::LoginRefused;
+pub(crate) use oauth::{Authority, RenewError, renew};
 pub(crate) use stdio::Stdio;
+use subscription::Subscription;
 
 /// Where a tool that does a repeated call once finds the call's key.
 const KEY: &str = "cellmate/idempotencyKey";
@@ -34,22 +46,55 @@ const KEY: &str = "cellmate/idempotencyKey";
 pub(crate) enum Era {
     Initialize,
     Discover,
+    /// Asks which, for servers at an address: there a question that is not understood costs nothing.
+    Auto,
+}
+
+/// A transport with its gate.
+pub(crate) trait Gated: Transport<RoleClient> + 'static {
+    fn gate(&self) -> &Gate;
+}
+
+impl Gated for Http {
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
+}
+
+impl<R, W> Gated for Stdio<R, W>
+where
+    Self: Transport<RoleClient> + 'static,
+{
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Session {
     running: RunningService<RoleClient, ClientConfig>,
     closed: ClosedCell,
+    list_changes: watch::Receiver<u64>,
+    _subscription: Option<Subscription>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'static str,
     pub(crate) params: Map<String, Value>,
+    /// Arguments that the server wants in headers, too.
+    pub(crate) headers: Vec<(String, String)>,
     /// Empty where there is none.
     pub(crate) key: &'a str,
     pub(crate) updates: Updates,
     pub(crate) deadline: Duration,
+}
+
+impl Request<'_> {
+    /// One that is not a call: without a key, heard by nobody.
+    pub(crate) fn plain(method: &'static str, params: Map<String, Value>, deadline: Duration) -> Self {
+        Self { method, params, headers: Vec::new(), key: "", updates: Updates::default(), deadline }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,24 +110,26 @@ pub(crate) enum RequestError {
 }
 
 impl Session {
-    pub(crate) async fn open<R, W>(stdio: Stdio<R, W>, era: Era) -> Result<Self, RequestError>
-    where
-        R: AsyncRead + Unpin + Send + 'static,
-        W: AsyncWrite + Unpin + Send + 'static,
-    {
-        let closed = stdio.closed();
-        // No capabilities: sampling, elicitation and roots are refused, whoever asks.
-        let us = ClientConfig::new(
-            ClientCapabilities::default(),
-            Implementation::new("cellmate", env!("CARGO_PKG_VERSION")),
-        )
-        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
+    pub(crate) async fn open(transport: impl Gated, era: Era) -> Result<Self, RequestError> {
+        let (closed, list_changes) = (transport.gate().closed.clone(), transport.gate().list_changes());
+        // Nothing but tasks: sampling, elicitation and roots are refused, whoever asks.
+        let able = serde_json::from_value(json!({"extensions": {"io.modelcontextprotocol/tasks": {}}}));
+        let able = able.unwrap_or_else(|_| ClientCapabilities::default());
+        let us = ClientConfig::new(able, Implementation::new("cellmate", env!("CARGO_PKG_VERSION")))
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
         let lifecycle = match era {
             Era::Initialize => ClientLifecycleMode::Initialize,
             Era::Discover => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] },
+            Era::Auto => ClientLifecycleMode::Auto {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            },
         };
-        match us.serve_with_lifecycle(stdio, lifecycle).await {
-            Ok(running) => Ok(Self { running, closed }),
+        match us.serve_with_lifecycle(transport, lifecycle).await {
+            Ok(running) => {
+                let _subscription = Subscription::of(&running, &closed);
+                Ok(Self { running, closed, list_changes, _subscription })
+            }
             Err(error) => Err(not_opened(error, &closed)),
         }
     }
@@ -102,6 +149,26 @@ impl Session {
         self.closed.get()
     }
 
+    /// Waits for the end, also when the session itself is gone by then.
+    pub(crate) fn closed(&self) -> impl Future<Output = Closed> + Send + use<> {
+        let closed = self.closed.clone();
+        async move { closed.wait().await }
+    }
+
+    pub(crate) fn list_changes(&self) -> watch::Receiver<u64> {
+        self.list_changes.clone()
+    }
+
+    /// Sends a request that nobody waits for. It ends with the connection at the latest.
+    pub(crate) fn send_later(&self, method: &'static str, params: Map<String, Value>) {
+        let mut custom = CustomRequest::new(method, Some(Value::Object(params)));
+        custom.extensions.insert(Listener { updates: Updates::default(), headers: Vec::new() });
+        let peer = self.running.peer().clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { drop(peer.send_request(ClientRequest::CustomRequest(custom)).await) });
+        }
+    }
+
     /// Sends a request and gives its result as it came. Dropped or past its deadline, the request is cancelled.
     pub(crate) async fn request(&self, request: Request<'_>) -> Result<Value, RequestError> {
         if let Some(why) = self.closed.get() {
@@ -113,7 +180,7 @@ impl Session {
 
     async fn exchange(&self, request: Request<'_>) -> Result<Value, RequestError> {
         let mut custom = CustomRequest::new(request.method, Some(Value::Object(request.params)));
-        custom.extensions.insert(Listener(request.updates));
+        custom.extensions.insert(Listener { updates: request.updates, headers: request.headers });
         let mut options = PeerRequestOptions::no_options();
         if !request.key.is_empty() {
             let meta = Map::from_iter([(KEY.to_owned(), json!(request.key))]);
@@ -180,6 +247,8 @@ fn not_opened(error: ClientInitializeError, closed: &ClosedCell) -> RequestError
         ClientInitializeError::JsonRpcError(error) => {
             RequestError::Refused { code: error.code.0, message: error.message.into_owned() }
         }
+        // The newer way was only a question.
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => not_opened(*fallback, closed),
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => {
             RequestError::Closed(Closed::Ended)
         }

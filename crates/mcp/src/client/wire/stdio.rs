@@ -1,52 +1,28 @@
-//! What stands between a server's pipes and the protocol library: it decides what gets through.
+//! A server's pipes as the protocol library wants them.
 
-use std::collections::HashMap;
-use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
-use executor::Updates;
 use rmcp::RoleClient;
-use rmcp::model::{
-    ClientNotification, ClientRequest, CustomResult, ErrorCode, ErrorData, GetMeta, JsonRpcMessage, ProgressToken,
-    RequestId, ServerJsonRpcMessage, ServerResult,
-};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, Semaphore};
 
+use super::gate::Gate;
 use crate::client::Process;
-use crate::client::closed::{Closed, ClosedCell};
+use crate::client::closed::Closed;
 use crate::client::lines::Lines;
-use crate::client::spec::{GRACE, MAX_ASKED, MAX_UNSENT, MAX_UPDATE_CHARS, MAX_UPDATES, shown};
-
-/// Rides along with a request to where its progress will arrive.
-#[derive(Clone)]
-pub(super) struct Listener(pub(super) Updates);
+use crate::client::spec::{GRACE, MAX_UNSENT};
 
 #[derive(Debug)]
 pub(crate) struct Stdio<R, W> {
     lines: Lines<R>,
     writer: Arc<Mutex<Option<W>>>,
     unsent: Arc<Semaphore>,
-    /// Our requests without an answer, by id. An answer to anything else settles nothing.
-    open: HashMap<i64, Open>,
-    /// Requests of the server that the library has not answered.
-    asked: usize,
-    closed: ClosedCell,
+    pub(super) gate: Gate,
     /// Ends with the connection. None where there is no process, in tests.
     process: Option<Process>,
-}
-
-#[derive(Debug)]
-struct Open {
-    /// The handshake's results are the library's to read; all others are kept whole.
-    whole: bool,
-    token: Option<ProgressToken>,
-    updates: Updates,
-    updates_left: u32,
 }
 
 impl<R: AsyncRead + Unpin, W> Stdio<R, W> {
@@ -55,99 +31,9 @@ impl<R: AsyncRead + Unpin, W> Stdio<R, W> {
             lines: Lines::new(reader),
             writer: Arc::new(Mutex::new(Some(writer))),
             unsent: Arc::new(Semaphore::new(MAX_UNSENT)),
-            open: HashMap::new(),
-            asked: 0,
-            closed: ClosedCell::new(),
+            gate: Gate::new(),
             process,
         }
-    }
-
-    pub(super) fn closed(&self) -> ClosedCell {
-        self.closed.clone()
-    }
-
-    /// Keeps account of what leaves.
-    fn leaving(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
-        match message {
-            JsonRpcMessage::Request(request) => {
-                let RequestId::Number(id) = request.id else { return };
-                let listener = match &request.request {
-                    ClientRequest::CustomRequest(custom) => custom.extensions.get::<Listener>().cloned(),
-                    _ => None,
-                };
-                let open = Open {
-                    whole: listener.is_some(),
-                    token: request.request.get_meta().get_progress_token(),
-                    updates: listener.map(|listener| listener.0).unwrap_or_default(),
-                    updates_left: MAX_UPDATES,
-                };
-                self.open.insert(id, open);
-            }
-            JsonRpcMessage::Notification(notification) => {
-                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
-                    && let Some(RequestId::Number(id)) = cancelled.params.request_id
-                {
-                    self.open.remove(&id);
-                }
-            }
-            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => self.asked = self.asked.saturating_sub(1),
-        }
-    }
-
-    /// Decides what of a message the library sees.
-    fn arriving(&mut self, mut message: Map<String, Value>) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
-        if message.contains_key("method") {
-            if message.get("id").is_none_or(Value::is_null) {
-                // Of notifications only progress has a reader. The library would start a task for each.
-                self.progress(&message);
-                return Ok(None);
-            }
-            return self.request(message);
-        }
-        let Some(id) = message.get("id").and_then(response_id) else { return Ok(None) };
-        let Some(open) = self.open.remove(&id) else { return Ok(None) };
-        let id = RequestId::Number(id);
-        if let Some(result) = message.remove("result") {
-            let whole = |result| ServerResult::CustomResult(CustomResult(result));
-            let result = match open.whole {
-                true => whole(result),
-                false => serde_json::from_value(result).unwrap_or_else(|_| whole(Value::Null)),
-            };
-            return Ok(Some(JsonRpcMessage::response(result, id)));
-        }
-        let error = message.remove("error").and_then(|error| serde_json::from_value(error).ok());
-        let unreadable = || ErrorData::new(ErrorCode(0), "an error without a readable message", None);
-        Ok(Some(JsonRpcMessage::error(error.unwrap_or_else(unreadable), Some(id))))
-    }
-
-    fn request(&mut self, message: Map<String, Value>) -> Result<Option<ServerJsonRpcMessage>, Closed> {
-        let Ok(request) = serde_json::from_value(Value::Object(message)) else { return Ok(None) };
-        self.asked += 1;
-        if self.asked > MAX_ASKED { Err(Closed::AsksTooMuch) } else { Ok(Some(request)) }
-    }
-
-    fn progress(&mut self, message: &Map<String, Value>) {
-        if message.get("method").and_then(Value::as_str) != Some("notifications/progress") {
-            return;
-        }
-        let Some(params) = message.get("params") else { return };
-        let token = params.get("progressToken").cloned().map(serde_json::from_value::<ProgressToken>);
-        let Some(Ok(token)) = token else { return };
-        let Some(open) = self.open.values_mut().find(|open| open.token.as_ref() == Some(&token)) else { return };
-        if open.updates_left == 0 {
-            return;
-        }
-        open.updates_left -= 1;
-        let mut update = Map::new();
-        for key in ["progress", "total"] {
-            if let Some(number) = params.get(key).filter(|value| value.is_number()) {
-                update.insert(key.to_owned(), number.clone());
-            }
-        }
-        if let Some(text) = params.get("message").and_then(Value::as_str) {
-            update.insert("message".to_owned(), json!(shown(text, MAX_UPDATE_CHARS)));
-        }
-        open.updates.send(Value::Object(update));
     }
 }
 
@@ -159,10 +45,10 @@ where
     type Error = io::Error;
 
     fn send(&mut self, message: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        self.leaving(&message);
+        self.gate.leaving(&message);
         let permit = Arc::clone(&self.unsent).try_acquire_owned();
         if permit.is_err() {
-            self.closed.set(Closed::DoesNotRead);
+            self.gate.closed.set(Closed::DoesNotRead);
         }
         let line = serde_json::to_vec(&message);
         let writer = Arc::clone(&self.writer);
@@ -179,14 +65,14 @@ where
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
-            if self.closed.get().is_some() {
+            if self.gate.closed.get().is_some() {
                 return None;
             }
-            let arrived = self.lines.next().await.and_then(|message| self.arriving(message));
+            let arrived = self.lines.next().await.and_then(|message| self.gate.arriving(message));
             match arrived {
                 Ok(Some(message)) => return Some(message),
                 Ok(None) => {}
-                Err(why) => self.closed.set(why),
+                Err(why) => self.gate.closed.set(why),
             }
         }
     }
@@ -196,63 +82,14 @@ where
         if let Ok(mut writer) = self.writer.try_lock() {
             writer.take();
         }
-        if self.closed.get().is_none() {
+        if self.gate.closed.get().is_none() {
             let ended = async { while self.lines.next().await.is_ok() {} };
             drop(tokio::time::timeout(GRACE, ended).await);
-            self.closed.set(Closed::Ended);
+            self.gate.closed.set(Closed::Ended);
         }
         if let Some(process) = &mut self.process {
             process.end().await;
         }
         Ok(())
-    }
-}
-
-/// Our ids are numbers; some servers give them back as text.
-fn response_id(id: &Value) -> Option<i64> {
-    id.as_i64().or_else(|| id.as_str().and_then(|text| text.parse().ok()))
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Map, Value, json};
-
-    use super::{Closed, JsonRpcMessage, MAX_ASKED, Stdio};
-
-    fn object(value: Value) -> Map<String, Value> {
-        serde_json::from_value(value).unwrap()
-    }
-
-    #[test]
-    fn a_server_may_ask_so_much_at_once_and_more_once_that_is_answered() {
-        let mut stdio = Stdio::new(tokio::io::empty(), tokio::io::sink(), None);
-        let ping = |id: usize| object(json!({"jsonrpc": "2.0", "id": id, "method": "ping"}));
-        for id in 0..MAX_ASKED {
-            assert!(matches!(stdio.arriving(ping(id)), Ok(Some(JsonRpcMessage::Request(_)))));
-        }
-        let answer = JsonRpcMessage::response(rmcp::model::ClientResult::empty(()), super::RequestId::Number(0));
-        stdio.leaving(&answer);
-        assert!(stdio.arriving(ping(1)).is_ok());
-        assert!(matches!(stdio.arriving(ping(2)), Err(Closed::AsksTooMuch)));
-    }
-
-    #[test]
-    fn what_nobody_asked_for_or_waits_for_does_not_reach_the_library() {
-        let mut stdio = Stdio::new(tokio::io::empty(), tokio::io::sink(), None);
-        let strays = [
-            json!({}),
-            json!({"id": 1, "result": {}}),
-            json!({"id": [1], "result": {}}),
-            json!({"id": 1e300, "error": 7}),
-            json!({"id": null, "error": {"code": -32700, "message": "parse error"}}),
-            json!({"method": 7, "id": {}}),
-            json!({"method": "notifications/message", "params": {"level": "info", "data": 1}}),
-            json!({"method": "notifications/progress"}),
-            json!({"method": "notifications/progress", "params": {"progressToken": {}}}),
-            json!({"method": "notifications/progress", "params": [1]}),
-        ];
-        for stray in strays {
-            assert!(matches!(stdio.arriving(object(stray.clone())), Ok(None)), "{stray}");
-        }
     }
 }

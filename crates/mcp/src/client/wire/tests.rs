@@ -50,7 +50,14 @@ async fn connected() -> (Arc<Session>, Peer) {
 }
 
 fn ask(updates: Updates) -> Request<'static> {
-    Request { method: "tools/call", params: Map::new(), key: "k1", updates, deadline: Duration::from_secs(5) }
+    Request {
+        method: "tools/call",
+        params: Map::new(),
+        headers: Vec::new(),
+        key: "k1",
+        updates,
+        deadline: Duration::from_secs(5),
+    }
 }
 
 #[tokio::test]

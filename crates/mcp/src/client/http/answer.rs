@@ -1,0 +1,200 @@
+//! What comes back for a request: nothing, a message, or a stream of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use reqwest::Response;
+use serde_json::{Map, Value};
+
+use super::sse::{Event, Parser};
+use crate::client::Closed;
+use crate::client::spec::{MAX_FRAME_BYTES, MAX_HELD_BYTES, MAX_SHOWN_CHARS, shown};
+
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Accepted,
+    Message(Map<String, Value>),
+    Stream(Box<Events>),
+}
+
+/// Why a request has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It says no, in HTTP's words or its own.
+    Status { code: u16, message: String },
+    /// It says no, in the protocol's words.
+    Refused(Map<String, Value>),
+    /// The answer broke off, or never began.
+    Lost,
+    /// It answered with something that is no message.
+    Confused,
+    /// Nothing that is sent on this connection will be answered.
+    Closed(Closed),
+}
+
+/// Bytes of unfinished answers, of all requests of one connection together.
+#[derive(Debug, Default)]
+pub(crate) struct Held(AtomicUsize);
+
+/// One answer's part of them.
+#[derive(Debug)]
+struct Share {
+    of: Arc<Held>,
+    bytes: usize,
+}
+
+impl Share {
+    fn new(of: &Arc<Held>) -> Self {
+        Self { of: Arc::clone(of), bytes: 0 }
+    }
+
+    fn set(&mut self, bytes: usize) -> Result<(), Failure> {
+        let before = self.of.0.fetch_add(bytes, Ordering::Relaxed);
+        self.of.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        let all = before.saturating_sub(self.bytes).saturating_add(bytes);
+        self.bytes = bytes;
+        if all > MAX_HELD_BYTES { Err(Failure::Closed(Closed::TooMuchAtOnce)) } else { Ok(()) }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.of.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl Answer {
+    pub(crate) async fn of(response: Response, held: &Arc<Held>) -> Result<Self, Failure> {
+        let status = response.status();
+        let kind = header(&response, "content-type").unwrap_or_default().to_ascii_lowercase();
+        if !status.is_success() {
+            return Err(refused(response, &kind, held).await);
+        }
+        if kind.starts_with("text/event-stream") {
+            return Ok(Self::Stream(Box::new(Events::new(response, held))));
+        }
+        let body = whole(response, MAX_FRAME_BYTES, held).await?;
+        if body.trim_ascii().is_empty() {
+            return Ok(Self::Accepted);
+        }
+        object(&body).map(Self::Message).ok_or(Failure::Confused)
+    }
+}
+
+/// The parser stops at 128 levels, so depth is bounded here too.
+pub(crate) fn object(bytes: &[u8]) -> Option<Map<String, Value>> {
+    serde_json::from_slice(bytes).ok()
+}
+
+async fn refused(response: Response, kind: &str, held: &Arc<Held>) -> Failure {
+    let status = response.status();
+    let code = status.as_u16();
+    let mut message = format!("HTTP {code}");
+    if status.is_redirection() {
+        let to = header(&response, "location").unwrap_or_default();
+        let to = crate::client::spec::plain_url(to);
+        message = format!("it redirects to {to}, which is not followed; if you trust that address, configure it");
+        return Failure::Status { code, message };
+    }
+    if let Some(scope) = header(&response, "www-authenticate").and_then(wanted_scope) {
+        let scope = shown(scope, MAX_SHOWN_CHARS);
+        message =
+            format!("it wants a login that allows more; add `{scope}` to the scopes of its login and log in again");
+        return Failure::Status { code, message };
+    }
+    // What is cut off here was not going to be shown.
+    let body = whole(response, MAX_REFUSAL_BYTES, held).await.unwrap_or_default();
+    match object(&body) {
+        Some(object) if object.get("error").is_some_and(Value::is_object) => return Failure::Refused(object),
+        _ if kind.starts_with("text/plain") && !body.trim_ascii().is_empty() => {
+            let said = String::from_utf8_lossy(&body);
+            message = format!("{message}: {}", shown(said.trim(), MAX_SHOWN_CHARS));
+        }
+        _ => {}
+    }
+    Failure::Status { code, message }
+}
+
+/// What a login would have to allow, where that is what is wrong.
+fn wanted_scope(challenge: &str) -> Option<&str> {
+    challenge.find("insufficient_scope")?;
+    challenge.split_once("scope=\"")?.1.split_once('"').map(|(scope, _)| scope)
+}
+
+/// The body of an answer that says no.
+const MAX_REFUSAL_BYTES: usize = 64 << 10;
+
+async fn whole(mut response: Response, most: usize, held: &Arc<Held>) -> Result<Vec<u8>, Failure> {
+    let too_long = Failure::Closed(Closed::FrameTooLong);
+    if response.content_length().is_some_and(|length| length > most as u64) {
+        return Err(too_long);
+    }
+    let mut share = Share::new(held);
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|_| Failure::Lost)? {
+        if body.len() + chunk.len() > most {
+            return Err(too_long);
+        }
+        share.set(body.len() + chunk.len())?;
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
+    response.headers().get(name)?.to_str().ok()
+}
+
+/// A stream of events. Dropping it closes the connection, which is how a request is taken back.
+#[derive(Debug)]
+pub(crate) struct Events {
+    response: Response,
+    parser: Parser,
+    ready: std::vec::IntoIter<Event>,
+    share: Share,
+}
+
+impl Events {
+    pub(crate) fn new(response: Response, held: &Arc<Held>) -> Self {
+        Self { response, parser: Parser::default(), ready: Vec::new().into_iter(), share: Share::new(held) }
+    }
+
+    /// The next event; none at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Event>, Failure> {
+        loop {
+            if let Some(event) = self.ready.next() {
+                return Ok(Some(event));
+            }
+            let Some(chunk) = self.response.chunk().await.map_err(|_| Failure::Lost)? else { return Ok(None) };
+            let events = self.parser.push(&chunk).map_err(|_| Failure::Closed(Closed::FrameTooLong))?;
+            self.ready = events.into_iter();
+            self.share.set(self.parser.held())?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Closed, Failure, Held, MAX_HELD_BYTES, Share, wanted_scope};
+
+    #[test]
+    fn a_login_that_allows_too_little_is_told_from_others() {
+        let challenge = r#"Bearer error="insufficient_scope", scope="files:read files:write", resource_metadata="x""#;
+        assert_eq!(wanted_scope(challenge), Some("files:read files:write"));
+        assert_eq!(wanted_scope(r#"Bearer error="invalid_token", scope="a""#), None);
+        assert_eq!(wanted_scope(r#"Bearer error="insufficient_scope""#), None);
+    }
+
+    #[test]
+    fn unfinished_answers_have_a_cap_together() {
+        let held = Arc::new(Held::default());
+        let (mut one, mut other) = (Share::new(&held), Share::new(&held));
+        assert_eq!(one.set(MAX_HELD_BYTES), Ok(()));
+        assert_eq!(other.set(1), Err(Failure::Closed(Closed::TooMuchAtOnce)));
+        assert_eq!(one.set(1), Ok(()));
+        drop(one);
+        assert_eq!(other.set(MAX_HELD_BYTES), Ok(()));
+    }
+}

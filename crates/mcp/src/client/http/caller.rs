@@ -1,0 +1,213 @@
+//! One server's address, and requests to it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Response, StatusCode};
+use url::Url;
+
+use super::answer::{Answer, Events, Failure, Held};
+use super::{NotBuilt, build};
+use crate::client::Closed;
+use crate::client::tokens::{NoToken, Tokens};
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Headers that are the protocol's own: configuration cannot have them.
+const OURS: [&str; 8] = [
+    "accept",
+    "content-type",
+    "content-length",
+    "host",
+    "mcp-session-id",
+    "mcp-protocol-version",
+    "last-event-id",
+    "transfer-encoding",
+];
+
+#[derive(Debug)]
+pub(crate) struct Caller {
+    client: reqwest::Client,
+    url: Url,
+    headers: HeaderMap,
+    tokens: Option<Tokens>,
+    /// What the server told us to name with every request, in the older revisions.
+    session: Mutex<Option<HeaderValue>>,
+    version: Mutex<Option<HeaderValue>>,
+    held: Arc<Held>,
+}
+
+/// A message on its way out.
+#[derive(Debug)]
+pub(crate) struct Posted {
+    pub(crate) body: Vec<u8>,
+    /// The revision it is written in; the negotiated one where it does not say.
+    pub(crate) version: Option<String>,
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BadAddress {
+    #[error("its address is not one: `{0}`; it begins with http:// or https://")]
+    Url(String),
+    #[error("its header `{0}` cannot be sent; see its name and that its value is one line of plain text")]
+    Header(String),
+    #[error(transparent)]
+    NotBuilt(#[from] NotBuilt),
+}
+
+impl Caller {
+    pub(crate) fn new(
+        url: &Url,
+        headers: &BTreeMap<String, String>,
+        tokens: Option<Tokens>,
+    ) -> Result<Self, BadAddress> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            let bad = || BadAddress::Header(name.clone());
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+            if OURS.contains(&name.as_str()) {
+                return Err(bad());
+            }
+            let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
+            value.set_sensitive(true);
+            map.insert(name, value);
+        }
+        // Whoever configures a header of their own wants that one, not a login's.
+        let tokens = tokens.filter(|_| !map.contains_key(AUTHORIZATION));
+        Ok(Self {
+            client: build()?,
+            url: url.clone(),
+            headers: map,
+            tokens,
+            session: Mutex::default(),
+            version: Mutex::default(),
+            held: Arc::default(),
+        })
+    }
+
+    /// What was negotiated, for all that does not say.
+    pub(crate) fn speak(&self, version: &str) {
+        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = HeaderValue::from_str(version).ok();
+    }
+
+    pub(crate) fn has_session(&self) -> bool {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    pub(crate) async fn post(&self, posted: &Posted) -> Result<Answer, Failure> {
+        let mut headers = self.standing();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(version) = posted.version.as_deref().and_then(|version| HeaderValue::from_str(version).ok()) {
+            headers.insert(VERSION, version);
+        }
+        for (name, value) in &posted.headers {
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value)) {
+                headers.insert(name, value);
+            }
+        }
+        let response = self.send(Method::POST, headers, Some(&posted.body)).await?;
+        if let Some(session) = response.headers().get(SESSION) {
+            let mut ours = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+            ours.get_or_insert_with(|| session.clone());
+        }
+        Answer::of(response, &self.held).await
+    }
+
+    /// What the server says unasked, or the rest of a stream that broke off after an event.
+    pub(crate) async fn listen(&self, after: Option<&str>) -> Result<Events, Failure> {
+        let mut headers = self.standing();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(after) = after.and_then(|after| HeaderValue::from_str(after).ok()) {
+            headers.insert(LAST_EVENT, after);
+        }
+        let response = self.send(Method::GET, headers, None).await?;
+        match Answer::of(response, &self.held).await? {
+            Answer::Stream(events) => Ok(*events),
+            Answer::Accepted | Answer::Message(_) => Err(Failure::Confused),
+        }
+    }
+
+    /// Tells the server that its session is over. It need not care, so nor do we.
+    pub(crate) async fn end(&self) {
+        if self.has_session() {
+            drop(self.send(Method::DELETE, self.standing(), None).await);
+        }
+    }
+
+    fn standing(&self) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        let standing = [(SESSION, &self.session), (VERSION, &self.version)];
+        for (name, value) in standing {
+            if let Some(value) = value.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+                headers.insert(name, value);
+            }
+        }
+        headers
+    }
+
+    /// With a token where there is a login; once more with a newer one where the server refuses it.
+    async fn send(&self, method: Method, headers: HeaderMap, body: Option<&[u8]>) -> Result<Response, Failure> {
+        let login_needed = || Failure::Closed(Closed::LoginNeeded);
+        let token = match &self.tokens {
+            Some(tokens) => tokens.current().await?,
+            None => None,
+        };
+        let response = self.send_once(method.clone(), headers.clone(), body, token.as_deref()).await?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return self.known(response);
+        }
+        let (Some(tokens), Some(token)) = (&self.tokens, token) else {
+            // With a header of one's own there is nothing to log in to; the server's words say what is wrong.
+            return if self.headers.contains_key(AUTHORIZATION) { Ok(response) } else { Err(login_needed()) };
+        };
+        let newer = tokens.newer_than(&token).await?;
+        let response = self.send_once(method, headers, body, Some(&newer)).await?;
+        if response.status() == StatusCode::UNAUTHORIZED { Err(login_needed()) } else { self.known(response) }
+    }
+
+    /// In the older revisions a server says so that it has forgotten our session.
+    fn known(&self, response: Response) -> Result<Response, Failure> {
+        if response.status() == StatusCode::NOT_FOUND && self.has_session() {
+            return Err(Failure::Closed(Closed::SessionGone));
+        }
+        Ok(response)
+    }
+
+    async fn send_once(
+        &self,
+        method: Method,
+        mut headers: HeaderMap,
+        body: Option<&[u8]>,
+        token: Option<&str>,
+    ) -> Result<Response, Failure> {
+        if let Some(mut value) = token.and_then(|token| HeaderValue::from_str(&format!("Bearer {token}")).ok()) {
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let mut request = self.client.request(method, self.url.clone()).headers(headers);
+        if let Some(body) = body {
+            request = request.body(body.to_vec());
+        }
+        request.send().await.map_err(|error| match error.is_connect() {
+            true => Failure::Closed(Closed::Unreachable),
+            false => Failure::Lost,
+        })
+    }
+}
+
+impl From<NoToken> for Failure {
+    fn from(none: NoToken) -> Self {
+        match none {
+            NoToken::LoginNeeded => Self::Closed(Closed::LoginNeeded),
+            NoToken::Later(why) => {
+                let message = format!("its token has ended and its issuer gives no newer one now: {why}; try again");
+                Self::Status { code: StatusCode::UNAUTHORIZED.as_u16(), message }
+            }
+        }
+    }
+}

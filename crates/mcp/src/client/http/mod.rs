@@ -1,0 +1,15 @@
+//! Servers at an address: what is sent to them, and their answers, counted while they are read.
+
+mod address;
+mod answer;
+mod caller;
+mod client;
+mod sse;
+
+pub(crate) use address::Reach;
+pub(crate) use answer::{Answer, Events, Failure, object};
+pub use caller::BadAddress;
+pub(crate) use caller::{Caller, Posted};
+pub use client::NotBuilt;
+pub(crate) use client::{build, guarded};
+pub(crate) use sse::Event;

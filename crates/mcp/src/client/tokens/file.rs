@@ -1,0 +1,174 @@
+//! Where a login is kept: a plain file that its owner alone can read, as other command-line programs keep theirs.
+//!
+//! It is not sealed. The key would have to lie beside it, readable by the same programs of the same user, and would
+//! keep out nobody; where the disk may be stolen, it is the disk that is encrypted.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// How long another process may take to renew a token.
+const LOCK_WAIT: Duration = Duration::from_secs(40);
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
+/// A longer file is not one of ours.
+const MAX_FILE_BYTES: u64 = 256 << 10;
+
+/// What an issuer gave us for one server.
+#[derive(Clone, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Grant {
+    pub(crate) issuer: Option<String>,
+    pub(crate) client_id: String,
+    pub(crate) client_secret: Option<String>,
+    pub(crate) access_token: String,
+    pub(crate) refresh_token: Option<String>,
+    /// Seconds since 1970; none where the issuer does not say.
+    pub(crate) ends_at: Option<u64>,
+    pub(crate) scopes: Vec<String>,
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grant").field("issuer", &self.issuer).field("ends_at", &self.ends_at).finish_non_exhaustive()
+    }
+}
+
+impl Grant {
+    pub(crate) fn ends_by(&self, at: u64) -> bool {
+        self.ends_at.is_some_and(|end| end <= at)
+    }
+}
+
+/// The files of one server. Its name and address are in the name: a server that moves is logged in to again, so that
+/// no token goes where it was not given for.
+#[derive(Clone, Debug)]
+pub(crate) struct TokenFile {
+    folder: PathBuf,
+    server: String,
+}
+
+impl TokenFile {
+    pub(crate) fn new(folder: PathBuf, server: &str, url: &str) -> Self {
+        Self { folder, server: short_hash(&[server, url]) }
+    }
+
+    /// The login there is. What cannot be read is none: logging in again mends it.
+    pub(crate) fn read(&self) -> Option<Grant> {
+        self.files().into_iter().find_map(|path| {
+            let small = fs::metadata(&path).is_ok_and(|file| file.len() <= MAX_FILE_BYTES);
+            small.then(|| fs::read(&path).ok()).flatten().and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        })
+    }
+
+    /// Keeps a login, and no other for the server: another issuer's is of no use any more.
+    pub(crate) fn write(&self, grant: &Grant) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let issuer = short_hash(&[grant.issuer.as_deref().unwrap_or_default()]);
+        let path = self.folder.join(format!("{}-{issuer}.json", self.server));
+        let part = self.folder.join(format!("{}-{issuer}.{}.part", self.server, std::process::id()));
+        let written =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part).and_then(|mut file| {
+                file.write_all(&serde_json::to_vec(grant)?)?;
+                file.sync_all()
+            });
+        let moved = written.and_then(|()| fs::rename(&part, &path));
+        if moved.is_err() {
+            drop(fs::remove_file(&part));
+        }
+        for other in self.files().into_iter().filter(|other| moved.is_ok() && *other != path) {
+            drop(fs::remove_file(other));
+        }
+        moved
+    }
+
+    /// Whether there was one.
+    pub(crate) fn remove(&self) -> bool {
+        self.files().into_iter().filter(|path| fs::remove_file(path).is_ok()).count() > 0
+    }
+
+    /// Held by the process that renews; the others wait and then read what it wrote.
+    pub(crate) async fn lock(&self) -> io::Result<File> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let path = self.folder.join(format!("{}.lock", self.server));
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let locked = async {
+            while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+                tokio::time::sleep(LOCK_PAUSE).await;
+            }
+        };
+        tokio::time::timeout(LOCK_WAIT, locked).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
+        Ok(file)
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let ours = |name: &str| name.starts_with(&self.server) && name.ends_with(".json");
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        entries.filter(|entry| entry.file_name().to_str().is_some_and(ours)).map(|entry| entry.path()).collect()
+    }
+}
+
+pub(crate) fn now_secs() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn short_hash(parts: &[&str]) -> String {
+    let digest = Sha256::digest(parts.join("\0").as_bytes());
+    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::{Grant, TokenFile};
+
+    fn grant(issuer: &str, token: &str) -> Grant {
+        Grant {
+            issuer: Some(issuer.to_owned()),
+            client_id: "us".to_owned(),
+            client_secret: None,
+            access_token: token.to_owned(),
+            refresh_token: None,
+            ends_at: Some(7),
+            scopes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_login_is_its_owners_alone_and_the_only_one_of_its_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("tokens");
+        let file = TokenFile::new(inner.clone(), "s", "https://s.example/mcp");
+        assert_eq!((file.read(), file.remove()), (None, false));
+        file.write(&grant("https://a.example", "hunter2")).unwrap();
+        assert!(!format!("{:?}", file.read()).contains("hunter2"));
+        let mode = |path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let paths: Vec<_> = std::fs::read_dir(&inner).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!((paths.len(), mode(&paths[0]), mode(&inner)), (1, 0o600, 0o700));
+        file.write(&grant("https://b.example", "other")).unwrap();
+        assert_eq!(std::fs::read_dir(&inner).unwrap().count(), 1);
+        assert_eq!(file.read(), Some(grant("https://b.example", "other")));
+        for (server, url) in [("t", "https://s.example/mcp"), ("s", "https://t.example/mcp")] {
+            assert_eq!(TokenFile::new(inner.clone(), server, url).read(), None);
+        }
+        assert_eq!((file.remove(), file.read()), (true, None));
+    }
+
+    #[tokio::test]
+    async fn one_renews_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = TokenFile::new(folder.path().to_owned(), "s", "u");
+        let held = file.lock().await.unwrap();
+        let waiting = tokio::time::timeout(std::time::Duration::from_millis(120), file.lock()).await;
+        assert!(waiting.is_err());
+        drop(held);
+        file.lock().await.unwrap();
+    }
+}

@@ -1,0 +1,198 @@
+//! A server at an address as the protocol library wants it: every message a request of its own, answered by a message
+//! or a stream of them.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use rmcp::RoleClient;
+use rmcp::model::{ClientNotification, JsonRpcMessage, RequestId, ServerResult};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::Value;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::exchange::{self, Arrived};
+use super::gate::{Gate, Listener};
+use super::headers;
+use crate::client::closed::Closed;
+use crate::client::http::{Caller, Failure, Posted};
+use crate::client::spec::{GRACE, MAX_BAD_FRAMES, MAX_EXCHANGES};
+
+#[derive(Debug)]
+pub(crate) struct Http {
+    caller: Arc<Caller>,
+    pub(super) gate: Gate,
+    arrived: mpsc::Receiver<Arrived>,
+    tell: mpsc::Sender<Arrived>,
+    /// Everything on its way, ended with us.
+    tasks: JoinSet<()>,
+    /// Who waits for the answer to which request.
+    waiting: HashMap<i64, AbortHandle>,
+    turns: Arc<Semaphore>,
+    /// The revision without sessions, where closing a stream is how a request is taken back.
+    modern: bool,
+    bad: usize,
+}
+
+impl Http {
+    pub(crate) fn new(caller: Caller) -> Self {
+        // One at a time: what waits here is in memory.
+        let (tell, arrived) = mpsc::channel(1);
+        Self {
+            caller: Arc::new(caller),
+            gate: Gate::new(),
+            arrived,
+            tell,
+            tasks: JoinSet::new(),
+            waiting: HashMap::new(),
+            turns: Arc::new(Semaphore::new(MAX_EXCHANGES)),
+            modern: false,
+            bad: 0,
+        }
+    }
+
+    fn post(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
+        let Ok(value) = serde_json::to_value(message) else { return };
+        let promoted = match message {
+            JsonRpcMessage::Request(request) => Listener::of(&request.request).map(|listener| listener.headers),
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Notification(_) | JsonRpcMessage::Error(_) => None,
+        };
+        let version = value.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion").and_then(Value::as_str);
+        let posted = Posted {
+            headers: headers::standard(&value, version, promoted.unwrap_or_default()),
+            version: version.map(str::to_owned),
+            body: value.to_string().into_bytes(),
+        };
+        let id = match message {
+            JsonRpcMessage::Request(request) => number(&request.id),
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Notification(_) | JsonRpcMessage::Error(_) => None,
+        };
+        // One that stays open for as long as the connection takes nobody's turn.
+        let stays = value.get("method").and_then(Value::as_str) == Some("subscriptions/listen");
+        let turns = (id.is_some() && !stays).then(|| Arc::clone(&self.turns));
+        let (caller, tell) = (Arc::clone(&self.caller), self.tell.clone());
+        let task = self.tasks.spawn(async move {
+            let _turn = match turns {
+                Some(turns) => turns.acquire_owned().await.ok(),
+                None => None,
+            };
+            exchange::make(&caller, id, &posted, &tell).await;
+        });
+        if let Some(id) = id {
+            self.waiting.insert(id, task);
+        }
+    }
+
+    /// The stream on which a server of the older revisions says what nobody asked for.
+    fn listen(&mut self) {
+        let (caller, tell) = (Arc::clone(&self.caller), self.tell.clone());
+        self.tasks.spawn(async move { exchange::listen(&caller, &tell).await });
+    }
+
+    fn taken_back(&mut self, message: &TxJsonRpcMessage<RoleClient>) -> bool {
+        let JsonRpcMessage::Notification(notification) = message else { return false };
+        let ClientNotification::CancelledNotification(cancelled) = &notification.notification else { return false };
+        let task = cancelled.params.request_id.as_ref().and_then(number).and_then(|id| self.waiting.remove(&id));
+        task.inspect(AbortHandle::abort).is_some()
+    }
+
+    fn came(&mut self, arrived: Arrived) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+        let message = match arrived {
+            Arrived::Message(message) => {
+                self.bad = 0;
+                self.gate.arriving(message)?
+            }
+            Arrived::Garbage => {
+                self.bad += 1;
+                if self.bad >= MAX_BAD_FRAMES {
+                    return Err(Closed::Garbage);
+                }
+                None
+            }
+            Arrived::Failed(_, Failure::Closed(why)) => return Err(why),
+            Arrived::Failed(id, failure) => id.and_then(|id| self.gate.failed(id, failure)),
+        };
+        if let Some(message) = &message {
+            self.learn(message);
+        }
+        Ok(message)
+    }
+
+    fn learn(&mut self, message: &RxJsonRpcMessage<RoleClient>) {
+        match message {
+            JsonRpcMessage::Response(response) => {
+                match &response.result {
+                    ServerResult::InitializeResult(initialized) => {
+                        self.caller.speak(initialized.protocol_version.as_str());
+                    }
+                    ServerResult::DiscoverResult(_) => self.modern = true,
+                    _ => {}
+                }
+                if let Some(id) = number(&response.id) {
+                    self.waiting.remove(&id);
+                }
+            }
+            JsonRpcMessage::Error(error) => {
+                if let Some(id) = error.id.as_ref().and_then(number) {
+                    self.waiting.remove(&id);
+                }
+            }
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => {}
+        }
+    }
+}
+
+impl Transport<RoleClient> for Http {
+    type Error = Infallible;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
+        while self.tasks.try_join_next().is_some() {}
+        self.gate.leaving(&message);
+        let taken_back = self.taken_back(&message);
+        if !(taken_back && self.modern) {
+            self.post(&message);
+        }
+        if let JsonRpcMessage::Notification(notification) = &message
+            && matches!(notification.notification, ClientNotification::InitializedNotification(_))
+        {
+            self.listen();
+        }
+        std::future::ready(Ok(()))
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            if self.gate.closed.get().is_some() {
+                return None;
+            }
+            // The sender of our own keeps the channel open.
+            let arrived = self.arrived.recv().await?;
+            match self.came(arrived) {
+                Ok(Some(message)) => return Some(message),
+                Ok(None) => {}
+                Err(why) => self.gate.closed.set(why),
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Infallible> {
+        self.tasks.abort_all();
+        if self.gate.closed.get().is_none() {
+            drop(tokio::time::timeout(GRACE, self.caller.end()).await);
+            self.gate.closed.set(Closed::Ended);
+        }
+        Ok(())
+    }
+}
+
+fn number(id: &RequestId) -> Option<i64> {
+    match id {
+        RequestId::Number(id) => Some(*id),
+        RequestId::String(_) => None,
+    }
+}

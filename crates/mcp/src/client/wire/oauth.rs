@@ -1,0 +1,220 @@
+//! Logging in through the protocol library: what the server says about it, who we are to its issuer, codes for tokens,
+//! and tokens for newer ones.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::transport::auth::{
+    AuthError, AuthorizationManager, CredentialStore, InMemoryCredentialStore, OAuthClientConfig, OAuthHttpClient,
+    OAuthHttpClientFuture, OAuthHttpRedirectPolicy, OAuthHttpRequest, OAuthTokenResponse, StoredCredentials,
+};
+use serde_json::{Value, json};
+use url::Url;
+
+use crate::client::http::{NotBuilt, Reach, guarded};
+use crate::client::spec::{Login, MAX_SHOWN_CHARS, shown};
+use crate::client::tokens::{Grant, now_secs};
+
+/// The longest answer of an issuer's.
+const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// What the issuer shows people.
+const NAME: &str = "Cellmate";
+
+/// Why a token was not renewed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RenewError {
+    /// It never will be.
+    Refused,
+    /// It may be another time.
+    Failed(String),
+}
+
+/// Why nobody could log in, in words for who tried.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoginRefused {
+    #[error("the server says nowhere how to log in; see its documentation, perhaps it wants a header")]
+    NoIssuer,
+    #[error("its issuer does not let programs register themselves; register one there and configure its client id")]
+    NoRegistration,
+    #[error("its issuer does not protect logins as it must (PKCE with S256)")]
+    NoPkce,
+    #[error("the answer came from `{0}` and not from the issuer that was asked; do not try again before you know why")]
+    WrongIssuer(String),
+    #[error("{0}")]
+    Said(String),
+}
+
+/// A login under way.
+pub(crate) struct Authority {
+    manager: AuthorizationManager,
+    store: InMemoryCredentialStore,
+    client: OAuthClientConfig,
+    page: Url,
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Authority")
+    }
+}
+
+impl Authority {
+    /// Finds the issuer, registers with it where it must be, and makes the address to open.
+    pub(crate) async fn ask(url: &Url, login: &Login, redirect: &str) -> Result<Self, LoginRefused> {
+        let (mut manager, store) = manager(url).await.map_err(said)?;
+        let found = manager.resolve_metadata().await.map_err(said)?;
+        if !found.source.is_discovered() {
+            return Err(LoginRefused::NoIssuer);
+        }
+        let has = |key: &str| found.metadata.additional_fields.get(key).and_then(Value::as_bool) == Some(true);
+        let reads_metadata = has("client_id_metadata_document_supported");
+        let registers = found.metadata.registration_endpoint.is_some();
+        manager.set_metadata(found.metadata);
+        let mut scopes = login.scopes.clone();
+        if scopes.is_empty() {
+            scopes = manager.select_initial_scopes(&[]).await;
+        }
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let published = login.client_metadata_url.as_ref().filter(|_| reads_metadata);
+        let client = match login.client_id.as_ref().or(published) {
+            Some(id) => {
+                let mut client = OAuthClientConfig::new(id, redirect);
+                client.client_secret = login.client_secret.clone().filter(|_| login.client_id.is_some());
+                client
+            }
+            None if registers => manager.register_client(NAME, redirect, &scopes).await.map_err(said)?,
+            None => return Err(LoginRefused::NoRegistration),
+        };
+        manager.configure_client(client.clone()).map_err(said)?;
+        let page = manager.get_authorization_url(&scopes).await.map_err(said)?;
+        let page = Url::parse(&page).map_err(|error| LoginRefused::Said(error.to_string()))?;
+        if !Reach::of(url).allows_url(&page) {
+            return Err(LoginRefused::Said("its issuer's page is at an address that no server may name".to_owned()));
+        }
+        Ok(Self { manager, store, client, page })
+    }
+
+    /// What a person is to open.
+    pub(crate) fn page(&self) -> &Url {
+        &self.page
+    }
+
+    /// Only the browser that opened the page knows it.
+    pub(crate) fn state(&self) -> String {
+        let state = self.page.query_pairs().find(|(key, _)| key == "state");
+        state.map(|(_, value)| value.into_owned()).unwrap_or_default()
+    }
+
+    /// Turns what the browser brought into tokens.
+    pub(crate) async fn redeem(&self, code: &str, state: &str, issuer: Option<&str>) -> Result<Grant, LoginRefused> {
+        self.manager.exchange_code_for_token_with_issuer(code, state, issuer).await.map_err(said)?;
+        let stored = self.store.load().await.map_err(said)?;
+        let stored = stored.ok_or_else(|| LoginRefused::Said("the issuer gave no token".to_owned()))?;
+        grant(&stored, self.client.client_secret.clone(), None)
+            .ok_or_else(|| LoginRefused::Said("the issuer gave no token".to_owned()))
+    }
+}
+
+/// Gets a newer token for one that ends. The issuer is looked for again: a token given by one is not shown to another.
+pub(crate) async fn renew(url: &Url, old: &Grant) -> Result<Grant, RenewError> {
+    if old.refresh_token.is_none() {
+        return Err(RenewError::Refused);
+    }
+    let failed = |error: AuthError| match error {
+        AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired => RenewError::Refused,
+        error => RenewError::Failed(shown(&error.to_string(), MAX_SHOWN_CHARS)),
+    };
+    let (mut manager, store) = manager(url).await.map_err(failed)?;
+    let found = manager.resolve_metadata().await.map_err(failed)?;
+    if found.metadata.issuer != old.issuer {
+        return Err(RenewError::Refused);
+    }
+    manager.set_metadata(found.metadata);
+    let mut client = OAuthClientConfig::new(&old.client_id, url.as_str());
+    client.client_secret.clone_from(&old.client_secret);
+    manager.configure_client(client).map_err(failed)?;
+    let token = json!({"access_token": old.access_token, "token_type": "bearer", "refresh_token": old.refresh_token});
+    let token: Option<OAuthTokenResponse> = serde_json::from_value(token).ok();
+    let stored = StoredCredentials::new(old.client_id.clone(), token, old.scopes.clone(), None);
+    store.save(stored.with_issuer(old.issuer.clone())).await.map_err(failed)?;
+    manager.refresh_token().await.map_err(failed)?;
+    let stored = store.load().await.map_err(failed)?;
+    stored
+        .and_then(|stored| grant(&stored, old.client_secret.clone(), old.refresh_token.clone()))
+        .ok_or_else(|| RenewError::Failed("the issuer gave no token".to_owned()))
+}
+
+async fn manager(url: &Url) -> Result<(AuthorizationManager, InMemoryCredentialStore), AuthError> {
+    let reach = Reach::of(url);
+    let client = guarded(&reach).map_err(|error: NotBuilt| AuthError::InternalError(error.to_string()))?;
+    let client = Arc::new(Bounded { client, reach });
+    let mut manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), client).await?;
+    let store = InMemoryCredentialStore::new();
+    manager.set_credential_store(store.clone());
+    Ok((manager, store))
+}
+
+fn grant(stored: &StoredCredentials, client_secret: Option<String>, kept: Option<String>) -> Option<Grant> {
+    let token = serde_json::to_value(stored.token_response.as_ref()?).ok()?;
+    let text = |key: &str| token.get(key).and_then(Value::as_str).map(str::to_owned);
+    let lasts = token.get("expires_in").and_then(Value::as_u64);
+    Some(Grant {
+        issuer: stored.issuer.clone(),
+        client_id: stored.client_id.clone(),
+        client_secret,
+        access_token: text("access_token")?,
+        refresh_token: text("refresh_token").or(kept),
+        ends_at: lasts.map(|lasts| now_secs().saturating_add(lasts)),
+        scopes: stored.granted_scopes.clone(),
+    })
+}
+
+fn said(error: AuthError) -> LoginRefused {
+    match error {
+        AuthError::PkceUnsupported => LoginRefused::NoPkce,
+        AuthError::AuthorizationServerMismatch { received_issuer, .. } => {
+            LoginRefused::WrongIssuer(shown(&received_issuer, MAX_SHOWN_CHARS))
+        }
+        AuthError::AuthorizationServerMissingIssuer { .. } => LoginRefused::WrongIssuer("nobody".to_owned()),
+        error => LoginRefused::Said(shown(&error.to_string(), MAX_SHOWN_CHARS)),
+    }
+}
+
+/// What the library sends its requests with: bounded in time and length, and to no address that a server may not name.
+struct Bounded {
+    client: reqwest::Client,
+    reach: Reach,
+}
+
+impl OAuthHttpClient for Bounded {
+    fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
+        Box::pin(async move {
+            let stops = matches!(request.redirect_policy, OAuthHttpRedirectPolicy::Stop);
+            let limit = request.timeout;
+            let mut request = reqwest::Request::try_from(request.request)?;
+            if !self.reach.allows_url(request.url()) {
+                return Err(format!("`{}` is not an address that this server may send us to", request.url()).into());
+            }
+            *request.timeout_mut() = limit.or(Some(Duration::from_secs(30)));
+            let asked = request.url().clone();
+            let mut response = self.client.execute(request).await?;
+            if stops && *response.url() != asked {
+                return Err("the issuer redirects a request that must not be".into());
+            }
+            let mut answer = ::http::Response::builder().status(response.status());
+            for (name, value) in response.headers() {
+                answer = answer.header(name, value);
+            }
+            let mut body = Vec::new();
+            while let Some(chunk) = response.chunk().await? {
+                if body.len() + chunk.len() > MAX_BODY_BYTES {
+                    return Err(format!("an answer of more than {MAX_BODY_BYTES} bytes").into());
+                }
+                body.extend_from_slice(&chunk);
+            }
+            Ok(answer.body(body)?)
+        })
+    }
+}

@@ -1,0 +1,74 @@
+//! Hearing of changes from a server of the newest revision: it tells only who asks, on a request that stays open.
+
+use std::time::Duration;
+
+use executor::Updates;
+use rmcp::RoleClient;
+use rmcp::model::{ClientRequest, CustomRequest};
+use rmcp::service::{Peer, PeerRequestOptions, RunningService, Service, ServiceError};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use super::gate::Listener;
+use crate::client::closed::ClosedCell;
+
+/// The first revision that has them.
+const SINCE: &str = "2026-07-28";
+
+/// Times in a row that the request may end at once before nobody asks any more.
+const MAX_TIMES: u32 = 8;
+const PAUSE: Duration = Duration::from_millis(500);
+/// One that was open for so long has worked.
+const WORKED: Duration = Duration::from_secs(10);
+
+/// Ends with the connection.
+#[derive(Debug)]
+pub(super) struct Subscription(JoinHandle<()>);
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Subscription {
+    /// None where the server is older, or never changes.
+    pub(super) fn of<S: Service<RoleClient>>(
+        running: &RunningService<RoleClient, S>,
+        closed: &ClosedCell,
+    ) -> Option<Self> {
+        let info = running.peer_info()?;
+        let changes = info.capabilities.tools.as_ref()?.list_changed?;
+        if !changes || info.protocol_version.as_str() < SINCE {
+            return None;
+        }
+        Some(Self(tokio::spawn(keep(running.peer().clone(), closed.clone()))))
+    }
+}
+
+async fn keep(peer: Peer<RoleClient>, closed: ClosedCell) {
+    let mut times = 0;
+    while times < MAX_TIMES {
+        let began = tokio::time::Instant::now();
+        let ended = tokio::select! {
+            ended = listen(&peer) => ended,
+            _ = closed.wait() => return,
+        };
+        match ended {
+            // It says no, and will again.
+            Err(ServiceError::McpError(_)) if began.elapsed() < WORKED => return,
+            _ if began.elapsed() >= WORKED => times = 0,
+            _ => times += 1,
+        }
+        tokio::time::sleep(PAUSE.saturating_mul(1 << times)).await;
+    }
+}
+
+async fn listen(peer: &Peer<RoleClient>) -> Result<(), ServiceError> {
+    let params = json!({"notifications": {"toolsListChanged": true}});
+    let mut request = CustomRequest::new("subscriptions/listen", Some(params));
+    request.extensions.insert(Listener { updates: Updates::default(), headers: Vec::new() });
+    let options = PeerRequestOptions::no_options();
+    let handle = peer.send_request_with_option(ClientRequest::CustomRequest(request), options).await?;
+    handle.rx.await.map_err(|_| ServiceError::TransportClosed)?.map(|_| ())
+}

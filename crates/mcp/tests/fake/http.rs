@@ -1,0 +1,88 @@
+//! The scripted server at an address: `fake-mcp script.json http PORT_FILE`. A request a connection.
+//!
+//! The script's `http` says how: `json` (no streams), `session` (its id), `listen` (steps for who listens; none: there
+//! is no such stream), `resume` (steps for who takes up a stream that broke off: they answer the last request), `accepts` (a file of tokens, one a line) and `issuer` (who gives them).
+
+use std::io::{Read, stdin};
+use std::net::{TcpListener, TcpStream};
+use std::process::exit;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::Fake;
+use crate::out::{Answer, Out};
+use crate::request::Request;
+
+pub fn serve(script: Value, port_file: &str) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::fs::write(format!("{port_file}.part"), port.to_string()).unwrap();
+    std::fs::rename(format!("{port_file}.part"), port_file).unwrap();
+    // Whoever started us holds our input open for as long as we are wanted.
+    thread::spawn(|| {
+        drop(stdin().read_to_end(&mut Vec::new()));
+        exit(0);
+    });
+    let shared = Arc::new(Mutex::new(script));
+    for stream in listener.incoming() {
+        let (stream, shared) = (stream.unwrap(), Arc::clone(&shared));
+        thread::spawn(move || answer(stream, port, &shared));
+    }
+}
+
+fn answer(stream: TcpStream, port: u16, shared: &Arc<Mutex<Value>>) {
+    let Some(request) = Request::read(&stream) else { return };
+    let script = shared.lock().unwrap().clone();
+    let how = script["http"].clone();
+    let head = how["session"].as_str().map(|id| format!("mcp-session-id: {id}\r\n")).unwrap_or_default();
+    let mut out = Out::Http(Answer { stream, json: how["json"] == true, head, begun: false });
+    let mut fake = Fake { script, shared: Some(Arc::clone(shared)) };
+    fake.record(&json!({"http": request.method, "target": request.target, "headers": request.headers}).to_string());
+    if request.target.starts_with("/.well-known/oauth-protected-resource") && how["issuer"].is_string() {
+        let metadata = json!({"resource": format!("http://127.0.0.1:{port}/mcp"), "authorization_servers": [how["issuer"]], "scopes_supported": ["read"]});
+        return out.raw(&status("200 OK", "content-type: application/json\r\n", &metadata.to_string()));
+    }
+    if request.target != "/mcp" {
+        return out.raw(&status("404 Not Found", "", ""));
+    }
+    if !admitted(&how, &request) {
+        let at = format!("http://127.0.0.1:{port}/.well-known/oauth-protected-resource/mcp");
+        let challenge = format!("www-authenticate: Bearer resource_metadata=\"{at}\"\r\n");
+        return out.raw(&status("401 Unauthorized", &challenge, ""));
+    }
+    let message: Value = serde_json::from_str(&request.body).unwrap_or(Value::Null);
+    let names_session = request.headers.get("mcp-session-id").map(String::as_str) == how["session"].as_str();
+    let begins = matches!(message["method"].as_str(), Some("initialize" | "server/discover"));
+    if how["session"].is_string() && !names_session && !begins {
+        return out.raw(&status("404 Not Found", "", ""));
+    }
+    match request.method.as_str() {
+        "POST" => {
+            fake.record(&request.body);
+            if message["id"].is_null() || !message["method"].is_string() {
+                return out.raw(&status("202 Accepted", "", ""));
+            }
+            fake.keep("lastId", message["id"].clone());
+            fake.answer(&message, &mut out);
+        }
+        "GET" if request.headers.contains_key("last-event-id") => {
+            let last = fake.script["lastId"].clone();
+            fake.perform(&how["resume"], &json!({"id": last}), &mut out);
+        }
+        "GET" if how["listen"].is_array() => fake.perform(&how["listen"], &Value::Null, &mut out),
+        _ => out.raw(&status("405 Method Not Allowed", "", "")),
+    }
+}
+
+fn admitted(how: &Value, request: &Request) -> bool {
+    let Some(path) = how["accepts"].as_str() else { return true };
+    let token = request.headers.get("authorization").and_then(|value| value.strip_prefix("Bearer "));
+    let accepted = std::fs::read_to_string(path).unwrap_or_default();
+    token.is_some_and(|token| accepted.lines().any(|line| line == token))
+}
+
+pub fn status(status: &str, head: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\n{head}content-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
+}

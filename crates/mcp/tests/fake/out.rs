@@ -1,0 +1,65 @@
+//! Where a server's words go: its standard output, or the answer to one HTTP request.
+
+use std::io::{Write, stdout};
+use std::net::TcpStream;
+use std::process::exit;
+
+use serde_json::Value;
+
+pub enum Out {
+    Stdout,
+    Http(Answer),
+}
+
+pub struct Answer {
+    pub stream: TcpStream,
+    /// One message and no stream of events.
+    pub json: bool,
+    /// More lines for the head, each with its end.
+    pub head: String,
+    pub begun: bool,
+}
+
+impl Out {
+    pub fn say(&mut self, message: &Value) {
+        match self {
+            Self::Stdout => self.print(message.to_string().as_bytes(), b"\n"),
+            Self::Http(answer) if answer.json && message["method"].is_string() => true,
+            Self::Http(answer) if answer.json => self.print(message.to_string().as_bytes(), b""),
+            Self::Http(_) => self.print(format!("data: {message}\n").as_bytes(), b"\n"),
+        };
+    }
+
+    /// Whether somebody is there to read it. A client that has gone away is the usual end of a server on pipes.
+    pub fn print(&mut self, bytes: &[u8], end: &[u8]) -> bool {
+        match self {
+            Self::Stdout => {
+                let mut out = stdout().lock();
+                if out.write_all(bytes).and_then(|()| out.write_all(end)).and_then(|()| out.flush()).is_err() {
+                    exit(0);
+                }
+                true
+            }
+            Self::Http(answer) => {
+                if !answer.begun {
+                    answer.begun = true;
+                    let kind = if answer.json { "application/json" } else { "text/event-stream" };
+                    let head =
+                        format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n{}connection: close\r\n\r\n", answer.head);
+                    if answer.stream.write_all(head.as_bytes()).is_err() {
+                        return false;
+                    }
+                }
+                answer.stream.write_all(bytes).and_then(|()| answer.stream.write_all(end)).is_ok()
+            }
+        }
+    }
+
+    /// The whole of an HTTP answer, head and all.
+    pub fn raw(&mut self, text: &str) {
+        if let Self::Http(answer) = self {
+            answer.begun = true;
+            drop(answer.stream.write_all(text.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! One HTTP request, read by hand: what is tested is not tested against itself.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
+
+pub struct Request {
+    pub method: String,
+    pub target: String,
+    pub headers: BTreeMap<String, String>,
+    pub body: String,
+}
+
+impl Request {
+    /// None where nobody says anything.
+    pub fn read(stream: &TcpStream) -> Option<Self> {
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
+        let mut words = line.split(' ');
+        let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
+        let mut headers = BTreeMap::new();
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
+            let Some((name, value)) = line.trim().split_once(':') else { break };
+            headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
+        }
+        let length = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).ok()?;
+        Some(Self { method, target, headers, body: String::from_utf8(body).ok()? })
+    }
+}

@@ -1,0 +1,90 @@
+//! Tools that answer with a task.
+
+use executor::{Outcome, Updates};
+use serde_json::{Value, json};
+
+use crate::fake::{Connected, Folder, hears, limits, tool};
+
+/// Works once, then does these steps.
+fn works_then(steps: Value) -> Value {
+    let working =
+        json!({"taskId": "t1", "status": "working", "statusMessage": "half", "pollIntervalMs": 50, "pollInterval": 50});
+    json!([{"on": {"tasks/get": steps}}, {"result": working}])
+}
+
+fn extension(last: Value) -> Value {
+    let begun = json!({"resultType": "task", "taskId": "t1", "status": "working", "pollIntervalMs": 50});
+    json!({"tools": [tool("long", json!([{"result": begun}]))], "on": {"tasks/get": works_then(json!([last]))}})
+}
+
+#[tokio::test]
+async fn a_task_is_seen_to_its_end_in_either_dialect_over_either_transport() {
+    let result = json!({"content": [{"type": "text", "text": "done"}], "structuredContent": {"n": 1}});
+    let newer = extension(json!({"result": {"taskId": "t1", "status": "completed", "result": result}}));
+    let begun = json!({"task": {"taskId": "t1", "status": "working", "pollInterval": 50}});
+    let mut long = tool("long", json!([{"result": begun}]));
+    long["execution"] = json!({"taskSupport": "required"});
+    let on = json!({
+        "server/discover": [{"error": {"code": -32601, "message": "no such method"}}],
+        "tasks/get": works_then(json!([{"result": {"taskId": "t1", "status": "completed"}}])),
+        "tasks/result": [{"result": result}],
+    });
+    let older = json!({"tools": [long], "on": on});
+    for script in [newer, older] {
+        for at_address in [false, true] {
+            let folder = Folder::new();
+            let record = folder.0.join("record");
+            let mut script = script.clone();
+            script["record"] = json!(record);
+            let server = match at_address {
+                false => Connected::with(script, limits()).await,
+                true => Connected::at_address(script, limits()).await,
+            };
+            let (send, receive) = std::sync::mpsc::channel();
+            let outcome =
+                server.call_heard("long", json!({}), Updates::to(move |update| send.send(update).unwrap())).await;
+            let Outcome::Returned(returned) = outcome else { panic!("{outcome:?}") };
+            assert_eq!(returned.for_guest(), result);
+            assert_eq!(receive.try_iter().collect::<Vec<_>>(), [json!({"message": "half"})]);
+            let look = hears(&record, |line| line["method"] == "tasks/get").await;
+            assert_eq!(look["params"]["taskId"], "t1");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_fails_or_asks_or_is_none_says_so() {
+    let cases = [
+        (
+            json!({"result": {"status": "failed", "error": {"code": 1, "message": "no paper"}}}),
+            "its task failed: no paper",
+        ),
+        (json!({"result": {"status": "cancelled"}}), "its task was cancelled at the server"),
+        (
+            json!({"result": {"status": "input_required", "inputRequests": {}}}),
+            "it wants to ask something before its task goes on, which is not supported",
+        ),
+        (json!({"error": {"code": -32602, "message": "no such task"}}), "no such task (code -32602)"),
+        (json!({"result": {"status": "completed", "result": 7}}), "it answered with something that is not a result"),
+    ];
+    for (last, why) in cases {
+        let server = Connected::with(extension(last), limits()).await;
+        assert_eq!(server.failed("long").await, format!("`long` of MCP server `s` failed: {why}"));
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_nobody_waits_for_is_cancelled_at_the_server() {
+    let folder = Folder::new();
+    let record = folder.0.join("record");
+    let working = json!({"result": {"taskId": "t1", "status": "working", "pollIntervalMs": 50}});
+    let mut script = extension(working);
+    script["record"] = json!(record);
+    let server = Connected::with(script, limits()).await;
+    tokio::select! {
+        outcome = server.call("long", json!({})) => panic!("{outcome:?}"),
+        _ = hears(&record, |line| line["method"] == "tasks/get") => {}
+    }
+    let cancelled = hears(&record, |line| line["method"] == "tasks/cancel").await;
+    assert_eq!(cancelled["params"]["taskId"], "t1");
+}
