@@ -5,11 +5,13 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::client::spec::GRACE;
@@ -24,15 +26,53 @@ const TERM_GRACE: Duration = Duration::from_millis(1_500);
 /// How often the process is looked at while it ends.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// How often it is looked whether the leader of a group has ended.
+const WATCH: Duration = Duration::from_millis(250);
+
 /// One server as the system sees it. Its group is led by its keeper; where this program cannot be one, by itself.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// Taken by the kill: once the child has been waited for, the number may be another's.
-    group: Option<Pid>,
+    group: Group,
     kept: bool,
+    /// Ends a group whose leader was killed: what is left of it may hold the pipes, so that nobody hears of it.
+    watching: AbortHandle,
     /// Dropped with the process.
     alive: watch::Sender<()>,
+}
+
+/// A process group, while its number is its own: once its leader has been waited for, it may be another's. So it is
+/// taken by whoever kills it, and kills are made while it is locked.
+#[derive(Clone, Debug)]
+struct Group(Arc<Mutex<Option<Pid>>>);
+
+impl Group {
+    fn number(&self) -> Option<Pid> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Option<Pid> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// A package runner starts the server as its child; killing the runner alone would leave that behind.
+    fn kill(&self) {
+        let mut group = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(group) = group.take() {
+            // The only failure is that nobody of the group is left.
+            let _nobody_left = kill_process_group(group, Signal::KILL);
+        }
+    }
+
+    /// Kills what is left once the leader has ended by itself.
+    async fn outlive_leader(self) {
+        while let Some(leader) = self.number() {
+            if has_ended(leader) {
+                self.kill();
+            }
+            sleep(WATCH).await;
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -88,7 +128,9 @@ impl Process {
         let mut child = command.spawn()?;
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let process = Self { child, group, kept: keeper.is_some(), alive: watch::Sender::new(()) };
+        let group = Group(Arc::new(Mutex::new(group)));
+        let watching = tokio::spawn(group.clone().outlive_leader()).abort_handle();
+        let process = Self { child, group, kept: keeper.is_some(), watching, alive: watch::Sender::new(()) };
         let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
             return Err(io::Error::other("the process has no pipes"));
         };
@@ -101,14 +143,14 @@ impl Process {
 
     /// Tells the server to end, gives it a moment, kills the whole group, and waits so that no zombie is left.
     pub(crate) async fn end(&mut self) {
-        if let Some(group) = self.group {
+        if let Some(group) = self.group.number() {
             self.tell(group);
             let told = Instant::now();
             while told.elapsed() < TERM_GRACE && !has_ended(group) {
                 sleep(LOOK).await;
             }
         }
-        self.kill();
+        self.group.kill();
         drop(tokio::time::timeout(GRACE, self.child.wait()).await);
     }
 
@@ -118,25 +160,16 @@ impl Process {
         let _nobody_left =
             if self.kept { kill_process(group, Signal::TERM) } else { kill_process_group(group, Signal::TERM) };
     }
-
-    /// A package runner starts the server as its child; killing the runner alone would leave that behind.
-    fn kill(&mut self) {
-        if let Some(group) = self.group.take() {
-            // The only failure is that nobody of the group is left.
-            let _nobody_left = kill_process_group(group, Signal::KILL);
-        }
-    }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        match self.group.take() {
-            // A keeper needs nobody to wait for it, and finds those too that have left the group.
-            Some(group) if self.kept => self.tell(group),
-            group => {
-                self.group = group;
-                self.kill();
-            }
+        self.watching.abort();
+        // A keeper needs nobody to wait for it, and finds those too that have left the group.
+        if !self.kept {
+            self.group.kill();
+        } else if let Some(keeper) = self.group.take() {
+            self.tell(keeper);
         }
     }
 }

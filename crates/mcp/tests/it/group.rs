@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use executor::ToolSource;
-use mcp::{Limits, ServerState, Upstreams};
+use mcp::{Limits, ServerSpec, ServerState, Upstreams};
 use serde_json::json;
 
 use crate::fake::{Folder, limits, tool};
@@ -17,7 +16,8 @@ async fn a_first_listing_takes_the_good_and_names_the_bad() {
     let mut specs: Vec<_> = (0..6).map(|n| scripted(&folder, &format!("fine{n}"), fine.clone(), limits())).collect();
     specs.push(scripted(&folder, "hangs", json!({"start": [{"sleepMs": 60_000}]}), short));
     specs.push(scripted(&folder, "ends", json!({"start": [{"exit": 1}]}), short));
-    specs.push(scripted(&folder, "fine0", json!({"start": [{"exit": 1}]}), limits()));
+    let second = scripted(&folder, "second", json!({"start": [{"exit": 1}]}), limits());
+    specs.push(ServerSpec { name: "fine0".to_owned(), ..second });
     let mut upstreams = Upstreams::new(specs, &options());
     let began = Instant::now();
     let missing = upstreams.listed().await;

@@ -49,6 +49,9 @@ async fn a_list_is_shown_from_memory_and_replaced_by_a_fresh_one() {
     changes.changed().await.unwrap();
     assert_eq!(names(&second), ["a", "b", "resources_list", "resources_read"]);
     assert!(!second.status().remembered);
+    let path = std::fs::read_dir(folder.0.join("catalogs")).unwrap().next().unwrap().unwrap().path();
+    eventually("it is remembered too", || std::fs::read_to_string(&path).unwrap().contains("\"name\":\"b\"")).await;
+    eventually("nothing is half written", || files(&folder) == 1).await;
 }
 
 #[tokio::test]
