@@ -27,7 +27,7 @@ async fn agree(kept: &Kept) {
     assert!(is_asked(&asked.end), "{asked:?}");
     let pending = kept.store.pending_approvals().await.unwrap();
     let yes = Decision::Approve { edited_input: None, reach: Reach::Agent };
-    kept.store.decide(&pending[0].approval_id, &yes, "ada", executor::clock::now_ms()).await.unwrap();
+    kept.store.decide(&pending.first().unwrap().approval_id, &yes, "ada", executor::clock::now_ms()).await.unwrap();
     let done = executor.go_on_directly(&kept.store, &asked.run_id, Updates::default()).await;
     assert!(matches!(done.end, CallEnd::Settled(Outcome::Returned(_))), "{done:?}");
     let again = kept.call_by(&executor, "pay").await;
