@@ -14,8 +14,9 @@ use clap::Parser;
 use arguments::{Arguments, Command};
 
 fn main() -> std::process::ExitCode {
-    // Before anything else: a worker is this program, started again.
+    // Before anything else: a worker, and the keeper of an MCP server, is this program, started again.
     sandbox::worker_main();
+    mcp::keeper_main();
 
     let arguments = Arguments::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {

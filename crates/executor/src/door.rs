@@ -141,7 +141,8 @@ impl Executor {
         admitted: Admitted,
         approval: Option<String>,
     ) -> CallEnd {
-        let Admitted { tool, input, .. } = admitted;
+        let Admitted { tool, input, ask } = admitted;
+        let agreed = (ask.is_some() || approval.is_some()).then(|| tool.hash());
         let Some(source) = self.routes.to(&tool.id) else {
             return self.refuse(journal, request, format!("`{}` is not there any more", tool.id.as_str()));
         };
@@ -165,6 +166,7 @@ impl Executor {
             key: key(journal.run_id(), request.call, &input_hash),
             scope: Arc::clone(&self.scope),
             updates: self.updates(journal, request),
+            agreed,
             _intent: intent,
         };
         match dispatch(source.as_ref(), call).await {

@@ -4,6 +4,7 @@
 //! and, where wanted, a person have had their say, and the journal has it. There is no other way in.
 
 mod approval;
+mod approved;
 mod canned;
 pub mod clock;
 mod control;
@@ -26,6 +27,7 @@ use catalog::Catalog;
 use contract::config::pattern::Pattern;
 use contract::scope::Scope;
 
+pub use approved::Approved;
 pub use canned::{Canned, CannedError};
 pub use direct::DirectCall;
 pub use door::{CallEnd, CallRequest, Executor};

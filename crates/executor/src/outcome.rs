@@ -39,8 +39,8 @@ impl Outcome {
     }
 }
 
-/// What guest, model and transcript read of an outcome that a crash swallowed.
-pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: the host stopped between making it and hearing of it. \
+/// What guest, model and transcript read of an outcome that a crash swallowed, ours or that of the tool's server.
+pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: the host or the tool's server stopped between the call and its result. \
      It was not repeated; look whether it had its effect before calling again";
 
 #[cfg(test)]

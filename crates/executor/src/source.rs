@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use contract::cell::PendingState;
 use contract::scope::Scope;
-use contract::tool::{ToolId, ToolSpec};
+use contract::tool::{ToolHash, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::journal::Receipt;
@@ -33,6 +33,7 @@ pub struct AuthorizedCall {
     pub(crate) key: String,
     pub(crate) scope: Arc<Scope>,
     pub(crate) updates: Updates,
+    pub(crate) agreed: Option<ToolHash>,
     /// Without it there is no call: the journal knows of this one.
     pub(crate) _intent: Receipt,
 }
@@ -110,6 +111,12 @@ impl AuthorizedCall {
     pub fn updates(&self) -> &Updates {
         &self.updates
     }
+
+    /// The definition a person agreed to, now or for good, where one had to. A source whose tool has another by now
+    /// does not call it.
+    pub fn agreed(&self) -> Option<ToolHash> {
+        self.agreed
+    }
 }
 
 /// What becomes of a call that was handed to its source.
@@ -145,7 +152,8 @@ pub enum Outcome {
     Returned(Returned),
     /// What guest and model may read of a failure; never more.
     Failed(String),
-    /// A crash came between dispatch and result of a tool that must not be called twice.
+    /// A crash, ours or that of whoever has the tool, came between dispatch and result of one that must not be called
+    /// twice.
     Unknown,
 }
 

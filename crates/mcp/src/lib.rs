@@ -5,12 +5,22 @@
 //! (`client`), turned into our own types (`client::offer`, `client::convert`), and only then believed. The protocol library's
 //! types stop in `client::wire`.
 //!
-//! Not yet: starting a dead server again, questions it asks on a tool's behalf (they are declined), tasks that outlive
-//! this process, and ending servers when we are killed outright (see `client::process`).
+//! `upstream` has the servers a user configured, running or not; `client` is one connection to one of them; `keeper`
+//! sees to it that a server does not outlive us.
+//!
+//! Not yet: questions a server asks on a tool's behalf (they are declined), tasks that outlive this process.
 
 mod client;
+mod keeper;
+mod upstream;
 
 pub use client::{
     BadAddress, Closed, ConnectError, ConnectFailure, LeftOut, Limits, LoggedIn, Login, LoginError, LoginRefused,
     NotBuilt, Server, ServerSpec, TooMuch, Transport, login, logout,
+};
+#[doc(hidden)]
+pub use keeper::keep_with;
+pub use keeper::keeper_main;
+pub use upstream::{
+    Restart, ServerState, Status, Trouble, Unavailable, UnknownServer, Upstream, UpstreamOptions, Upstreams,
 };

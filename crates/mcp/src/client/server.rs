@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use contract::tool::{Operation, ToolId, ToolSpec};
+use contract::tool::{Operation, Repeat, ToolId, ToolSpec};
 use executor::{Answering, AuthorizedCall, Dispatch, Outcome, ToolSource, Updates};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
@@ -21,7 +21,7 @@ use crate::client::spec::{
 use crate::client::task::Task;
 use crate::client::tokens::Tokens;
 use crate::client::wire::Http;
-use crate::client::{Closed, Draining, Era, Process, Request, RequestError, Session, Started, Stdio, Tail};
+use crate::client::{Closed, Draining, Era, Gone, Process, Request, RequestError, Session, Started, Stdio, Tail};
 
 /// A running server. Dropping it ends the process and all that the process started in its group.
 #[derive(Debug)]
@@ -33,7 +33,19 @@ pub struct Server {
     listed: RwLock<Arc<Listed>>,
     pub(super) session: Session,
     stderr: Tail,
+    /// None where there is no process of ours.
+    gone: Option<Gone>,
     _draining: Option<Draining>,
+}
+
+/// What came of one try at a call.
+#[derive(Debug)]
+pub(crate) enum Attempt {
+    Settled(Dispatch),
+    /// The connection had ended before: nothing was called.
+    NotSent(Closed),
+    /// It ended between the call and its answer.
+    Lost(Closed),
 }
 
 /// What the server had when it was last asked.
@@ -134,18 +146,49 @@ impl Server {
         }
     }
 
+    /// Ends the connection, and the process where there is one, whoever else still holds this. Calls under way are lost.
+    pub(crate) fn hang_up(&self) {
+        self.session.hang_up();
+    }
+
+    /// Resolves when the process and all it started are gone; at once where there is none.
+    pub(crate) fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
+        let gone = self.gone.clone();
+        async move {
+            if let Some(gone) = gone {
+                gone.wait().await;
+            }
+        }
+    }
+
+    /// Tries a call once, and leaves it to whoever supervises this server what to do if the server is no more.
+    pub(crate) async fn attempt(&self, call: &AuthorizedCall) -> Attempt {
+        match self.answer(call.id(), call.input(), call.key(), call.updates()).await {
+            Ok(outcome) => Attempt::Settled(Dispatch::Settled(outcome)),
+            Err(attempt) => attempt,
+        }
+    }
+
+    /// What a call that a crash of the server caught comes to, where nobody tries it again.
+    pub(crate) fn lost(&self, id: &ToolId, why: Closed) -> Outcome {
+        match self.listed().tools.get(id).map(|tool| tool.repeat) {
+            Some(Repeat::Always | Repeat::WithKey) => self.failed(id, &self.explain(RequestError::Closed(why))),
+            Some(Repeat::Never) | None => Outcome::Unknown,
+        }
+    }
+
     fn listed(&self) -> Arc<Listed> {
         Arc::clone(&self.listed.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn answer(&self, id: &ToolId, input: &Value, key: &str, updates: &Updates) -> Outcome {
+    async fn answer(&self, id: &ToolId, input: &Value, key: &str, updates: &Updates) -> Result<Outcome, Attempt> {
         let listed = self.listed();
         let Some(tool) = listed.tools.get(id) else {
-            return self.failed(id, "the server does not offer it");
+            return Ok(self.failed(id, "the server does not offer it"));
         };
         let (method, mut params) = match convert::request(id, tool.operation, input) {
             Ok(request) => request,
-            Err(why) => return self.failed(id, &why),
+            Err(why) => return Ok(self.failed(id, &why)),
         };
         if listed.as_tasks.contains(id) {
             params.insert("task".to_owned(), Task::wanted());
@@ -154,16 +197,26 @@ impl Server {
         let request = Request { method, params, headers, key, updates: updates.clone(), deadline: self.limits.call };
         let result = match self.session.request(request).await {
             Ok(result) => match Task::begun(&result).filter(|_| tool.operation == Operation::Tool) {
-                Some(Ok(task)) => self.follow(task, updates).await,
+                Some(Ok(task)) => {
+                    let followed = self.follow(task, updates).await;
+                    match self.session.why_closed() {
+                        // It took the call and fell before it told how that ended.
+                        Some(why) if followed.is_err() => return Err(Attempt::Lost(why)),
+                        _ => followed,
+                    }
+                }
                 Some(Err(why)) => Err(why),
                 None => Ok(result),
             },
+            Err(RequestError::NotSent(why)) => return Err(Attempt::NotSent(why)),
+            // Whoever wants a login first has done nothing yet.
+            Err(RequestError::Closed(why)) if why != Closed::LoginNeeded => return Err(Attempt::Lost(why)),
             Err(error) => Err(self.explain(error)),
         };
-        match result.and_then(|result| convert::returned(tool.operation, result)) {
+        Ok(match result.and_then(|result| convert::returned(tool.operation, result)) {
             Ok(returned) => Outcome::Returned(returned),
             Err(why) => self.failed(id, &why),
-        }
+        })
     }
 
     /// What a cell may read: the server's name and its own words, nothing of ours.
@@ -179,10 +232,10 @@ impl Server {
                 let limit = limit.as_millis();
                 format!("no answer within {limit} ms, so it was cancelled; it may have taken effect all the same")
             }
-            RequestError::Closed(Closed::LoginNeeded) => {
+            RequestError::NotSent(Closed::LoginNeeded) | RequestError::Closed(Closed::LoginNeeded) => {
                 format!("it wants a login; a person must run `cellmate servers login {}`", self.name)
             }
-            RequestError::Closed(why) => {
+            RequestError::NotSent(why) | RequestError::Closed(why) => {
                 format!("the server is not there any more: {why}; its calls fail until it is connected again")
             }
             RequestError::Confused => "it answered with something that is not a result".to_owned(),
@@ -196,9 +249,15 @@ impl ToolSource for Server {
     }
 
     fn call(&self, call: AuthorizedCall) -> Answering<'_> {
-        Box::pin(
-            async move { Dispatch::Settled(self.answer(call.id(), call.input(), call.key(), call.updates()).await) },
-        )
+        Box::pin(async move {
+            match self.attempt(&call).await {
+                Attempt::Settled(dispatch) => dispatch,
+                Attempt::NotSent(why) => {
+                    Dispatch::Settled(self.failed(call.id(), &self.explain(RequestError::NotSent(why))))
+                }
+                Attempt::Lost(why) => Dispatch::Settled(self.lost(call.id(), why)),
+            }
+        })
     }
 }
 
@@ -207,7 +266,7 @@ async fn connect(spec: &ServerSpec, stderr: &Tail) -> Result<Server, ConnectFail
     if spec.name.is_empty() || spec.name.len() > MAX_SERVER_NAME_BYTES || spec.name.contains(bad) {
         return Err(ConnectFailure::BadName);
     }
-    let (session, draining) = reach(spec, stderr).await?;
+    let (session, draining, gone) = reach(spec, stderr).await?;
     let listed = list(&session, &spec.name, spec.trusted, &spec.limits).await?;
     Ok(Server {
         name: spec.name.clone(),
@@ -216,12 +275,16 @@ async fn connect(spec: &ServerSpec, stderr: &Tail) -> Result<Server, ConnectFail
         listed: RwLock::new(Arc::new(listed)),
         session,
         stderr: stderr.clone(),
+        gone,
         _draining: draining,
     })
 }
 
+/// A session, what reads the server's standard error, and what tells of its process.
+type Opened = (Session, Option<Draining>, Option<Gone>);
+
 /// Starts the server or finds it at its address, and shakes hands.
-async fn reach(spec: &ServerSpec, stderr: &Tail) -> Result<(Session, Option<Draining>), ConnectFailure> {
+async fn reach(spec: &ServerSpec, stderr: &Tail) -> Result<Opened, ConnectFailure> {
     match &spec.transport {
         Transport::Stdio { .. } => match start(spec, stderr, Era::Initialize).await {
             // It is there and says no: perhaps it is too new to know `initialize`. What it says to that counts.
@@ -235,18 +298,18 @@ async fn reach(spec: &ServerSpec, stderr: &Tail) -> Result<(Session, Option<Drai
             let url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https")).ok_or_else(bad)?;
             let tokens = login.as_ref().map(|login| Tokens::new(&spec.name, &url, login));
             let caller = Caller::new(&url, headers, tokens)?;
-            Ok((Session::open(Http::new(caller), Era::Auto).await?, None))
+            Ok((Session::open(Http::new(caller), Era::Auto).await?, None, None))
         }
     }
 }
 
-async fn start(spec: &ServerSpec, stderr: &Tail, era: Era) -> Result<(Session, Option<Draining>), ConnectFailure> {
+async fn start(spec: &ServerSpec, stderr: &Tail, era: Era) -> Result<Opened, ConnectFailure> {
     let Transport::Stdio { command, args, env, cwd } = &spec.transport else { return Err(ConnectFailure::Confused) };
     let started = Process::start(command, args, env, cwd.as_deref()).map_err(ConnectFailure::Start)?;
     let Started { process, stdin, stdout, stderr: said } = started;
-    let draining = stderr.drain(said);
+    let (draining, gone) = (stderr.drain(said), process.gone());
     match Session::open(Stdio::new(stdout, stdin, Some(process)), era).await {
-        Ok(session) => Ok((session, Some(draining))),
+        Ok(session) => Ok((session, Some(draining), Some(gone))),
         Err(error) => {
             // The process is gone by now; why it went is on its way.
             draining.finish().await;
@@ -311,7 +374,7 @@ impl From<RequestError> for ConnectFailure {
             RequestError::Refused { code, message } => {
                 Self::Refused { code, message: shown(&message, MAX_SHOWN_CHARS) }
             }
-            RequestError::Closed(why) => Self::Closed(why),
+            RequestError::NotSent(why) | RequestError::Closed(why) => Self::Closed(why),
             RequestError::Confused => Self::Confused,
             RequestError::Deadline(limit) => Self::Deadline(limit),
         }
@@ -358,7 +421,7 @@ mod tests {
             move |update| heard.lock().unwrap().push(update)
         });
         let id = ToolId::parse("mcp:peer:trigger-long-running-operation").unwrap();
-        let outcome = server.answer(&id, &json!({"duration": 1, "steps": 4}), "key", &updates).await;
+        let outcome = server.answer(&id, &json!({"duration": 1, "steps": 4}), "key", &updates).await.unwrap();
         println!("{outcome:?}\n{heard:?}");
         assert!(matches!(outcome, Outcome::Returned(_)), "{outcome:?}");
         assert_eq!(heard.lock().unwrap().len(), 4);
@@ -369,7 +432,7 @@ mod tests {
     #[ignore = "needs installed servers; run through `make test-peers`"]
     async fn peer_time_is_met_without_initialize_too() {
         let spec = peer("PEERS/python/bin/mcp-server-time", &[], "python");
-        let (session, _draining) = start(&spec, &Tail::default(), Era::Discover).await.unwrap();
+        let (session, _draining, _gone) = start(&spec, &Tail::default(), Era::Discover).await.unwrap();
         let mut offer = Offer::new("peer", true, &spec.limits);
         list_tools(&session, &mut offer, spec.limits.connect).await.unwrap();
         println!("{:?}", offer.tools.keys());

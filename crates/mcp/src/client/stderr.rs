@@ -3,13 +3,18 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::task::JoinHandle;
 
 use crate::client::spec::{GRACE, STDERR_BYTES};
 
-/// A ring that a task fills. Reading it never waits for the server, and a flood costs the server its own time.
+/// What reading rests for after as many bytes as are kept: a flood of some six megabytes a second and more waits in
+/// the server's pipe and costs the server its time, not its neighbours theirs.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A ring that a task fills. Reading it never waits for the server.
 #[derive(Clone, Default)]
 pub(crate) struct Tail(Arc<Mutex<VecDeque<u8>>>);
 
@@ -42,8 +47,14 @@ impl Tail {
         let tail = self.clone();
         Draining(tokio::spawn(async move {
             let mut chunk = [0; 4096];
+            let mut since_pause = 0;
             while let Ok(read @ 1..) = from.read(&mut chunk).await {
                 tail.push(chunk.get(..read).unwrap_or_default());
+                since_pause += read;
+                if since_pause >= STDERR_BYTES {
+                    since_pause = 0;
+                    tokio::time::sleep(PAUSE).await;
+                }
             }
         }))
     }

@@ -7,11 +7,12 @@
 //!   "manyTools": 0, "pageSize": 100,
 //!   "resources": [{"uri": "note://1", "name": "one", "text": "hello"}],
 //!   "prompts": [{"name": "greet", "text": "Hello!"}],
-//!   "listChanged": true, "start": [], "on": {"tools/list": []}, "record": "/where/to/write/what/it/hears"
+//!   "listChanged": true, "start": [], "on": {"tools/list": []}, "afterEof": [],
+//!   "record": "/where/to/write/what/it/hears"
 //! }
 //! ```
 //!
-//! All keys are optional. A tool's `does`, `start` (before anything is read) and `on` (instead of the usual answer to a
+//! All keys are optional. A tool's `does`, `start` (before anything is read), `afterEof` (when its input has ended) and `on` (instead of the usual answer to a
 //! method) are lists of steps, see [`Fake::step`]. No step answers by itself: an empty list is a server that hangs
 //! but still listens.
 #![expect(
@@ -54,6 +55,7 @@ fn main() {
             fake.answer(&message, &mut Out::Stdout);
         }
     }
+    fake.perform(&fake.script["afterEof"].clone(), &Value::Null, &mut Out::Stdout);
 }
 
 struct Fake {
@@ -139,6 +141,18 @@ impl Fake {
             "child" => {
                 let child = Command::new("sleep").arg("1000").spawn().unwrap();
                 answer("result", json!({"content": [], "structuredContent": child.id()}));
+            }
+            // The same, unasked.
+            "spawn" => {
+                let words: Vec<&str> = value.as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+                Command::new(words[0]).args(&words[1..]).spawn().unwrap();
+            }
+            // The first time only; a file remembers.
+            "exitOnce" => {
+                let path = value.as_str().unwrap();
+                if OpenOptions::new().write(true).create_new(true).open(path).is_ok() {
+                    exit(1);
+                }
             }
             "progress" => {
                 let mut params = value.clone();

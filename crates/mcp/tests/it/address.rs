@@ -144,11 +144,13 @@ async fn a_session_that_is_forgotten_or_a_server_that_is_gone_ends_the_connectio
     let script = older(json!({"tools": [tool("forgets", forgets)]}), true);
     let server = Connected::at_address(script.clone(), limits()).await;
     server.returned("forgets", json!({})).await;
+    assert_eq!(server.call("forgets", json!({})).await, Outcome::Unknown);
     let failed = server.failed("forgets").await;
     assert!(failed.contains("it has forgotten the session"), "{failed}");
     assert_eq!(server.server.closed().await, Closed::SessionGone);
     let mut server = Connected::at_address(script, limits()).await;
     server.at.as_mut().unwrap().end();
+    assert_eq!(server.call("forgets", json!({})).await, Outcome::Unknown);
     let failed = server.failed("forgets").await;
     assert!(failed.contains("nobody answers at its address"), "{failed}");
     assert_eq!(server.server.closed().await, Closed::Unreachable);
@@ -244,7 +246,9 @@ async fn a_body_or_an_event_without_end_closes_the_connection_and_harms_no_other
         let tools = [tool("endless", json!([{"print": before}, {"endless": true}]))];
         let endless = Connected::at_address(json!({"tools": tools, "http": {"json": json_only}}), limits()).await;
         let other = Connected::at_address(json!({"tools": [tool("fine", json!([{"result": {}}]))]}), limits()).await;
-        let (failed, fine) = tokio::join!(endless.failed("endless"), other.returned("fine", json!({})));
+        let (lost, fine) = tokio::join!(endless.call("endless", json!({})), other.returned("fine", json!({})));
+        assert_eq!(lost, Outcome::Unknown);
+        let failed = endless.failed("endless").await;
         let expected = "`endless` of MCP server `s` failed: the server is not there any more: it sent a message of more than 8388608 bytes; its calls fail until it is connected again";
         assert_eq!((failed.as_str(), fine.for_guest()), (expected, json!({})));
     }

@@ -37,7 +37,9 @@ pub fn limits() -> Limits {
     Limits { connect: Duration::from_secs(20), call: Duration::from_secs(10), ..Limits::DEFAULT }
 }
 
+/// Servers of tests have keepers, as those of the program have.
 pub fn spec(command: &str, args: &[&str], limits: Limits) -> ServerSpec {
+    mcp::keep_with(PathBuf::from(env!("CARGO_BIN_EXE_mcp-host")));
     ServerSpec {
         name: "s".to_owned(),
         transport: Transport::Stdio {

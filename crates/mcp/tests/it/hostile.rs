@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use executor::Outcome;
 use mcp::{Closed, Limits};
 use serde_json::{Value, json};
 
@@ -19,7 +20,7 @@ async fn a_crash_fails_the_call_and_later_calls_at_once() {
     let script = json!({"tools": [tool("crash", json!([{"stderr": "boom: /etc/secret"}, {"exit": 3}]))]});
     let server = Connected::with(script, limits()).await;
     let expected = "`crash` of MCP server `s` failed: the server is not there any more: it ended or closed its output; its calls fail until it is connected again";
-    assert_eq!(server.failed("crash").await, expected);
+    assert_eq!(server.call("crash", json!({})).await, Outcome::Unknown, "it may have had its effect");
     let began = Instant::now();
     assert_eq!(server.failed("crash").await, expected);
     assert!(began.elapsed() < Duration::from_secs(1));
@@ -49,6 +50,7 @@ async fn stray_lines_are_passed_over_until_they_are_too_many() {
     let tools = [tool("some", then_answer(stray(9))), tool("many", then_answer(stray(10)))];
     let server = Connected::with(json!({"start": stray(9), "tools": tools}), limits()).await;
     assert_eq!(server.returned("some", json!({})).await.for_guest(), json!({}));
+    assert_eq!(server.call("many", json!({})).await, Outcome::Unknown);
     let expected = "`many` of MCP server `s` failed: the server is not there any more: it sent 10 lines in a row that are not JSON-RPC; its calls fail until it is connected again";
     assert_eq!(server.failed("many").await, expected);
 }
@@ -59,14 +61,15 @@ async fn calls_in_flight_fail_at_once_when_the_connection_closes() {
     let server =
         Connected::with(json!({"tools": [tool("silent", json!([])), tool("garbage", garbage)]}), limits()).await;
     let began = Instant::now();
-    let (silent, garbage) = tokio::join!(server.failed("silent"), server.failed("garbage"));
-    assert!(silent.contains("10 lines in a row") && garbage.contains("10 lines in a row"), "{silent} {garbage}");
+    let both = tokio::join!(server.call("silent", json!({})), server.call("garbage", json!({})));
+    assert_eq!(both, (Outcome::Unknown, Outcome::Unknown));
     assert!(began.elapsed() < Duration::from_secs(3));
 }
 
 #[tokio::test]
 async fn an_endless_line_closes_the_connection() {
     let server = Connected::with(json!({"tools": [tool("endless", json!([{"endless": true}]))]}), limits()).await;
+    assert_eq!(server.call("endless", json!({})).await, Outcome::Unknown);
     let expected = "`endless` of MCP server `s` failed: the server is not there any more: it sent a message of more than 8388608 bytes; its calls fail until it is connected again";
     assert_eq!(server.failed("endless").await, expected);
     let at_start = refused(json!({"start": [{"endless": true}]}), limits()).await;

@@ -14,6 +14,8 @@ use crate::commit::Durability;
 pub struct StandingRule {
     pub rule_id: String,
     pub tool_id: String,
+    /// The definition it is bound to; for one that has changed since, it counts for nothing.
+    pub tool_hash: String,
     pub agent_id: Option<String>,
     pub session_id: Option<String>,
     pub created_at: Millis,
@@ -45,7 +47,7 @@ impl Store {
 
     pub async fn rules(&self) -> Result<Vec<StandingRule>, StoreError> {
         let rows = sqlx::query(
-            "SELECT rule_id, tool_id, agent_id, session_id, created_at, created_by, revoked_at FROM rules \
+            "SELECT rule_id, tool_id, tool_hash, agent_id, session_id, created_at, created_by, revoked_at FROM rules \
              ORDER BY created_at, rule_id",
         )
         .fetch_all(self.reader())
@@ -55,11 +57,12 @@ impl Store {
                 Ok(StandingRule {
                     rule_id: row.try_get(0)?,
                     tool_id: row.try_get(1)?,
-                    agent_id: row.try_get(2)?,
-                    session_id: row.try_get(3)?,
-                    created_at: row.try_get(4)?,
-                    created_by: row.try_get(5)?,
-                    revoked_at: row.try_get(6)?,
+                    tool_hash: row.try_get(2)?,
+                    agent_id: row.try_get(3)?,
+                    session_id: row.try_get(4)?,
+                    created_at: row.try_get(5)?,
+                    created_by: row.try_get(6)?,
+                    revoked_at: row.try_get(7)?,
                 })
             })
             .collect()

@@ -103,7 +103,9 @@ pub(crate) enum RequestError {
     Refused { code: i32, message: String },
     /// It did not answer in time.
     Deadline(Duration),
-    /// It cannot answer any more.
+    /// It could not be sent any more.
+    NotSent(Closed),
+    /// It cannot be answered any more; it may have arrived.
     Closed(Closed),
     /// It answered with something that is no answer.
     Confused,
@@ -155,6 +157,11 @@ impl Session {
         async move { closed.wait().await }
     }
 
+    /// Closes the server's input and so on to its end, whoever still holds the session.
+    pub(crate) fn hang_up(&self) {
+        self.running.cancellation_token().cancel();
+    }
+
     pub(crate) fn list_changes(&self) -> watch::Receiver<u64> {
         self.list_changes.clone()
     }
@@ -172,7 +179,7 @@ impl Session {
     /// Sends a request and gives its result as it came. Dropped or past its deadline, the request is cancelled.
     pub(crate) async fn request(&self, request: Request<'_>) -> Result<Value, RequestError> {
         if let Some(why) = self.closed.get() {
-            return Err(RequestError::Closed(why));
+            return Err(RequestError::NotSent(why));
         }
         let deadline = request.deadline;
         tokio::time::timeout(deadline, self.exchange(request)).await.unwrap_or(Err(RequestError::Deadline(deadline)))

@@ -1,0 +1,64 @@
+//! A call to a server that need not be running, and may fall while it is made.
+
+use contract::tool::{Repeat, ToolId, ToolSpec};
+use executor::{Answering, AuthorizedCall, Dispatch, Outcome, ToolSource};
+
+use super::one::Upstream;
+use crate::client::{Attempt, MAX_SHOWN_NAME_CHARS, shown};
+
+/// How often a call is handed to a server that falls before or, where it may be repeated, after it has it.
+const MAX_TRIES: u32 = 2;
+
+impl ToolSource for Upstream {
+    /// As last listed, by the server or by the file that remembers it.
+    fn tools(&self) -> Vec<ToolSpec> {
+        self.state().listing.as_ref().map(|listing| listing.tools.clone()).unwrap_or_default()
+    }
+
+    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+        Box::pin(async move { self.make(&call).await })
+    }
+}
+
+impl Upstream {
+    async fn make(&self, call: &AuthorizedCall) -> Dispatch {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let held = match self.hold().await {
+                Ok(held) => held,
+                Err(why) => return self.not_called(call.id(), &why.to_string()),
+            };
+            if self.is_another_by_now(call) {
+                let why = "its definition has changed since a person agreed to it; a new run shows it as it is now, \
+                           and asks again";
+                return self.not_called(call.id(), why);
+            }
+            match held.server().attempt(call).await {
+                Attempt::Settled(dispatch) => return dispatch,
+                Attempt::NotSent(_) if tries < MAX_TRIES => {}
+                Attempt::NotSent(why) => return self.not_called(call.id(), &why.to_string()),
+                Attempt::Lost(_) if tries < MAX_TRIES && self.may_repeat(call.id()) => {}
+                Attempt::Lost(why) => return Dispatch::Settled(held.server().lost(call.id(), why)),
+            }
+        }
+    }
+
+    /// Looked at once the server runs: a remembered listing may be older than what it says now.
+    fn is_another_by_now(&self, call: &AuthorizedCall) -> bool {
+        let Some(agreed) = call.agreed() else { return false };
+        let listing = self.state().listing.clone();
+        listing.and_then(|listing| listing.definition(call.id())).is_some_and(|now| now != agreed)
+    }
+
+    fn may_repeat(&self, id: &ToolId) -> bool {
+        let listing = self.state().listing.clone();
+        listing.is_some_and(|listing| listing.tools.iter().any(|tool| tool.id == *id && tool.repeat != Repeat::Never))
+    }
+
+    fn not_called(&self, id: &ToolId, why: &str) -> Dispatch {
+        let tool = shown(id.name(), MAX_SHOWN_NAME_CHARS);
+        let message = format!("`{tool}` of MCP server `{}` was not called: {why}", self.name());
+        Dispatch::Settled(Outcome::Failed(message))
+    }
+}

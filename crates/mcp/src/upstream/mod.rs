@@ -1,0 +1,17 @@
+//! The servers a user has configured, running or not: started when needed, started again when they fall, stopped when
+//! idle, and known by what they last listed. `lifecycle` decides; the rest acts.
+
+mod cache;
+mod call;
+mod group;
+mod lifecycle;
+mod listing;
+mod mind;
+mod one;
+mod start;
+mod status;
+
+pub use group::{UnknownServer, Upstreams};
+pub use lifecycle::Restart;
+pub use one::{Unavailable, Upstream, UpstreamOptions};
+pub use status::{ServerState, Status, Trouble};

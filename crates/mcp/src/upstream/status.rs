@@ -1,0 +1,172 @@
+//! How a server is, for who configured it: `servers`, `doctor`, telemetry.
+
+use std::time::Instant;
+
+use executor::Approved;
+use executor::clock::now_ms;
+use serde_json::{Value, json};
+
+use super::lifecycle::Phase;
+use super::listing::Millis;
+use super::one::Upstream;
+use crate::client::{MAX_SHOWN_CHARS, shown};
+
+/// Lines of a server's standard error that a status shows.
+const STDERR_LINES: usize = 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerState {
+    Stopped,
+    Starting,
+    Running,
+    BackingOff,
+    Failed,
+    Retired,
+}
+
+impl ServerState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::BackingOff => "backing_off",
+            Self::Failed => "failed",
+            Self::Retired => "retired",
+        }
+    }
+}
+
+/// What last went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    pub at: Millis,
+    pub message: String,
+    /// The end of what the server wrote to its standard error. It may hold secrets of the server's: never for a cell.
+    pub stderr: String,
+}
+
+impl Trouble {
+    pub(super) fn new(message: String) -> Self {
+        Self { at: now_ms(), message, stderr: String::new() }
+    }
+
+    fn last_lines(&self) -> Vec<String> {
+        let lines: Vec<&str> = self.stderr.lines().collect();
+        let skipped = lines.len().saturating_sub(STDERR_LINES);
+        lines.into_iter().skip(skipped).map(|line| shown(line, MAX_SHOWN_CHARS)).collect()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub name: String,
+    pub state: ServerState,
+    /// Since when, in milliseconds of Unix time.
+    pub since: Millis,
+    /// Starts after the first, since we run.
+    pub restarts: u64,
+    /// Failures in a row.
+    pub failures: u32,
+    /// When it is tried again at the earliest, where it is left alone.
+    pub next_try: Option<Millis>,
+    pub in_flight: usize,
+    pub tools: usize,
+    /// Tools that were listed but break a limit.
+    pub left_out: usize,
+    /// When its tools were last listed.
+    pub listed_at: Option<Millis>,
+    /// The listing is one that was remembered, not heard since we run.
+    pub remembered: bool,
+    /// Tools that somebody agreed to for good and that are others now: their next call asks again.
+    pub changed_since_approved: Vec<String>,
+    pub trouble: Option<Trouble>,
+}
+
+impl Upstream {
+    pub fn status(&self) -> Status {
+        self.status_against(&Approved::default())
+    }
+
+    /// The status, and which tools are no longer what people agreed to.
+    pub fn status_against(&self, approved: &Approved) -> Status {
+        let state = self.state();
+        let (phase, listing) = (state.lifecycle.phase(), state.listing.as_ref());
+        let tools = listing.map(|listing| listing.tools.as_slice()).unwrap_or_default();
+        let changed = tools.iter().filter(|tool| approved.changed(tool)).map(|tool| tool.id.as_str().to_owned());
+        Status {
+            name: self.name().to_owned(),
+            state: named(phase),
+            since: state.since,
+            restarts: state.lifecycle.restarts(),
+            failures: state.lifecycle.failures(),
+            next_try: next_try(phase),
+            in_flight: state.in_flight,
+            tools: tools.len(),
+            left_out: listing.map_or(0, |listing| listing.left_out.len()),
+            listed_at: listing.map(|listing| listing.listed_at),
+            remembered: listing.is_some_and(|listing| listing.remembered),
+            changed_since_approved: changed.collect(),
+            trouble: state.trouble.clone(),
+        }
+    }
+}
+
+fn named(phase: Phase) -> ServerState {
+    match phase {
+        Phase::Stopped => ServerState::Stopped,
+        Phase::Starting => ServerState::Starting,
+        Phase::Running { .. } => ServerState::Running,
+        Phase::BackingOff { .. } => ServerState::BackingOff,
+        Phase::Failed { .. } => ServerState::Failed,
+        Phase::Retired => ServerState::Retired,
+    }
+}
+
+fn next_try(phase: Phase) -> Option<Millis> {
+    match phase {
+        Phase::BackingOff { until } | Phase::Failed { until } => {
+            let left = until.saturating_duration_since(Instant::now()).as_millis();
+            Some(now_ms().saturating_add(Millis::try_from(left).unwrap_or(Millis::MAX)))
+        }
+        Phase::Stopped | Phase::Starting | Phase::Running { .. } | Phase::Retired => None,
+    }
+}
+
+impl Status {
+    /// As `servers list --json` has it.
+    pub fn to_json(&self) -> Value {
+        let trouble = self
+            .trouble
+            .as_ref()
+            .map(|trouble| json!({"at": trouble.at, "message": trouble.message, "stderr": trouble.last_lines()}));
+        json!({
+            "name": self.name,
+            "state": self.state.as_str(),
+            "since": self.since,
+            "restarts": self.restarts,
+            "failures": self.failures,
+            "nextTry": self.next_try,
+            "inFlight": self.in_flight,
+            "tools": self.tools,
+            "leftOut": self.left_out,
+            "listedAt": self.listed_at,
+            "remembered": self.remembered,
+            "changedSinceApproved": self.changed_since_approved,
+            "lastError": trouble,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{STDERR_LINES, Trouble};
+
+    #[test]
+    fn a_status_shows_the_last_lines_made_plain() {
+        let text: String = (0..100).map(|n| format!("line {n}\u{1b}[0m\n")).collect();
+        let lines = Trouble { stderr: text, ..Trouble::new(String::new()) }.last_lines();
+        assert_eq!((lines.len(), lines[0].as_str()), (STDERR_LINES, "line 80 [0m"));
+        assert!(Trouble::new(String::new()).last_lines().is_empty());
+    }
+}

@@ -1,0 +1,166 @@
+//! Nothing of a server outlives us, however we end.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mcp::{ServerSpec, Transport, Upstream};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::fake::{Folder, limits, tool};
+use crate::kept::{eventually, options, scripted};
+
+/// A process as the system lists it.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub pid: i32,
+    parent: i32,
+    group: i32,
+    zombie: bool,
+    command: String,
+}
+
+fn processes() -> Vec<Seen> {
+    let numbers = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    numbers.filter_map(seen).collect()
+}
+
+fn seen(pid: i32) -> Option<Seen> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let zombie = fields.next()? == "Z";
+    let (parent, group) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    Some(Seen { pid, parent, group, zombie, command: String::from_utf8_lossy(&command).replace('\0', " ") })
+}
+
+fn alive(pid: i32) -> bool {
+    seen(pid).is_some_and(|process| !process.zombie)
+}
+
+/// Processes, keepers included, whose command names something in the folder.
+pub fn speaking_of(folder: &Folder) -> Vec<Seen> {
+    let here = folder.0.to_str().unwrap();
+    processes().into_iter().filter(|process| !process.zombie && process.command.contains(here)).collect()
+}
+
+/// All that descend from a process, by parents.
+fn descendants(of: i32) -> Vec<Seen> {
+    let all = processes();
+    let mut found: Vec<Seen> = Vec::new();
+    let mut parents = vec![of];
+    while let Some(parent) = parents.pop() {
+        let children = all.iter().filter(|process| process.parent == parent);
+        children.for_each(|child| {
+            parents.push(child.pid);
+            found.push(child.clone());
+        });
+    }
+    found
+}
+
+/// Heeds neither the end of its input nor being told to end, and has a child of the same kind and one that has left.
+fn stubborn(folder: &Folder, name: &str) -> ServerSpec {
+    let script = json!({
+        "tools": [tool("fine", json!([{"result": {}}]))],
+        "start": [{"spawn": ["sleep", "1000"]}, {"spawn": ["setsid", "sleep", "1001"]}],
+        "afterEof": [{"sleepMs": 600_000}],
+    });
+    let mut spec = scripted(folder, name, script, limits());
+    let Transport::Stdio { command, args, .. } = &mut spec.transport else { panic!("{spec:?}") };
+    let line = "trap '' TERM HUP INT; exec \"$0\" \"$1\"".to_owned();
+    *args = vec!["-c".to_owned(), line, command.clone(), args[0].clone()];
+    *command = "sh".to_owned();
+    spec
+}
+
+fn listed(spec: &ServerSpec) -> Value {
+    let Transport::Stdio { command, args, .. } = &spec.transport else { panic!("{spec:?}") };
+    json!({"name": spec.name, "command": command, "args": args})
+}
+
+fn start_host(folder: &Folder, servers: &[ServerSpec]) -> std::process::Child {
+    let path = folder.0.join("servers");
+    std::fs::write(&path, Value::from_iter(servers.iter().map(listed)).to_string()).unwrap();
+    let mut host = Command::new(Path::new(env!("CARGO_BIN_EXE_mcp-host")));
+    let mut host = host.arg(&path).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(host.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    host
+}
+
+#[test]
+fn nothing_is_left_two_seconds_after_the_host_was_killed_outright() {
+    let folder = Folder::new();
+    let fine = json!({"tools": [tool("fine", json!([{"result": {}}]))]});
+    let deaf = json!({"tools": [], "afterEof": [{"sleepMs": 600_000}]});
+    let servers = [
+        scripted(&folder, "fine", fine, limits()),
+        scripted(&folder, "deaf", deaf, limits()),
+        stubborn(&folder, "stubborn"),
+    ];
+    let mut host = start_host(&folder, &servers);
+    let family = descendants(i32::try_from(host.id()).unwrap());
+    assert_eq!(family.len(), 3 + 3 + 2, "keepers, servers, and the children of one: {family:#?}");
+    let sleepers: Vec<&Seen> = family.iter().filter(|one| one.command.starts_with("sleep")).collect();
+    assert_ne!(sleepers[0].group, sleepers[1].group, "one has left the group");
+    host.kill().unwrap();
+    let killed = Instant::now();
+    host.wait().unwrap();
+    let left = || family.iter().filter(|process| alive(process.pid)).cloned().collect::<Vec<_>>();
+    while !left().is_empty() {
+        assert!(killed.elapsed() < Duration::from_secs(2), "{:#?}", left());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[tokio::test]
+async fn a_stop_ends_whoever_does_not_heed_it_and_leaves_no_zombie() {
+    let folder = Folder::new();
+    let server = Upstream::new(stubborn(&folder, "s"), options());
+    server.listed().await.unwrap();
+    let us = i32::try_from(std::process::id()).unwrap();
+    let here = folder.0.to_str().unwrap();
+    let keeper = descendants(us).into_iter().find(|one| one.parent == us && one.command.contains(here)).unwrap();
+    let family = descendants(keeper.pid);
+    assert_eq!(family.len(), 3, "{family:#?}");
+    let began = Instant::now();
+    server.stop().await;
+    assert!(began.elapsed() < Duration::from_secs(4));
+    for process in family.iter().chain([&keeper]) {
+        assert!(seen(process.pid).is_none(), "{process:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_killed_keeper_takes_its_server_and_group_along() {
+    let folder = Folder::new();
+    let server = Upstream::new(stubborn(&folder, "s"), options());
+    server.listed().await.unwrap();
+    let us = i32::try_from(std::process::id()).unwrap();
+    let here = folder.0.to_str().unwrap();
+    let keeper = descendants(us).into_iter().find(|one| one.parent == us && one.command.contains(here)).unwrap();
+    let family = descendants(keeper.pid);
+    kill_process(Pid::from_raw(keeper.pid).unwrap(), Signal::KILL).unwrap();
+    let grouped: Vec<i32> = family.iter().filter(|one| one.group == keeper.pid).map(|one| one.pid).collect();
+    assert_eq!(grouped.len(), 2, "{family:#?}");
+    eventually("they are gone", || !grouped.iter().any(|pid| alive(*pid))).await;
+    // Who had left the group has nobody to end it; the test does.
+    for left in family.iter().filter(|one| one.group != keeper.pid && alive(one.pid)) {
+        kill_process(Pid::from_raw(left.pid).unwrap(), Signal::KILL).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_started_after_all_says_so_on_standard_error() {
+    let folder = Folder::new();
+    let path = folder.0.join("not-executable");
+    std::fs::write(&path, "no program").unwrap();
+    let spec = crate::fake::spec(path.to_str().unwrap(), &[], limits());
+    let error = mcp::Server::connect(spec).await.unwrap_err();
+    assert!(error.stderr.starts_with(&format!("cannot start `{}`", path.display())), "{error:?}");
+}

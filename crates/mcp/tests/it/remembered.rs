@@ -1,0 +1,87 @@
+//! What a server last listed, shown without starting it.
+
+use std::sync::Arc;
+
+use executor::{Outcome, ToolSource};
+use mcp::{ServerState, Upstream, UpstreamOptions};
+use serde_json::{Value, json};
+
+use crate::fake::{Folder, limits, tool};
+use crate::kept::{Kept, eventually, heard, options, scripted};
+
+fn script(names: &[&str]) -> Value {
+    let tools: Vec<Value> = names.iter().map(|name| tool(name, json!([{"result": {}}]))).collect();
+    json!({"tools": tools, "resources": []})
+}
+
+fn names(upstream: &Upstream) -> Vec<String> {
+    upstream.tools().iter().map(|tool| tool.id.name().to_owned()).collect()
+}
+
+/// A server whose list is remembered in its folder, as a program that starts anew has it.
+fn anew(folder: &Folder, script: Value) -> Arc<Upstream> {
+    let options = UpstreamOptions { cache_dir: Some(folder.0.join("catalogs")), ..options() };
+    Upstream::new(scripted(folder, "s", script, limits()), options)
+}
+
+fn files(folder: &Folder) -> usize {
+    std::fs::read_dir(folder.0.join("catalogs")).map_or(0, Iterator::count)
+}
+
+#[tokio::test]
+async fn a_list_is_shown_from_memory_and_replaced_by_a_fresh_one() {
+    let folder = Folder::new();
+    let first = anew(&folder, script(&["a"]));
+    assert!(first.tools().is_empty());
+    first.listed().await.unwrap();
+    assert_eq!(names(&first), ["a", "resources_list", "resources_read"]);
+    eventually("it is remembered", || files(&folder) == 1).await;
+    first.retire().await;
+
+    let second = anew(&folder, script(&["a", "b"]));
+    assert_eq!(second.tools(), first.tools());
+    second.listed().await.unwrap();
+    let status = second.status();
+    assert_eq!((status.state, status.remembered, status.tools), (ServerState::Stopped, true, 3));
+    assert_eq!(heard(&folder, "s", "initialize"), 1, "showing a list starts nothing");
+    let mut changes = second.changes();
+    second.refresh().await.unwrap();
+    changes.changed().await.unwrap();
+    assert_eq!(names(&second), ["a", "b", "resources_list", "resources_read"]);
+    assert!(!second.status().remembered);
+    let path = std::fs::read_dir(folder.0.join("catalogs")).unwrap().next().unwrap().unwrap().path();
+    eventually("it is remembered too", || std::fs::read_to_string(&path).unwrap().contains("\"name\":\"b\"")).await;
+    eventually("nothing is half written", || files(&folder) == 1).await;
+}
+
+#[tokio::test]
+async fn a_tool_that_is_gone_since_says_so() {
+    let kept = Kept::with(script(&["a"]), options()).await;
+    kept.upstream.listed().await.unwrap();
+    let executor = kept.executor(&[]);
+    kept.upstream.stop().await;
+    kept.rewrite(script(&["b"]));
+    match kept.call_by(&executor, "a").await.end {
+        executor::CallEnd::Settled(Outcome::Failed(message)) => {
+            assert_eq!(message, "`a` of MCP server `s` failed: the server does not offer it");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_used_is_told_of_and_replaced() {
+    let folder = Folder::new();
+    let first = anew(&folder, script(&["a"]));
+    first.listed().await.unwrap();
+    eventually("it is remembered", || files(&folder) == 1).await;
+    first.retire().await;
+    let path = std::fs::read_dir(folder.0.join("catalogs")).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(&path, "{}").unwrap();
+    let second = anew(&folder, script(&["a"]));
+    let trouble = second.status().trouble.unwrap().message;
+    assert_eq!(trouble, "the remembered list of its tools is not one that we wrote for it");
+    second.listed().await.unwrap();
+    assert_eq!(names(&second), ["a", "resources_list", "resources_read"]);
+    eventually("it is replaced", || std::fs::read_to_string(&path).unwrap() != "{}").await;
+}
