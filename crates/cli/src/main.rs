@@ -1,5 +1,6 @@
 //! `cellmate`: arguments in, exit code out.
 
+mod approvals;
 mod arguments;
 mod config;
 mod connect;
@@ -8,10 +9,15 @@ mod exec;
 mod render;
 mod servers;
 mod tools;
+mod serve;
+mod state;
 
 use clap::Parser;
 
 use arguments::{Arguments, Command};
+
+/// What is left running when a command is done has this long to be put away.
+const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(500);
 
 fn main() -> std::process::ExitCode {
     // Before anything else: a worker is this program, started again.
@@ -22,11 +28,16 @@ fn main() -> std::process::ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return render::trouble(&format!("cannot start: {error}")),
     };
-    match arguments.command {
+    let code = match arguments.command {
         Command::Exec(arguments) => runtime.block_on(exec::run(arguments)),
         Command::Servers(arguments) => runtime.block_on(servers::run(arguments)),
         Command::Tools(arguments) => runtime.block_on(tools::run(arguments)),
         Command::Connect(arguments) => connect::run(&arguments),
         Command::Doctor(arguments) => runtime.block_on(doctor::run(arguments)),
-    }
+        Command::Mcp(arguments) => runtime.block_on(serve::run(arguments)),
+        Command::Approvals(arguments) => runtime.block_on(approvals::run(arguments)),
+    };
+    // Whoever is still reading standard input would never come back.
+    runtime.shutdown_timeout(LAST_WORDS);
+    code
 }

@@ -1,0 +1,307 @@
+//! Requests in, answers out, for one connection or one request of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::http::request::Parts;
+use contract::cell::CellResult;
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam, ContentBlock,
+    CustomRequest, CustomResult, ErrorCode, ErrorData, Extensions, Implementation, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool as ListedTool,
+};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
+use rmcp::{RoleServer, ServerHandler};
+use serde_json::Value;
+use store::Approval;
+use tokio::time::Instant;
+
+use super::INSTRUCTIONS;
+use super::asked::{self, Channel};
+use super::cancels::Cancels;
+use super::pump::Pump;
+use super::state::{self, Seal};
+use crate::server::CALL_AT_MOST;
+use crate::server::answer::Answer;
+use crate::server::elicit;
+use crate::server::flight::Ticket;
+use crate::server::frontend::{Call, Frontend, Wanted, refused};
+use crate::server::hold::waits_for_people;
+use crate::server::prefix::Tool;
+use crate::server::principal::Principal;
+
+/// How long a list of tools may be kept without asking again, by clients that do not listen for changes.
+const LIST_GOOD_FOR_MS: u64 = 60_000;
+
+/// How often a task that only waits looks whether its client is still there.
+const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(60);
+
+#[derive(Clone, Debug)]
+pub(super) struct Handler {
+    frontend: Frontend,
+    caller: Caller,
+    cancels: Arc<Cancels>,
+    seal: Seal,
+}
+
+/// Who calls.
+#[derive(Clone, Debug)]
+pub(super) enum Caller {
+    /// Whoever is at the other end of the streams.
+    Fixed(Principal),
+    /// Whoever the gate let in with each request.
+    OfRequest,
+}
+
+impl Handler {
+    pub(super) fn new(frontend: Frontend, caller: Caller) -> Self {
+        let seal = Seal::new(&frontend.settings().seal);
+        Self { frontend, caller, cancels: Arc::default(), seal }
+    }
+
+    fn principal(&self, extensions: &Extensions) -> Result<Principal, ErrorData> {
+        let given = match &self.caller {
+            Caller::Fixed(principal) => Some(principal),
+            Caller::OfRequest => extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Principal>()),
+        };
+        given.cloned().ok_or_else(|| ErrorData::internal_error("the request came past the gate", None))
+    }
+
+    async fn listed(&self, principal: &Principal) -> Result<Vec<ListedTool>, ErrorData> {
+        let prepared = self.frontend.prepared(principal).await;
+        let prepared = prepared.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        let tools = prepared.listed.iter().map(|tool| serde_json::from_value(tool.clone()));
+        tools.collect::<Result<_, _>>().map_err(|error| ErrorData::internal_error(error.to_string(), None))
+    }
+
+    /// The call itself, however often people have to be asked on the way.
+    async fn answered(
+        &self,
+        tool: Tool,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+        call: &Call,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let binding = state::binding(&call.principal, tool, &call.arguments);
+        let mut asked: Vec<String> = Vec::new();
+        let mut result = match &request.request_state {
+            Some(sealed) => {
+                let carried = self.seal.open(sealed, &binding);
+                let carried = carried.ok_or_else(|| ErrorData::invalid_params("requestState does not open", None))?;
+                self.take_answers(call, &carried.asked, request.input_responses.as_ref()).await;
+                asked = carried.asked;
+                self.frontend.wait(call, &carried.run).await
+            }
+            None => match self.begun(tool, call).await {
+                Begun::Result(result) => result,
+                Begun::Listed(list) => return Ok(complete(&Answer::listed(list))),
+            },
+        };
+        let channel = Channel::of(context);
+        loop {
+            let open = self.frontend.asked(&call.principal, &result).await;
+            let Some(run_id) = waits_for_people(&result).map(str::to_owned).filter(|_| !open.is_empty()) else {
+                return Ok(complete(&Answer::of(&result, &open)));
+            };
+            let fresh = open.iter().filter(|approval| !asked.contains(&approval.approval_id));
+            let fresh: Vec<&Approval> = fresh.collect();
+            call.ticket.hold(true);
+            let decided = match (fresh.as_slice(), channel) {
+                ([_, ..], Channel::Result) => {
+                    let question = asked::question(&fresh, &self.seal, &binding);
+                    let question = question.ok_or_else(|| ErrorData::internal_error("cannot ask", None))?;
+                    return Ok(question.into());
+                }
+                ([next, ..], Channel::Request) => {
+                    asked.push(next.approval_id.clone());
+                    asked::ask(&self.frontend, context, call, next).await
+                }
+                _ if tool == Tool::Wait => self.frontend.decided(&open, call.until).await,
+                _ => return Ok(complete(&Answer::of(&result, &open))),
+            };
+            call.ticket.hold(false);
+            if decided {
+                result = self.frontend.wait(call, &run_id).await;
+            } else if call.until <= Instant::now() || self.frontend.is_leaving() {
+                let open = self.frontend.asked(&call.principal, &result).await;
+                return Ok(complete(&Answer::of(&result, &open)));
+            }
+        }
+    }
+
+    async fn begun(&self, tool: Tool, call: &Call) -> Begun {
+        match tool {
+            Tool::Exec => Begun::Result(self.frontend.exec(call).await),
+            Tool::Wait => match self.frontend.wanted(call).await {
+                Wanted::Run(run_id) => Begun::Result(self.frontend.wait(call, &run_id).await),
+                Wanted::Failed(result) => Begun::Result(result),
+                Wanted::Listed(list) => Begun::Listed(list),
+            },
+        }
+    }
+
+    /// Answers to questions that were not asked say nothing.
+    async fn take_answers(&self, call: &Call, asked: &[String], answers: Option<&BTreeMap<String, Value>>) {
+        for approval_id in asked {
+            let answer = answers.and_then(|answers| answers.get(approval_id));
+            if let Some(decision) = answer.and_then(elicit::decision) {
+                self.frontend.decide(&call.principal, approval_id, &decision).await;
+            }
+        }
+    }
+
+    /// The client does not wait for the answer any more. Only if it wants the call to end, the run does.
+    async fn stopped(&self, context: &RequestContext<RoleServer>, call: &Call) {
+        if self.frontend.is_leaving() {
+            return;
+        }
+        let closing_is_cancelling = context.extensions.get::<Parts>().is_some() && asked::is_modern(context);
+        if closing_is_cancelling || self.cancels.has(&context.id).await {
+            self.frontend.call_off(call).await;
+        }
+    }
+
+    /// Waits for the tools to look different to this principal. Nothing to wait for once nobody can change them.
+    async fn changed(&self, principal: &Principal, known: &mut Vec<ListedTool>) {
+        let mut changes = self.frontend.changes();
+        loop {
+            if changes.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+            if let Ok(now) = self.listed(principal).await
+                && now != *known
+            {
+                *known = now;
+                return;
+            }
+        }
+    }
+}
+
+enum Begun {
+    Result(CellResult),
+    Listed(Value),
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        let mut implementation = Implementation::new("cellmate", env!("CARGO_PKG_VERSION"));
+        implementation.title = Some("Cellmate".to_owned());
+        ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tools = self.listed(&self.principal(&context.extensions)?).await?;
+        let list = ListToolsResult::with_all_items(tools);
+        if asked::is_modern(&context) {
+            return Ok(list.with_ttl_ms(LIST_GOOD_FOR_MS).with_cache_scope(CacheScope::Private));
+        }
+        Ok(list)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(tool) = self.frontend.settings().tool_prefix.tool(&request.name) else {
+            return Err(ErrorData::invalid_params(format!("unknown tool: {}", request.name), None));
+        };
+        let (progress, pump) = Pump::new(context.meta.get_progress_token(), &context.peer);
+        let call = Call {
+            principal: self.principal(&context.extensions)?,
+            arguments: request.arguments.clone().unwrap_or_default(),
+            progress,
+            ticket: Arc::new(Ticket::default()),
+            until: Instant::now() + CALL_AT_MOST,
+        };
+        tokio::select! {
+            answer = self.answered(tool, &request, &context, &call) => answer,
+            () = Pump::run(pump) => Err(ErrorData::internal_error("stopped", None)),
+            () = context.ct.cancelled() => {
+                self.stopped(&context, &call).await;
+                Err(ErrorData::internal_error("the client does not wait for this any more", None))
+            }
+        }
+    }
+
+    /// A call whose arguments are no object does not read as a call at all; its model is told why all the same.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let name = request.params.as_ref().and_then(|params| params.get("name")).and_then(Value::as_str);
+        let called = name.and_then(|name| self.frontend.settings().tool_prefix.tool(name));
+        if request.method == "tools/call" && called.is_some() {
+            let answer = Answer::of(&refused("`arguments` must be an object"), &[]);
+            let result = serde_json::to_value(completed(&answer)).unwrap_or_default();
+            return Ok(CustomResult::new(result));
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
+    }
+
+    async fn on_cancelled(&self, params: CancelledNotificationParam, _context: NotificationContext<RoleServer>) {
+        if let Some(id) = params.request_id {
+            self.cancels.heard(id);
+        }
+    }
+
+    /// From now on a client with a session hears of changes, for as long as it is there.
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let Ok(principal) = self.principal(&context.extensions) else { return };
+        let handler = self.clone();
+        tokio::spawn(async move {
+            let mut known = handler.listed(&principal).await.unwrap_or_default();
+            while !context.peer.is_transport_closed() {
+                tokio::select! {
+                    () = handler.changed(&principal, &mut known) => {
+                        if context.peer.notify_tool_list_changed().await.is_err() {
+                            return;
+                        }
+                    }
+                    () = tokio::time::sleep(LOOK_EVERY) => {}
+                    () = handler.frontend.left() => return,
+                }
+            }
+        });
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let mut accepted = SubscriptionFilter::new();
+        accepted.tools_list_changed = requested.tools_list_changed;
+        Some(accepted)
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let principal = self.principal(&context.request_context().extensions)?;
+        let mut known = self.listed(&principal).await?;
+        loop {
+            tokio::select! {
+                () = self.changed(&principal, &mut known) => {
+                    if context.sink().notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+                () = context.cancelled() => return Ok(()),
+                () = self.frontend.left() => return Ok(()),
+            }
+        }
+    }
+}
+
+fn complete(answer: &Answer) -> CallToolResponse {
+    completed(answer).into()
+}
+
+fn completed(answer: &Answer) -> CallToolResult {
+    let text = vec![ContentBlock::text(answer.value.to_string())];
+    let mut result = if answer.is_error { CallToolResult::error(text) } else { CallToolResult::success(text) };
+    result.structured_content = Some(answer.value.clone());
+    result
+}
