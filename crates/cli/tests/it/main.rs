@@ -11,4 +11,5 @@ mod command;
 mod connect;
 mod person;
 mod servers;
+mod mcp;
 mod workers;

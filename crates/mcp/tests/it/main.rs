@@ -6,3 +6,4 @@ mod fake;
 mod hostile;
 mod ordinary;
 mod peers;
+mod served;

@@ -54,15 +54,21 @@ pub(super) async fn admit(State(gate): State<Arc<Standing>>, request: Request, n
         refused.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return refused;
     };
+    let declared = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    if declared.and_then(|length| length.parse::<usize>().ok()).is_some_and(|length| length > MAX_BODY_BYTES) {
+        return too_large();
+    }
     let (mut parts, body) = request.into_parts();
     // Nobody behind this needs the secret.
     parts.headers.remove(header::AUTHORIZATION);
     parts.extensions.insert(principal);
     match tokio::time::timeout(BODY_IN_TIME, to_bytes(body, MAX_BODY_BYTES)).await {
         Ok(Ok(bytes)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
-        Ok(Err(_)) => {
-            (StatusCode::PAYLOAD_TOO_LARGE, format!("a request has at most {MAX_BODY_BYTES} bytes\n")).into_response()
-        }
+        Ok(Err(_)) => too_large(),
         Err(_) => (StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time\n").into_response(),
     }
+}
+
+fn too_large() -> Response {
+    (StatusCode::PAYLOAD_TOO_LARGE, format!("a request has at most {MAX_BODY_BYTES} bytes\n")).into_response()
 }
