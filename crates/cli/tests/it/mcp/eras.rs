@@ -121,7 +121,7 @@ fn a_bad_server_takes_nobody_with_it() {
     config["mcpServers"]["far"] = json!({"url": "https://example.com/mcp"});
     place.configure(&config);
     let mut client = Streams::plain(&place, Era::November2025);
-    assert_eq!(client.exec("return Object.keys(MCP)")["value"], json!(["s"]));
+    assert_eq!(client.exec("return Object.keys(MCP).filter((name) => name !== \"$api\")")["value"], json!(["s"]));
 }
 
 #[test]
