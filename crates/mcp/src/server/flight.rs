@@ -61,30 +61,64 @@ pub(crate) struct Flying {
 
 /// The cells that this process runs the first turn of, by their runs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Flights(Arc<Mutex<HashMap<String, Flying>>>);
+pub(crate) struct Flights(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    flying: HashMap<String, Flying>,
+    /// Cells that are asked for and have no run yet.
+    starting: HashMap<Principal, usize>,
+}
+
+/// A cell on its way to having a run; dropped when it has one, or never will.
+#[derive(Debug)]
+pub(crate) struct Starting {
+    flights: Flights,
+    principal: Principal,
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        let mut known = self.flights.lock();
+        match known.starting.get_mut(&self.principal) {
+            Some(more) if *more > 1 => *more -= 1,
+            Some(_) | None => drop(known.starting.remove(&self.principal)),
+        }
+    }
+}
 
 impl Flights {
+    pub(crate) fn starting(&self, principal: &Principal) -> Starting {
+        *self.lock().starting.entry(principal.clone()).or_default() += 1;
+        Starting { flights: self.clone(), principal: principal.clone() }
+    }
+
+    pub(crate) fn is_starting(&self, principal: &Principal) -> bool {
+        self.lock().starting.contains_key(principal)
+    }
+
     pub(crate) fn add(&self, flying: Flying) {
-        self.lock().insert(flying.run_id.clone(), flying);
+        self.lock().flying.insert(flying.run_id.clone(), flying);
     }
 
     pub(crate) fn remove(&self, run_id: &str) {
-        self.lock().remove(run_id);
+        self.lock().flying.remove(run_id);
     }
 
     pub(crate) fn has(&self, run_id: &str, principal: &Principal) -> bool {
-        self.lock().get(run_id).is_some_and(|flying| flying.principal == *principal)
+        self.lock().flying.get(run_id).is_some_and(|flying| flying.principal == *principal)
     }
 
     pub(crate) fn of(&self, principal: &Principal) -> Vec<Flying> {
-        self.lock().values().filter(|flying| flying.principal == *principal).cloned().collect()
+        self.lock().flying.values().filter(|flying| flying.principal == *principal).cloned().collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        let known = self.lock();
+        known.flying.is_empty() && known.starting.is_empty()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Flying>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -117,6 +151,11 @@ mod tests {
         assert!(flights.has("cm_1", &ada) && !flights.has("cm_1", &local));
         assert_eq!((flights.of(&ada).len(), flights.of(&local).len()), (1, 0));
         flights.remove("cm_1");
+        assert!(flights.is_empty());
+        let (one, two) = (flights.starting(&ada), flights.starting(&ada));
+        drop(one);
+        assert!(flights.is_starting(&ada) && !flights.is_starting(&local));
+        drop(two);
         assert!(flights.is_empty());
     }
 }

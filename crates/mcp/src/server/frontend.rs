@@ -13,23 +13,23 @@ use executor::run::PrepareError;
 use executor::{ToolSource, random_name};
 use serde_json::{Map, Value};
 use store::{Decision, DecisionRefused};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::asking::Asking;
 use super::flight::{Flights, Flying, Ticket};
-use super::lost::{self, Found};
 use super::prefix::ToolPrefix;
 use super::prepared::{Cache, Prepared};
 use super::principal::Principal;
 use super::progress::Progress;
+use super::unsaid::Unsaid;
 
 /// How long whoever comes first waits for the servers behind us to be there.
 const SETTLE_AT_MOST: Duration = Duration::from_secs(10);
 
 /// How often a cell in its first turn is looked at by whoever waits for it.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How an agent meets us, decided once.
 #[derive(Clone, Debug)]
@@ -64,6 +64,7 @@ struct Inner {
     offered: watch::Receiver<Offered>,
     prepared: Cache,
     flights: Flights,
+    unsaid: Unsaid,
     leaving: CancellationToken,
 }
 
@@ -77,18 +78,11 @@ pub(crate) struct Call {
     pub(crate) until: Instant,
 }
 
-/// What `wait` was asked for.
-pub(crate) enum Wanted {
-    Run(String),
-    Listed(Value),
-    Failed(CellResult),
-}
-
 impl Frontend {
     pub fn new(code_mode: CodeMode, settings: Settings, offered: watch::Receiver<Offered>) -> Self {
         let prepared = Cache::new(offered.clone());
-        let (flights, leaving) = (Flights::default(), CancellationToken::new());
-        Self { inner: Arc::new(Inner { code_mode, settings, offered, prepared, flights, leaving }) }
+        let (flights, unsaid, leaving) = (Flights::default(), Unsaid::default(), CancellationToken::new());
+        Self { inner: Arc::new(Inner { code_mode, settings, offered, prepared, flights, unsaid, leaving }) }
     }
 
     /// Nothing is held on for any more; what is under way is answered as it stands.
@@ -124,6 +118,14 @@ impl Frontend {
         &self.inner.code_mode
     }
 
+    pub(crate) fn flights(&self) -> &Flights {
+        &self.inner.flights
+    }
+
+    pub(crate) fn unsaid(&self) -> &Unsaid {
+        &self.inner.unsaid
+    }
+
     /// Hears of every change of what is offered.
     pub(crate) fn changes(&self) -> watch::Receiver<Offered> {
         self.inner.offered.clone()
@@ -139,6 +141,7 @@ impl Frontend {
 
     /// Runs a cell. Its run goes on when nobody waits for the answer any more.
     pub(crate) async fn exec(&self, call: &Call) -> CellResult {
+        let starting = self.inner.flights.starting(&call.principal);
         let prepared = match self.prepared(&call.principal).await {
             Ok(prepared) => prepared,
             Err(error) => return failed(&error.to_string()),
@@ -148,7 +151,7 @@ impl Frontend {
         let (code_mode, flights) = (self.inner.code_mode.clone(), self.inner.flights.clone());
         let (executor, ticket, principal) =
             (prepared.executor(&call.progress), Arc::clone(&call.ticket), call.principal.clone());
-        let running = tokio::spawn(async move {
+        let running = async move {
             let mut run = None;
             let source = ["code", "command"].iter().find_map(|name| input.get(name)?.as_str()).unwrap_or_default();
             let began = |run_id: &str| {
@@ -156,6 +159,7 @@ impl Frontend {
                 let (run_id, source) = (run_id.to_owned(), source.to_owned());
                 let called_off = ticket.began(&run_id);
                 flights.add(Flying { run_id: run_id.clone(), principal, source, started_at: now_ms() });
+                drop(starting);
                 if called_off {
                     let code_mode = code_mode.clone();
                     tokio::spawn(async move { code_mode.abort(&run_id).await });
@@ -166,10 +170,9 @@ impl Frontend {
                 flights.remove(&run_id);
             }
             result
-        });
+        };
         match self.in_time(call, running).await {
-            Some(Ok(result)) => result,
-            Some(Err(error)) => failed(&error.to_string()),
+            Some(result) => result,
             None => match call.ticket.run_id() {
                 Some(run_id) => still_waiting(&run_id),
                 None => failed("no sandbox worker was free in time; try again"),
@@ -184,37 +187,17 @@ impl Frontend {
             Err(error) => return failed(&error.to_string()),
         };
         let Ok(tool_call_id) = random_name() else { return failed("the system has no randomness to give") };
-        let executor = prepared.executor(&call.progress);
         call.ticket.began(run_id);
-        let waiting = async {
+        let (executor, run, principal) = (prepared.executor(&call.progress), run_id.to_owned(), call.principal.clone());
+        let (code_mode, flights) = (self.inner.code_mode.clone(), self.inner.flights.clone());
+        let waiting = async move {
             // The store has it once its first turn is over.
-            while self.inner.flights.has(run_id, &call.principal) {
+            while flights.has(&run, &principal) {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
-            self.inner.code_mode.wait(&executor, &prepared.config, &tool_call_id, run_id).await
+            code_mode.wait(&executor, &prepared.config, &tool_call_id, &run).await
         };
         self.in_time(call, waiting).await.unwrap_or_else(|| still_waiting(run_id))
-    }
-
-    /// Which run `wait` means.
-    pub(crate) async fn wanted(&self, call: &Call) -> Wanted {
-        let given = ["runId", "run_id"].iter().find_map(|name| call.arguments.get(*name));
-        match given {
-            Some(Value::String(run_id)) if !run_id.trim().is_empty() => return Wanted::Run(run_id.trim().to_owned()),
-            None | Some(Value::Null | Value::String(_)) => {}
-            Some(_) => return Wanted::Failed(refused("`runId` must be a string")),
-        }
-        let (scope, now) = (call.principal.scope(), now_ms());
-        let flying = self.inner.flights.of(&call.principal);
-        let recent = self.inner.code_mode.recent(&scope, now - lost::JUST_OVER_MS, lost::MAX_LISTED).await;
-        match recent.map(|recent| lost::found(recent, flying, now)) {
-            Ok(Found::Only(run_id)) => Wanted::Run(run_id),
-            Ok(Found::Several(list)) => Wanted::Listed(list),
-            Ok(Found::Nothing) => {
-                Wanted::Failed(refused("no cell of yours is live or just over; start one with `exec`"))
-            }
-            Err(error) => Wanted::Failed(failed(&error.to_string())),
-        }
     }
 
     /// A client called its call off: the turn under way ends, and with it what it has asked of others.
@@ -239,10 +222,22 @@ impl Frontend {
         }
     }
 
-    /// Nothing where the call's time is over, or the process ends.
-    async fn in_time<T>(&self, call: &Call, work: impl Future<Output = T>) -> Option<T> {
+    /// Nothing where the call's time is over, or the process ends. What comes of a turn that nobody waits for any more
+    /// is kept.
+    async fn in_time(
+        &self,
+        call: &Call,
+        turn: impl Future<Output = CellResult> + Send + 'static,
+    ) -> Option<CellResult> {
+        let (tell, told) = oneshot::channel();
+        let (unsaid, principal) = (self.inner.unsaid.clone(), call.principal.clone());
+        tokio::spawn(async move {
+            if let Err(mut result) = tell.send(turn.await) {
+                unsaid.keep(&principal, &mut result);
+            }
+        });
         tokio::select! {
-            done = work => Some(done),
+            done = told => done.ok(),
             () = tokio::time::sleep_until(call.until) => None,
             () = self.left() => None,
         }
@@ -260,7 +255,7 @@ fn still_waiting(run_id: &str) -> CellResult {
     }
 }
 
-fn failed(message: &str) -> CellResult {
+pub(crate) fn failed(message: &str) -> CellResult {
     failure(ErrorCode::InternalError, message)
 }
 

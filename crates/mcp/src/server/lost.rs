@@ -1,23 +1,61 @@
 //! `wait` without a `runId`: the cells whose answers may have been lost on their way.
 
 use codemode::Recent;
+use contract::cell::CellResult;
+use executor::clock::now_ms;
 use serde_json::{Value, json};
 use store::{Millis, RunState};
+use tokio::time::Instant;
 
 use super::flight::Flying;
+use super::frontend::{Call, Frontend, LOOK_EVERY, failed, refused};
 use super::plain::plain;
 
 /// How long a cell that is over can be found without its id. Its result is kept longer.
-pub(crate) const JUST_OVER_MS: Millis = 15 * 60 * 1000;
+const JUST_OVER_MS: Millis = 15 * 60 * 1000;
 
 /// Cells that one answer lists.
-pub(crate) const MAX_LISTED: u32 = 20;
+const MAX_LISTED: u32 = 20;
 
 /// What of a cell's code tells it from others.
 const MAX_CODE_CHARS: usize = 160;
 
+/// What `wait` was asked for.
+pub(crate) enum Wanted {
+    Run(String),
+    Listed(Value),
+    Failed(CellResult),
+}
+
+impl Frontend {
+    /// Which run `wait` means.
+    pub(crate) async fn wanted(&self, call: &Call) -> Wanted {
+        let given = ["runId", "run_id"].iter().find_map(|name| call.arguments.get(*name));
+        match given {
+            Some(Value::String(run_id)) if !run_id.trim().is_empty() => return Wanted::Run(run_id.trim().to_owned()),
+            None | Some(Value::Null | Value::String(_)) => {}
+            Some(_) => return Wanted::Failed(refused("`runId` must be a string")),
+        }
+        // One that is only starting will be there in a moment, and may be the one that is meant.
+        while self.flights().is_starting(&call.principal) && Instant::now() < call.until {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        let (scope, now) = (call.principal.scope(), now_ms());
+        let flying = self.flights().of(&call.principal);
+        let recent = self.code_mode().recent(&scope, now - JUST_OVER_MS, MAX_LISTED).await;
+        match recent.map(|recent| found(recent, flying, now)) {
+            Ok(Found::Only(run_id)) => Wanted::Run(run_id),
+            Ok(Found::Several(list)) => Wanted::Listed(list),
+            Ok(Found::Nothing) => {
+                Wanted::Failed(refused("no cell of yours is live or just over; start one with `exec`"))
+            }
+            Err(error) => Wanted::Failed(failed(&error.to_string())),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Found {
+enum Found {
     Nothing,
     /// Its run.
     Only(String),
@@ -25,7 +63,7 @@ pub(crate) enum Found {
 }
 
 /// Flights are cells that the store may not have yet.
-pub(crate) fn found(recent: Vec<Recent>, flying: Vec<Flying>, now: Millis) -> Found {
+fn found(recent: Vec<Recent>, flying: Vec<Flying>, now: Millis) -> Found {
     let unwritten = flying.into_iter().filter(|one| recent.iter().all(|other| other.run_id != one.run_id));
     let unwritten = unwritten.map(|one| Recent {
         run_id: one.run_id,

@@ -20,6 +20,7 @@ mod prepared;
 mod principal;
 mod progress;
 mod tools;
+mod unsaid;
 mod wire;
 
 use std::time::Duration;

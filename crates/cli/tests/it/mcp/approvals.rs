@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::clients::{Era, Streams, structured};
+use super::clients::{Era, Served, Streams, structured};
 use super::place::{Place, writes};
 
-const CELL: &str = "return (await MCP.s.push({ to: 'main' })).structuredContent.done";
+const CELL: &str = "text('before'); return (await MCP.s.push({ to: 'main' })).structuredContent.done";
 
 fn pushes() -> Place {
     Place::new(json!([writes("push")]))
@@ -43,6 +43,7 @@ fn since_2026_the_result_asks_and_the_call_comes_back_with_the_answer() {
         again["inputResponses"] = json!({ id: answer });
         let done = structured(&client.ask("tools/call", again.clone()));
         assert_eq!(done["status"], status, "{done}");
+        assert_eq!(done["output"][0]["text"], "before", "what was said before the question: {done}");
         assert_eq!(made(&place), calls);
         if status == "waiting" {
             assert!(done["message"].as_str().unwrap().contains("cellmate approvals approve apr_"), "{done}");
@@ -72,9 +73,23 @@ fn before_that_we_ask_and_always_means_always() {
             );
         }
         let done = structured(&client.answer(id));
-        assert_eq!(done["value"], "push", "{done}");
+        assert_eq!((&done["value"], &done["output"][0]["text"]), (&json!("push"), &json!("before")), "{done}");
     }
     assert_eq!(made(&place), 2);
+}
+
+#[test]
+fn over_http_the_form_comes_on_the_stream_of_its_call() {
+    let place = pushes();
+    let served = Served::start(&place, &[]);
+    let mut client = served.client(Era::November2025, &served.token, forms());
+    let mut stream = client.send("tools/call", json!({"name": "exec", "arguments": {"code": CELL}}));
+    let form = stream.message().unwrap();
+    assert_eq!(form["method"], "elicitation/create", "{form}");
+    let content = json!({"decision": "approve once"});
+    let answer = json!({"jsonrpc": "2.0", "id": form["id"], "result": {"action": "accept", "content": content}});
+    assert_eq!(client.post(&answer).status, 202);
+    assert_eq!(structured(&stream.answer())["value"], "push");
 }
 
 #[test]

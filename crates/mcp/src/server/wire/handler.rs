@@ -1,35 +1,30 @@
 //! Requests in, answers out, for one connection or one request of it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::http::request::Parts;
-use contract::cell::CellResult;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
-    CompleteRequestMethod, CompleteRequestParams, CompleteResult, ContentBlock, CustomRequest, CustomResult, ErrorCode,
-    ErrorData, Extensions, Implementation, ListPromptsRequestMethod, ListPromptsResult,
-    ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool as ListedTool,
+    CacheScope, CallToolRequestParams, CallToolResponse, CancelledNotificationParam, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, ErrorData, Extensions,
+    Implementation, ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool as ListedTool,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
-use store::Approval;
 use tokio::time::Instant;
 
 use super::INSTRUCTIONS;
-use super::asked::{self, Channel};
+use super::asked;
+use super::calls::completed;
 use super::cancels::Cancels;
 use super::pump::Pump;
-use super::state::{self, Seal};
+use super::state::Seal;
 use crate::server::CALL_AT_MOST;
 use crate::server::answer::Answer;
-use crate::server::elicit;
 use crate::server::flight::Ticket;
-use crate::server::frontend::{Call, Frontend, Wanted, refused};
-use crate::server::hold::waits_for_people;
-use crate::server::prefix::Tool;
+use crate::server::frontend::{Call, Frontend, refused};
 use crate::server::principal::Principal;
 
 /// How long a list of tools may be kept without asking again, by clients that do not listen for changes.
@@ -40,10 +35,10 @@ const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
 pub(super) struct Handler {
-    frontend: Frontend,
+    pub(super) frontend: Frontend,
     caller: Caller,
     cancels: Arc<Cancels>,
-    seal: Seal,
+    pub(super) seal: Seal,
 }
 
 /// Who calls.
@@ -76,82 +71,6 @@ impl Handler {
         tools.collect::<Result<_, _>>().map_err(|error| ErrorData::internal_error(error.to_string(), None))
     }
 
-    /// The call itself, however often people have to be asked on the way.
-    async fn answered(
-        &self,
-        tool: Tool,
-        request: &CallToolRequestParams,
-        context: &RequestContext<RoleServer>,
-        call: &Call,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let binding = state::binding(&call.principal, tool, &call.arguments);
-        let mut asked: Vec<String> = Vec::new();
-        let mut result = match &request.request_state {
-            Some(sealed) => {
-                let carried = self.seal.open(sealed, &binding);
-                let carried = carried.ok_or_else(|| ErrorData::invalid_params("requestState does not open", None))?;
-                self.take_answers(call, &carried.asked, request.input_responses.as_ref()).await;
-                asked = carried.asked;
-                self.frontend.wait(call, &carried.run).await
-            }
-            None => match self.begun(tool, call).await {
-                Begun::Result(result) => result,
-                Begun::Listed(list) => return Ok(complete(&Answer::listed(list))),
-            },
-        };
-        let channel = Channel::of(context);
-        loop {
-            let open = self.frontend.asked(&call.principal, &result).await;
-            let Some(run_id) = waits_for_people(&result).map(str::to_owned).filter(|_| !open.is_empty()) else {
-                return Ok(complete(&Answer::of(&result, &open)));
-            };
-            let fresh = open.iter().filter(|approval| !asked.contains(&approval.approval_id));
-            let fresh: Vec<&Approval> = fresh.collect();
-            call.ticket.hold(true);
-            let decided = match (fresh.as_slice(), channel) {
-                ([_, ..], Channel::Result) => {
-                    let question = asked::question(&fresh, &self.seal, &binding);
-                    let question = question.ok_or_else(|| ErrorData::internal_error("cannot ask", None))?;
-                    return Ok(question.into());
-                }
-                ([next, ..], Channel::Request) => {
-                    asked.push(next.approval_id.clone());
-                    asked::ask(&self.frontend, context, call, next).await
-                }
-                _ if tool == Tool::Wait => self.frontend.decided(&open, call.until).await,
-                _ => return Ok(complete(&Answer::of(&result, &open))),
-            };
-            call.ticket.hold(false);
-            if decided {
-                result = self.frontend.wait(call, &run_id).await;
-            } else if call.until <= Instant::now() || self.frontend.is_leaving() {
-                let open = self.frontend.asked(&call.principal, &result).await;
-                return Ok(complete(&Answer::of(&result, &open)));
-            }
-        }
-    }
-
-    async fn begun(&self, tool: Tool, call: &Call) -> Begun {
-        match tool {
-            Tool::Exec => Begun::Result(self.frontend.exec(call).await),
-            Tool::Wait => match self.frontend.wanted(call).await {
-                Wanted::Run(run_id) => Begun::Result(self.frontend.wait(call, &run_id).await),
-                Wanted::Failed(result) => Begun::Result(result),
-                Wanted::Listed(list) => Begun::Listed(list),
-            },
-        }
-    }
-
-    /// Answers to questions that were not asked say nothing.
-    async fn take_answers(&self, call: &Call, asked: &[String], answers: Option<&BTreeMap<String, Value>>) {
-        for approval_id in asked {
-            let answer = answers.and_then(|answers| answers.get(approval_id));
-            if let Some(decision) = answer.and_then(elicit::decision) {
-                self.frontend.decide(&call.principal, approval_id, &decision).await;
-            }
-        }
-    }
-
     /// The client does not wait for the answer any more. Only if it wants the call to end, the run does.
     async fn stopped(&self, context: &RequestContext<RoleServer>, call: &Call) {
         if self.frontend.is_leaving() {
@@ -178,11 +97,6 @@ impl Handler {
             }
         }
     }
-}
-
-enum Begun {
-    Result(CellResult),
-    Listed(Value),
 }
 
 impl ServerHandler for Handler {
@@ -329,15 +243,4 @@ impl ServerHandler for Handler {
             }
         }
     }
-}
-
-fn complete(answer: &Answer) -> CallToolResponse {
-    completed(answer).into()
-}
-
-fn completed(answer: &Answer) -> CallToolResult {
-    let text = vec![ContentBlock::text(answer.value.to_string())];
-    let mut result = if answer.is_error { CallToolResult::error(text) } else { CallToolResult::success(text) };
-    result.structured_content = Some(answer.value.clone());
-    result
 }

@@ -1,6 +1,7 @@
 //! The protocol, spoken: one handler for every revision and both transports. The protocol library's types end here.
 
 mod asked;
+mod calls;
 mod cancels;
 mod handler;
 mod http;
