@@ -28,6 +28,13 @@ pub(crate) fn message(approval: &Approval) -> String {
     )
 }
 
+/// What is told of a call that holds on for people.
+pub(crate) fn waiting(asked: &[Approval]) -> String {
+    let one = |approval: &Approval| format!("{} (cellmate approvals approve {})", tool(approval), approval.approval_id);
+    let first = asked.first().map_or_else(String::new, one);
+    format!("waiting for a person to approve {first}")
+}
+
 /// A tool as people read it: `github.create_issue`.
 pub(crate) fn tool(approval: &Approval) -> String {
     let name = approval.tool_id.split_once(':').map_or(approval.tool_id.as_str(), |(_, rest)| rest);

@@ -24,7 +24,7 @@ const MAX_CODE_CHARS: usize = 160;
 pub(crate) enum Wanted {
     Run(String),
     Listed(Value),
-    Failed(CellResult),
+    Failed(Box<CellResult>),
 }
 
 impl Frontend {
@@ -34,7 +34,7 @@ impl Frontend {
         match given {
             Some(Value::String(run_id)) if !run_id.trim().is_empty() => return Wanted::Run(run_id.trim().to_owned()),
             None | Some(Value::Null | Value::String(_)) => {}
-            Some(_) => return Wanted::Failed(refused("`runId` must be a string")),
+            Some(_) => return Wanted::Failed(Box::new(refused("`runId` must be a string"))),
         }
         // One that is only starting will be there in a moment, and may be the one that is meant.
         while self.flights().is_starting(&call.principal) && Instant::now() < call.until {
@@ -47,9 +47,9 @@ impl Frontend {
             Ok(Found::Only(run_id)) => Wanted::Run(run_id),
             Ok(Found::Several(list)) => Wanted::Listed(list),
             Ok(Found::Nothing) => {
-                Wanted::Failed(refused("no cell of yours is live or just over; start one with `exec`"))
+                Wanted::Failed(Box::new(refused("no cell of yours is live or just over; start one with `exec`")))
             }
-            Err(error) => Wanted::Failed(failed(&error.to_string())),
+            Err(error) => Wanted::Failed(Box::new(failed(&error.to_string()))),
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::server::lost::Wanted;
 use crate::server::prefix::Tool;
 
 enum Begun {
-    Result(CellResult),
+    Result(Box<CellResult>),
     Listed(Value),
 }
 
@@ -45,7 +45,7 @@ impl Handler {
                 self.frontend.wait(call, &carried.run).await
             }
             None => match self.begun(tool, call).await {
-                Begun::Result(result) => result,
+                Begun::Result(result) => *result,
                 Begun::Listed(list) => return Ok(complete(&Answer::listed(list))),
             },
         };
@@ -69,7 +69,10 @@ impl Handler {
                     asked.push(next.approval_id.clone());
                     asked::ask(&self.frontend, context, call, next).await
                 }
-                _ if tool == Tool::Wait => self.frontend.decided(&open, call.until).await,
+                _ if tool == Tool::Wait => {
+                    call.progress.say(elicit::waiting(&open));
+                    self.frontend.decided(&open, call.until).await
+                }
                 _ => return Ok(self.told(call, result, &open)),
             };
             call.ticket.hold(false);
@@ -93,9 +96,9 @@ impl Handler {
 
     async fn begun(&self, tool: Tool, call: &Call) -> Begun {
         match tool {
-            Tool::Exec => Begun::Result(self.frontend.exec(call).await),
+            Tool::Exec => Begun::Result(Box::new(self.frontend.exec(call).await)),
             Tool::Wait => match self.frontend.wanted(call).await {
-                Wanted::Run(run_id) => Begun::Result(self.frontend.wait(call, &run_id).await),
+                Wanted::Run(run_id) => Begun::Result(Box::new(self.frontend.wait(call, &run_id).await)),
                 Wanted::Failed(result) => Begun::Result(result),
                 Wanted::Listed(list) => Begun::Listed(list),
             },
