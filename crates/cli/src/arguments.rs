@@ -8,11 +8,11 @@ use contract::cell::Language;
 use contract::config::{CodeMode, Languages};
 use contract::limits::Limits;
 
+use crate::approvals::ApprovalsArguments;
 use crate::connect::ConnectArguments;
+use crate::serve::McpArguments;
 use crate::servers::ServersArguments;
 use crate::tools::ToolsArguments;
-use crate::approvals::ApprovalsArguments;
-use crate::serve::McpArguments;
 
 /// Run the programs a model writes, safely.
 #[derive(Debug, Parser)]

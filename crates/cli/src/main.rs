@@ -7,10 +7,10 @@ mod connect;
 mod doctor;
 mod exec;
 mod render;
-mod servers;
-mod tools;
 mod serve;
+mod servers;
 mod state;
+mod tools;
 
 use clap::Parser;
 

@@ -8,6 +8,7 @@ use contract::config::pattern::Pattern;
 use mcp::server::ToolPrefix;
 
 use crate::arguments::JailArguments;
+use crate::config::ConfigArguments;
 
 #[derive(Debug, Args)]
 pub(crate) struct McpArguments {
@@ -23,9 +24,8 @@ pub(crate) struct McpArguments {
     /// Let everybody on this machine in without a token. Refused where other machines could come in, too.
     #[arg(long, requires = "http", conflicts_with = "tokens")]
     pub(crate) no_token: bool,
-    /// The configuration: `mcpServers`, `tools`, `agents`, `approvals`.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) config: ConfigArguments,
     /// Where runs, key and token are kept; `$XDG_STATE_HOME/cellmate` where nothing is said.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) state_dir: Option<PathBuf>,

@@ -19,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::{ConfigError, load};
 use crate::render;
 use crate::state::{State, StateError};
 
@@ -34,7 +35,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 #[derive(Debug, thiserror::Error)]
 enum McpError {
     #[error(transparent)]
-    Config(#[from] config::ConfigError),
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Settings(#[from] config::BadSettings),
     #[error(transparent)]
     State(#[from] StateError),
     #[error(transparent)]
@@ -61,10 +64,11 @@ pub(crate) async fn run(arguments: McpArguments) -> ExitCode {
 }
 
 async fn serve(arguments: McpArguments) -> Result<(), McpError> {
-    let loaded = config::load(arguments.config.as_deref())?;
+    let loaded = load(&arguments.config.places())?;
     for problem in &loaded.problems {
         eprintln!("cellmate: {problem}");
     }
+    let served = config::read(&loaded.settings)?;
     let state = State::open(arguments.state_dir.as_deref())?;
     let key = state.key()?;
     let options = PoolOptions { jail: arguments.jail.policy(), ..PoolOptions::new(Launch::ThisProgram) };
@@ -75,9 +79,9 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     let code_mode = CodeMode::new(pool, store)?;
     let (offer, offered) = watch::channel(Offered::default());
     let settings = Settings {
-        config: loaded.config,
-        asking: asking(&arguments, loaded.asking),
-        pass: loaded.pass,
+        config: served.config,
+        asking: asking(&arguments, served.asking),
+        pass: served.pass,
         tool_prefix: arguments.tool_prefix.clone(),
         seal: key,
     };
