@@ -121,7 +121,8 @@ fn a_bad_server_takes_nobody_with_it() {
     config["mcpServers"]["far"] = json!({"url": "https://example.com/mcp"});
     place.configure(&config);
     let mut client = Streams::plain(&place, Era::November2025);
-    assert_eq!(client.exec("return Object.keys(MCP).filter((name) => name !== \"$api\")")["value"], json!(["s"]));
+    let found = client.exec("return Object.keys(MCP).filter((name) => !name.startsWith('$'))");
+    assert_eq!(found["value"], json!(["s"]), "{found}");
 }
 
 #[test]
