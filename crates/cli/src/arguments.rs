@@ -8,7 +8,9 @@ use contract::cell::Language;
 use contract::config::{CodeMode, Languages};
 use contract::limits::Limits;
 
+use crate::approvals::ApprovalsArguments;
 use crate::connect::ConnectArguments;
+use crate::serve::McpArguments;
 use crate::servers::ServersArguments;
 use crate::tools::ToolsArguments;
 
@@ -32,6 +34,10 @@ pub(crate) enum Command {
     Connect(ConnectArguments),
     /// Say what of the sandbox works on this machine.
     Doctor(DoctorArguments),
+    /// Serve `exec` and `wait` to agents, over standard streams or HTTP.
+    Mcp(McpArguments),
+    /// See and decide what cells ask a person about.
+    Approvals(ApprovalsArguments),
 }
 
 #[derive(Debug, Args)]
@@ -135,13 +141,17 @@ impl LimitArguments {
 }
 
 impl JailArguments {
-    /// One worker is enough for one cell.
-    pub(crate) fn pool(&self) -> PoolOptions {
-        let jail = match self.jail {
+    pub(crate) fn policy(&self) -> JailPolicy {
+        match self.jail {
             JailArgument::Required => JailPolicy::Required,
             JailArgument::Preferred => JailPolicy::Preferred,
             JailArgument::Off => JailPolicy::Off,
-        };
+        }
+    }
+
+    /// One worker is enough for one cell.
+    pub(crate) fn pool(&self) -> PoolOptions {
+        let jail = self.policy();
         PoolOptions { jail, workers: 1, slots: 4, threads: 2, ..PoolOptions::new(Launch::ThisProgram) }
     }
 }

@@ -1,17 +1,23 @@
 //! `cellmate`: arguments in, exit code out.
 
+mod approvals;
 mod arguments;
 mod config;
 mod connect;
 mod doctor;
 mod exec;
 mod render;
+mod serve;
 mod servers;
+mod state;
 mod tools;
 
 use clap::Parser;
 
 use arguments::{Arguments, Command};
+
+/// What is left running when a command is done has this long to be put away.
+const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(500);
 
 fn main() -> std::process::ExitCode {
     // Before anything else: a worker, and the keeper of an MCP server, is this program, started again.
@@ -23,11 +29,16 @@ fn main() -> std::process::ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return render::trouble(&format!("cannot start: {error}")),
     };
-    match arguments.command {
+    let code = match arguments.command {
         Command::Exec(arguments) => runtime.block_on(exec::run(arguments)),
         Command::Servers(arguments) => runtime.block_on(servers::run(arguments)),
         Command::Tools(arguments) => runtime.block_on(tools::run(arguments)),
         Command::Connect(arguments) => connect::run(&arguments),
         Command::Doctor(arguments) => runtime.block_on(doctor::run(arguments)),
-    }
+        Command::Mcp(arguments) => runtime.block_on(serve::run(arguments)),
+        Command::Approvals(arguments) => runtime.block_on(approvals::run(arguments)),
+    };
+    // Whoever is still reading standard input would never come back.
+    runtime.shutdown_timeout(LAST_WORDS);
+    code
 }

@@ -20,9 +20,22 @@ impl CodeMode {
         tool_call_id: &str,
         input: &Value,
     ) -> CellResult {
+        self.exec_json_begun(executor, config, tool_call_id, input, |_| {}).await
+    }
+
+    /// The same, telling the run's id as soon as there is one: whoever may have to end the run cannot wait for its
+    /// result to learn it.
+    pub async fn exec_json_begun(
+        &self,
+        executor: &Executor,
+        config: &config::CodeMode,
+        tool_call_id: &str,
+        input: &Value,
+        began: impl FnOnce(&str) + Send,
+    ) -> CellResult {
         if !executor.has_hooks() {
             return match ExecInput::parse(input) {
-                Ok(input) => self.exec(executor, config, tool_call_id, input).await,
+                Ok(input) => self.exec_begun(executor, config, tool_call_id, input, began).await,
                 Err(failure) => failed_with(&failure),
             };
         }
@@ -35,7 +48,7 @@ impl CodeMode {
         event.params = in_step(&given, rewritten);
         event.tool_input_kind = language(&event.params);
         let result = match ExecInput::parse(&event.params) {
-            Ok(input) => self.exec(executor, config, tool_call_id, input).await,
+            Ok(input) => self.exec_begun(executor, config, tool_call_id, input, began).await,
             Err(failure) => failed_with(&failure),
         };
         executor.after_cell(&event, recorded::to_value(&result)).await;

@@ -16,5 +16,5 @@ mod runs;
 pub mod tool_search;
 
 pub use input::ExecInput;
-pub use runs::CodeMode;
+pub use runs::{CodeMode, Recent, decide};
 pub use tool_search::ToolSearch;

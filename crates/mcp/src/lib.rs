@@ -1,5 +1,5 @@
-//! MCP servers as sources of tools: processes of ours, spoken to over their standard streams, and servers at an address,
-//! over streamable HTTP.
+//! MCP, both ways. [`server`] is what we are to agents: two tools. The rest is what servers are to us: sources of tools,
+//! processes of ours, spoken to over their standard streams, and servers at an address, over streamable HTTP.
 //!
 //! A server is hostile until proven otherwise: whatever it sends is counted, bounded and parsed at the edge
 //! (`client`), turned into our own types (`client::offer`, `client::convert`), and only then believed. The protocol library's
@@ -12,6 +12,7 @@
 
 mod client;
 mod keeper;
+pub mod server;
 mod upstream;
 
 pub use client::{

@@ -17,7 +17,7 @@ mod transcript;
 pub use approvals::{Approval, ApprovalRequest, ApprovalState, Decision, DecisionRefused, Reach, StandingRule};
 pub use backend::{Location, Store, StoreError};
 pub use commit::{Change, CommitError, Durability};
-pub use rows::{CallRow, CallState, LegRow, RunRow, RunState, StoredReply};
+pub use rows::{CallRow, CallState, LegRow, RunGlance, RunRow, RunState, StoredReply};
 pub use runs::{Held, LeaseError, NewRun};
 pub use seal::{Keys, Sealed, Unsealable};
 pub use settle::{SettleRefused, Settled};

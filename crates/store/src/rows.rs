@@ -120,6 +120,16 @@ pub struct RunRow {
     pub result: Option<String>,
 }
 
+/// A run seen from afar: enough to tell it from others.
+#[derive(Clone, Debug)]
+pub struct RunGlance {
+    pub run_id: String,
+    pub state: RunState,
+    pub created_at: Millis,
+    pub updated_at: Millis,
+    pub definition: String,
+}
+
 /// One leg of a cell: what it was given, and when it was told it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LegRow {

@@ -29,7 +29,7 @@ use serde_json::Value;
 
 pub(crate) use arguments::ConfigArguments;
 pub(crate) use judge::judge_entry;
-pub(crate) use load::{load, trust_note};
+pub(crate) use load::{ConfigError, load, trust_note};
 pub(crate) use places::Places;
 pub(crate) use server::{Problem, ServerEntry, TransportEntry};
 

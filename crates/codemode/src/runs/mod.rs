@@ -5,6 +5,7 @@ mod end;
 mod inner;
 mod leases;
 mod outside;
+mod recent;
 mod said;
 
 use std::sync::Arc;
@@ -29,6 +30,8 @@ use awaken::Asleep;
 use inner::Inner;
 use leases::LEASE_MS;
 
+pub use outside::decide;
+pub use recent::Recent;
 pub(crate) use said::{snapshot_expired, without_a_word};
 
 /// How long a run that somebody else holds, or is just letting go of, is left alone before another look.
@@ -60,8 +63,22 @@ impl CodeMode {
         tool_call_id: &str,
         input: ExecInput,
     ) -> CellResult {
+        self.exec_begun(executor, config, tool_call_id, input, |_| {}).await
+    }
+
+    pub(crate) async fn exec_begun(
+        &self,
+        executor: &Executor,
+        config: &config::CodeMode,
+        tool_call_id: &str,
+        input: ExecInput,
+        began: impl FnOnce(&str) + Send,
+    ) -> CellResult {
         match self.begin(executor, config, Face::CodeMode, tool_call_id, input).await {
-            Ok((_, told)) => told.await.unwrap_or_else(|_| said::without_a_word()),
+            Ok((run_id, told)) => {
+                began(&run_id);
+                told.await.unwrap_or_else(|_| said::without_a_word())
+            }
             Err(failure) => failed_with(&failure),
         }
     }

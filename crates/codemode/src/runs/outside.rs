@@ -4,10 +4,9 @@ use contract::ids::CallId;
 use executor::clock::now_ms;
 use executor::{CallToken, Outcome};
 use serde_json::{Value, json};
-use store::{Approval, Decision, DecisionRefused, Entry, EntryKind, SettleRefused, Settled};
+use store::{Approval, Decision, DecisionRefused, Entry, EntryKind, SettleRefused, Settled, Store};
 
 use super::CodeMode;
-use super::inner::Inner;
 use crate::definition::Definition;
 use crate::driver::Command;
 
@@ -17,27 +16,41 @@ impl CodeMode {
         let settled = self.inner.store.settle(&token.run, token.call, &outcome.to_json()).await?;
         match settled {
             Settled::Taken => {
-                self.inner.prolong(&token.run).await;
+                prolong(&self.inner.store, &token.run).await;
                 drop(self.inner.send(&token.run, Command::Arrived(CallId(token.call))).await);
             }
-            Settled::Late => self.inner.note(&token.run, json!({"note": "late_result", "call": token.call})).await,
+            Settled::Late => {
+                note(&self.inner.store, &token.run, json!({"note": "late_result", "call": token.call})).await;
+            }
         }
         Ok(settled)
     }
 
     /// Records a person's word on a call. `by` is who said it.
     pub async fn decide(&self, approval_id: &str, decision: &Decision, by: &str) -> Result<Approval, DecisionRefused> {
-        let approval = self.inner.store.decide(approval_id, decision, by, now_ms()).await?;
-        self.inner.prolong(&approval.run_id).await;
-        let Approval { run_id, state, tool_id, note, .. } = &approval;
-        let entry = json!({
-            "note": "approval_decided", "approvalId": approval_id, "toolId": tool_id, "call": approval.call,
-            "decision": state, "by": by, "reason": note,
-        });
-        self.inner.note(run_id, entry).await;
-        drop(self.inner.send(run_id, Command::Decided(CallId(approval.call))).await);
+        let approval = decide(&self.inner.store, approval_id, decision, by).await?;
+        drop(self.inner.send(&approval.run_id, Command::Decided(CallId(approval.call))).await);
         Ok(approval)
     }
+}
+
+/// Records a person's word where no cells are run. Whoever works on the run, in whatever process, finds it in the
+/// store with the next `wait`.
+pub async fn decide(
+    store: &Store,
+    approval_id: &str,
+    decision: &Decision,
+    by: &str,
+) -> Result<Approval, DecisionRefused> {
+    let approval = store.decide(approval_id, decision, by, now_ms()).await?;
+    prolong(store, &approval.run_id).await;
+    let Approval { run_id, state, tool_id, note: reason, .. } = &approval;
+    let entry = json!({
+        "note": "approval_decided", "approvalId": approval_id, "toolId": tool_id, "call": approval.call,
+        "decision": state, "by": by, "reason": reason,
+    });
+    note(store, run_id, entry).await;
+    Ok(approval)
 }
 
 impl CodeMode {
@@ -63,25 +76,23 @@ impl CodeMode {
     }
 }
 
-impl Inner {
-    /// Whatever comes for a run gives it its time again.
-    async fn prolong(&self, run_id: &str) {
-        if let Ok(Some(row)) = self.store.run(run_id).await
-            && let Some(definition) = Definition::from_json(&row.definition)
-        {
-            // Where this fails the run ends when it would have ended.
-            drop(self.store.prolong(run_id, definition.expires_at(now_ms())).await);
-        }
+/// Whatever comes for a run gives it its time again.
+async fn prolong(store: &Store, run_id: &str) {
+    if let Ok(Some(row)) = store.run(run_id).await
+        && let Some(definition) = Definition::from_json(&row.definition)
+    {
+        // Where this fails the run ends when it would have ended.
+        drop(store.prolong(run_id, definition.expires_at(now_ms())).await);
     }
+}
 
-    /// The fact itself is in the store already; this shows it where people look.
-    async fn note(&self, run_id: &str, mut entry: Value) {
-        if let Some(fields) = entry.as_object_mut() {
-            fields.insert("runId".to_owned(), json!(run_id));
-        }
-        if let Ok(Some(row)) = self.store.run(run_id).await {
-            let entries = [Entry { at: now_ms(), kind: EntryKind::Note, entry }];
-            drop(self.store.note(&row.scope.session_id, run_id, &entries).await);
-        }
+/// The fact itself is in the store already; this shows it where people look.
+async fn note(store: &Store, run_id: &str, mut entry: Value) {
+    if let Some(fields) = entry.as_object_mut() {
+        fields.insert("runId".to_owned(), json!(run_id));
+    }
+    if let Ok(Some(row)) = store.run(run_id).await {
+        let entries = [Entry { at: now_ms(), kind: EntryKind::Note, entry }];
+        drop(store.note(&row.scope.session_id, run_id, &entries).await);
     }
 }

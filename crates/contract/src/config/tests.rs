@@ -65,7 +65,7 @@ fn all_parts_complain_together() {
             "`tools.toolSearch`: expected `true`, `false` or an object, found a list",
             "`tools.deny[0]`: expected a tool's id, name or owner, a glob over them, or a group, found `7`",
             "`tools.codemode`: unknown key; did you mean `codeMode`?",
-            "`tools.exec`: unknown key; known are `profiles`, `codeMode`, `toolSearch`, `allow`, `alsoAllow`, \
+            "`tools.exec`: unknown key; known are `profiles`, `codeMode`, `toolSearch`, `search`, `allow`, `alsoAllow`, \
              `deny`, `profile`, `byProvider`, `sandbox`",
         ]
     );

@@ -24,5 +24,6 @@ mod ordinary;
 mod peers;
 mod pinning;
 mod remembered;
+mod served;
 mod tasks;
 mod upstream;

@@ -5,8 +5,9 @@ use sqlx::Row;
 use sqlx::any::AnyRow;
 
 use super::Held;
+use crate::Millis;
 use crate::backend::{Store, StoreError};
-use crate::rows::{CallRow, CallState, LegRow, RunRow, RunState};
+use crate::rows::{CallRow, CallState, LegRow, RunGlance, RunRow, RunState};
 use crate::seal::Unsealable;
 
 const COLUMNS: &str = "run_id, agent_id, session_id, agent_run_id, tool_call_id, state, created_at, expires_at, catalog, \
@@ -67,6 +68,33 @@ impl Store {
             .fetch_one(self.reader())
             .await?;
         Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))
+    }
+
+    /// The newest runs of a scope: those under way, and those that ended after `since`.
+    pub async fn recent_runs(&self, scope: &Scope, since: Millis, limit: u32) -> Result<Vec<RunGlance>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT run_id, state, created_at, updated_at, definition FROM runs WHERE session_id = $1 AND agent_id = $2 \
+             AND agent_run_id = $3 AND (state IN ('running', 'waiting') OR updated_at > $4) \
+             ORDER BY created_at DESC, run_id LIMIT $5",
+        )
+        .bind(scope.session_id.clone())
+        .bind(scope.agent_id.clone())
+        .bind(scope.agent_run_id.clone())
+        .bind(since)
+        .bind(i64::from(limit))
+        .fetch_all(self.reader())
+        .await?;
+        rows.iter()
+            .map(|row| {
+                Ok(RunGlance {
+                    run_id: row.try_get(0)?,
+                    state: RunState::parse(&row.try_get::<String, _>(1)?)?,
+                    created_at: row.try_get(2)?,
+                    updated_at: row.try_get(3)?,
+                    definition: row.try_get(4)?,
+                })
+            })
+            .collect()
     }
 
     /// The live runs of a session, which end with it.

@@ -1,0 +1,48 @@
+//! What can be typed after `cellmate approvals`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+pub(crate) struct ApprovalsArguments {
+    #[command(subcommand)]
+    pub(crate) action: Action,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Where the server keeps its runs; `$XDG_STATE_HOME/cellmate` where nothing is said.
+    #[arg(long, value_name = "FOLDER", global = true)]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// Everything that is asked at the moment.
+    List,
+    /// One question with all its arguments.
+    Show { id: String },
+    /// Let calls be made.
+    Approve {
+        #[command(flatten)]
+        decided: Decided,
+        /// And every later call of the tool as it is defined now, for the same agent.
+        #[arg(long)]
+        always: bool,
+    },
+    /// Let calls fail.
+    Deny {
+        #[command(flatten)]
+        decided: Decided,
+        /// Why, for the cell and its model to read.
+        #[arg(long, default_value = "", hide_default_value = true)]
+        note: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Decided {
+    /// As `list` shows them.
+    #[arg(required = true, value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+}

@@ -1,0 +1,100 @@
+//! `cellmate approvals`: what cells ask a person about, seen and decided while a server runs, on the same store.
+
+mod arguments;
+mod print;
+
+use std::process::ExitCode;
+
+use executor::clock::now_ms;
+use store::{Approval, Decision, DecisionRefused, Reach, Store, StoreError};
+
+use crate::render;
+use crate::state::{State, StateError};
+
+pub(crate) use arguments::ApprovalsArguments;
+use arguments::{Action, Decided};
+
+/// What was to be decided is not pending.
+const NOT_PENDING: u8 = 1;
+
+#[derive(Debug, thiserror::Error)]
+enum ApprovalsError {
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+pub(crate) async fn run(arguments: ApprovalsArguments) -> ExitCode {
+    match act(arguments).await {
+        Ok(code) => code,
+        Err(error) => render::trouble(&error.to_string()),
+    }
+}
+
+async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> {
+    let state = State::open(arguments.state_dir.as_deref())?;
+    let store = state.store(&state.key()?).await?;
+    let as_json = arguments.json;
+    match arguments.action {
+        Action::List => {
+            let now = now_ms();
+            let mut open = store.pending_approvals().await?;
+            open.retain(|approval| approval.is_open(now));
+            print::list(&open, now, as_json);
+            Ok(ExitCode::SUCCESS)
+        }
+        Action::Show { id } => {
+            let found = store.pending_approvals().await?.into_iter().find(|approval| approval.approval_id == id);
+            match found.filter(|approval| approval.is_open(now_ms())) {
+                Some(approval) => {
+                    print::whole(&approval, now_ms(), as_json);
+                    Ok(ExitCode::SUCCESS)
+                }
+                None => Ok(not_pending(&id)),
+            }
+        }
+        Action::Approve { decided, always } => {
+            let reach = if always { Reach::Agent } else { Reach::Once };
+            decide(&store, &decided, &Decision::Approve { edited_input: None, reach }, as_json).await
+        }
+        Action::Deny { decided, note } => decide(&store, &decided, &Decision::Deny { note }, as_json).await,
+    }
+}
+
+/// Each by itself: one that is not pending any more does not keep the others from being decided.
+async fn decide(
+    store: &Store,
+    decided: &Decided,
+    decision: &Decision,
+    as_json: bool,
+) -> Result<ExitCode, ApprovalsError> {
+    let by = who();
+    let mut code = ExitCode::SUCCESS;
+    for id in &decided.ids {
+        match codemode::decide(store, id, decision, &by).await {
+            Ok(approval) => print::decided(&approval, as_json),
+            Err(DecisionRefused::NotPending) => code = not_pending(id),
+            Err(DecisionRefused::Store(error)) => return Err(error.into()),
+        }
+    }
+    Ok(code)
+}
+
+fn not_pending(id: &str) -> ExitCode {
+    let id = mcp::server::plain(id, 100);
+    eprintln!("cellmate: nothing of the name `{id}` is asked; it was decided before, its time is over, or its run is");
+    ExitCode::from(NOT_PENDING)
+}
+
+/// For the transcript: whose terminal it was.
+fn who() -> String {
+    let name =
+        ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_else(|| "somebody".to_owned());
+    format!("{} (cellmate approvals)", mcp::server::plain(&name, 64))
+}
+
+/// `mcp:github:create_issue` as the commands show it.
+fn tool(approval: &Approval) -> String {
+    mcp::server::plain(&approval.tool_id, 200)
+}

@@ -1,0 +1,74 @@
+//! What of the configuration is about serving: policy, and who is asked.
+
+use contract::config::AgentsConfig;
+use contract::config::pattern::Pattern;
+use mcp::server::Asking;
+use serde_json::Value;
+
+/// Decided. What is wrong here is refused: a typo must not let calls through unasked.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) config: AgentsConfig,
+    pub(super) asking: Asking,
+    pub(super) pass: Vec<Pattern>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("configuration: {0}")]
+pub(super) struct BadSettings(String);
+
+/// Takes what files say beside servers.
+pub(super) fn read(settings: &Value) -> Result<Served, BadSettings> {
+    let section = |name: &str| settings.get(name).unwrap_or(&Value::Null);
+    let config = AgentsConfig::resolve(section("tools"), section("agents"))
+        .map_err(|errors| BadSettings(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")))?;
+    let (asking, pass) = approvals(section("approvals")).map_err(BadSettings)?;
+    Ok(Served { config, asking, pass })
+}
+
+/// `{ "ask": "changes" | "never" | [patterns], "pass": [patterns] }`
+fn approvals(given: &Value) -> Result<(Asking, Vec<Pattern>), String> {
+    let asking = match given.get("ask") {
+        None | Some(Value::Null) => Asking::Changes,
+        Some(Value::String(word)) if word == "changes" => Asking::Changes,
+        Some(Value::String(word)) if word == "never" => Asking::Nobody,
+        Some(list @ Value::Array(_)) => Asking::Named(patterns("approvals.ask", list)?),
+        Some(_) => return Err("`approvals.ask`: expected \"changes\", \"never\" or a list of patterns".to_owned()),
+    };
+    let pass = given.get("pass").map_or_else(|| Ok(Vec::new()), |list| patterns("approvals.pass", list))?;
+    Ok((asking, pass))
+}
+
+fn patterns(place: &str, list: &Value) -> Result<Vec<Pattern>, String> {
+    let items = list.as_array().ok_or_else(|| format!("`{place}`: expected a list of patterns"))?;
+    let read = |item: &Value| {
+        let text = item.as_str().ok_or_else(|| format!("`{place}`: expected a pattern, found `{item}`"))?;
+        Pattern::parse(text).map_err(|bad| format!("`{place}`: expected {bad}, found `{text}`"))
+    };
+    items.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp::server::Asking;
+    use serde_json::{Value, json};
+
+    use super::read;
+
+    #[test]
+    fn who_is_asked_is_read_and_a_typo_is_refused() {
+        let served = read(&json!({"approvals": {"ask": ["mcp:good:*"], "pass": ["mcp:good:read"]}})).unwrap();
+        assert!(matches!(served.asking, Asking::Named(ref patterns) if patterns.len() == 1));
+        assert_eq!(served.pass.len(), 1);
+        assert_eq!(read(&Value::Null).unwrap().asking, Asking::Changes);
+        assert_eq!(read(&json!({"approvals": {"ask": "never"}})).unwrap().asking, Asking::Nobody);
+        for bad in [
+            json!({"approvals": {"ask": "nevr"}}),
+            json!({"approvals": {"pass": "mcp:*"}}),
+            json!({"approvals": {"ask": ["group:nothing"]}}),
+            json!({"tools": {"codeMode": 3}}),
+        ] {
+            assert!(read(&bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! `cellmate mcp`: `exec` and `wait` for agents. Nothing but the protocol goes to standard output.
+
+mod arguments;
+mod config;
+mod tokens;
+mod upstream;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use codemode::CodeMode;
+use codemode::pool::{Launch, Pool, PoolOptions};
+use executor::clock::now_ms;
+use mcp::server::{
+    Asking, Frontend, Gate, HttpError, Offered, Principal, ServeError, Settings, serve_http, serve_streams,
+};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{ConfigError, load};
+use crate::render;
+use crate::state::{State, StateError};
+
+pub(crate) use arguments::McpArguments;
+
+/// Runs that are over are kept this long, for whoever comes back for their results.
+const KEEP_RUNS_MS: i64 = 7 * 24 * 60 * 60 * 1000;
+
+/// How long cells under way may take to come to rest when we end, and how often that is looked at.
+const REST: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+#[derive(Debug, thiserror::Error)]
+enum McpError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Settings(#[from] config::BadSettings),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Token(#[from] tokens::TokenError),
+    #[error(transparent)]
+    Pool(#[from] codemode::pool::PoolError),
+    #[error("the system has no randomness to give: {0}")]
+    Randomness(#[from] getrandom::Error),
+    #[error("cannot listen at {address}: {source}")]
+    Listen { address: std::net::SocketAddr, source: std::io::Error },
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    #[error(transparent)]
+    Streams(#[from] ServeError),
+    #[error("signals cannot be heard: {0}")]
+    Signals(std::io::Error),
+}
+
+pub(crate) async fn run(arguments: McpArguments) -> ExitCode {
+    match serve(arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => render::trouble(&error.to_string()),
+    }
+}
+
+async fn serve(arguments: McpArguments) -> Result<(), McpError> {
+    let loaded = load(&arguments.config.places())?;
+    for problem in &loaded.problems {
+        eprintln!("cellmate: {problem}");
+    }
+    let served = config::read(&loaded.settings)?;
+    let state = State::open(arguments.state_dir.as_deref())?;
+    let key = state.key()?;
+    let options = PoolOptions { jail: arguments.jail.policy(), ..PoolOptions::new(Launch::ThisProgram) };
+    let (pool, store) = tokio::join!(Pool::start(options), state.store(&key));
+    let (pool, store) = (pool?, store?);
+    // Whoever starts next does it again.
+    drop(store.forget_before(now_ms() - KEEP_RUNS_MS).await);
+    let code_mode = CodeMode::new(pool, store)?;
+    let (offer, offered) = watch::channel(Offered::default());
+    let settings = Settings {
+        config: served.config,
+        asking: asking(&arguments, served.asking),
+        pass: served.pass,
+        tool_prefix: arguments.tool_prefix.clone(),
+        seal: key,
+    };
+    let frontend = Frontend::new(code_mode.clone(), settings, offered);
+    let servers = tokio::spawn(upstream::connect(loaded.servers, offer));
+    let stop = stopped_by_signals(&frontend)?;
+    let served = match arguments.http {
+        Some(address) => over_http(&frontend, &arguments, &state, address, stop).await,
+        None => over_streams(&frontend, stop).await,
+    };
+    end(&frontend, &code_mode).await;
+    servers.abort();
+    served
+}
+
+fn asking(arguments: &McpArguments, configured: Asking) -> Asking {
+    if arguments.ask_nobody {
+        Asking::Nobody
+    } else if arguments.ask.is_empty() {
+        configured
+    } else {
+        Asking::Named(arguments.ask.clone())
+    }
+}
+
+async fn over_streams(frontend: &Frontend, stop: CancellationToken) -> Result<(), McpError> {
+    let streams = (tokio::io::stdin(), tokio::io::stdout());
+    Ok(serve_streams(frontend.clone(), Principal::local(), streams, stop).await?)
+}
+
+async fn over_http(
+    frontend: &Frontend,
+    arguments: &McpArguments,
+    state: &State,
+    address: std::net::SocketAddr,
+    stop: CancellationToken,
+) -> Result<(), McpError> {
+    let (access, place) = tokens::access(arguments, state)?;
+    let listen = |source| McpError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(listen)?;
+    let bound = listener.local_addr().map_err(listen)?;
+    eprintln!("cellmate: serving MCP at http://{bound}/mcp; {place}");
+    let gate = Gate { access, hosts: arguments.hosts.clone() };
+    Ok(serve_http(frontend.clone(), listener, gate, stop).await?)
+}
+
+/// Cells come to rest where they can, and whoever comes next need not wait for our leases to run out.
+async fn end(frontend: &Frontend, code_mode: &CodeMode) {
+    frontend.leave();
+    let resting = async {
+        while !frontend.is_idle() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    drop(tokio::time::timeout(REST, resting).await);
+    if let Err(error) = code_mode.leave().await {
+        eprintln!("cellmate: runs could not be let go of, so they are held for some seconds more: {error}");
+    }
+}
+
+fn stopped_by_signals(frontend: &Frontend) -> Result<CancellationToken, McpError> {
+    let stop = CancellationToken::new();
+    let mut terminate = signal(SignalKind::terminate()).map_err(McpError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(McpError::Signals)?;
+    let (frontend, told) = (frontend.clone(), stop.clone());
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        frontend.leave();
+        told.cancel();
+    });
+    Ok(stop)
+}

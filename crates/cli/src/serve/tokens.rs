@@ -1,0 +1,67 @@
+//! Who may come in over HTTP: one token made for the local user, and others by name.
+
+use std::path::Path;
+
+use mcp::server::{Access, Principal, Token};
+
+use super::arguments::McpArguments;
+use crate::state::{State, StateError, read_secret};
+
+/// A token given by whoever starts us, in place of the one in the file.
+const TOKEN: &str = "CELLMATE_TOKEN";
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TokenError {
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error("{place}: {reason}")]
+    Bad { place: String, reason: String },
+}
+
+/// The way in, and where whoever starts us finds the key to it.
+pub(super) fn access(arguments: &McpArguments, state: &State) -> Result<(Access, String), TokenError> {
+    if arguments.no_token {
+        return Ok((Access::Open(Principal::local()), "no token is asked for".to_owned()));
+    }
+    let (secret, place) = match std::env::var(TOKEN) {
+        Ok(secret) => (secret, format!("the token is ${TOKEN}")),
+        Err(_) => (state.secret("token")?, format!("the token is in {}", state.path("token").display())),
+    };
+    let bad = |place: &str, reason: String| TokenError::Bad { place: place.to_owned(), reason };
+    let local = Token::new(Principal::local(), secret.trim()).map_err(|error| bad(TOKEN, error.to_string()))?;
+    let mut tokens = vec![local];
+    if let Some(path) = &arguments.tokens {
+        tokens.extend(named(path)?);
+    }
+    Ok((Access::Tokens(tokens), place))
+}
+
+fn named(path: &Path) -> Result<Vec<Token>, TokenError> {
+    let text = read_secret(path)?;
+    let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
+    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|(number, line)| {
+            token(line).map_err(|reason| TokenError::Bad { place: format!("{}:{number}", path.display()), reason })
+        })
+        .collect()
+}
+
+fn token(line: &str) -> Result<Token, String> {
+    let (name, secret) = line.split_once(char::is_whitespace).ok_or("expected a name, a blank and a token")?;
+    let principal = Principal::named(name).map_err(|error| error.to_string())?;
+    Token::new(principal, secret.trim()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::token;
+
+    #[test]
+    fn a_line_has_a_name_and_a_token() {
+        assert!(token("ada 0123456789abcdef").is_ok());
+        for bad in ["ada", "ada short", "a/b 0123456789abcdef"] {
+            assert!(token(bad).is_err(), "{bad}");
+        }
+    }
+}

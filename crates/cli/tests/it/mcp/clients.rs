@@ -1,0 +1,399 @@
+//! Clients that know JSON and nothing of any protocol library.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::place::Place;
+
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Era {
+    June2025,
+    November2025,
+    July2026,
+}
+
+impl Era {
+    pub const ALL: [Self; 3] = [Self::June2025, Self::November2025, Self::July2026];
+
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::June2025 => "2025-06-18",
+            Self::November2025 => "2025-11-25",
+            Self::July2026 => "2026-07-28",
+        }
+    }
+
+    pub fn is_modern(self) -> bool {
+        self == Self::July2026
+    }
+
+    /// What every request of the newest revision carries.
+    pub fn meta(self, capabilities: &Value) -> Value {
+        if !self.is_modern() {
+            return json!({});
+        }
+        json!({
+            "io.modelcontextprotocol/protocolVersion": self.version(),
+            "io.modelcontextprotocol/clientCapabilities": capabilities,
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        })
+    }
+}
+
+/// A client on standard streams.
+pub struct Streams {
+    era: Era,
+    capabilities: Value,
+    pub child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<Value>,
+    /// What came while something else was waited for.
+    aside: VecDeque<Value>,
+    next_id: i64,
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Streams {
+    pub fn start(place: &Place, era: Era, capabilities: Value, more: &[&str]) -> Self {
+        let mut child = place.server(more).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                let message = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not a message: {line}"));
+                if send.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let stdin = child.stdin.take();
+        let mut client = Self { era, capabilities, child, stdin, lines, aside: VecDeque::new(), next_id: 0 };
+        if !era.is_modern() {
+            let begun = client.ask(
+                "initialize",
+                json!({
+                    "protocolVersion": era.version(),
+                    "capabilities": client.capabilities,
+                    "clientInfo": {"name": "test", "version": "1"},
+                }),
+            );
+            assert_eq!(begun["result"]["protocolVersion"], era.version(), "{begun}");
+            client.notify("notifications/initialized", json!({}));
+        }
+        client
+    }
+
+    pub fn plain(place: &Place, era: Era) -> Self {
+        Self::start(place, era, json!({}), &[])
+    }
+
+    pub fn send(&mut self, method: &str, mut params: Value) -> i64 {
+        self.next_id += 1;
+        let mut meta = self.era.meta(&self.capabilities);
+        for (key, value) in params["_meta"].as_object().cloned().unwrap_or_default() {
+            meta[key] = value;
+        }
+        params["_meta"] = meta;
+        self.write(&json!({"jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params}));
+        self.next_id
+    }
+
+    pub fn notify(&mut self, method: &str, params: Value) {
+        self.write(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+    }
+
+    pub fn write(&mut self, message: &Value) {
+        let stdin = self.stdin.as_mut().unwrap();
+        writeln!(stdin, "{message}").unwrap();
+        stdin.flush().unwrap();
+    }
+
+    pub fn close(&mut self) {
+        self.stdin = None;
+    }
+
+    /// The next message that is like this; others are kept.
+    pub fn next(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        if let Some(position) = self.aside.iter().position(&wanted) {
+            return self.aside.remove(position).unwrap();
+        }
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let message = self.lines.recv_timeout(left).unwrap_or_else(|_| panic!("no {what}; came: {:?}", self.aside));
+            if wanted(&message) {
+                return message;
+            }
+            self.aside.push_back(message);
+        }
+    }
+
+    pub fn answer(&mut self, id: i64) -> Value {
+        self.next("answer", |message| message["id"] == id && message["method"].is_null())
+    }
+
+    pub fn ask(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(method, params);
+        self.answer(id)
+    }
+
+    pub fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        let answer = self.ask("tools/call", json!({"name": tool, "arguments": arguments}));
+        structured(&answer)
+    }
+
+    pub fn exec(&mut self, code: &str) -> Value {
+        self.call("exec", json!({"code": code}))
+    }
+
+    /// What came and was not asked for, of one kind.
+    pub fn notifications(&mut self, method: &str) -> Vec<Value> {
+        let (these, others) = self.aside.drain(..).partition(|message: &Value| message["method"] == method);
+        self.aside = others;
+        Vec::from(these)
+    }
+}
+
+/// A result's structured content, which its text must equal.
+pub fn structured(answer: &Value) -> Value {
+    let result = &answer["result"];
+    let content = result["structuredContent"].clone();
+    assert_eq!(result["content"][0]["text"].as_str(), Some(content.to_string().as_str()), "{answer}");
+    assert!(content.to_string().starts_with("{\"status\":"), "{content}");
+    content
+}
+
+/// A server over HTTP.
+pub struct Served {
+    child: Child,
+    pub address: String,
+    pub token: String,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Served {
+    pub fn start(place: &Place, more: &[&str]) -> Self {
+        let mut command = place.server(&["--http", "127.0.0.1:0"]);
+        let mut child = command.args(more).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("serving MCP at") {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "the server ended");
+        }
+        let address = line.split("http://").nth(1).unwrap().split("/mcp").next().unwrap().to_owned();
+        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::stderr()));
+        let token = std::fs::read_to_string(place.path("state/token")).unwrap_or_default().trim().to_owned();
+        Self { child, address, token }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn wait(&mut self) -> std::process::ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    /// One request, whatever it says.
+    pub fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+            head += &format!("Host: {}\r\n", self.address);
+        }
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
+        Response::read(stream)
+    }
+
+    /// A request that says how much is to come, and sends none of it.
+    pub fn announce(&self, authorization: &str, bytes: usize) -> Response {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let host = &self.address;
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: {host}\r\nAuthorization: {authorization}\r\nContent-Length: {bytes}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        Response::read(stream)
+    }
+
+    pub fn post(&self, era: Era, token: &str, session: Option<&str>, message: &Value) -> Response {
+        let authorization = format!("Bearer {token}");
+        let mut headers = vec![
+            ("Authorization", authorization.as_str()),
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json, text/event-stream"),
+            ("MCP-Protocol-Version", era.version()),
+        ];
+        let (method, name) = (message["method"].as_str().unwrap_or_default(), message["params"]["name"].as_str());
+        if era.is_modern() {
+            headers.push(("Mcp-Method", method));
+            headers.extend(name.map(|name| ("Mcp-Name", name)));
+        }
+        headers.extend(session.map(|session| ("Mcp-Session-Id", session)));
+        self.request("POST", "/mcp", &headers, &message.to_string())
+    }
+
+    pub fn client(&self, era: Era, token: &str, capabilities: Value) -> HttpClient<'_> {
+        let mut client =
+            HttpClient { served: self, era, token: token.to_owned(), capabilities, session: None, next_id: 0 };
+        if !era.is_modern() {
+            let params = json!({
+                "protocolVersion": era.version(),
+                "capabilities": client.capabilities,
+                "clientInfo": {"name": "test", "version": "1"},
+            });
+            let mut begun = client.send("initialize", params);
+            client.session = Some(begun.header("mcp-session-id").unwrap());
+            assert_eq!(begun.answer()["result"]["protocolVersion"], era.version());
+            let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+            assert_eq!(client.post(&told).status, 202);
+        }
+        client
+    }
+}
+
+pub struct HttpClient<'a> {
+    served: &'a Served,
+    era: Era,
+    token: String,
+    capabilities: Value,
+    session: Option<String>,
+    pub next_id: i64,
+}
+
+impl HttpClient<'_> {
+    pub fn post(&self, message: &Value) -> Response {
+        self.served.post(self.era, &self.token, self.session.as_deref(), message)
+    }
+
+    pub fn send(&mut self, method: &str, mut params: Value) -> Response {
+        self.next_id += 1;
+        let mut meta = self.era.meta(&self.capabilities);
+        for (key, value) in params["_meta"].as_object().cloned().unwrap_or_default() {
+            meta[key] = value;
+        }
+        params["_meta"] = meta;
+        self.post(&json!({"jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params}))
+    }
+
+    pub fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        structured(&self.send("tools/call", json!({"name": tool, "arguments": arguments})).answer())
+    }
+
+    pub fn exec(&mut self, code: &str) -> Value {
+        self.call("exec", json!({"code": code}))
+    }
+}
+
+/// An answer whose body is read as it comes.
+pub struct Response {
+    pub status: u16,
+    head: String,
+    body: Box<dyn BufRead>,
+}
+
+impl Response {
+    fn read(stream: TcpStream) -> Self {
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                break;
+            }
+            head += &line;
+        }
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+        let body: Box<dyn BufRead> =
+            if chunked { Box::new(BufReader::with_capacity(1, Chunks { reader, left: 0 })) } else { Box::new(reader) };
+        Self { status, head, body }
+    }
+
+    pub fn header(&self, name: &str) -> Option<String> {
+        let line = self.head.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    }
+
+    pub fn text(mut self) -> String {
+        let mut text = String::new();
+        drop(self.body.read_to_string(&mut text));
+        text
+    }
+
+    /// The next message of a stream; nothing at its end.
+    pub fn message(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if self.body.read_line(&mut line).unwrap_or(0) == 0 {
+                return None;
+            }
+            let data = line.strip_prefix("data:").map_or_else(|| line.trim(), str::trim);
+            if let Ok(message @ Value::Object(_)) = serde_json::from_str(data) {
+                return Some(message);
+            }
+        }
+    }
+
+    pub fn answer(&mut self) -> Value {
+        loop {
+            let message = self.message().unwrap_or_else(|| panic!("no answer: {}", self.head));
+            if message["method"].is_null() {
+                return message;
+            }
+        }
+    }
+}
+
+struct Chunks<R> {
+    reader: R,
+    left: usize,
+}
+
+impl<R: BufRead> Read for Chunks<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.left == 0 {
+            let mut size = String::new();
+            while size.trim().is_empty() {
+                if self.reader.read_line(&mut size)? == 0 {
+                    return Ok(0);
+                }
+            }
+            self.left = usize::from_str_radix(size.trim(), 16).map_err(std::io::Error::other)?;
+            if self.left == 0 {
+                return Ok(0);
+            }
+        }
+        let most = self.left.min(buffer.len());
+        let read = self.reader.read(&mut buffer[..most])?;
+        self.left -= read;
+        Ok(read)
+    }
+}

@@ -1,0 +1,139 @@
+//! The same two tools in every revision: listed, called, told of.
+
+use serde_json::{Value, json};
+
+use super::clients::{Era, Streams, structured};
+use super::place::{Place, reads};
+
+fn adds() -> Place {
+    Place::new(json!([reads("add", json!([{"result": {"content": [], "structuredContent": {"sum": 3}}}]))]))
+}
+
+#[test]
+fn the_list_is_two_tools_with_all_a_client_wants_to_know() {
+    let place = adds();
+    let mut seen: Vec<Value> = Vec::new();
+    for era in Era::ALL {
+        let mut client = Streams::plain(&place, era);
+        let list = client.ask("tools/list", json!({}))["result"].clone();
+        assert_eq!(list["ttlMs"].is_number(), era.is_modern(), "{list}");
+        let tools = list["tools"].as_array().unwrap().clone();
+        let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["exec", "wait"]);
+        for tool in &tools {
+            assert_eq!(tool["_meta"]["anthropic/alwaysLoad"], true);
+            assert_eq!(tool["annotations"]["destructiveHint"], true);
+            assert_eq!(tool["annotations"]["openWorldHint"], true);
+            assert_eq!(tool["inputSchema"]["type"], "object");
+            assert_eq!(tool["outputSchema"]["required"], json!(["status"]));
+        }
+        assert!(tools[0]["description"].as_str().unwrap().contains("Servers: s."), "{}", tools[0]["description"]);
+        seen.push(Value::from(tools));
+    }
+    assert!(seen.windows(2).all(|two| two[0].to_string() == two[1].to_string()), "not the same bytes for all");
+}
+
+#[test]
+fn cells_run_wait_and_fail_as_results() {
+    let place = adds();
+    for era in Era::ALL {
+        let mut client = Streams::plain(&place, era);
+        let result = client.exec("return (await MCP.s.add({ a: 1 })).structuredContent.sum + 1");
+        assert_eq!((&result["status"], &result["value"]), (&json!("completed"), &json!(4)), "{result}");
+        let waiting = client.exec("text('so far'); await yield_control(); return 7");
+        assert_eq!(waiting["status"], "waiting");
+        let done = client.call("wait", json!({"runId": waiting["runId"]}));
+        assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &json!(7)));
+        // A cell that fails is what its model must read, whole; it is no error of the call.
+        let failed = client.ask("tools/call", json!({"name": "exec", "arguments": {"code": "text('before'); null.x"}}));
+        assert_eq!(failed["result"]["isError"], false, "{failed}");
+        assert_eq!(structured(&failed)["output"][0]["text"], "before");
+    }
+}
+
+#[test]
+fn bad_input_is_a_tool_error_and_an_unknown_tool_a_protocol_error() {
+    let place = Place::new(json!([]));
+    for era in Era::ALL {
+        let mut client = Streams::plain(&place, era);
+        for (tool, arguments, word) in [
+            ("exec", json!({}), "`code` is empty"),
+            ("exec", json!({"code": 1}), "must be a string"),
+            ("exec", json!({"code": "1", "language": "bash"}), "`language` must be"),
+            ("exec", json!("return 1"), "`arguments` must be an object"),
+            ("wait", json!({"runId": "cm_nobody"}), "no such run"),
+            ("wait", json!({"runId": 7}), "`runId` must be a string"),
+            ("wait", json!({}), "no cell of yours"),
+        ] {
+            let answer = client.ask("tools/call", json!({"name": tool, "arguments": arguments}));
+            let result = structured(&answer);
+            assert_eq!((&result["status"], &answer["result"]["isError"]), (&json!("failed"), &json!(true)), "{answer}");
+            assert!(result["error"].as_str().unwrap().contains(word), "{result}");
+        }
+        let unknown = client.ask("tools/call", json!({"name": "rm", "arguments": {}}));
+        assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+    }
+}
+
+#[test]
+fn each_nested_call_is_told_to_who_asked_to_be_told() {
+    let place = Place::new(json!([
+        reads(
+            "one",
+            json!([{"progress": {"progress": 1, "total": 2, "message": "half"}}, {"result": {"content": []}}])
+        ),
+        reads("two", json!([{"sleepMs": 6000}, {"result": {"content": []}}])),
+    ]));
+    for era in [Era::June2025, Era::July2026] {
+        let mut client = Streams::plain(&place, era);
+        let code = "await MCP.s.one({}); await MCP.s.two({}); return 1";
+        let params = json!({"name": "exec", "arguments": {"code": code}, "_meta": {"progressToken": "t"}});
+        let done = client.ask("tools/call", params);
+        assert_eq!(structured(&done)["value"], 1, "{done}");
+        let told = client.notifications("notifications/progress");
+        let lines: Vec<&str> = told.iter().filter_map(|told| told["params"]["message"].as_str()).collect();
+        assert!(lines.contains(&"call 1: s.one") && lines.contains(&"call 2: s.two"), "{lines:?}");
+        assert!(lines.iter().any(|line| line.contains("half")), "{lines:?}");
+        // A sign of life while the second one slept.
+        assert!(lines.iter().any(|line| line.ends_with(" s")), "{lines:?}");
+        let numbers: Vec<f64> = told.iter().map(|told| told["params"]["progress"].as_f64().unwrap()).collect();
+        assert!(numbers.windows(2).all(|two| two[0] < two[1]), "{numbers:?}");
+        assert!(told.iter().all(|told| told["params"]["progressToken"] == "t"));
+    }
+}
+
+#[test]
+fn a_prefix_renames_both_tools() {
+    let place = Place::new(json!([]));
+    let mut client = Streams::start(&place, Era::June2025, json!({}), &["--tool-prefix", "cell_"]);
+    let list = client.ask("tools/list", json!({}));
+    assert_eq!(list["result"]["tools"][1]["name"], "cell_wait");
+    assert_eq!(client.call("cell_exec", json!({"code": "return 2"}))["value"], 2);
+    assert_eq!(client.ask("tools/call", json!({"name": "exec", "arguments": {}}))["error"]["code"], -32602);
+}
+
+#[test]
+fn a_bad_server_takes_nobody_with_it() {
+    let place = adds();
+    let config = std::fs::read_to_string(place.path("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    config["mcpServers"]["gone"] = json!({"command": "/no/such/program"});
+    config["mcpServers"]["far"] = json!({"url": "https://example.com/mcp"});
+    place.configure(&config);
+    let mut client = Streams::plain(&place, Era::November2025);
+    let found = client.exec("return Object.keys(MCP).filter((name) => !name.startsWith('$'))");
+    assert_eq!(found["value"], json!(["s"]), "{found}");
+}
+
+#[test]
+fn it_ends_when_its_client_does_or_when_told_to() {
+    let place = Place::new(json!([]));
+    let mut client = Streams::plain(&place, Era::July2026);
+    assert_eq!(client.exec("return 1")["value"], 1);
+    client.close();
+    assert!(client.child.wait().unwrap().success());
+    let mut client = Streams::plain(&place, Era::June2025);
+    let pid = rustix::process::Pid::from_child(&client.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(client.child.wait().unwrap().success());
+}

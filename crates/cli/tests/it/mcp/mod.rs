@@ -1,0 +1,9 @@
+//! `cellmate mcp` as agents meet it: raw JSON-RPC at the real binary, in every revision of the protocol.
+
+mod approvals;
+mod cancel;
+mod clients;
+mod eras;
+mod http;
+mod lost;
+mod place;

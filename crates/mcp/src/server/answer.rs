@@ -1,0 +1,101 @@
+//! A result as clients get it: the same compact JSON as text and as structured content, because half of them show a
+//! model the one and half the other.
+//!
+//! `isError` is set where a call could not be carried out at all (bad input, an unknown run), and not where a cell ran
+//! and failed: some clients cut the text of an error, some count it against a budget of retries, some end the agent's
+//! run with it. How a cell ended is in `status`, which all models see.
+
+use contract::cell::CellResult;
+use contract::json;
+use serde_json::{Value, json};
+use store::Approval;
+
+use super::elicit;
+
+/// Approvals that one answer names; the rest is counted.
+const MAX_NAMED_APPROVALS: usize = 16;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) value: Value,
+    pub(crate) is_error: bool,
+}
+
+impl Answer {
+    pub(crate) fn of(result: &CellResult, asked: &[Approval]) -> Self {
+        let text = serde_json::to_string(result).unwrap_or_default();
+        let mut value = json::read(&text).unwrap_or_else(|error| {
+            json!({"status": "failed", "error": format!("the result cannot be shown: {error}"), "code": "internal_error"})
+        });
+        if let (CellResult::Waiting { .. }, false, Some(fields)) = (result, asked.is_empty(), value.as_object_mut()) {
+            fields.insert("message".to_owned(), json!(message(asked)));
+            fields.insert("approvals".to_owned(), named(asked));
+        }
+        Self { value, is_error: was_not_run(result) }
+    }
+
+    pub(crate) fn listed(value: Value) -> Self {
+        Self { value, is_error: false }
+    }
+}
+
+/// A run counts the `exec` that began it.
+fn was_not_run(result: &CellResult) -> bool {
+    match result {
+        CellResult::Failed { telemetry, .. } => telemetry.exec_count == 0,
+        CellResult::Completed { .. } | CellResult::Waiting { .. } => false,
+    }
+}
+
+fn message(asked: &[Approval]) -> String {
+    let first = asked.first().map_or_else(String::new, |approval| {
+        let (tool, id) = (elicit::tool(approval), &approval.approval_id);
+        format!("`{tool}`: a person can run `cellmate approvals approve {id}`, or `deny` in place of `approve`")
+    });
+    let more = match asked.len() {
+        0 | 1 => String::new(),
+        number => format!(" ({} more below)", number - 1),
+    };
+    format!("Waiting for a person to approve {first}{more}. Say so to the user, then call `wait` with the runId.")
+}
+
+fn named(asked: &[Approval]) -> Value {
+    let one = |approval: &Approval| {
+        json!({
+            "approvalId": approval.approval_id,
+            "tool": elicit::tool(approval),
+            "approve": format!("cellmate approvals approve {}", approval.approval_id),
+        })
+    };
+    Value::from(asked.iter().take(MAX_NAMED_APPROVALS).map(one).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::cell::{CellResult, Telemetry};
+    use contract::error::ErrorCode;
+    use serde_json::json;
+    use serde_json::value::RawValue;
+
+    use super::Answer;
+
+    #[test]
+    fn status_comes_first_and_only_what_was_not_run_is_an_error() {
+        let ran = Telemetry { exec_count: 1, ..Telemetry::default() };
+        let failed = |telemetry: &Telemetry| CellResult::Failed {
+            error: "no".to_owned(),
+            code: Some(ErrorCode::InvalidInput),
+            output: Vec::new(),
+            telemetry: telemetry.clone(),
+        };
+        let value = RawValue::from_string("{\"b\":1,\"a\":[2]}".to_owned()).unwrap();
+        let completed = CellResult::Completed { value, output: Vec::new(), telemetry: ran.clone() };
+        let answer = Answer::of(&completed, &[]);
+        assert!(answer.value.to_string().starts_with("{\"status\":\"completed\",\"value\":{\"b\":1,\"a\":[2]}"));
+        assert!(!answer.is_error);
+        assert!(!Answer::of(&failed(&ran), &[]).is_error);
+        let refused = Answer::of(&failed(&Telemetry::default()), &[]);
+        assert!(refused.is_error);
+        assert_eq!(refused.value["code"], json!("invalid_input"));
+    }
+}

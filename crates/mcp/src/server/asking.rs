@@ -1,0 +1,86 @@
+//! Which calls wait for a person.
+//!
+//! Where nothing is configured, every tool is asked about that may change something: all but those of which a trusted
+//! server says that they only read, or that they only add and do so once. An answer can be given for good, so a tool
+//! is asked about once by those who want that.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use contract::config::pattern::Pattern;
+use contract::tool::{Repeat, ToolId, ToolSpec};
+use executor::{Hook, HookAnswer, Hooking, ToolEvent};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// About every tool that may change something.
+    Changes,
+    /// About tools that these name, whatever they say of themselves.
+    Named(Vec<Pattern>),
+    /// Never.
+    Nobody,
+}
+
+impl Asking {
+    fn is_about(&self, tool: &ToolSpec) -> bool {
+        match self {
+            Self::Changes => tool.repeat != Repeat::Always,
+            Self::Named(patterns) => names(patterns, &tool.id),
+            Self::Nobody => false,
+        }
+    }
+
+    /// What is said beside this, by whoever knows a tool to be harmless.
+    pub(crate) fn about<'a>(&self, pass: &[Pattern], tools: impl Iterator<Item = &'a ToolSpec>) -> AskedAbout {
+        let asked = tools.filter(|tool| self.is_about(tool) && !names(pass, &tool.id));
+        AskedAbout(Arc::new(asked.map(|tool| tool.id.as_str().to_owned()).collect()))
+    }
+}
+
+fn names(patterns: &[Pattern], id: &ToolId) -> bool {
+    patterns.iter().any(|pattern| catalog::policy::names(pattern, id))
+}
+
+/// The tools of one catalog that are called only when a person agrees.
+#[derive(Clone, Debug)]
+pub(crate) struct AskedAbout(Arc<HashSet<String>>);
+
+impl Hook for AskedAbout {
+    fn before<'a>(&'a self, event: &'a ToolEvent) -> Hooking<'a, Result<HookAnswer, String>> {
+        let asked = event.tool_id.as_ref().is_some_and(|id| self.0.contains(id));
+        let reason = asked.then(|| "this tool may change something".to_owned());
+        Box::pin(async move { Ok(HookAnswer { require_approval: reason, ..HookAnswer::default() }) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::config::pattern::Pattern;
+    use contract::tool::{Repeat, ToolId, ToolSpec};
+    use serde_json::json;
+
+    use super::Asking;
+
+    fn tool(id: &str, repeat: Repeat) -> ToolSpec {
+        ToolSpec { repeat, ..ToolSpec::new(ToolId::parse(id).unwrap(), "", json!({})) }
+    }
+
+    #[test]
+    fn what_only_reads_passes_unless_it_is_named() {
+        let pattern = |text: &str| Pattern::parse(text).unwrap();
+        let tools = [
+            tool("mcp:git:log", Repeat::Always),
+            tool("mcp:git:push", Repeat::Never),
+            tool("mcp:files:write", Repeat::WithKey),
+        ];
+        let asked = |asking: &Asking, pass: &[Pattern]| {
+            let mut ids: Vec<String> = asking.about(pass, tools.iter()).0.iter().cloned().collect();
+            ids.sort_unstable();
+            ids
+        };
+        assert_eq!(asked(&Asking::Changes, &[]), ["mcp:files:write", "mcp:git:push"]);
+        assert_eq!(asked(&Asking::Changes, &[pattern("mcp:files:*")]), ["mcp:git:push"]);
+        assert_eq!(asked(&Asking::Named(vec![pattern("mcp:git:*")]), &[]), ["mcp:git:log", "mcp:git:push"]);
+        assert!(asked(&Asking::Nobody, &[]).is_empty());
+    }
+}

@@ -1,0 +1,58 @@
+//! On whose behalf an agent calls: its runs, its standing approvals and its configuration are found by this name.
+
+use contract::scope::Scope;
+
+/// Whoever can start processes here, and whoever holds the token that was made for them.
+const LOCAL: &str = "local";
+
+const MAX_NAME_BYTES: usize = 64;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Principal(String);
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a principal's name has 1 to {MAX_NAME_BYTES} letters, digits, `-`, `_` or `.`")]
+pub struct BadPrincipal;
+
+impl Principal {
+    pub fn local() -> Self {
+        Self(LOCAL.to_owned())
+    }
+
+    pub fn named(name: &str) -> Result<Self, BadPrincipal> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(plain) {
+            return Err(BadPrincipal);
+        }
+        Ok(Self(name.to_owned()))
+    }
+
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// The protocol has no sessions to go by, so all of a principal's runs are in one.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope {
+            agent_id: self.0.clone(),
+            session_id: format!("mcp:{}", self.0),
+            channel: Some("mcp".to_owned()),
+            ..Scope::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BadPrincipal, Principal};
+
+    #[test]
+    fn a_principal_admits_itself_and_nobody_else() {
+        let ada = Principal::named("ada").unwrap();
+        assert!(ada.scope().admits(&Principal::named("ada").unwrap().scope()));
+        assert!(!ada.scope().admits(&Principal::local().scope()));
+        for bad in ["", "a b", "a:b", "ä", &"a".repeat(65)] {
+            assert_eq!(Principal::named(bad), Err(BadPrincipal), "{bad}");
+        }
+    }
+}

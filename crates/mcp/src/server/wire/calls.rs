@@ -1,0 +1,128 @@
+//! One call from its request to its answer, with people asked on the way.
+
+use std::collections::BTreeMap;
+
+use contract::cell::CellResult;
+use rmcp::RoleServer;
+use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData};
+use rmcp::service::RequestContext;
+use serde_json::Value;
+use store::Approval;
+use tokio::time::Instant;
+
+use super::asked::{self, Channel};
+use super::handler::Handler;
+use super::state;
+use crate::server::answer::Answer;
+use crate::server::elicit;
+use crate::server::frontend::Call;
+use crate::server::hold::waits_for_people;
+use crate::server::lost::Wanted;
+use crate::server::prefix::Tool;
+
+enum Begun {
+    Result(Box<CellResult>),
+    Listed(Value),
+}
+
+impl Handler {
+    /// The call itself, however often people have to be asked on the way.
+    pub(super) async fn answered(
+        &self,
+        tool: Tool,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+        call: &Call,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let binding = state::binding(&call.principal, tool, &call.arguments);
+        let mut asked: Vec<String> = Vec::new();
+        let mut result = match &request.request_state {
+            Some(sealed) => {
+                let carried = self.seal.open(sealed, &binding);
+                let carried = carried.ok_or_else(|| ErrorData::invalid_params("requestState does not open", None))?;
+                self.take_answers(call, &carried.asked, request.input_responses.as_ref()).await;
+                asked = carried.asked;
+                self.frontend.wait(call, &carried.run).await
+            }
+            None => match self.begun(tool, call).await {
+                Begun::Result(result) => *result,
+                Begun::Listed(list) => return Ok(complete(&Answer::listed(list))),
+            },
+        };
+        let channel = Channel::of(context);
+        loop {
+            let open = self.frontend.asked(&call.principal, &result).await;
+            let Some(run_id) = waits_for_people(&result).map(str::to_owned).filter(|_| !open.is_empty()) else {
+                return Ok(self.told(call, result, &open));
+            };
+            let fresh = open.iter().filter(|approval| !asked.contains(&approval.approval_id));
+            let fresh: Vec<&Approval> = fresh.collect();
+            call.ticket.hold(true);
+            let decided = match (fresh.as_slice(), channel) {
+                ([_, ..], Channel::Result) => {
+                    let question = asked::question(&fresh, &self.seal, &binding);
+                    let question = question.ok_or_else(|| ErrorData::internal_error("cannot ask", None))?;
+                    self.frontend.unsaid().keep(&call.principal, &mut result);
+                    return Ok(question.into());
+                }
+                ([next, ..], Channel::Request) => {
+                    asked.push(next.approval_id.clone());
+                    asked::ask(&self.frontend, context, call, next).await
+                }
+                _ if tool == Tool::Wait => {
+                    call.progress.say(elicit::waiting(&open));
+                    self.frontend.decided(&open, call.until).await
+                }
+                _ => return Ok(self.told(call, result, &open)),
+            };
+            call.ticket.hold(false);
+            if decided {
+                self.frontend.unsaid().keep(&call.principal, &mut result);
+                result = self.frontend.wait(call, &run_id).await;
+            } else if call.until <= Instant::now() || self.frontend.is_leaving() {
+                let open = self.frontend.asked(&call.principal, &result).await;
+                return Ok(self.told(call, result, &open));
+            }
+        }
+    }
+
+    /// With what the run said before and nobody was told.
+    fn told(&self, call: &Call, mut result: CellResult, asked: &[Approval]) -> CallToolResponse {
+        if let Some(run_id) = call.ticket.run_id() {
+            self.frontend.unsaid().tell(&call.principal, &run_id, &mut result);
+        }
+        complete(&Answer::of(&result, asked))
+    }
+
+    async fn begun(&self, tool: Tool, call: &Call) -> Begun {
+        match tool {
+            Tool::Exec => Begun::Result(Box::new(self.frontend.exec(call).await)),
+            Tool::Wait => match self.frontend.wanted(call).await {
+                Wanted::Run(run_id) => Begun::Result(Box::new(self.frontend.wait(call, &run_id).await)),
+                Wanted::Failed(result) => Begun::Result(result),
+                Wanted::Listed(list) => Begun::Listed(list),
+            },
+        }
+    }
+
+    /// Answers to questions that were not asked say nothing.
+    async fn take_answers(&self, call: &Call, asked: &[String], answers: Option<&BTreeMap<String, Value>>) {
+        for approval_id in asked {
+            let answer = answers.and_then(|answers| answers.get(approval_id));
+            if let Some(decision) = answer.and_then(elicit::decision) {
+                self.frontend.decide(&call.principal, approval_id, &decision).await;
+            }
+        }
+    }
+}
+
+fn complete(answer: &Answer) -> CallToolResponse {
+    completed(answer).into()
+}
+
+pub(super) fn completed(answer: &Answer) -> CallToolResult {
+    let text = vec![ContentBlock::text(answer.value.to_string())];
+    let mut result = if answer.is_error { CallToolResult::error(text) } else { CallToolResult::success(text) };
+    result.structured_content = Some(answer.value.clone());
+    result
+}

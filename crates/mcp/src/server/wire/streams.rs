@@ -1,0 +1,46 @@
+//! One client on a pair of streams: the process that started us.
+
+use rmcp::ServiceExt;
+use rmcp::service::ServerInitializeError;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use super::MAX_MESSAGE_BYTES;
+use super::handler::{Caller, Handler};
+use crate::server::{Frontend, Principal};
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("the client did not begin as MCP clients do: {0}")]
+    NotBegun(String),
+    #[error("serving stopped: {0}")]
+    Stopped(String),
+}
+
+/// Serves until the client closes its end or `stop` is called. Calls under way then have a few seconds to be answered.
+pub async fn serve_streams<R, W>(
+    frontend: Frontend,
+    principal: Principal,
+    (reader, writer): (R, W),
+    stop: CancellationToken,
+) -> Result<(), ServeError>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let transport = AsyncRwTransport::new_server(reader, writer).with_max_line_length(MAX_MESSAGE_BYTES);
+    let handler = Handler::new(frontend, Caller::Fixed(principal));
+    let running = match handler.serve_with_ct(transport, stop).await {
+        Ok(running) => running,
+        // Gone before it said anything.
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
+        Err(error) => return Err(ServeError::NotBegun(shorter(&error.to_string()))),
+    };
+    running.waiting().await.map(drop).map_err(|error| ServeError::Stopped(error.to_string()))
+}
+
+/// The library's errors quote what the client sent.
+fn shorter(error: &str) -> String {
+    crate::server::plain(error, 300)
+}

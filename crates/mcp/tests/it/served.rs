@@ -1,0 +1,117 @@
+//! What we are to agents, in this process: what is behind us can change while they watch.
+
+use std::sync::Arc;
+
+use contract::config::AgentsConfig;
+use contract::tool::{ToolId, ToolSpec};
+use executor::{Answering, AuthorizedCall, Dispatch, Outcome, Returned, ToolSource};
+use mcp::server::{Asking, Frontend, Offered, Principal, Settings, ToolPrefix, serve_streams};
+use serde_json::{Value, json};
+use testkit::runner;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// A server with one tool, which answers with its own name.
+#[derive(Debug)]
+struct Behind(&'static str);
+
+impl ToolSource for Behind {
+    fn tools(&self) -> Vec<ToolSpec> {
+        let id = ToolId::parse(&format!("mcp:{}:name", self.0)).unwrap();
+        vec![ToolSpec::new(id, "Says its name.", json!({"type": "object"}))]
+    }
+
+    fn call(&self, _call: AuthorizedCall) -> Answering<'_> {
+        let returned = Returned::json(json!({"structuredContent": self.0}));
+        Box::pin(async move { Dispatch::Settled(Outcome::Returned(returned)) })
+    }
+}
+
+struct Client {
+    reader: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    writer: WriteHalf<DuplexStream>,
+}
+
+impl Client {
+    async fn say(&mut self, message: Value) {
+        self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+
+    async fn hear(&mut self) -> Value {
+        let line = tokio::time::timeout(std::time::Duration::from_secs(30), self.reader.next_line()).await;
+        serde_json::from_str(&line.expect("nothing is said").unwrap().expect("it is gone")).unwrap()
+    }
+
+    async fn ask(&mut self, message: Value) -> Value {
+        self.say(message).await;
+        self.hear().await
+    }
+}
+
+async fn serve() -> (Client, watch::Sender<Offered>) {
+    let code_mode = runner::in_process().await.unwrap();
+    let (offer, offered) = watch::channel(Offered { sources: vec![Arc::new(Behind("one"))], settled: true });
+    let settings = Settings {
+        config: AgentsConfig::resolve(&Value::Null, &Value::Null).unwrap(),
+        asking: Asking::Nobody,
+        pass: Vec::new(),
+        tool_prefix: ToolPrefix::default(),
+        seal: [1; 32],
+    };
+    let frontend = Frontend::new(code_mode, settings, offered);
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    let stop = CancellationToken::new();
+    tokio::spawn(serve_streams(frontend, Principal::local(), split(ours), stop));
+    let (reader, writer) = split(theirs);
+    (Client { reader: BufReader::new(reader).lines(), writer }, offer)
+}
+
+fn two(offered: &mut Offered) {
+    offered.sources.push(Arc::new(Behind("two")));
+}
+
+fn meta() -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_with_a_session_hears_of_new_servers() {
+    let (mut client, offer) = serve().await;
+    let hello =
+        json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let begun = client.ask(json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})).await;
+    assert_eq!(begun["result"]["capabilities"]["tools"]["listChanged"], true, "{begun}");
+    client.say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+    let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+    let before = client.ask(list.clone()).await;
+    // What changes nothing for the client is not told.
+    offer.send_modify(|_| {});
+    offer.send_modify(two);
+    assert_eq!(client.hear().await["method"], "notifications/tools/list_changed");
+    let after = client.ask(list).await;
+    assert_ne!(before, after);
+    assert!(after.to_string().contains("Servers: one, two."), "{after}");
+    let code = "return [(await MCP.two.name({})).structuredContent]";
+    let call = json!({"name": "exec", "arguments": {"code": code}});
+    let called = client.ask(json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": call})).await;
+    assert_eq!(called["result"]["structuredContent"]["value"], json!(["two"]), "{called}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn since_2026_a_client_listens_for_it() {
+    let (mut client, offer) = serve().await;
+    let params = json!({"_meta": meta(), "notifications": {"toolsListChanged": true, "promptsListChanged": true}});
+    let listen = json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": params});
+    let begun = client.ask(listen).await;
+    assert_eq!(begun["method"], "notifications/subscriptions/acknowledged", "{begun}");
+    assert_eq!(begun["params"]["notifications"], json!({"toolsListChanged": true}), "{begun}");
+    offer.send_modify(two);
+    let told = client.hear().await;
+    assert_eq!(told["method"], "notifications/tools/list_changed");
+    assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], "l", "{told}");
+}
