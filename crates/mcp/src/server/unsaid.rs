@@ -88,8 +88,8 @@ mod tests {
     }
 
     fn texts(result: &CellResult) -> Vec<&str> {
-        let text = |item| if let &OutputItem::Text { ref text } = item { text.as_str() } else { "" };
-        result.output().iter().map(text).collect()
+        let items = result.output().iter();
+        items.map(|item| if let OutputItem::Text { text } = item { text.as_str() } else { "" }).collect()
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Client {
 
     async fn hear(&mut self) -> Value {
         let line = tokio::time::timeout(std::time::Duration::from_secs(30), self.reader.next_line()).await;
-        serde_json::from_str(&line.expect("nothing is said").unwrap().expect("it is gone")).unwrap()
+        serde_json::from_str(&line.unwrap().unwrap().unwrap()).unwrap()
     }
 
     async fn ask(&mut self, message: Value) -> Value {

@@ -12,7 +12,7 @@ fn adds() -> Place {
 #[test]
 fn the_list_is_two_tools_with_all_a_client_wants_to_know() {
     let place = adds();
-    let mut seen: Vec<Value> = Vec::new();
+    let mut seen: Vec<String> = Vec::new();
     for era in Era::ALL {
         let mut client = Streams::plain(&place, era);
         let list = client.ask("tools/list", json!({}))["result"].clone();
@@ -28,9 +28,9 @@ fn the_list_is_two_tools_with_all_a_client_wants_to_know() {
             assert_eq!(tool["outputSchema"]["required"], json!(["status"]));
         }
         assert!(tools[0]["description"].as_str().unwrap().contains("Servers: s."), "{}", tools[0]["description"]);
-        seen.push(Value::from(tools));
+        seen.push(Value::from(tools).to_string());
     }
-    assert!(seen.windows(2).all(|two| two[0].to_string() == two[1].to_string()), "not the same bytes for all");
+    assert!(seen.windows(2).all(|two| two[0] == two[1]), "not the same bytes for all");
 }
 
 #[test]
