@@ -40,6 +40,8 @@ pub struct RunRequest {
     pub wants: ToolsWanted,
     /// Tools that came with the request.
     pub client_tools: Vec<Arc<dyn ToolSource>>,
+    /// The catalog before this one: what it has read of tools that stayed the same is not read again.
+    pub former: Option<Arc<Catalog>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -91,6 +93,10 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
     // 6. Its own catalog, and the namespaces whose tools are all in it.
     let catalog = Catalog::new(effective)?;
     let catalog = if config.search_meaning { catalog } else { catalog.without_meaning() };
+    let catalog = match &request.former {
+        Some(former) => catalog.after(former),
+        None => catalog,
+    };
     let context = RunContext { scope: &request.scope, config: &host.namespace_config };
     let namespaces = host.namespaces.visible(&catalog, &context);
     let refused_namespaces = namespaces.refused().to_vec();

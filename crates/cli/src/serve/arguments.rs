@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use contract::config::pattern::Pattern;
@@ -38,8 +39,17 @@ pub(crate) struct McpArguments {
     /// Ask nobody about anything.
     #[arg(long, conflicts_with = "ask")]
     pub(crate) ask_nobody: bool,
+    /// Stop a server's process after so long without a call; 0 lets it run.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    idle_stop: u64,
     #[command(flatten)]
     pub(crate) jail: JailArguments,
+}
+
+impl McpArguments {
+    pub(crate) fn idle_stop(&self) -> Option<Duration> {
+        (self.idle_stop > 0).then(|| Duration::from_secs(self.idle_stop))
+    }
 }
 
 fn pattern(text: &str) -> Result<Pattern, String> {

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{ConfigError, load};
 use crate::render;
 use crate::state::{State, StateError};
+use upstream::Servers;
 
 pub(crate) use arguments::McpArguments;
 
@@ -86,14 +87,15 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
         seal: key,
     };
     let frontend = Frontend::new(code_mode.clone(), settings, offered);
-    let servers = tokio::spawn(upstream::connect(loaded.servers, offer));
+    let servers = Servers::new(&loaded.servers, state.path("servers"), arguments.idle_stop());
+    tokio::spawn(servers.clone().offer(offer));
     let stop = stopped_by_signals(&frontend)?;
     let served = match arguments.http {
         Some(address) => over_http(&frontend, &arguments, &state, address, stop).await,
         None => over_streams(&frontend, stop).await,
     };
     end(&frontend, &code_mode).await;
-    servers.abort();
+    servers.stop().await;
     served
 }
 

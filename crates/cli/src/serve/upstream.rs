@@ -1,55 +1,70 @@
-//! The servers behind us, connected while clients are served already.
+//! The servers behind us: offered from what is remembered of them, started when they are needed.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use executor::ToolSource;
 use mcp::server::Offered as Behind;
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use mcp::{Unavailable, UpstreamOptions, Upstreams};
+use tokio::sync::watch;
 
 use crate::config::ServerEntry;
-use crate::servers::{Offered, meet};
+use crate::servers::Offered;
 
-/// Servers that are being started at one time: package runners are hungry.
-const MAX_STARTING: usize = 16;
+/// All configured servers that are on. None is started yet.
+#[derive(Clone)]
+pub(super) struct Servers {
+    upstreams: Arc<Upstreams>,
+    sources: Vec<Arc<dyn ToolSource>>,
+}
 
-/// Connects all at once. One that cannot be had is reported and left out; the others are there as soon as they are.
-pub(super) async fn connect(servers: Vec<ServerEntry>, behind: watch::Sender<Behind>) {
-    let mut connecting = JoinSet::new();
-    let places = Arc::new(Semaphore::new(MAX_STARTING));
-    for entry in servers.into_iter().filter(|entry| entry.enabled) {
-        let places = Arc::clone(&places);
-        connecting.spawn(async move {
-            let _place = places.acquire().await;
-            meet(vec![entry]).await
-        });
+impl Servers {
+    /// `lists` is where their lists are remembered; a process without calls for `idle_stop` is stopped.
+    pub(super) fn new(entries: &[ServerEntry], lists: PathBuf, idle_stop: Option<Duration>) -> Self {
+        let entries: Vec<&ServerEntry> = entries.iter().filter(|entry| entry.enabled).collect();
+        let options = UpstreamOptions { cache_dir: Some(lists), idle_stop, ..UpstreamOptions::DEFAULT };
+        let upstreams = Upstreams::new(entries.iter().map(|entry| entry.spec()).collect(), &options);
+        let source = |entry: &&ServerEntry| -> Option<Arc<dyn ToolSource>> {
+            let upstream: Arc<dyn ToolSource> = upstreams.get(&entry.name).ok()?.clone();
+            Some(Arc::new(Offered::new(upstream, entry)))
+        };
+        let sources = entries.iter().filter_map(source).collect();
+        Self { upstreams: Arc::new(upstreams), sources }
     }
-    while let Some(met) = connecting.join_next().await {
-        for met in met.unwrap_or_default() {
-            match met.server {
-                Ok(server) => {
-                    for left_out in server.left_out() {
-                        eprintln!("cellmate: a tool of server `{}` is left out: {left_out:?}", met.entry.name);
-                    }
-                    let offered: Arc<dyn ToolSource> = Arc::new(Offered::new(server, &met.entry));
-                    behind.send_modify(|behind| add(&mut behind.sources, offered));
+
+    /// Offers what is remembered at once, and what is listed when it is; goes on for as long as anybody looks.
+    pub(super) async fn offer(self, behind: watch::Sender<Behind>) {
+        behind.send_modify(|behind| behind.sources.clone_from(&self.sources));
+        let mut changes = self.upstreams.changes();
+        let listing = self.upstreams.listed();
+        tokio::pin!(listing);
+        let mut is_listed = false;
+        loop {
+            tokio::select! {
+                missing = &mut listing, if !is_listed => {
+                    is_listed = true;
+                    missing.iter().for_each(report);
+                    behind.send_modify(|behind| behind.settled = true);
                 }
-                Err(missed) => {
-                    eprintln!("cellmate: server `{}` is left out: {}", met.entry.name, missed.why);
-                    for line in &missed.stderr {
-                        eprintln!("cellmate: {}: {}", met.entry.name, mcp::server::plain(line, 500));
-                    }
-                }
+                changed = changes.changed() => match changed {
+                    Ok(()) => behind.send_modify(|_| {}),
+                    Err(_) => return,
+                },
+                () = behind.closed() => return,
             }
         }
     }
-    behind.send_modify(|behind| behind.settled = true);
-    // What is offered stands for as long as anybody looks.
-    behind.closed().await;
+
+    pub(super) async fn stop(&self) {
+        self.upstreams.stop_all().await;
+    }
 }
 
-/// In the order of their tools' names, so that equal servers give equal catalogs whoever was quicker.
-fn add(sources: &mut Vec<Arc<dyn ToolSource>>, source: Arc<dyn ToolSource>) {
-    sources.push(source);
-    sources.sort_by_key(|source| source.tools().into_iter().next().map(|tool| tool.id));
+fn report((name, why): &(String, Unavailable)) {
+    let why = mcp::server::plain(&why.to_string(), MAX_SHOWN_CHARS);
+    eprintln!("cellmate: server `{name}` is left out for now: {why}; `cellmate servers test {name}` says more");
 }
+
+/// What is shown of why a server cannot be had.
+const MAX_SHOWN_CHARS: usize = 500;

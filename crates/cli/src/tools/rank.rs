@@ -52,14 +52,16 @@ fn rank(arguments: &RankArguments) -> Result<(), String> {
     let mut out = stdout().lock();
     for line in stdin().lock().lines() {
         let line = line.map_err(|error| format!("standard input: {error}"))?;
-        let asked: Value = serde_json::from_str(&line).map_err(|error| format!("a line of input is no JSON: {error}"))?;
+        let asked: Value =
+            serde_json::from_str(&line).map_err(|error| format!("a line of input is no JSON: {error}"))?;
         let query = asked.get("query").and_then(Value::as_str).ok_or("a line of input has no `query`")?;
         let limit = asked.get("limit").and_then(Value::as_u64).and_then(|limit| usize::try_from(limit).ok());
         let start = Instant::now();
         let hits = index.rank(query, limit.unwrap_or(DEFAULT_LIMIT), |_| true);
         let took = start.elapsed();
         let found: Vec<&String> = hits.iter().filter_map(|hit| ids.get(hit.position)).collect();
-        let answer = json!({"qid": asked.get("qid"), "ids": found, "us": u64::try_from(took.as_micros()).unwrap_or(u64::MAX)});
+        let answer =
+            json!({"qid": asked.get("qid"), "ids": found, "us": u64::try_from(took.as_micros()).unwrap_or(u64::MAX)});
         writeln!(out, "{answer}").and_then(|()| out.flush()).map_err(|error| format!("standard output: {error}"))?;
     }
     Ok(())

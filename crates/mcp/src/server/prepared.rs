@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use catalog::{Registry, Surface};
+use catalog::{Catalog, Registry, Surface};
 use contract::config;
 use contract::tool::ToolSpec;
 use executor::run::{Host, PrepareError, RunRequest, prepare};
@@ -32,6 +32,7 @@ impl Prepared {
         settings: &Settings,
         sources: Vec<Arc<dyn ToolSource>>,
         principal: &Principal,
+        former: Option<Arc<Catalog>>,
     ) -> Result<Self, PrepareError> {
         let offered: Vec<ToolSpec> = sources.iter().flat_map(|source| source.tools()).collect();
         let host = Host {
@@ -43,7 +44,7 @@ impl Prepared {
             namespace_config: Value::Null,
             runtime_available: true,
         };
-        let mut run = prepare(&host, &RunRequest { scope: principal.scope(), ..RunRequest::default() })?;
+        let mut run = prepare(&host, &RunRequest { scope: principal.scope(), former, ..RunRequest::default() })?;
         let config = &mut run.config.code_mode;
         config.enabled = true;
         config.limits.timeout_ms = config.limits.timeout_ms.min(TURN_AT_MOST_MS);
@@ -77,11 +78,13 @@ pub(crate) struct Cache {
 struct State {
     offered: watch::Receiver<Offered>,
     prepared: HashMap<Principal, Arc<Prepared>>,
+    /// The last catalog there was, whoever's: what it knows of tools is not read again.
+    former: Option<Arc<Catalog>>,
 }
 
 impl Cache {
     pub(crate) fn new(offered: watch::Receiver<Offered>) -> Self {
-        Self { state: Mutex::new(State { offered, prepared: HashMap::new() }) }
+        Self { state: Mutex::new(State { offered, prepared: HashMap::new(), former: None }) }
     }
 
     /// Held while it prepares: who comes meanwhile wants the same.
@@ -97,7 +100,8 @@ impl Cache {
             return Ok(Arc::clone(prepared));
         }
         let sources = state.offered.borrow().sources.clone();
-        let prepared = Arc::new(Prepared::new(settings, sources, principal)?);
+        let prepared = Arc::new(Prepared::new(settings, sources, principal, state.former.take())?);
+        state.former = Some(Arc::clone(prepared.executor.catalog()));
         state.prepared.insert(principal.clone(), Arc::clone(&prepared));
         Ok(prepared)
     }
