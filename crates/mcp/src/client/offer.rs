@@ -1,6 +1,7 @@
 //! What a server offers: its listed tools as ours, within limits, and what it has beside tools.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use contract::tool::{Operation, Repeat, ToolId, ToolSpec};
 use serde_json::{Value, json};
@@ -21,6 +22,8 @@ pub(crate) struct Offer<'a> {
     trusted: bool,
     limits: &'a Limits,
     bytes: usize,
+    /// What the server says of itself.
+    about: Option<Arc<str>>,
     pub(crate) tools: BTreeMap<ToolId, ToolSpec>,
     /// Those of the tools that can only be called as a task.
     pub(crate) as_tasks: BTreeSet<ToolId>,
@@ -45,10 +48,16 @@ impl<'a> Offer<'a> {
             trusted,
             limits,
             bytes: 0,
+            about: None,
             tools: BTreeMap::new(),
             as_tasks: BTreeSet::new(),
             left_out: Vec::new(),
         }
+    }
+
+    /// What the server says of itself helps to find its tools.
+    pub(crate) fn saying(self, about: Option<Arc<str>>) -> Self {
+        Self { about, ..self }
     }
 
     /// Takes a tool as `tools/list` gives it, or notes why not.
@@ -147,6 +156,7 @@ impl<'a> Offer<'a> {
         }
         let output = listed.get("outputSchema").filter(|schema| !schema.is_null());
         Ok(ToolSpec {
+            about_owner: self.about.clone(),
             label: label.map(str::to_owned),
             output: output.map(|schema| self.schema("outputSchema", schema)).transpose()?,
             repeat: if self.trusted { repeat(annotations) } else { Repeat::Never },

@@ -12,6 +12,7 @@ mod oauth;
 mod stdio;
 mod subscription;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use executor::Updates;
@@ -30,6 +31,7 @@ use tokio::sync::watch;
 
 use super::Closed;
 use super::closed::ClosedCell;
+use super::spec::{MAX_SHOWN_CHARS, shown};
 use gate::{Gate, Listener};
 pub(crate) use http::Http;
 pub use oauth::LoginRefused;
@@ -134,6 +136,13 @@ impl Session {
             }
             Err(error) => Err(not_opened(error, &closed)),
         }
+    }
+
+    /// What the server says of itself and of how it is used.
+    pub(crate) fn about(&self) -> Option<Arc<str>> {
+        let info = self.running.peer_info()?;
+        let text = info.instructions.as_deref()?;
+        Some(shown(text, MAX_SHOWN_CHARS).into())
     }
 
     /// What the server says it has: tools, resources, prompts.

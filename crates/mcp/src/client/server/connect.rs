@@ -1,0 +1,185 @@
+//! From a configured server to a connected one: started or reached, hands shaken, its tools listed.
+
+use std::io;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use executor::Updates;
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use super::{Listed, Server};
+use crate::client::http::{BadAddress, Caller};
+use crate::client::offer::{Offer, TooMuch};
+use crate::client::spec::{
+    Limits, MAX_PAGES, MAX_SERVER_NAME_BYTES, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, ServerSpec, Transport, plain_url,
+    shown,
+};
+use crate::client::tokens::Tokens;
+use crate::client::wire::Http;
+use crate::client::{Closed, Draining, Era, Gone, Process, Request, RequestError, Session, Started, Stdio, Tail};
+
+/// Why a server has no tools for us, for who configured it.
+#[derive(Debug, thiserror::Error)]
+#[error("connect to MCP server `{server}`: {why}")]
+pub struct ConnectError {
+    pub server: String,
+    pub why: ConnectFailure,
+    /// The end of what the server wrote to its standard error. It may hold secrets of the server's.
+    pub stderr: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectFailure {
+    #[error("a server's name has 1 to 64 bytes, no `:` and no control characters; rename it")]
+    BadName,
+    #[error("cannot start its command; see that the command is installed, on PATH, and its folder exists")]
+    Start(#[source] io::Error),
+    #[error(transparent)]
+    BadAddress(#[from] BadAddress),
+    #[error("it wants a login; run `cellmate servers login {server}`")]
+    LoginNeeded { server: String },
+    #[error("it was not ready within {} ms; see what it wrote to its standard error, or raise the limit", .0.as_millis())]
+    Deadline(Duration),
+    #[error("{0}; see what it wrote to its standard error")]
+    Closed(Closed),
+    #[error("{0}; see that its address is right and that it runs there")]
+    NotThere(Closed),
+    #[error("it refused: {message} (code {code})")]
+    Refused { code: i32, message: String },
+    #[error(
+        "it does not speak MCP as we know it; see that the command starts an MCP server on standard input and output, or that the address is that of its MCP endpoint"
+    )]
+    Confused,
+    #[error(transparent)]
+    TooMuch(#[from] TooMuch),
+}
+
+pub(super) async fn connect(spec: &ServerSpec, stderr: &Tail) -> Result<Server, ConnectFailure> {
+    let bad = |c: char| c == ':' || c.is_control();
+    if spec.name.is_empty() || spec.name.len() > MAX_SERVER_NAME_BYTES || spec.name.contains(bad) {
+        return Err(ConnectFailure::BadName);
+    }
+    let (session, draining, gone) = reach(spec, stderr).await?;
+    let listed = list(&session, &spec.name, spec.trusted, &spec.limits).await?;
+    Ok(Server {
+        name: spec.name.clone(),
+        trusted: spec.trusted,
+        limits: spec.limits,
+        listed: RwLock::new(Arc::new(listed)),
+        session,
+        stderr: stderr.clone(),
+        gone,
+        _draining: draining,
+    })
+}
+
+/// A session, what reads the server's standard error, and what tells of its process.
+type Opened = (Session, Option<Draining>, Option<Gone>);
+
+/// Starts the server or finds it at its address, and shakes hands.
+async fn reach(spec: &ServerSpec, stderr: &Tail) -> Result<Opened, ConnectFailure> {
+    match &spec.transport {
+        Transport::Stdio { .. } => match start(spec, stderr, Era::Initialize).await {
+            // It is there and says no: perhaps it is too new to know `initialize`. What it says to that counts.
+            Err(refused @ ConnectFailure::Refused { .. }) => {
+                start(spec, stderr, Era::Discover).await.map_err(|_| refused)
+            }
+            other => other,
+        },
+        Transport::Http { url, headers, login } => {
+            let bad = || BadAddress::Url(plain_url(url));
+            let url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https")).ok_or_else(bad)?;
+            let tokens = login.as_ref().map(|login| Tokens::new(&spec.name, &url, login));
+            let caller = Caller::new(&url, headers, tokens)?;
+            Ok((Session::open(Http::new(caller), Era::Auto).await?, None, None))
+        }
+    }
+}
+
+pub(super) async fn start(spec: &ServerSpec, stderr: &Tail, era: Era) -> Result<Opened, ConnectFailure> {
+    let Transport::Stdio { command, args, env, cwd } = &spec.transport else { return Err(ConnectFailure::Confused) };
+    let started = Process::start(command, args, env, cwd.as_deref()).map_err(ConnectFailure::Start)?;
+    let Started { process, stdin, stdout, stderr: said } = started;
+    let (draining, gone) = (stderr.drain(said), process.gone());
+    match Session::open(Stdio::new(stdout, stdin, Some(process)), era).await {
+        Ok(session) => Ok((session, Some(draining), Some(gone))),
+        Err(error) => {
+            // The process is gone by now; why it went is on its way.
+            draining.finish().await;
+            Err(error.into())
+        }
+    }
+}
+
+pub(super) async fn list(
+    session: &Session,
+    name: &str,
+    trusted: bool,
+    limits: &Limits,
+) -> Result<Listed, ConnectFailure> {
+    let has = session.capabilities();
+    let mut offer = Offer::new(name, trusted, limits).saying(session.about());
+    if has.tools {
+        list_tools(session, &mut offer, limits.connect).await?;
+    }
+    if has.resources {
+        offer.resources();
+    }
+    if has.prompts {
+        offer.prompts();
+    }
+    Ok(Listed { tools: offer.tools, as_tasks: offer.as_tasks, left_out: offer.left_out })
+}
+
+pub(super) async fn list_tools(
+    session: &Session,
+    offer: &mut Offer<'_>,
+    deadline: Duration,
+) -> Result<(), ConnectFailure> {
+    let mut params = Map::new();
+    for _ in 0..MAX_PAGES {
+        let request = Request {
+            method: "tools/list",
+            params,
+            headers: Vec::new(),
+            key: "",
+            updates: Updates::default(),
+            deadline,
+        };
+        let page = session.request(request).await?;
+        for tool in page.get("tools").and_then(Value::as_array).ok_or(ConnectFailure::Confused)? {
+            offer.tool(tool)?;
+        }
+        match page.get("nextCursor").and_then(Value::as_str) {
+            Some(cursor) => params = Map::from_iter([("cursor".to_owned(), json!(cursor))]),
+            None => return Ok(()),
+        }
+    }
+    Err(TooMuch::Pages(MAX_PAGES).into())
+}
+
+impl ConnectError {
+    pub(super) fn new(server: &str, why: ConnectFailure, stderr: &Tail) -> Self {
+        let server = shown(server, MAX_SHOWN_NAME_CHARS);
+        let why = match why {
+            ConnectFailure::Closed(Closed::LoginNeeded) => ConnectFailure::LoginNeeded { server: server.clone() },
+            ConnectFailure::Closed(why @ (Closed::Unreachable | Closed::SessionGone)) => ConnectFailure::NotThere(why),
+            other => other,
+        };
+        Self { server, why, stderr: stderr.text() }
+    }
+}
+
+impl From<RequestError> for ConnectFailure {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Refused { code, message } => {
+                Self::Refused { code, message: shown(&message, MAX_SHOWN_CHARS) }
+            }
+            RequestError::NotSent(why) | RequestError::Closed(why) => Self::Closed(why),
+            RequestError::Confused => Self::Confused,
+            RequestError::Deadline(limit) => Self::Deadline(limit),
+        }
+    }
+}
