@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{AnyConnection, AnyPool, Connection, Executor};
@@ -40,6 +41,7 @@ pub struct Store {
     /// Commits survive the process, and a loss of power only once something durable follows.
     relaxed: AnyPool,
     readers: AnyPool,
+    pub(crate) location: Location,
     pub(crate) keys: Arc<Keys>,
 }
 
@@ -53,15 +55,25 @@ pub(crate) enum Dialect {
 const READERS: u32 = 4;
 const SERVER_CONNECTIONS: u32 = 16;
 
+/// A server that cannot be reached for so long is away, and whoever asks is told so.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
+
 impl Store {
     pub async fn open(location: &Location, keys: Keys) -> Result<Self, StoreError> {
         sqlx::any::install_default_drivers();
-        let keys = Arc::new(keys);
-        let store = match location {
+        let (keys, location) = (Arc::new(keys), location.clone());
+        let store = match &location {
             Location::Memory => {
                 // One connection: another one would see another, empty memory.
                 let only = sqlite("sqlite::memory:", "OFF", 1).await?;
-                Self { dialect: Dialect::Sqlite, durable: only.clone(), relaxed: only.clone(), readers: only, keys }
+                Self {
+                    dialect: Dialect::Sqlite,
+                    durable: only.clone(),
+                    relaxed: only.clone(),
+                    readers: only,
+                    location,
+                    keys,
+                }
             }
             Location::File(path) => {
                 let url = format!("sqlite://{}?mode=rwc", path.display());
@@ -69,12 +81,23 @@ impl Store {
                 let durable = sqlite(&url, "FULL", 1).await?;
                 let relaxed = sqlite(&url, "NORMAL", 1).await?;
                 let readers = sqlite(&url, "NORMAL", READERS).await?;
-                Self { dialect: Dialect::Sqlite, durable, relaxed, readers, keys }
+                Self { dialect: Dialect::Sqlite, durable, relaxed, readers, location, keys }
             }
             Location::Postgres(url) => {
                 let options: AnyConnectOptions = url.parse()?;
-                let pool = AnyPoolOptions::new().max_connections(SERVER_CONNECTIONS).connect_with(options).await?;
-                Self { dialect: Dialect::Postgres, durable: pool.clone(), relaxed: pool.clone(), readers: pool, keys }
+                let pool = AnyPoolOptions::new()
+                    .max_connections(SERVER_CONNECTIONS)
+                    .acquire_timeout(SERVER_TIMEOUT)
+                    .connect_with(options)
+                    .await?;
+                Self {
+                    dialect: Dialect::Postgres,
+                    durable: pool.clone(),
+                    relaxed: pool.clone(),
+                    readers: pool,
+                    location,
+                    keys,
+                }
             }
         };
         migrations::apply(&store).await?;

@@ -6,7 +6,7 @@ use contract::frame::Failure;
 use contract::limits::MAX_ERROR_BYTES;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
-use store::{CommitError, Durability, Entry, EntryKind, RunState, Store};
+use store::{CommitError, Durability, Entry, EntryKind, RunState, Store, fault};
 
 use super::{Driver, Whereabouts};
 use crate::cell::Answer;
@@ -61,6 +61,16 @@ impl Driver {
             change.result = over.then_some(text);
             change.snapshot = snapshot;
         });
+        let [before, after] = if over {
+            ["wait.before_cas", "wait.after_cas"]
+        } else {
+            ["suspend.before_commit", "suspend.after_commit"]
+        };
+        let written = async {
+            fault::point(before)?;
+            written.await?;
+            Ok(fault::point(after)?)
+        };
         match written.await {
             Ok(()) => {
                 self.released = dormant;

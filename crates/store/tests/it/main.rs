@@ -3,6 +3,7 @@
 
 mod approvals;
 mod fences;
+mod model;
 mod opening;
 mod sealing;
 mod settling;
