@@ -8,5 +8,6 @@ mod opening;
 mod sealing;
 mod settling;
 mod sweeping;
+mod tampering;
 mod transcripts;
 mod world;

@@ -1,5 +1,6 @@
 //! The host is killed at every named place, on either store, in runs made by chance; and nothing is lost or done twice.
 
+mod disk;
 mod node;
 mod nodes;
 mod oracle;

@@ -1,9 +1,10 @@
 //! A host process that many talk to at once.
 
 use std::collections::HashMap;
+use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -36,6 +37,8 @@ pub struct Start<'a> {
 
 impl Node {
     pub fn start(start: &Start<'_>) -> Self {
+        // Beside the ledger: whoever looks into a failure looks there.
+        let said = OpenOptions::new().create(true).append(true).open(start.ledger.with_extension("log")).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_ledger-host"))
             .arg(start.store)
             .arg(start.ledger)
@@ -44,6 +47,7 @@ impl Node {
             .envs(start.environment.iter().cloned())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(said)
             .spawn()
             .unwrap();
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
@@ -87,12 +91,9 @@ impl Node {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Size in memory, in bytes.
-    pub fn resident(&self) -> u64 {
-        let id = self.child.lock().unwrap().id();
-        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
+    /// How a host that said nothing ended.
+    pub fn ended(&self) -> Option<ExitStatus> {
+        self.child.lock().unwrap().wait().ok()
     }
 }
 

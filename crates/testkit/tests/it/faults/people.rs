@@ -44,6 +44,12 @@ impl People {
         Self::around(hosts, folder.join("ledger"), "session".to_owned(), chance)
     }
 
+    /// One that is there already, and is not expected to die.
+    pub fn around_this_one(node: Node, store: String, folder: &Path, chance: Chance) -> Self {
+        let hosts = Hosts::Mortal { store, fault: None, node: Some(node) };
+        Self::around(hosts, folder.join("ledger"), "session".to_owned(), chance)
+    }
+
     pub fn around_many(nodes: Vec<Arc<Node>>, ledger: PathBuf, session: String, chance: Chance) -> Self {
         Self::around(Hosts::Shared(nodes), ledger, session, chance)
     }
