@@ -91,6 +91,14 @@ impl Node {
         kill_process(pid, signal).unwrap();
     }
 
+    /// Size in memory, in bytes.
+    pub fn resident(&self) -> u64 {
+        let id = self.child.lock().unwrap().id();
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
+    }
+
     /// How a host that said nothing ended.
     pub fn ended(&self) -> Option<ExitStatus> {
         self.child.lock().unwrap().wait().ok()

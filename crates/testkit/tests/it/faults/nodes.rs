@@ -110,6 +110,18 @@ fn what_another_node_settles_or_decides_is_noticed_within_a_second() {
             assert_eq!(end["value"], json!(["brought 1", "brought 2"]), "{store}");
             assert!(began.elapsed() < NOTICED, "{:?} on {store}", began.elapsed());
         }
+        // A person's word, given elsewhere while a sibling of the call still works.
+        let code = "return await Promise.all([tools.call('openclaw:ledger:ask', { n: 3 }), \
+                    tools.call('openclaw:ledger:slow', { n: 4, ms: 15000 })])";
+        let _held = nodes[0].tell(&json!({"op": "exec", "code": code}));
+        let approvals = || nodes[2].ask(&json!({"op": "approvals"})).unwrap();
+        wait_until("somebody is asked", || approvals() != json!([]));
+        let approval = approvals()[0]["approvalId"].clone();
+        let decided = nodes[2].ask(&json!({"op": "decide", "approvalId": approval})).unwrap();
+        assert_eq!(decided["decided"], true);
+        let began = Instant::now();
+        wait_until("it is made", || lines(&ledger).iter().any(|line| line.name == "ask"));
+        assert!(began.elapsed() < NOTICED, "{:?} on {store}", began.elapsed());
     }
 }
 

@@ -84,7 +84,7 @@ pub fn judge_end(people: &People, program: &Program, run_id: &str, end: &Value) 
 /// Whoever asks again is told the same, by this host and the next.
 pub fn judge_one_end(people: &mut People, run_id: &str, end: &Value, state: &str) {
     for _ in 0..2 {
-        assert_eq!(people.to_the_end(run_id), *end);
+        assert_eq!(people.told(run_id, end), *end);
     }
     let row = people.insist(&json!({"op": "run", "runId": run_id}));
     assert_eq!(row, json!({"state": state, "frozen": false}));

@@ -119,8 +119,7 @@ impl People {
     /// Goes on with a run, bringing what it waits for, until it is over.
     pub fn to_the_end(&mut self, run_id: &str) -> Value {
         loop {
-            self.bring(run_id);
-            self.decide();
+            self.help(run_id);
             let result = self.insist(&json!({"op": "wait", "runId": run_id}));
             if is_passing(&result) {
                 self.pause();
@@ -128,6 +127,23 @@ impl People {
                 return result;
             }
         }
+    }
+
+    /// What is told of a run that has ended like that; not what a host says whose store is away.
+    pub fn told(&mut self, run_id: &str, end: &Value) -> Value {
+        loop {
+            let told = self.insist(&json!({"op": "wait", "runId": run_id}));
+            if told == *end || !is_passing(&told) {
+                return told;
+            }
+            self.pause();
+        }
+    }
+
+    /// Does what a run may wait for.
+    pub fn help(&mut self, run_id: &str) {
+        self.bring(run_id);
+        self.decide();
     }
 
     /// Whoever was handed a call answers it, sooner or later, and again if nobody confirmed it.
