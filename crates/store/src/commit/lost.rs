@@ -8,7 +8,8 @@ use super::CommitError;
 use crate::backend::{Dialect, Store, StoreError};
 use crate::runs::Held;
 
-/// How long a server that is away, or a commit that may be in it, is waited for. A lease is not much longer.
+/// How long a server that is away, or a commit that may be in it, is waited for: longer than a restart takes. Where a
+/// lease runs out meanwhile, the fence still guards what is written.
 const PATIENCE: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_millis(50);
 

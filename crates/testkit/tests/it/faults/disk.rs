@@ -97,7 +97,7 @@ fn history(shim: &Path, fault: Fault, number: usize) -> bool {
             break run;
         }
     };
-    let end = people.to_the_end(&run);
+    let end = people.finish(&run);
     assert_eq!((&end["status"], &end["value"][1]), (&json!("completed"), &json!(2)), "{fault:?} {number}: {end}");
     let got = end["value"][0].as_str().unwrap();
     let brought = people.acknowledged.values().next();

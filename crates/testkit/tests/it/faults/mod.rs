@@ -48,7 +48,7 @@ fn history(store: String, seed: usize, fault: Option<String>) -> Went {
     let (run, told) = people.exec(&program.code);
     match (run, told) {
         (Some(run), None) => {
-            let end = people.to_the_end(&run);
+            let end = people.finish(&run);
             oracle::judge_end(&people, &program, &run, &end);
             oracle::judge_one_end(&mut people, &run, &end, "completed");
         }

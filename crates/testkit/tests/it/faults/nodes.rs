@@ -140,7 +140,7 @@ fn storm(store: &str, ledger: &Path, unknown_allowed: bool) {
         people.deaths = u32::from(unknown_allowed);
         match people.exec(&program.code) {
             (Some(run), None) => {
-                let end = people.to_the_end(&run);
+                let end = people.finish(&run);
                 oracle::judge_end(&people, &program, &run, &end);
                 oracle::judge_one_end(&mut people, &run, &end, "completed");
                 ended.fetch_add(1, Ordering::Relaxed);

@@ -117,7 +117,7 @@ impl People {
     }
 
     /// Goes on with a run, bringing what it waits for, until it is over.
-    pub fn to_the_end(&mut self, run_id: &str) -> Value {
+    pub fn finish(&mut self, run_id: &str) -> Value {
         loop {
             self.help(run_id);
             let result = self.insist(&json!({"op": "wait", "runId": run_id}));
