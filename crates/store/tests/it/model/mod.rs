@@ -2,6 +2,7 @@
 //! needed, each of them.
 
 mod row;
+mod steps;
 mod walk;
 mod world;
 

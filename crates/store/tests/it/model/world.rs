@@ -7,6 +7,7 @@
 use stateright::{Model, Property};
 
 use super::row::{Call, Change, End, Held, OURS, Outcome, Row, Rules};
+use super::steps::{dispatch, know, seize, take};
 
 pub const ONCE: &str = "a default tool is dispatched once at most";
 pub const KEPT: &str = "an acknowledged result reaches the cell";
@@ -17,11 +18,11 @@ const CAN_LOSE: &str = "an outcome can be left unknown";
 
 /// What can go wrong in one history.
 const CRASHES: u8 = 2;
-const LOST_ANSWERS: u8 = 2;
+pub(super) const LOST_ANSWERS: u8 = 2;
 const TAKEOVERS: u8 = 3;
 
-const DEFAULT: usize = 0;
-const CLIENT: usize = 1;
+pub(super) const DEFAULT: usize = 0;
+pub(super) const CLIENT: usize = 1;
 
 /// How a commit's answer comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,7 +54,7 @@ pub enum Action {
 
 /// What a node knows of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Mine {
+pub(super) enum Mine {
     Open,
     Intended,
     Made,
@@ -64,27 +65,27 @@ enum Mine {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Node {
-    held: Held,
+pub(super) struct Node {
+    pub(super) held: Held,
     /// Its own clock says that its lease lasts.
-    lease_lasts: bool,
+    pub(super) lease_lasts: bool,
     /// A commit whose answer was lost.
-    unsure: Option<Change>,
-    calls: [Mine; 2],
-    aborts: bool,
+    pub(super) unsure: Option<Change>,
+    pub(super) calls: [Mine; 2],
+    pub(super) aborts: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct World {
-    row: Row,
-    nodes: [Option<Node>; 2],
-    crashes: u8,
-    lost: u8,
-    dispatched: [u8; 2],
-    acknowledged: bool,
-    told: Option<End>,
-    seized: bool,
-    stale: bool,
+    pub(super) row: Row,
+    pub(super) nodes: [Option<Node>; 2],
+    pub(super) crashes: u8,
+    pub(super) lost: u8,
+    pub(super) dispatched: [u8; 2],
+    pub(super) acknowledged: bool,
+    pub(super) told: Option<End>,
+    pub(super) seized: bool,
+    pub(super) stale: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -192,161 +193,4 @@ impl Model for Nodes {
             }),
         ]
     }
-}
-
-impl Nodes {
-    /// What a node that has the run may do next.
-    fn steps(&self, number: usize, node: &Node, world: &World, actions: &mut Vec<Action>) {
-        if node.unsure.is_some() {
-            actions.push(Action::LookForCommit(number));
-            return;
-        }
-        let mut commit = |change| {
-            actions.push(Action::Commit(number, change, Answer::Heard));
-            if world.lost < LOST_ANSWERS {
-                actions.push(Action::Commit(number, change, Answer::LostAfterwards));
-                actions.push(Action::Commit(number, change, Answer::LostBefore));
-            }
-        };
-        if node.aborts {
-            return commit(Change::End(End::Aborted));
-        }
-        if let [Mine::Known(first), Mine::Known(second)] = node.calls {
-            return commit(Change::End(End::Completed([first, second])));
-        }
-        for call in [DEFAULT, CLIENT] {
-            match node.calls[call] {
-                Mine::Open if self.rules.journal_first => commit(Change::Intend(call)),
-                Mine::Made if call == CLIENT => commit(Change::Park(call)),
-                _ => {}
-            }
-        }
-        for call in [DEFAULT, CLIENT] {
-            let ready =
-                node.calls[call] == Mine::Intended || !self.rules.journal_first && node.calls[call] == Mine::Open;
-            match node.calls[call] {
-                _ if ready && (node.lease_lasts || !self.rules.lease_clock) => {
-                    actions.push(Action::Dispatch(number, call))
-                }
-                _ if ready => actions.push(Action::Prolong(number)),
-                Mine::Made if call == DEFAULT => actions.push(Action::ToolAnswers(number)),
-                Mine::Waits => actions.push(Action::LookForOutcome(number)),
-                Mine::Caught => actions.push(Action::GiveUp(number, call)),
-                Mine::Open | Mine::Intended | Mine::Made | Mine::Known(_) => {}
-            }
-        }
-    }
-
-    fn commit(&self, world: &mut World, number: usize, change: Change, answer: Answer) -> bool {
-        let Some(node) = world.nodes[number] else { return false };
-        if answer == Answer::LostBefore {
-            world.lost += 1;
-            unsure(world, number, change);
-            return true;
-        }
-        world.stale |= !world.row.has(node.held) && !self.rules.fence;
-        let written = world.row.commit(&self.rules, node.held, change);
-        match answer {
-            Answer::Heard if written => wrote(world, number, change),
-            // Whoever has lost the run stops.
-            Answer::Heard => world.nodes[number] = None,
-            Answer::LostAfterwards | Answer::LostBefore => {
-                world.lost += 1;
-                unsure(world, number, change);
-            }
-        }
-        true
-    }
-
-    fn look_for_commit(&self, world: &mut World, number: usize) -> bool {
-        let Some(node) = world.nodes[number] else { return false };
-        let Some(change) = node.unsure else { return false };
-        let there = world.row.has(Held { sequence: node.held.sequence + 1, ..node.held });
-        if there || !self.rules.look_for_lost_commits {
-            wrote(world, number, change);
-        } else {
-            world.nodes[number] = None;
-        }
-        true
-    }
-
-    fn give_up(&self, world: &mut World, number: usize, call: usize) -> bool {
-        if !self.rules.first_outcome_counts {
-            return know(world, number, call, Outcome::Unknown);
-        }
-        world.row.settle(call, Outcome::Unknown);
-        match world.row.calls[call] {
-            Call::Settled(outcome) => know(world, number, call, outcome),
-            Call::Unasked | Call::Dispatched | Call::Parked => false,
-        }
-    }
-
-    fn prolong(&self, world: &mut World, number: usize) -> bool {
-        let Some(node) = &mut world.nodes[number] else { return false };
-        node.lease_lasts = world.row.prolong(&self.rules, node.held) || !world.row.written;
-        if !node.lease_lasts {
-            world.nodes[number] = None;
-        }
-        true
-    }
-}
-
-fn unsure(world: &mut World, number: usize, change: Change) {
-    if let Some(node) = &mut world.nodes[number] {
-        node.unsure = Some(change);
-    }
-}
-
-/// The node knows that its change is written, and goes on.
-fn wrote(world: &mut World, number: usize, change: Change) {
-    let Some(node) = &mut world.nodes[number] else { return };
-    node.held.sequence += 1;
-    node.unsure = None;
-    match change {
-        Change::Intend(call) => node.calls[call] = Mine::Intended,
-        Change::Park(call) => node.calls[call] = Mine::Waits,
-        Change::End(end) => {
-            // Two that are told different ends show as one that is not the row's.
-            if world.told.is_none() || world.told == world.row.over {
-                world.told = Some(end);
-            }
-            world.nodes[number] = None;
-        }
-    }
-}
-
-fn dispatch(world: &mut World, number: usize, call: usize) -> bool {
-    let Some(node) = &mut world.nodes[number] else { return false };
-    // An abort takes the run also from whoever is awake; it does not wait for a call on its way out.
-    world.stale |= world.row.fence != node.held.fence && !world.seized && world.row.over.is_none();
-    world.dispatched[call] += 1;
-    node.calls[call] = Mine::Made;
-    true
-}
-
-fn know(world: &mut World, number: usize, call: usize, outcome: Outcome) -> bool {
-    if let Some(node) = &mut world.nodes[number] {
-        node.calls[call] = Mine::Known(outcome);
-    }
-    true
-}
-
-fn take(world: &mut World, number: usize) -> bool {
-    let Some(held) = world.row.take() else { return false };
-    let mine = |call: Call| match call {
-        Call::Unasked => Mine::Open,
-        Call::Dispatched => Mine::Caught,
-        Call::Parked => Mine::Waits,
-        Call::Settled(outcome) => Mine::Known(outcome),
-    };
-    let calls = world.row.calls.map(mine);
-    world.nodes[number] = Some(Node { held, lease_lasts: true, unsure: None, calls, aborts: false });
-    true
-}
-
-fn seize(world: &mut World, number: usize) -> bool {
-    let Some(held) = world.row.seize() else { return false };
-    world.seized = true;
-    world.nodes[number] = Some(Node { held, lease_lasts: true, unsure: None, calls: [Mine::Open; 2], aborts: true });
-    true
 }
