@@ -179,6 +179,11 @@ impl Journal {
         Err(CommitError::Fenced)
     }
 
+    /// The run is another's: nothing more is done on its behalf here.
+    pub fn lose(&self) {
+        self.lock().lost = true;
+    }
+
     /// Writes a call's new state at once, with whatever else goes with it.
     pub async fn park(
         &self,

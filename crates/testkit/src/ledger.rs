@@ -31,7 +31,9 @@ impl Ledger {
     fn write(&self, call: &AuthorizedCall) -> std::io::Result<()> {
         let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (name, token) = (call.id().name(), call.token());
-        writeln!(file, "{name} {} {} {} {}", call.key(), token.run, token.call, call.input())?;
+        // At once: other processes may write into the same file.
+        let line = format!("{name} {} {} {} {}\n", call.key(), token.run, token.call, call.input());
+        file.write_all(line.as_bytes())?;
         file.sync_all()
     }
 }

@@ -212,6 +212,10 @@ impl Driver {
         self.rest(moved).await
     }
 
+    pub(crate) fn journal(&self) -> Arc<Journal> {
+        Arc::clone(&self.run.journal)
+    }
+
     pub(crate) fn session_id(&self) -> &str {
         &self.run.executor.scope().session_id
     }

@@ -49,6 +49,7 @@ pub(super) struct Inner {
 #[derive(Clone, Debug)]
 pub(super) struct Live {
     pub(super) session_id: String,
+    journal: Arc<Journal>,
     commands: mpsc::Sender<Command>,
 }
 
@@ -103,7 +104,7 @@ impl Inner {
             // There is room: nobody else knows the channel yet.
             drop(commands.try_send(first));
         }
-        let live = Live { session_id: driver.session_id().to_owned(), commands };
+        let live = Live { session_id: driver.session_id().to_owned(), journal: driver.journal(), commands };
         self.lock().insert(run_id.clone(), live);
         let inner = Arc::clone(self);
         tokio::spawn(async move {
@@ -128,6 +129,25 @@ impl Inner {
         let mut runs: Vec<String> = self.lock().keys().cloned().collect();
         runs.extend(self.coming.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
         runs
+    }
+
+    /// Prolongs what this process works on. Only what it has lost, or cannot ask about, stays without a lease.
+    pub(super) async fn renew(&self) -> Result<(), StoreError> {
+        let began = Instant::now();
+        let runs = self.held_runs();
+        if !runs.is_empty() {
+            self.store.renew(&self.holder, &runs, self.lease_until()).await?;
+            for run_id in self.store.lost(&self.holder, &runs).await? {
+                if let Some(live) = self.lock().get(&run_id) {
+                    live.journal.lose();
+                } else if self.coming.lock().unwrap_or_else(PoisonError::into_inner).contains(&run_id) {
+                    // It is just being put to work: the clock must not say that it may.
+                    return Ok(());
+                }
+            }
+        }
+        self.lease.renewed_at(began);
+        Ok(())
     }
 
     /// A run that is being taken is kept, too, for as long as this is.

@@ -1,7 +1,7 @@
 //! What must be done again and again while a process has runs.
 
 use std::sync::Weak;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use executor::clock::now_ms;
 
@@ -22,15 +22,11 @@ pub(super) async fn keep(inner: Weak<Inner>, lease: Duration) {
     loop {
         tokio::time::sleep(every).await;
         let Some(inner) = inner.upgrade() else { return };
-        let (now, began) = (now_ms(), Instant::now());
         // One that fails is tried again before the lease is over; one that fails for long loses the runs.
-        let runs = inner.held_runs();
-        if runs.is_empty() || inner.store.renew(&inner.holder, &runs, inner.lease_until()).await.is_ok() {
-            inner.lease.renewed_at(began);
-        }
+        drop(inner.renew().await);
         rounds = rounds.wrapping_add(1);
         if rounds.is_multiple_of(SWEEP_EVERY) {
-            drop(inner.store.expire(now).await);
+            drop(inner.store.expire(now_ms()).await);
         }
     }
 }

@@ -108,11 +108,10 @@ impl Store {
     pub async fn renew(&self, holder: &str, runs: &[String], lease_until: Millis) -> Result<u64, StoreError> {
         let mut renewed = 0;
         for batch in runs.chunks(RUNS_A_STATEMENT) {
-            let places: Vec<String> = (3..batch.len() + 3).map(|place| format!("${place}")).collect();
             let sql = format!(
                 "UPDATE runs SET lease_until = $1 WHERE run_id IN ({}) AND holder = $2 AND lease_until > 0 \
                  AND state IN ('running', 'waiting')",
-                places.join(", ")
+                list(3, batch.len())
             );
             let mut query = sqlx::query(&sql).bind(lease_until).bind(holder.to_owned());
             for run_id in batch {
@@ -122,6 +121,25 @@ impl Store {
         }
         fault::point("renew.after_update")?;
         Ok(renewed)
+    }
+
+    /// Of these runs, those that are another's by now, or over. One that is not written yet is not among them.
+    pub async fn lost(&self, holder: &str, runs: &[String]) -> Result<Vec<String>, StoreError> {
+        let mut lost = Vec::new();
+        for batch in runs.chunks(RUNS_A_STATEMENT) {
+            let sql = format!(
+                "SELECT run_id FROM runs WHERE run_id IN ({}) AND (holder <> $1 OR state NOT IN ('running', 'waiting'))",
+                list(2, batch.len())
+            );
+            let mut query = sqlx::query(&sql).bind(holder.to_owned());
+            for run_id in batch {
+                query = query.bind(run_id.clone());
+            }
+            for row in query.fetch_all(self.reader()).await? {
+                lost.push(row.try_get(0)?);
+            }
+        }
+        Ok(lost)
     }
 
     /// Lets go of everything a holder works on: whoever comes next need not wait for a lease to run out.
@@ -144,4 +162,10 @@ impl Store {
         .await?;
         Ok(())
     }
+}
+
+/// `$3, $4, $5`
+fn list(first: usize, count: usize) -> String {
+    let places: Vec<String> = (first..first + count).map(|place| format!("${place}")).collect();
+    places.join(", ")
 }

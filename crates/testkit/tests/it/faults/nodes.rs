@@ -12,7 +12,7 @@ use testkit::proxy::Proxy;
 
 use super::node::{Node, Start};
 use super::oracle::{self, lines};
-use super::people::{People, WAIT_MS};
+use super::people::{Expected, People, WAIT_MS};
 use super::program::{Chance, Program};
 use super::{number, side_by_side};
 
@@ -129,15 +129,15 @@ fn what_another_node_settles_or_decides_is_noticed_within_a_second() {
 const NOTICED: Duration = Duration::from_millis(2500);
 
 /// Runs of every kind, on whichever node, while something goes on with the server.
-fn storm(store: &str, ledger: &Path, unknown_allowed: bool) {
+fn storm(store: &str, ledger: &Path, expects: Expected) {
     let nodes = nodes(store, ledger, WAIT_MS);
-    let seeds: Vec<usize> = (0..number("CELLMATE_FAULT_RUNS", 16)).collect();
+    let seeds: Vec<usize> = (0..number("CELLMATE_FAULT_RUNS", 24)).collect();
     let ended = AtomicUsize::new(0);
     side_by_side(&seeds, |seed| {
         let mut chance = Chance::new(*seed as u64);
         let program = Program::new(&mut chance);
         let mut people = People::around_many(nodes.clone(), ledger.to_owned(), format!("session-{seed}"), chance);
-        people.deaths = u32::from(unknown_allowed);
+        people.expects = expects;
         match people.exec(&program.code) {
             (Some(run), None) => {
                 let end = people.finish(&run);
@@ -158,15 +158,20 @@ fn storm(store: &str, ledger: &Path, unknown_allowed: bool) {
 fn a_server_that_is_restarted_at_once_again_and_again_loses_nothing() {
     let (mut server, folder) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
     let (url, over, restarts) = (server.url(), AtomicBool::new(false), AtomicUsize::new(0));
+    let expects = Expected { unknown_outcomes: true, lost_answers: true };
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(1500));
+            // Then it stays: whatever has not ended by then must end now.
+            for _ in 0..number("CELLMATE_FAULT_RESTARTS", 5) {
+                std::thread::sleep(Duration::from_millis(700));
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
                 server.restart_at_once().unwrap();
                 restarts.fetch_add(1, Ordering::Relaxed);
             }
         });
-        let finished = std::panic::catch_unwind(|| storm(&url, &folder.path().join("ledger"), true));
+        let finished = std::panic::catch_unwind(|| storm(&url, &folder.path().join("ledger"), expects));
         over.store(true, Ordering::Relaxed);
         assert!(finished.is_ok());
     });
@@ -180,7 +185,8 @@ fn a_commit_whose_answer_is_lost_is_found_and_not_repeated() {
     // The schema first: a program that cannot open its store says so and ends.
     drop(nodes(&server.url(), &folder.path().join("none"), WAIT_MS)[0].ask(&json!({"op": "runs"})).unwrap());
     proxy.cut_every(7);
-    storm(&proxy.url(), &folder.path().join("ledger"), false);
+    let expects = Expected { unknown_outcomes: false, lost_answers: true };
+    storm(&proxy.url(), &folder.path().join("ledger"), expects);
     assert!(proxy.cuts() > 10, "only {} answers were lost", proxy.cuts());
 }
 

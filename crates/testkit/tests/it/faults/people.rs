@@ -25,10 +25,18 @@ pub struct People {
     hosts: Hosts,
     /// How often the host has died.
     pub deaths: u32,
+    pub expects: Expected,
     /// Outcomes that were brought and acknowledged.
     pub acknowledged: BTreeMap<(String, u32), Value>,
     brought: u32,
     deadline: Instant,
+}
+
+/// What may happen without any host having died.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Expected {
+    pub unknown_outcomes: bool,
+    pub lost_answers: bool,
 }
 
 enum Hosts {
@@ -57,7 +65,8 @@ impl People {
     fn around(hosts: Hosts, ledger: PathBuf, session: String, chance: Chance) -> Self {
         let deadline = Instant::now() + PATIENCE;
         let acknowledged = BTreeMap::new();
-        Self { ledger, session, chance, hosts, deaths: 0, acknowledged, brought: 0, deadline }
+        let expects = Expected::default();
+        Self { ledger, session, chance, hosts, deaths: 0, expects, acknowledged, brought: 0, deadline }
     }
 
     /// Asks a host. Nothing where it died of it: then the next one asked is new.
