@@ -68,11 +68,15 @@ impl Driver {
                 }
                 Event::Woke
             }
-            What::Stopped(error) => Event::Lost(Failure {
-                code: Some(ErrorCode::InternalError),
-                message: format!("the run cannot go on here: {error}"),
-                place: None,
-            }),
+            What::Stopped(error) => {
+                // A store that is away now is no end: whoever takes the run next goes on from what is written.
+                self.run.journal.lose();
+                Event::Lost(Failure {
+                    code: Some(ErrorCode::InternalError),
+                    message: format!("the run cannot go on here: {error}"),
+                    place: None,
+                })
+            }
             What::Nothing => Event::Woke,
         }
     }
