@@ -7,7 +7,7 @@ SHELL := bash
 # Labelled requests: a folder for each set, with tools.jsonl and queries.dev.jsonl (docs/search.md).
 TOOLSEARCH_DATA ?= ../shared/toolsearch/data
 
-.PHONY: help setup build demo test test-peers bench-sandbox bench-codemode bench-search fuzz clean
+.PHONY: help setup build demo test test-faults test-peers bench-sandbox bench-codemode bench-search fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
@@ -17,7 +17,7 @@ setup: ## Install what a build needs and this machine lacks
 	@scripts/embedding/make
 
 build: setup ## Release binaries, in target/release
-	cargo build --release --locked
+	cargo build --release --locked --package cellmate
 
 demo: setup ## Build, then run a cell that a newcomer can read
 	@cargo build --locked --package cellmate
@@ -25,6 +25,9 @@ demo: setup ## Build, then run a cell that a newcomer can read
 
 test: setup ## Every check and test, cheap ones first; each stage prints its time
 	@scripts/test
+
+test-faults: setup ## The fault tests, many times as long: kills, races, restarts, lost answers, full disks
+	@scripts/test-faults
 
 test-peers: ## The MCP client against real servers, installed into target/peers
 	@scripts/test-peers

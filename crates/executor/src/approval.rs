@@ -2,7 +2,7 @@
 
 use contract::cell::PendingState;
 use contract::tool::{InputHash, ToolSpec};
-use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, StoreError};
+use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, StoreError, fault};
 
 use crate::clock::now_ms;
 use crate::door::{Admitted, CallEnd, CallRequest, Executor, check_arguments, recorded};
@@ -32,6 +32,9 @@ impl Executor {
         let input = approval.edited_input.clone().unwrap_or_else(|| request.input.clone());
         if let Err(message) = check_arguments(tool, &input) {
             return self.refuse(journal, request, message);
+        }
+        if let Err(error) = fault::point("approval.before_go_on") {
+            return CallEnd::Stopped(error.into());
         }
         let admitted = Admitted { tool: tool.clone(), input, ask: None };
         self.make(journal, request, admitted, Some(approval.approval_id.clone())).await
@@ -78,9 +81,14 @@ impl Executor {
             row.tool_hash = Some(asked.tool_hash.clone());
             change.approvals.push(asked);
         });
+        let parked = async {
+            fault::point("approval.before_park")?;
+            parked.await?;
+            Ok(fault::point("approval.after_park")?)
+        };
         match parked.await {
             Ok(()) => CallEnd::Parked(PendingState::Approval),
-            Err(error) => error.into(),
+            Err(error) => CommitError::into(error),
         }
     }
 }

@@ -11,7 +11,7 @@ use contract::scope::Scope;
 use contract::tool::{InputHash, Repeat, Source, ToolSpec};
 use futures_util::FutureExt;
 use serde_json::Value;
-use store::{CallState, CommitError};
+use store::{CallState, CommitError, SettleRefused, fault};
 
 use crate::hooks::{Hook, Judged, ToolEvent, judge, tell};
 use crate::journal::Journal;
@@ -98,8 +98,25 @@ impl Executor {
                 let admitted = Admitted { tool: tool.clone(), input: request.input.clone(), ask: None };
                 self.make(journal, request, admitted, None).await
             }
-            _ => self.arrived(journal, request, Outcome::Unknown).await,
+            _ => match self.given_up(journal, request).await {
+                Ok(outcome) => self.arrived(journal, request, outcome).await,
+                Err(error) => error.into(),
+            },
         }
+    }
+
+    /// Nobody may know what became of the call. Whoever does has said so first, or is too late now: what the cell
+    /// is told must not be another thing than what they were.
+    async fn given_up(&self, journal: &Journal, request: &CallRequest) -> Result<Outcome, CommitError> {
+        let store = journal.store();
+        match store.settle(journal.run_id(), request.call, &Outcome::Unknown.to_json()).await {
+            Ok(_) => return Ok(Outcome::Unknown),
+            Err(SettleRefused::NotParked) => {}
+            Err(SettleRefused::Store(error)) => return Err(error.into()),
+        }
+        let calls = store.calls(journal.run_id()).await?;
+        let row = calls.iter().find(|row| row.call == request.call);
+        Ok(row.and_then(|row| row.outcome.as_deref()).map_or(Outcome::Unknown, Outcome::from_json))
     }
 
     /// An outcome that came from elsewhere, seen by hooks and transcript as any other.
@@ -141,23 +158,32 @@ impl Executor {
         admitted: Admitted,
         approval: Option<String>,
     ) -> CallEnd {
+        self.intend_and_dispatch(journal, request, admitted, approval).await.unwrap_or_else(CallEnd::from)
+    }
+
+    async fn intend_and_dispatch(
+        &self,
+        journal: &Journal,
+        request: &CallRequest,
+        admitted: Admitted,
+        approval: Option<String>,
+    ) -> Result<CallEnd, CommitError> {
         let Admitted { tool, input, ask } = admitted;
         let agreed = (ask.is_some() || approval.is_some()).then(|| tool.hash());
         let Some(source) = self.routes.to(&tool.id) else {
-            return self.refuse(journal, request, format!("`{}` is not there any more", tool.id.as_str()));
+            return Ok(self.refuse(journal, request, format!("`{}` is not there any more", tool.id.as_str())));
         };
         let input_text = input.to_string();
         let input_hash = InputHash::of(input_text.as_bytes()).to_string();
+        fault::point("dispatch.before_journal")?;
         journal.entry(recorded(request, &tool).made(&input));
         let intent = journal.intend(request.call, tool.repeat != Repeat::Never, approval, |row| {
             row.input = Some(input_text).filter(|input| *input != row.payload);
             row.tool_id = Some(tool.id.as_str().to_owned());
             row.tool_hash = Some(tool.hash().to_string());
         });
-        let intent = match intent.await {
-            Ok(intent) => intent,
-            Err(error) => return error.into(),
-        };
+        let intent = intent.await?;
+        fault::point("dispatch.after_journal")?;
         let event = self.event(journal, request, &input);
         let call = AuthorizedCall {
             id: tool.id.clone(),
@@ -169,16 +195,19 @@ impl Executor {
             agreed,
             _intent: intent,
         };
-        match dispatch(source.as_ref(), call).await {
+        fault::point("dispatch.before_send")?;
+        let dispatched = dispatch(source.as_ref(), call).await;
+        fault::point("dispatch.after_send")?;
+        Ok(match dispatched {
             Dispatch::Settled(outcome) => CallEnd::Settled(self.record(journal, request, &event, outcome).await),
             Dispatch::Parked(parked) => {
                 let state = if parked == Parked::Task { CallState::Away } else { CallState::Parked };
-                match journal.park(request.call, state, |_, _| {}).await {
-                    Ok(()) => CallEnd::Parked(parked.state()),
-                    Err(error) => error.into(),
-                }
+                fault::point("dispatch.before_park")?;
+                journal.park(request.call, state, |_, _| {}).await?;
+                fault::point("dispatch.after_park")?;
+                CallEnd::Parked(parked.state())
             }
-        }
+        })
     }
 
     /// What the tool says goes to whoever made the request, or to whoever listens to the run.

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use store::{CallRow, CallState, Change, CommitError, Durability, Entry, Held, LegRow, Store, StoredReply};
+use store::{CallRow, CallState, Change, CommitError, Durability, Entry, Held, LegRow, Store, StoredReply, fault};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::clock::now_ms;
+use crate::lease::LeaseClock;
 
 #[derive(Debug)]
 pub struct Journal {
@@ -18,6 +19,8 @@ pub struct Journal {
     /// Held by whoever writes: changes of a run are made one after the other.
     held: AsyncMutex<Held>,
     unwritten: Mutex<Unwritten>,
+    /// None where nobody could take the run without this holder's knowing.
+    lease: Option<LeaseClock>,
 }
 
 #[derive(Debug, Default)]
@@ -38,7 +41,20 @@ pub struct Receipt(());
 
 impl Journal {
     pub fn new(store: Store, held: Held) -> Self {
-        Self { store, run_id: held.run_id.clone(), held: AsyncMutex::new(held), unwritten: Mutex::default() }
+        Self {
+            store,
+            run_id: held.run_id.clone(),
+            held: AsyncMutex::new(held),
+            unwritten: Mutex::default(),
+            lease: None,
+        }
+    }
+
+    /// Calls are made only while this lasts, or once the store has confirmed that the run is still ours.
+    #[must_use]
+    pub fn under(mut self, lease: LeaseClock) -> Self {
+        self.lease = Some(lease);
+        self
     }
 
     /// Goes on with a journal that is in the store already.
@@ -84,6 +100,10 @@ impl Journal {
     /// A call's end, in the order calls end in.
     pub fn settled(&self, call: u32, outcome: Option<String>, reply: StoredReply) {
         let mut unwritten = self.lock();
+        // It may be heard of twice; the first time counts, and its cell may have seen it already.
+        if unwritten.known.get(&call).is_some_and(|row| row.reply.is_some()) {
+            return;
+        }
         unwritten.settle_order += 1;
         let order = unwritten.settle_order;
         unwritten.update(call, |row| {
@@ -105,6 +125,14 @@ impl Journal {
         self.lock().known.values().cloned().collect()
     }
 
+    /// Whether any call is with somebody whose word comes through the store.
+    pub fn waits_for_others(&self) -> bool {
+        let with_others = |row: &CallRow| {
+            matches!(row.state, CallState::Approval | CallState::Parked | CallState::Away) && row.outcome.is_none()
+        };
+        self.lock().known.values().any(with_others)
+    }
+
     pub fn call(&self, call: u32) -> Option<CallRow> {
         self.lock().known.get(&call).cloned()
     }
@@ -118,7 +146,7 @@ impl Journal {
         used_approval: Option<String>,
         change: impl FnOnce(&mut CallRow),
     ) -> Result<Receipt, CommitError> {
-        {
+        let waits = {
             let mut unwritten = self.lock();
             unwritten.update(call, |row| {
                 row.state = CallState::Dispatched;
@@ -126,13 +154,34 @@ impl Journal {
                 change(row);
             });
             unwritten.change.used_approvals.extend(used_approval);
-            if repeatable && unwritten.change.used_approvals.is_empty() {
-                return if unwritten.lost { Err(CommitError::Fenced) } else { Ok(Receipt(())) };
+            let waits = !repeatable || !unwritten.change.used_approvals.is_empty();
+            unwritten.must_sync |= waits;
+            if unwritten.lost {
+                return Err(CommitError::Fenced);
             }
-            unwritten.must_sync = true;
+            waits
+        };
+        if waits {
+            self.flush().await?;
         }
-        self.flush().await?;
+        self.still_ours().await?;
         Ok(Receipt(()))
+    }
+
+    /// Whoever may have slept past its lease asks before it acts.
+    async fn still_ours(&self) -> Result<(), CommitError> {
+        let Some(lease) = self.lease.as_ref().filter(|lease| !lease.lasts()) else { return Ok(()) };
+        let held = self.held.lock().await;
+        if self.store.hold_on(&held, now_ms() + lease.length_ms()).await? {
+            return Ok(());
+        }
+        self.lock().lost = true;
+        Err(CommitError::Fenced)
+    }
+
+    /// The run is another's: nothing more is done on its behalf here.
+    pub fn lose(&self) {
+        self.lock().lost = true;
     }
 
     /// Writes a call's new state at once, with whatever else goes with it.
@@ -169,6 +218,7 @@ impl Journal {
 
     /// Writes what is unwritten. Whoever comes while another writes finds its own part written too.
     pub async fn flush(&self) -> Result<(), CommitError> {
+        fault::point("journal.before_flush")?;
         let mut held = self.held.lock().await;
         let (change, durability) = {
             let mut unwritten = self.lock();
@@ -189,6 +239,7 @@ impl Journal {
             // What was not written cannot be made up for: nothing more is done on this run's behalf here.
             self.lock().lost = true;
         }
+        fault::point("journal.after_flush")?;
         written
     }
 

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
-use sqlx::{AnyConnection, AnyPool, Connection, Executor};
+use sqlx::{Any, AnyConnection, AnyPool, Connection, Database, Executor, TransactionManager};
 
 use crate::commit::Durability;
 use crate::migrations;
@@ -40,6 +41,7 @@ pub struct Store {
     /// Commits survive the process, and a loss of power only once something durable follows.
     relaxed: AnyPool,
     readers: AnyPool,
+    pub(crate) location: Location,
     pub(crate) keys: Arc<Keys>,
 }
 
@@ -53,28 +55,51 @@ pub(crate) enum Dialect {
 const READERS: u32 = 4;
 const SERVER_CONNECTIONS: u32 = 16;
 
+/// A server that cannot be reached for so long is away, and whoever asks is told so.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
+
 impl Store {
     pub async fn open(location: &Location, keys: Keys) -> Result<Self, StoreError> {
         sqlx::any::install_default_drivers();
-        let keys = Arc::new(keys);
-        let store = match location {
+        let (keys, location) = (Arc::new(keys), location.clone());
+        let store = match &location {
             Location::Memory => {
                 // One connection: another one would see another, empty memory.
-                let only = sqlite("sqlite::memory:", "OFF", 1).await?;
-                Self { dialect: Dialect::Sqlite, durable: only.clone(), relaxed: only.clone(), readers: only, keys }
+                let options: AnyConnectOptions = "sqlite::memory:".parse()?;
+                let only = sqlite("OFF", 1).connect_with(options).await?;
+                Self {
+                    dialect: Dialect::Sqlite,
+                    durable: only.clone(),
+                    relaxed: only.clone(),
+                    readers: only,
+                    location,
+                    keys,
+                }
             }
             Location::File(path) => {
                 let url = format!("sqlite://{}?mode=rwc", path.display());
                 look_at(&url).await?;
-                let durable = sqlite(&url, "FULL", 1).await?;
-                let relaxed = sqlite(&url, "NORMAL", 1).await?;
-                let readers = sqlite(&url, "NORMAL", READERS).await?;
-                Self { dialect: Dialect::Sqlite, durable, relaxed, readers, keys }
+                let options: AnyConnectOptions = url.parse()?;
+                let durable = unharmed(sqlite("FULL", 1)).connect_with(options.clone()).await?;
+                let relaxed = unharmed(sqlite("NORMAL", 1)).connect_with(options.clone()).await?;
+                let readers = unharmed(sqlite("NORMAL", READERS)).connect_with(options).await?;
+                Self { dialect: Dialect::Sqlite, durable, relaxed, readers, location, keys }
             }
             Location::Postgres(url) => {
                 let options: AnyConnectOptions = url.parse()?;
-                let pool = AnyPoolOptions::new().max_connections(SERVER_CONNECTIONS).connect_with(options).await?;
-                Self { dialect: Dialect::Postgres, durable: pool.clone(), relaxed: pool.clone(), readers: pool, keys }
+                let pool = AnyPoolOptions::new()
+                    .max_connections(SERVER_CONNECTIONS)
+                    .acquire_timeout(SERVER_TIMEOUT)
+                    .connect_with(options)
+                    .await?;
+                Self {
+                    dialect: Dialect::Postgres,
+                    durable: pool.clone(),
+                    relaxed: pool.clone(),
+                    readers: pool,
+                    location,
+                    keys,
+                }
             }
         };
         migrations::apply(&store).await?;
@@ -107,13 +132,17 @@ async fn look_at(url: &str) -> Result<(), sqlx::Error> {
     connection.close().await
 }
 
-async fn sqlite(url: &str, synchronous: &'static str, connections: u32) -> Result<AnyPool, sqlx::Error> {
-    let options: AnyConnectOptions = url.parse()?;
-    AnyPoolOptions::new()
-        .max_connections(connections)
-        .idle_timeout(None)
-        .max_lifetime(None)
-        .after_connect(move |connection, _| {
+/// A transaction that failed on a full disk has rolled itself back, and its connection does not know: it would open
+/// the next one inside what it takes for the last, and never commit it. Such a connection is not used again.
+fn unharmed(options: AnyPoolOptions) -> AnyPoolOptions {
+    options.before_acquire(|connection, _| {
+        Box::pin(async move { Ok(<Any as Database>::TransactionManager::get_transaction_depth(connection) == 0) })
+    })
+}
+
+fn sqlite(synchronous: &'static str, connections: u32) -> AnyPoolOptions {
+    AnyPoolOptions::new().max_connections(connections).idle_timeout(None).max_lifetime(None).after_connect(
+        move |connection, _| {
             Box::pin(async move {
                 let pragmas = format!(
                     "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA busy_timeout = 10000; \
@@ -122,7 +151,6 @@ async fn sqlite(url: &str, synchronous: &'static str, connections: u32) -> Resul
                 connection.execute(pragmas.as_str()).await?;
                 Ok(())
             })
-        })
-        .connect_with(options)
-        .await
+        },
+    )
 }

@@ -6,6 +6,7 @@
 mod approvals;
 mod backend;
 mod commit;
+pub mod fault;
 mod migrations;
 mod rows;
 mod runs;
@@ -13,6 +14,7 @@ mod seal;
 mod settle;
 mod sweep;
 mod transcript;
+mod watch;
 
 pub use approvals::{Approval, ApprovalRequest, ApprovalState, Decision, DecisionRefused, Reach, StandingRule};
 pub use backend::{Location, Store, StoreError};
@@ -22,6 +24,7 @@ pub use runs::{Held, LeaseError, NewRun};
 pub use seal::{Keys, Sealed, Unsealable};
 pub use settle::{SettleRefused, Settled};
 pub use transcript::{Entry, EntryKind};
+pub use watch::{News, Watch};
 
 /// Milliseconds since 1970, as the caller's clock has them. The store itself reads no clock.
 pub type Millis = i64;

@@ -4,6 +4,7 @@ use sqlx::{Executor, Row};
 
 use crate::backend::{Dialect, Store, StoreError};
 use crate::commit::Durability;
+use crate::fault;
 
 const STEPS: [&str; 2] = [
     r"
@@ -143,6 +144,8 @@ pub(crate) async fn apply(store: &Store) -> Result<(), StoreError> {
         if row.is_some() { "UPDATE schema_version SET version = " } else { "INSERT INTO schema_version VALUES (" };
     let end = if row.is_some() { "" } else { ")" };
     transaction.execute(format!("{mark}{known}{end}").as_str()).await?;
+    fault::point("open.before_commit")?;
     transaction.commit().await?;
+    fault::point("open.after_commit")?;
     Ok(())
 }

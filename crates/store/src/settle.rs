@@ -2,6 +2,7 @@
 
 use crate::backend::{Store, StoreError};
 use crate::commit::Durability;
+use crate::fault;
 
 /// What became of an outcome that was brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +28,10 @@ impl From<sqlx::Error> for SettleRefused {
 }
 
 impl Store {
-    /// The first outcome counts; the order of outcomes is the order they came in.
+    /// The first outcome counts; the order of outcomes is the order they came in. Where the store's answer is lost,
+    /// the outcome is looked for: whoever brought it is told whether it counts.
     pub async fn settle(&self, run_id: &str, call: u32, outcome: &str) -> Result<Settled, SettleRefused> {
+        let mut transaction = self.writer(Durability::Synced).begin().await?;
         let written = sqlx::query(
             "UPDATE calls SET state = 'settled', outcome = $1, settle_order = \
              (SELECT COALESCE(MAX(settle_order), 0) + 1 FROM calls WHERE run_id = $2) \
@@ -37,11 +40,20 @@ impl Store {
         .bind(outcome.to_owned())
         .bind(run_id.to_owned())
         .bind(i64::from(call))
-        .execute(self.writer(Durability::Synced))
+        .execute(&mut *transaction)
         .await?;
         if written.rows_affected() != 1 {
             return Err(SettleRefused::NotParked);
         }
+        self.tell_others(&mut transaction, run_id).await?;
+        fault::point("settle.before_commit")?;
+        if let Err(error) = transaction.commit().await {
+            let calls = self.calls(run_id).await?;
+            if !calls.iter().any(|row| row.call == call && row.outcome.as_deref() == Some(outcome)) {
+                return Err(error.into());
+            }
+        }
+        fault::point("settle.after_commit")?;
         match self.run(run_id).await? {
             Some(run) if !run.state.is_over() => Ok(Settled::Taken),
             _ => Ok(Settled::Late),

@@ -3,19 +3,22 @@
 use crate::Millis;
 use crate::backend::{Store, StoreError};
 use crate::commit::Durability;
+use crate::fault;
 
 impl Store {
     /// Ends runs whose time is over and that nobody works on: who holds a run sees to its end, and who
-    /// makes a call without a cell needs no lease to. Safe to repeat, and to do from many processes.
+    /// makes a call without a cell needs no lease to. The fence moves with it, or a holder whose commit was lost
+    /// would take this change for its own. Safe to repeat, and to do from many processes.
     pub async fn expire(&self, now: Millis) -> Result<u64, StoreError> {
         let expired = sqlx::query(
-            "UPDATE runs SET sequence = sequence + 1, state = 'expired', snapshot = NULL, lease_until = 0, \
+            "UPDATE runs SET sequence = sequence + 1, fence = fence + 1, state = 'expired', snapshot = NULL, lease_until = 0, \
              updated_at = $1 WHERE expires_at <= $1 AND lease_until <= $1 \
              AND (state = 'waiting' OR (state = 'running' AND lease_until > 0))",
         )
         .bind(now)
         .execute(self.writer(Durability::Relaxed))
         .await?;
+        fault::point("sweep.after_expire")?;
         self.void_approvals(now).await?;
         Ok(expired.rows_affected())
     }
@@ -42,6 +45,7 @@ impl Store {
                 .execute(&mut *transaction)
                 .await?;
         }
+        fault::point("sweep.in_forget")?;
         let gone = sqlx::query(&format!("DELETE FROM runs WHERE run_id IN ({old})"))
             .bind(then)
             .execute(&mut *transaction)
@@ -49,7 +53,9 @@ impl Store {
         sqlx::query("DELETE FROM catalogs WHERE hash NOT IN (SELECT catalog FROM runs)")
             .execute(&mut *transaction)
             .await?;
+        fault::point("sweep.before_commit")?;
         transaction.commit().await?;
+        fault::point("sweep.after_commit")?;
         Ok(gone.rows_affected())
     }
 }

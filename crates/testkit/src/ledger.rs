@@ -1,5 +1,5 @@
 //! Tools that write every effect they have into a file, synced, before they answer: what a crash leaves in it
-//! is what happened.
+//! is what happened. A line is the tool's name, the call's key, its run, its number and its input.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -16,6 +16,7 @@ pub const ASK: &str = "openclaw:ledger:ask";
 pub const CLIENT: &str = "client:ledger:pick";
 pub const SLOW: &str = "openclaw:ledger:slow";
 pub const READ: &str = "openclaw:ledger:read";
+pub const KEYED: &str = "openclaw:ledger:keyed";
 
 #[derive(Debug)]
 pub struct Ledger {
@@ -29,7 +30,10 @@ impl Ledger {
 
     fn write(&self, call: &AuthorizedCall) -> std::io::Result<()> {
         let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        writeln!(file, "{} {} {}", call.id().name(), call.key(), call.input())?;
+        let (name, token) = (call.id().name(), call.token());
+        // At once: other processes may write into the same file.
+        let line = format!("{name} {} {} {} {}\n", call.key(), token.run, token.call, call.input());
+        file.write_all(line.as_bytes())?;
         file.sync_all()
     }
 }
@@ -46,6 +50,7 @@ impl ToolSource for Ledger {
             (CLIENT, Repeat::Never),
             (SLOW, Repeat::Never),
             (READ, Repeat::Always),
+            (KEYED, Repeat::WithKey),
         ]
         .into_iter()
         .filter_map(tool)

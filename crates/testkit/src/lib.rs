@@ -3,4 +3,6 @@
 pub mod case;
 pub mod hostile;
 pub mod ledger;
+pub mod postgres;
+pub mod proxy;
 pub mod runner;

@@ -9,9 +9,9 @@ use contract::ids::CallId;
 use contract::json;
 use contract::tool::InputHash;
 use executor::clock::now_ms;
-use executor::{CallEnd, CallRequest, Outcome, Updates};
+use executor::{CallEnd, CallRequest, Journal, Outcome, Updates};
 use serde_json::Value;
-use store::{CallRow, CallState, CommitError, StoredReply};
+use store::{CallRow, CallState, CommitError, StoreError, StoredReply};
 
 use super::Driver;
 use crate::bridge::{self, Request};
@@ -32,8 +32,11 @@ enum What {
     },
     Parked(PendingState),
     Decided,
-    /// The store has its outcome.
-    Arrived,
+    /// What others have brought meanwhile.
+    Looked {
+        arrived: Vec<CallId>,
+        decided: Vec<CallId>,
+    },
     Stopped(CommitError),
     /// There was nothing to bring.
     Nothing,
@@ -57,15 +60,23 @@ impl Driver {
                 Event::Parked(call, state)
             }
             What::Decided => Event::Decided(call),
-            What::Arrived => {
-                self.fetch_outcome(call);
+            What::Looked { arrived, decided } => {
+                self.looking = false;
+                arrived.into_iter().for_each(|call| self.fetch_outcome(call));
+                for call in decided {
+                    self.calls.spawn(async move { Done { call, what: What::Decided, took: Duration::ZERO } });
+                }
                 Event::Woke
             }
-            What::Stopped(error) => Event::Lost(Failure {
-                code: Some(ErrorCode::InternalError),
-                message: format!("the run cannot go on here: {error}"),
-                place: None,
-            }),
+            What::Stopped(error) => {
+                // A store that is away now is no end: whoever takes the run next goes on from what is written.
+                self.run.journal.lose();
+                Event::Lost(Failure {
+                    code: Some(ErrorCode::InternalError),
+                    message: format!("the run cannot go on here: {error}"),
+                    place: None,
+                })
+            }
             What::Nothing => Event::Woke,
         }
     }
@@ -95,8 +106,8 @@ impl Driver {
         self.make(request, |executor, journal, request| async move {
             match executor.word_on(&journal, request.call).await {
                 Ok(Some(approval)) => executor.decided(&journal, &request, &approval).await,
-                Ok(None) => CallEnd::Parked(PendingState::Approval),
-                Err(error) => CallEnd::Stopped(error.into()),
+                // Where the store is away, it is asked again with the next look.
+                Ok(None) | Err(_) => CallEnd::Parked(PendingState::Approval),
             }
         });
     }
@@ -105,13 +116,16 @@ impl Driver {
     pub(super) fn fetch_outcome(&mut self, call: CallId) {
         let Some(request) = self.journaled(call) else { return };
         self.make(request, |executor, journal, request| async move {
-            let calls = match journal.store().calls(journal.run_id()).await {
-                Ok(calls) => calls,
-                Err(error) => return CallEnd::Stopped(error.into()),
+            let known = journal.call(request.call).and_then(|row| row.outcome);
+            let outcome = match known {
+                Some(outcome) => Some(outcome),
+                // Where the store is away, it is asked again with the next look.
+                None => journal.store().calls(journal.run_id()).await.ok().and_then(|calls| {
+                    calls.into_iter().find(|row| row.call == request.call).and_then(|row| row.outcome)
+                }),
             };
-            let outcome = calls.iter().find(|row| row.call == request.call).and_then(|row| row.outcome.as_deref());
             match outcome {
-                Some(outcome) => executor.arrived(&journal, &request, Outcome::from_json(outcome)).await,
+                Some(outcome) => executor.arrived(&journal, &request, Outcome::from_json(&outcome)).await,
                 None => CallEnd::Parked(PendingState::Client),
             }
         });
@@ -129,39 +143,28 @@ impl Driver {
         self.calls.spawn(async move {
             let what = match executor.word_on(&journal, call.0).await {
                 Ok(Some(_)) => What::Decided,
-                Ok(None) => What::Nothing,
-                Err(error) => What::Stopped(error.into()),
+                // Where the store is away, it is asked again with the next look.
+                Ok(None) | Err(_) => What::Nothing,
             };
             Done { call, what, took: Duration::ZERO }
         });
     }
 
-    /// Somebody may have settled the call without this process hearing of it.
-    fn look_for_outcome(&mut self, call: CallId) {
+    /// What this process may not have heard of: others use the same store. One look at a time is enough.
+    pub(super) fn look_around(&mut self) {
+        if self.looking || !self.run.journal.waits_for_others() {
+            return;
+        }
+        self.looking = true;
         let journal = std::sync::Arc::clone(&self.run.journal);
         self.calls.spawn(async move {
-            let what = match journal.store().calls(journal.run_id()).await {
-                Ok(calls) if calls.iter().any(|row| row.call == call.0 && row.outcome.is_some()) => What::Arrived,
-                Ok(_) => What::Nothing,
-                Err(error) => What::Stopped(error.into()),
+            let what = match looked(&journal).await {
+                Ok((arrived, decided)) => What::Looked { arrived, decided },
+                // The store is away: nothing is known that was not before.
+                Err(_) => What::Looked { arrived: Vec::new(), decided: Vec::new() },
             };
-            Done { call, what, took: Duration::ZERO }
+            Done { call: CallId(0), what, took: Duration::ZERO }
         });
-    }
-
-    /// What this process may have missed since it was last asked: others use the same store.
-    pub(super) fn look_around(&mut self) {
-        for row in self.run.journal.calls() {
-            match row.state {
-                CallState::Approval => self.look_for_decision(CallId(row.call)),
-                CallState::Parked | CallState::Away => self.look_for_outcome(CallId(row.call)),
-                CallState::Requested
-                | CallState::Dispatched
-                | CallState::Settled
-                | CallState::Delivered
-                | CallState::Cleared => {}
-            }
-        }
     }
 
     /// The host stopped while the call was being made.
@@ -235,6 +238,20 @@ impl Driver {
             ids.push(id.clone());
         }
     }
+}
+
+/// Of the calls that wait for somebody, those that need not any more.
+async fn looked(journal: &Journal) -> Result<(Vec<CallId>, Vec<CallId>), StoreError> {
+    let (store, run_id) = (journal.store(), journal.run_id());
+    let waits = |call: u32, states: &[CallState]| journal.call(call).is_some_and(|row| states.contains(&row.state));
+    let calls = store.calls(run_id).await?;
+    let arrived = calls.iter().filter(|row| row.outcome.is_some());
+    let arrived = arrived.filter(|row| waits(row.call, &[CallState::Parked, CallState::Away]));
+    let arrived = arrived.map(|row| CallId(row.call)).collect();
+    let now = now_ms();
+    let approvals = store.approvals_of_run(run_id).await?;
+    let decided = approvals.iter().filter(|one| !one.is_open(now) && waits(one.call, &[CallState::Approval]));
+    Ok((arrived, decided.map(|one| CallId(one.call)).collect()))
 }
 
 const MAX_NESTED_IDS: usize = 1024;

@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Arrived(CallId),
     /// The store has a person's word on this call.
     Decided(CallId),
+    /// Another process may have brought either.
+    Look,
     /// Dropped when the run is over.
     Abort(oneshot::Sender<()>),
 }
@@ -89,6 +91,8 @@ pub(crate) struct Driver {
     /// Whether whoever woke the run has been heard. Before that it is not put away again.
     asked: bool,
     last_word: Option<CellResult>,
+    /// Whether a look for what others have brought is under way.
+    looking: bool,
     telemetry: Telemetry,
     tool_time: Duration,
 }
@@ -145,6 +149,7 @@ impl Driver {
             released: false,
             asked: false,
             last_word: None,
+            looking: false,
             telemetry,
             tool_time: Duration::ZERO,
         }
@@ -207,12 +212,16 @@ impl Driver {
         self.rest(moved).await
     }
 
+    pub(crate) fn journal(&self) -> Arc<Journal> {
+        Arc::clone(&self.run.journal)
+    }
+
     pub(crate) fn session_id(&self) -> &str {
         &self.run.executor.scope().session_id
     }
 
     fn hear(&mut self, command: Command) -> Option<Event> {
-        self.asked = true;
+        self.asked |= !matches!(command, Command::Look);
         match command {
             Command::Wait { tool_call_id, executor, listener } => {
                 self.enter_wait(&tool_call_id);
@@ -232,6 +241,10 @@ impl Driver {
                 None
             }
             Command::Decided(call) => Some(Event::Decided(call)),
+            Command::Look => {
+                self.look_around();
+                None
+            }
             Command::Abort(done) => {
                 self.aborters.push(done);
                 Some(Event::Abort)

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use contract::error::ErrorCode;
 use contract::frame::{Budget, Deliver, Failure, Leg, Reply, Start};
 use contract::tables::CatalogTables;
+use store::{StoreError, fault};
 
 use super::Driver;
 use crate::cell::Event;
@@ -29,7 +30,12 @@ impl Driver {
             Whereabouts::Frozen { snapshot, .. } => {
                 let (pool, tables) = (self.run.pool.clone(), self.run.tables.clone());
                 let deliver = Deliver { budget, replies };
-                Box::pin(async move { ran(pool.thaw_cell(&tables, snapshot, deliver).await) })
+                Box::pin(async move {
+                    if let Err(error) = fault::point("wait.before_deliver") {
+                        return (Whereabouts::Nowhere, Event::Lost(broken(&error)));
+                    }
+                    ran(pool.thaw_cell(&tables, snapshot, deliver).await)
+                })
             }
             Whereabouts::Nowhere => Box::pin(async { (Whereabouts::Nowhere, Event::Lost(nowhere())) }),
         }
@@ -41,6 +47,9 @@ impl Driver {
             Whereabouts::Live(lease) => Box::pin(async move {
                 match lease.freeze(max_bytes).await {
                     Ok(snapshot) => {
+                        if let Err(error) = fault::point("suspend.after_freeze") {
+                            return (Whereabouts::Nowhere, Event::Lost(broken(&error)));
+                        }
                         let bytes = snapshot.len() as u64;
                         (Whereabouts::Frozen { snapshot, saved: false }, Event::Froze { bytes })
                     }
@@ -56,7 +65,13 @@ impl Driver {
 }
 
 pub(super) fn start(pool: Pool, tables: CatalogTables, start: Start) -> Work {
-    Box::pin(async move { ran(pool.start_cell(&tables, start).await) })
+    Box::pin(async move {
+        let (leg, point) = tokio::join!(pool.start_cell(&tables, start), async { fault::point("exec.guest_running") });
+        match point {
+            Ok(()) => ran(leg),
+            Err(error) => (Whereabouts::Nowhere, Event::Lost(broken(&error))),
+        }
+    })
 }
 
 pub(super) async fn work(work: &mut Option<Work>) -> (Whereabouts, Event) {
@@ -68,7 +83,10 @@ pub(super) async fn work(work: &mut Option<Work>) -> (Whereabouts, Event) {
 
 fn ran(leg: Result<(Lease, Leg), PoolError>) -> (Whereabouts, Event) {
     match leg {
-        Ok((lease, leg)) => (Whereabouts::Live(lease), Event::LegEnded(leg)),
+        Ok((lease, leg)) => match fault::point("leg.ended") {
+            Ok(()) => (Whereabouts::Live(lease), Event::LegEnded(leg)),
+            Err(error) => (Whereabouts::Nowhere, Event::Lost(broken(&error))),
+        },
         Err(error) => (Whereabouts::Nowhere, Event::Lost(pool_failure(&error))),
     }
 }
@@ -79,6 +97,10 @@ pub(super) fn pool_failure(error: &PoolError) -> Failure {
         PoolError::WorkerDied(_) => ErrorCode::InternalError,
     };
     Failure { code: Some(code), message: error.to_string(), place: None }
+}
+
+fn broken(error: &StoreError) -> Failure {
+    Failure { code: Some(ErrorCode::InternalError), message: error.to_string(), place: None }
 }
 
 fn nowhere() -> Failure {

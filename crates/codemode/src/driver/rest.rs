@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use executor::clock::now_ms;
-use store::{Durability, RunState};
+use store::{CommitError, Durability, RunState, fault};
 
 use super::{Driver, Left};
 use crate::runs::snapshot_expired;
@@ -25,6 +25,16 @@ impl Driver {
             change.snapshot = snapshot;
         });
         self.released = release;
+        let written = async {
+            if release {
+                fault::point("rest.before_release")?;
+            }
+            written.await?;
+            if release {
+                fault::point("rest.after_release")?;
+            }
+            Ok::<_, CommitError>(())
+        };
         written.await.is_ok()
     }
 

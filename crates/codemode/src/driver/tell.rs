@@ -6,7 +6,7 @@ use contract::frame::Failure;
 use contract::limits::MAX_ERROR_BYTES;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
-use store::{CommitError, Durability, Entry, EntryKind, RunState, Store};
+use store::{CommitError, Durability, Entry, EntryKind, RunState, Store, fault};
 
 use super::{Driver, Whereabouts};
 use crate::cell::Answer;
@@ -61,6 +61,16 @@ impl Driver {
             change.result = over.then_some(text);
             change.snapshot = snapshot;
         });
+        let [before, after] = if over {
+            ["wait.before_cas", "wait.after_cas"]
+        } else {
+            ["suspend.before_commit", "suspend.after_commit"]
+        };
+        let written = async {
+            fault::point(before)?;
+            written.await?;
+            Ok(fault::point(after)?)
+        };
         match written.await {
             Ok(()) => {
                 self.released = dormant;
@@ -68,7 +78,7 @@ impl Driver {
                 true
             }
             Err(error) => {
-                let why_not = why_not(self.run.journal.store(), &self.run.id, &error).await;
+                let why_not = why_not(self.run.journal.store(), &self.run.id, &error, &result).await;
                 self.tell(why_not);
                 false
             }
@@ -137,15 +147,21 @@ impl Driver {
     }
 }
 
-/// Why a run cannot be written any more: somebody has ended it elsewhere, or something is wrong.
-async fn why_not(store: &Store, run_id: &str, error: &CommitError) -> CellResult {
+/// Why a run cannot be written any more: somebody has ended it elsewhere, or something is wrong. What went wrong
+/// first says more than that nothing can be written since.
+async fn why_not(store: &Store, run_id: &str, error: &CommitError, unwritten: &CellResult) -> CellResult {
     let row = store.run(run_id).await.ok().flatten();
     match row.map(|row| row.state) {
         Some(RunState::Aborted) => failed(ErrorCode::Aborted, "the run was aborted"),
-        _ => failed(
-            ErrorCode::InternalError,
-            &format!("the run's state could not be written, so it cannot go on: {error}"),
-        ),
+        _ => match unwritten {
+            CellResult::Failed { error, code: Some(ErrorCode::InternalError), .. } => {
+                failed(ErrorCode::InternalError, error)
+            }
+            CellResult::Failed { .. } | CellResult::Completed { .. } | CellResult::Waiting { .. } => failed(
+                ErrorCode::InternalError,
+                &format!("the run's state could not be written, so it cannot go on: {error}"),
+            ),
+        },
     }
 }
 

@@ -10,13 +10,12 @@ use contract::limits::MAX_CATALOG_BYTES;
 use contract::tables::CatalogTables;
 use executor::clock::now_ms;
 use executor::{Executor, Journal};
-use store::{Held, LeaseError, RunRow, StoreError};
+use store::{Held, LeaseError, RunRow, StoreError, fault};
 
 use super::inner::Inner;
-use super::leases::LEASE_MS;
 use super::said::{internal, unreadable};
 use crate::definition::Definition;
-use crate::driver::{Command, Driver, failed_with, reopened, resumed};
+use crate::driver::{Command, Driver, failed, failed_with, reopened, resumed};
 
 /// Why a stored run cannot be gone on with.
 pub(super) enum Asleep {
@@ -45,7 +44,8 @@ impl Inner {
         first: Command,
     ) -> Result<(), Asleep> {
         let now = now_ms();
-        let held = match self.store.take(&row.run_id, &self.holder, now, now + LEASE_MS).await {
+        let _held = self.keeps(&row.run_id);
+        let held = match self.store.take(&row.run_id, &self.holder, now, self.lease_until()).await {
             Ok(held) => held,
             Err(LeaseError::HeldElsewhere { .. } | LeaseError::Unknown) => return Err(Asleep::Held),
             Err(LeaseError::Store(error)) => return Err(error.into()),
@@ -79,9 +79,11 @@ impl Inner {
         let legs = self.store.legs(run_id).await?;
         let calls = self.store.calls(run_id).await?;
         let approvals = self.store.approvals_of_run(run_id).await?;
-        let journal = Journal::resumed(self.store.clone(), held, &calls);
+        let journal = Journal::resumed(self.store.clone(), held, &calls).under(self.lease.clone());
         let run = self.run(run_id.to_owned(), definition, config.search, executor, tables, journal);
-        Ok(resumed(run, &row, snapshot, &legs, calls, &approvals).await?)
+        let driver = resumed(run, &row, snapshot, &legs, calls, &approvals).await?;
+        fault::point("wait.after_restore")?;
+        Ok(driver)
     }
 
     /// Another process works on the run, and its results come through the store: the model waits again.
@@ -103,7 +105,9 @@ impl Inner {
     pub(super) async fn could_not(&self, row: &RunRow, failure: &Failure) -> CellResult {
         if failure.code == Some(ErrorCode::SnapshotRestoreFailed) {
             let _alone = self.alone_with(&row.run_id).await;
-            self.bury(row, failure).await
+            self.bury(row, failure).await.unwrap_or_else(|error| {
+                failed(ErrorCode::InternalError, &format!("the suspended cell cannot be resumed, nor ended: {error}"))
+            })
         } else {
             failed_with(failure)
         }

@@ -5,12 +5,11 @@ use contract::error::ErrorCode;
 use contract::frame::Failure;
 use executor::clock::now_ms;
 use serde_json::json;
-use store::{Change, Durability, Entry, EntryKind, RunRow, RunState};
+use store::{Change, CommitError, Durability, Entry, EntryKind, LeaseError, RunRow, RunState, fault};
 use tokio::sync::oneshot;
 
 use super::CodeMode;
 use super::inner::Inner;
-use super::leases::LEASE_MS;
 use crate::driver::{Command, failed_with};
 use crate::recorded;
 
@@ -37,8 +36,10 @@ impl CodeMode {
             if !heard {
                 let message = "the run was aborted".to_owned();
                 let failure = Failure { code: Some(ErrorCode::Aborted), message, place: None };
-                self.inner.bury(&row, &failure).await;
-                return true;
+                if self.inner.bury(&row, &failure).await.is_ok() {
+                    return true;
+                }
+                // It ended meanwhile, or that could not be written: another look tells.
             }
         }
         false
@@ -67,20 +68,25 @@ impl Inner {
     }
 
     /// Ends a run that nobody here works on, and says why. Whoever holds it elsewhere can write no more, and stops.
-    pub(super) async fn bury(&self, row: &RunRow, failure: &Failure) -> CellResult {
+    pub(super) async fn bury(&self, row: &RunRow, failure: &Failure) -> Result<CellResult, CommitError> {
         let result = failed_with(failure);
         let aborted = failure.code == Some(ErrorCode::Aborted);
         let now = now_ms();
         let entry = json!({"note": "ended", "runId": row.run_id, "result": result});
-        if let Ok(mut held) = self.store.seize(&row.run_id, &self.holder, now + LEASE_MS).await {
-            let change = Change {
-                state: Some(if aborted { RunState::Aborted } else { RunState::Failed }),
-                result: Some(recorded::to_json(&result)),
-                entries: vec![Entry { at: now, kind: EntryKind::Note, entry }],
-                ..Change::default()
-            };
-            drop(self.store.commit(&mut held, &change, Durability::Synced, now).await);
-        }
-        result
+        let change = Change {
+            state: Some(if aborted { RunState::Aborted } else { RunState::Failed }),
+            result: Some(recorded::to_json(&result)),
+            entries: vec![Entry { at: now, kind: EntryKind::Note, entry }],
+            ..Change::default()
+        };
+        fault::point("abort.before_bury")?;
+        let mut held = match self.store.seize(&row.run_id, &self.holder, self.lease_until()).await {
+            Ok(held) => held,
+            Err(LeaseError::Store(error)) => return Err(error.into()),
+            Err(LeaseError::Unknown | LeaseError::HeldElsewhere { .. }) => return Err(CommitError::Fenced),
+        };
+        fault::point("abort.after_seize")?;
+        self.store.commit(&mut held, &change, Durability::Synced, now).await?;
+        Ok(result)
     }
 }

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use contract::config::{self, SearchLimits};
 use contract::tables::CatalogTables;
-use executor::{Executor, Journal, random_name};
-use store::{RunRow, Store};
-use tokio::sync::{Mutex as AsyncMutex, mpsc};
+use executor::clock::now_ms;
+use executor::{Executor, Journal, LeaseClock, random_name};
+use store::{Millis, News, RunRow, Store, StoreError};
+use tokio::sync::{Mutex as AsyncMutex, broadcast, mpsc};
 
 use super::awaken::Asleep;
 use crate::definition::Definition;
@@ -20,6 +21,9 @@ use crate::pool::Pool;
 /// How long a count of all runs is good for, as long as it is far from the cap.
 const COUNT_KEPT: Duration = Duration::from_millis(500);
 
+/// News that a slow listener may be behind by. Whoever missed some looks for itself.
+const NEWS_KEPT: usize = 1024;
+
 /// Runs that share a lock to be woken under. More would only cost memory.
 const WAKING: usize = 64;
 
@@ -29,7 +33,13 @@ pub(super) struct Inner {
     pub(super) store: Store,
     /// Who this process is to others that use the same store.
     pub(super) holder: String,
+    /// How long its runs are its own without a word to the store.
+    pub(super) lease: LeaseClock,
     live: Mutex<HashMap<String, Live>>,
+    /// Runs that were taken and have nobody working on them yet.
+    coming: Mutex<Vec<String>>,
+    /// What other processes did to runs, for whoever waits for one.
+    news: broadcast::Sender<News>,
     /// A run is woken by one caller at a time: who comes meanwhile finds it awake.
     waking: [AsyncMutex<()>; WAKING],
     spread: RandomState,
@@ -39,6 +49,7 @@ pub(super) struct Inner {
 #[derive(Clone, Debug)]
 pub(super) struct Live {
     pub(super) session_id: String,
+    journal: Arc<Journal>,
     commands: mpsc::Sender<Command>,
 }
 
@@ -50,12 +61,15 @@ struct Counted {
 }
 
 impl Inner {
-    pub(super) fn new(pool: Pool, store: Store) -> Result<Self, getrandom::Error> {
+    pub(super) fn new(pool: Pool, store: Store, lease: Duration) -> Result<Self, getrandom::Error> {
         Ok(Self {
             pool,
             store,
             holder: random_name()?,
+            lease: LeaseClock::new(lease),
             live: Mutex::default(),
+            coming: Mutex::default(),
+            news: broadcast::Sender::new(NEWS_KEPT),
             waking: std::array::from_fn(|_| AsyncMutex::default()),
             spread: RandomState::new(),
             counted: Mutex::default(),
@@ -90,7 +104,7 @@ impl Inner {
             // There is room: nobody else knows the channel yet.
             drop(commands.try_send(first));
         }
-        let live = Live { session_id: driver.session_id().to_owned(), commands };
+        let live = Live { session_id: driver.session_id().to_owned(), journal: driver.journal(), commands };
         self.lock().insert(run_id.clone(), live);
         let inner = Arc::clone(self);
         tokio::spawn(async move {
@@ -104,6 +118,58 @@ impl Inner {
                 }
             }
         });
+    }
+
+    pub(super) fn lease_until(&self) -> Millis {
+        now_ms() + self.lease.length_ms()
+    }
+
+    /// Runs that this process works on, or is about to.
+    pub(super) fn held_runs(&self) -> Vec<String> {
+        let mut runs: Vec<String> = self.lock().keys().cloned().collect();
+        runs.extend(self.coming.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
+        runs
+    }
+
+    /// Prolongs what this process works on. Only what it has lost, or cannot ask about, stays without a lease.
+    pub(super) async fn renew(&self) -> Result<(), StoreError> {
+        let began = Instant::now();
+        let runs = self.held_runs();
+        if !runs.is_empty() {
+            self.store.renew(&self.holder, &runs, self.lease_until()).await?;
+            for run_id in self.store.lost(&self.holder, &runs).await? {
+                if let Some(live) = self.lock().get(&run_id) {
+                    live.journal.lose();
+                } else if self.coming.lock().unwrap_or_else(PoisonError::into_inner).contains(&run_id) {
+                    // It is just being put to work: the clock must not say that it may.
+                    return Ok(());
+                }
+            }
+        }
+        self.lease.renewed_at(began);
+        Ok(())
+    }
+
+    /// A run that is being taken is kept, too, for as long as this is.
+    pub(super) fn keeps(&self, run_id: &str) -> Kept<'_> {
+        self.coming.lock().unwrap_or_else(PoisonError::into_inner).push(run_id.to_owned());
+        Kept { coming: &self.coming, run_id: run_id.to_owned() }
+    }
+
+    /// Something came for runs, from elsewhere: whoever works on them here, or waits for them, looks.
+    pub(super) fn hear(&self, news: News) {
+        for (run_id, live) in self.lock().iter() {
+            if news == News::Perhaps || news == News::Of(run_id.clone()) {
+                // Who has too much to do already looks when it has done it.
+                drop(live.commands.try_send(Command::Look));
+            }
+        }
+        // There may be nobody who waits.
+        drop(self.news.send(news));
+    }
+
+    pub(super) fn news(&self) -> broadcast::Receiver<News> {
+        self.news.subscribe()
     }
 
     /// Gives a command to whoever works on the run here, or gives it back.
@@ -141,20 +207,20 @@ impl Inner {
 
     /// Whether one more run fits under the cap. A count is asked for when the last one is old, or when the runs
     /// started since then could make the difference.
-    pub(super) async fn has_room_for(&self, max_live_runs: u64) -> bool {
+    pub(super) async fn has_room_for(&self, max_live_runs: u64) -> Result<bool, StoreError> {
         {
             let mut counted = self.counted();
             if counted.at.is_some_and(|when| when.elapsed() < COUNT_KEPT) && counted.at_most < max_live_runs {
                 counted.at_most += 1;
-                return true;
+                return Ok(true);
             }
         }
         // A run that is not written yet is only here.
         let here = self.lock().len() as u64;
-        let count = self.store.live_runs().await.unwrap_or(0).max(here);
+        let count = self.store.live_runs().await?.max(here);
         let has_room = count < max_live_runs;
         *self.counted() = Counted { at: Some(Instant::now()), at_most: count + u64::from(has_room) };
-        has_room
+        Ok(has_room)
     }
 
     /// Held for one look, never across an await.
@@ -165,6 +231,22 @@ impl Inner {
     /// Held for one look-up, never across an await.
     pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<String, Live>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See [`Inner::keeps`].
+#[derive(Debug)]
+pub(super) struct Kept<'a> {
+    coming: &'a Mutex<Vec<String>>,
+    run_id: String,
+}
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = coming.iter().position(|run_id| *run_id == self.run_id) {
+            coming.swap_remove(place);
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod awaken;
 mod end;
 mod inner;
 mod leases;
+mod news;
 mod outside;
 mod recent;
 mod said;
@@ -17,7 +18,7 @@ use contract::error::ErrorCode;
 use contract::frame::Failure;
 use executor::clock::now_ms;
 use executor::{Executor, Journal, random_name};
-use store::{Held, NewRun, RunRow, RunState, Store};
+use store::{Held, NewRun, RunRow, RunState, Store, fault};
 use tokio::sync::oneshot;
 
 use crate::definition::Definition;
@@ -28,14 +29,16 @@ use crate::pool::Pool;
 use crate::recorded;
 use awaken::Asleep;
 use inner::Inner;
-use leases::LEASE_MS;
 
 pub use outside::decide;
 pub use recent::Recent;
 pub(crate) use said::{snapshot_expired, without_a_word};
 
-/// How long a run that somebody else holds, or is just letting go of, is left alone before another look.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How long a run that is just being let go of here is left alone before another look.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// How long one that somebody else holds is, without news of it: they may have died.
+const LOOK_ELSEWHERE: Duration = Duration::from_millis(250);
 
 /// The two tools.
 #[derive(Clone, Debug)]
@@ -46,8 +49,15 @@ pub struct CodeMode {
 impl CodeMode {
     /// Needs a runtime: leases are renewed on a task of their own, for as long as anybody holds this.
     pub fn new(pool: Pool, store: Store) -> Result<Self, getrandom::Error> {
-        let inner = Arc::new(Inner::new(pool, store)?);
-        tokio::spawn(leases::keep(Arc::downgrade(&inner)));
+        Self::with_lease(pool, store, leases::LEASE)
+    }
+
+    /// The same, for whoever wants the runs of a process that died to be taken over sooner, or later.
+    pub fn with_lease(pool: Pool, store: Store, lease: Duration) -> Result<Self, getrandom::Error> {
+        let watch = store.watch();
+        let inner = Arc::new(Inner::new(pool, store, lease)?);
+        tokio::spawn(leases::keep(Arc::downgrade(&inner), lease));
+        tokio::spawn(news::listen(Arc::downgrade(&inner), watch));
         Ok(Self { inner })
     }
 
@@ -97,12 +107,18 @@ impl CodeMode {
             let message = format!("this run's cells may not be written in {}", input.language.as_str());
             return Err(refuse(ErrorCode::UnsupportedLanguage, &message));
         }
-        if !self.inner.has_room_for(config.max_live_runs).await {
-            return Err(refuse(
-                ErrorCode::RuntimeUnavailable,
-                "too many cells are waiting; finish some with `wait` before starting more",
-            ));
+        match self.inner.has_room_for(config.max_live_runs).await {
+            Ok(true) => {}
+            Ok(false) => {
+                let message = "too many cells are waiting; finish some with `wait` before starting more";
+                return Err(refuse(ErrorCode::RuntimeUnavailable, message));
+            }
+            Err(error) => {
+                let message = format!("a run could not be kept now, so it is not begun; try again later ({error})");
+                return Err(refuse(ErrorCode::RuntimeUnavailable, &message));
+            }
         }
+        fault::point("exec.before_start").map_err(|error| said::internal(&error.to_string()))?;
         let (Ok(name), Ok(seed)) = (random_name(), inner::random_seed()) else {
             return Err(refuse(ErrorCode::RuntimeUnavailable, "the system has no randomness to give"));
         };
@@ -115,13 +131,13 @@ impl CodeMode {
             scope: executor.scope().as_ref().clone(),
             tool_call_id: tool_call_id.to_owned(),
             holder: self.inner.holder.clone(),
-            lease_until: now + LEASE_MS,
+            lease_until: self.inner.lease_until(),
             expires_at: definition.expires_at(now),
             catalog: tables.hash().to_string(),
             tables: tables.shared(),
             definition: definition.to_json(),
         });
-        let journal = Journal::new(self.inner.store.clone(), held);
+        let journal = Journal::new(self.inner.store.clone(), held).under(self.inner.lease.clone());
         let run = self.inner.run(run_id.clone(), definition, config.search, executor, tables, journal);
         let (tell, told) = oneshot::channel();
         let driver = Driver::new(Run { face, ..run }, tool_call_id.to_owned(), tell);
@@ -139,6 +155,7 @@ impl CodeMode {
     ) -> CellResult {
         let deadline = Instant::now() + Duration::from_millis(config.limits.max_wait_ms);
         let mut late = false;
+        let mut news = self.inner.news();
         loop {
             let row = match self.inner.store.run(run_id).await {
                 // Only cells of code mode can be gone on with; others answer once.
@@ -165,12 +182,12 @@ impl CodeMode {
                         return result;
                     }
                     // It was put away just then: it is in the store.
+                    tokio::time::sleep(LOOK_AGAIN).await;
                 }
-                Err(Asleep::Held) => {}
+                Err(Asleep::Held) => news::of(&mut news, run_id, LOOK_ELSEWHERE).await,
                 Err(Asleep::Failed(failure)) => return self.inner.could_not(&row, &failure).await,
             }
             late = Instant::now() >= deadline;
-            tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 

@@ -1,11 +1,14 @@
 //! A person's word, taken down.
 
+use sqlx::Row;
+
 use super::read::{COLUMNS, read};
 use super::rules::write_rule;
 use super::{Approval, ApprovalState, Decision};
 use crate::Millis;
 use crate::backend::{Store, StoreError};
 use crate::commit::Durability;
+use crate::fault;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DecisionRefused {
@@ -59,7 +62,27 @@ impl Store {
         if let Decision::Approve { reach, .. } = decision {
             write_rule(&mut transaction, &approval, *reach, by, now).await?;
         }
-        transaction.commit().await?;
+        self.tell_others(&mut transaction, &approval.run_id).await?;
+        fault::point("decide.before_commit")?;
+        if let Err(error) = transaction.commit().await
+            && !self.was_decided(&approval, now).await?
+        {
+            return Err(error.into());
+        }
+        fault::point("decide.after_commit")?;
         Ok(approval)
+    }
+
+    /// Whether a word whose taking down was not confirmed is there: the same word, by the same person, at that moment.
+    async fn was_decided(&self, approval: &Approval, now: Millis) -> Result<bool, StoreError> {
+        let row = sqlx::query(
+            "SELECT COUNT(*) FROM approvals WHERE approval_id = $1 AND decided_by = $2 AND decided_at = $3",
+        )
+        .bind(approval.approval_id.clone())
+        .bind(approval.decided_by.clone())
+        .bind(now)
+        .fetch_one(self.reader())
+        .await?;
+        Ok(row.try_get::<i64, _>(0)? == 1)
     }
 }

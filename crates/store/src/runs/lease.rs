@@ -7,6 +7,7 @@ use super::Held;
 use crate::Millis;
 use crate::backend::{Store, StoreError};
 use crate::commit::Durability;
+use crate::fault;
 use crate::rows::RunState;
 
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,9 @@ impl From<sqlx::Error> for LeaseError {
         Self::Store(error.into())
     }
 }
+
+/// Runs whose leases are prolonged at once.
+const RUNS_A_STATEMENT: usize = 500;
 
 impl Store {
     /// Takes a run over: whoever held it before can change nothing any more.
@@ -51,7 +55,9 @@ impl Store {
             let over = RunState::parse(&row.try_get::<String, _>(7)?)?.is_over();
             return Err(if over { LeaseError::Unknown } else { LeaseError::HeldElsewhere { until: row.try_get(6)? } });
         }
+        fault::point("wait.before_take")?;
         transaction.commit().await?;
+        fault::point("wait.after_take")?;
         Ok(Held {
             run_id: run_id.to_owned(),
             scope: Scope {
@@ -82,16 +88,58 @@ impl Store {
         Ok(())
     }
 
-    /// Prolongs what a holder works on.
-    pub async fn renew(&self, holder: &str, lease_until: Millis) -> Result<u64, StoreError> {
-        let renewed = sqlx::query(
-            "UPDATE runs SET lease_until = $1 WHERE holder = $2 AND lease_until > 0 AND state IN ('running', 'waiting')",
+    /// Goes on holding a run that was slept on, where nobody has taken it meanwhile.
+    pub async fn hold_on(&self, held: &Held, lease_until: Millis) -> Result<bool, StoreError> {
+        if !held.is_written() {
+            return Ok(true);
+        }
+        let still = sqlx::query(
+            "UPDATE runs SET lease_until = $1 WHERE run_id = $2 AND fence = $3 AND state IN ('running', 'waiting')",
         )
         .bind(lease_until)
-        .bind(holder.to_owned())
+        .bind(held.run_id.clone())
+        .bind(held.fence)
         .execute(self.writer(Durability::Relaxed))
         .await?;
-        Ok(renewed.rows_affected())
+        Ok(still.rows_affected() == 1)
+    }
+
+    /// Prolongs what a holder works on. What it has let go of, or lost, stays so.
+    pub async fn renew(&self, holder: &str, runs: &[String], lease_until: Millis) -> Result<u64, StoreError> {
+        let mut renewed = 0;
+        for batch in runs.chunks(RUNS_A_STATEMENT) {
+            let sql = format!(
+                "UPDATE runs SET lease_until = $1 WHERE run_id IN ({}) AND holder = $2 AND lease_until > 0 \
+                 AND state IN ('running', 'waiting')",
+                list(3, batch.len())
+            );
+            let mut query = sqlx::query(&sql).bind(lease_until).bind(holder.to_owned());
+            for run_id in batch {
+                query = query.bind(run_id.clone());
+            }
+            renewed += query.execute(self.writer(Durability::Relaxed)).await?.rows_affected();
+        }
+        fault::point("renew.after_update")?;
+        Ok(renewed)
+    }
+
+    /// Of these runs, those that are another's by now, or over. One that is not written yet is not among them.
+    pub async fn lost(&self, holder: &str, runs: &[String]) -> Result<Vec<String>, StoreError> {
+        let mut lost = Vec::new();
+        for batch in runs.chunks(RUNS_A_STATEMENT) {
+            let sql = format!(
+                "SELECT run_id FROM runs WHERE run_id IN ({}) AND (holder <> $1 OR state NOT IN ('running', 'waiting'))",
+                list(2, batch.len())
+            );
+            let mut query = sqlx::query(&sql).bind(holder.to_owned());
+            for run_id in batch {
+                query = query.bind(run_id.clone());
+            }
+            for row in query.fetch_all(self.reader()).await? {
+                lost.push(row.try_get(0)?);
+            }
+        }
+        Ok(lost)
     }
 
     /// Lets go of everything a holder works on: whoever comes next need not wait for a lease to run out.
@@ -114,4 +162,10 @@ impl Store {
         .await?;
         Ok(())
     }
+}
+
+/// `$3, $4, $5`
+fn list(first: usize, count: usize) -> String {
+    let places: Vec<String> = (first..first + count).map(|place| format!("${place}")).collect();
+    places.join(", ")
 }

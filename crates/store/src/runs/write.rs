@@ -13,7 +13,7 @@ impl Held {
         &self,
         connection: &mut AnyConnection,
         change: &Change,
-        sealed: Option<(i64, Vec<u8>)>,
+        sealed: Option<&(i64, Vec<u8>)>,
         now: Millis,
     ) -> Result<(), CommitError> {
         match &self.unwritten {
@@ -32,10 +32,10 @@ impl Held {
         &self,
         connection: &mut AnyConnection,
         change: &Change,
-        sealed: Option<(i64, Vec<u8>)>,
+        sealed: Option<&(i64, Vec<u8>)>,
         now: Millis,
     ) -> Result<(), CommitError> {
-        let (leg, snapshot) = sealed.unzip();
+        let (leg, snapshot) = sealed.map(|(leg, snapshot)| (*leg, snapshot.clone())).unzip();
         // A run that is over keeps no snapshot.
         let over = change.state.is_some_and(RunState::is_over);
         let updated = sqlx::query(
@@ -68,11 +68,11 @@ async fn insert(
     connection: &mut AnyConnection,
     run: &NewRun,
     change: &Change,
-    sealed: Option<(i64, Vec<u8>)>,
+    sealed: Option<&(i64, Vec<u8>)>,
     now: Millis,
 ) -> Result<(), CommitError> {
     let over = change.state.is_some_and(RunState::is_over);
-    let (leg, snapshot) = sealed.unzip();
+    let (leg, snapshot) = sealed.map(|(leg, snapshot)| (*leg, snapshot.clone())).unzip();
     if !over {
         // What is over is never thawed again, so its tables are not wanted.
         let packed = zstd::bulk::compress(&run.tables, 1).map_err(|error| StoreError::Corrupt(error.to_string()))?;

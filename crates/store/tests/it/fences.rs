@@ -89,12 +89,12 @@ async fn a_lease_is_taken_when_it_is_over_released_or_ones_own() {
         let early = place.store.take(&id, "two", NOW + 999, NOW + 9000).await;
         assert!(matches!(early, Err(LeaseError::HeldElsewhere { until }) if until == NOW + 1000), "{early:?}");
         // Renewed, it lasts.
-        assert_eq!(place.store.renew("one", NOW + 2000).await.unwrap(), 1);
+        assert_eq!(place.store.renew("one", std::slice::from_ref(&id), NOW + 2000).await.unwrap(), 1);
         assert!(place.store.take(&id, "two", NOW + 1500, NOW + 9000).await.is_err());
         // Released, it is free at once, and is not renewed.
         let release = Change { release: true, ..Change::default() };
         place.store.commit(&mut held, &release, Durability::Synced, NOW).await.unwrap();
-        assert_eq!(place.store.renew("one", NOW + 2000).await.unwrap(), 0);
+        assert_eq!(place.store.renew("one", std::slice::from_ref(&id), NOW + 2000).await.unwrap(), 0);
         let two = place.store.take(&id, "two", NOW, NOW + 3000).await.unwrap();
         assert!(place.store.take(&id, "three", NOW + 10, NOW + 3000).await.is_err());
         place.store.take(&id, "two", NOW + 10, NOW + 3000).await.unwrap();

@@ -1,11 +1,18 @@
 //! What every store must do, wherever its rows are: the same functions run against each.
-#![expect(clippy::unwrap_used, reason = "a test that meets what it does not expect has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that meets what it does not expect has failed"
+)]
 
 mod approvals;
 mod fences;
+mod model;
 mod opening;
 mod sealing;
 mod settling;
 mod sweeping;
+mod tampering;
 mod transcripts;
 mod world;

@@ -45,7 +45,8 @@ async fn a_run_that_somebody_works_on_is_theirs_to_end() {
         let direct = place.run(3, Change { release: true, ..Change::default() }).await;
         let running = place.run(1, Change::default()).await;
         let waiting = place.run(2, Change { release: false, ..waiting(&place, 2) }).await;
-        place.store.renew("one", NOW + 20_000).await.unwrap();
+        let runs = [running.run_id.clone(), waiting.run_id.clone()];
+        place.store.renew("one", &runs, NOW + 20_000).await.unwrap();
         place.store.expire(NOW + 10_000).await.unwrap();
         for run in [&running, &waiting] {
             assert!(!state(&place, &run.run_id).await.unwrap().is_over());

@@ -1,95 +1,175 @@
-//! A host that is told what to do line by line and can be killed at any moment: `ledger-host STORE LEDGER`.
+//! A host that is told what to do line by line and can be killed at any moment: `ledger-host STORE LEDGER [NAME=VALUE…]`.
 //!
-//! A line is `{"op": "exec" | "wait" | "settle" | "approvals" | "decide" | "transcript" | "abort", …}`; the answer
-//! is one line of JSON.
+//! STORE is a file or `postgres://…`. A line is `{"op": "exec" | "wait" | "settle" | …}`, and every line is seen to at
+//! once; its answer is one line of JSON, in which the line's `id` comes back. `CELLMATE_FAULT` arms a fault.
 
 use std::error::Error;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use catalog::Catalog;
-use codemode::pool::{Launch, Pool, PoolOptions};
+use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use codemode::{CodeMode, ExecInput};
 use contract::config;
 use contract::config::pattern::Pattern;
 use contract::limits::Limits;
 use contract::scope::Scope;
+use executor::clock::now_ms;
 use executor::{CallToken, Executor, Outcome, Returned, Routes, ToolSource};
 use serde_json::{Value, json};
-use store::{Decision, Keys, Location, Reach, Store};
+use store::{Decision, Keys, Location, Reach, Store, fault};
 use testkit::ledger::{ASK, Ledger};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
+/// What can be said on the command line after the two places.
+struct Options {
+    store: Location,
+    ledger: PathBuf,
+    session: String,
+    lease: Duration,
+    /// How long an `exec` is held, and a cell may run.
+    exec_ms: u64,
+    wait_ms: u64,
+    /// Whether cells run in threads of this process: cheaper to start, and to kill.
+    attached: bool,
+}
+
 fn main() -> Result<()> {
     sandbox::worker_main();
-    let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
-    let (Some(store), Some(ledger)) = (arguments.next(), arguments.next()) else {
-        return Err("ledger-host STORE LEDGER".into());
+    let options = options(std::env::args().skip(1)).ok_or("ledger-host STORE LEDGER [NAME=VALUE…]")?;
+    if let Ok(text) = std::env::var("CELLMATE_FAULT") {
+        fault::arm(&text)?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(serve(options))
+}
+
+fn options(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
+    let (store, ledger) = (arguments.next()?, arguments.next()?);
+    let store = if store.starts_with("postgres:") { Location::Postgres(store) } else { Location::File(store.into()) };
+    let mut options = Options {
+        store,
+        ledger: ledger.into(),
+        session: "session".to_owned(),
+        lease: Duration::from_secs(3),
+        exec_ms: 1500,
+        wait_ms: 1500,
+        attached: false,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(store, ledger))
+    for argument in arguments {
+        let (name, value) = argument.split_once('=')?;
+        match name {
+            "session" => options.session = value.to_owned(),
+            "lease" => options.lease = Duration::from_millis(value.parse().ok()?),
+            "exec" => options.exec_ms = value.parse().ok()?,
+            "wait" => options.wait_ms = value.parse().ok()?,
+            "attached" => options.attached = value == "yes",
+            _ => return None,
+        }
+    }
+    Some(options)
 }
 
 struct Host {
     code_mode: CodeMode,
-    executor: Executor,
+    source: Arc<dyn ToolSource>,
     config: config::CodeMode,
+    session: String,
 }
 
-async fn serve(store: PathBuf, ledger: PathBuf) -> Result<()> {
+async fn serve(options: Options) -> Result<()> {
     // A fixed key: what one process seals the next one opens.
-    let store = Store::open(&Location::File(store), Keys::new(1, [7; 32])).await?;
-    let options = PoolOptions { workers: 1, ..PoolOptions::new(Launch::ThisProgram) };
-    let source: Arc<dyn ToolSource> = Arc::new(Ledger::open(&ledger)?);
-    let (routes, tools) = Routes::of(&[source]);
-    let scope = Scope {
-        agent_id: "main".to_owned(),
-        session_id: "session".to_owned(),
-        agent_run_id: "run".to_owned(),
-        ..Scope::default()
+    let store = Store::open(&options.store, Keys::new(1, [7; 32])).await?;
+    let pool = if options.attached {
+        let launch = Launch::Attached(sandbox::serve_attached);
+        PoolOptions { launch, jail: JailPolicy::Off, workers: 1, slots: 16, threads: 2 }
+    } else {
+        PoolOptions { workers: 1, ..PoolOptions::new(Launch::ThisProgram) }
     };
-    let ask = Pattern::parse(ASK).map_err(|error| format!("{error:?}"))?;
-    let host = Host {
-        code_mode: CodeMode::new(Pool::start(options).await?, store)?,
-        executor: Executor::new(Arc::new(Catalog::new(tools)?), routes, scope).asking_for(vec![ask]),
-        config: config::CodeMode::enabled(Limits { timeout_ms: 1500, max_wait_ms: 1500, ..Limits::DEFAULT }),
-    };
+    let source: Arc<dyn ToolSource> = Arc::new(Ledger::open(&options.ledger)?);
+    let limits = Limits { timeout_ms: options.exec_ms, max_wait_ms: options.wait_ms, ..Limits::DEFAULT };
+    let host = Arc::new(Host {
+        code_mode: CodeMode::with_lease(Pool::start(pool).await?, store, options.lease)?,
+        source,
+        config: config::CodeMode::enabled(limits),
+        session: options.session,
+    });
     for line in std::io::stdin().lock().lines() {
-        let answer = host.answer(&serde_json::from_str(&line?)?).await?;
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "{answer}")?;
-        out.flush()?;
+        let line: Value = serde_json::from_str(&line?)?;
+        let host = Arc::clone(&host);
+        tokio::spawn(async move {
+            let answer = host.answer(&line).await.unwrap_or_else(|error| json!({"error": error.to_string()}));
+            let answer = match line.get("id") {
+                Some(id) => json!({"id": id, "answer": answer}),
+                None => answer,
+            };
+            let mut out = std::io::stdout().lock();
+            // Nobody is there to be told that nobody is there.
+            drop(writeln!(out, "{answer}").and_then(|()| out.flush()));
+        });
     }
     Ok(())
 }
 
 impl Host {
+    fn executor(&self, session: &str) -> Result<Executor> {
+        let (routes, tools) = Routes::of(&[Arc::clone(&self.source)]);
+        let scope = Scope {
+            agent_id: "main".to_owned(),
+            session_id: session.to_owned(),
+            agent_run_id: "run".to_owned(),
+            ..Scope::default()
+        };
+        let ask = Pattern::parse(ASK).map_err(|error| format!("{error:?}"))?;
+        Ok(Executor::new(Arc::new(Catalog::new(tools)?), routes, scope).asking_for(vec![ask]))
+    }
+
+    /// A line may name its session; otherwise it is the host's.
     async fn answer(&self, line: &Value) -> Result<Value> {
+        let session = line.get("session").and_then(Value::as_str).unwrap_or(&self.session);
+        let executor = self.executor(session)?;
         let text = |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let call = line.get("call").and_then(Value::as_u64).and_then(|call| u32::try_from(call).ok()).unwrap_or(0);
+        let number = |name: &str| line.get(name).and_then(Value::as_i64).unwrap_or(0);
+        let store = self.code_mode.store();
         Ok(match text("op").as_str() {
             "exec" => {
                 let input = ExecInput::javascript(text("code"));
-                json!(self.code_mode.exec(&self.executor, &self.config, "exec-1", input).await)
+                json!(self.code_mode.exec(&executor, &self.config, "exec-1", input).await)
             }
-            "wait" => json!(self.code_mode.wait(&self.executor, &self.config, "wait-1", &text("runId")).await),
+            "wait" => json!(self.code_mode.wait(&executor, &self.config, "wait-1", &text("runId")).await),
             "settle" => {
-                let token = CallToken { run: text("runId"), call };
+                let token = CallToken { run: text("runId"), call: u32::try_from(number("call"))? };
                 let value = line.get("value").cloned().unwrap_or(Value::Null);
                 let settled = self.code_mode.settle(&token, &Outcome::Returned(Returned::json(value))).await;
                 json!({"settled": format!("{settled:?}")})
             }
-            "approvals" => json!(self.code_mode.store().pending_approvals().await?),
+            "approvals" => {
+                let mut pending = store.pending_approvals().await?;
+                pending.retain(|approval| approval.session_id == session);
+                json!(pending)
+            }
             "decide" => {
                 let decision = Decision::Approve { edited_input: line.get("edited").cloned(), reach: Reach::Once };
                 let decided = self.code_mode.decide(&text("approvalId"), &decision, "a person").await;
                 json!({"decided": decided.is_ok()})
             }
-            "runs" => json!(self.code_mode.store().runs_of_session("session").await?),
+            "runs" => json!(store.runs_of_session(session).await?),
+            "run" => match store.run(&text("runId")).await? {
+                Some(row) => json!({"state": row.state.as_str(), "frozen": row.snapshot.is_some()}),
+                None => Value::Null,
+            },
             "abort" => json!({"aborted": self.code_mode.abort(&text("runId")).await}),
-            "transcript" => json!(self.code_mode.store().transcript("session").await?),
+            // As if so much time had passed.
+            "sweep" => {
+                let then = now_ms() + number("aheadMs");
+                let expired = store.expire(then).await?;
+                json!({"expired": expired, "forgotten": store.forget_before(then).await?})
+            }
+            "transcript" => json!(store.transcript(session).await?),
+            "reached" => json!(fault::reached()),
             other => return Err(format!("unknown op `{other}`").into()),
         })
     }

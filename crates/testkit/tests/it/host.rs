@@ -13,9 +13,17 @@ pub struct Host {
 }
 
 impl Host {
+    /// One whose store and ledger are in a folder.
     pub fn start(folder: &Path) -> Self {
+        Self::start_with(&folder.join("store.db").display().to_string(), &folder.join("ledger"), &[], &[])
+    }
+
+    pub fn start_with(store: &str, ledger: &Path, options: &[String], environment: &[(&str, String)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_ledger-host"))
-            .args([folder.join("store.db"), folder.join("ledger")])
+            .arg(store)
+            .arg(ledger)
+            .args(options)
+            .envs(environment.iter().map(|(name, value)| (*name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -29,10 +37,16 @@ impl Host {
     }
 
     pub fn ask(&mut self, line: &Value) -> Value {
-        self.tell(line);
+        self.try_ask(line).unwrap_or_else(|| panic!("the host died of {line}"))
+    }
+
+    /// Nothing where the host has died.
+    pub fn try_ask(&mut self, line: &Value) -> Option<Value> {
+        writeln!(self.input, "{line}").ok()?;
         let mut answer = String::new();
-        self.output.read_line(&mut answer).unwrap();
-        serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{line} was answered with {answer:?}: {error}"))
+        self.output.read_line(&mut answer).ok().filter(|bytes| *bytes > 0)?;
+        let value = serde_json::from_str(&answer);
+        Some(value.unwrap_or_else(|error| panic!("{line} was answered with {answer:?}: {error}")))
     }
 
     /// SIGKILL: nothing gets to say goodbye.

@@ -128,7 +128,7 @@ fn a_leg_killed_midway_is_run_again_with_what_it_was_told() {
     }
     host.kill();
     let ledger = std::fs::read_to_string(folder.path().join("ledger")).unwrap();
-    let seen: Value = serde_json::from_str(ledger.lines().nth(2).unwrap().splitn(3, ' ').nth(2).unwrap()).unwrap();
+    let seen: Value = serde_json::from_str(ledger.lines().nth(2).unwrap().splitn(5, ' ').nth(4).unwrap()).unwrap();
 
     let mut host = Host::start(folder.path());
     let run_id = host.ask(&json!({"op": "runs"}))[0].as_str().unwrap().to_owned();

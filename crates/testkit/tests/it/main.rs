@@ -28,6 +28,7 @@ mod secrets;
 mod storm;
 mod transcript;
 
+mod faults;
 mod host;
 mod hostile;
 mod killed;

@@ -1,0 +1,103 @@
+//! The one place that is armed, and what happens there.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::POINTS;
+use crate::backend::StoreError;
+
+static FAULT: Mutex<Fault> = Mutex::new(Fault { armed: None, reached: BTreeMap::new() });
+
+#[derive(Debug)]
+struct Fault {
+    armed: Option<Armed>,
+    reached: BTreeMap<&'static str, u32>,
+}
+
+#[derive(Debug)]
+struct Armed {
+    name: &'static str,
+    /// Hits until it happens.
+    left: u32,
+    action: Action,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    /// SIGKILL: nothing gets to say goodbye.
+    Kill,
+    /// The thread stands still for so long.
+    Sleep(Duration),
+    /// The place answers with an error.
+    Fail,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no fault: it is `NAME:HIT:kill`, `NAME:HIT:sleep=MS` or `NAME:HIT:error`, with a name from POINTS")]
+pub struct Unarmed(String);
+
+/// Arms one place: the name, at which hit of it, and what happens then.
+pub fn arm(text: &str) -> Result<(), Unarmed> {
+    let unarmed = || Unarmed(text.to_owned());
+    let mut parts = text.split(':');
+    let (Some(name), Some(hit), Some(action), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return Err(unarmed());
+    };
+    let name = POINTS.into_iter().find(|point| *point == name).ok_or_else(unarmed)?;
+    let left = hit.parse().ok().filter(|hit| *hit > 0).ok_or_else(unarmed)?;
+    let action = match action.split_once('=') {
+        None if action == "kill" => Action::Kill,
+        None if action == "error" => Action::Fail,
+        Some(("sleep", ms)) => Action::Sleep(Duration::from_millis(ms.parse().map_err(|_| unarmed())?)),
+        _ => return Err(unarmed()),
+    };
+    lock().armed = Some(Armed { name, left, action });
+    Ok(())
+}
+
+/// The places that were passed so far, and how often each.
+pub fn reached() -> BTreeMap<&'static str, u32> {
+    lock().reached.clone()
+}
+
+pub(super) fn hit(name: &'static str) -> Result<(), StoreError> {
+    let happens = {
+        let mut fault = lock();
+        *fault.reached.entry(name).or_default() += 1;
+        match &mut fault.armed {
+            Some(armed) if armed.name == name => {
+                armed.left -= 1;
+                let action = armed.action;
+                if armed.left == 0 {
+                    fault.armed = None;
+                    Some(action)
+                } else {
+                    None
+                }
+            }
+            _ => None,
+        }
+    };
+    match happens {
+        None => Ok(()),
+        Some(Action::Kill) => kill(),
+        Some(Action::Sleep(time)) => {
+            std::thread::sleep(time);
+            Ok(())
+        }
+        Some(Action::Fail) => Err(StoreError::Corrupt(format!("a test broke it at {name}"))),
+    }
+}
+
+fn kill() -> ! {
+    // It cannot fail: a process may always end itself.
+    let _ended = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    loop {
+        std::thread::park();
+    }
+}
+
+fn lock() -> MutexGuard<'static, Fault> {
+    FAULT.lock().unwrap_or_else(PoisonError::into_inner)
+}

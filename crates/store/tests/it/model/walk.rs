@@ -1,0 +1,190 @@
+//! The store beside the rules: the same operations in the same order, and the same answers, row for row.
+
+use store::{CallState, CommitError, Durability, Held, LeaseError, NewRun, RunState, SettleRefused};
+
+use super::row::{self, Call, End, OURS, Outcome, Row};
+use crate::world::{NOW, Place, call, everywhere};
+
+const WALKS: u64 = 30;
+const STEPS: u64 = 40;
+const LEASE: i64 = 1000;
+
+/// Two that have, or had, the run: each with what the rules and what the store gave it.
+struct Walk<'a> {
+    place: &'a Place,
+    row: Row,
+    now: i64,
+    holders: [Option<(row::Held, Held)>; 2],
+    taken: u32,
+    seed: u64,
+}
+
+impl Walk<'_> {
+    fn chance(&mut self, below: u64) -> u64 {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.seed >> 33) % below
+    }
+
+    async fn step(&mut self) {
+        let (holder, number) = (self.chance(2) as usize, self.chance(2) as usize);
+        match self.chance(8) {
+            0 | 1 => self.commit(holder, row::Change::Intend(number)).await,
+            2 => self.commit(holder, row::Change::Park(number)).await,
+            3 if self.chance(6) == 0 => self.commit(holder, row::Change::End(End::Aborted)).await,
+            3 => self.now += LEASE + 1,
+            4 => self.take(holder).await,
+            5 => self.hold_on(holder).await,
+            6 if self.chance(8) == 0 => self.expire().await,
+            6 => self.seize(holder).await,
+            _ => self.settle(number).await,
+        }
+        self.look().await;
+    }
+
+    async fn commit(&mut self, holder: usize, change: row::Change) {
+        self.row.leased &= self.lease_lasts().await;
+        let Some((rules, held)) = &mut self.holders[holder] else { return };
+        let written = match change {
+            row::Change::Intend(number) => {
+                let calls = vec![call(number as u32, CallState::Dispatched)];
+                store::Change { calls, ..store::Change::default() }
+            }
+            row::Change::Park(number) => {
+                let calls = vec![call(number as u32, CallState::Parked)];
+                store::Change { calls, ..store::Change::default() }
+            }
+            row::Change::End(_) => store::Change { state: Some(RunState::Aborted), ..store::Change::default() },
+        };
+        let expected = self.row.commit(&OURS, *rules, change);
+        let answer = self.place.store.commit(held, &written, Durability::Relaxed, self.now).await;
+        assert_eq!(answer.is_ok(), expected, "{change:?}: {answer:?}");
+        assert!(expected || matches!(answer, Err(CommitError::Fenced)), "{answer:?}");
+        rules.sequence += u8::from(expected);
+    }
+
+    async fn take(&mut self, holder: usize) {
+        self.row.leased &= self.lease_lasts().await;
+        let expected = self.row.take();
+        let until = self.now + LEASE;
+        let name = self.name();
+        let taken = self.place.store.take(&self.run_id(), &name, self.now, until).await;
+        self.has_taken(holder, expected, taken);
+    }
+
+    async fn seize(&mut self, holder: usize) {
+        let expected = self.row.seize();
+        let until = self.now + LEASE;
+        let name = self.name();
+        let taken = self.place.store.seize(&self.run_id(), &name, until).await;
+        self.has_taken(holder, expected, taken);
+    }
+
+    fn has_taken(&mut self, holder: usize, expected: Option<row::Held>, taken: Result<Held, LeaseError>) {
+        assert_eq!(taken.is_ok(), expected.is_some(), "{taken:?}");
+        if let (Some(rules), Ok(held)) = (expected, taken) {
+            self.holders[holder] = Some((rules, held));
+        }
+    }
+
+    async fn hold_on(&mut self, holder: usize) {
+        self.row.leased &= self.lease_lasts().await;
+        let Some((rules, held)) = &self.holders[holder] else { return };
+        // What is not written yet is nobody else's.
+        let expected = self.row.prolong(&OURS, *rules) || !held.is_written();
+        assert_eq!(self.place.store.hold_on(held, self.now + LEASE).await.unwrap(), expected);
+    }
+
+    async fn expire(&mut self) {
+        self.row.leased &= self.lease_lasts().await;
+        self.row.expire(&OURS);
+        // Runs of earlier walks may end with it.
+        self.place.store.expire(self.now).await.unwrap();
+    }
+
+    async fn settle(&mut self, number: usize) {
+        let expected = self.row.settle(number, Outcome::Given);
+        let settled = self.place.store.settle(&self.run_id(), number as u32, "given").await;
+        assert_eq!(settled.is_ok(), expected, "{settled:?}");
+        assert!(expected || matches!(settled, Err(SettleRefused::NotParked)), "{settled:?}");
+    }
+
+    /// Nothing but time ends a lease here; the row's own word is the only clock.
+    async fn lease_lasts(&self) -> bool {
+        let taken = self.place.store.take(&self.run_id(), "", i64::MIN, 0).await;
+        match taken {
+            Err(LeaseError::HeldElsewhere { until }) => until >= self.now,
+            Err(LeaseError::Unknown) => true,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn look(&self) {
+        let stored = self.place.store.run(&self.run_id()).await.unwrap();
+        assert_eq!(stored.is_some(), self.row.written);
+        let state = stored.map(|run| run.state);
+        let expected = self.row.written.then_some(match self.row.over {
+            None => RunState::Running,
+            Some(End::Aborted) => RunState::Aborted,
+            Some(End::Expired) => RunState::Expired,
+            Some(End::Completed(_)) => RunState::Completed,
+        });
+        assert_eq!(state, expected);
+        let calls = self.place.store.calls(&self.run_id()).await.unwrap();
+        for (number, expected) in self.row.calls.iter().enumerate() {
+            let stored = calls.iter().find(|call| call.call as usize == number).map(|call| call.state);
+            let expected = match expected {
+                Call::Unasked => None,
+                Call::Dispatched => Some(CallState::Dispatched),
+                Call::Parked => Some(CallState::Parked),
+                Call::Settled(_) => Some(CallState::Settled),
+            };
+            assert_eq!(stored, expected, "call {number}");
+        }
+    }
+
+    fn run_id(&self) -> String {
+        format!("cm_{}_{}", self.place.name, self.taken_from())
+    }
+
+    fn taken_from(&self) -> u32 {
+        self.taken >> 16
+    }
+
+    /// Another each time: whoever has a run may always take it again.
+    fn name(&mut self) -> String {
+        self.taken += 1;
+        format!("taker-{}", self.taken & 0xffff)
+    }
+}
+
+#[tokio::test]
+async fn the_store_keeps_to_the_rules_that_the_model_checks() {
+    for place in everywhere().await {
+        for number in 0..WALKS as u32 {
+            let held = Held::new(NewRun {
+                run_id: format!("cm_{}_{number}", place.name),
+                scope: place.scope(),
+                tool_call_id: "exec-1".to_owned(),
+                holder: "first".to_owned(),
+                lease_until: NOW + LEASE,
+                // Its time is always over: whether it ends is up to its lease.
+                expires_at: NOW,
+                catalog: format!("catalog-{}", place.name),
+                tables: std::sync::Arc::from(*b"tables"),
+                definition: "{}".to_owned(),
+            });
+            let first = (row::Held { sequence: 0, fence: 1 }, held);
+            let mut walk = Walk {
+                place: &place,
+                row: Row::NEW,
+                now: NOW,
+                holders: [Some(first), None],
+                taken: number << 16,
+                seed: u64::from(number),
+            };
+            for _ in 0..STEPS {
+                walk.step().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Ten thousand stored cells that somebody has changed in the file itself, and none that opens.
+
+use sqlx::{AnyConnection, Connection, Executor};
+use store::{Change, Durability, Location, RunRow, Store, Unsealable};
+
+use crate::world::{NOW, Place, everywhere, keys};
+
+const CASES: u64 = 10_000;
+const RUNS: usize = 16;
+
+/// A number that looks like chance and is the same every time.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % bound
+    }
+}
+
+/// What was stored for a run, now and one leg before.
+struct Stored {
+    now: RunRow,
+    before: RunRow,
+}
+
+async fn stored(place: &Place, number: u32) -> Stored {
+    let memory = |leg: u8| (0..400).map(|byte| (byte as u8).wrapping_mul(leg + number as u8)).collect::<Vec<u8>>();
+    let frozen = |leg: u8| Change { snapshot: Some((i64::from(leg), memory(leg))), ..Change::default() };
+    let mut held = place.run(number, frozen(1)).await;
+    let before = place.store.run(&held.run_id).await.unwrap().unwrap();
+    let mut last = frozen(2);
+    last.release = true;
+    place.store.commit(&mut held, &last, Durability::Relaxed, NOW).await.unwrap();
+    Stored { now: place.store.run(&held.run_id).await.unwrap().unwrap(), before }
+}
+
+/// The row as it was made to be. Every kind differs from what was stored.
+fn tampered(kind: u64, own: &Stored, other: &Stored, chance: &mut Chance) -> RunRow {
+    let mut row = own.now.clone();
+    let mut bytes = row.snapshot.clone().unwrap();
+    match kind {
+        0..=3 => {
+            let place = chance.below(bytes.len());
+            bytes[place] ^= 1 << chance.below(8);
+        }
+        4 => bytes.truncate(chance.below(bytes.len())),
+        5 => bytes.push(chance.below(256) as u8),
+        // Another run's, at the same leg and at an earlier one.
+        6 => bytes = other.now.snapshot.clone().unwrap(),
+        7 => bytes = other.before.snapshot.clone().unwrap(),
+        // Its own, from before.
+        8 => bytes = own.before.snapshot.clone().unwrap(),
+        // The right bytes, said to be of another leg, or of another's run.
+        9 => row.snapshot_leg = Some(1),
+        10 => row.scope.session_id += "x",
+        11 => row.scope.agent_id = "somebody".to_owned(),
+        12 => row.definition = "{ }".to_owned(),
+        // The front of one and the end of another.
+        _ => {
+            let place = 30 + chance.below(bytes.len() - 30);
+            let theirs = other.now.snapshot.clone().unwrap();
+            bytes.truncate(place);
+            bytes.extend_from_slice(&theirs[place..]);
+        }
+    }
+    row.snapshot = Some(bytes);
+    row
+}
+
+async fn put(connection: &mut AnyConnection, row: &RunRow) {
+    sqlx::query(
+        "UPDATE runs SET snapshot = $1, snapshot_leg = $2, session_id = $3, agent_id = $4, definition = $5, \
+         lease_until = 0 WHERE run_id = $6",
+    )
+    .bind(row.snapshot.clone())
+    .bind(row.snapshot_leg)
+    .bind(row.scope.session_id.clone())
+    .bind(row.scope.agent_id.clone())
+    .bind(row.definition.clone())
+    .bind(row.run_id.clone())
+    .execute(connection)
+    .await
+    .unwrap();
+}
+
+/// As whoever takes the run up again does.
+async fn opened(store: &Store, run_id: &str) -> Result<Option<Vec<u8>>, Unsealable> {
+    let held = store.take(run_id, "taker", NOW, NOW).await.unwrap();
+    let row = store.run(run_id).await.unwrap().unwrap();
+    store.open_snapshot(&held, &row)
+}
+
+#[tokio::test]
+async fn of_ten_thousand_tampered_snapshots_none_opens() {
+    let places = everywhere().await;
+    let place = places.iter().find(|place| matches!(place.location, Location::File(_))).unwrap();
+    let Location::File(path) = &place.location else { return };
+    let mut connection = AnyConnection::connect(&format!("sqlite://{}", path.display())).await.unwrap();
+    connection.execute("PRAGMA synchronous = OFF; PRAGMA busy_timeout = 10000").await.unwrap();
+    let store = Store::open(&place.location, keys()).await.unwrap();
+    let mut runs = Vec::new();
+    for number in 0..RUNS as u32 {
+        runs.push(stored(place, number).await);
+    }
+    let mut chance = Chance(0x9E37_79B9_7F4A_7C15);
+    for case in 0..CASES {
+        let one = chance.below(RUNS);
+        let another = (one + 1 + chance.below(RUNS - 1)) % RUNS;
+        let row = tampered(case % 14, &runs[one], &runs[another], &mut chance);
+        put(&mut connection, &row).await;
+        let opened = opened(&store, &row.run_id).await;
+        assert_eq!(opened, Err(Unsealable), "case {case}, kind {}", case % 14);
+        put(&mut connection, &runs[one].now).await;
+    }
+    // Put back, each opens: it was what was changed that closed it.
+    for run in &runs {
+        assert!(matches!(opened(&store, &run.now.run_id).await, Ok(Some(_))));
+    }
+}

@@ -1,0 +1,28 @@
+//! `with-postgres COMMAND…`: runs a command beside a new Postgres server, named to it in `CELLMATE_TEST_POSTGRES`.
+
+use std::process::{Command, ExitCode};
+
+use testkit::postgres::Server;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    let Some(program) = arguments.next() else {
+        eprintln!("usage: with-postgres COMMAND…");
+        return ExitCode::from(2);
+    };
+    let server = match Server::start() {
+        Ok(server) => server,
+        Err(error) => {
+            eprintln!("with-postgres: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let status = Command::new(program).args(arguments).env("CELLMATE_TEST_POSTGRES", server.url()).status();
+    match status {
+        Ok(status) => u8::try_from(status.code().unwrap_or(1)).map_or(ExitCode::FAILURE, ExitCode::from),
+        Err(error) => {
+            eprintln!("with-postgres: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! A disk that is full, or fails once, at the N-th write of a store, for every N there is.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use sqlx::{AnyConnection, Connection, Row};
+
+use super::node::{Node, Start};
+use super::oracle::{judge_effects, judge_one_end};
+use super::people::{LEASE_MS, People, WAIT_MS};
+use super::program::Chance;
+use super::{AT_ONCE, side_by_side};
+
+const SHIM: &str = include_str!("failing_disk.c");
+const CELL: &str = "const got = await tools.call('client:ledger:pick', { n: 1 }).catch(error => error.message)
+                    return [got, (await tools.call('openclaw:ledger:read', { n: 2 })).did.n]";
+
+/// No history writes so often.
+const MOST_WRITES: usize = 2000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// EIO, once.
+    Fails,
+    /// ENOSPC, until there is room again.
+    Full,
+}
+
+#[test]
+fn a_failed_or_full_disk_refuses_cleanly_at_every_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let shim = build(folder.path());
+    for fault in [Fault::Fails, Fault::Full] {
+        let (over, happened) = (AtomicBool::new(false), Mutex::new(0));
+        for first in (1..MOST_WRITES).step_by(AT_ONCE) {
+            let numbers: Vec<usize> = (first..first + AT_ONCE).collect();
+            let any = AtomicBool::new(false);
+            side_by_side(&numbers, |number| {
+                if history(&shim, fault, *number) {
+                    any.store(true, Ordering::Relaxed);
+                    *happened.lock().unwrap() += 1;
+                }
+            });
+            if !any.into_inner() {
+                over.store(true, Ordering::Relaxed);
+                break;
+            }
+        }
+        let happened = happened.into_inner().unwrap();
+        assert!(over.into_inner() && happened > 30, "{fault:?}: {happened} writes failed");
+    }
+}
+
+fn build(folder: &Path) -> PathBuf {
+    let (source, shim) = (folder.join("failing_disk.c"), folder.join("failing_disk.so"));
+    std::fs::write(&source, SHIM).unwrap();
+    let compiled = ["cc", "gcc", "clang"].iter().any(|compiler| {
+        let mut command = Command::new(compiler);
+        command.args(["-shared", "-fPIC", "-O1", "-o"]).args([&shim, &source]).arg("-ldl");
+        command.status().is_ok_and(|status| status.success())
+    });
+    assert!(compiled, "no C compiler here; scripts/setup installs one");
+    shim
+}
+
+/// Whether the fault happened: a history may be over before.
+fn history(shim: &Path, fault: Fault, number: usize) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let mut environment = vec![
+        ("LD_PRELOAD", shim.display().to_string()),
+        ("CELLMATE_DISK_FAIL_AT", number.to_string()),
+        ("CELLMATE_DISK_MARK", path("happened")),
+    ];
+    if fault == Fault::Full {
+        std::fs::write(path("full"), "").unwrap();
+        environment.push(("CELLMATE_DISK_FULL", path("full")));
+    }
+    let (store, ledger) = (path("store.db"), folder.path().join("ledger"));
+    let start = Start { store: &store, ledger: &ledger, lease_ms: LEASE_MS, wait_ms: WAIT_MS, environment };
+    let mut node = Node::start(&start);
+    // A host that cannot open its store says so and ends; the next one can, once there is room.
+    if node.ask(&json!({"op": "runs"})).is_none() {
+        assert_eq!(node.ended().and_then(|status| status.code()), Some(1), "it fell over");
+        drop(std::fs::remove_file(path("full")));
+        node = Node::start(&Start { environment: Vec::new(), ..start });
+    }
+    let mut people = People::around_this_one(node, store.clone(), folder.path(), Chance::new(number as u64));
+    // Whoever cannot be served is told so, and is served when there is room again.
+    make_room(path("happened").into(), path("full").into());
+    let run = loop {
+        if let Some(run) = people.exec(CELL).0 {
+            break run;
+        }
+    };
+    let end = people.finish(&run);
+    assert_eq!((&end["status"], &end["value"][1]), (&json!("completed"), &json!(2)), "{fault:?} {number}: {end}");
+    let got = end["value"][0].as_str().unwrap();
+    let brought = people.acknowledged.values().next();
+    assert!(brought.map_or(got.starts_with("the outcome"), |brought| brought == got), "{got} for {brought:?}");
+    judge_one_end(&mut people, &run, &end, "completed");
+    judge_effects(&people);
+    assert_eq!(people.deaths, 0, "the host stays up");
+    drop(people);
+    assert_eq!(integrity(&store), "ok", "{fault:?} {number}");
+    folder.path().join("happened").exists()
+}
+
+/// A while after the disk was found to be full, it is not any more.
+fn make_room(happened: PathBuf, full: PathBuf) {
+    std::thread::spawn(move || {
+        while full.exists() && !happened.exists() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_millis(150));
+        // It may be gone with the whole history.
+        drop(std::fs::remove_file(full));
+    });
+}
+
+fn integrity(store: &str) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        sqlx::any::install_default_drivers();
+        let mut connection = AnyConnection::connect(&format!("sqlite://{store}")).await.unwrap();
+        let row = sqlx::query("PRAGMA integrity_check").fetch_one(&mut connection).await.unwrap();
+        row.try_get(0).unwrap()
+    })
+}

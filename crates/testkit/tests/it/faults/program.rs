@@ -1,0 +1,105 @@
+//! Cells made by chance: every kind of call, in groups, with pauses between them.
+
+/// A number that looks like chance and is the same for the same seed.
+#[derive(Clone, Debug)]
+pub struct Chance(u64);
+
+impl Chance {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03)
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % bound
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Slow,
+    Read,
+    Keyed,
+    Task,
+    Pick,
+    Ask,
+}
+
+impl Kind {
+    const ALL: [Self; 6] = [Self::Slow, Self::Read, Self::Keyed, Self::Task, Self::Pick, Self::Ask];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Slow => "slow",
+            Self::Read => "read",
+            Self::Keyed => "keyed",
+            Self::Task => "task",
+            Self::Pick => "pick",
+            Self::Ask => "ask",
+        }
+    }
+
+    /// Whether its tool may be called again for the same call.
+    pub fn may_be_repeated(self) -> bool {
+        matches!(self, Self::Read | Self::Keyed)
+    }
+
+    /// Whether somebody outside brings its outcome.
+    pub fn is_brought(self) -> bool {
+        matches!(self, Self::Task | Self::Pick)
+    }
+
+    fn tool(self) -> String {
+        let source = if self == Self::Pick { "client" } else { "openclaw" };
+        format!("{source}:ledger:{}", self.name())
+    }
+}
+
+/// A cell, and its calls: the call at place `n` says so in its input.
+#[derive(Debug)]
+pub struct Program {
+    pub code: String,
+    pub calls: Vec<Kind>,
+}
+
+impl Program {
+    pub fn new(chance: &mut Chance) -> Self {
+        let mut calls = Kind::ALL.to_vec();
+        for _ in 0..chance.below(3) {
+            calls.push(Kind::ALL[chance.below(Kind::ALL.len())]);
+        }
+        for place in (1..calls.len()).rev() {
+            calls.swap(place, chance.below(place + 1));
+        }
+        let mut code = r#"
+            const got = {}
+            const make = (n, id, input) => tools.call(id, { n, ...input })
+              .then(value => { got[n] = { value } }, error => { got[n] = { error: error.message } })
+        "#
+        .to_owned();
+        let (mut at, mut yielded) = (0, false);
+        while at < calls.len() {
+            let group = (1 + chance.below(4)).min(calls.len() - at);
+            // A task holds an `exec` for its whole budget; a `wait` is held for less.
+            if !yielded && calls[at..at + group].contains(&Kind::Task) {
+                code += "await yield_control()\n";
+                yielded = true;
+            }
+            let made = calls[at..at + group]
+                .iter()
+                .zip(at..)
+                .map(|(kind, n)| format!("make({n}, '{}', {{ ms: {} }})", kind.tool(), chance.below(12)));
+            let made: Vec<String> = made.collect();
+            code += &format!("await Promise.all([{}])\n", made.join(", "));
+            if chance.below(3) == 0 {
+                code += "await yield_control()\n";
+                yielded = true;
+            }
+            at += group;
+        }
+        code += "return got";
+        Self { code, calls }
+    }
+}
