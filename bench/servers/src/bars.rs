@@ -9,7 +9,7 @@ const SLACK_MS: f64 = 10.0;
 /// How soon nobody is left.
 const GONE_MS: f64 = 2_000.0;
 
-pub(crate) const BARS: [(&str, Bar); 20] = [
+pub(crate) const BARS: [(&str, Bar); 22] = [
     ("first_cell_cold_ms", AtMost(5_000.0)),
     ("first_cell_remembered_ms", AtMost(300.0)),
     ("servers_started_uncalled", AtMost(0.0)),
@@ -30,4 +30,6 @@ pub(crate) const BARS: [(&str, Bar); 20] = [
     ("gone_after_term_ms", AtMost(GONE_MS)),
     ("gone_after_busy_term_ms", AtMost(GONE_MS)),
     ("gone_after_busy_kill_ms", AtMost(GONE_MS)),
+    ("gone_after_early_term_ms", AtMost(GONE_MS)),
+    ("gone_after_early_kill_ms", AtMost(GONE_MS)),
 ];

@@ -84,7 +84,7 @@ const VERBS: [Verb; 8] = [
         name: "export",
         does: Does::Work,
         reads: true,
-        about: "Export all matching %s records into one file and return where it is. Takes a moment for large workspaces; prefer the search where a few records will do.",
+        about: "Export a %s with its whole history into one file and return where that is. Takes a moment where much has happened to it.",
     },
     Verb {
         name: "update",
@@ -228,7 +228,7 @@ fn schema(verb: &str, noun: &str) -> Value {
     }});
     let name = json!({"type": "string", "maxLength": 200, "description": format!("What the {noun} is called")});
     let (properties, required) = match verb {
-        "get" | "delete" | "watch" => (json!({"id": id, "workspace": workspace}), json!(["id"])),
+        "get" | "delete" | "export" | "watch" => (json!({"id": id, "workspace": workspace}), json!(["id"])),
         "create" => {
             let body = json!({"type": "string", "description": "Text, in Markdown"});
             (json!({"name": name, "body": body, "tags": tags, "workspace": workspace}), json!(["name"]))
