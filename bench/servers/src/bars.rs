@@ -6,14 +6,19 @@ use crate::report::Bar::{self, AtLeast, AtMost};
 /// processes that want the cores.
 const SLACK_MS: f64 = 10.0;
 
+/// How long a first cell waits for servers that have not been listed yet.
+const WAIT_FOR_SERVERS_MS: f64 = 10_000.0;
+
 /// How soon nobody is left.
 const GONE_MS: f64 = 2_000.0;
 
-pub(crate) const BARS: [(&str, Bar); 22] = [
+pub(crate) const BARS: [(&str, Bar); 24] = [
     ("first_cell_cold_ms", AtMost(5_000.0)),
     ("first_cell_remembered_ms", AtMost(300.0)),
     ("servers_started_uncalled", AtMost(0.0)),
     ("servers_started_by_one_call", AtMost(1.0)),
+    ("first_cell_beside_hanging_ms", AtMost(WAIT_FOR_SERVERS_MS + 2_000.0)),
+    ("next_cell_beside_hanging_ms", AtMost(500.0)),
     ("resident_listed_mib", AtMost(150.0)),
     ("resident_called_mib", AtMost(150.0)),
     ("resident_workers_called_mib", AtMost(150.0)),

@@ -39,7 +39,7 @@ impl Drop for Client {
 }
 
 impl Client {
-    /// Starts it and greets it. What it complains about is for whoever runs this to see.
+    /// Starts it and greets it.
     pub(crate) fn start(mut command: Command) -> Result<Self> {
         let started = Instant::now();
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;

@@ -6,6 +6,7 @@ mod client;
 mod endings;
 mod falls;
 mod fleet;
+mod hanging;
 mod heard;
 mod idle;
 mod memory;
@@ -67,14 +68,19 @@ fn run() -> Result<bool> {
     }
     let beside = std::env::current_exe()?.parent().map(PathBuf::from);
     let fleet = Fleet::prepare(&binaries.or(beside).ok_or(USAGE)?)?;
+    measure(&fleet, times).inspect_err(|_| eprintln!("{}", fleet.last_complaints()))
+}
+
+fn measure(fleet: &Fleet, times: Times) -> Result<bool> {
     let mut report = Report::default();
     report.fact("load_before", stats::load_average()?);
-    sizes::run(&fleet, &mut report)?;
-    starts::run(&fleet, times, &mut report)?;
-    memory::run(&fleet, &mut report)?;
-    falls::run(&fleet, times, &mut report)?;
-    idle::run(&fleet, &mut report)?;
-    endings::run(&fleet, times, &mut report)?;
+    sizes::run(fleet, &mut report)?;
+    starts::run(fleet, times, &mut report)?;
+    hanging::run(fleet, &mut report)?;
+    memory::run(fleet, &mut report)?;
+    falls::run(fleet, times, &mut report)?;
+    idle::run(fleet, &mut report)?;
+    endings::run(fleet, times, &mut report)?;
     report.fact("load_after", stats::load_average()?);
     report.verdict(&BARS)
 }
