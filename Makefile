@@ -7,7 +7,7 @@ SHELL := bash
 # Labelled requests: a folder for each set, with tools.jsonl and queries.dev.jsonl (docs/search.md).
 TOOLSEARCH_DATA ?= ../shared/toolsearch/data
 
-.PHONY: help setup build demo test test-faults test-peers bench-sandbox bench-codemode bench-search fuzz clean
+.PHONY: help setup build demo test test-faults test-peers bench-sandbox bench-codemode bench-search bench-servers fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
@@ -42,6 +42,10 @@ bench-codemode: setup ## Whole runs, with their journal in a file
 bench-search: setup ## How well and how fast tools are found, beside plain BM25 and the incumbent (TOOLSEARCH_DATA)
 	@cargo build --release --locked --package cellmate-bench-search
 	@TOOLSEARCH_DATA=$(TOOLSEARCH_DATA) target/release/cellmate-bench-search
+
+bench-servers: setup ## What 64 MCP servers with 2,000 tools cost behind one `cellmate mcp`
+	@cargo build --release --locked --package cellmate --package cellmate-mcp --package cellmate-bench-servers
+	@target/release/cellmate-bench-servers
 
 fuzz: setup ## Each fuzz target for FUZZ_SECONDS (default 120)
 	@scripts/fuzz

@@ -1,0 +1,67 @@
+//! The cells that are run, and what must come of them.
+
+use serde_json::{Value, json};
+
+use crate::Result;
+use crate::client::{Answer, Client};
+use crate::offer::{SERVERS, answering};
+
+/// How the value of a cell begins whose call failed.
+pub(crate) const LOST: &str = "lost: ";
+
+/// Calls one tool; its value is the id of what the tool found.
+pub(crate) fn call(server: usize, tool: &str) -> String {
+    format!("return (await MCP.{}.{}({{ id: '7' }})).structuredContent.id", name(server), function(tool))
+}
+
+/// The same, where the call may fail.
+pub(crate) fn call_or_lost(server: usize, tool: &str) -> String {
+    let call = format!("MCP.{}.{}({{ id: '7' }})", name(server), function(tool));
+    format!("return {call}.then((found) => found.structuredContent.id, (error) => '{LOST}' + error.message)")
+}
+
+/// What a tool of this server finds.
+pub(crate) fn found(server: usize) -> Value {
+    json!(format!("{}-7", name(server)))
+}
+
+/// Calls a tool that answers at once, and checks the answer.
+pub(crate) fn ask_one(client: &Client, server: usize) -> Result<Answer> {
+    let (value, answer) = client.exec(&call(server, &answering(server)))?;
+    if value == found(server) { Ok(answer) } else { Err(format!("{} answered {value}", name(server)).into()) }
+}
+
+/// Calls one tool of every server in one cell.
+pub(crate) fn ask_all(client: &Client) -> Result<()> {
+    let tools: Vec<Value> =
+        (0..SERVERS.len()).map(|server| json!([name(server), function(&answering(server))])).collect();
+    let code = format!(
+        "const found = await Promise.all({}.map(([server, tool]) => MCP[server][tool]({{ id: '7' }})))\n\
+         return found.map((one) => one.structuredContent.id)",
+        Value::from(tools)
+    );
+    let (value, _) = client.exec(&code)?;
+    let wanted: Vec<Value> = (0..SERVERS.len()).map(found).collect();
+    if value == Value::from(wanted) { Ok(()) } else { Err(format!("the servers answered {value}").into()) }
+}
+
+fn name(server: usize) -> &'static str {
+    SERVERS.get(server).copied().unwrap_or_default()
+}
+
+/// As a cell sees a tool's name: `get_record` is `getRecord`.
+fn function(tool: &str) -> String {
+    let mut upper = false;
+    let mut function = String::new();
+    for letter in tool.chars() {
+        match letter {
+            '_' => upper = true,
+            _ if upper => {
+                function.push(letter.to_ascii_uppercase());
+                upper = false;
+            }
+            _ => function.push(letter),
+        }
+    }
+    function
+}

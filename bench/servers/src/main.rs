@@ -1,0 +1,86 @@
+//! `make bench-servers`: 64 MCP servers with 2,000 tools behind one `cellmate mcp`, driven by raw JSON lines.
+
+mod bars;
+mod cells;
+mod client;
+mod endings;
+mod falls;
+mod fleet;
+mod hanging;
+mod heard;
+mod idle;
+mod memory;
+mod offer;
+mod processes;
+mod report;
+mod sizes;
+mod starts;
+mod stats;
+mod victims;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bars::BARS;
+use fleet::Fleet;
+use report::Report;
+
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Result<T> = std::result::Result<T, BoxError>;
+
+const USAGE: &str = "usage: cellmate-bench-servers [--quick] [FOLDER]; FOLDER has `cellmate` and `fake-mcp`, and is \
+                     where this program is unless said otherwise";
+
+/// How often each thing is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// Starts of each kind.
+    pub(crate) starts: usize,
+    /// Endings of each kind.
+    pub(crate) endings: usize,
+    /// Rounds of calls without and with falling servers.
+    pub(crate) rounds: usize,
+}
+
+const WHOLE: Times = Times { starts: 5, endings: 3, rounds: 4 };
+const QUICK: Times = Times { starts: 1, endings: 1, rounds: 1 };
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("bench-servers: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> Result<bool> {
+    let mut times = WHOLE;
+    let mut binaries = None;
+    for argument in std::env::args_os().skip(1) {
+        match argument.to_str() {
+            Some("--quick") => times = QUICK,
+            Some(flag) if flag.starts_with('-') => return Err(USAGE.into()),
+            _ => binaries = Some(PathBuf::from(argument)),
+        }
+    }
+    let beside = std::env::current_exe()?.parent().map(PathBuf::from);
+    let fleet = Fleet::prepare(&binaries.or(beside).ok_or(USAGE)?)?;
+    measure(&fleet, times).inspect_err(|_| eprintln!("{}", fleet.last_complaints()))
+}
+
+fn measure(fleet: &Fleet, times: Times) -> Result<bool> {
+    let mut report = Report::default();
+    report.fact("load_before", stats::load_average()?);
+    sizes::run(fleet, &mut report)?;
+    starts::run(fleet, times, &mut report)?;
+    hanging::run(fleet, &mut report)?;
+    memory::run(fleet, &mut report)?;
+    falls::run(fleet, times, &mut report)?;
+    idle::run(fleet, &mut report)?;
+    endings::run(fleet, times, &mut report)?;
+    report.fact("load_after", stats::load_average()?);
+    report.verdict(&BARS)
+}

@@ -1,0 +1,128 @@
+//! The fleet as the kernel sees it.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::Path;
+
+use crate::Result;
+
+/// A process and when it began: numbers are used again, both together are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    began: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Cellmate,
+    Worker,
+    Keeper,
+    Server,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Census(Vec<(Process, Kind)>);
+
+impl Census {
+    /// All that descend from this process, and all that carry the mark in their environment or command line.
+    pub(crate) fn take(cellmate: i32, mark: &str) -> Result<Self> {
+        let rows = rows()?;
+        let parents: HashMap<i32, i32> = rows.iter().map(|row| (row.process.pid, row.parent)).collect();
+        let descends = |pid: i32| {
+            let up = std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
+            up.take(rows.len()).any(|pid| pid == cellmate)
+        };
+        let ours = rows.iter().filter(|row| descends(row.process.pid) || carries(row.process.pid, mark));
+        Ok(Self(ours.map(|row| (row.process, kind(row.process.pid, cellmate))).collect()))
+    }
+
+    pub(crate) fn of(&self, kind: Kind) -> impl Iterator<Item = Process> {
+        self.0.iter().filter(move |(_, one)| *one == kind).map(|(process, _)| *process)
+    }
+
+    pub(crate) fn count(&self, kind: Kind) -> usize {
+        self.of(kind).count()
+    }
+
+    /// Those that still run, and those that carry the mark and came since. The dead that nobody has waited for are gone.
+    pub(crate) fn left(&self, mark: &str) -> Result<usize> {
+        let known: HashSet<Process> = self.0.iter().map(|(process, _)| *process).collect();
+        let here = rows()?;
+        Ok(here.iter().filter(|row| known.contains(&row.process) || carries(row.process.pid, mark)).count())
+    }
+}
+
+/// The server that runs this script.
+pub(crate) fn server(script: &Path) -> Result<Option<i32>> {
+    let script = script.display().to_string();
+    let runs = |pid: i32| {
+        let words = command_line(pid);
+        words.first().is_some_and(|program| program.ends_with("fake-mcp")) && words.get(1) == Some(&script)
+    };
+    Ok(rows()?.into_iter().map(|row| row.process.pid).find(|pid| runs(*pid)))
+}
+
+/// Bytes of memory that this process has, shared ones included.
+pub(crate) fn resident(pid: i32) -> Result<u64> {
+    kilobytes(&format!("/proc/{pid}/status"), "VmRSS:")
+}
+
+/// Bytes of memory that would be free without this process; nothing where we may not look.
+pub(crate) fn private(pid: i32) -> Option<u64> {
+    let part = |name| kilobytes(&format!("/proc/{pid}/smaps_rollup"), name).ok();
+    Some(part("Private_Clean:")? + part("Private_Dirty:")?)
+}
+
+fn kilobytes(path: &str, name: &str) -> Result<u64> {
+    let text = fs::read_to_string(path)?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).ok_or_else(|| format!("no {name} in {path}"))?;
+    Ok(line.trim_end_matches("kB").trim().parse::<u64>()? << 10)
+}
+
+struct Row {
+    process: Process,
+    parent: i32,
+}
+
+/// All that run. Who ends meanwhile is not there.
+fn rows() -> Result<Vec<Row>> {
+    let numbers = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    Ok(numbers.filter_map(row).collect())
+}
+
+fn row(pid: i32) -> Option<Row> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold anything; it ends at the last bracket.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let (state, parent, began) = (fields.first()?, fields.get(1)?, fields.get(19)?);
+    let runs = !matches!(*state, "Z" | "X");
+    runs.then_some(Row { process: Process { pid, began: began.parse().ok()? }, parent: parent.parse().ok()? })
+}
+
+fn carries(pid: i32, mark: &str) -> bool {
+    if i32::try_from(std::process::id()) == Ok(pid) {
+        return false;
+    }
+    let holds = |file: &str| {
+        let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).contains(mark)
+    };
+    holds("cmdline") || holds("environ")
+}
+
+fn kind(pid: i32, cellmate: i32) -> Kind {
+    let program = command_line(pid).into_iter().next().unwrap_or_default();
+    match program.as_str() {
+        _ if pid == cellmate => Kind::Cellmate,
+        "cellmate-worker" => Kind::Worker,
+        "mcp-keeper" => Kind::Keeper,
+        // What a keeper starts is a server, also in the moment before it is one.
+        _ => Kind::Server,
+    }
+}
+
+fn command_line(pid: i32) -> Vec<String> {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}

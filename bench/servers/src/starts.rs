@@ -1,0 +1,51 @@
+//! From starting `cellmate mcp` to the result of its first cell, which calls one tool.
+
+use serde_json::json;
+
+use crate::fleet::Fleet;
+use crate::offer::SERVERS;
+use crate::processes::{Census, Kind};
+use crate::report::Report;
+use crate::stats::Samples;
+use crate::{Result, Times, cells};
+
+/// The last that is listed: whoever comes first must have waited for all.
+const CALLED: usize = SERVERS.len() - 1;
+
+pub(crate) fn run(fleet: &Fleet, times: Times, report: &mut Report) -> Result<()> {
+    let (mut cold, mut remembered) = (Samples::default(), Samples::default());
+    for _ in 0..times.starts {
+        let state = fleet.new_state();
+        for samples in [&mut cold, &mut remembered] {
+            let client = fleet.serve(&state)?;
+            samples.push(client.since_start(&cells::ask_one(&client, CALLED)?));
+            client.end()?;
+        }
+    }
+    let (listed, called) = servers_started(fleet)?;
+    report.heading("start to the result of a first cell that calls one tool");
+    report.times("no list is remembered: all servers are started and listed", &cold);
+    report.times("lists are remembered", &remembered);
+    report.line("servers started when the tools are listed, then remembered", &listed.to_string());
+    report.line("the same after one call", &called.to_string());
+    report.fact("first_cell_cold_ms", cold.p50());
+    report.fact("first_cell_remembered_ms", remembered.p50());
+    report.fact("servers_started_uncalled", listed as f64);
+    report.fact("servers_started_by_one_call", called as f64);
+    Ok(())
+}
+
+/// How many servers run once our tools are listed out of memory, and how many after one call.
+fn servers_started(fleet: &Fleet) -> Result<(usize, usize)> {
+    let state = fleet.new_state();
+    let first = fleet.serve(&state)?;
+    first.ask("tools/list", &json!({}))?;
+    first.end()?;
+    let client = fleet.serve(&state)?;
+    client.ask("tools/list", &json!({}))?;
+    let listed = Census::take(client.pid(), &fleet.mark())?.count(Kind::Server);
+    cells::ask_one(&client, CALLED)?;
+    let called = Census::take(client.pid(), &fleet.mark())?.count(Kind::Server);
+    client.end()?;
+    Ok((listed, called))
+}
