@@ -27,7 +27,7 @@ impl Server {
         }
     }
 
-    async fn answer(&self, id: &ToolId, input: &Value, key: &str, updates: &Updates) -> Result<Outcome, Attempt> {
+    pub(super) async fn answer(&self, id: &ToolId, input: &Value, key: &str, updates: &Updates) -> Result<Outcome, Attempt> {
         let listed = self.listed();
         let Some(tool) = listed.tools.get(id) else {
             return Ok(self.failed(id, "the server does not offer it"));
@@ -71,7 +71,7 @@ impl Server {
         Outcome::Failed(format!("`{tool}` of MCP server `{}` failed: {why}", self.name))
     }
 
-    pub(super) fn explain(&self, error: RequestError) -> String {
+    pub(in crate::client) fn explain(&self, error: RequestError) -> String {
         match error {
             RequestError::Refused { code, message } => format!("{} (code {code})", shown(&message, MAX_SHOWN_CHARS)),
             RequestError::Deadline(limit) => {
