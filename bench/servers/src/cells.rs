@@ -65,3 +65,14 @@ fn function(tool: &str) -> String {
     }
     function
 }
+
+#[cfg(test)]
+mod tests {
+    use super::call;
+
+    #[test]
+    fn a_cell_names_a_tool_as_cells_see_it() {
+        let wanted = "return (await MCP.accounting.getRecord({ id: '7' })).structuredContent.id";
+        assert_eq!(call(0, "get_record"), wanted);
+    }
+}

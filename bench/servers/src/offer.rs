@@ -245,3 +245,29 @@ fn schema(verb: &str, noun: &str) -> Value {
     };
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{SERVERS, TOOLS, answering, hanging, tools, working_reader, working_writer};
+
+    #[test]
+    fn the_fleet_has_so_many_tools_and_each_server_those_that_are_called() {
+        let names = |server: usize| -> BTreeSet<String> {
+            tools(server).iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!((0..SERVERS.len()).map(|server| names(server).len()).sum::<usize>(), TOOLS);
+        for (server, owner) in SERVERS.iter().enumerate() {
+            for called in [answering(server), working_reader(server), working_writer(server), hanging(server)] {
+                assert!(names(server).contains(&called), "{owner} has no {called}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_tool_is_as_large_as_those_of_real_servers() {
+        let bytes: usize = (0..SERVERS.len()).flat_map(tools).map(|tool| tool.to_string().len()).sum();
+        assert!((500..1_500).contains(&(bytes / TOOLS)), "{} bytes each", bytes / TOOLS);
+    }
+}
