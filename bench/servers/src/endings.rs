@@ -86,7 +86,7 @@ fn gone_after(fleet: &Fleet, state: &Path, ending: &Ending) -> Result<Duration> 
         Moment::Starting => servers > 0,
     };
     if !as_wanted {
-        return Err(format!("{servers} servers run, too few to end before this: {}", ending.name).into());
+        return Err(format!("{servers} servers run, which are not those to be ended by this: {}", ending.name).into());
     }
     let began = Instant::now();
     tell(&client, ending.end)?;
