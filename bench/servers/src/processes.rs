@@ -46,10 +46,10 @@ impl Census {
     }
 
     /// Those that still run, and those that carry the mark and came since. The dead that nobody has waited for are gone.
-    pub(crate) fn left(&self, mark: &str) -> Result<usize> {
+    pub(crate) fn left(&self, mark: &str) -> Result<Vec<Process>> {
         let known: HashSet<Process> = self.0.iter().map(|(process, _)| *process).collect();
-        let here = rows()?;
-        Ok(here.iter().filter(|row| known.contains(&row.process) || carries(row.process.pid, mark)).count())
+        let here = rows()?.into_iter().map(|row| row.process);
+        Ok(here.filter(|process| known.contains(process) || carries(process.pid, mark)).collect())
     }
 }
 
