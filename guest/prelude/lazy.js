@@ -2,7 +2,8 @@
 
 // The catalog stays with the host; a name costs something only when a cell says it. Looking at the
 // object as a whole (keys, `in`, isFrozen) fills and freezes it.
-function lazyObject(fixed, find, names) {
+// What is unlisted is there for those who know its name.
+function lazyObject(fixed, find, names, unlisted = create(null)) {
   const target = create(null);
   const given = getOwnPropertyNames(fixed);
   for (let i = 0; i < given.length; i++) constant(target, given[i], fixed[given[i]]);
@@ -10,6 +11,7 @@ function lazyObject(fixed, find, names) {
   const get = (_, name) => {
     if (typeof name === "symbol") return undefined;
     if (name in target) return target[name];
+    if (name in unlisted) return unlisted[name];
     // A thenable would be called by `await`.
     if (filled || name === "then") return undefined;
     const found = find(name);

@@ -43,12 +43,10 @@ const fromTable = (key, namespace, path) => {
 };
 
 const mcp = lazyObject(
-  {
-    $api: freeze((...args) => request(NAMESPACE, "MCP", [["$api"], args], "an argument")),
-    $search: freeze((...args) => request(NAMESPACE, "MCP", [["$search"], args], "an argument")),
-  },
+  { $api: freeze((...args) => request(NAMESPACE, "MCP", [["$api"], args], "an argument")) },
   (server) => fromTable(`mcp/${server}`, "MCP", [server]),
   () => table("mcp") ?? [],
+  { __proto__: null, $search: freeze((...args) => request(NAMESPACE, "MCP", [["$search"], args], "an argument")) },
 );
 constant(global, "MCP", mcp);
 

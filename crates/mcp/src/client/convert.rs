@@ -31,33 +31,6 @@ pub(crate) fn request(
     Ok((method, keys.iter().filter_map(known).collect()))
 }
 
-/// Arguments that the tool's schema marks with `x-mcp-header`: servers at an address want them in headers, too.
-pub(crate) fn promoted(schema: &Value, input: &Value) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    promote(schema, input, MAX_PROMOTED_DEPTH, &mut found);
-    found
-}
-
-/// Objects within objects that are looked through for such arguments.
-const MAX_PROMOTED_DEPTH: usize = 8;
-
-fn promote(schema: &Value, input: &Value, depth: usize, found: &mut Vec<(String, String)>) {
-    let Some(properties) = schema.get("properties").and_then(Value::as_object).filter(|_| depth > 0) else { return };
-    for (name, property) in properties {
-        let Some(value) = input.get(name) else { continue };
-        let header = property.get("x-mcp-header").and_then(Value::as_str);
-        let text = match value {
-            Value::String(text) => Some(text.clone()),
-            Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
-            Value::Null | Value::Array(_) | Value::Object(_) => None,
-        };
-        if let (Some(header), Some(text)) = (header, text) {
-            found.push((header.to_owned(), text));
-        }
-        promote(property, value, depth - 1, found);
-    }
-}
-
 /// The whole result as details, and what of it can be shown as content. A tool's own error is a result like others:
 /// the cell reads `isError`.
 pub(crate) fn returned(operation: Operation, result: Value) -> Result<Returned, String> {
@@ -89,7 +62,7 @@ mod tests {
     use contract::tool::{Operation, ToolId};
     use serde_json::{Map, Value, json};
 
-    use super::{promoted, request, returned};
+    use super::{request, returned};
 
     fn check(operation: Operation, input: Value, expected: Result<(&'static str, Value), &str>) {
         let id = ToolId::parse("mcp:s:t").unwrap();
@@ -111,19 +84,6 @@ mod tests {
         check(Operation::ReadResource, sly.clone(), Ok(("resources/read", json!({"uri": "u"}))));
         check(Operation::ListPrompts, Value::Object(Map::new()), Ok(("prompts/list", json!({}))));
         check(Operation::GetPrompt, sly, Ok(("prompts/get", json!({"name": "n", "arguments": {"a": "b"}}))));
-    }
-
-    #[test]
-    fn marked_arguments_are_found_and_others_are_not() {
-        let schema = json!({"properties": {
-            "region": {"type": "string", "x-mcp-header": "Region"},
-            "deep": {"properties": {"n": {"x-mcp-header": "N"}, "list": {"x-mcp-header": "L"}}},
-            "absent": {"x-mcp-header": "Absent"},
-            "plain": {"type": "string"},
-        }});
-        let input = json!({"region": "eu", "deep": {"n": 7, "list": [1]}, "plain": "x"});
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(promoted(&schema, &input), [pair("Region", "eu"), pair("N", "7")]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod lines;
 mod login;
 mod offer;
 mod process;
+mod promoted;
 mod server;
 mod spec;
 mod stderr;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use contract::tool::{Operation, Repeat, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
+use crate::client::promoted;
 use crate::client::spec::{Limits, MAX_SHOWN_NAME_CHARS, MAX_TOOL_NAME_BYTES, shown};
 
 /// A tool of the server's that we do not offer, and why.
@@ -24,6 +25,8 @@ pub(crate) struct Offer<'a> {
     bytes: usize,
     /// What the server says of itself.
     about: Option<Arc<str>>,
+    /// Whether arguments may have to go into headers.
+    in_headers: bool,
     pub(crate) tools: BTreeMap<ToolId, ToolSpec>,
     /// Those of the tools that can only be called as a task.
     pub(crate) as_tasks: BTreeSet<ToolId>,
@@ -49,6 +52,7 @@ impl<'a> Offer<'a> {
             limits,
             bytes: 0,
             about: None,
+            in_headers: false,
             tools: BTreeMap::new(),
             as_tasks: BTreeSet::new(),
             left_out: Vec::new(),
@@ -58,6 +62,10 @@ impl<'a> Offer<'a> {
     /// What the server says of itself helps to find its tools.
     pub(crate) fn saying(self, about: Option<Arc<str>>) -> Self {
         Self { about, ..self }
+    }
+
+    pub(crate) fn in_headers(self, in_headers: bool) -> Self {
+        Self { in_headers, ..self }
     }
 
     /// Takes a tool as `tools/list` gives it, or notes why not.
@@ -153,6 +161,9 @@ impl<'a> Offer<'a> {
         let most = self.limits.description_bytes;
         if description.len().max(label.map_or(0, str::len)) > most {
             return Err(format!("its description is longer than {most} bytes"));
+        }
+        if let Some(schema) = listed.get("inputSchema").filter(|_| self.in_headers) {
+            promoted::check(schema)?;
         }
         let output = listed.get("outputSchema").filter(|schema| !schema.is_null());
         Ok(ToolSpec {

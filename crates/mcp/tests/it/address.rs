@@ -289,8 +289,7 @@ async fn garbage_wrong_ids_and_floods_are_passed_over_until_they_are_too_much() 
         assert_eq!(server.returned(name, json!({})).await.for_guest(), json!({}), "{name}");
     }
     assert_eq!(*server.server.heard().borrow(), 20_000);
-    let failed = server.failed("many").await;
-    assert!(failed.contains("10 lines in a row that are not JSON-RPC"), "{failed}");
+    assert!(matches!(server.call("many", json!({})).await, Outcome::Unknown));
     assert_eq!(server.server.closed().await, Closed::Garbage);
     assert_eq!(server.server.tools().len(), 4);
 }

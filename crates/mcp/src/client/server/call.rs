@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Attempt, Server};
 use crate::client::convert;
+use crate::client::promoted::promoted;
 use crate::client::spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, shown};
 use crate::client::task::Task;
 use crate::client::{Closed, Request, RequestError};
@@ -27,7 +28,13 @@ impl Server {
         }
     }
 
-    pub(super) async fn answer(&self, id: &ToolId, input: &Value, key: &str, updates: &Updates) -> Result<Outcome, Attempt> {
+    pub(super) async fn answer(
+        &self,
+        id: &ToolId,
+        input: &Value,
+        key: &str,
+        updates: &Updates,
+    ) -> Result<Outcome, Attempt> {
         let listed = self.listed();
         let Some(tool) = listed.tools.get(id) else {
             return Ok(self.failed(id, "the server does not offer it"));
@@ -39,7 +46,7 @@ impl Server {
         if listed.as_tasks.contains(id) {
             params.insert("task".to_owned(), Task::wanted());
         }
-        let headers = convert::promoted(&tool.parameters, input);
+        let headers = promoted(&tool.parameters, input);
         let request = Request { method, params, headers, key, updates: updates.clone(), deadline: self.limits.call };
         let result = match self.session.request(request).await {
             Ok(result) => match Task::begun(&result).filter(|_| tool.operation == Operation::Tool) {

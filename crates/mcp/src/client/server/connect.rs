@@ -119,7 +119,7 @@ pub(super) async fn list(
     limits: &Limits,
 ) -> Result<Listed, ConnectFailure> {
     let has = session.capabilities();
-    let mut offer = Offer::new(name, trusted, limits).saying(session.about());
+    let mut offer = Offer::new(name, trusted, limits).saying(session.about()).in_headers(session.has_headers());
     if has.tools {
         list_tools(session, &mut offer, limits.connect).await?;
     }

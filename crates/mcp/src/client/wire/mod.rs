@@ -54,10 +54,15 @@ pub(crate) enum Era {
 
 /// A transport with its gate.
 pub(crate) trait Gated: Transport<RoleClient> + 'static {
+    /// Whether what is sent has headers.
+    const HAS_HEADERS: bool;
+
     fn gate(&self) -> &Gate;
 }
 
 impl Gated for Http {
+    const HAS_HEADERS: bool = true;
+
     fn gate(&self) -> &Gate {
         &self.gate
     }
@@ -67,6 +72,8 @@ impl<R, W> Gated for Stdio<R, W>
 where
     Self: Transport<RoleClient> + 'static,
 {
+    const HAS_HEADERS: bool = false;
+
     fn gate(&self) -> &Gate {
         &self.gate
     }
@@ -77,6 +84,7 @@ pub(crate) struct Session {
     running: RunningService<RoleClient, ClientConfig>,
     closed: ClosedCell,
     list_changes: watch::Receiver<u64>,
+    has_headers: bool,
     _subscription: Option<Subscription>,
 }
 
@@ -114,7 +122,7 @@ pub(crate) enum RequestError {
 }
 
 impl Session {
-    pub(crate) async fn open(transport: impl Gated, era: Era) -> Result<Self, RequestError> {
+    pub(crate) async fn open<T: Gated>(transport: T, era: Era) -> Result<Self, RequestError> {
         let (closed, list_changes) = (transport.gate().closed.clone(), transport.gate().list_changes());
         // Nothing but tasks: sampling, elicitation and roots are refused, whoever asks.
         let able = serde_json::from_value(json!({"extensions": {"io.modelcontextprotocol/tasks": {}}}));
@@ -132,10 +140,14 @@ impl Session {
         match us.serve_with_lifecycle(transport, lifecycle).await {
             Ok(running) => {
                 let _subscription = Subscription::of(&running, &closed);
-                Ok(Self { running, closed, list_changes, _subscription })
+                Ok(Self { running, closed, list_changes, has_headers: T::HAS_HEADERS, _subscription })
             }
             Err(error) => Err(not_opened(error, &closed)),
         }
+    }
+
+    pub(crate) fn has_headers(&self) -> bool {
+        self.has_headers
     }
 
     /// What the server says of itself and of how it is used.

@@ -77,7 +77,9 @@ async fn the_structured_tools_do_the_same_step_by_step() {
     let compact = json!({
         "id": TICKET, "name": "create_ticket", "description": "Opens a ticket.", "source": "plugin", "sourceName": "fake",
     });
-    assert_eq!(found, json!([compact]));
+    let mut hit = compact.clone();
+    hit["signature"] = json!("{ title: string }");
+    assert_eq!(found, json!([hit]));
     let described = bench.describe(TICKET).await;
     let parameters = json!({"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]});
     let mut expected = compact.clone();

@@ -1,0 +1,104 @@
+//! Arguments that a tool's schema marks with `x-mcp-header`: servers at an address want them in headers, too.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+/// Objects within objects that are looked through for such arguments.
+const MAX_DEPTH: usize = 8;
+
+const MARK: &str = "x-mcp-header";
+
+/// The marked arguments of one call, by header.
+pub(crate) fn promoted(schema: &Value, input: &Value) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    promote(schema, input, MAX_DEPTH, &mut found);
+    found
+}
+
+fn promote(schema: &Value, input: &Value, depth: usize, found: &mut Vec<(String, String)>) {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object).filter(|_| depth > 0) else { return };
+    for (name, property) in properties {
+        let Some(value) = input.get(name) else { continue };
+        let header = property.get(MARK).and_then(Value::as_str);
+        let text = match value {
+            Value::String(text) => Some(text.clone()),
+            Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+            Value::Null | Value::Array(_) | Value::Object(_) => None,
+        };
+        if let (Some(header), Some(text)) = (header, text) {
+            found.push((header.to_owned(), text));
+        }
+        promote(property, value, depth - 1, found);
+    }
+}
+
+/// Whether the marks can be followed. A tool whose marks cannot is not to be called at an address: its server, or
+/// whoever stands in front of it, would decide by a header that is not there.
+pub(crate) fn check(schema: &Value) -> Result<(), String> {
+    look(schema, MAX_DEPTH, &mut BTreeSet::new())
+}
+
+fn look(schema: &Value, depth: usize, seen: &mut BTreeSet<String>) -> Result<(), String> {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object).filter(|_| depth > 0) else {
+        return Ok(());
+    };
+    for property in properties.values() {
+        if let Some(mark) = property.get(MARK) {
+            let header = mark.as_str().filter(|header| !header.is_empty() && header.chars().all(is_token));
+            let header = header.ok_or_else(|| format!("its schema has an `{MARK}` that is no name of a header"))?;
+            if !matches!(property.get("type").and_then(Value::as_str), Some("string" | "integer" | "boolean")) {
+                return Err(format!("its schema has an `{MARK}` on what is no text, whole number or boolean"));
+            }
+            if !seen.insert(header.to_ascii_lowercase()) {
+                return Err(format!("its schema has an `{MARK}` twice"));
+            }
+        }
+        look(property, depth - 1, seen)?;
+    }
+    Ok(())
+}
+
+/// What the name of a header is made of.
+fn is_token(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(letter)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{check, promoted};
+
+    fn schema(properties: Value) -> Value {
+        json!({"type": "object", "properties": properties})
+    }
+
+    #[test]
+    fn marked_arguments_go_into_headers() {
+        let schema = schema(json!({
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "deep": {"type": "object", "properties": {"dry": {"type": "boolean", "x-mcp-header": "Dry"}}},
+            "other": {"type": "string"},
+        }));
+        assert_eq!(check(&schema), Ok(()));
+        let found = promoted(&schema, &json!({"region": "eu", "deep": {"dry": true}, "other": "x"}));
+        assert_eq!(found, [("Dry".to_owned(), "true".to_owned()), ("Region".to_owned(), "eu".to_owned())]);
+    }
+
+    #[test]
+    fn marks_that_cannot_be_followed_are_refused() {
+        for bad in [
+            json!({"a": {"type": "string", "x-mcp-header": ""}}),
+            json!({"a": {"type": "string", "x-mcp-header": "a b"}}),
+            json!({"a": {"type": "string", "x-mcp-header": "a\r\nb: c"}}),
+            json!({"a": {"type": "string", "x-mcp-header": 7}}),
+            json!({"a": {"type": "number", "x-mcp-header": "A"}}),
+            json!({"a": {"type": "object", "x-mcp-header": "A"}}),
+            json!({"a": {"x-mcp-header": "A"}}),
+            json!({"a": {"type": "string", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "a"}}),
+        ] {
+            assert!(check(&schema(bad.clone())).is_err(), "{bad}");
+        }
+    }
+}
