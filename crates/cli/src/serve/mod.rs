@@ -14,6 +14,7 @@ use executor::clock::now_ms;
 use mcp::server::{
     Asking, Frontend, Gate, HttpError, Offered, Principal, ServeError, Settings, serve_http, serve_streams,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -30,7 +31,7 @@ pub(crate) use arguments::McpArguments;
 const KEEP_RUNS_MS: i64 = 7 * 24 * 60 * 60 * 1000;
 
 /// How long cells under way may take to come to rest when we end, and how often that is looked at.
-const REST: Duration = Duration::from_secs(2);
+const REST: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +66,7 @@ pub(crate) async fn run(arguments: McpArguments) -> ExitCode {
 }
 
 async fn serve(arguments: McpArguments) -> Result<(), McpError> {
+    allow_many_files();
     let loaded = load(&arguments.config.places())?;
     for problem in &loaded.problems {
         eprintln!("cellmate: {problem}");
@@ -97,6 +99,18 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     end(&frontend, &code_mode).await;
     servers.stop().await;
     served
+}
+
+/// A running server takes four of them, and the usual allowance is for programs of another time.
+const OPEN_FILES: u64 = 8_192;
+
+fn allow_many_files() {
+    let now = getrlimit(Resource::Nofile);
+    let most = now.maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
+    if now.current.is_some_and(|current| current < most) {
+        // Without it fewer servers can run at once, and those that cannot say so.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: now.maximum });
+    }
 }
 
 fn asking(arguments: &McpArguments, configured: Asking) -> Asking {

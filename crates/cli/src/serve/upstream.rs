@@ -62,6 +62,10 @@ impl Servers {
 }
 
 fn report((name, why): &(String, Unavailable)) {
+    // Whoever ends us does not wonder why servers end.
+    if matches!(why, Unavailable::Retired | Unavailable::Stopped) {
+        return;
+    }
     let why = mcp::server::plain(&why.to_string(), MAX_SHOWN_CHARS);
     eprintln!("cellmate: server `{name}` is left out for now: {why}; `cellmate servers test {name}` says more");
 }

@@ -25,7 +25,7 @@ use super::principal::Principal;
 use super::progress::Progress;
 use super::unsaid::Unsaid;
 
-/// How long whoever comes first waits for the servers behind us to be there.
+/// How long after the start calls wait for the servers behind us to be there.
 const SETTLE_AT_MOST: Duration = Duration::from_secs(10);
 
 /// How often a cell in its first turn is looked at by whoever waits for it.
@@ -62,6 +62,8 @@ struct Inner {
     code_mode: CodeMode,
     settings: Settings,
     offered: watch::Receiver<Offered>,
+    /// From here on nobody waits for servers that are not there.
+    settle_by: Instant,
     prepared: Cache,
     flights: Flights,
     unsaid: Unsaid,
@@ -82,7 +84,8 @@ impl Frontend {
     pub fn new(code_mode: CodeMode, settings: Settings, offered: watch::Receiver<Offered>) -> Self {
         let prepared = Cache::new(offered.clone());
         let (flights, unsaid, leaving) = (Flights::default(), Unsaid::default(), CancellationToken::new());
-        Self { inner: Arc::new(Inner { code_mode, settings, offered, prepared, flights, unsaid, leaving }) }
+        let settle_by = Instant::now() + SETTLE_AT_MOST;
+        Self { inner: Arc::new(Inner { code_mode, settings, offered, settle_by, prepared, flights, unsaid, leaving }) }
     }
 
     /// Nothing is held on for any more; what is under way is answered as it stands.
@@ -135,7 +138,7 @@ impl Frontend {
         let mut offered = self.inner.offered.clone();
         let settled = offered.wait_for(|offered| offered.settled);
         // Late or never: whoever comes later is listed when it comes.
-        drop(tokio::time::timeout(SETTLE_AT_MOST, settled).await);
+        drop(tokio::time::timeout_at(self.inner.settle_by, settled).await);
         self.inner.prepared.get(&self.inner.settings, principal)
     }
 

@@ -1,13 +1,13 @@
 //! All of a user's servers. What one of them does is never another's trouble.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use executor::{Approved, ToolSource};
 use futures_util::future::join_all;
-use futures_util::{StreamExt, stream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::one::{Unavailable, Upstream, UpstreamOptions};
 use super::status::Status;
@@ -15,6 +15,9 @@ use crate::client::ServerSpec;
 
 /// How many servers are started at once for a first listing: each is a process, often an interpreter.
 const STARTED_AT_ONCE: usize = 8;
+
+/// A start that takes longer waits for something else than our cores, and others need not wait for it.
+const PLACE_HELD: Duration = Duration::from_secs(2);
 
 /// What a first listing may take beyond the server's own deadline.
 const SLACK: Duration = Duration::from_secs(1);
@@ -61,20 +64,25 @@ impl Upstreams {
     /// Sees to it that every server has a listing, some at a time, none for longer than its own deadline. Those that
     /// cannot be had are named, and are no reason to do without the others.
     pub async fn listed(&self) -> Vec<(String, Unavailable)> {
+        let places = Semaphore::new(STARTED_AT_ONCE);
+        let places = &places;
         let list = |server: Arc<Upstream>| async move {
+            let place = places.acquire().await;
             let deadline = server.spec.limits.connect + SLACK;
-            let listed = tokio::time::timeout(deadline, server.listed()).await;
+            let mut listing = pin!(tokio::time::timeout(deadline, server.listed()));
+            let listed = match tokio::time::timeout(PLACE_HELD, &mut listing).await {
+                Ok(listed) => listed,
+                Err(_) => {
+                    drop(place);
+                    listing.await
+                }
+            };
             let late = || Err(Unavailable::NotStarted("it was not ready in time".into()));
             let why = listed.unwrap_or_else(|_| late()).err()?;
             Some((server.name().to_owned(), why))
         };
         let servers: Vec<_> = self.servers.values().cloned().collect();
-        let mut missing: Vec<_> = stream::iter(servers)
-            .map(list)
-            .buffer_unordered(STARTED_AT_ONCE)
-            .filter_map(|one| async { one })
-            .collect()
-            .await;
+        let mut missing: Vec<_> = join_all(servers.into_iter().map(list)).await.into_iter().flatten().collect();
         missing.sort_by(|(one, _), (other, _)| one.cmp(other));
         missing
     }

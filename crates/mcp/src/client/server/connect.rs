@@ -33,7 +33,7 @@ pub struct ConnectError {
 pub enum ConnectFailure {
     #[error("a server's name has 1 to 64 bytes, no `:` and no control characters; rename it")]
     BadName,
-    #[error("cannot start its command; see that the command is installed, on PATH, and its folder exists")]
+    #[error("cannot start its command ({0}); see that the command is installed, on PATH, and its folder exists")]
     Start(#[source] io::Error),
     #[error(transparent)]
     BadAddress(#[from] BadAddress),
