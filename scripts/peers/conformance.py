@@ -10,6 +10,9 @@ from room import Failed, expect
 SUITE = "@modelcontextprotocol/conformance/dist/index.js"
 SUITE_SECONDS = 420
 SCENARIO_MS = "60000"
+# To mend with `sse-retry`: these servers answer our first question with an empty result, so nothing comes to be checked,
+# which the suite takes for a success.
+SILENT = {"2025-11-25": {"initialize"}, "2026-07-28": set()}
 
 
 def client(revision):
@@ -28,6 +31,8 @@ def client(revision):
         expect(total, "the suite gave no total")
         if room.exit:
             raise Failed(f"{total.group(0)}; see the log for what was not expected")
+        silent = set(re.findall(r"^\S+ (\S+): 0 passed, 0 failed", said, re.MULTILINE))
+        expect(silent == SILENT[revision], f"scenarios without a check: {sorted(silent)}, expected {sorted(SILENT[revision])}")
         return f"{total.group(1)} checks pass, {total.group(2)} fail as expected"
 
     return check
