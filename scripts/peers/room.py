@@ -36,7 +36,7 @@ class Room:
         self.home.mkdir()
         self.work.mkdir()
         self.log = open(LOGS / f"{name.replace('/', '-')}.log", "w", encoding="utf-8", errors="replace")
-        self.processes, self.exit = [], None
+        self.processes, self.exit, self.err = [], None, ""
         self.drives = Path(__file__).resolve().parent / "drive"
 
     def __enter__(self):
@@ -73,7 +73,7 @@ class Room:
             self.say(f"{out}\n{err}\n(killed)")
             raise Failed(f"{Path(command[0]).name} was not done within {seconds} s") from error
         self.say(f"{out}\n--- standard error\n{err}\n--- exit {process.returncode}")
-        self.exit = process.returncode
+        self.exit, self.err = process.returncode, err
         if process.returncode and not may_fail:
             last = next((line for line in reversed((err or out).splitlines()) if line.strip()), "nothing was said")
             raise Failed(f"{Path(command[0]).name} ended with {process.returncode}: {last.strip()[:200]}")
