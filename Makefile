@@ -29,8 +29,8 @@ test: setup ## Every check and test, cheap ones first; each stage prints its tim
 test-faults: setup ## The fault tests, many times as long: kills, races, restarts, lost answers, full disks
 	@scripts/test-faults
 
-test-peers: ## The MCP client against real servers, installed into target/peers
-	@scripts/test-peers
+test-peers: ## With clients and servers of others, installed into target/peers (PEERS chooses some)
+	@scripts/test-peers $(PEERS)
 
 bench-sandbox: setup ## Ours beside npm quickjs-wasi, in one run
 	@scripts/bench-sandbox

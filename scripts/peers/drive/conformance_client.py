@@ -1,0 +1,102 @@
+"""What the conformance suite takes for a client: our command line, made to do what a scenario is about.
+
+Given `cellmate` and the address of the scenario's server. Logs in where the scenario is about that, lists the tools,
+then calls those that the scenario names, or each of them once with arguments made from its schema.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.request
+
+COMMAND_SECONDS = 25
+SAMPLES = {"string": "text", "number": 1, "integer": 1, "boolean": True, "object": {}, "array": [], "null": None}
+
+
+def main(cellmate, address):
+    scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
+    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    with tempfile.TemporaryDirectory(prefix="cellmate-conformance-") as home:
+        config = os.path.join(home, "cellmate.json")
+        with open(config, "w", encoding="utf-8") as file:
+            json.dump({"mcpServers": {"peer": entry(address, context)}}, file)
+        client = Client(cellmate, config, home)
+        if scenario.startswith("auth/"):
+            client.log_in()
+        tools = client.listed()
+        calls = context.get("toolCalls") or [{"name": name, "arguments": arguments(name, tools)} for name in tools]
+        failed = [call["name"] for call in calls if not client.called(call["name"], call["arguments"])]
+    sys.exit(f"calls failed: {failed}" if failed else 0)
+
+
+def entry(address, context):
+    entry = {"url": address}
+    if "client_id" in context:
+        entry["oauth"] = {"clientId": context["client_id"], "clientSecret": context.get("client_secret")}
+    return entry
+
+
+def arguments(name, tools):
+    """The least that a schema asks for; the scenario about schemas wants to have one of them back."""
+    if name == "json_schema_echo":
+        return {"schema": tools["json_schema_2020_12_tool"]}
+    schema = tools[name]
+    wanted = {name: schema.get("properties", {}).get(name, {}) for name in schema.get("required", [])}
+    return {name: SAMPLES.get(one.get("type"), "text") for name, one in wanted.items()}
+
+
+class Client:
+    def __init__(self, cellmate, config, home):
+        self.cellmate, self.config = cellmate, config
+        self.env = {**os.environ, "HOME": home, "XDG_STATE_HOME": os.path.join(home, "state")}
+
+    def command(self, *words):
+        return [self.cellmate, *words, "--config", self.config]
+
+    def run(self, *words):
+        done = subprocess.run(self.command(*words), env=self.env, capture_output=True, text=True, timeout=COMMAND_SECONDS)
+        print(words, done.returncode, done.stdout[:2000], done.stderr[:2000], sep="\n", file=sys.stderr)
+        return done
+
+    def listed(self):
+        done = self.run("tools", "list", "--json")
+        if "cellmate servers login" in done.stdout:
+            # The login that there was is of no more use; a person does what the message says.
+            self.log_in()
+            done = self.run("tools", "list", "--json")
+        if done.returncode:
+            sys.exit(f"tools were not listed: {done.stdout[-500:]} {done.stderr[-500:]}")
+        return {tool["id"].removeprefix("mcp:peer:"): tool["parameters"] for tool in json.loads(done.stdout)["tools"]}
+
+    def called(self, name, arguments):
+        return self.run("tools", "call", f"mcp:peer:{name}", "--args", json.dumps(arguments), "--json").returncode == 0
+
+    def log_in(self):
+        """As a person does: opens the page that the command prints. The suite's pages send the browser straight back."""
+        command = self.command("servers", "login", "peer")
+        process = subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        timer = threading.Timer(COMMAND_SECONDS, process.kill)
+        timer.start()
+        said = ""
+        for line in process.stderr:
+            said += line
+            page = re.match(r"\s+(http\S+)", line)
+            if page:
+                threading.Thread(target=visit, args=(page.group(1),), daemon=True).start()
+        timer.cancel()
+        if process.wait():
+            sys.exit(f"nobody was logged in: {said[-1000:]}")
+
+
+def visit(page):
+    try:
+        urllib.request.urlopen(page, timeout=COMMAND_SECONDS).read()
+    except OSError as error:
+        print(f"the browser saw: {error}", file=sys.stderr)
+
+
+main(*sys.argv[1:3])

@@ -1,0 +1,185 @@
+"""A model on loopback that follows a script: it calls one tool, then says one sentence.
+
+It speaks OpenAI's chat completions and responses and Anthropic's messages, streamed or not, and keeps what it was
+asked, so that a check can say which tools an agent showed it and what of a result came back.
+"""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+MAX_BODY_BYTES = 16 << 20
+USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+
+
+class Model:
+    """Serves until closed. `asked` has the tool names and tool results of every request, in order."""
+
+    def __init__(self, pick, arguments, last_words):
+        self.pick, self.arguments, self.last_words = pick, arguments, last_words
+        self.asked = []
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"model": self}))
+        self.server.daemon_threads = True
+        self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def decide(self, path, names, results):
+        """The name of the tool to call now, or none where it is time for the last words."""
+        self.asked.append({"path": path, "tools": names, "results": results})
+        return None if results else next((name for name in names if self.pick(name)), None)
+
+    def shown(self):
+        """Every tool that any request showed."""
+        return sorted({name for asked in self.asked for name in asked["tools"]})
+
+    def results(self):
+        """Every tool result that any request had, as text."""
+        return [result for asked in self.asked for result in asked["results"]]
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    model = None
+
+    def log_message(self, *_):
+        pass
+
+    def do_HEAD(self):
+        self.answer({})
+
+    def do_GET(self):
+        self.answer({"object": "list", "data": [{"id": "scripted", "object": "model"}], "models": []})
+
+    def do_POST(self):
+        length = min(int(self.headers.get("content-length") or 0), MAX_BODY_BYTES)
+        try:
+            body = json.loads(self.rfile.read(length))
+        except ValueError:
+            return self.answer({"error": {"message": "the body is no JSON"}}, 400)
+        path = self.path.split("?")[0]
+        for end, speak in (("/chat/completions", self.say_chat), ("/responses", self.say_responses), ("/messages", self.say_messages)):
+            if path.endswith(end):
+                return speak(path, body)
+        if path.endswith("/count_tokens"):
+            return self.answer({"input_tokens": 1})
+        self.answer({"error": {"message": f"nobody answers {path} here"}}, 404)
+
+    def say_chat(self, path, body):
+        names = [tool["function"]["name"] for tool in body.get("tools") or [] if "function" in tool]
+        results = [as_text(message["content"]) for message in body["messages"] if message["role"] == "tool"]
+        tool = self.model.decide(path, names, results)
+        message, reason = {"role": "assistant", "content": self.model.last_words}, "stop"
+        if tool:
+            function = {"name": tool, "arguments": json.dumps(self.model.arguments)}
+            message = {"role": "assistant", "content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": function}]}
+            reason = "tool_calls"
+        base = {"id": "chat_1", "created": 1, "model": "scripted"}
+        if not body.get("stream"):
+            choice = {"index": 0, "message": message, "finish_reason": reason}
+            return self.answer({**base, "object": "chat.completion", "choices": [choice], "usage": USAGE})
+        for index, call in enumerate(message.get("tool_calls", [])):
+            call["index"] = index
+        base["object"] = "chat.completion.chunk"
+        first = {**base, "choices": [{"index": 0, "delta": message, "finish_reason": None}]}
+        last = {**base, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": USAGE}
+        self.stream([(None, first), (None, last), (None, "[DONE]")])
+
+    def say_responses(self, path, body):
+        names, places = [], {}
+        for tool in body.get("tools") or []:
+            # Codex puts a server's tools into a namespace of their own.
+            for inner in tool.get("tools", []) if tool.get("type") == "namespace" else []:
+                name = f"{tool['name']}::{inner['name']}"
+                names.append(name)
+                places[name] = {"namespace": tool["name"], "name": inner["name"]}
+            if tool.get("type") != "namespace":
+                names.append(tool.get("name") or tool.get("type"))
+        heard = body["input"] if isinstance(body["input"], list) else []
+        outputs = ("function_call_output", "custom_tool_call_output")
+        results = [as_text(item.get("output")) for item in heard if item.get("type") in outputs]
+        tool = self.model.decide(path, names, results)
+        if tool:
+            call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "status": "completed"}
+            item = {**call, "name": tool, "arguments": json.dumps(self.model.arguments), **places.get(tool, {})}
+        else:
+            said = {"type": "output_text", "text": self.model.last_words, "annotations": []}
+            item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [said]}
+        usage = {"input_tokens": 1, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 1}
+        usage = {**usage, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 2}
+        whole = {"id": "resp_1", "object": "response", "created_at": 1, "model": "scripted", "status": "completed"}
+        whole = {**whole, "output": [item], "usage": usage, "error": None, "tools": [], "metadata": {}}
+        if not body.get("stream"):
+            return self.answer(whole)
+        begun = {**whole, "status": "in_progress", "output": []}
+        self.stream(named([
+            {"type": "response.created", "response": begun},
+            {"type": "response.output_item.added", "output_index": 0, "item": item},
+            {"type": "response.output_item.done", "output_index": 0, "item": item},
+            {"type": "response.completed", "response": whole},
+        ]))
+
+    def say_messages(self, path, body):
+        names = [tool["name"] for tool in body.get("tools") or []]
+        blocks = [block for message in body["messages"] if isinstance(message["content"], list) for block in message["content"]]
+        results = [as_text(block.get("content")) for block in blocks if block.get("type") == "tool_result"]
+        tool = self.model.decide(path, names, results)
+        text = {"type": "text", "text": self.model.last_words}
+        block = {"type": "tool_use", "id": "toolu_1", "name": tool, "input": self.model.arguments} if tool else text
+        reason = "tool_use" if tool else "end_turn"
+        whole = {"id": "msg_1", "type": "message", "role": "assistant", "model": body["model"], "content": [block]}
+        whole = {**whole, "stop_reason": reason, "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
+        if not body.get("stream"):
+            return self.answer(whole)
+        begun = {**block, "input": {}} if tool else {**block, "text": ""}
+        delta = {"type": "text_delta", "text": self.model.last_words}
+        if tool:
+            delta = {"type": "input_json_delta", "partial_json": json.dumps(self.model.arguments)}
+        self.stream(named([
+            {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}},
+            {"type": "content_block_start", "index": 0, "content_block": begun},
+            {"type": "content_block_delta", "index": 0, "delta": delta},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": {"output_tokens": 1}},
+            {"type": "message_stop"},
+        ]))
+
+    def answer(self, value, status=200):
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def stream(self, events):
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        for name, data in events:
+            head = f"event: {name}\n" if name else ""
+            data = data if isinstance(data, str) else json.dumps(data)
+            self.wfile.write(f"{head}data: {data}\n\n".encode())
+        self.close_connection = True
+
+
+def named(events):
+    return [(event["type"], {**event, "sequence_number": number}) for number, event in enumerate(events)]
+
+
+def as_text(content):
+    """What a model reads of a result, whichever shape the client gave it."""
+    if isinstance(content, str):
+        # The AI SDK writes a list of blocks as text.
+        return as_text(json.loads(content)) if content.startswith('[{"type"') else content
+    if isinstance(content, list):
+        return "\n".join(block.get("text", "") if isinstance(block, dict) else str(block) for block in content)
+    return json.dumps(content)

@@ -1,0 +1,80 @@
+"""Runs the checks that were asked for, all of them where none was, and prints a table."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import conformance
+import upstream
+from clients import CLIENTS
+from pins import LOGS, PEERS, ROOT, Missing, environment, install, version
+from room import Failed, Room, expect
+
+RUST_SECONDS = 3000
+
+
+def rust(room):
+    """A check: the tests of our client that need servers of others."""
+    command = ["cargo", "test", "--locked", "--package", "cellmate-mcp", "--", "--ignored", "--nocapture", "peer"]
+    env = {**environment(), "CELLMATE_PEERS": str(PEERS)}
+    done = subprocess.run(command, cwd=ROOT, env=env, stdout=room.log, stderr=room.log, timeout=RUST_SECONDS)
+    passed = sum(int(count) for count in re.findall(r"test result: ok\. (\d+) passed", Path(room.log.name).read_text()))
+    expect(done.returncode == 0 and passed > 0, f"{passed} tests pass; see {os.path.relpath(room.log.name)}")
+    return f"{passed} tests pass"
+
+
+def checks():
+    """Name: the rooms that it needs, the version that is told, the check."""
+    servers = {room for room, *_ in upstream.SERVERS.values()}
+    for name, (room, package, check) in CLIENTS.items():
+        yield f"client/{name}", ["npm", room], version(room, package), check
+    for name, (room, package, *_) in upstream.SERVERS.items():
+        yield f"server/{name}", [room], version(room, package), upstream.one(name)
+    yield "server/all-in-one-cell", [*sorted(servers), "python-broken", "python-mcp"], "as above", upstream.across
+    for revision in ("2025-11-25", "2026-07-28"):
+        pin = version("conformance", "@modelcontextprotocol/conformance")
+        yield f"conformance/{revision}", ["conformance"], pin, conformance.client(revision)
+    yield "rust", ["npm", "python"], "as above", rust
+
+
+def one(name, rooms, check, cellmate):
+    began = time.monotonic()
+    try:
+        for room in ["node", *rooms]:
+            install(room)
+        with Room(name, cellmate) as room:
+            passed, note = True, check(room)
+    except (Failed, Missing) as error:
+        passed, note = False, str(error)
+    except Exception:
+        (LOGS / f"{name.replace('/', '-')}.trace").write_text(traceback.format_exc())
+        passed, note = False, traceback.format_exc().splitlines()[-1]
+    return passed, time.monotonic() - began, " ".join(note.split())
+
+
+def wanted(name, asked):
+    """A name, a part of it between slashes, or the beginning of it."""
+    return not asked or any(name == word or name.startswith(f"{word}/") or f"/{word}" in f"/{name}" for word in asked)
+
+
+def main(cellmate, *asked):
+    LOGS.mkdir(parents=True, exist_ok=True)
+    chosen = [check for check in checks() if wanted(check[0], asked)]
+    if not chosen:
+        sys.exit(f"test-peers: nothing is called {' '.join(asked)}; there are:\n" + "\n".join(name for name, *_ in checks()))
+    failures = 0
+    line = "{:<28} {:<14} {:<5} {:>6}  {}"
+    print(line.format("check", "version", "", "", "what was seen"))
+    for name, rooms, told, check in chosen:
+        passed, took, note = one(name, rooms, check, Path(cellmate).resolve())
+        failures += not passed
+        print(line.format(name, told, "pass" if passed else "FAIL", f"{took:.1f} s", note), flush=True)
+    print(f"\n{len(chosen) - failures} pass, {failures} fail; logs are in {os.path.relpath(LOGS)}")
+    sys.exit(1 if failures else 0)
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,194 @@
+"""Servers that nobody here wrote, behind us: each by itself, then all of them in one cell."""
+
+import json
+import socket
+import subprocess
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from pins import NODE, PEERS
+from room import Failed, expect
+
+LISTENING_SECONDS = 30
+# Plain: of HTML the fetch server makes text with a package that it installs when first asked.
+PAGE = "Assam is strong.\n"
+
+
+def script(path):
+    return str(PEERS / "npm/node_modules" / path)
+
+
+def everything(room):
+    return {"command": str(NODE), "args": [script("@modelcontextprotocol/server-everything/dist/index.js"), "stdio"]}
+
+
+def everything_http(room):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [str(NODE), script("@modelcontextprotocol/server-everything/dist/index.js"), "streamableHttp"]
+    room.start(command, env=room.environment(PORT=str(port)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + LISTENING_SECONDS
+    while time.monotonic() < until:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return {"url": f"http://127.0.0.1:{port}/mcp"}
+        time.sleep(0.1)
+    raise Failed("server-everything does not listen")
+
+
+def filesystem(room):
+    (room.work / "note.txt").write_text("oolong\n")
+    return {"command": str(NODE), "args": [script("@modelcontextprotocol/server-filesystem/dist/index.js"), str(room.work)]}
+
+
+def memory(room):
+    index = script("@modelcontextprotocol/server-memory/dist/index.js")
+    return {"command": str(NODE), "args": [index], "env": {"MEMORY_FILE_PATH": str(room.folder / "memory.jsonl")}}
+
+
+def sequential_thinking(room):
+    return {"command": str(NODE), "args": [script("@modelcontextprotocol/server-sequential-thinking/dist/index.js")]}
+
+
+def playwright(room):
+    return {"command": str(NODE), "args": [script("@playwright/mcp/cli.js"), "--headless"]}
+
+
+def time_server(room):
+    return {"command": str(PEERS / "python/bin/mcp-server-time"), "args": []}
+
+
+def git(room):
+    repository = room.work / "repository"
+    repository.mkdir()
+    (repository / "leaf").write_text("green\n")
+    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "First flush"]):
+        room.run("git", "-C", repository, "-c", "user.name=Ada", "-c", "user.email=ada@example.com", *words)
+    return {"command": str(PEERS / "python/bin/mcp-server-git"), "args": ["--repository", str(repository)]}
+
+
+def fetch(room):
+    return {"command": str(PEERS / "python/bin/mcp-server-fetch"), "args": ["--ignore-robots-txt", "--allow-private-ips"]}
+
+
+def sqlite(room):
+    return {"command": str(PEERS / "python-sqlite/bin/mcp-server-sqlite"), "args": ["--db-path", str(room.folder / "tea.db")]}
+
+
+def broken(room):
+    return {"command": str(PEERS / "python-broken/bin/mcp-server-sqlite"), "args": ["--db-path", str(room.folder / "no.db")]}
+
+
+def page(room):
+    """A page on loopback; its address."""
+    class Page(BaseHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+        def do_GET(self):
+            body = PAGE.encode()
+            self.send_response(200)
+            self.send_header("content-type", "text/plain")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{server.server_address[1]}/"
+
+
+def nothing(room):
+    return {}
+
+
+def in_repository(room):
+    return {"repo_path": str(room.work / "repository"), "max_count": 1}
+
+
+# Name: room, package, how it is configured, the tool that is called, with what, and what has
+# to be in the answer. Playwright is only listed: calling it takes a browser.
+SERVERS = {
+    "everything": ("npm", "@modelcontextprotocol/server-everything", everything, "get-sum", lambda room: {"a": 20, "b": 22}, "42"),
+    "everything-http": ("npm", "@modelcontextprotocol/server-everything", everything_http, "echo", lambda room: {"message": "tea"}, "Echo: tea"),
+    "filesystem": ("npm", "@modelcontextprotocol/server-filesystem", filesystem, "read_text_file", lambda room: {"path": str(room.work / "note.txt")}, "oolong"),
+    "memory": ("npm", "@modelcontextprotocol/server-memory", memory, "read_graph", nothing, "entities"),
+    "sequential-thinking": ("npm", "@modelcontextprotocol/server-sequential-thinking", sequential_thinking, "sequentialthinking", lambda room: {"thought": "steep", "nextThoughtNeeded": False, "thoughtNumber": 1, "totalThoughts": 1}, "thoughtNumber"),
+    "time": ("python", "mcp-server-time", time_server, "convert_time", lambda room: {"source_timezone": "Etc/UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}, "+9.0h"),
+    "git": ("python", "mcp-server-git", git, "git_log", in_repository, "First flush"),
+    "fetch": ("python", "mcp-server-fetch", fetch, "fetch", lambda room: {"url": page(room)}, "Assam is strong."),
+    "sqlite": ("python-sqlite", "mcp-server-sqlite", sqlite, "read_query", lambda room: {"query": "SELECT 6 * 7 AS answer"}, "42"),
+    "playwright": ("npm", "@playwright/mcp", playwright, None, nothing, "browser_navigate"),
+}
+
+
+def one(name):
+    """A check: our client lists the server's tools and calls one."""
+    _, _, configured, tool, arguments, wanted = SERVERS[name]
+
+    def check(room):
+        config = room.config({"peer": configured(room)})
+        listed = json.loads(room.run(room.cellmate, "tools", "list", "--json", "--config", config))
+        expect(not listed["problems"], f"problems: {listed['problems']}")
+        ids = [one["id"] for one in listed["tools"]]
+        if tool is None:
+            expect(f"mcp:peer:{wanted}" in ids, f"{wanted} is not among {ids}")
+            return f"{len(ids)} tools listed"
+        given = json.dumps(arguments(room))
+        called = json.loads(room.run(room.cellmate, "tools", "call", f"peer.{tool}", "--args", given, "--json", "--config", config))
+        expect(called["ok"] and wanted in json.dumps(called["result"], ensure_ascii=False), f"{tool} answered {called}")
+        return f"{len(ids)} tools listed, {tool} called"
+
+    return check
+
+
+CELL = """
+const found = await MCP.$search("convert a time from one time zone to another", { limit: 3 });
+const declared = await API.read("mcp/filesystem.d.ts");
+const text = (result) => { if (result.isError) throw new Error(JSON.stringify(result)); return result.content.map((block) => block.text).join("\\n") };
+const { path, repository, url } = JSON.parse(`GIVEN`);
+await MCP.sqlite.createTable({ query: "CREATE TABLE tea (name TEXT, grams INTEGER)" });
+await MCP.sqlite.writeQuery({ query: "INSERT INTO tea VALUES ('oolong', 20), ('assam', 22)" });
+await MCP.memory.createEntities({ entities: [{ name: "oolong", entityType: "tea", observations: ["half oxidised"] }] });
+const [sum, echo, note, graph, thought, time, log, page, rows] = await Promise.all([
+  MCP.everything.getSum({ a: 20, b: 22 }),
+  MCP.everythingHttp.echo({ message: "tea" }),
+  MCP.filesystem.readTextFile({ path }),
+  MCP.memory.readGraph({}),
+  MCP.sequentialThinking.sequentialthinking({ thought: "steep", nextThoughtNeeded: false, thoughtNumber: 1, totalThoughts: 1 }),
+  MCP.time.convertTime({ source_timezone: "Etc/UTC", time: "12:00", target_timezone: "Asia/Tokyo" }),
+  MCP.git.gitLog({ repo_path: repository, max_count: 1 }),
+  MCP.fetch.fetch({ url }),
+  MCP.sqlite.readQuery({ query: "SELECT sum(grams) AS grams FROM tea" }),
+]);
+return {
+  found: found.map((hit) => hit.call),
+  declared: declared.includes("readTextFile"),
+  browser: typeof MCP.playwright.browserNavigate,
+  broken: typeof MCP.broken,
+  answers: [sum, echo, note, graph, thought, time, log, page, rows].map(text),
+};
+"""
+WANTED = ["42", "Echo: tea", "oolong", "half oxidised", "thoughtNumber", "+9.0h", "First flush", "Assam is strong.", "42"]
+
+
+def across(room):
+    """A check: one cell calls nine servers while a tenth is only listed and an eleventh is broken."""
+    servers = {name: configured(room) for name, (_, _, configured, *_) in SERVERS.items()}
+    config = room.config({**servers, "broken": broken(room)})
+    given = {"path": str(room.work / "note.txt"), "repository": str(room.work / "repository"), "url": page(room)}
+    cell = CELL.replace("GIVEN", json.dumps(given))
+    drive = [PEERS / "python-mcp/bin/python", room.drives / "mcp_client.py", cell, *room.stdio(config)]
+    seen = json.loads(room.run(*drive))
+    expect(seen["tools"] == ["exec", "wait"], f"it was shown {seen['tools']}")
+    expect(seen["result"]["status"] == "completed", f"the cell ended so: {json.dumps(seen['result'])[:400]}")
+    value = seen["result"]["value"]
+    expect(any("time.convertTime" in call for call in value["found"]), f"found {value['found']}")
+    expect(value["declared"] is True and value["browser"] == "function", f"declared: {value}")
+    expect(value["broken"] == "undefined", "the broken server has tools")
+    expect("server `broken` is left out" in room.err, "nobody was told of the broken server")
+    for wanted, answer in zip(WANTED, value["answers"], strict=True):
+        expect(wanted in answer, f"`{wanted}` is not in `{answer}`")
+    return "9 servers called in one cell; the broken one left out"
