@@ -83,7 +83,7 @@ mod tests {
         }));
         assert_eq!(check(&schema), Ok(()));
         let found = promoted(&schema, &json!({"region": "eu", "deep": {"dry": true}, "other": "x"}));
-        assert_eq!(found, [("Dry".to_owned(), "true".to_owned()), ("Region".to_owned(), "eu".to_owned())]);
+        assert_eq!(found, [("Region".to_owned(), "eu".to_owned()), ("Dry".to_owned(), "true".to_owned())]);
     }
 
     #[test]

@@ -236,7 +236,7 @@ async fn a_command_or_a_name_that_cannot_be_says_what_to_do() {
     let error = mcp::Server::connect(spec.clone()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "connect to MCP server `s`: cannot start its command (No such file or directory (os error 2)); see that the command is installed, on PATH, and its folder exists"
+        "connect to MCP server `s`: cannot start its command (entity not found); see that the command is installed, on PATH, and its folder exists"
     );
     for name in ["", "a:b", "a\nb", &"x".repeat(65)] {
         spec.name = name.to_owned();
