@@ -124,9 +124,8 @@ async fn answer(id: &str, input: &Value, count: u64) -> Result<Value, HostError>
         "openclaw:test:deep" if number("depth") > MAX_DEPTH => {
             return Err(HostError::new("so many levels cannot be made"));
         }
-        "openclaw:test:deep" => {
-            (0..number("depth")).fold(json!([]), |inner, level| if level == 0 { inner } else { json!([inner]) })
-        }
+        "openclaw:test:deep" => (0..number("depth"))
+            .fold(json!([]), |inner, level| if level == 0 { inner } else { Value::Array(vec![inner]) }),
         // Half a surrogate pair is no character; this is what a reader of UTF-8 makes of it.
         "openclaw:test:utf" => json!("lone \u{fffd} surrogate \u{0} nul \u{2028}"),
         "plugin:alpha:dup_name" => json!("alpha"),
