@@ -71,6 +71,11 @@ fn two(offered: &mut Offered) {
     offered.sources.push(Arc::new(Behind("two")));
 }
 
+/// One server more, or one fewer.
+fn other(offered: &mut Offered) {
+    if offered.sources.len() > 1 { offered.sources.truncate(1) } else { two(offered) }
+}
+
 fn meta() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -110,8 +115,13 @@ async fn since_2026_a_client_listens_for_it() {
     let begun = client.ask(listen).await;
     assert_eq!(begun["method"], "notifications/subscriptions/acknowledged", "{begun}");
     assert_eq!(begun["params"]["notifications"], json!({"toolsListChanged": true}), "{begun}");
-    offer.send_modify(two);
-    let told = client.hear().await;
+    // The protocol library acknowledges a moment before it has us listen; what changes in between is not told.
+    let told = loop {
+        offer.send_modify(other);
+        if let Ok(told) = tokio::time::timeout(std::time::Duration::from_secs(1), client.hear()).await {
+            break told;
+        }
+    };
     assert_eq!(told["method"], "notifications/tools/list_changed");
     assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], "l", "{told}");
 }

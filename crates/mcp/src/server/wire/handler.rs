@@ -230,6 +230,7 @@ impl ServerHandler for Handler {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let principal = self.principal(&context.request_context().extensions)?;
+        // The subscription has been acknowledged already: what changed since then is known, and not told.
         let mut known = self.listed(&principal).await?;
         loop {
             tokio::select! {
