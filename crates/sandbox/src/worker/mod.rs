@@ -30,8 +30,19 @@ pub fn worker_main() {
     if arguments.next().is_none_or(|first| first != WORKER_ARGUMENT) {
         return crate::raw::settle_host_allocator();
     }
+    die_of_panics();
     let code = i32::from(run(arguments).is_err());
     std::process::exit(code);
+}
+
+/// A worker that has lost a thread would answer some of its cells and never the others; the pool replaces one that is
+/// gone, in programs where panics unwind, too.
+fn die_of_panics() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
 }
 
 /// Serves a socket from threads of this process, without a jail. For tests and measurements.
