@@ -12,13 +12,15 @@ use contract::limits::Limits;
 use contract::scope::Scope;
 use contract::tool::{Repeat, ToolId, ToolSpec};
 use executor::{Answering, AuthorizedCall, Dispatch, Executor, Outcome, Returned, Routes, ToolSource};
+use figures::machine::load_average;
+use figures::{Bar, Claim, Samples};
 use serde_json::json;
 use store::{Keys, Location, Store};
 
 use crate::Result;
 use crate::ours::Ours;
-use crate::report::{Bar, Claim, Report, bytes};
-use crate::stats::{Samples, load_average, us_since};
+use crate::report::{Report, bytes};
+use crate::stats::us_since;
 
 const CLAIMS: [Claim; 2] = [("trivial_recorded_ms", Bar::AtMost(1.0)), ("sequential_16_reading_ms", Bar::AtMost(4.0))];
 

@@ -2,12 +2,13 @@
 
 use std::time::Instant;
 
+use figures::Samples;
 use serde_json::json;
 
 use crate::cells::Text;
 use crate::ours::Road;
 use crate::report::time;
-use crate::stats::{Samples, us_since};
+use crate::stats::us_since;
 use crate::{Bench, Result};
 
 const ROUNDS: usize = 8;

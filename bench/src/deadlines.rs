@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use contract::error::ErrorCode;
 use contract::frame::{Budget, LegEnd};
+use figures::Samples;
 use serde_json::{Value, json};
 
 use crate::cells::Text;
 use crate::endless::ENDLESS;
 use crate::ours::{Road, budget};
-use crate::stats::{Samples, us_since};
+use crate::stats::us_since;
 use crate::{Bench, Result};
 
 const BUDGET_MS: u64 = 100;

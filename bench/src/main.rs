@@ -22,6 +22,8 @@ mod trivial;
 
 use std::process::ExitCode;
 
+use figures::machine;
+
 use cells::Cells;
 use ours::{Ours, STACK_BYTES};
 use peer::Peer;
@@ -71,7 +73,7 @@ fn run() -> Result<bool> {
         [what] if what == "codemode" => return codemode_runs::run(),
         other => return Err(format!("unknown arguments {other:?}; `codemode` and `--quick` are known").into()),
     };
-    let load = stats::load_average()?;
+    let load = machine::load_average()?;
     let ours = Ours::start()?;
     let peer = Peer::start()?;
     println!("ours: {}", ours.describe());
@@ -89,6 +91,6 @@ fn run() -> Result<bool> {
     cpu::run(&mut bench)?;
     deadlines::run(&mut bench)?;
 
-    println!("\nload average after: {:.2}", stats::load_average()?);
+    println!("\nload average after: {:.2}", machine::load_average()?);
     bench.report.verdict(&report::SANDBOX)
 }

@@ -3,11 +3,12 @@
 use std::time::Instant;
 
 use contract::frame::LegEnd;
+use figures::Samples;
 
 use crate::cells::Text;
 use crate::ours::{Road, answer, budget, check};
 use crate::peer::request;
-use crate::stats::{Samples, us_since};
+use crate::stats::us_since;
 use crate::{Bench, Result};
 
 const ROUNDS: usize = 12;

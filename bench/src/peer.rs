@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use figures::Samples;
 use serde_json::{Value, json};
 
 use crate::Result;
-use crate::stats::Samples;
 
 #[derive(Debug)]
 pub(crate) struct Peer {

@@ -1,19 +1,10 @@
-//! The table, the facts a machine reads, and the bars they must clear.
+//! The table, and the bars of the sandbox.
 
-use serde_json::{Map, Value};
+use figures::{Bar, Claim, Facts, Samples};
 
 use crate::Result;
-use crate::stats::Samples;
 
 const NAME_COLUMNS: usize = 62;
-
-pub(crate) enum Bar {
-    AtLeast(f64),
-    AtMost(f64),
-}
-
-/// A claim: the name is a fact's.
-pub(crate) type Claim = (&'static str, Bar);
 
 /// What the sandbox claims.
 pub(crate) const SANDBOX: [Claim; 11] = [
@@ -32,7 +23,7 @@ pub(crate) const SANDBOX: [Claim; 11] = [
 
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    facts: Map<String, Value>,
+    facts: Facts,
 }
 
 impl Report {
@@ -75,26 +66,11 @@ impl Report {
     }
 
     pub(crate) fn fact(&mut self, name: &str, value: f64) {
-        let rounded = (value * 1000.0).round() / 1000.0;
-        self.facts.insert(name.to_owned(), Value::from(rounded));
+        self.facts.add(name, value);
     }
 
-    /// Says how each bar was met, then every fact in one line.
     pub(crate) fn verdict(&self, claims: &[Claim]) -> Result<bool> {
-        let mut all_met = true;
-        println!();
-        for (name, bar) in claims {
-            let value =
-                self.facts.get(*name).and_then(Value::as_f64).ok_or_else(|| format!("{name} was not measured"))?;
-            let (met, sign, bound) = match bar {
-                Bar::AtLeast(bound) => (value >= *bound, "≥", bound),
-                Bar::AtMost(bound) => (value <= *bound, "≤", bound),
-            };
-            all_met &= met;
-            println!("{} {name:<32} {value:>10.2}   bar {sign} {bound}", if met { "pass" } else { "FAIL" });
-        }
-        println!("{}", serde_json::to_string(&self.facts)?);
-        Ok(all_met)
+        self.facts.verdict(claims)
     }
 }
 

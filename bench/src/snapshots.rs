@@ -4,13 +4,14 @@ use std::time::Instant;
 
 use contract::frame::{Deliver, LegEnd};
 use contract::limits::Limits;
+use figures::Samples;
 use serde_json::{Value, json};
 
 use crate::cells::Text;
 use crate::ours::{Road, answer, budget, check};
 use crate::peer::{number, samples};
 use crate::report::bytes;
-use crate::stats::{Samples, us_since};
+use crate::stats::us_since;
 use crate::{Bench, Result};
 
 struct Payload {

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
+use figures::Samples;
 use serde_json::Value;
 
-use crate::stats::{Samples, us_since};
+use crate::stats::us_since;
 use crate::{Bench, Result, peer};
 
 const TIMES: usize = 20;

@@ -1,13 +1,13 @@
 //! A thousand suspended cells, no two alike, kept as bytes in the host.
 
 use contract::limits::Limits;
+use figures::machine::resident_bytes;
 use serde_json::json;
 
 use crate::cells::Text;
 use crate::ours::{Road, budget};
 use crate::peer::number;
 use crate::report::bytes;
-use crate::stats::resident_bytes;
 use crate::{Bench, Result};
 
 const CELLS: usize = 1000;
@@ -43,9 +43,9 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
 fn keep(bench: &Bench, mut texts: Vec<Text>) -> Result<(f64, f64)> {
     let measured = texts.split_off(WARMUP);
     bench.ours.wait_for(frozen(bench.ours.road.clone(), texts))?;
-    let before = resident_bytes()?;
+    let before = resident_bytes("self")?;
     let snapshots = bench.ours.wait_for(frozen(bench.ours.road.clone(), measured))?;
-    let grown = resident_bytes()? - before;
+    let grown = resident_bytes("self")? as f64 - before as f64;
     let total: usize = snapshots.iter().map(Vec::len).sum();
     let count = snapshots.len() as f64;
     Ok((total as f64 / count, grown / count))

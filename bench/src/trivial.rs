@@ -9,13 +9,14 @@ use contract::config;
 use contract::limits::Limits;
 use contract::scope::Scope;
 use executor::{Canned, Executor, Routes, ToolSource};
+use figures::Samples;
 use serde_json::json;
 use store::{Keys, Location, Store};
 
 use crate::cells::Text;
 use crate::ours::{Alone, Road};
 use crate::peer::request;
-use crate::stats::{Samples, us_since};
+use crate::stats::us_since;
 use crate::{Bench, Result, catalogs};
 
 const ROUNDS: usize = 20;

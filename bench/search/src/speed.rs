@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use catalog::search::{Document, Index, Meaning, Weights};
+use figures::machine::{mebibytes, resident_bytes};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Result;
@@ -27,9 +28,9 @@ pub(crate) fn run(data: &Path) -> Result<bool> {
         median(9, || Index::new(half.clone(), meaning, Weights::SHIPPED)),
         Duration::from_millis(100),
     );
-    let before = resident()?;
+    let before = resident_bytes("self")?;
     let index = Index::new(many.documents.clone(), meaning, Weights::SHIPPED);
-    let held = resident()?.saturating_sub(before);
+    let held = resident_bytes("self")?.saturating_sub(before);
     let build = median(3, || Index::new(many.documents.clone(), meaning, Weights::SHIPPED));
     bar("index of 12,653 tools", build, Duration::from_millis(1_500));
     let changed: Vec<Document> = many.documents.iter().skip(40).cloned().collect();
@@ -39,7 +40,7 @@ pub(crate) fn run(data: &Path) -> Result<bool> {
     bar("a search in 12,653 tools, p50", search(&index, &many.queries), Duration::from_millis(2));
     let words = Index::new(many.documents.clone(), None, Weights::SHIPPED);
     bar("the same by words alone", search(&words, &many.queries), Duration::from_millis(1));
-    let mib = held as f64 / f64::from(1 << 20);
+    let mib = mebibytes(held);
     println!(
         "{:36}{mib:>9.1} MiB  bar 40 MiB  {}",
         "memory of 12,653 tools",
@@ -79,11 +80,4 @@ fn median<T>(rounds: usize, mut work: impl FnMut() -> T) -> Duration {
 fn worked() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
-}
-
-/// Bytes of this process that are in memory.
-fn resident() -> Result<usize> {
-    let pages = std::fs::read_to_string("/proc/self/statm")?;
-    let pages: usize = pages.split_whitespace().nth(1).ok_or("statm has no second number")?.parse()?;
-    Ok(pages * 4096)
 }

@@ -1,6 +1,7 @@
 //! What is promised of a fleet; `docs/promises.md` says the same in words.
 
-use crate::report::Bar::{self, AtLeast, AtMost};
+use figures::Bar::{AtLeast, AtMost};
+use figures::Claim;
 
 /// What the p99 of healthy calls may take beyond twice that of calm ones: a server that is started again is two
 /// processes that want the cores.
@@ -12,7 +13,7 @@ const WAIT_FOR_SERVERS_MS: f64 = 10_000.0;
 /// How soon nobody is left.
 const GONE_MS: f64 = 2_000.0;
 
-pub(crate) const BARS: [(&str, Bar); 24] = [
+pub(crate) const BARS: [Claim; 24] = [
     ("first_cell_cold_ms", AtMost(5_000.0)),
     ("first_cell_remembered_ms", AtMost(300.0)),
     ("servers_started_uncalled", AtMost(0.0)),

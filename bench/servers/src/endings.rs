@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use figures::Samples;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::{Answer, Client};
@@ -11,8 +12,7 @@ use crate::fleet::Fleet;
 use crate::heard::until_heard;
 use crate::offer::{SERVERS, hanging};
 use crate::processes::{Census, Kind, Process};
-use crate::report::Report;
-use crate::stats::Samples;
+use crate::report::{Report, milliseconds};
 use crate::{Result, Times, cells};
 
 /// Servers that are at work on a call where some are.
@@ -69,7 +69,7 @@ pub(crate) fn run(fleet: &Fleet, times: Times, report: &mut Report) -> Result<()
     for ending in &ENDINGS {
         let mut samples = Samples::default();
         for _ in 0..times.endings {
-            samples.push(gone_after(fleet, &state, ending)?);
+            samples.push(milliseconds(gone_after(fleet, &state, ending)?));
         }
         report.times(ending.name, &samples);
         report.fact(ending.key, samples.max());

@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use figures::Samples;
+
 use crate::client::Client;
 use crate::fleet::Fleet;
 use crate::offer::SERVERS;
-use crate::report::Report;
-use crate::stats::Samples;
+use crate::report::{Report, milliseconds};
 use crate::victims::{Fallen, fall, work};
 use crate::{Result, Times, cells};
 
@@ -89,7 +90,7 @@ fn beside(client: &Client, healthy: std::ops::Range<usize>, mut done: impl FnMut
             let server = healthy.start + next.fetch_add(1, Ordering::Relaxed) % healthy.len();
             let began = Instant::now();
             match cells::ask_one(client, server) {
-                Ok(_) => lane.took.push(began.elapsed()),
+                Ok(_) => lane.took.push(milliseconds(began.elapsed())),
                 Err(error) => {
                     eprintln!("bench-servers: a healthy call failed: {error}");
                     lane.failed += 1;

@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::fleet::{Fleet, HANGING};
 use crate::offer::SERVERS;
-use crate::report::Report;
-use crate::stats::milliseconds;
+use crate::report::{Report, milliseconds};
 use crate::{Result, cells};
 
 /// The last to be started.

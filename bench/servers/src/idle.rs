@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use crate::fleet::Fleet;
 use crate::offer::SERVERS;
 use crate::processes::{Census, Kind};
-use crate::report::Report;
-use crate::stats::milliseconds;
+use crate::report::{Report, milliseconds};
 use crate::{Result, cells};
 
 /// Long enough for all to run at once.

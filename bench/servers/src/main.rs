@@ -15,11 +15,12 @@ mod processes;
 mod report;
 mod sizes;
 mod starts;
-mod stats;
 mod victims;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+use figures::machine;
 
 use bars::BARS;
 use fleet::Fleet;
@@ -73,7 +74,7 @@ fn run() -> Result<bool> {
 
 fn measure(fleet: &Fleet, times: Times) -> Result<bool> {
     let mut report = Report::default();
-    report.fact("load_before", stats::load_average()?);
+    report.fact("load_before", machine::load_average()?);
     sizes::run(fleet, &mut report)?;
     starts::run(fleet, times, &mut report)?;
     hanging::run(fleet, &mut report)?;
@@ -81,6 +82,6 @@ fn measure(fleet: &Fleet, times: Times) -> Result<bool> {
     falls::run(fleet, times, &mut report)?;
     idle::run(fleet, &mut report)?;
     endings::run(fleet, times, &mut report)?;
-    report.fact("load_after", stats::load_average()?);
+    report.fact("load_after", machine::load_average()?);
     report.verdict(&BARS)
 }

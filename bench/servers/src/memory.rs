@@ -1,10 +1,11 @@
 //! What memory a fleet costs beside the servers' own.
 
+use figures::machine::{mebibytes, resident_bytes};
 use serde_json::json;
 
 use crate::fleet::Fleet;
-use crate::processes::{Census, Kind, private, resident};
-use crate::report::{Report, mebibytes};
+use crate::processes::{Census, Kind, private};
+use crate::report::Report;
 use crate::{Result, cells};
 
 pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
@@ -24,10 +25,10 @@ pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
 
 fn look(fleet: &Fleet, cellmate: i32, key: &str, name: &str, report: &mut Report) -> Result<()> {
     let census = Census::take(cellmate, &fleet.mark())?;
-    let ours = resident(cellmate)?;
+    let ours = resident_bytes(&cellmate.to_string())?;
     let mut workers = 0;
     for worker in census.of(Kind::Worker) {
-        workers += resident(worker.pid)?;
+        workers += resident_bytes(&worker.pid.to_string())?;
     }
     let keepers: Option<u64> = census.of(Kind::Keeper).map(|keeper| private(keeper.pid)).sum();
     let keepers = keepers.map_or(f64::NAN, mebibytes);

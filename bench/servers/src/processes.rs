@@ -63,11 +63,6 @@ pub(crate) fn server(script: &Path) -> Result<Option<i32>> {
     Ok(rows()?.into_iter().map(|row| row.process.pid).find(|pid| runs(*pid)))
 }
 
-/// Bytes of memory that this process has, shared ones included.
-pub(crate) fn resident(pid: i32) -> Result<u64> {
-    kilobytes(&format!("/proc/{pid}/status"), "VmRSS:")
-}
-
 /// Bytes of memory that would be free without this process; nothing where we may not look.
 pub(crate) fn private(pid: i32) -> Option<u64> {
     let part = |name| kilobytes(&format!("/proc/{pid}/smaps_rollup"), name).ok();

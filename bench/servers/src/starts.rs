@@ -1,12 +1,12 @@
 //! From starting `cellmate mcp` to the result of its first cell, which calls one tool.
 
+use figures::Samples;
 use serde_json::json;
 
 use crate::fleet::Fleet;
 use crate::offer::SERVERS;
 use crate::processes::{Census, Kind};
-use crate::report::Report;
-use crate::stats::Samples;
+use crate::report::{Report, milliseconds};
 use crate::{Result, Times, cells};
 
 /// The last that is listed: whoever comes first must have waited for all.
@@ -18,7 +18,7 @@ pub(crate) fn run(fleet: &Fleet, times: Times, report: &mut Report) -> Result<()
         let state = fleet.new_state();
         for samples in [&mut cold, &mut remembered] {
             let client = fleet.serve(&state)?;
-            samples.push(client.since_start(&cells::ask_one(&client, CALLED)?));
+            samples.push(milliseconds(client.since_start(&cells::ask_one(&client, CALLED)?)));
             client.end()?;
         }
     }

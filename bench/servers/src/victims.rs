@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use figures::Samples;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ use crate::fleet::Fleet;
 use crate::heard::{times_heard, until_heard};
 use crate::offer::{working_reader, working_writer};
 use crate::processes::server;
-use crate::stats::Samples;
+use crate::report::milliseconds;
 use crate::{Result, cells};
 
 #[derive(Debug, Default)]
@@ -71,7 +72,7 @@ pub(crate) fn fall(client: &Client, fleet: &Fleet, victim: usize, fallen: &mut F
     match cells::ask_one(client, victim) {
         Ok(_) => {
             fallen.came_back += 1;
-            fallen.back.push(began.elapsed());
+            fallen.back.push(milliseconds(began.elapsed()));
         }
         Err(error) => eprintln!("bench-servers: a killed server did not come back: {error}"),
     }

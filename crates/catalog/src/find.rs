@@ -56,8 +56,7 @@ impl Catalog {
 
     /// What spoke for this tool in a search for that.
     pub fn explain(&self, query: &str, id: &str) -> Option<Why> {
-        let position = self.tools.binary_search_by(|tool| tool.id.as_str().cmp(id)).ok()?;
-        self.index().explain(query, position)
+        self.index().explain(query, self.position(id)?)
     }
 
     /// The index of all tools, made when it is first needed.
@@ -95,10 +94,7 @@ impl Catalog {
     /// `MCP.<server>.<method>`.
     fn called(&self, tool: &ToolSpec) -> Option<String> {
         let (identifier, server) = self.servers.iter().find(|(_, server)| server.name == tool.id.owner())?;
-        let is_it = |path: &String| {
-            let path: Vec<&str> = path.split('.').collect();
-            server.find(&path).and_then(|position| self.tools.get(position)).is_some_and(|found| found.id == tool.id)
-        };
-        server.paths().find(is_it).map(|path| format!("MCP.{identifier}.{path}"))
+        let path = server.path_to(self.position(tool.id.as_str())?)?;
+        Some(format!("MCP.{identifier}.{path}"))
     }
 }

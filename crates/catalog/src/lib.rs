@@ -149,8 +149,11 @@ impl Catalog {
     }
 
     pub fn get(&self, id: &str) -> Option<&ToolSpec> {
-        let position = self.tools.binary_search_by(|tool| tool.id.as_str().cmp(id)).ok()?;
-        self.tools.get(position)
+        self.tools.get(self.position(id)?)
+    }
+
+    fn position(&self, id: &str) -> Option<usize> {
+        self.tools.binary_search_by(|tool| tool.id.as_str().cmp(id)).ok()
     }
 
     /// A tool that can be named by its id there. One that cannot is as good as none.

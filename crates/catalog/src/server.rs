@@ -40,6 +40,13 @@ impl Server {
         }
     }
 
+    /// What [`find`](Self::find) finds there, as it is written after the server's identifier.
+    pub(crate) fn path_to(&self, position: usize) -> Option<String> {
+        let method = self.methods.iter().find(|(_, at)| **at == position).map(|(method, _)| method.clone());
+        let operation = || self.operations.iter().find(|(_, at)| **at == position).and_then(|(one, _)| one.place());
+        method.or_else(|| operation().map(|(group, method)| format!("{group}.{method}")))
+    }
+
     /// `resources` and `prompts`, where the server has them, with their methods.
     pub(crate) fn groups(&self) -> BTreeMap<&'static str, BTreeSet<&'static str>> {
         let mut groups: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();

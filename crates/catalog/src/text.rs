@@ -66,7 +66,7 @@ pub(crate) fn cut(text: String, limit: usize) -> String {
 }
 
 /// At most `limit` bytes of the text, whole characters only.
-fn head(text: &str, limit: usize) -> &str {
+pub(crate) fn head(text: &str, limit: usize) -> &str {
     if text.len() <= limit {
         return text;
     }

@@ -37,8 +37,8 @@ const MAX_DEPTH: usize = 4;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Document {
     pub id: String,
-    /// Its name, then its label.
     pub name: String,
+    /// After the label that a person is shown, where it says more than the name.
     pub description: String,
     pub parameter_names: String,
     pub parameter_descriptions: String,
@@ -49,18 +49,16 @@ pub struct Document {
 
 impl Document {
     pub fn of(tool: &ToolSpec) -> Self {
+        let label = tool.label.as_deref().filter(|label| !label.eq_ignore_ascii_case(tool.id.name()));
+        let description = head(&tool.description);
         let mut document = Self {
             id: tool.id.as_str().to_owned(),
             name: tool.id.name().to_owned(),
-            description: head(&tool.description),
+            description: label.map_or_else(|| description.clone(), |label| format!("{} {description}", head(label))),
             owner: tool.id.owner().to_owned(),
             owner_description: head(tool.about_owner.as_deref().unwrap_or_default()),
             ..Self::default()
         };
-        if let Some(label) = tool.label.as_deref().filter(|label| !label.eq_ignore_ascii_case(tool.id.name())) {
-            document.description.insert(0, ' ');
-            document.description.insert_str(0, &head(label));
-        }
         document.read_parameters(&tool.parameters, 0);
         document
     }

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::spelling;
+use contract::config::nearest::edits;
+
+use super::words::spelling;
 
 /// Fewer letters in common than this are chance.
 const ALIKE: f32 = 0.5;
@@ -19,8 +21,7 @@ pub fn near<'a>(asked: &str, ids: impl Iterator<Item = &'a str>, limit: usize) -
         .map(|id| {
             // The name counts for most: people forget whose tool it was.
             let by_name = shared(&asked_name, &triples(name(id))).max(shared(&asked, &triples(name(id))));
-            let by_letters = alike(&asked_letters, &letters(name(id)));
-            let by_name = by_name.max(by_letters);
+            let by_name = by_name.max(alike(&asked_letters, &letters(name(id))));
             (if by_name < ALIKE { 0.0 } else { 0.75 * by_name + 0.25 * shared(&asked, &triples(id)) }, id)
         })
         .filter(|(alike, _)| *alike >= ALIKE)
@@ -32,33 +33,14 @@ pub fn near<'a>(asked: &str, ids: impl Iterator<Item = &'a str>, limit: usize) -
 /// Longer names are compared by their triples alone.
 const MAX_COMPARED: usize = 32;
 
-fn letters(name: &str) -> Vec<char> {
+fn letters(name: &str) -> String {
     spelling(name).chars().take(MAX_COMPARED).collect()
 }
 
-/// How many letters stay where nothing is put in, left out, changed or swapped with its neighbour; short names that are
-/// misspelled have no three letters in common.
-fn alike(left: &[char], right: &[char]) -> f32 {
-    let mut rows: [Vec<usize>; 3] = [Vec::new(), Vec::new(), (0..=right.len()).collect()];
-    for (at, letter) in left.iter().enumerate() {
-        rows.rotate_left(1);
-        let mut row = vec![at + 1];
-        for (other, other_letter) in right.iter().enumerate() {
-            let [two_up, up, _] = &rows;
-            let cost = |row: &[usize], place: usize| row.get(place).copied().unwrap_or(usize::MAX / 2);
-            let changed = cost(up, other) + usize::from(letter != other_letter);
-            let mut least = changed.min(cost(up, other + 1) + 1).min(cost(&row, other) + 1);
-            let is_swap =
-                at > 0 && other > 0 && left.get(at - 1) == Some(other_letter) && right.get(other - 1) == Some(letter);
-            if is_swap {
-                least = least.min(cost(two_up, other - 1) + 1);
-            }
-            row.push(least);
-        }
-        rows[2] = row;
-    }
-    let changes = rows[2].last().copied().unwrap_or_default();
-    1.0 - changes as f32 / left.len().max(right.len()).max(1) as f32
+/// How many letters stay what they are; short names that are misspelled have no three letters in common.
+fn alike(left: &str, right: &str) -> f32 {
+    let longer = left.chars().count().max(right.chars().count()).max(1);
+    1.0 - edits(left, right) as f32 / longer as f32
 }
 
 fn name(id: &str) -> &str {

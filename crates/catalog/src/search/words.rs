@@ -84,6 +84,11 @@ pub(crate) fn runs(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')).filter(|run| !run.is_empty())
 }
 
+/// A name without seams and case: `create-issue`, `createIssue` and `create_issue` are one.
+pub(crate) fn spelling(name: &str) -> String {
+    name.chars().filter(|letter| letter.is_alphanumeric() || *letter == ':').flat_map(char::to_lowercase).collect()
+}
+
 /// Reduces words of English to their stems; other words stay what they are.
 pub(crate) struct Stems(Stemmer);
 

@@ -19,20 +19,27 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions and replacements that turn one word into the other; case does not count.
-fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.to_lowercase().chars().collect();
+/// Letters put in, left out, changed, or swapped with their neighbour to turn one word into the other; case does not count.
+pub fn edits(from: &str, to: &str) -> usize {
+    let letters = |word: &str| -> Vec<char> { word.to_lowercase().chars().collect() };
+    let (from, to) = (letters(from), letters(to));
+    let mut above: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (position, letter) in from.to_lowercase().chars().enumerate() {
-        let mut left = position + 1;
-        let mut next = vec![left];
-        for (target, pair) in to.iter().zip(row.array_windows::<2>()) {
-            let [above_left, above] = *pair;
-            let replaced = above_left + usize::from(letter != *target);
-            left = replaced.min(above + 1).min(left + 1);
-            next.push(left);
+    for (position, letter) in from.iter().enumerate() {
+        let last = position.checked_sub(1).and_then(|last| from.get(last));
+        let mut next = vec![position + 1];
+        for (at, (target, pair)) in to.iter().zip(row.array_windows::<2>()).enumerate() {
+            let [replaced, left_out] = *pair;
+            let put_in = next.last().copied().unwrap_or_default() + 1;
+            let mut least = (replaced + usize::from(letter != target)).min(left_out + 1).min(put_in);
+            let before = at.checked_sub(1);
+            if last == Some(target) && before.and_then(|before| to.get(before)) == Some(letter) {
+                let swapped = before.and_then(|before| above.get(before)).map_or(least, |edits| edits + 1);
+                least = least.min(swapped);
+            }
+            next.push(least);
         }
-        row = next;
+        above = std::mem::replace(&mut row, next);
     }
     row.last().copied().unwrap_or_default()
 }
@@ -49,7 +56,10 @@ mod tests {
             ("abc", "", 3),
             ("kitten", "sitting", 3),
             ("timeoutMS", "timeoutMs", 0),
-            ("dney", "deny", 2),
+            ("dney", "deny", 1),
+            ("raed", "read", 1),
+            ("abcd", "badc", 2),
+            ("ca", "abc", 3),
             ("größe", "grösse", 2),
         ];
         for (from, to, expected) in cases {
