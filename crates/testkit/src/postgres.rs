@@ -15,6 +15,9 @@ use tempfile::TempDir;
 /// How long a server may take to answer. It recovers first, where it was not shut down.
 const START: Duration = Duration::from_secs(30);
 
+/// More of them are too much for one command line.
+const SCHEMAS_AT_ONCE: usize = 1_000;
+
 /// Whom a server runs as where the tests are root's: it refuses to be root's itself.
 const USERS: [&str; 2] = ["postgres", "nobody"];
 
@@ -60,13 +63,15 @@ impl Server {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let first = NEXT.fetch_add(count, Ordering::Relaxed);
         let names: Vec<String> = (first..first + count).map(|number| format!("room_{number}")).collect();
-        let sql: String = names.iter().map(|name| format!("CREATE SCHEMA {name};")).collect();
-        let made = asked(&self.programs, "psql", self.user)
-            .args(["-q", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-c", &sql, "-h"])
-            .arg(self.folder.path())
-            .output()?;
-        if !made.status.success() {
-            return Err(io::Error::other(format!("psql: {}", String::from_utf8_lossy(&made.stderr))));
+        for some in names.chunks(SCHEMAS_AT_ONCE) {
+            let sql: String = some.iter().map(|name| format!("CREATE SCHEMA {name};")).collect();
+            let made = asked(&self.programs, "psql", self.user)
+                .args(["-q", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-c", &sql, "-h"])
+                .arg(self.folder.path())
+                .output()?;
+            if !made.status.success() {
+                return Err(io::Error::other(format!("psql: {}", String::from_utf8_lossy(&made.stderr))));
+            }
         }
         Ok(names.iter().map(|name| in_schema(&self.url(), name)).collect())
     }
