@@ -11,9 +11,6 @@ use super::walk::{Keywords, Walk};
 /// Types that one `type` may list; JSON has seven.
 const MAX_TYPES: usize = 16;
 
-/// Letters of one word compared with letters of another, in all of a check.
-pub(super) const MAX_LETTER_PAIRS: usize = 1_000_000;
-
 /// Words compared with the one given, how long they may be, and what finding them costs.
 const MAX_CANDIDATES: usize = 200;
 const NEAREST_STEPS: usize = 100;

@@ -5,7 +5,6 @@ use std::ptr;
 
 use serde_json::{Map, Value};
 
-use super::literal::MAX_LETTER_PAIRS;
 use super::path::{Segment, render};
 use super::pattern::{Known, Used};
 use super::problem::{BadArguments, Problem, Wanted, What};
@@ -14,6 +13,9 @@ use super::{MAX_DEPTH, MAX_PROBLEMS, MAX_STEPS, show};
 use crate::reference;
 
 pub(super) type Keywords = Map<String, Value>;
+
+/// Letters of one word compared with letters of another, in all of a check.
+const MAX_LETTER_PAIRS: usize = 1_000_000;
 
 /// A problem costs more than a look: it is text.
 const PROBLEM_STEPS: usize = 10;
