@@ -5,12 +5,19 @@ use contract::tool::{InputHash, ToolSpec};
 use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, StoreError, fault};
 
 use crate::clock::now_ms;
-use crate::door::{Admitted, CallEnd, CallRequest, Executor, check_arguments, recorded};
+use crate::door::{Admitted, CallEnd, CallRequest, Executor, GoneOn, check_arguments, recorded};
 use crate::journal::Journal;
 
 impl Executor {
-    /// Goes on with a call that a person has decided about.
-    pub async fn decided(&self, journal: &Journal, request: &CallRequest, approval: &Approval) -> CallEnd {
+    /// Goes on with a call that people have decided about: whether it may be made, or what its tool wanted to know.
+    pub async fn decided(&self, journal: &Journal, request: &CallRequest, said: &[Approval]) -> CallEnd {
+        match said {
+            [approval] if approval.question.is_none() => self.allowed(journal, request, approval).await,
+            _ => self.answered(journal, request, said).await,
+        }
+    }
+
+    async fn allowed(&self, journal: &Journal, request: &CallRequest, approval: &Approval) -> CallEnd {
         let Some(tool) = self.catalog.get(&request.id) else {
             return self.refuse(journal, request, self.unknown(&request.id));
         };
@@ -36,15 +43,19 @@ impl Executor {
         if let Err(error) = fault::point("approval.before_go_on") {
             return CallEnd::Stopped(error.into());
         }
-        let admitted = Admitted { tool: tool.clone(), input, ask: None };
-        self.make(journal, request, admitted, Some(approval.approval_id.clone())).await
+        let gone_on = GoneOn { approvals: vec![approval.approval_id.clone()], agreed: true, answers: None };
+        self.make(journal, request, Admitted { tool: tool.clone(), input, ask: None, gone_on }).await
     }
 
-    /// What a person has said about a call, or that the time to say anything is over; nothing while it is not.
-    pub async fn word_on(&self, journal: &Journal, call: u32) -> Result<Option<Approval>, StoreError> {
-        let approvals = journal.store().approvals_of_run(journal.run_id()).await?;
+    /// What people have said to everything a call asked last, or that the time to say anything is over; nothing while
+    /// it is not.
+    pub async fn word_on(&self, journal: &Journal, call: u32) -> Result<Option<Vec<Approval>>, StoreError> {
+        let mut asked = journal.store().approvals_of_run(journal.run_id()).await?;
+        asked.retain(|one| one.call == call);
+        let Some(last) = asked.last().map(|last| (last.question.is_some(), last.requested_at)) else { return Ok(None) };
+        asked.retain(|one| (one.question.is_some(), one.requested_at) == last);
         let now = now_ms();
-        Ok(approvals.into_iter().rev().find(|one| one.call == call).filter(|one| !one.is_open(now)))
+        Ok(Some(asked).filter(|asked| asked.iter().all(|one| !one.is_open(now))))
     }
 
     pub(crate) async fn is_allowed_for_good(&self, journal: &Journal, tool: &ToolSpec) -> Result<bool, CommitError> {
@@ -72,6 +83,7 @@ impl Executor {
             reason,
             requested_at: now,
             expires_at: now + self.approval_ms,
+            question: None,
         };
         journal.entry(recorded(request, &admitted.tool).asked(&asked));
         let parked = journal.park(request.call, CallState::Approval, |row, change| {

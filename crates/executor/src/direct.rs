@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use contract::cell::PendingState;
 use contract::frame::Method;
 use serde_json::{Value, json};
-use store::{CallRow, Durability, Held, NewRun, RunState, Store, StoredReply};
+use store::{CallRow, CallState, Durability, Held, NewRun, RunState, Store, StoredReply};
 
 use crate::clock::now_ms;
 use crate::door::{CallEnd, CallRequest, Executor};
@@ -38,7 +38,8 @@ impl Executor {
         updates: Updates,
     ) -> Result<DirectCall, getrandom::Error> {
         let (journal, request) = self.open(store, tool_call_id, id, input, updates)?;
-        let end = finish(&journal, self.call(&journal, &request).await).await;
+        let called = self.call(&journal, &request).await;
+        let end = finish(&journal, self.seen_to_its_end(&journal, &request, called).await).await;
         Ok(DirectCall { run_id: journal.run_id().to_owned(), end })
     }
 
@@ -56,6 +57,9 @@ impl Executor {
         let mut end = self.call(&journal, &request).await;
         let deadline = Instant::now() + hold;
         while let CallEnd::Parked(state) = end {
+            let following = self.seen_to_its_end(&journal, &request, end);
+            end = tokio::time::timeout_at(deadline.into(), following).await.unwrap_or(CallEnd::Parked(state));
+            let CallEnd::Parked(state) = end else { break };
             if Instant::now() >= deadline {
                 return Ok(DirectCall { run_id: journal.run_id().to_owned(), end: call_off(&journal, state).await });
             }
@@ -63,6 +67,24 @@ impl Executor {
             end = self.look(&journal, request.clone(), state).await;
         }
         Ok(DirectCall { run_id: journal.run_id().to_owned(), end: finish(&journal, end).await })
+    }
+
+    /// Follows a call that is away. Whoever does not wait for it any more does not want it.
+    async fn seen_to_its_end(&self, journal: &Journal, request: &CallRequest, mut end: CallEnd) -> CallEnd {
+        while let CallEnd::Parked(PendingState::Running) = end {
+            let wanted = Wanted { executor: self, journal, over: false };
+            match self.follow(journal, request).await {
+                Some(followed) => {
+                    wanted.no_more();
+                    end = followed;
+                }
+                None => {
+                    wanted.no_more();
+                    return end;
+                }
+            }
+        }
+        end
     }
 
     /// Whether whoever a call is parked with has answered by now; if so, goes on with it.
@@ -75,6 +97,9 @@ impl Executor {
         // What hooks and defaults made of the input is what was asked about.
         if let Some(input) = &row.input {
             request.input = contract::json::read(input).unwrap_or(Value::Null);
+        }
+        if row.state == CallState::Away && row.outcome.is_none() {
+            return CallEnd::Parked(state);
         }
         match self.next(journal, &request, row).await {
             CallEnd::Parked(_) => CallEnd::Parked(state),
@@ -109,6 +134,27 @@ impl Executor {
             tables: std::sync::Arc::from([]),
             definition: json!({"kind": "call"}).to_string(),
         })
+    }
+}
+
+/// A call that somebody waits for: dropped before it is over, it is called off.
+struct Wanted<'a> {
+    executor: &'a Executor,
+    journal: &'a Journal,
+    over: bool,
+}
+
+impl Wanted<'_> {
+    fn no_more(mut self) {
+        self.over = true;
+    }
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.executor.call_off(self.journal.run_id(), &self.journal.calls());
+        }
     }
 }
 

@@ -11,13 +11,14 @@ use contract::scope::Scope;
 use contract::tool::{InputHash, Repeat, Source, ToolSpec};
 use futures_util::FutureExt;
 use serde_json::Value;
-use store::{CallState, CommitError, SettleRefused, fault};
+use store::{CommitError, SettleRefused, fault};
 
 use crate::hooks::{Hook, Judged, ToolEvent, judge, tell};
 use crate::journal::Journal;
+use crate::parked::Answers;
 use crate::record::Recorded;
 use crate::routes::Routes;
-use crate::source::{AuthorizedCall, CallToken, Dispatch, Listener, Outcome, Parked, ToolSource, ToolUpdate, Updates};
+use crate::source::{Answering, AuthorizedCall, CallToken, Dispatch, Listener, Outcome, ToolUpdate, Updates};
 
 /// How the calls of one run are made.
 #[derive(Clone, Debug)]
@@ -64,6 +65,17 @@ pub(crate) struct Admitted {
     pub(crate) tool: ToolSpec,
     pub(crate) input: Value,
     pub(crate) ask: Option<String>,
+    pub(crate) gone_on: GoneOn,
+}
+
+/// What people have said of a call before it is made.
+#[derive(Debug, Default)]
+pub(crate) struct GoneOn {
+    /// Approvals that are used up by it.
+    pub(crate) approvals: Vec<String>,
+    /// Whether they agreed to the tool's definition.
+    pub(crate) agreed: bool,
+    pub(crate) answers: Option<Answers>,
 }
 
 impl Executor {
@@ -88,15 +100,15 @@ impl Executor {
                 Err(error) => return error.into(),
             }
         }
-        self.make(journal, request, admitted, None).await
+        self.make(journal, request, admitted).await
     }
 
     /// Repeats a call that a crash may have kept from being made; only where that does no harm.
     pub async fn again(&self, journal: &Journal, request: &CallRequest) -> CallEnd {
         match self.catalog.get(&request.id) {
             Some(tool) if tool.repeat != Repeat::Never => {
-                let admitted = Admitted { tool: tool.clone(), input: request.input.clone(), ask: None };
-                self.make(journal, request, admitted, None).await
+                let (tool, input) = (tool.clone(), request.input.clone());
+                self.make(journal, request, Admitted { tool, input, ask: None, gone_on: GoneOn::default() }).await
             }
             _ => match self.given_up(journal, request).await {
                 Ok(outcome) => self.arrived(journal, request, outcome).await,
@@ -114,9 +126,7 @@ impl Executor {
             Err(SettleRefused::NotParked) => {}
             Err(SettleRefused::Store(error)) => return Err(error.into()),
         }
-        let calls = store.calls(journal.run_id()).await?;
-        let row = calls.iter().find(|row| row.call == request.call);
-        Ok(row.and_then(|row| row.outcome.as_deref()).map_or(Outcome::Unknown, Outcome::from_json))
+        counted(journal, request.call).await
     }
 
     /// An outcome that came from elsewhere, seen by hooks and transcript as any other.
@@ -148,17 +158,11 @@ impl Executor {
         }
         let asked = || self.ask.iter().any(|pattern| catalog::policy::names(pattern, &tool.id));
         let ask = ask.or_else(|| asked().then(|| "this tool is called only when a person agrees".to_owned()));
-        Ok(Admitted { tool: tool.clone(), input, ask })
+        Ok(Admitted { tool: tool.clone(), input, ask, gone_on: GoneOn::default() })
     }
 
-    pub(crate) async fn make(
-        &self,
-        journal: &Journal,
-        request: &CallRequest,
-        admitted: Admitted,
-        approval: Option<String>,
-    ) -> CallEnd {
-        self.intend_and_dispatch(journal, request, admitted, approval).await.unwrap_or_else(CallEnd::from)
+    pub(crate) async fn make(&self, journal: &Journal, request: &CallRequest, admitted: Admitted) -> CallEnd {
+        self.intend_and_dispatch(journal, request, admitted).await.unwrap_or_else(CallEnd::from)
     }
 
     async fn intend_and_dispatch(
@@ -166,18 +170,22 @@ impl Executor {
         journal: &Journal,
         request: &CallRequest,
         admitted: Admitted,
-        approval: Option<String>,
     ) -> Result<CallEnd, CommitError> {
-        let Admitted { tool, input, ask } = admitted;
-        let agreed = (ask.is_some() || approval.is_some()).then(|| tool.hash());
+        let Admitted { tool, input, ask, gone_on: GoneOn { approvals, agreed, answers } } = admitted;
+        let agreed = (ask.is_some() || agreed).then(|| tool.hash());
         let Some(source) = self.routes.to(&tool.id) else {
             return Ok(self.refuse(journal, request, format!("`{}` is not there any more", tool.id.as_str())));
         };
         let input_text = input.to_string();
-        let input_hash = InputHash::of(input_text.as_bytes()).to_string();
+        // With answers it is another request than the one without, which a tool that does each once must see.
+        let state = answers.as_ref().map_or("", |answers| answers.ticket.as_str());
+        let input_hash = InputHash::of(format!("{input_text}{state}").as_bytes()).to_string();
         fault::point("dispatch.before_journal")?;
-        journal.entry(recorded(request, &tool).made(&input));
-        let intent = journal.intend(request.call, tool.repeat != Repeat::Never, approval, |row| {
+        if answers.is_none() {
+            journal.entry(recorded(request, &tool).made(&input));
+        }
+        let intent = journal.intend(request.call, tool.repeat != Repeat::Never, approvals, |row| {
+            row.ticket = None;
             row.input = Some(input_text).filter(|input| *input != row.payload);
             row.tool_id = Some(tool.id.as_str().to_owned());
             row.tool_hash = Some(tool.hash().to_string());
@@ -193,25 +201,20 @@ impl Executor {
             scope: Arc::clone(&self.scope),
             updates: self.updates(journal, request),
             agreed,
+            answers,
             _intent: intent,
         };
         fault::point("dispatch.before_send")?;
-        let dispatched = dispatch(source.as_ref(), call).await;
+        let dispatched = guarded(Box::pin(async { source.call(call).await })).await;
         fault::point("dispatch.after_send")?;
         Ok(match dispatched {
             Dispatch::Settled(outcome) => CallEnd::Settled(self.record(journal, request, &event, outcome).await),
-            Dispatch::Parked(parked) => {
-                let state = if parked == Parked::Task { CallState::Away } else { CallState::Parked };
-                fault::point("dispatch.before_park")?;
-                journal.park(request.call, state, |_, _| {}).await?;
-                fault::point("dispatch.after_park")?;
-                CallEnd::Parked(parked.state())
-            }
+            Dispatch::Parked(parked) => self.park(journal, request, &tool, parked).await?,
         })
     }
 
     /// What the tool says goes to whoever made the request, or to whoever listens to the run.
-    fn updates(&self, journal: &Journal, request: &CallRequest) -> Updates {
+    pub(crate) fn updates(&self, journal: &Journal, request: &CallRequest) -> Updates {
         let Some(listener) = self.listener.0.clone().filter(|_| request.updates.0.is_none()) else {
             return request.updates.clone();
         };
@@ -273,9 +276,16 @@ impl CallRequest {
     }
 }
 
+/// The outcome that counts, whoever brought it.
+pub(crate) async fn counted(journal: &Journal, call: u32) -> Result<Outcome, CommitError> {
+    let calls = journal.store().calls(journal.run_id()).await?;
+    let row = calls.iter().find(|row| row.call == call);
+    Ok(row.and_then(|row| row.outcome.as_deref()).map_or(Outcome::Unknown, Outcome::from_json))
+}
+
 /// A source that panics, in a program where panics unwind, has failed this call and no other.
-async fn dispatch(source: &dyn ToolSource, call: AuthorizedCall) -> Dispatch {
-    let called = AssertUnwindSafe(async { source.call(call).await }).catch_unwind().await;
+pub(crate) async fn guarded(answering: Answering<'_>) -> Dispatch {
+    let called = AssertUnwindSafe(answering).catch_unwind().await;
     called.unwrap_or_else(|_| {
         let message = "the tool broke down; look whether it had its effect before calling again";
         Dispatch::Settled(Outcome::Failed(message.to_owned()))

@@ -50,11 +50,14 @@ impl Executor {
         match (&row.outcome, row.state) {
             (Some(outcome), _) => self.arrived(journal, request, Outcome::from_json(outcome)).await,
             (None, CallState::Approval) => match self.word_on(journal, request.call).await {
-                Ok(Some(approval)) => self.decided(journal, request, &approval).await,
+                Ok(Some(said)) => self.decided(journal, request, &said).await,
                 Ok(None) => CallEnd::Parked(PendingState::Approval),
                 Err(error) => CallEnd::Stopped(error.into()),
             },
             (None, CallState::Dispatched) => self.again(journal, request).await,
+            (None, CallState::Away) => {
+                self.follow(journal, request).await.unwrap_or(CallEnd::Parked(PendingState::Running))
+            }
             (None, _) => CallEnd::Parked(PendingState::Client),
         }
     }

@@ -143,7 +143,7 @@ impl Journal {
         &self,
         call: u32,
         repeatable: bool,
-        used_approval: Option<String>,
+        used_approvals: impl IntoIterator<Item = String>,
         change: impl FnOnce(&mut CallRow),
     ) -> Result<Receipt, CommitError> {
         let waits = {
@@ -153,7 +153,7 @@ impl Journal {
                 row.attempt += 1;
                 change(row);
             });
-            unwritten.change.used_approvals.extend(used_approval);
+            unwritten.change.used_approvals.extend(used_approvals);
             let waits = !repeatable || !unwritten.change.used_approvals.is_empty();
             unwritten.must_sync |= waits;
             if unwritten.lost {
@@ -203,6 +203,16 @@ impl Journal {
             }
         }
         self.flush().await
+    }
+
+    /// Writes the outcome of a call that is away, where nobody has written another and the run is still ours. Whether
+    /// it counts.
+    pub async fn settle_away(&self, call: u32, outcome: &str) -> Result<bool, CommitError> {
+        let held = self.held.lock().await;
+        if self.lock().lost {
+            return Err(CommitError::Fenced);
+        }
+        self.store.settle_held(&held, call, outcome).await
     }
 
     /// Changes the run itself, and writes everything.

@@ -10,11 +10,14 @@ pub mod clock;
 mod control;
 mod direct;
 mod door;
+mod follow;
 mod go_on;
 mod hooks;
 mod journal;
 mod lease;
 mod outcome;
+mod parked;
+mod question;
 mod random;
 mod record;
 mod routes;
@@ -39,8 +42,9 @@ pub use outcome::UNKNOWN_OUTCOME;
 pub use random::random_name;
 pub use record::for_transcript;
 pub use routes::Routes;
+pub use parked::{Answered, Answers, Ask, AskedHow, MAX_TICKET_BYTES, Parked, ParkedCall, Question, Ticket};
 pub use source::{
-    Answering, AuthorizedCall, CallToken, Dispatch, Outcome, Parked, Returned, ToolSource, ToolUpdate, Updates,
+    Answering, AuthorizedCall, CallToken, CallingOff, Dispatch, Outcome, Returned, ToolSource, ToolUpdate, Updates,
 };
 
 /// How long a person has to answer, where nobody says otherwise.

@@ -33,4 +33,11 @@ impl Routes {
     pub(crate) fn to(&self, id: &ToolId) -> Option<&Arc<dyn ToolSource>> {
         self.sources.get(id)
     }
+
+    /// For a call that was made before: whoever has the tool's siblings has what became of it, too, also where the tool
+    /// itself is offered no more.
+    pub(crate) fn to_owner(&self, id: &ToolId) -> Option<&Arc<dyn ToolSource>> {
+        let same = |known: &ToolId| known.source() == id.source() && known.owner() == id.owner();
+        self.to(id).or_else(|| self.sources.iter().find(|(known, _)| same(known)).map(|(_, source)| source))
+    }
 }

@@ -5,12 +5,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use contract::cell::PendingState;
 use contract::scope::Scope;
 use contract::tool::{ToolHash, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::journal::Receipt;
+use crate::parked::{Answers, Parked, ParkedCall};
 
 /// Canned answers, core tools, MCP servers, clients.
 ///
@@ -20,9 +20,22 @@ pub trait ToolSource: fmt::Debug + Send + Sync {
     fn tools(&self) -> Vec<ToolSpec>;
 
     fn call(&self, call: AuthorizedCall) -> Answering<'_>;
+
+    /// Sees a call to its end that was parked with a ticket, perhaps by another process. Dropping the future leaves
+    /// the call as it is, for whoever follows it next; one that cannot be followed now gives its ticket back.
+    fn follow(&self, _parked: ParkedCall) -> Answering<'_> {
+        Box::pin(std::future::ready(Dispatch::Settled(Outcome::Unknown)))
+    }
+
+    /// Nobody wants what a parked call brings: whoever works on it is told.
+    fn call_off(&self, _parked: ParkedCall) -> CallingOff<'_> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Dispatch> + Send + 'a>>;
+
+pub type CallingOff<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// A call that has come through the door; only this crate can make one.
 #[derive(Debug)]
@@ -34,6 +47,7 @@ pub struct AuthorizedCall {
     pub(crate) scope: Arc<Scope>,
     pub(crate) updates: Updates,
     pub(crate) agreed: Option<ToolHash>,
+    pub(crate) answers: Option<Answers>,
     /// Without it there is no call: the journal knows of this one.
     pub(crate) _intent: Receipt,
 }
@@ -117,6 +131,11 @@ impl AuthorizedCall {
     pub fn agreed(&self) -> Option<ToolHash> {
         self.agreed
     }
+
+    /// What people have answered, where the call was made before and its tool asked something.
+    pub fn answers(&self) -> Option<&Answers> {
+        self.answers.as_ref()
+    }
 }
 
 /// What becomes of a call that was handed to its source.
@@ -125,25 +144,6 @@ pub enum Dispatch {
     Settled(Outcome),
     /// Somebody will settle it later, by its token, perhaps after a restart.
     Parked(Parked),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parked {
-    /// The client that brought the tool answers it.
-    Client,
-    /// A person is asked something on the tool's behalf.
-    Question,
-    /// The tool works on without us.
-    Task,
-}
-
-impl Parked {
-    pub fn state(self) -> PendingState {
-        match self {
-            Self::Client | Self::Question => PendingState::Client,
-            Self::Task => PendingState::Running,
-        }
-    }
 }
 
 /// How a call ended.

@@ -6,7 +6,7 @@ use crate::backend::{Dialect, Store, StoreError};
 use crate::commit::Durability;
 use crate::fault;
 
-const STEPS: [&str; 2] = [
+const STEPS: [&str; 3] = [
     r"
 CREATE TABLE runs (
     run_id        TEXT PRIMARY KEY,
@@ -111,6 +111,10 @@ CREATE TABLE transcript (
 );
 ",
     "ALTER TABLE calls ADD COLUMN parent TEXT NOT NULL DEFAULT ''",
+    "
+ALTER TABLE calls ADD COLUMN ticket TEXT;
+ALTER TABLE approvals ADD COLUMN question TEXT;
+",
 ];
 
 pub(crate) async fn apply(store: &Store) -> Result<(), StoreError> {

@@ -165,6 +165,8 @@ pub struct CallRow {
     pub reply: Option<StoredReply>,
     /// The control call it was made from: where a transcript shows it, whenever it is made.
     pub parent: String,
+    /// What its source needs to take it up again, in the source's own words.
+    pub ticket: Option<String>,
 }
 
 impl CallRow {
@@ -188,6 +190,7 @@ impl CallRow {
             outcome: None,
             reply: None,
             parent: parent.to_owned(),
+            ticket: None,
         }
     }
 }

@@ -1,8 +1,12 @@
-//! A parked call's outcome, brought by anybody, at any time, from anywhere.
+//! A parked call's outcome, brought by anybody, at any time, from anywhere; or by whoever holds the run, and then only
+//! for as long as they do.
+
+use sqlx::AnyConnection;
 
 use crate::backend::{Store, StoreError};
-use crate::commit::Durability;
+use crate::commit::{CommitError, Durability};
 use crate::fault;
+use crate::runs::Held;
 
 /// What became of an outcome that was brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,26 +36,15 @@ impl Store {
     /// the outcome is looked for: whoever brought it is told whether it counts.
     pub async fn settle(&self, run_id: &str, call: u32, outcome: &str) -> Result<Settled, SettleRefused> {
         let mut transaction = self.writer(Durability::Synced).begin().await?;
-        let written = sqlx::query(
-            "UPDATE calls SET state = 'settled', outcome = $1, settle_order = \
-             (SELECT COALESCE(MAX(settle_order), 0) + 1 FROM calls WHERE run_id = $2) \
-             WHERE run_id = $2 AND call = $3 AND state IN ('parked', 'away', 'dispatched') AND outcome IS NULL",
-        )
-        .bind(outcome.to_owned())
-        .bind(run_id.to_owned())
-        .bind(i64::from(call))
-        .execute(&mut *transaction)
-        .await?;
-        if written.rows_affected() != 1 {
+        if !write(&mut transaction, run_id, call, outcome).await? {
             return Err(SettleRefused::NotParked);
         }
         self.tell_others(&mut transaction, run_id).await?;
         fault::point("settle.before_commit")?;
-        if let Err(error) = transaction.commit().await {
-            let calls = self.calls(run_id).await?;
-            if !calls.iter().any(|row| row.call == call && row.outcome.as_deref() == Some(outcome)) {
-                return Err(error.into());
-            }
+        if let Err(error) = transaction.commit().await
+            && !self.has_outcome(run_id, call, outcome).await?
+        {
+            return Err(error.into());
         }
         fault::point("settle.after_commit")?;
         match self.run(run_id).await? {
@@ -59,4 +52,51 @@ impl Store {
             _ => Ok(Settled::Late),
         }
     }
+
+    /// The same by whoever holds the run; who has lost it writes nothing. False where another outcome counts.
+    pub async fn settle_held(&self, held: &Held, call: u32, outcome: &str) -> Result<bool, CommitError> {
+        let mut transaction = self.writer(Durability::Synced).begin().await?;
+        // Changes nothing, and keeps everybody else from taking the run before this is written.
+        let ours = sqlx::query(
+            "UPDATE runs SET fence = fence WHERE run_id = $1 AND fence = $2 AND state IN ('running', 'waiting')",
+        )
+        .bind(held.run_id.clone())
+        .bind(held.fence)
+        .execute(&mut *transaction)
+        .await?;
+        if ours.rows_affected() != 1 {
+            return Err(CommitError::Fenced);
+        }
+        if !write(&mut transaction, &held.run_id, call, outcome).await? {
+            return Ok(false);
+        }
+        fault::point("settle.before_commit")?;
+        if let Err(error) = transaction.commit().await
+            && !self.has_outcome(&held.run_id, call, outcome).await?
+        {
+            return Err(error.into());
+        }
+        fault::point("settle.after_commit")?;
+        Ok(true)
+    }
+
+    async fn has_outcome(&self, run_id: &str, call: u32, outcome: &str) -> Result<bool, StoreError> {
+        let calls = self.calls(run_id).await?;
+        Ok(calls.iter().any(|row| row.call == call && row.outcome.as_deref() == Some(outcome)))
+    }
+}
+
+/// Whether it was the first.
+async fn write(connection: &mut AnyConnection, run_id: &str, call: u32, outcome: &str) -> Result<bool, sqlx::Error> {
+    let written = sqlx::query(
+        "UPDATE calls SET state = 'settled', outcome = $1, settle_order = \
+         (SELECT COALESCE(MAX(settle_order), 0) + 1 FROM calls WHERE run_id = $2) \
+         WHERE run_id = $2 AND call = $3 AND state IN ('parked', 'away', 'dispatched') AND outcome IS NULL",
+    )
+    .bind(outcome.to_owned())
+    .bind(run_id.to_owned())
+    .bind(i64::from(call))
+    .execute(connection)
+    .await?;
+    Ok(written.rows_affected() == 1)
 }

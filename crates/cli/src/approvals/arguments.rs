@@ -22,15 +22,18 @@ pub(crate) enum Action {
     List,
     /// One question with all its arguments.
     Show { id: String },
-    /// Let calls be made.
+    /// Let calls be made, or answer what a tool asks.
     Approve {
         #[command(flatten)]
         decided: Decided,
         /// And every later call of the tool as it is defined now, for the same agent.
         #[arg(long)]
         always: bool,
+        /// What a tool's form is filled in with, or what the call is made with instead, as one JSON object.
+        #[arg(long, value_name = "JSON", conflicts_with = "always")]
+        input: Option<String>,
     },
-    /// Let calls fail.
+    /// Let calls fail, or decline to answer.
     Deny {
         #[command(flatten)]
         decided: Decided,

@@ -6,6 +6,7 @@ mod print;
 use std::process::ExitCode;
 
 use executor::clock::now_ms;
+use serde_json::Value;
 use store::{Approval, Decision, DecisionRefused, Reach, Store, StoreError};
 
 use crate::render;
@@ -23,6 +24,10 @@ enum ApprovalsError {
     State(#[from] StateError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error("--input: {0}")]
+    NoObject(String),
+    #[error("--input answers one question; name one id")]
+    OneInput,
 }
 
 pub(crate) async fn run(arguments: ApprovalsArguments) -> ExitCode {
@@ -54,9 +59,13 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
                 None => Ok(not_pending(&id)),
             }
         }
-        Action::Approve { decided, always } => {
+        Action::Approve { decided, always, input } => {
             let reach = if always { Reach::Agent } else { Reach::Once };
-            decide(&store, &decided, &Decision::Approve { edited_input: None, reach }, as_json).await
+            let edited_input = input.as_deref().map(read).transpose()?;
+            if edited_input.is_some() && decided.ids.len() > 1 {
+                return Err(ApprovalsError::OneInput);
+            }
+            decide(&store, &decided, &Decision::Approve { edited_input, reach }, as_json).await
         }
         Action::Deny { decided, note } => decide(&store, &decided, &Decision::Deny { note }, as_json).await,
     }
@@ -75,10 +84,22 @@ async fn decide(
         match codemode::decide(store, id, decision, &by).await {
             Ok(approval) => print::decided(&approval, as_json),
             Err(DecisionRefused::NotPending) => code = not_pending(id),
+            Err(refused @ DecisionRefused::Unfit(_)) => {
+                eprintln!("cellmate: {refused}; see `cellmate approvals show {}`", mcp::server::plain(id, 100));
+                code = ExitCode::from(NOT_PENDING);
+            }
             Err(DecisionRefused::Store(error)) => return Err(error.into()),
         }
     }
     Ok(code)
+}
+
+fn read(input: &str) -> Result<Value, ApprovalsError> {
+    match contract::json::read(input) {
+        Ok(input @ Value::Object(_)) => Ok(input),
+        Ok(_) => Err(ApprovalsError::NoObject("write one JSON object".to_owned())),
+        Err(error) => Err(ApprovalsError::NoObject(error.to_string())),
+    }
 }
 
 fn not_pending(id: &str) -> ExitCode {

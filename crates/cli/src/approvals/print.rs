@@ -1,7 +1,7 @@
 //! Questions and decisions on a terminal, or as JSON.
 
 use mcp::server::plain;
-use serde_json::json;
+use serde_json::{Value, json};
 use store::{Approval, ApprovalState, Millis};
 
 use super::tool;
@@ -19,7 +19,9 @@ pub(super) fn list(open: &[Approval], now: Millis, as_json: bool) {
         eprintln!("nothing is asked");
     }
     for approval in open {
-        let arguments = plain(&approval.input.to_string().replace('\n', " "), MAX_LINE_CHARS);
+        let asked = approval.question.as_ref().and_then(|question| question.get("message")?.as_str());
+        let asked = asked.map_or_else(|| approval.input.to_string(), |message| format!("asks: {message}"));
+        let arguments = plain(&asked.replace('\n', " "), MAX_LINE_CHARS);
         println!("{}  {}  {}  {arguments}", approval.approval_id, tool(approval), left(approval, now));
     }
 }
@@ -37,6 +39,24 @@ pub(super) fn whole(approval: &Approval, now: Millis, as_json: bool) {
     println!("reason     {}", plain(&approval.reason, 1_000));
     println!("time left  {}", left(approval, now));
     println!("arguments  {}", plain(&arguments, MAX_SHOWN_CHARS));
+    if let Some(question) = &approval.question {
+        question_of(question, &approval.approval_id);
+    }
+}
+
+/// What a tool asks, and how it is answered here. A page is shown, and never opened.
+fn question_of(question: &Value, id: &str) {
+    let text = |name: &str| question.get(name).and_then(Value::as_str);
+    println!("asks       {}", plain(text("message").unwrap_or_default(), MAX_SHOWN_CHARS));
+    if let Some(url) = text("url") {
+        println!("page       {}", plain(url, MAX_SHOWN_CHARS));
+        println!("answer     visit it where you trust it, then: cellmate approvals approve {id}");
+    }
+    if let Some(form) = question.get("form") {
+        let form = serde_json::to_string_pretty(form).unwrap_or_default();
+        println!("form       {}", plain(&form, MAX_SHOWN_CHARS));
+        println!("answer     cellmate approvals approve {id} --input '{{…}}'");
+    }
 }
 
 pub(super) fn decided(approval: &Approval, as_json: bool) {

@@ -57,6 +57,9 @@ impl Driver {
                     // A word given before this was known here was not heard.
                     self.look_for_decision(call);
                 }
+                if state == PendingState::Running {
+                    self.follow(call);
+                }
                 Event::Parked(call, state)
             }
             What::Decided => Event::Decided(call),
@@ -105,7 +108,7 @@ impl Driver {
         let Some(request) = self.journaled(call) else { return };
         self.make(request, |executor, journal, request| async move {
             match executor.word_on(&journal, request.call).await {
-                Ok(Some(approval)) => executor.decided(&journal, &request, &approval).await,
+                Ok(Some(said)) => executor.decided(&journal, &request, &said).await,
                 // Where the store is away, it is asked again with the next look.
                 Ok(None) | Err(_) => CallEnd::Parked(PendingState::Approval),
             }
@@ -167,6 +170,18 @@ impl Driver {
         });
     }
 
+    /// The tool works on, and says how far it is only to who asks. Where it cannot be asked now, the next to wait tries
+    /// again.
+    pub(super) fn follow(&mut self, call: CallId) {
+        let Some(request) = self.journaled(call) else { return };
+        self.make(request, |executor, journal, request| async move { executor.follow(&journal, &request).await });
+    }
+
+    /// The run is over: nobody wants what its tools still work on.
+    pub(super) fn call_off(&self) {
+        self.run.executor.call_off(&self.run.id, &self.run.journal.calls());
+    }
+
     /// The host stopped while the call was being made.
     pub(super) fn repeat(&mut self, call: CallId) {
         let Some(request) = self.journaled(call) else { return };
@@ -181,23 +196,25 @@ impl Driver {
         self.timers.insert(call, timer);
     }
 
-    fn make<F>(
+    fn make<F, E>(
         &mut self,
         request: CallRequest,
         how: impl FnOnce(executor::Executor, std::sync::Arc<executor::Journal>, CallRequest) -> F + Send + 'static,
     ) where
-        F: Future<Output = CallEnd> + Send,
+        F: Future<Output = E> + Send,
+        E: Into<Option<CallEnd>>,
     {
         let (executor, journal) = (self.run.executor.clone(), std::sync::Arc::clone(&self.run.journal));
         let (call, tool) = (CallId(request.call), request.id.clone());
         self.calls.spawn(async move {
             let began = Instant::now();
-            let what = match how(executor, journal, request).await {
-                CallEnd::Settled(outcome) => {
+            let what = match how(executor, journal, request).await.into() {
+                Some(CallEnd::Settled(outcome)) => {
                     What::Replied { reply: bridge::reply(&outcome, &tool), outcome: Some(outcome.to_json()) }
                 }
-                CallEnd::Parked(state) => What::Parked(state),
-                CallEnd::Stopped(error) => What::Stopped(error),
+                Some(CallEnd::Parked(state)) => What::Parked(state),
+                Some(CallEnd::Stopped(error)) => What::Stopped(error),
+                None => What::Nothing,
             };
             Done { call, what, took: began.elapsed() }
         });

@@ -286,6 +286,7 @@ impl Driver {
             Action::Answer(answer) => return self.answer(answer).await,
             Action::Close => {
                 self.calls.abort_all();
+                self.call_off();
                 self.whereabouts = Whereabouts::Nowhere;
             }
         }

@@ -52,7 +52,11 @@ impl Driver {
     /// Its time is over while tools still work for it: they stop with it.
     pub(super) async fn expire(self) -> Left {
         let written = self.run.journal.commit(Durability::Relaxed, |change| change.state = Some(RunState::Expired));
-        match written.await {
+        let written = written.await;
+        if written.is_ok() {
+            self.call_off();
+        }
+        match written {
             Ok(()) => Left::Over(Box::new(snapshot_expired())),
             Err(_) => Left::Stopped,
         }

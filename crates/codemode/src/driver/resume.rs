@@ -72,6 +72,7 @@ impl Driver {
                     None => self.fetch_outcome(call),
                 },
                 CallState::Dispatched => self.repeat(call),
+                CallState::Away => self.follow(call),
                 CallState::Requested if row.method == Method::Timer.as_str() => {
                     let left = row.due_at.unwrap_or(0).saturating_sub(now_ms());
                     self.set_timer(call, u64::try_from(left).unwrap_or(0));
@@ -79,7 +80,6 @@ impl Driver {
                 CallState::Requested
                 | CallState::Approval
                 | CallState::Parked
-                | CallState::Away
                 | CallState::Delivered
                 | CallState::Cleared => {}
             }

@@ -3,6 +3,7 @@
 use contract::cell::CellResult;
 use contract::error::ErrorCode;
 use contract::frame::Failure;
+use executor::Executor;
 use executor::clock::now_ms;
 use serde_json::json;
 use store::{Change, CommitError, Durability, Entry, EntryKind, LeaseError, RunRow, RunState, fault};
@@ -16,10 +17,35 @@ use crate::recorded;
 /// A run may be put away or woken while it is being ended; then it is looked for again.
 const ATTEMPTS: usize = 8;
 
+/// How a run was ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// By whoever worked on it in this process, who has told its tools.
+    Here,
+    /// Nobody here worked on it.
+    Buried,
+}
+
 impl CodeMode {
     /// Ends a run, whatever it is doing, wherever it is. Whether there was anything to end. When this returns, the
     /// end is written, and what worked on the run's behalf in this process has been told to stop.
     pub async fn abort(&self, run_id: &str) -> bool {
+        self.put_an_end_to(run_id).await.is_some()
+    }
+
+    /// The same, and what works on the run's behalf elsewhere is told to stop, too: tools that were left working when
+    /// another process ended.
+    pub async fn abort_with(&self, executor: &Executor, run_id: &str) -> bool {
+        let ended = self.put_an_end_to(run_id).await;
+        if ended == Some(Ended::Buried)
+            && let Ok(calls) = self.inner.store.calls(run_id).await
+        {
+            executor.call_off(run_id, &calls);
+        }
+        ended.is_some()
+    }
+
+    async fn put_an_end_to(&self, run_id: &str) -> Option<Ended> {
         for _ in 0..ATTEMPTS {
             let (done, ended) = oneshot::channel();
             let alone = self.inner.alone_with(run_id).await;
@@ -29,20 +55,20 @@ impl CodeMode {
                 // Either way it is over here.
                 drop(ended.await);
             }
-            let Ok(Some(row)) = self.inner.store.run(run_id).await else { return false };
+            let row = self.inner.store.run(run_id).await.ok().flatten()?;
             if row.state.is_over() {
-                return heard && row.state == RunState::Aborted;
+                return (heard && row.state == RunState::Aborted).then_some(Ended::Here);
             }
             if !heard {
                 let message = "the run was aborted".to_owned();
                 let failure = Failure { code: Some(ErrorCode::Aborted), message, place: None };
                 if self.inner.bury(&row, &failure).await.is_ok() {
-                    return true;
+                    return Some(Ended::Buried);
                 }
                 // It ended meanwhile, or that could not be written: another look tells.
             }
         }
-        false
+        None
     }
 
     /// Ends every run of a session.

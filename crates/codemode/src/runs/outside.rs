@@ -2,9 +2,9 @@
 
 use contract::ids::CallId;
 use executor::clock::now_ms;
-use executor::{CallToken, Outcome};
+use executor::{Ask, CallToken, Outcome};
 use serde_json::{Value, json};
-use store::{Approval, Decision, DecisionRefused, Entry, EntryKind, SettleRefused, Settled, Store};
+use store::{Approval, Decision, DecisionRefused, Entry, EntryKind, Reach, SettleRefused, Settled, Store};
 
 use super::CodeMode;
 use crate::definition::Definition;
@@ -42,6 +42,7 @@ pub async fn decide(
     decision: &Decision,
     by: &str,
 ) -> Result<Approval, DecisionRefused> {
+    fits(store.approval(approval_id).await?.as_ref(), decision)?;
     let approval = store.decide(approval_id, decision, by, now_ms()).await?;
     prolong(store, &approval.run_id).await;
     let Approval { run_id, state, tool_id, note: reason, .. } = &approval;
@@ -68,12 +69,23 @@ impl CodeMode {
             }
             match self.decide(&asked.approval_id, decision, by).await {
                 Ok(approval) => decided.push(approval),
-                Err(DecisionRefused::NotPending) => {}
+                // What is not pending is decided; what wants more than a yes waits for it.
+                Err(DecisionRefused::NotPending | DecisionRefused::Unfit(_)) => {}
                 Err(error @ DecisionRefused::Store(_)) => return Err(error),
             }
         }
         Ok(decided)
     }
+}
+
+/// What a tool asks is answered with what it asked for, and for this time.
+fn fits(asked: Option<&Approval>, decision: &Decision) -> Result<(), DecisionRefused> {
+    let asked = asked.and_then(|asked| asked.question.as_ref()).and_then(Ask::from_json);
+    let (Some(ask), Decision::Approve { edited_input, reach }) = (asked, decision) else { return Ok(()) };
+    if *reach != Reach::Once {
+        return Err(DecisionRefused::Unfit("it is a question, and is answered once".to_owned()));
+    }
+    ask.filled(edited_input.as_ref()).map(drop).map_err(DecisionRefused::Unfit)
 }
 
 /// Whatever comes for a run gives it its time again.

@@ -39,7 +39,7 @@ pub(crate) fn returned(operation: Operation, result: Value) -> Result<Returned, 
     }
     match result.get("resultType").and_then(Value::as_str) {
         None | Some("complete") => {}
-        Some(_) => return Err("it wants to ask something before it answers, which is not supported".to_owned()),
+        Some(_) => return Err("it answered with a kind of result that is not known here".to_owned()),
     }
     Ok(Returned { content: content(operation, &result), details: Some(result), labels: Vec::new() })
 }

@@ -1,33 +1,50 @@
-//! Seeing a task of a server's to its end.
+//! Seeing a task of a server's to its end, over one connection.
 
-use executor::Updates;
+use contract::tool::ToolId;
+use executor::{Dispatch, Outcome, Updates};
 use serde_json::{Value, json};
 
 use crate::client::server::Server;
 use crate::client::task::{self, Seen, Task};
-use crate::client::{Request, RequestError};
+use crate::client::ticket::Timed;
+use crate::client::{Closed, Request, RequestError};
+
+/// The protocol's code for a task that the server does not know any more. It has taken the call all the same, and nobody
+/// knows how that ended.
+const NO_SUCH_TASK: i32 = -32602;
+
+/// How following a task ended.
+#[derive(Debug)]
+pub(crate) enum Followed {
+    Over(Dispatch),
+    /// The connection ended, and the task perhaps not.
+    Lost(Closed),
+}
 
 impl Server {
-    /// Looks at a task until it is over. Who stops waiting for it has it cancelled.
-    pub(super) async fn follow(&self, task: Task, updates: &Updates) -> Result<Value, String> {
-        let mut unfinished = Unfinished { server: self, task, over: false };
-        let ended = tokio::time::timeout(task::DEADLINE, self.look_until_over(&mut unfinished.task, updates)).await;
-        match ended {
-            Ok(ended) => {
-                unfinished.over = true;
-                ended
-            }
+    /// Looks at a task until it is over or its time is. Whoever stops waiting leaves it as it is.
+    pub(crate) async fn follow_task(&self, id: &ToolId, timed: &mut Timed, updates: &Updates) -> Followed {
+        let left = timed.left();
+        match tokio::time::timeout(left, self.look_until_over(id, &mut timed.task, timed.until, updates)).await {
+            Ok(followed) => followed,
             Err(_) => {
+                self.cancel_task(&timed.task).await;
                 let minutes = task::DEADLINE.as_secs() / 60;
-                Err(format!("its task was not over within {minutes} minutes, so it was cancelled"))
+                let why = format!("its task was not over within {minutes} minutes, so it was cancelled");
+                Followed::Over(Dispatch::Settled(self.failed(id, &why)))
             }
         }
     }
 
-    async fn look_until_over(&self, task: &mut Task, updates: &Updates) -> Result<Value, String> {
+    /// Tells the server that nobody wants the task. What it says to that changes nothing.
+    pub(crate) async fn cancel_task(&self, task: &Task) {
+        drop(self.ask("tasks/cancel", task).await);
+    }
+
+    async fn look_until_over(&self, id: &ToolId, task: &mut Task, until: i64, updates: &Updates) -> Followed {
         let (mut failed, mut told) = (0, None);
         loop {
-            tokio::time::sleep(task.pause).await;
+            // At once for the first time: it may have ended while nobody looked.
             let look = match self.ask("tasks/get", task).await {
                 Ok(look) => look,
                 // The task goes on whatever becomes of one look at it.
@@ -35,41 +52,47 @@ impl Server {
                     if failed < task::MAX_FAILED_LOOKS =>
                 {
                     failed += 1;
+                    tokio::time::sleep(task.pause).await;
                     continue;
                 }
-                Err(error) => return Err(self.explain(error)),
+                Err(RequestError::Refused { code: NO_SUCH_TASK, .. }) => {
+                    return Followed::Over(Dispatch::Settled(Outcome::Unknown));
+                }
+                Err(error) => return self.not_seen(id, error),
             };
             failed = 0;
-            match task.seen(&look) {
+            let result = match task.seen(&look) {
                 Seen::Working { said } => {
                     if let Some(said) = said.filter(|said| told.as_ref() != Some(said)) {
                         updates.send(json!({"message": said}));
                         told = Some(said);
                     }
+                    tokio::time::sleep(task.pause).await;
+                    continue;
                 }
-                Seen::Done(result) => return Ok(result),
-                Seen::Fetch => return self.ask("tasks/result", task).await.map_err(|error| self.explain(error)),
-                Seen::Failed(why) => return Err(why),
-            }
+                Seen::Done(result) => Ok(result),
+                Seen::Fetch => self.ask("tasks/result", task).await,
+                Seen::Failed(why) => return Followed::Over(Dispatch::Settled(self.failed(id, &why))),
+                Seen::Asks => {
+                    let ticket = Timed { task: task.clone(), until }.ticket();
+                    return Followed::Over(self.asks(id, &look, ticket));
+                }
+            };
+            return match result {
+                Ok(result) => Followed::Over(Dispatch::Settled(self.gave(id, result))),
+                Err(error) => self.not_seen(id, error),
+            };
         }
     }
 
-    async fn ask(&self, method: &'static str, task: &Task) -> Result<Value, RequestError> {
+    fn not_seen(&self, id: &ToolId, error: RequestError) -> Followed {
+        match error {
+            RequestError::NotSent(why) | RequestError::Closed(why) => Followed::Lost(why),
+            error => Followed::Over(Dispatch::Settled(self.failed(id, &self.explain(error)))),
+        }
+    }
+
+    pub(super) async fn ask(&self, method: &'static str, task: &Task) -> Result<Value, RequestError> {
         self.session.request(Request::plain(method, task.named(), self.limits.call)).await
-    }
-}
-
-/// A task that is not over: dropped, it is cancelled at the server.
-struct Unfinished<'a> {
-    server: &'a Server,
-    task: Task,
-    over: bool,
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        if !self.over {
-            self.server.session.send_later("tasks/cancel", self.task.named());
-        }
     }
 }

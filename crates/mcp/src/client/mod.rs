@@ -1,5 +1,6 @@
 //! The servers we call: their processes, the connections to them, and what they offer turned into our own types.
 
+mod asked;
 mod closed;
 mod convert;
 mod follow;
@@ -13,10 +14,12 @@ mod server;
 mod spec;
 mod stderr;
 mod task;
+mod ticket;
 mod tokens;
 mod wire;
 
 pub use closed::Closed;
+pub(crate) use follow::Followed;
 pub use http::{BadAddress, NotBuilt};
 pub use login::{LoggedIn, LoginError, login, logout};
 pub(crate) use offer::Offer;
@@ -27,5 +30,6 @@ pub use server::{ConnectError, ConnectFailure, Server};
 pub use spec::{Limits, Login, ServerSpec, Transport};
 pub(crate) use spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, plain_url, shown};
 pub(crate) use stderr::{Draining, Tail};
+pub(crate) use ticket::Ticket;
 pub use wire::LoginRefused;
 pub(crate) use wire::{Era, Request, RequestError, Session, Stdio};

@@ -2,6 +2,7 @@
 
 mod call;
 mod connect;
+mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -170,7 +171,7 @@ mod tests {
         let id = ToolId::parse("mcp:peer:trigger-long-running-operation").unwrap();
         let outcome = server.answer(&id, &json!({"duration": 1, "steps": 4}), "key", &updates).await.unwrap();
         println!("{outcome:?}\n{heard:?}");
-        assert!(matches!(outcome, Outcome::Returned(_)), "{outcome:?}");
+        assert!(matches!(outcome, Dispatch::Settled(Outcome::Returned(_))), "{outcome:?}");
         assert_eq!(heard.lock().unwrap().len(), 4);
     }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::client::spec::{MAX_UPDATE_CHARS, shown};
@@ -21,7 +22,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 const MAX_ID_BYTES: usize = 1_024;
 
 /// In whose words a task is spoken of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) enum Dialect {
     /// The extension: a result says of itself that it is a task, and the last look brings what the tool gave.
     Extension,
@@ -47,6 +49,8 @@ pub(crate) enum Seen {
     /// It is done; what the tool gave is fetched apart.
     Fetch,
     Failed(String),
+    /// It wants to know something before it goes on: the look says what.
+    Asks,
 }
 
 impl Task {
@@ -94,9 +98,9 @@ impl Task {
                 ))
             }
             (Some("cancelled"), _) => Seen::Failed("its task was cancelled at the server".to_owned()),
-            (Some("input_required"), _) => {
-                Seen::Failed("it wants to ask something before its task goes on, which is not supported".to_owned())
-            }
+            (Some("input_required"), Dialect::Extension) => Seen::Asks,
+            // What it wants to know comes by the connection, while `tasks/result` waits.
+            (Some("input_required"), Dialect::Experimental) => Seen::Fetch,
             _ => Seen::Failed("it answered with something that is no task".to_owned()),
         }
     }
@@ -104,7 +108,11 @@ impl Task {
 
 fn pause(task: &Value) -> Option<Duration> {
     let asked = task.get("pollIntervalMs").or_else(|| task.get("pollInterval"))?.as_u64()?;
-    Some(Duration::from_millis(asked).clamp(PAUSES.0, PAUSES.1))
+    Some(between(Duration::from_millis(asked)))
+}
+
+pub(crate) fn between(pause: Duration) -> Duration {
+    pause.clamp(PAUSES.0, PAUSES.1)
 }
 
 #[cfg(test)]

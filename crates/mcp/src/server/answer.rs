@@ -49,23 +49,31 @@ fn was_not_run(result: &CellResult) -> bool {
 
 fn message(asked: &[Approval]) -> String {
     let first = asked.first().map_or_else(String::new, |approval| {
-        let (tool, id) = (elicit::tool(approval), &approval.approval_id);
-        format!("`{tool}`: a person can run `cellmate approvals approve {id}`, or `deny` in place of `approve`")
+        let (tool, command) = (elicit::tool(approval), elicit::command(approval));
+        let what = match elicit::question(approval) {
+            Some(ask) => format!("answer what `{tool}` asks: {}", elicit::asked(&ask)),
+            None => format!("approve `{tool}`"),
+        };
+        format!("{what}: a person can run `{command}`, or `deny` in place of `approve`")
     });
     let more = match asked.len() {
         0 | 1 => String::new(),
         number => format!(" ({} more below)", number - 1),
     };
-    format!("Waiting for a person to approve {first}{more}. Say so to the user, then call `wait` with the runId.")
+    format!("Waiting for a person to {first}{more}. Say so to the user, then call `wait` with the runId.")
 }
 
 fn named(asked: &[Approval]) -> Value {
     let one = |approval: &Approval| {
-        json!({
+        let mut named = json!({
             "approvalId": approval.approval_id,
             "tool": elicit::tool(approval),
-            "approve": format!("cellmate approvals approve {}", approval.approval_id),
-        })
+            "approve": elicit::command(approval),
+        });
+        if let (Some(question), Some(fields)) = (&approval.question, named.as_object_mut()) {
+            fields.insert("question".to_owned(), question.clone());
+        }
+        named
     };
     Value::from(asked.iter().take(MAX_NAMED_APPROVALS).map(one).collect::<Vec<_>>())
 }

@@ -1,5 +1,7 @@
-//! A person's word asked for through the client: the form, and what an answer to it means.
+//! A person's word asked for through the client: the form, and what an answer to it means. It is asked for whether a
+//! call may be made, or on behalf of a tool that wants to know something.
 
+use executor::{Ask, AskedHow};
 use serde_json::{Value, json};
 use store::{Approval, Decision, Reach};
 
@@ -13,12 +15,43 @@ const MAX_TOOL_CHARS: usize = 200;
 const ONCE: &str = "approve once";
 const ALWAYS: &str = "approve always";
 const DENY: &str = "deny";
+const VISITED: &str = "I have been there";
+
+/// What is shown of a tool's own words.
+const MAX_QUESTION_CHARS: usize = 1_000;
+const MAX_URL_CHARS: usize = 2_048;
 
 /// What a person says who is not at a terminal of ours.
 const DENIED: &str = "denied when asked through the client";
 
+/// What a tool wants to know; none where it is asked whether it may be called.
+pub(crate) fn question(approval: &Approval) -> Option<Ask> {
+    approval.question.as_ref().and_then(Ask::from_json)
+}
+
+/// A tool's question as people and models read it. A page is shown, and never opened by us.
+pub(crate) fn asked(ask: &Ask) -> String {
+    let message = plain(&ask.message, MAX_QUESTION_CHARS);
+    match &ask.how {
+        AskedHow::Form(_) => message,
+        AskedHow::Url(url) => format!("{message} (a page to visit: {})", plain(url, MAX_URL_CHARS)),
+    }
+}
+
 /// The words above a form.
 pub(crate) fn message(approval: &Approval) -> String {
+    match question(approval) {
+        Some(ask) if matches!(ask.how, AskedHow::Url(_)) => format!(
+            "The tool {} asks you to visit a page.\nIt says: {}\nSee that the address is one you trust before you open it.",
+            tool(approval),
+            asked(&ask)
+        ),
+        Some(ask) => format!("The tool {} asks you something.\nIt says: {}", tool(approval), asked(&ask)),
+        None => permission(approval),
+    }
+}
+
+fn permission(approval: &Approval) -> String {
     let arguments = serde_json::to_string_pretty(&approval.input).unwrap_or_default();
     format!(
         "Allow a call of {}?\nArguments: {}\nWhy this is asked: {}.\n\"{ALWAYS}\" also holds for later calls of this tool.",
@@ -30,9 +63,18 @@ pub(crate) fn message(approval: &Approval) -> String {
 
 /// What is told of a call that holds on for people.
 pub(crate) fn waiting(asked: &[Approval]) -> String {
-    let one = |approval: &Approval| format!("{} (cellmate approvals approve {})", tool(approval), approval.approval_id);
-    let first = asked.first().map_or_else(String::new, one);
-    format!("waiting for a person to approve {first}")
+    let one = |approval: &Approval| {
+        let what = if approval.question.is_some() { "answer" } else { "approve" };
+        format!("waiting for a person to {what} {} ({})", tool(approval), command(approval))
+    };
+    asked.first().map_or_else(String::new, one)
+}
+
+/// What a person types who is asked nowhere else.
+pub(crate) fn command(approval: &Approval) -> String {
+    let form = matches!(question(approval), Some(Ask { how: AskedHow::Form(_), .. }));
+    let input = if form { " --input JSON" } else { "" };
+    format!("cellmate approvals approve {}{input}", approval.approval_id)
 }
 
 /// A tool as people read it: `github.create_issue`.
@@ -41,18 +83,27 @@ pub(crate) fn tool(approval: &Approval) -> String {
     plain(&name.replacen(':', ".", 1), MAX_TOOL_CHARS)
 }
 
-/// One field, in the form that all revisions of the protocol know.
-pub(crate) fn schema() -> Value {
-    let decision = json!({"type": "string", "title": "Decision", "enum": [ONCE, ALWAYS, DENY]});
+/// One field, in the form that all revisions of the protocol know; or the fields that a tool wants filled in.
+pub(crate) fn schema(approval: &Approval) -> Value {
+    let choices: &[&str] = match question(approval) {
+        Some(Ask { how: AskedHow::Form(schema), .. }) => return schema,
+        Some(Ask { how: AskedHow::Url(_), .. }) => &[VISITED, DENY],
+        None => &[ONCE, ALWAYS, DENY],
+    };
+    let decision = json!({"type": "string", "title": "Decision", "enum": choices});
     json!({"type": "object", "properties": {"decision": decision}, "required": ["decision"]})
 }
 
 /// What an answer decides. Whoever closes the form has said nothing, and can still be heard in another way.
-pub(crate) fn decision(answer: &Value) -> Option<Decision> {
+pub(crate) fn decision(approval: &Approval, answer: &Value) -> Option<Decision> {
     let deny = || Decision::Deny { note: DENIED.to_owned() };
     match answer.get("action")?.as_str()? {
+        "accept" if matches!(question(approval), Some(Ask { how: AskedHow::Form(_), .. })) => {
+            let edited_input = Some(answer.get("content").cloned().unwrap_or_else(|| json!({})));
+            Some(Decision::Approve { edited_input, reach: Reach::Once })
+        }
         "accept" => match answer.pointer("/content/decision")?.as_str()? {
-            ONCE => Some(Decision::Approve { edited_input: None, reach: Reach::Once }),
+            ONCE | VISITED => Some(Decision::Approve { edited_input: None, reach: Reach::Once }),
             ALWAYS => Some(Decision::Approve { edited_input: None, reach: Reach::Agent }),
             DENY => Some(deny()),
             _ => None,
@@ -67,25 +118,10 @@ mod tests {
     use serde_json::{Value, json};
     use store::{Approval, ApprovalState, Decision, Reach};
 
-    use super::{decision, message};
+    use super::{command, decision, message, schema};
 
-    #[test]
-    fn only_a_clear_word_decides() {
-        let accept = |word: &str| json!({"action": "accept", "content": {"decision": word}});
-        let yes = |reach| Some(Decision::Approve { edited_input: None, reach });
-        assert_eq!(decision(&accept("approve once")), yes(Reach::Once));
-        assert_eq!(decision(&accept("approve always")), yes(Reach::Agent));
-        for no in [accept("deny"), json!({"action": "decline"})] {
-            assert!(matches!(decision(&no), Some(Decision::Deny { .. })), "{no}");
-        }
-        for nothing in [accept("yes"), json!({"action": "accept"}), json!({"action": "cancel"}), Value::Null] {
-            assert_eq!(decision(&nothing), None, "{nothing}");
-        }
-    }
-
-    #[test]
-    fn a_form_shows_the_call_and_nothing_that_hides() {
-        let approval = Approval {
+    fn approval(question: Option<Value>) -> Approval {
+        Approval {
             approval_id: "apr_1".to_owned(),
             run_id: "cm_1".to_owned(),
             call: 1,
@@ -102,7 +138,50 @@ mod tests {
             decided_by: None,
             note: None,
             edited_input: None,
-        };
+            question,
+        }
+    }
+
+    #[test]
+    fn what_a_tool_asks_is_filled_in_or_declined() {
+        let form = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+        let asks = approval(Some(json!({"key": "k", "message": "Where\u{202e}?", "form": form})));
+        assert_eq!(message(&asks), "The tool git.push asks you something.\nIt says: Where\\u{202e}?");
+        assert_eq!((schema(&asks), command(&asks).as_str()), (form, "cellmate approvals approve apr_1 --input JSON"));
+        let said = |content: Value| decision(&asks, &json!({"action": "accept", "content": content}));
+        let filled = Some(json!({"decision": "deny"}));
+        let expected = Some(Decision::Approve { edited_input: filled, reach: Reach::Once });
+        assert_eq!(said(json!({"decision": "deny"})), expected);
+        assert!(matches!(decision(&asks, &json!({"action": "decline"})), Some(Decision::Deny { .. })));
+        assert_eq!(decision(&asks, &json!({"action": "cancel"})), None);
+
+        let page = approval(Some(json!({"key": "k", "message": "Log in.", "url": "https://example.com/x"})));
+        assert!(message(&page).contains("https://example.com/x"), "{}", message(&page));
+        assert_eq!(command(&page), "cellmate approvals approve apr_1");
+        let visited = json!({"action": "accept", "content": {"decision": "I have been there"}});
+        let yes = Some(Decision::Approve { edited_input: None, reach: Reach::Once });
+        assert_eq!(decision(&page, &visited), yes);
+    }
+
+    #[test]
+    fn only_a_clear_word_decides() {
+        let accept = |word: &str| json!({"action": "accept", "content": {"decision": word}});
+        let asked = approval(None);
+        let decision = |answer: &Value| decision(&asked, answer);
+        let yes = |reach| Some(Decision::Approve { edited_input: None, reach });
+        assert_eq!(decision(&accept("approve once")), yes(Reach::Once));
+        assert_eq!(decision(&accept("approve always")), yes(Reach::Agent));
+        for no in [accept("deny"), json!({"action": "decline"})] {
+            assert!(matches!(decision(&no), Some(Decision::Deny { .. })), "{no}");
+        }
+        for nothing in [accept("yes"), json!({"action": "accept"}), json!({"action": "cancel"}), Value::Null] {
+            assert_eq!(decision(&nothing), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn a_form_shows_the_call_and_nothing_that_hides() {
+        let approval = approval(None);
         let message = message(&approval);
         assert!(message.starts_with("Allow a call of git.push?\nArguments: {\n  \"to\": \"a\\u{202e}b\""), "{message}");
         assert!(message.chars().count() < 2_600, "{message}");

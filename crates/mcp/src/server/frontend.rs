@@ -1,5 +1,6 @@
 //! The server without its wire: `exec` and `wait` for principals, runs that outlive their calls, approvals.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,6 +143,11 @@ impl Frontend {
         self.inner.prepared.get(&self.inner.settings, principal)
     }
 
+    /// What every principal was last shown of what stands behind us.
+    pub(crate) fn shown(&self) -> HashMap<Principal, Arc<Prepared>> {
+        self.inner.prepared.shown()
+    }
+
     /// Runs a cell. Its run goes on when nobody waits for the answer any more.
     pub(crate) async fn exec(&self, call: &Call) -> CellResult {
         let starting = self.inner.flights.starting(&call.principal);
@@ -212,7 +218,10 @@ impl Frontend {
             Err(_) => false,
         };
         if mine {
-            self.inner.code_mode.abort(&run_id).await;
+            match self.prepared(&call.principal).await {
+                Ok(prepared) => self.inner.code_mode.abort_with(&prepared.executor(&call.progress), &run_id).await,
+                Err(_) => self.inner.code_mode.abort(&run_id).await,
+            };
         }
     }
 
@@ -221,7 +230,7 @@ impl Frontend {
         let by = format!("{} (asked through the client)", principal.name());
         match self.inner.code_mode.decide(approval_id, decision, &by).await {
             Ok(_) | Err(DecisionRefused::NotPending) => true,
-            Err(DecisionRefused::Store(_)) => false,
+            Err(DecisionRefused::Unfit(_) | DecisionRefused::Store(_)) => false,
         }
     }
 

@@ -87,6 +87,11 @@ impl Cache {
         Self { state: Mutex::new(State { offered, prepared: HashMap::new(), former: None }) }
     }
 
+    /// What every principal was last shown, current or not.
+    pub(crate) fn shown(&self) -> HashMap<Principal, Arc<Prepared>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).prepared.clone()
+    }
+
     /// Held while it prepares: who comes meanwhile wants the same.
     pub(crate) fn get(&self, settings: &Settings, principal: &Principal) -> Result<Arc<Prepared>, PrepareError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

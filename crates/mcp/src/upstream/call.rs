@@ -1,7 +1,7 @@
 //! A call to a server that need not be running, and may fall while it is made.
 
 use contract::tool::{Repeat, ToolId, ToolSpec};
-use executor::{Answering, AuthorizedCall, Dispatch, Outcome, ToolSource};
+use executor::{Answering, AuthorizedCall, CallingOff, Dispatch, Outcome, ParkedCall, ToolSource};
 
 use super::one::Upstream;
 use crate::client::{Attempt, MAX_SHOWN_NAME_CHARS, shown};
@@ -17,6 +17,14 @@ impl ToolSource for Upstream {
 
     fn call(&self, call: AuthorizedCall) -> Answering<'_> {
         Box::pin(async move { self.make(&call).await })
+    }
+
+    fn follow(&self, parked: ParkedCall) -> Answering<'_> {
+        Box::pin(async move { self.see_to_its_end(&parked).await })
+    }
+
+    fn call_off(&self, parked: ParkedCall) -> CallingOff<'_> {
+        Box::pin(async move { self.cancel(&parked).await })
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod cache;
 mod call;
+mod follow;
 mod group;
 mod lifecycle;
 mod listing;

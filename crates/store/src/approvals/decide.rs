@@ -14,6 +14,8 @@ use crate::fault;
 pub enum DecisionRefused {
     #[error("no approval of that name is pending: it was decided before, its time is over, or its run is")]
     NotPending,
+    #[error("this does not answer what is asked: {0}")]
+    Unfit(String),
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -27,6 +27,9 @@ pub struct ApprovalRequest {
     pub reason: String,
     pub requested_at: Millis,
     pub expires_at: Millis,
+    /// What the tool itself wants to know, as the executor writes questions; none where it is asked whether the call
+    /// may be made.
+    pub question: Option<Value>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -76,6 +79,8 @@ pub struct Approval {
     pub decided_by: Option<String>,
     pub note: Option<String>,
     pub edited_input: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<Value>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

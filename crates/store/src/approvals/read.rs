@@ -7,11 +7,15 @@ use super::{Approval, ApprovalState};
 use crate::backend::{Store, StoreError};
 
 pub(super) const COLUMNS: &str = "approval_id, run_id, call, agent_id, session_id, tool_id, tool_hash, input, input_hash, reason, \
-                       state, requested_at, expires_at, decided_by, note, edited_input";
+                       state, requested_at, expires_at, decided_by, note, edited_input, question";
 
 impl Store {
     pub async fn pending_approvals(&self) -> Result<Vec<Approval>, StoreError> {
         self.approvals_where("state = 'pending'", None).await
+    }
+
+    pub async fn approval(&self, approval_id: &str) -> Result<Option<Approval>, StoreError> {
+        Ok(self.approvals_where("approval_id = $1", Some(approval_id)).await?.pop())
     }
 
     pub async fn approvals_of_run(&self, run_id: &str) -> Result<Vec<Approval>, StoreError> {
@@ -34,6 +38,7 @@ pub(super) fn read(row: &AnyRow) -> Result<Approval, StoreError> {
         |text: String| contract::json::read(&text).map_err(|_| StoreError::Corrupt("an approval's input".to_owned()));
     let state: String = row.try_get(10)?;
     let edited: Option<String> = row.try_get(15)?;
+    let question: Option<String> = row.try_get(16)?;
     Ok(Approval {
         approval_id: row.try_get(0)?,
         run_id: row.try_get(1)?,
@@ -55,5 +60,6 @@ pub(super) fn read(row: &AnyRow) -> Result<Approval, StoreError> {
         decided_by: row.try_get(13)?,
         note: row.try_get(14)?,
         edited_input: edited.map(json).transpose()?,
+        question: question.map(json).transpose()?,
     })
 }

@@ -44,12 +44,12 @@ pub(super) async fn write_calls(
     for batch in calls.chunks(ROWS_A_STATEMENT) {
         let sql = format!(
             "INSERT INTO calls (run_id, call, leg, method, target, payload, input_hash, tool_id, tool_hash, input, state, \
-             attempt, due_at, since, settle_order, outcome, reply, parent) VALUES {} ON CONFLICT (run_id, call) DO UPDATE SET \
+             attempt, due_at, since, settle_order, outcome, reply, parent, ticket) VALUES {} ON CONFLICT (run_id, call) DO UPDATE SET \
              tool_id = excluded.tool_id, tool_hash = excluded.tool_hash, input = excluded.input, state = excluded.state, attempt = excluded.attempt, \
              due_at = excluded.due_at, settle_order = excluded.settle_order, outcome = excluded.outcome, \
-             reply = excluded.reply \
+             reply = excluded.reply, ticket = excluded.ticket \
              WHERE calls.state <> 'settled' OR excluded.state IN ('settled', 'delivered', 'cleared')",
-            places(batch.len(), 18)
+            places(batch.len(), 19)
         );
         let mut query = sqlx::query(&sql);
         for call in batch {
@@ -83,7 +83,8 @@ fn bind_call<'q>(query: AnyQuery<'q>, run_id: &str, call: &CallRow) -> Result<An
         .bind(call.settle_order)
         .bind(call.outcome.clone())
         .bind(reply)
-        .bind(call.parent.clone()))
+        .bind(call.parent.clone())
+        .bind(call.ticket.clone()))
 }
 
 /// `($1, $2), ($3, $4)`

@@ -54,7 +54,7 @@ impl Store {
     pub async fn calls(&self, run_id: &str) -> Result<Vec<CallRow>, StoreError> {
         let rows = sqlx::query(
             "SELECT call, leg, method, target, payload, input_hash, tool_id, tool_hash, input, state, attempt, due_at, since, \
-             settle_order, outcome, reply, parent FROM calls WHERE run_id = $1 ORDER BY call",
+             settle_order, outcome, reply, parent, ticket FROM calls WHERE run_id = $1 ORDER BY call",
         )
         .bind(run_id.to_owned())
         .fetch_all(self.reader())
@@ -161,5 +161,6 @@ fn read_call(row: &AnyRow) -> Result<CallRow, StoreError> {
         outcome: row.try_get(14)?,
         reply: reply.map_err(|_| StoreError::Corrupt("a call's reply".to_owned()))?,
         parent: row.try_get(16)?,
+        ticket: row.try_get(17)?,
     })
 }

@@ -1,6 +1,6 @@
 //! The outcome of a parked call: the first counts, and one that comes too late is kept and not used.
 
-use store::{CallState, Change, Durability, RunState, SettleRefused, Settled, StoredReply};
+use store::{CallState, Change, CommitError, Durability, RunState, SettleRefused, Settled, StoredReply};
 
 use crate::world::{NOW, call, everywhere};
 
@@ -78,5 +78,39 @@ async fn racing_outcomes_are_taken_once() {
             taken += usize::from(racer.await.unwrap());
         }
         assert_eq!(taken, 1);
+    }
+}
+
+#[tokio::test]
+async fn of_two_nodes_that_follow_one_task_only_the_holder_settles_and_only_once() {
+    for place in everywhere().await {
+        let first = place.run(1, parked()).await;
+        let other = place.again().await;
+        // The lease of the first ran out while it slept, and the second took the run.
+        let second = other.take(&first.run_id, "two", NOW + 2000, NOW + 3000).await.unwrap();
+        let slept = place.store.settle_held(&first, 2, "theirs").await;
+        assert!(matches!(slept, Err(CommitError::Fenced)), "{slept:?}");
+        let row = |calls: Vec<store::CallRow>| calls.into_iter().find(|row| row.call == 2).unwrap();
+        let calls = place.store.calls(&first.run_id).await.unwrap();
+        assert_eq!(row(calls).outcome, None);
+        assert!(other.settle_held(&second, 2, "ours").await.unwrap());
+        // What anybody says after that, the holder too, changes nothing.
+        assert!(!other.settle_held(&second, 2, "again").await.unwrap());
+        assert!(matches!(place.store.settle(&first.run_id, 2, "late").await, Err(SettleRefused::NotParked)));
+        let calls = place.store.calls(&first.run_id).await.unwrap();
+        assert_eq!((row(calls.clone()).state, row(calls).outcome.as_deref()), (CallState::Settled, Some("ours")));
+    }
+}
+
+#[tokio::test]
+async fn a_ticket_is_kept_with_its_call_until_the_call_needs_none() {
+    for place in everywhere().await {
+        let mut away = call(1, CallState::Away);
+        away.ticket = Some("where it is".to_owned());
+        let mut held = place.run(1, Change { calls: vec![away.clone()], ..Change::default() }).await;
+        assert_eq!(place.again().await.calls(&held.run_id).await.unwrap(), [away]);
+        let again = Change { calls: vec![call(1, CallState::Dispatched)], ..Change::default() };
+        place.store.commit(&mut held, &again, Durability::Synced, NOW).await.unwrap();
+        assert_eq!(place.store.calls(&held.run_id).await.unwrap()[0].ticket, None);
     }
 }

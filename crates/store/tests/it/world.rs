@@ -118,6 +118,7 @@ pub fn call(number: u32, state: CallState) -> CallRow {
         outcome: None,
         reply: None,
         parent: "exec-1".to_owned(),
+        ticket: None,
     }
 }
 
@@ -132,6 +133,7 @@ pub fn asked(place: &Place, number: u32) -> ApprovalRequest {
         reason: "it pays".to_owned(),
         requested_at: NOW,
         expires_at: NOW + 5000,
+        question: None,
     }
 }
 

@@ -1,21 +1,35 @@
 //! How one call is made, and what its end is told as.
 
-use contract::tool::{Operation, Repeat, ToolId, ToolSpec};
-use executor::{Answering, AuthorizedCall, Dispatch, Outcome, ToolSource, Updates};
-use serde_json::Value;
+use std::time::Duration;
+
+use contract::tool::{Operation, Repeat, ToolId};
+use executor::{Answers, AuthorizedCall, Dispatch, Outcome, Parked, Question, Updates};
+use serde_json::{Map, Value, json};
 
 use super::{Attempt, Server};
+use crate::client::asked;
 use crate::client::convert;
 use crate::client::promoted::promoted;
 use crate::client::spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, shown};
 use crate::client::task::Task;
+use crate::client::ticket::{Ticket, Timed};
 use crate::client::{Closed, Request, RequestError};
+
+/// How often a server may ask to be called again without asking anything.
+const MAX_ROUNDS: usize = 10;
+
+/// Before it is.
+const ROUND_PAUSE: Duration = Duration::from_millis(500);
 
 impl Server {
     /// Tries a call once, and leaves it to whoever supervises this server what to do if the server is no more.
     pub(crate) async fn attempt(&self, call: &AuthorizedCall) -> Attempt {
-        match self.answer(call.id(), call.input(), call.key(), call.updates()).await {
-            Ok(outcome) => Attempt::Settled(Dispatch::Settled(outcome)),
+        let made = match call.answers() {
+            None => self.answer(call.id(), call.input(), call.key(), call.updates()).await,
+            Some(answers) => self.go_on(call, answers).await,
+        };
+        match made {
+            Ok(dispatch) => Attempt::Settled(dispatch),
             Err(attempt) => attempt,
         }
     }
@@ -34,46 +48,128 @@ impl Server {
         input: &Value,
         key: &str,
         updates: &Updates,
-    ) -> Result<Outcome, Attempt> {
+    ) -> Result<Dispatch, Attempt> {
+        self.rounds(id, input, key, updates, Map::new()).await
+    }
+
+    /// Brings what people have said, to a task or with the call made again.
+    async fn go_on(&self, call: &AuthorizedCall, answers: &Answers) -> Result<Dispatch, Attempt> {
+        let said = asked::responses(&answers.by_key);
+        match Ticket::read(&answers.ticket) {
+            Some(Ticket::Question { state }) => {
+                let mut with = Map::from_iter([("inputResponses".to_owned(), said)]);
+                with.extend(state.map(|state| ("requestState".to_owned(), json!(state))));
+                self.rounds(call.id(), call.input(), call.key(), call.updates(), with).await
+            }
+            Some(ticket) => match ticket.task() {
+                Some(timed) => self.update_task(call.id(), &timed, said).await,
+                None => Ok(Dispatch::Settled(Outcome::Unknown)),
+            },
+            None => Ok(Dispatch::Settled(Outcome::Unknown)),
+        }
+    }
+
+    async fn update_task(&self, id: &ToolId, timed: &Timed, said: Value) -> Result<Dispatch, Attempt> {
+        let mut params = timed.task.named();
+        params.insert("inputResponses".to_owned(), said);
+        match self.session.request(Request::plain("tasks/update", params, self.limits.call)).await {
+            Ok(_) => Ok(timed.parked()),
+            Err(RequestError::NotSent(why)) => Err(Attempt::NotSent(why)),
+            Err(RequestError::Closed(why)) if why != Closed::LoginNeeded => Err(Attempt::Lost(why)),
+            Err(error) => Ok(Dispatch::Settled(self.failed(id, &self.explain(error)))),
+        }
+    }
+
+    /// Makes the call, and makes it again while the server only wants that.
+    async fn rounds(
+        &self,
+        id: &ToolId,
+        input: &Value,
+        key: &str,
+        updates: &Updates,
+        mut with: Map<String, Value>,
+    ) -> Result<Dispatch, Attempt> {
+        for _ in 0..MAX_ROUNDS {
+            let result = match self.request(id, input, key, updates, with).await? {
+                Ok(result) => result,
+                Err(failed) => return Ok(Dispatch::Settled(failed)),
+            };
+            let is_tool = self.listed().tools.get(id).is_some_and(|tool| tool.operation == Operation::Tool);
+            match Task::begun(&result).filter(|_| is_tool) {
+                Some(Ok(task)) => return Ok(Timed::new(task).parked()),
+                Some(Err(why)) => return Ok(Dispatch::Settled(self.failed(id, &why))),
+                None => {}
+            }
+            if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
+                return Ok(Dispatch::Settled(self.gave(id, result)));
+            }
+            let state = result.get("requestState").and_then(Value::as_str).map(str::to_owned);
+            if result.get("inputRequests").is_some() || state.is_none() {
+                return Ok(self.asks(id, &result, Ticket::Question { state }.text()));
+            }
+            with = Map::from_iter(state.map(|state| ("requestState".to_owned(), json!(state))));
+            tokio::time::sleep(ROUND_PAUSE).await;
+        }
+        let why = format!("it wanted to be called again {MAX_ROUNDS} times without an answer");
+        Ok(Dispatch::Settled(self.failed(id, &why)))
+    }
+
+    /// One request. What it failed with is for the cell; what it never came to is for whoever minds the server.
+    async fn request(
+        &self,
+        id: &ToolId,
+        input: &Value,
+        key: &str,
+        updates: &Updates,
+        with: Map<String, Value>,
+    ) -> Result<Result<Value, Outcome>, Attempt> {
         let listed = self.listed();
         let Some(tool) = listed.tools.get(id) else {
-            return Ok(self.failed(id, "the server does not offer it"));
+            return Ok(Err(self.failed(id, "the server does not offer it")));
         };
         let (method, mut params) = match convert::request(id, tool.operation, input) {
             Ok(request) => request,
-            Err(why) => return Ok(self.failed(id, &why)),
+            Err(why) => return Ok(Err(self.failed(id, &why))),
         };
         if listed.as_tasks.contains(id) {
             params.insert("task".to_owned(), Task::wanted());
         }
+        params.extend(with);
         let headers = promoted(&tool.parameters, input);
         let request = Request { method, params, headers, key, updates: updates.clone(), deadline: self.limits.call };
-        let result = match self.session.request(request).await {
-            Ok(result) => match Task::begun(&result).filter(|_| tool.operation == Operation::Tool) {
-                Some(Ok(task)) => {
-                    let followed = self.follow(task, updates).await;
-                    match self.session.why_closed() {
-                        // It took the call and fell before it told how that ended.
-                        Some(why) if followed.is_err() => return Err(Attempt::Lost(why)),
-                        _ => followed,
-                    }
-                }
-                Some(Err(why)) => Err(why),
-                None => Ok(result),
-            },
-            Err(RequestError::NotSent(why)) => return Err(Attempt::NotSent(why)),
+        match self.session.request(request).await {
+            Ok(result) => Ok(Ok(result)),
+            Err(RequestError::NotSent(why)) => Err(Attempt::NotSent(why)),
             // Whoever wants a login first has done nothing yet.
-            Err(RequestError::Closed(why)) if why != Closed::LoginNeeded => return Err(Attempt::Lost(why)),
-            Err(error) => Err(self.explain(error)),
-        };
-        Ok(match result.and_then(|result| convert::returned(tool.operation, result)) {
+            Err(RequestError::Closed(why)) if why != Closed::LoginNeeded => Err(Attempt::Lost(why)),
+            Err(error) => Ok(Err(self.failed(id, &self.explain(error)))),
+        }
+    }
+
+    /// What a tool gave, as ours.
+    pub(in crate::client) fn gave(&self, id: &ToolId, result: Value) -> Outcome {
+        let operation = self.listed().tools.get(id).map_or(Operation::Tool, |tool| tool.operation);
+        match convert::returned(operation, result) {
             Ok(returned) => Outcome::Returned(returned),
             Err(why) => self.failed(id, &why),
-        })
+        }
+    }
+
+    /// Something that people must answer before the call goes on, where it can be put to them.
+    pub(in crate::client) fn asks(&self, id: &ToolId, result: &Value, ticket: Option<executor::Ticket>) -> Dispatch {
+        let question = asked::asks(result).and_then(|asks| match (ticket, asks.is_empty()) {
+            (Some(ticket), false) => Ok(Question { ticket, asks }),
+            (Some(_), true) => Err("it wants to ask something, and does not say what".to_owned()),
+            (None, _) => Err("what it wants to be given back with the answer is too long".to_owned()),
+        });
+        match question {
+            Ok(question) => Dispatch::Parked(Parked::Question(question)),
+            Err(why) => Dispatch::Settled(self.failed(id, &format!("it wants to ask something first: {why}"))),
+        }
     }
 
     /// What a cell may read: the server's name and its own words, nothing of ours.
-    fn failed(&self, id: &ToolId, why: &str) -> Outcome {
+    pub(in crate::client) fn failed(&self, id: &ToolId, why: &str) -> Outcome {
         let tool = shown(id.name(), MAX_SHOWN_NAME_CHARS);
         Outcome::Failed(format!("`{tool}` of MCP server `{}` failed: {why}", self.name))
     }
@@ -93,23 +189,5 @@ impl Server {
             }
             RequestError::Confused => "it answered with something that is not a result".to_owned(),
         }
-    }
-}
-
-impl ToolSource for Server {
-    fn tools(&self) -> Vec<ToolSpec> {
-        self.listed().tools.values().cloned().collect()
-    }
-
-    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
-        Box::pin(async move {
-            match self.attempt(&call).await {
-                Attempt::Settled(dispatch) => dispatch,
-                Attempt::NotSent(why) => {
-                    Dispatch::Settled(self.failed(call.id(), &self.explain(RequestError::NotSent(why))))
-                }
-                Attempt::Lost(why) => Dispatch::Settled(self.lost(call.id(), why)),
-            }
-        })
     }
 }

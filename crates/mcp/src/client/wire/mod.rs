@@ -124,8 +124,11 @@ pub(crate) enum RequestError {
 impl Session {
     pub(crate) async fn open<T: Gated>(transport: T, era: Era) -> Result<Self, RequestError> {
         let (closed, list_changes) = (transport.gate().closed.clone(), transport.gate().list_changes());
-        // Nothing but tasks: sampling, elicitation and roots are refused, whoever asks.
-        let able = serde_json::from_value(json!({"extensions": {"io.modelcontextprotocol/tasks": {}}}));
+        // Tasks, and questions to people: sampling and roots are refused, whoever asks.
+        let able = serde_json::from_value(json!({
+            "elicitation": {"form": {}, "url": {}},
+            "extensions": {"io.modelcontextprotocol/tasks": {}},
+        }));
         let able = able.unwrap_or_else(|_| ClientCapabilities::default());
         let us = ClientConfig::new(able, Implementation::new("cellmate", env!("CARGO_PKG_VERSION")))
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);

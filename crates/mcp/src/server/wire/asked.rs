@@ -77,7 +77,7 @@ pub(super) async fn ask(
     tokio::select! {
         answer = &mut handle.rx => {
             let answer = answer.ok().and_then(Result::ok).map(said);
-            match answer.as_ref().and_then(elicit::decision) {
+            match answer.as_ref().and_then(|answer| elicit::decision(approval, answer)) {
                 Some(decision) => frontend.decide(&call.principal, &approval.approval_id, &decision).await,
                 None => false,
             }
@@ -86,7 +86,7 @@ pub(super) async fn ask(
             if decided {
                 drop(handle.cancel(Some("somebody has decided elsewhere".to_owned())).await);
             } else {
-                keep_listening(frontend.clone(), handle, call.principal.clone(), approval.approval_id.clone());
+                keep_listening(frontend.clone(), handle, call.principal.clone(), approval.clone());
             }
             decided
         }
@@ -94,12 +94,13 @@ pub(super) async fn ask(
 }
 
 /// The form may stay on a screen for longer than a call may stay open.
-fn keep_listening(frontend: Frontend, handle: RequestHandle<RoleServer>, principal: Principal, approval_id: String) {
+fn keep_listening(frontend: Frontend, handle: RequestHandle<RoleServer>, principal: Principal, approval: Approval) {
     tokio::spawn(async move {
         tokio::select! {
             answer = handle.await_response() => {
-                if let Some(decision) = answer.ok().map(said).as_ref().and_then(elicit::decision) {
-                    frontend.decide(&principal, &approval_id, &decision).await;
+                let answer = answer.ok().map(said);
+                if let Some(decision) = answer.as_ref().and_then(|answer| elicit::decision(&approval, answer)) {
+                    frontend.decide(&principal, &approval.approval_id, &decision).await;
                 }
             }
             () = frontend.left() => {}
@@ -111,8 +112,9 @@ fn said(answer: ClientResult) -> Value {
     serde_json::to_value(answer).unwrap_or_default()
 }
 
-fn form(approval: &Approval) -> Option<ElicitRequestParams> {
-    let requested_schema: ElicitationSchema = serde_json::from_value(elicit::schema()).ok()?;
+/// None for a form of a tool's that the protocol's own words do not fit.
+pub(super) fn form(approval: &Approval) -> Option<ElicitRequestParams> {
+    let requested_schema: ElicitationSchema = serde_json::from_value(elicit::schema(approval)).ok()?;
     let message = elicit::message(approval);
     Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }

@@ -55,7 +55,7 @@ impl Handler {
             let Some(run_id) = waits_for_people(&result).map(str::to_owned).filter(|_| !open.is_empty()) else {
                 return Ok(self.told(call, result, &open));
             };
-            let fresh = open.iter().filter(|approval| !asked.contains(&approval.approval_id));
+            let fresh = open.iter().filter(|one| !asked.contains(&one.approval_id) && asked::form(one).is_some());
             let fresh: Vec<&Approval> = fresh.collect();
             call.ticket.hold(true);
             let decided = match (fresh.as_slice(), channel) {
@@ -108,8 +108,9 @@ impl Handler {
     /// Answers to questions that were not asked say nothing.
     async fn take_answers(&self, call: &Call, asked: &[String], answers: Option<&BTreeMap<String, Value>>) {
         for approval_id in asked {
-            let answer = answers.and_then(|answers| answers.get(approval_id));
-            if let Some(decision) = answer.and_then(elicit::decision) {
+            let Some(answer) = answers.and_then(|answers| answers.get(approval_id)) else { continue };
+            let Ok(Some(approval)) = self.frontend.code_mode().store().approval(approval_id).await else { continue };
+            if let Some(decision) = elicit::decision(&approval, answer) {
                 self.frontend.decide(&call.principal, approval_id, &decision).await;
             }
         }

@@ -20,11 +20,13 @@ use super::asked;
 use super::calls::completed;
 use super::cancels::Cancels;
 use super::pump::Pump;
+use super::shown::Shown;
 use super::state::Seal;
 use crate::server::CALL_AT_MOST;
 use crate::server::answer::Answer;
 use crate::server::flight::Ticket;
 use crate::server::frontend::{Call, Frontend, refused};
+use crate::server::prepared::Prepared;
 use crate::server::principal::Principal;
 
 /// How long a list of tools may be kept without asking again, by clients that do not listen for changes.
@@ -38,6 +40,7 @@ pub(super) struct Handler {
     pub(super) frontend: Frontend,
     caller: Caller,
     cancels: Arc<Cancels>,
+    shown: Arc<Shown>,
     pub(super) seal: Seal,
 }
 
@@ -53,7 +56,7 @@ pub(super) enum Caller {
 impl Handler {
     pub(super) fn new(frontend: Frontend, caller: Caller) -> Self {
         let seal = Seal::new(&frontend.settings().seal);
-        Self { frontend, caller, cancels: Arc::default(), seal }
+        Self { frontend, caller, cancels: Arc::default(), shown: Arc::default(), seal }
     }
 
     fn principal(&self, extensions: &Extensions) -> Result<Principal, ErrorData> {
@@ -67,8 +70,7 @@ impl Handler {
     async fn listed(&self, principal: &Principal) -> Result<Vec<ListedTool>, ErrorData> {
         let prepared = self.frontend.prepared(principal).await;
         let prepared = prepared.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-        let tools = prepared.listed.iter().map(|tool| serde_json::from_value(tool.clone()));
-        tools.collect::<Result<_, _>>().map_err(|error| ErrorData::internal_error(error.to_string(), None))
+        tools(&prepared)
     }
 
     /// The client does not wait for the answer any more. Only if it wants the call to end, the run does.
@@ -97,6 +99,12 @@ impl Handler {
             }
         }
     }
+}
+
+/// In the library's types.
+fn tools(prepared: &Prepared) -> Result<Vec<ListedTool>, ErrorData> {
+    let tools = prepared.listed.iter().map(|tool| serde_json::from_value(tool.clone()));
+    tools.collect::<Result<_, _>>().map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
 impl ServerHandler for Handler {
@@ -225,13 +233,16 @@ impl ServerHandler for Handler {
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let mut accepted = SubscriptionFilter::new();
         accepted.tools_list_changed = requested.tools_list_changed;
+        self.shown.keep(self.frontend.shown());
         Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let principal = self.principal(&context.request_context().extensions)?;
-        // The subscription has been acknowledged already: what changed since then is known, and not told.
-        let mut known = self.listed(&principal).await?;
+        // The subscription has been acknowledged already: what changed since then is told, too. Who was shown nothing
+        // before hears of the first change there was.
+        let before = self.shown.take().remove(&principal);
+        let mut known = before.as_deref().map_or_else(|| Ok(Vec::new()), tools)?;
         loop {
             tokio::select! {
                 () = self.changed(&principal, &mut known) => {

@@ -6,6 +6,7 @@ mod cancels;
 mod handler;
 mod http;
 mod pump;
+mod shown;
 mod state;
 mod streams;
 

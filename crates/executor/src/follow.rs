@@ -1,0 +1,126 @@
+//! A call that its source has parked: written down with its ticket, followed by whoever holds the run, called off.
+
+use std::time::Duration;
+
+use contract::cell::PendingState;
+use contract::tool::{Repeat, ToolId, ToolSpec};
+use store::{CallRow, CallState, CommitError, fault};
+
+use crate::door::{CallEnd, CallRequest, Executor, counted, guarded};
+use crate::journal::Journal;
+use crate::parked::{Parked, ParkedCall, Ticket};
+use crate::source::{CallToken, Dispatch, Outcome, Updates};
+
+/// How often a call is made in all whose source has forgotten it, where its tool may be called again.
+const MAX_ATTEMPTS: i64 = 2;
+
+/// How long whoever works on a call may take to hear that nobody wants it.
+const CALL_OFF_WITHIN: Duration = Duration::from_secs(10);
+
+impl Executor {
+    /// Writes down with whom a call is. Whoever finds it there later can go on with it.
+    pub(crate) async fn park(
+        &self,
+        journal: &Journal,
+        request: &CallRequest,
+        tool: &ToolSpec,
+        parked: Parked,
+    ) -> Result<CallEnd, CommitError> {
+        fault::point("dispatch.before_park")?;
+        let end = match parked {
+            Parked::Client => {
+                journal.park(request.call, CallState::Parked, |_, _| {}).await?;
+                PendingState::Client
+            }
+            Parked::Task => {
+                journal.park(request.call, CallState::Away, |_, _| {}).await?;
+                PendingState::Running
+            }
+            Parked::Followed(ticket) => {
+                let text = ticket.as_str().to_owned();
+                if let Err(error) = journal.park(request.call, CallState::Away, |row, _| row.ticket = Some(text)).await {
+                    // Nobody will ever know of it.
+                    self.call_off_later(&tool.id, ticket, journal.run_id(), request.call);
+                    return Err(error);
+                }
+                PendingState::Running
+            }
+            Parked::Question(question) => {
+                self.park_for_answers(journal, request, tool, question).await?;
+                PendingState::Approval
+            }
+        };
+        fault::point("dispatch.after_park")?;
+        Ok(CallEnd::Parked(end))
+    }
+
+    /// Sees a call to its end that is away with a ticket. None where it is not, or nobody can be asked about it now:
+    /// then it stays as it is. Dropping this leaves it, too, to whoever follows it next.
+    pub async fn follow(&self, journal: &Journal, request: &CallRequest) -> Option<CallEnd> {
+        let row = journal.call(request.call).filter(is_followed)?;
+        let id = ToolId::parse(&request.id).ok()?;
+        let source = self.routes.to_owner(&id)?;
+        let ticket = row.ticket.and_then(Ticket::new)?;
+        let parked = ParkedCall {
+            id,
+            ticket: ticket.clone(),
+            token: CallToken { run: journal.run_id().to_owned(), call: request.call },
+            updates: self.updates(journal, request),
+        };
+        let end = match guarded(source.follow(parked)).await {
+            Dispatch::Parked(Parked::Followed(same)) if same == ticket => return None,
+            Dispatch::Parked(parked) => {
+                let tool = self.catalog.get(&request.id)?;
+                self.park(journal, request, tool, parked).await
+            }
+            Dispatch::Settled(Outcome::Unknown) if row.attempt < MAX_ATTEMPTS && self.may_repeat(&request.id) => {
+                Ok(self.again(journal, request).await)
+            }
+            Dispatch::Settled(outcome) => self.concluded(journal, request, outcome).await,
+        };
+        Some(end.unwrap_or_else(CallEnd::from))
+    }
+
+    /// The end of a call that was away. Another's word on it, brought before, counts instead; who has lost the run says
+    /// nothing.
+    async fn concluded(
+        &self,
+        journal: &Journal,
+        request: &CallRequest,
+        outcome: Outcome,
+    ) -> Result<CallEnd, CommitError> {
+        let outcome = match journal.settle_away(request.call, &outcome.to_json()).await? {
+            true => outcome,
+            false => counted(journal, request.call).await?,
+        };
+        Ok(self.arrived(journal, request, outcome).await)
+    }
+
+    /// Tells whoever works on these calls that nobody wants what they bring. Nobody waits for that.
+    pub fn call_off(&self, run_id: &str, calls: &[CallRow]) {
+        for row in calls.iter().filter(|row| is_followed(row)) {
+            let id = ToolId::parse(row.tool_id.as_deref().unwrap_or(&row.target));
+            if let (Ok(id), Some(ticket)) = (id, row.ticket.clone().and_then(Ticket::new)) {
+                self.call_off_later(&id, ticket, run_id, row.call);
+            }
+        }
+    }
+
+    fn call_off_later(&self, id: &ToolId, ticket: Ticket, run_id: &str, call: u32) {
+        let Some(source) = self.routes.to_owner(id).cloned() else { return };
+        let token = CallToken { run: run_id.to_owned(), call };
+        let parked = ParkedCall { id: id.clone(), ticket, token, updates: Updates::default() };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { drop(tokio::time::timeout(CALL_OFF_WITHIN, source.call_off(parked)).await) });
+        }
+    }
+
+    fn may_repeat(&self, id: &str) -> bool {
+        self.catalog.get(id).is_some_and(|tool| tool.repeat != Repeat::Never)
+    }
+}
+
+/// Whether somebody must ask how far it is.
+fn is_followed(row: &CallRow) -> bool {
+    row.state == CallState::Away && row.ticket.is_some() && row.outcome.is_none()
+}

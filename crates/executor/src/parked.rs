@@ -1,0 +1,188 @@
+//! A call that is not over when its source answers: with whom it is, and what its source needs to take it up again.
+
+use std::collections::BTreeMap;
+
+use contract::tool::ToolId;
+use serde_json::{Map, Value, json};
+
+use crate::source::{CallToken, Updates};
+
+/// The longest ticket: the state that a server may give for a question is most of it.
+pub const MAX_TICKET_BYTES: usize = 64 << 10;
+
+/// With whom a parked call is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Parked {
+    /// The client that brought the tool answers it, and is heard of by `settle`.
+    Client,
+    /// The tool works on without us, and will be heard of by `settle`.
+    Task,
+    /// The tool works on without us, and must be asked how far it is: whoever holds the run does, by this ticket.
+    Followed(Ticket),
+    /// The tool wants to know something from a person before it goes on.
+    Question(Question),
+}
+
+/// What a source needs to take a call up again, in its own words. It outlives the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket(String);
+
+impl Ticket {
+    /// None where it is longer than a ticket may be.
+    pub fn new(text: String) -> Option<Self> {
+        (text.len() <= MAX_TICKET_BYTES).then_some(Self(text))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A call that was made before and parked with a ticket; only this crate can make one.
+#[derive(Clone, Debug)]
+pub struct ParkedCall {
+    pub(crate) id: ToolId,
+    pub(crate) ticket: Ticket,
+    pub(crate) token: CallToken,
+    pub(crate) updates: Updates,
+}
+
+impl ParkedCall {
+    pub fn id(&self) -> &ToolId {
+        &self.id
+    }
+
+    pub fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+
+    pub fn token(&self) -> &CallToken {
+        &self.token
+    }
+
+    pub fn updates(&self) -> &Updates {
+        &self.updates
+    }
+}
+
+/// What a tool wants to know. It is called again with all the answers, or not at all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    pub ticket: Ticket,
+    pub asks: Vec<Ask>,
+}
+
+/// One thing it wants to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// The tool's own name for it.
+    pub key: String,
+    pub message: String,
+    pub how: AskedHow,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum AskedHow {
+    /// A form: a flat JSON Schema.
+    Form(Value),
+    /// A page that the person visits on their own; what they say there is between them and the page.
+    Url(String),
+}
+
+/// What people have answered, and where the call stood when they were asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answers {
+    pub ticket: Ticket,
+    pub by_key: BTreeMap<String, Answered>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answered {
+    /// The form, filled in; empty for a page.
+    Accepted(Map<String, Value>),
+    Declined,
+}
+
+impl Ask {
+    /// As the store has it, and as people read it.
+    pub fn to_json(&self) -> Value {
+        let mut asked = json!({"key": self.key, "message": self.message});
+        let (how, what) = match &self.how {
+            AskedHow::Form(schema) => ("form", schema.clone()),
+            AskedHow::Url(url) => ("url", json!(url)),
+        };
+        if let Some(fields) = asked.as_object_mut() {
+            fields.insert(how.to_owned(), what);
+        }
+        asked
+    }
+
+    pub fn from_json(asked: &Value) -> Option<Self> {
+        let text = |name: &str| asked.get(name).and_then(Value::as_str).map(str::to_owned);
+        let how = match (asked.get("form"), text("url")) {
+            (Some(schema), None) => AskedHow::Form(schema.clone()),
+            (None, Some(url)) => AskedHow::Url(url),
+            _ => return None,
+        };
+        Some(Self { key: text("key")?, message: text("message")?, how })
+    }
+
+    /// What is given as a person's answer, where it fits what was asked.
+    pub fn filled(&self, given: Option<&Value>) -> Result<Map<String, Value>, String> {
+        match (&self.how, given) {
+            (AskedHow::Url(_), None) => Ok(Map::new()),
+            (AskedHow::Url(_), Some(_)) => Err("this asks to visit a page, and takes no input".to_owned()),
+            (AskedHow::Form(schema), given) => {
+                let given = given.cloned().unwrap_or_else(|| json!({}));
+                catalog::arguments::check(schema, &given).map_err(|bad| bad.to_string())?;
+                match given {
+                    Value::Object(given) => Ok(given),
+                    _ => Err("a form is filled in with one JSON object".to_owned()),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::{Ask, AskedHow, MAX_TICKET_BYTES, Ticket};
+
+    fn ask(how: AskedHow) -> Ask {
+        Ask { key: "k".to_owned(), message: "Where to?".to_owned(), how }
+    }
+
+    fn form() -> Ask {
+        let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+        ask(AskedHow::Form(schema))
+    }
+
+    #[test]
+    fn a_question_comes_back_as_it_was() {
+        for ask in [form(), ask(AskedHow::Url("https://example.com/login".to_owned()))] {
+            assert_eq!(Ask::from_json(&ask.to_json()), Some(ask));
+        }
+        assert_eq!(Ask::from_json(&json!({"key": "k", "message": "m"})), None);
+    }
+
+    #[test]
+    fn an_answer_must_fit_what_was_asked() {
+        let given = |value: Value| form().filled(Some(&value));
+        assert_eq!(given(json!({"city": "Oslo"})), Ok(Map::from_iter([("city".to_owned(), json!("Oslo"))])));
+        for bad in [json!({"city": 7}), json!({}), json!(7)] {
+            assert!(given(bad.clone()).is_err(), "{bad}");
+        }
+        assert!(form().filled(None).is_err());
+        let page = ask(AskedHow::Url("https://example.com".to_owned()));
+        assert_eq!(page.filled(None), Ok(Map::new()));
+        assert!(page.filled(Some(&json!({}))).is_err());
+    }
+
+    #[test]
+    fn a_ticket_has_an_end() {
+        assert!(Ticket::new("x".repeat(MAX_TICKET_BYTES)).is_some());
+        assert!(Ticket::new("x".repeat(MAX_TICKET_BYTES + 1)).is_none());
+    }
+}

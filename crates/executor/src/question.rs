@@ -1,0 +1,99 @@
+//! What a tool wants to know from people: asked as approvals are, answered once, and brought to the tool with the call
+//! made again.
+
+use std::collections::BTreeMap;
+
+use contract::tool::{InputHash, ToolSpec};
+use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError};
+
+use crate::clock::now_ms;
+use crate::door::{Admitted, CallEnd, CallRequest, Executor, GoneOn, recorded};
+use crate::journal::Journal;
+use crate::parked::{Answered, Answers, Ask, Question, Ticket};
+
+/// How often one call may come back with a question: a tool that always has another never answers.
+const MAX_ROUNDS: i64 = 10;
+
+impl Executor {
+    pub(crate) async fn park_for_answers(
+        &self,
+        journal: &Journal,
+        request: &CallRequest,
+        tool: &ToolSpec,
+        question: Question,
+    ) -> Result<(), CommitError> {
+        let (now, input) = (now_ms(), request.input.to_string());
+        let attempt = journal.call(request.call).map_or(0, |row| row.attempt);
+        let asked = |(number, ask): (usize, &Ask)| ApprovalRequest {
+            approval_id: question_id(journal.run_id(), request.call, attempt, number),
+            call: request.call,
+            tool_id: tool.id.as_str().to_owned(),
+            tool_hash: tool.hash().to_string(),
+            input_hash: InputHash::of(input.as_bytes()).to_string(),
+            input: request.input.clone(),
+            reason: "the tool wants to know something before it goes on".to_owned(),
+            requested_at: now,
+            expires_at: now + self.approval_ms,
+            question: Some(ask.to_json()),
+        };
+        let asked: Vec<ApprovalRequest> = question.asks.iter().enumerate().map(asked).collect();
+        asked.iter().for_each(|one| journal.entry(recorded(request, tool).asked(one)));
+        let parked = journal.park(request.call, CallState::Approval, |row, change| {
+            row.ticket = Some(question.ticket.as_str().to_owned());
+            change.approvals.extend(asked);
+        });
+        parked.await
+    }
+
+    /// Goes on with a call whose tool asked something, with what people have said to all of it.
+    pub(crate) async fn answered(&self, journal: &Journal, request: &CallRequest, said: &[Approval]) -> CallEnd {
+        let Some(tool) = self.catalog.get(&request.id) else {
+            return self.refuse(journal, request, self.unknown(&request.id));
+        };
+        let row = journal.call(request.call);
+        let attempt = row.as_ref().map_or(0, |row| row.attempt);
+        let ticket = row.and_then(|row| row.ticket).and_then(Ticket::new);
+        let answers = ticket.ok_or("what it asked cannot be read any more").and_then(|ticket| answers(ticket, said));
+        let hash = tool.hash().to_string();
+        let refused = match &answers {
+            Err(why) => Some(*why),
+            Ok(_) if said.iter().any(|one| one.tool_hash != hash) => {
+                Some("the tool has changed since it asked; call it again to be asked again")
+            }
+            Ok(_) if attempt >= MAX_ROUNDS => Some("it asked for the tenth time, so it was given up"),
+            Ok(_) => None,
+        };
+        let (None, Ok(answers)) = (refused, answers) else {
+            return self.refuse(journal, request, refused.unwrap_or_default().to_owned());
+        };
+        let approved = said.iter().filter(|one| one.state == ApprovalState::Approved);
+        let approvals = approved.map(|one| one.approval_id.clone()).collect();
+        let gone_on = GoneOn { approvals, agreed: true, answers: Some(answers) };
+        let admitted = Admitted { tool: tool.clone(), input: request.input.clone(), ask: None, gone_on };
+        self.make(journal, request, admitted).await
+    }
+}
+
+fn answers(ticket: Ticket, said: &[Approval]) -> Result<Answers, &'static str> {
+    let mut by_key = BTreeMap::new();
+    for one in said {
+        let ask = one.question.as_ref().and_then(Ask::from_json).ok_or("what it asked cannot be read any more")?;
+        let answer = match one.state {
+            ApprovalState::Approved => {
+                let filled = ask.filled(one.edited_input.as_ref());
+                Answered::Accepted(filled.map_err(|_| "what a person answered does not fit what it asked")?)
+            }
+            ApprovalState::Denied => Answered::Declined,
+            ApprovalState::Pending | ApprovalState::Used | ApprovalState::Void => {
+                return Err("nobody answered in time what it asked; call it again to be asked again");
+            }
+        };
+        by_key.insert(ask.key, answer);
+    }
+    Ok(Answers { ticket, by_key })
+}
+
+/// One for everything that is ever asked.
+fn question_id(run_id: &str, call: u32, attempt: i64, number: usize) -> String {
+    format!("apr_{}_{call}_{attempt}_{number}", run_id.trim_start_matches("cm_"))
+}

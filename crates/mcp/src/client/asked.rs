@@ -1,0 +1,128 @@
+//! What a server wants to know from a person before it goes on, read and bounded; and what they said, in its words.
+
+use std::collections::BTreeMap;
+
+use executor::{Answered, Ask, AskedHow};
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use crate::client::spec::{MAX_SHOWN_CHARS, shown};
+
+/// Questions that a server may have at once.
+const MAX_ASKS: usize = 8;
+
+const MAX_KEY_BYTES: usize = 256;
+const MAX_SCHEMA_BYTES: usize = 16 << 10;
+const MAX_FIELDS: usize = 32;
+const MAX_URL_BYTES: usize = 2_048;
+
+/// The questions of a result, none where it only wants to be asked again. Everything in it must be a question to a
+/// person: a server is answered whole or not at all.
+pub(crate) fn asks(result: &Value) -> Result<Vec<Ask>, String> {
+    let requests = match result.get("inputRequests") {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Object(requests)) => requests,
+        Some(_) => return Err("it asks in a way that cannot be read".to_owned()),
+    };
+    if requests.len() > MAX_ASKS {
+        return Err(format!("it asks {} things at once; {MAX_ASKS} are the most", requests.len()));
+    }
+    requests.iter().map(|(key, request)| one(key, request)).collect()
+}
+
+fn one(key: &str, request: &Value) -> Result<Ask, String> {
+    if key.len() > MAX_KEY_BYTES {
+        return Err("it asks in a way that cannot be read".to_owned());
+    }
+    match request.get("method").and_then(Value::as_str) {
+        Some("elicitation/create") => ask(key, request.get("params").unwrap_or(&Value::Null)),
+        Some("sampling/createMessage") => Err("it wants a model to answer it, and none is lent".to_owned()),
+        _ => Err("it wants something that only people's clients have, and is not given it".to_owned()),
+    }
+}
+
+/// One question, in the protocol's own parameters.
+pub(crate) fn ask(key: &str, params: &Value) -> Result<Ask, String> {
+    let text = |name: &str| params.get(name).and_then(Value::as_str);
+    let message = shown(text("message").unwrap_or_default(), MAX_SHOWN_CHARS);
+    let how = match text("mode") {
+        None | Some("form") => AskedHow::Form(form(params.get("requestedSchema"))?),
+        Some("url") => AskedHow::Url(page(text("url").unwrap_or_default())?),
+        Some(_) => return Err("it asks in a way that is not known here".to_owned()),
+    };
+    Ok(Ask { key: key.to_owned(), message, how })
+}
+
+/// Forms are flat: fields with plain values, and lists of choices.
+fn form(schema: Option<&Value>) -> Result<Value, String> {
+    let unreadable = || "it asks for a form that cannot be shown".to_owned();
+    let schema = schema.filter(|schema| schema.to_string().len() <= MAX_SCHEMA_BYTES).ok_or_else(unreadable)?;
+    let fields = schema.get("properties").and_then(Value::as_object).ok_or_else(unreadable)?;
+    let plain = |field: &Value| {
+        let kind = field.get("type").and_then(Value::as_str);
+        matches!(kind, Some("string" | "number" | "integer" | "boolean" | "array"))
+    };
+    let is_form = schema.get("type") == Some(&json!("object")) && fields.len() <= MAX_FIELDS;
+    if is_form && fields.values().all(plain) { Ok(schema.clone()) } else { Err(unreadable()) }
+}
+
+/// Only ever shown: what is behind it is between the person and the page.
+fn page(url: &str) -> Result<String, String> {
+    let web = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+    let fits = web && url.len() <= MAX_URL_BYTES && !url.contains(|c: char| c.is_control() || c.is_whitespace());
+    if fits { Ok(url.to_owned()) } else { Err("it asks to visit a page whose address is none".to_owned()) }
+}
+
+/// What people said, as the protocol has it.
+pub(crate) fn responses(by_key: &BTreeMap<String, Answered>) -> Value {
+    let one = |(key, answer): (&String, &Answered)| (key.clone(), response(answer));
+    Value::Object(by_key.iter().map(one).collect::<Map<_, _>>())
+}
+
+pub(crate) fn response(answer: &Answered) -> Value {
+    match answer {
+        Answered::Accepted(content) => json!({"action": "accept", "content": content}),
+        Answered::Declined => json!({"action": "decline"}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use executor::{Ask, AskedHow};
+    use serde_json::{Value, json};
+
+    use super::asks;
+
+    fn asked(params: Value) -> Result<Vec<Ask>, String> {
+        asks(&json!({"inputRequests": {"k": {"method": "elicitation/create", "params": params}}}))
+    }
+
+    #[test]
+    fn forms_and_pages_are_asked_and_nothing_else() {
+        let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+        let form = |mode: Value| asked(json!({"mode": mode, "message": "Where\u{1b}?", "requestedSchema": schema}));
+        let expected = Ask { key: "k".to_owned(), message: "Where ?".to_owned(), how: AskedHow::Form(schema.clone()) };
+        assert_eq!(form(Value::Null), Ok(vec![expected.clone()]));
+        assert_eq!(form(json!("form")), Ok(vec![expected]));
+        let page = asked(json!({"mode": "url", "message": "m", "url": "https://example.com/a?b"})).unwrap();
+        assert_eq!(page[0].how, AskedHow::Url("https://example.com/a?b".to_owned()));
+        assert_eq!(asks(&json!({"requestState": "s"})), Ok(Vec::new()));
+
+        let deep = json!({"type": "object", "properties": {"a": {"type": "object"}}});
+        let long = json!({"type": "object", "properties": {"a": {"type": "string", "title": "x".repeat(17 << 10)}}});
+        for bad in [
+            json!({"message": "m"}),
+            json!({"message": "m", "requestedSchema": deep}),
+            json!({"message": "m", "requestedSchema": long}),
+            json!({"mode": "url", "message": "m", "url": "file:///etc/passwd"}),
+            json!({"mode": "url", "message": "m", "url": "https://a b"}),
+            json!({"mode": "voice", "message": "m"}),
+        ] {
+            assert!(asked(bad.clone()).is_err(), "{bad}");
+        }
+        assert!(asks(&json!({"inputRequests": {"k": {"method": "sampling/createMessage"}}})).is_err());
+        assert!(asks(&json!({"inputRequests": 7})).is_err());
+        let many: serde_json::Map<_, _> = (0..9).map(|n| (n.to_string(), json!({}))).collect();
+        assert!(asks(&json!({"inputRequests": many})).is_err());
+    }
+}

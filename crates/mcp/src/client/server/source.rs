@@ -1,0 +1,45 @@
+//! One connection as a source of tools: what ends with it is over.
+
+use contract::tool::ToolSpec;
+use executor::{Answering, AuthorizedCall, CallingOff, Dispatch, Outcome, ParkedCall, ToolSource};
+
+use super::{Attempt, Server};
+use crate::client::{Followed, RequestError, Ticket};
+
+impl ToolSource for Server {
+    fn tools(&self) -> Vec<ToolSpec> {
+        self.listed().tools.values().cloned().collect()
+    }
+
+    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+        Box::pin(async move {
+            match self.attempt(&call).await {
+                Attempt::Settled(dispatch) => dispatch,
+                Attempt::NotSent(why) => {
+                    Dispatch::Settled(self.failed(call.id(), &self.explain(RequestError::NotSent(why))))
+                }
+                Attempt::Lost(why) => Dispatch::Settled(self.lost(call.id(), why)),
+            }
+        })
+    }
+
+    fn follow(&self, parked: ParkedCall) -> Answering<'_> {
+        Box::pin(async move {
+            let Some(mut timed) = Ticket::read(parked.ticket()).and_then(Ticket::task) else {
+                return Dispatch::Settled(Outcome::Unknown);
+            };
+            match self.follow_task(parked.id(), &mut timed, parked.updates()).await {
+                Followed::Over(dispatch) => dispatch,
+                Followed::Lost(why) => Dispatch::Settled(self.lost(parked.id(), why)),
+            }
+        })
+    }
+
+    fn call_off(&self, parked: ParkedCall) -> CallingOff<'_> {
+        Box::pin(async move {
+            if let Some(timed) = Ticket::read(parked.ticket()).and_then(Ticket::task) {
+                self.cancel_task(&timed.task).await;
+            }
+        })
+    }
+}

@@ -1,0 +1,109 @@
+//! Where a call stands that its server has not finished, as text that outlives us: a task, or a question.
+
+use std::time::Duration;
+
+use executor::clock::now_ms;
+use executor::{Dispatch, Outcome, Parked};
+use serde::{Deserialize, Serialize};
+
+use crate::client::task::{self, Dialect, Task};
+
+/// What the text says. What an older program wrote must stay readable; what a newer one wrote is not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) enum Ticket {
+    #[serde(rename_all = "camelCase")]
+    Task {
+        id: String,
+        dialect: Dialect,
+        pause_ms: u64,
+        /// When it is given up, in milliseconds since 1970: the time that it has does not begin again with us.
+        until: i64,
+    },
+    /// A call that is made again with what people have answered, and with what the server gave to know it by.
+    Question { state: Option<String> },
+}
+
+/// A task, and when it is given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Timed {
+    pub(crate) task: Task,
+    pub(crate) until: i64,
+}
+
+impl Timed {
+    /// One that has just begun.
+    pub(crate) fn new(task: Task) -> Self {
+        let most = i64::try_from(task::DEADLINE.as_millis()).unwrap_or(i64::MAX);
+        Self { task, until: now_ms().saturating_add(most) }
+    }
+
+    pub(crate) fn left(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.until.saturating_sub(now_ms())).unwrap_or(0))
+    }
+
+    /// What is told of a call that has this task.
+    pub(crate) fn parked(&self) -> Dispatch {
+        match self.ticket() {
+            Some(ticket) => Dispatch::Parked(Parked::Followed(ticket)),
+            // An id has a limit far below that of tickets.
+            None => Dispatch::Settled(Outcome::Unknown),
+        }
+    }
+
+    pub(crate) fn ticket(&self) -> Option<executor::Ticket> {
+        let Task { id, dialect, pause } = self.task.clone();
+        Ticket::Task { id, dialect, pause_ms: pause.as_millis() as u64, until: self.until }.text()
+    }
+}
+
+impl Ticket {
+    pub(crate) fn text(&self) -> Option<executor::Ticket> {
+        executor::Ticket::new(serde_json::to_string(self).ok()?)
+    }
+
+    pub(crate) fn read(text: &executor::Ticket) -> Option<Self> {
+        serde_json::from_str(text.as_str()).ok()
+    }
+
+    /// The task it speaks of.
+    pub(crate) fn task(self) -> Option<Timed> {
+        match self {
+            Self::Task { id, dialect, pause_ms, until } => {
+                let pause = task::between(Duration::from_millis(pause_ms));
+                Some(Timed { task: Task { id, dialect, pause }, until })
+            }
+            Self::Question { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use executor::{Dispatch, Parked};
+
+    use super::{Ticket, Timed};
+    use crate::client::task::{Dialect, Task};
+
+    #[test]
+    fn a_task_is_found_again_by_its_ticket_with_the_time_it_has_left() {
+        let task = Task { id: "t".to_owned(), dialect: Dialect::Experimental, pause: Duration::from_millis(200) };
+        let timed = Timed::new(task);
+        let Dispatch::Parked(Parked::Followed(ticket)) = timed.parked() else { panic!("{timed:?}") };
+        assert_eq!(Ticket::read(&ticket).and_then(Ticket::task), Some(timed));
+    }
+
+    #[test]
+    fn the_format_is_what_was_once_written() {
+        let written = r#"{"task":{"id":"t","dialect":"extension","pauseMs":50,"until":7}}"#;
+        let ticket = executor::Ticket::new(written.to_owned()).unwrap();
+        let read = Ticket::read(&ticket).unwrap();
+        assert_eq!(read.text(), Some(ticket));
+        assert_eq!(read.task().unwrap().left(), Duration::ZERO);
+        for other in [r#"{"task":{"id":"t"}}"#, r#"{"later":{}}"#, "7", ""] {
+            assert_eq!(Ticket::read(&executor::Ticket::new(other.to_owned()).unwrap()), None, "{other}");
+        }
+    }
+}
