@@ -98,8 +98,10 @@ pub struct Answers {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answered {
-    /// The form, filled in; empty for a page.
-    Accepted(Map<String, Value>),
+    /// The form, filled in.
+    Filled(Map<String, Value>),
+    /// The page; what was said there is not known here.
+    Visited,
     Declined,
 }
 
@@ -128,15 +130,15 @@ impl Ask {
     }
 
     /// What is given as a person's answer, where it fits what was asked.
-    pub fn filled(&self, given: Option<&Value>) -> Result<Map<String, Value>, String> {
+    pub fn filled(&self, given: Option<&Value>) -> Result<Answered, String> {
         match (&self.how, given) {
-            (AskedHow::Url(_), None) => Ok(Map::new()),
+            (AskedHow::Url(_), None) => Ok(Answered::Visited),
             (AskedHow::Url(_), Some(_)) => Err("this asks to visit a page, and takes no input".to_owned()),
             (AskedHow::Form(schema), given) => {
                 let given = given.cloned().unwrap_or_else(|| json!({}));
                 catalog::arguments::check(schema, &given).map_err(|bad| bad.to_string())?;
                 match given {
-                    Value::Object(given) => Ok(given),
+                    Value::Object(given) => Ok(Answered::Filled(given)),
                     _ => Err("a form is filled in with one JSON object".to_owned()),
                 }
             }
@@ -148,7 +150,7 @@ impl Ask {
 mod tests {
     use serde_json::{Map, Value, json};
 
-    use super::{Ask, AskedHow, MAX_TICKET_BYTES, Ticket};
+    use super::{Answered, Ask, AskedHow, MAX_TICKET_BYTES, Ticket};
 
     fn ask(how: AskedHow) -> Ask {
         Ask { key: "k".to_owned(), message: "Where to?".to_owned(), how }
@@ -170,13 +172,14 @@ mod tests {
     #[test]
     fn an_answer_must_fit_what_was_asked() {
         let given = |value: Value| form().filled(Some(&value));
-        assert_eq!(given(json!({"city": "Oslo"})), Ok(Map::from_iter([("city".to_owned(), json!("Oslo"))])));
+        let oslo = Map::from_iter([("city".to_owned(), json!("Oslo"))]);
+        assert_eq!(given(json!({"city": "Oslo"})), Ok(Answered::Filled(oslo)));
         for bad in [json!({"city": 7}), json!({}), json!(7)] {
             assert!(given(bad.clone()).is_err(), "{bad}");
         }
         assert!(form().filled(None).is_err());
         let page = ask(AskedHow::Url("https://example.com".to_owned()));
-        assert_eq!(page.filled(None), Ok(Map::new()));
+        assert_eq!(page.filled(None), Ok(Answered::Visited));
         assert!(page.filled(Some(&json!({}))).is_err());
     }
 

@@ -81,7 +81,7 @@ fn answers(ticket: Ticket, said: &[Approval]) -> Result<Answers, &'static str> {
         let answer = match one.state {
             ApprovalState::Approved => {
                 let filled = ask.filled(one.edited_input.as_ref());
-                Answered::Accepted(filled.map_err(|_| "what a person answered does not fit what it asked")?)
+                filled.map_err(|_| "what a person answered does not fit what it asked")?
             }
             ApprovalState::Denied => Answered::Declined,
             ApprovalState::Pending | ApprovalState::Used | ApprovalState::Void => {

@@ -81,7 +81,8 @@ pub(crate) fn responses(by_key: &BTreeMap<String, Answered>) -> Value {
 
 pub(crate) fn response(answer: &Answered) -> Value {
     match answer {
-        Answered::Accepted(content) => json!({"action": "accept", "content": content}),
+        Answered::Filled(content) => json!({"action": "accept", "content": content}),
+        Answered::Visited => json!({"action": "accept"}),
         Answered::Declined => json!({"action": "decline"}),
     }
 }

@@ -154,6 +154,16 @@ impl Fake {
                     exit(1);
                 }
             }
+            // These steps where the file is there, else those: `[file, these, those]`.
+            "ifFile" => {
+                let there = std::path::Path::new(value[0].as_str().unwrap()).exists();
+                self.perform(&value[if there { 1 } else { 2 }], message, out);
+            }
+            // These steps where people's answers came with the request, else those: `[these, those]`.
+            "ifAnswered" => {
+                let answered = message["params"]["inputResponses"].is_object();
+                self.perform(&value[if answered { 0 } else { 1 }], message, out);
+            }
             "progress" => {
                 let mut params = value.clone();
                 params["progressToken"] = message["params"]["_meta"]["progressToken"].clone();

@@ -53,7 +53,7 @@ async fn a_task_is_seen_to_its_end_in_either_dialect_over_either_transport() {
 }
 
 #[tokio::test]
-async fn a_task_that_fails_or_asks_or_is_none_says_so() {
+async fn a_task_that_fails_or_asks_nothing_or_is_none_says_so() {
     let cases = [
         (
             json!({"result": {"status": "failed", "error": {"code": 1, "message": "no paper"}}}),
@@ -62,15 +62,22 @@ async fn a_task_that_fails_or_asks_or_is_none_says_so() {
         (json!({"result": {"status": "cancelled"}}), "its task was cancelled at the server"),
         (
             json!({"result": {"status": "input_required", "inputRequests": {}}}),
-            "it wants to ask something before its task goes on, which is not supported",
+            "it wants to ask something first: it wants to ask something, and does not say what",
         ),
-        (json!({"error": {"code": -32602, "message": "no such task"}}), "no such task (code -32602)"),
+        (json!({"error": {"code": -32601, "message": "no such method"}}), "no such method (code -32601)"),
         (json!({"result": {"status": "completed", "result": 7}}), "it answered with something that is not a result"),
     ];
     for (last, why) in cases {
         let server = Connected::with(extension(last), limits()).await;
         assert_eq!(server.failed("long").await, format!("`long` of MCP server `s` failed: {why}"));
     }
+}
+
+#[tokio::test]
+async fn of_a_task_that_its_server_has_forgotten_nobody_knows_the_end() {
+    let forgotten = json!({"error": {"code": -32602, "message": "no such task"}});
+    let server = Connected::with(extension(forgotten), limits()).await;
+    assert_eq!(server.call("long", json!({})).await, Outcome::Unknown);
 }
 
 #[tokio::test]

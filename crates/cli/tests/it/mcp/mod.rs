@@ -6,4 +6,6 @@ mod clients;
 mod eras;
 mod http;
 mod lost;
+mod parked;
 mod place;
+mod questions;

@@ -1,0 +1,120 @@
+//! What servers behind us want to know from people: put to the client that can ask, or answered from a terminal.
+
+use serde_json::{Value, json};
+
+use super::clients::{Era, Streams, structured};
+use super::place::{Place, writes};
+
+const CELL: &str = "return (await MCP.s.book({})).structuredContent";
+
+fn form() -> Value {
+    json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})
+}
+
+/// A server whose tool asks this before it answers with what it was called with.
+fn asks(request: &Value) -> Place {
+    let place = Place::new(json!([]));
+    let mut book = writes("book");
+    let question = json!({"resultType": "input_required", "inputRequests": {"where": request}, "requestState": "s1"});
+    book["does"] = json!([{"ifAnswered": [[{"echo": true}], [{"result": question}]]}]);
+    let script = json!({"tools": [book], "record": place.path("heard")});
+    std::fs::write(place.path("script.json"), script.to_string()).unwrap();
+    place
+}
+
+fn city() -> Value {
+    json!({"method": "elicitation/create", "params": {"message": "Where to?", "requestedSchema": form()}})
+}
+
+fn start(place: &Place, era: Era, capabilities: Value) -> Streams {
+    Streams::start(place, era, capabilities, &["--ask-nobody"])
+}
+
+fn forms() -> Value {
+    json!({"elicitation": {"form": {}}})
+}
+
+fn assert_booked(done: &Value, answer: &Value) {
+    assert_eq!(done["status"], "completed", "{done}");
+    assert_eq!(done["value"]["inputResponses"], json!({"where": answer}), "{done}");
+    assert_eq!(done["value"]["requestState"], "s1", "{done}");
+}
+
+#[test]
+fn a_client_that_shows_forms_is_given_the_servers_own() {
+    let oslo = json!({"action": "accept", "content": {"city": "Oslo"}});
+    for answer in [oslo.clone(), json!({"action": "decline"})] {
+        let place = asks(&city());
+        let mut client = start(&place, Era::July2026, forms());
+        let params = json!({"name": "exec", "arguments": {"code": CELL}});
+        let asked = client.ask("tools/call", params.clone())["result"].clone();
+        assert_eq!(asked["resultType"], "input_required", "{asked}");
+        let (id, request) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+        assert_eq!(request["params"]["requestedSchema"]["required"], json!(["city"]), "{request}");
+        let message = request["params"]["message"].as_str().unwrap();
+        assert_eq!(message, "The tool s.book asks you something.\nIt says: Where to?");
+        let mut again = params;
+        again["requestState"] = asked["requestState"].clone();
+        again["inputResponses"] = json!({ id: answer });
+        assert_booked(&structured(&client.ask("tools/call", again)), &answer);
+
+        let place = asks(&city());
+        let mut client = start(&place, Era::November2025, forms());
+        let id = client.send("tools/call", json!({"name": "exec", "arguments": {"code": CELL}}));
+        let form = client.next("form", |message| message["method"] == "elicitation/create");
+        client.write(&json!({"jsonrpc": "2.0", "id": form["id"], "result": answer}));
+        assert_booked(&structured(&client.answer(id)), &answer);
+    }
+}
+
+#[test]
+fn without_one_a_person_answers_at_a_terminal_also_when_we_were_killed_meanwhile() {
+    let place = asks(&city());
+    let mut client = start(&place, Era::July2026, json!({}));
+    let waiting = client.exec(CELL);
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    assert_eq!(waiting["pendingToolCalls"][0]["state"], "approval", "{waiting}");
+    let id = waiting["approvals"][0]["approvalId"].as_str().unwrap().to_owned();
+    let message = waiting["message"].as_str().unwrap();
+    let says = format!("answer what `s.book` asks: Where to?: a person can run `cellmate approvals approve {id} --input");
+    assert!(message.contains(&says), "{message}");
+    assert_eq!(waiting["approvals"][0]["question"]["form"], form(), "{waiting}");
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+
+    let shown = String::from_utf8(place.approvals(&["show", &id]).stdout).unwrap();
+    assert!(shown.contains("Where to?") && shown.contains("\"city\""), "{shown}");
+    for unfit in [vec!["approve", &id], vec!["approve", &id, "--input", "{\"city\":7}"], vec!["approve", &id, "--always"]] {
+        let refused = place.approvals(&unfit);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(1) && said.contains("does not answer what is asked"), "{unfit:?}: {said}");
+    }
+    let decided = place.approvals(&["approve", &id, "--input", "{\"city\":\"Oslo\"}"]);
+    assert_eq!(decided.status.code(), Some(0), "{}", String::from_utf8_lossy(&decided.stderr));
+    let mut next = start(&place, Era::June2025, json!({}));
+    let done = next.call("wait", json!({"runId": waiting["runId"]}));
+    assert_booked(&done, &json!({"action": "accept", "content": {"city": "Oslo"}}));
+}
+
+#[test]
+fn a_page_is_shown_and_never_opened() {
+    let page = json!({"mode": "url", "message": "Log in.", "url": "http://127.0.0.1:9/consent?x=1"});
+    let place = asks(&json!({"method": "elicitation/create", "params": page}));
+    let mut client = start(&place, Era::July2026, json!({}));
+    let waiting = client.exec(CELL);
+    let message = waiting["message"].as_str().unwrap_or_default();
+    assert!(message.contains("Log in. (a page to visit: http://127.0.0.1:9/consent?x=1)"), "{waiting}");
+    let id = waiting["approvals"][0]["approvalId"].as_str().unwrap();
+    assert_eq!(place.approvals(&["approve", id]).status.code(), Some(0));
+    let done = client.call("wait", json!({"runId": waiting["runId"]}));
+    assert_booked(&done, &json!({"action": "accept"}));
+}
+
+#[test]
+fn what_is_no_question_to_a_person_fails_the_call_and_says_why() {
+    let sampling = json!({"method": "sampling/createMessage", "params": {}});
+    let place = asks(&sampling);
+    let failed = start(&place, Era::July2026, forms()).exec(CELL);
+    assert_eq!(failed["status"], "failed", "{failed}");
+    assert!(failed["error"].as_str().unwrap().contains("it wants a model to answer it, and none is lent"), "{failed}");
+}
