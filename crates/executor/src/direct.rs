@@ -10,6 +10,7 @@ use store::{CallRow, CallState, Durability, Held, NewRun, RunState, Store, Store
 use crate::clock::now_ms;
 use crate::door::{CallEnd, CallRequest, Executor};
 use crate::journal::Journal;
+use crate::meanwhile::States;
 use crate::random::random_name;
 use crate::source::Updates;
 
@@ -118,7 +119,7 @@ impl Executor {
         let journal = Journal::new(store.clone(), self.held(&format!("tc_{}", random_name()?), tool_call_id));
         journal.opened(CallRow::requested(CALL, Method::Call.as_str(), id, input.to_string(), tool_call_id, now_ms()));
         let parent = tool_call_id.to_owned();
-        Ok((journal, CallRequest { call: CALL, id: id.to_owned(), input, parent, updates }))
+        Ok((journal, CallRequest { call: CALL, id: id.to_owned(), input, parent, updates, states: States::default() }))
     }
 
     fn held(&self, run_id: &str, tool_call_id: &str) -> Held {

@@ -15,6 +15,7 @@ use store::{CommitError, SettleRefused, fault};
 
 use crate::hooks::{Hook, Judged, ToolEvent, judge, tell};
 use crate::journal::Journal;
+use crate::meanwhile::{Asker, States};
 use crate::parked::Answers;
 use crate::record::Recorded;
 use crate::routes::Routes;
@@ -43,6 +44,8 @@ pub struct CallRequest {
     /// The control call it is made from; its own id where it is made directly.
     pub parent: String,
     pub updates: Updates,
+    /// Where nobody is told, the tool can ask nobody anything while it is at work.
+    pub states: States,
 }
 
 /// How far a call came.
@@ -193,6 +196,7 @@ impl Executor {
         let intent = intent.await?;
         fault::point("dispatch.after_journal")?;
         let event = self.event(journal, request, &input);
+        let (asker, asked) = Asker::of(request);
         let call = AuthorizedCall {
             id: tool.id.clone(),
             input,
@@ -202,10 +206,12 @@ impl Executor {
             updates: self.updates(journal, request),
             agreed,
             answers,
+            asker,
             _intent: intent,
         };
         fault::point("dispatch.before_send")?;
-        let dispatched = guarded(Box::pin(async { source.call(call).await })).await;
+        let answering = Box::pin(async { source.call(call).await });
+        let dispatched = self.answered_meanwhile(journal, request, &tool, answering, asked).await?;
         fault::point("dispatch.after_send")?;
         Ok(match dispatched {
             Dispatch::Settled(outcome) => CallEnd::Settled(self.record(journal, request, &event, outcome).await),

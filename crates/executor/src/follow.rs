@@ -38,7 +38,8 @@ impl Executor {
             }
             Parked::Followed(ticket) => {
                 let text = ticket.as_str().to_owned();
-                if let Err(error) = journal.park(request.call, CallState::Away, |row, _| row.ticket = Some(text)).await {
+                if let Err(error) = journal.park(request.call, CallState::Away, |row, _| row.ticket = Some(text)).await
+                {
                     // Nobody will ever know of it.
                     self.call_off_later(&tool.id, ticket, journal.run_id(), request.call);
                     return Err(error);
@@ -98,7 +99,8 @@ impl Executor {
 
     /// Tells whoever works on these calls that nobody wants what they bring. Nobody waits for that.
     pub fn call_off(&self, run_id: &str, calls: &[CallRow]) {
-        for row in calls.iter().filter(|row| is_followed(row)) {
+        let asks = |row: &CallRow| row.state == CallState::Approval && row.ticket.is_some();
+        for row in calls.iter().filter(|row| is_followed(row) || asks(row)) {
             let id = ToolId::parse(row.tool_id.as_deref().unwrap_or(&row.target));
             if let (Ok(id), Some(ticket)) = (id, row.ticket.clone().and_then(Ticket::new)) {
                 self.call_off_later(&id, ticket, run_id, row.call);

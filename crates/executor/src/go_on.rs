@@ -8,6 +8,7 @@ use crate::clock::now_ms;
 use crate::direct::{CALL, DirectCall, finish};
 use crate::door::{CallEnd, CallRequest, Executor};
 use crate::journal::Journal;
+use crate::meanwhile::States;
 use crate::source::{Outcome, Updates};
 
 /// Nobody holds such a run for longer than a step of its takes.
@@ -42,7 +43,8 @@ impl Executor {
         let journal = Journal::resumed(store.clone(), held, &calls);
         let call = calls.into_iter().find(|call| call.call == CALL).ok_or(CommitError::Fenced)?;
         let input = contract::json::read(call.input.as_deref().unwrap_or(&call.payload)).unwrap_or(Value::Null);
-        let request = CallRequest { call: CALL, id: call.target.clone(), input, parent: row.tool_call_id, updates };
+        let (id, parent, states) = (call.target.clone(), row.tool_call_id, States::default());
+        let request = CallRequest { call: CALL, id, input, parent, updates, states };
         Ok((journal, request, call))
     }
 

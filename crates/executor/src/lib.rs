@@ -15,6 +15,7 @@ mod go_on;
 mod hooks;
 mod journal;
 mod lease;
+mod meanwhile;
 mod outcome;
 mod parked;
 mod question;
@@ -38,11 +39,12 @@ pub use door::{CallEnd, CallRequest, Executor};
 pub use hooks::{HOOK_DEADLINE, Hook, HookAnswer, Hooking, ToolEvent, ToolKind};
 pub use journal::{Journal, Receipt};
 pub use lease::LeaseClock;
+pub use meanwhile::{Asker, States};
 pub use outcome::UNKNOWN_OUTCOME;
+pub use parked::{Answered, Answers, Ask, AskedHow, MAX_TICKET_BYTES, Parked, ParkedCall, Question, Ticket};
 pub use random::random_name;
 pub use record::for_transcript;
 pub use routes::Routes;
-pub use parked::{Answered, Answers, Ask, AskedHow, MAX_TICKET_BYTES, Parked, ParkedCall, Question, Ticket};
 pub use source::{
     Answering, AuthorizedCall, CallToken, CallingOff, Dispatch, Outcome, Returned, ToolSource, ToolUpdate, Updates,
 };

@@ -10,6 +10,7 @@ use crate::clock::now_ms;
 use crate::door::{Admitted, CallEnd, CallRequest, Executor, GoneOn, recorded};
 use crate::journal::Journal;
 use crate::parked::{Answered, Answers, Ask, Question, Ticket};
+use crate::source::Outcome;
 
 /// How often one call may come back with a question: a tool that always has another never answers.
 const MAX_ROUNDS: i64 = 10;
@@ -48,11 +49,11 @@ impl Executor {
     /// Goes on with a call whose tool asked something, with what people have said to all of it.
     pub(crate) async fn answered(&self, journal: &Journal, request: &CallRequest, said: &[Approval]) -> CallEnd {
         let Some(tool) = self.catalog.get(&request.id) else {
-            return self.refuse(journal, request, self.unknown(&request.id));
+            return self.arrived(journal, request, Outcome::Failed(self.unknown(&request.id))).await;
         };
         let row = journal.call(request.call);
         let attempt = row.as_ref().map_or(0, |row| row.attempt);
-        let ticket = row.and_then(|row| row.ticket).and_then(Ticket::new);
+        let ticket = row.as_ref().and_then(|row| row.ticket.clone()).and_then(Ticket::new);
         let answers = ticket.ok_or("what it asked cannot be read any more").and_then(|ticket| answers(ticket, said));
         let hash = tool.hash().to_string();
         let refused = match &answers {
@@ -64,7 +65,8 @@ impl Executor {
             Ok(_) => None,
         };
         let (None, Ok(answers)) = (refused, answers) else {
-            return self.refuse(journal, request, refused.unwrap_or_default().to_owned());
+            self.call_off(journal.run_id(), row.as_slice());
+            return self.arrived(journal, request, Outcome::Failed(refused.unwrap_or_default().to_owned())).await;
         };
         let approved = said.iter().filter(|one| one.state == ApprovalState::Approved);
         let approvals = approved.map(|one| one.approval_id.clone()).collect();
@@ -94,6 +96,6 @@ fn answers(ticket: Ticket, said: &[Approval]) -> Result<Answers, &'static str> {
 }
 
 /// One for everything that is ever asked.
-fn question_id(run_id: &str, call: u32, attempt: i64, number: usize) -> String {
+pub(crate) fn question_id(run_id: &str, call: u32, attempt: i64, number: usize) -> String {
     format!("apr_{}_{call}_{attempt}_{number}", run_id.trim_start_matches("cm_"))
 }

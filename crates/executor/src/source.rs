@@ -10,6 +10,7 @@ use contract::tool::{ToolHash, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::journal::Receipt;
+use crate::meanwhile::Asker;
 use crate::parked::{Answers, Parked, ParkedCall};
 
 /// Canned answers, core tools, MCP servers, clients.
@@ -48,6 +49,7 @@ pub struct AuthorizedCall {
     pub(crate) updates: Updates,
     pub(crate) agreed: Option<ToolHash>,
     pub(crate) answers: Option<Answers>,
+    pub(crate) asker: Asker,
     /// Without it there is no call: the journal knows of this one.
     pub(crate) _intent: Receipt,
 }
@@ -130,6 +132,11 @@ impl AuthorizedCall {
     /// does not call it.
     pub fn agreed(&self) -> Option<ToolHash> {
         self.agreed
+    }
+
+    /// Where the tool puts what it wants to know while it is at work.
+    pub fn asker(&self) -> &Asker {
+        &self.asker
     }
 
     /// What people have answered, where the call was made before and its tool asked something.

@@ -9,7 +9,7 @@ use contract::ids::CallId;
 use contract::json;
 use contract::tool::InputHash;
 use executor::clock::now_ms;
-use executor::{CallEnd, CallRequest, Journal, Outcome, Updates};
+use executor::{CallEnd, CallRequest, Journal, Outcome, States, Updates};
 use serde_json::Value;
 use store::{CallRow, CallState, CommitError, StoreError, StoredReply};
 
@@ -32,6 +32,8 @@ enum What {
     },
     Parked(PendingState),
     Decided,
+    /// Whoever waits may be told how it stands.
+    WaitNow,
     /// What others have brought meanwhile.
     Looked {
         arrived: Vec<CallId>,
@@ -51,7 +53,11 @@ impl Driver {
                 self.timers.remove(&call);
                 self.settle(call, ReplyValue::Resolved(b"null".to_vec()), None)
             }
-            What::Replied { reply, outcome } => self.settle(call, reply, outcome),
+            What::Replied { reply, outcome } => {
+                self.asking.remove(&call);
+                self.settle(call, reply, outcome)
+            }
+            What::WaitNow => Event::Wait,
             What::Parked(state) => {
                 if state == PendingState::Approval {
                     // A word given before this was known here was not heard.
@@ -106,6 +112,10 @@ impl Driver {
     /// A person has decided: makes the call, or tells the cell that it is not made.
     pub(super) fn go_on(&mut self, call: CallId) {
         let Some(request) = self.journaled(call) else { return };
+        if self.run.journal.call(call.0).is_some_and(|row| row.state == CallState::Dispatched) {
+            // Its tool asked while it was at work, and hears the word by itself.
+            return;
+        }
         self.make(request, |executor, journal, request| async move {
             match executor.word_on(&journal, request.call).await {
                 Ok(Some(said)) => executor.decided(&journal, &request, &said).await,
@@ -150,6 +160,21 @@ impl Driver {
                 Ok(None) | Err(_) => What::Nothing,
             };
             Done { call, what, took: Duration::ZERO }
+        });
+    }
+
+    /// A call under way has a question. What has been answered to it in another process reaches it in a moment; before
+    /// that it would look as if nobody had spoken.
+    pub(super) fn wait_in_a_moment(&mut self) {
+        let journal = std::sync::Arc::clone(&self.run.journal);
+        self.calls.spawn(async move {
+            let asked = journal.store().approvals_of_run(journal.run_id()).await.unwrap_or_default();
+            let now = now_ms();
+            let heard_soon = |call: u32| journal.call(call).is_some_and(|row| row.state == CallState::Dispatched);
+            if asked.iter().any(|one| one.question.is_some() && !one.is_open(now) && heard_soon(one.call)) {
+                tokio::time::sleep(HEARD_WITHIN).await;
+            }
+            Done { call: CallId(0), what: What::WaitNow, took: Duration::ZERO }
         });
     }
 
@@ -221,7 +246,10 @@ impl Driver {
     }
 
     fn request(&self, call: CallId, id: String, input: Value, parent: String) -> CallRequest {
-        CallRequest { call: call.0, id, input, parent, updates: Updates::default() }
+        let tell = self.states.0.clone();
+        // Where that many wait to be told, one that is not looks to the model as if its tool were at work.
+        let states = States::to(move |state| drop(tell.try_send((call, state))));
+        CallRequest { call: call.0, id, input, parent, updates: Updates::default(), states }
     }
 
     /// Where a call was asked for: queued or parked, it may be made much later.
@@ -270,6 +298,9 @@ async fn looked(journal: &Journal) -> Result<(Vec<CallId>, Vec<CallId>), StoreEr
     let decided = approvals.iter().filter(|one| !one.is_open(now) && waits(one.call, &[CallState::Approval]));
     Ok((arrived, decided.map(|one| CallId(one.call)).collect()))
 }
+
+/// Twice what a call under way takes to hear what was said to its question.
+const HEARD_WITHIN: Duration = Duration::from_millis(500);
 
 const MAX_NESTED_IDS: usize = 1024;
 

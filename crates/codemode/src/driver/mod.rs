@@ -9,11 +9,11 @@ mod rest;
 mod resume;
 mod tell;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use contract::cell::{CellResult, Telemetry};
+use contract::cell::{CellResult, PendingState, Telemetry};
 use contract::config::SearchLimits;
 use contract::frame::{Budget, LegEnd, Start};
 use contract::ids::CallId;
@@ -95,7 +95,14 @@ pub(crate) struct Driver {
     looking: bool,
     telemetry: Telemetry,
     tool_time: Duration,
+    /// Calls under way whose tools have asked people something.
+    asking: HashSet<CallId>,
+    /// Where calls under way tell with whom they are.
+    states: (mpsc::Sender<(CallId, PendingState)>, mpsc::Receiver<(CallId, PendingState)>),
 }
+
+/// As many as a cell may have calls.
+const MAX_STATES: usize = 1_024;
 
 /// How a driver's life ended.
 pub(crate) enum Left {
@@ -152,6 +159,8 @@ impl Driver {
             looking: false,
             telemetry,
             tool_time: Duration::ZERO,
+            asking: HashSet::new(),
+            states: mpsc::channel(MAX_STATES),
         }
     }
 
@@ -179,6 +188,7 @@ impl Driver {
                     // A timer that was cleared: perhaps it was the last thing to do.
                     Err(_) => Some(Event::Woke),
                 },
+                Some((call, state)) = self.states.1.recv() => Some(self.now_with(call, state)),
                 () = sleep_until(self.began, self.wake_at.map(|at| at.saturating_sub(self.age_ms))) => {
                     self.wake_at = None;
                     Some(Event::Woke)
@@ -234,7 +244,11 @@ impl Driver {
                 }
                 self.parent = tool_call_id;
                 self.look_around();
-                Some(Event::Wait)
+                if self.asking.is_empty() {
+                    return Some(Event::Wait);
+                }
+                self.wait_in_a_moment();
+                None
             }
             Command::Arrived(call) => {
                 self.fetch_outcome(call);
@@ -250,6 +264,15 @@ impl Driver {
                 Some(Event::Abort)
             }
         }
+    }
+
+    /// A call under way is with somebody else than before.
+    fn now_with(&mut self, call: CallId, state: PendingState) -> Event {
+        match state {
+            PendingState::Approval => self.asking.insert(call),
+            _ => self.asking.remove(&call),
+        };
+        Event::Parked(call, state)
     }
 
     /// What the journal must know of an event.

@@ -132,9 +132,10 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use contract::tool::ToolId;
-    use executor::{Outcome, Updates};
-    use serde_json::json;
+    use executor::{Asker, Dispatch, Outcome, Updates};
+    use serde_json::{Map, json};
 
+    use super::call::Made;
     use super::connect::{list_tools, start};
     use super::{Limits, Server, ServerSpec, Tail};
     use crate::client::Era;
@@ -169,7 +170,9 @@ mod tests {
             move |update| heard.lock().unwrap().push(update)
         });
         let id = ToolId::parse("mcp:peer:trigger-long-running-operation").unwrap();
-        let outcome = server.answer(&id, &json!({"duration": 1, "steps": 4}), "key", &updates).await.unwrap();
+        let (input, asker) = (json!({"duration": 1, "steps": 4}), Asker::default());
+        let made = Made { id: &id, input: &input, key: "key", updates: &updates, asker: &asker };
+        let outcome = server.rounds(&made, Map::new()).await.unwrap();
         println!("{outcome:?}\n{heard:?}");
         assert!(matches!(outcome, Dispatch::Settled(Outcome::Returned(_))), "{outcome:?}");
         assert_eq!(heard.lock().unwrap().len(), 4);

@@ -29,7 +29,7 @@ mod out;
 mod request;
 
 use std::fs::OpenOptions;
-use std::io::{BufRead, Write, stderr, stdin};
+use std::io::{Write, stderr, stdin};
 use std::process::{Command, exit};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
@@ -47,10 +47,7 @@ fn main() {
     }
     let mut fake = Fake { script, shared: None };
     fake.perform(&fake.script["start"].clone(), &Value::Null, &mut Out::Stdout);
-    for line in stdin().lock().lines() {
-        let line = line.unwrap();
-        fake.record(&line);
-        let message: Value = serde_json::from_str(&line).unwrap();
+    while let Some(message) = fake.hear() {
         if message["method"].is_string() && !message["id"].is_null() {
             fake.answer(&message, &mut Out::Stdout);
         }
@@ -65,6 +62,16 @@ struct Fake {
 }
 
 impl Fake {
+    /// The next message; none at the end.
+    fn hear(&self) -> Option<Value> {
+        let mut line = String::new();
+        if stdin().read_line(&mut line).unwrap() == 0 {
+            return None;
+        }
+        self.record(line.trim_end());
+        Some(serde_json::from_str(&line).unwrap())
+    }
+
     fn answer(&mut self, message: &Value, out: &mut Out) {
         let method = message["method"].as_str().unwrap();
         if self.script["on"][method].is_array() {
@@ -153,6 +160,19 @@ impl Fake {
                 if OpenOptions::new().write(true).create_new(true).open(path).is_ok() {
                     exit(1);
                 }
+            }
+            // Asks the client this, and answers with what it says; on pipes only.
+            "ask" => {
+                out.say(&json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": value}));
+                let said = loop {
+                    let heard = self.hear().unwrap_or_else(|| exit(0));
+                    if heard["id"] == "q" {
+                        break heard["result"].clone();
+                    }
+                };
+                out.say(&json!({
+                    "jsonrpc": "2.0", "id": message["id"], "result": {"content": [], "structuredContent": said},
+                }));
             }
             // These steps where the file is there, else those: `[file, these, those]`.
             "ifFile" => {

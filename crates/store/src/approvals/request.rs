@@ -3,7 +3,8 @@
 use sqlx::AnyConnection;
 
 use super::ApprovalRequest;
-use crate::commit::CommitError;
+use crate::backend::{Store, StoreError};
+use crate::commit::{CommitError, Durability};
 use crate::runs::Held;
 
 pub(crate) async fn write(
@@ -47,6 +48,17 @@ pub(crate) async fn mark_used(connection: &mut AnyConnection, approvals: &[Strin
         }
     }
     Ok(())
+}
+
+impl Store {
+    /// Nobody wants to know any more.
+    pub async fn withdraw(&self, approval_id: &str) -> Result<(), StoreError> {
+        sqlx::query("UPDATE approvals SET state = 'void' WHERE approval_id = $1 AND state = 'pending'")
+            .bind(approval_id.to_owned())
+            .execute(self.writer(Durability::Relaxed))
+            .await?;
+        Ok(())
+    }
 }
 
 /// Nobody is asked any more about calls of a run that is over.

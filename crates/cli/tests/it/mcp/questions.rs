@@ -76,7 +76,8 @@ fn without_one_a_person_answers_at_a_terminal_also_when_we_were_killed_meanwhile
     assert_eq!(waiting["pendingToolCalls"][0]["state"], "approval", "{waiting}");
     let id = waiting["approvals"][0]["approvalId"].as_str().unwrap().to_owned();
     let message = waiting["message"].as_str().unwrap();
-    let says = format!("answer what `s.book` asks: Where to?: a person can run `cellmate approvals approve {id} --input");
+    let says =
+        format!("answer what `s.book` asks: Where to?: a person can run `cellmate approvals approve {id} --input");
     assert!(message.contains(&says), "{message}");
     assert_eq!(waiting["approvals"][0]["question"]["form"], form(), "{waiting}");
     client.child.kill().unwrap();
@@ -84,10 +85,15 @@ fn without_one_a_person_answers_at_a_terminal_also_when_we_were_killed_meanwhile
 
     let shown = String::from_utf8(place.approvals(&["show", &id]).stdout).unwrap();
     assert!(shown.contains("Where to?") && shown.contains("\"city\""), "{shown}");
-    for unfit in [vec!["approve", &id], vec!["approve", &id, "--input", "{\"city\":7}"], vec!["approve", &id, "--always"]] {
+    for unfit in
+        [vec!["approve", &id], vec!["approve", &id, "--input", "{\"city\":7}"], vec!["approve", &id, "--always"]]
+    {
         let refused = place.approvals(&unfit);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(refused.status.code() == Some(1) && said.contains("does not answer what is asked"), "{unfit:?}: {said}");
+        assert!(
+            refused.status.code() == Some(1) && said.contains("does not answer what is asked"),
+            "{unfit:?}: {said}"
+        );
     }
     let decided = place.approvals(&["approve", &id, "--input", "{\"city\":\"Oslo\"}"]);
     assert_eq!(decided.status.code(), Some(0), "{}", String::from_utf8_lossy(&decided.stderr));
@@ -117,4 +123,67 @@ fn what_is_no_question_to_a_person_fails_the_call_and_says_why() {
     let failed = start(&place, Era::July2026, forms()).exec(CELL);
     assert_eq!(failed["status"], "failed", "{failed}");
     assert!(failed["error"].as_str().unwrap().contains("it wants a model to answer it, and none is lent"), "{failed}");
+}
+
+/// A server of an older revision, which asks while its call is under way.
+fn asks_meanwhile() -> Place {
+    let place = Place::new(json!([]));
+    let mut book = writes("book");
+    book["does"] = json!([{"ask": {"message": "Where to?", "requestedSchema": form()}}]);
+    let script = json!({"tools": [book], "record": place.path("heard")});
+    std::fs::write(place.path("script.json"), script.to_string()).unwrap();
+    place
+}
+
+#[test]
+fn an_older_server_asks_while_its_call_is_under_way() {
+    let oslo = json!({"action": "accept", "content": {"city": "Oslo"}});
+    for answer in [oslo.clone(), json!({"action": "decline"})] {
+        let place = asks_meanwhile();
+        let mut client = start(&place, Era::November2025, forms());
+        let id = client.send("tools/call", json!({"name": "exec", "arguments": {"code": CELL}}));
+        let form = client.next("form", |message| message["method"] == "elicitation/create");
+        client.write(&json!({"jsonrpc": "2.0", "id": form["id"], "result": answer}));
+        let done = structured(&client.answer(id));
+        assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &answer), "{done}");
+    }
+
+    let place = asks_meanwhile();
+    let mut client = start(&place, Era::July2026, json!({}));
+    let waiting = client.exec(CELL);
+    assert_eq!((&waiting["status"], &waiting["pendingToolCalls"][0]["state"]), (&json!("waiting"), &json!("approval")));
+    let id = waiting["approvals"][0]["approvalId"].as_str().unwrap();
+    assert_eq!(place.approvals(&["approve", id, "--input", "{\"city\":\"Oslo\"}"]).status.code(), Some(0));
+    let done = client.call("wait", json!({"runId": waiting["runId"]}));
+    assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &oslo), "{done}");
+    assert_eq!(place.heard().matches("\"tools/call\"").count(), 1);
+}
+
+#[test]
+fn a_call_that_waited_for_a_person_when_we_were_killed_is_unknown() {
+    let place = asks_meanwhile();
+    let mut client = start(&place, Era::July2026, json!({}));
+    let waiting = client.exec(CELL);
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+    let mut next = start(&place, Era::July2026, json!({}));
+    let deadline = std::time::Instant::now() + 2 * super::clients::PATIENCE;
+    let done = loop {
+        let told = next.call("wait", json!({"runId": waiting["runId"]}));
+        if told["status"] != "waiting" || std::time::Instant::now() > deadline {
+            break told;
+        }
+    };
+    assert!(done["error"].as_str().unwrap_or_default().contains("the outcome of this call is unknown"), "{done}");
+    assert_eq!(place.heard().matches("\"tools/call\"").count(), 1);
+}
+
+#[test]
+fn a_direct_call_has_nobody_to_ask_and_says_so_to_the_server() {
+    let place = asks_meanwhile();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_cellmate"));
+    command.args(["tools", "call", "s.book", "--json", "--config", &place.path("config.json")]);
+    let called: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    assert_eq!(called["result"]["structuredContent"], json!({"action": "cancel"}), "{called}");
 }

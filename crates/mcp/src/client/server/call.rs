@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contract::tool::{Operation, Repeat, ToolId};
-use executor::{Answers, AuthorizedCall, Dispatch, Outcome, Parked, Question, Updates};
+use executor::{Answers, Asker, AuthorizedCall, Dispatch, Outcome, Parked, Question, Updates};
 use serde_json::{Map, Value, json};
 
 use super::{Attempt, Server};
@@ -21,11 +21,27 @@ const MAX_ROUNDS: usize = 10;
 /// Before it is.
 const ROUND_PAUSE: Duration = Duration::from_millis(500);
 
+/// A call as its request is made of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Made<'a> {
+    pub(super) id: &'a ToolId,
+    pub(super) input: &'a Value,
+    pub(super) key: &'a str,
+    pub(super) updates: &'a Updates,
+    pub(super) asker: &'a Asker,
+}
+
+impl<'a> Made<'a> {
+    fn of(call: &'a AuthorizedCall) -> Self {
+        Self { id: call.id(), input: call.input(), key: call.key(), updates: call.updates(), asker: call.asker() }
+    }
+}
+
 impl Server {
     /// Tries a call once, and leaves it to whoever supervises this server what to do if the server is no more.
     pub(crate) async fn attempt(&self, call: &AuthorizedCall) -> Attempt {
         let made = match call.answers() {
-            None => self.answer(call.id(), call.input(), call.key(), call.updates()).await,
+            None => self.rounds(&Made::of(call), Map::new()).await,
             Some(answers) => self.go_on(call, answers).await,
         };
         match made {
@@ -42,16 +58,6 @@ impl Server {
         }
     }
 
-    pub(super) async fn answer(
-        &self,
-        id: &ToolId,
-        input: &Value,
-        key: &str,
-        updates: &Updates,
-    ) -> Result<Dispatch, Attempt> {
-        self.rounds(id, input, key, updates, Map::new()).await
-    }
-
     /// Brings what people have said, to a task or with the call made again.
     async fn go_on(&self, call: &AuthorizedCall, answers: &Answers) -> Result<Dispatch, Attempt> {
         let said = asked::responses(&answers.by_key);
@@ -59,7 +65,7 @@ impl Server {
             Some(Ticket::Question { state }) => {
                 let mut with = Map::from_iter([("inputResponses".to_owned(), said)]);
                 with.extend(state.map(|state| ("requestState".to_owned(), json!(state))));
-                self.rounds(call.id(), call.input(), call.key(), call.updates(), with).await
+                self.rounds(&Made::of(call), with).await
             }
             Some(ticket) => match ticket.task() {
                 Some(timed) => self.update_task(call.id(), &timed, said).await,
@@ -81,16 +87,10 @@ impl Server {
     }
 
     /// Makes the call, and makes it again while the server only wants that.
-    async fn rounds(
-        &self,
-        id: &ToolId,
-        input: &Value,
-        key: &str,
-        updates: &Updates,
-        mut with: Map<String, Value>,
-    ) -> Result<Dispatch, Attempt> {
+    pub(super) async fn rounds(&self, made: &Made<'_>, mut with: Map<String, Value>) -> Result<Dispatch, Attempt> {
+        let id = made.id;
         for _ in 0..MAX_ROUNDS {
-            let result = match self.request(id, input, key, updates, with).await? {
+            let result = match self.request(made, with).await? {
                 Ok(result) => result,
                 Err(failed) => return Ok(Dispatch::Settled(failed)),
             };
@@ -115,14 +115,8 @@ impl Server {
     }
 
     /// One request. What it failed with is for the cell; what it never came to is for whoever minds the server.
-    async fn request(
-        &self,
-        id: &ToolId,
-        input: &Value,
-        key: &str,
-        updates: &Updates,
-        with: Map<String, Value>,
-    ) -> Result<Result<Value, Outcome>, Attempt> {
+    async fn request(&self, made: &Made<'_>, with: Map<String, Value>) -> Result<Result<Value, Outcome>, Attempt> {
+        let Made { id, input, key, updates, asker } = *made;
         let listed = self.listed();
         let Some(tool) = listed.tools.get(id) else {
             return Ok(Err(self.failed(id, "the server does not offer it")));
@@ -136,7 +130,8 @@ impl Server {
         }
         params.extend(with);
         let headers = promoted(&tool.parameters, input);
-        let request = Request { method, params, headers, key, updates: updates.clone(), deadline: self.limits.call };
+        let (updates, asker) = (updates.clone(), asker.clone());
+        let request = Request { method, params, headers, key, updates, asker, deadline: self.limits.call };
         match self.session.request(request).await {
             Ok(result) => Ok(Ok(result)),
             Err(RequestError::NotSent(why)) => Err(Attempt::NotSent(why)),

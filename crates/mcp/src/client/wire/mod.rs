@@ -4,6 +4,7 @@
 //! bound it, and `gate`, which hands results on as they came: typed results would lose every field the library does not
 //! know.
 
+mod asking;
 mod exchange;
 mod gate;
 mod headers;
@@ -12,10 +13,11 @@ mod oauth;
 mod stdio;
 mod subscription;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use executor::Updates;
+use executor::{Asker, Updates};
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientRequest, CustomRequest, Implementation, ProtocolVersion, RequestMetaObject,
@@ -32,6 +34,7 @@ use tokio::sync::watch;
 use super::Closed;
 use super::closed::ClosedCell;
 use super::spec::{MAX_SHOWN_CHARS, shown};
+use asking::{Asking, Us};
 use gate::{Gate, Listener};
 pub(crate) use http::Http;
 pub use oauth::LoginRefused;
@@ -81,7 +84,8 @@ where
 
 #[derive(Debug)]
 pub(crate) struct Session {
-    running: RunningService<RoleClient, ClientConfig>,
+    running: RunningService<RoleClient, Us>,
+    asking: Asking,
     closed: ClosedCell,
     list_changes: watch::Receiver<u64>,
     has_headers: bool,
@@ -97,13 +101,23 @@ pub(crate) struct Request<'a> {
     /// Empty where there is none.
     pub(crate) key: &'a str,
     pub(crate) updates: Updates,
+    /// Who is asked what the server wants to know meanwhile.
+    pub(crate) asker: Asker,
     pub(crate) deadline: Duration,
 }
 
 impl Request<'_> {
     /// One that is not a call: without a key, heard by nobody.
     pub(crate) fn plain(method: &'static str, params: Map<String, Value>, deadline: Duration) -> Self {
-        Self { method, params, headers: Vec::new(), key: "", updates: Updates::default(), deadline }
+        Self {
+            method,
+            params,
+            headers: Vec::new(),
+            key: "",
+            updates: Updates::default(),
+            asker: Asker::default(),
+            deadline,
+        }
     }
 }
 
@@ -140,10 +154,12 @@ impl Session {
                 legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
             },
         };
+        let asking = Asking::default();
+        let us = Us { config: us, asking: asking.clone() };
         match us.serve_with_lifecycle(transport, lifecycle).await {
             Ok(running) => {
                 let _subscription = Subscription::of(&running, &closed);
-                Ok(Self { running, closed, list_changes, has_headers: T::HAS_HEADERS, _subscription })
+                Ok(Self { running, asking, closed, list_changes, has_headers: T::HAS_HEADERS, _subscription })
             }
             Err(error) => Err(not_opened(error, &closed)),
         }
@@ -200,13 +216,23 @@ impl Session {
         }
     }
 
-    /// Sends a request and gives its result as it came. Dropped or past its deadline, the request is cancelled.
+    /// Sends a request and gives its result as it came. Dropped or past its deadline, the request is cancelled; time in
+    /// which a person is asked something does not count.
     pub(crate) async fn request(&self, request: Request<'_>) -> Result<Value, RequestError> {
         if let Some(why) = self.closed.get() {
             return Err(RequestError::NotSent(why));
         }
         let deadline = request.deadline;
-        tokio::time::timeout(deadline, self.exchange(request)).await.unwrap_or(Err(RequestError::Deadline(deadline)))
+        // Also one that can ask nobody: a question may be its.
+        let _during = (!request.key.is_empty()).then(|| self.asking.during(request.asker.clone()));
+        let mut exchange = pin!(self.exchange(request));
+        loop {
+            match tokio::time::timeout(deadline, &mut exchange).await {
+                Ok(answer) => return answer,
+                Err(_) if self.asking.is_open() => {}
+                Err(_) => return Err(RequestError::Deadline(deadline)),
+            }
+        }
     }
 
     async fn exchange(&self, request: Request<'_>) -> Result<Value, RequestError> {

@@ -56,6 +56,7 @@ fn ask(updates: Updates) -> Request<'static> {
         headers: Vec::new(),
         key: "k1",
         updates,
+        asker: executor::Asker::default(),
         deadline: Duration::from_secs(5),
     }
 }

@@ -1,0 +1,144 @@
+//! A server's own requests: it may ask a person something while a call of ours is under way, and nothing else.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use executor::{Answered, Asker};
+use rmcp::model::{
+    ClientConfig, CustomRequest, CustomResult, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorCode,
+    ErrorData,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ClientHandler, RoleClient};
+use serde_json::Value;
+
+use crate::client::asked::{ask, response};
+
+/// What we are to a server.
+#[derive(Debug)]
+pub(super) struct Us {
+    pub(super) config: ClientConfig,
+    pub(super) asking: Asking,
+}
+
+/// The calls under way on one connection, by whom they could be asked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asking(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Held for a look or a change, never across an await.
+    calls: Mutex<Calls>,
+    /// Questions that people are thinking about.
+    open: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    askers: HashMap<u64, Asker>,
+    next: u64,
+}
+
+impl Asking {
+    /// A call is under way for as long as this is held.
+    pub(super) fn during(&self, asker: Asker) -> During {
+        let mut calls = self.calls();
+        let number = calls.next;
+        calls.next += 1;
+        calls.askers.insert(number, asker);
+        During { asking: self.clone(), number }
+    }
+
+    /// Whether a person is being asked: a call need not be over in time while they think.
+    pub(super) fn is_open(&self) -> bool {
+        self.0.open.load(Ordering::Relaxed) > 0
+    }
+
+    /// A server does not say which call its question belongs to. Where there is more than one, people might be asked
+    /// about what another's call does, so nobody is.
+    fn only(&self) -> Option<Asker> {
+        let calls = self.calls();
+        let mut askers = calls.askers.values();
+        match (askers.next(), askers.next()) {
+            (Some(asker), None) => Some(asker.clone()),
+            _ => None,
+        }
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.0.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whatever cannot be asked, for whatever reason, is cancelled: nobody has said no.
+    async fn answer(&self, params: &Value) -> Option<Answered> {
+        let asker = self.only()?;
+        let ask = ask("", params).ok()?;
+        let _open = Thinking::about(&self.0.open);
+        asker.ask(ask).await
+    }
+}
+
+struct Thinking<'a>(&'a AtomicUsize);
+
+impl<'a> Thinking<'a> {
+    fn about(open: &'a AtomicUsize) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(open)
+    }
+}
+
+impl Drop for Thinking<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// See [`Asking::during`].
+#[derive(Debug)]
+pub(super) struct During {
+    asking: Asking,
+    number: u64,
+}
+
+impl Drop for During {
+    fn drop(&mut self) {
+        self.asking.calls().askers.remove(&self.number);
+    }
+}
+
+impl ClientHandler for Us {
+    fn get_info(&self) -> ClientConfig {
+        self.config.clone()
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let params = serde_json::to_value(request).unwrap_or_default();
+        Ok(match self.asking.answer(&params).await {
+            Some(Answered::Filled(content)) => {
+                ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(content))
+            }
+            Some(Answered::Visited) => ElicitResult::new(ElicitationAction::Accept),
+            Some(Answered::Declined) => ElicitResult::new(ElicitationAction::Decline),
+            None => ElicitResult::new(ElicitationAction::Cancel),
+        })
+    }
+
+    /// A form that the library has no words for is a form all the same.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<CustomResult, ErrorData> {
+        if request.method != "elicitation/create" {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None));
+        }
+        let answer = self.asking.answer(request.params.as_ref().unwrap_or(&Value::Null)).await;
+        let answer = answer.map_or_else(|| serde_json::json!({"action": "cancel"}), |answer| response(&answer));
+        Ok(CustomResult::new(answer))
+    }
+}
