@@ -8,6 +8,7 @@ use store::{CallRow, CallState, CommitError, fault};
 
 use crate::door::{CallEnd, CallRequest, Executor, counted, guarded};
 use crate::journal::Journal;
+use crate::meanwhile::Asker;
 use crate::parked::{Parked, ParkedCall, Ticket};
 use crate::source::{CallToken, Dispatch, Outcome, Updates};
 
@@ -62,13 +63,23 @@ impl Executor {
         let id = ToolId::parse(&request.id).ok()?;
         let source = self.routes.to_owner(&id)?;
         let ticket = row.ticket.and_then(Ticket::new)?;
+        let (asker, asked) = Asker::of(request);
         let parked = ParkedCall {
             id,
             ticket: ticket.clone(),
             token: CallToken { run: journal.run_id().to_owned(), call: request.call },
             updates: self.updates(journal, request),
+            asker,
         };
-        let end = match guarded(source.follow(parked)).await {
+        let following = match self.catalog.get(&request.id) {
+            Some(tool) => self.answered_meanwhile(journal, request, tool, source.follow(parked), asked).await,
+            None => Ok(guarded(source.follow(parked)).await),
+        };
+        let followed = match following {
+            Ok(followed) => followed,
+            Err(error) => return Some(error.into()),
+        };
+        let end = match followed {
             Dispatch::Parked(Parked::Followed(same)) if same == ticket => return None,
             Dispatch::Parked(parked) => {
                 let tool = self.catalog.get(&request.id)?;
@@ -111,7 +122,7 @@ impl Executor {
     fn call_off_later(&self, id: &ToolId, ticket: Ticket, run_id: &str, call: u32) {
         let Some(source) = self.routes.to_owner(id).cloned() else { return };
         let token = CallToken { run: run_id.to_owned(), call };
-        let parked = ParkedCall { id: id.clone(), ticket, token, updates: Updates::default() };
+        let parked = ParkedCall { id: id.clone(), ticket, token, updates: Updates::default(), asker: Asker::default() };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { drop(tokio::time::timeout(CALL_OFF_WITHIN, source.call_off(parked)).await) });
         }

@@ -24,6 +24,7 @@ mod record;
 mod routes;
 pub mod run;
 mod source;
+mod told;
 
 use std::sync::Arc;
 use std::time::Duration;

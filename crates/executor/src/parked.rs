@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use contract::tool::ToolId;
 use serde_json::{Map, Value, json};
 
+use crate::meanwhile::Asker;
 use crate::source::{CallToken, Updates};
 
 /// The longest ticket: the state that a server may give for a question is most of it.
@@ -45,6 +46,7 @@ pub struct ParkedCall {
     pub(crate) ticket: Ticket,
     pub(crate) token: CallToken,
     pub(crate) updates: Updates,
+    pub(crate) asker: Asker,
 }
 
 impl ParkedCall {
@@ -62,6 +64,11 @@ impl ParkedCall {
 
     pub fn updates(&self) -> &Updates {
         &self.updates
+    }
+
+    /// Where the tool puts what it wants to know while it is followed.
+    pub fn asker(&self) -> &Asker {
+        &self.asker
     }
 }
 

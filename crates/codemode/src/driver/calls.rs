@@ -9,9 +9,9 @@ use contract::ids::CallId;
 use contract::json;
 use contract::tool::InputHash;
 use executor::clock::now_ms;
-use executor::{CallEnd, CallRequest, Journal, Outcome, States, Updates};
+use executor::{CallEnd, CallRequest, Outcome, States, Updates};
 use serde_json::Value;
-use store::{CallRow, CallState, CommitError, StoreError, StoredReply};
+use store::{CallRow, CallState, CommitError, StoredReply};
 
 use super::Driver;
 use crate::bridge::{self, Request};
@@ -19,12 +19,12 @@ use crate::cell::Event;
 
 /// What a task of a run's brought back.
 pub(super) struct Done {
-    call: CallId,
-    what: What,
-    took: Duration,
+    pub(super) call: CallId,
+    pub(super) what: What,
+    pub(super) took: Duration,
 }
 
-enum What {
+pub(super) enum What {
     TimerFired,
     Replied {
         reply: ReplyValue,
@@ -112,7 +112,7 @@ impl Driver {
     /// A person has decided: makes the call, or tells the cell that it is not made.
     pub(super) fn go_on(&mut self, call: CallId) {
         let Some(request) = self.journaled(call) else { return };
-        if self.run.journal.call(call.0).is_some_and(|row| row.state == CallState::Dispatched) {
+        if self.run.journal.call(call.0).is_some_and(|row| row.state != CallState::Approval) {
             // Its tool asked while it was at work, and hears the word by itself.
             return;
         }
@@ -148,51 +148,6 @@ impl Driver {
     pub(super) fn bring(&mut self, call: CallId, reply: ReplyValue, outcome: Option<String>) {
         let what = What::Replied { reply, outcome };
         self.calls.spawn(async move { Done { call, what, took: Duration::ZERO } });
-    }
-
-    /// Somebody may have decided about the call without this process hearing of it.
-    pub(super) fn look_for_decision(&mut self, call: CallId) {
-        let (executor, journal) = (self.run.executor.clone(), std::sync::Arc::clone(&self.run.journal));
-        self.calls.spawn(async move {
-            let what = match executor.word_on(&journal, call.0).await {
-                Ok(Some(_)) => What::Decided,
-                // Where the store is away, it is asked again with the next look.
-                Ok(None) | Err(_) => What::Nothing,
-            };
-            Done { call, what, took: Duration::ZERO }
-        });
-    }
-
-    /// A call under way has a question. What has been answered to it in another process reaches it in a moment; before
-    /// that it would look as if nobody had spoken.
-    pub(super) fn wait_in_a_moment(&mut self) {
-        let journal = std::sync::Arc::clone(&self.run.journal);
-        self.calls.spawn(async move {
-            let asked = journal.store().approvals_of_run(journal.run_id()).await.unwrap_or_default();
-            let now = now_ms();
-            let heard_soon = |call: u32| journal.call(call).is_some_and(|row| row.state == CallState::Dispatched);
-            if asked.iter().any(|one| one.question.is_some() && !one.is_open(now) && heard_soon(one.call)) {
-                tokio::time::sleep(HEARD_WITHIN).await;
-            }
-            Done { call: CallId(0), what: What::WaitNow, took: Duration::ZERO }
-        });
-    }
-
-    /// What this process may not have heard of: others use the same store. One look at a time is enough.
-    pub(super) fn look_around(&mut self) {
-        if self.looking || !self.run.journal.waits_for_others() {
-            return;
-        }
-        self.looking = true;
-        let journal = std::sync::Arc::clone(&self.run.journal);
-        self.calls.spawn(async move {
-            let what = match looked(&journal).await {
-                Ok((arrived, decided)) => What::Looked { arrived, decided },
-                // The store is away: nothing is known that was not before.
-                Err(_) => What::Looked { arrived: Vec::new(), decided: Vec::new() },
-            };
-            Done { call: CallId(0), what, took: Duration::ZERO }
-        });
     }
 
     /// The tool works on, and says how far it is only to who asks. Where it cannot be asked now, the next to wait tries
@@ -284,23 +239,6 @@ impl Driver {
         }
     }
 }
-
-/// Of the calls that wait for somebody, those that need not any more.
-async fn looked(journal: &Journal) -> Result<(Vec<CallId>, Vec<CallId>), StoreError> {
-    let (store, run_id) = (journal.store(), journal.run_id());
-    let waits = |call: u32, states: &[CallState]| journal.call(call).is_some_and(|row| states.contains(&row.state));
-    let calls = store.calls(run_id).await?;
-    let arrived = calls.iter().filter(|row| row.outcome.is_some());
-    let arrived = arrived.filter(|row| waits(row.call, &[CallState::Parked, CallState::Away]));
-    let arrived = arrived.map(|row| CallId(row.call)).collect();
-    let now = now_ms();
-    let approvals = store.approvals_of_run(run_id).await?;
-    let decided = approvals.iter().filter(|one| !one.is_open(now) && waits(one.call, &[CallState::Approval]));
-    Ok((arrived, decided.map(|one| CallId(one.call)).collect()))
-}
-
-/// Twice what a call under way takes to hear what was said to its question.
-const HEARD_WITHIN: Duration = Duration::from_millis(500);
 
 const MAX_NESTED_IDS: usize = 1024;
 

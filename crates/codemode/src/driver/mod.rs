@@ -4,6 +4,7 @@
 //! Nothing is told that is not written: the journal has a run's state before anybody hears of it.
 
 mod calls;
+mod look;
 mod places;
 mod rest;
 mod resume;
@@ -264,15 +265,6 @@ impl Driver {
                 Some(Event::Abort)
             }
         }
-    }
-
-    /// A call under way is with somebody else than before.
-    fn now_with(&mut self, call: CallId, state: PendingState) -> Event {
-        match state {
-            PendingState::Approval => self.asking.insert(call),
-            _ => self.asking.remove(&call),
-        };
-        Event::Parked(call, state)
     }
 
     /// What the journal must know of an event.

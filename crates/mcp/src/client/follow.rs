@@ -1,7 +1,7 @@
 //! Seeing a task of a server's to its end, over one connection.
 
 use contract::tool::ToolId;
-use executor::{Dispatch, Outcome, Updates};
+use executor::{Dispatch, Outcome, ParkedCall};
 use serde_json::{Value, json};
 
 use crate::client::server::Server;
@@ -23,9 +23,9 @@ pub(crate) enum Followed {
 
 impl Server {
     /// Looks at a task until it is over or its time is. Whoever stops waiting leaves it as it is.
-    pub(crate) async fn follow_task(&self, id: &ToolId, timed: &mut Timed, updates: &Updates) -> Followed {
-        let left = timed.left();
-        match tokio::time::timeout(left, self.look_until_over(id, &mut timed.task, timed.until, updates)).await {
+    pub(crate) async fn follow_task(&self, parked: &ParkedCall, timed: &mut Timed) -> Followed {
+        let (id, left) = (parked.id(), timed.left());
+        match tokio::time::timeout(left, self.look_until_over(parked, timed)).await {
             Ok(followed) => followed,
             Err(_) => {
                 self.cancel_task(&timed.task).await;
@@ -41,16 +41,15 @@ impl Server {
         drop(self.ask("tasks/cancel", task).await);
     }
 
-    async fn look_until_over(&self, id: &ToolId, task: &mut Task, until: i64, updates: &Updates) -> Followed {
+    async fn look_until_over(&self, parked: &ParkedCall, timed: &mut Timed) -> Followed {
+        let (id, task, until) = (parked.id(), &mut timed.task, timed.until);
         let (mut failed, mut told) = (0, None);
         loop {
             // At once for the first time: it may have ended while nobody looked.
             let look = match self.ask("tasks/get", task).await {
                 Ok(look) => look,
                 // The task goes on whatever becomes of one look at it.
-                Err(RequestError::Deadline(_) | RequestError::Refused { code: 0 | 429 | 500..=599, .. })
-                    if failed < task::MAX_FAILED_LOOKS =>
-                {
+                Err(error) if passes(&error) && failed < task::MAX_FAILED_LOOKS => {
                     failed += 1;
                     tokio::time::sleep(task.pause).await;
                     continue;
@@ -60,28 +59,34 @@ impl Server {
                 }
                 Err(error) => return self.not_seen(id, error),
             };
-            failed = 0;
             let result = match task.seen(&look) {
                 Seen::Working { said } => {
                     if let Some(said) = said.filter(|said| told.as_ref() != Some(said)) {
-                        updates.send(json!({"message": said}));
+                        parked.updates().send(json!({"message": said}));
                         told = Some(said);
                     }
+                    failed = 0;
                     tokio::time::sleep(task.pause).await;
                     continue;
                 }
                 Seen::Done(result) => Ok(result),
-                Seen::Fetch => self.ask("tasks/result", task).await,
+                // Waits for the end, where the task asks something first: that comes while this is under way.
+                Seen::Fetch => {
+                    let mut request = Request::plain("tasks/result", task.named(), self.limits.call);
+                    request.asker = Some(parked.asker().clone());
+                    self.session.request(request).await
+                }
                 Seen::Failed(why) => return Followed::Over(Dispatch::Settled(self.failed(id, &why))),
                 Seen::Asks => {
                     let ticket = Timed { task: task.clone(), until }.ticket();
                     return Followed::Over(self.asks(id, &look, ticket));
                 }
             };
-            return match result {
-                Ok(result) => Followed::Over(Dispatch::Settled(self.gave(id, result))),
-                Err(error) => self.not_seen(id, error),
-            };
+            match result {
+                Ok(result) => return Followed::Over(Dispatch::Settled(self.gave(id, result))),
+                Err(error) if passes(&error) && failed < task::MAX_FAILED_LOOKS => failed += 1,
+                Err(error) => return self.not_seen(id, error),
+            }
         }
     }
 
@@ -92,7 +97,12 @@ impl Server {
         }
     }
 
-    pub(super) async fn ask(&self, method: &'static str, task: &Task) -> Result<Value, RequestError> {
+    async fn ask(&self, method: &'static str, task: &Task) -> Result<Value, RequestError> {
         self.session.request(Request::plain(method, task.named(), self.limits.call)).await
     }
+}
+
+/// What another look may not meet.
+fn passes(error: &RequestError) -> bool {
+    matches!(error, RequestError::Deadline(_) | RequestError::Refused { code: 0 | 429 | 500..=599, .. })
 }

@@ -25,7 +25,7 @@ impl Upstream {
             match self.hold().await {
                 Ok(held) => {
                     unreached = None;
-                    match held.server().follow_task(parked.id(), &mut timed, parked.updates()).await {
+                    match held.server().follow_task(parked, &mut timed).await {
                         Followed::Over(dispatch) => return dispatch,
                         Followed::Lost(_) => {}
                     }

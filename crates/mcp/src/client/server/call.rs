@@ -130,7 +130,7 @@ impl Server {
         }
         params.extend(with);
         let headers = promoted(&tool.parameters, input);
-        let (updates, asker) = (updates.clone(), asker.clone());
+        let (updates, asker) = (updates.clone(), Some(asker.clone()));
         let request = Request { method, params, headers, key, updates, asker, deadline: self.limits.call };
         match self.session.request(request).await {
             Ok(result) => Ok(Ok(result)),

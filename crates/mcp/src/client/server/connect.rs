@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use executor::{Asker, Updates};
+use executor::Updates;
 use serde_json::{Map, Value, json};
 use url::Url;
 
@@ -145,7 +145,7 @@ pub(super) async fn list_tools(
             headers: Vec::new(),
             key: "",
             updates: Updates::default(),
-            asker: Asker::default(),
+            asker: None,
             deadline,
         };
         let page = session.request(request).await?;

@@ -28,7 +28,7 @@ impl ToolSource for Server {
             let Some(mut timed) = Ticket::read(parked.ticket()).and_then(Ticket::task) else {
                 return Dispatch::Settled(Outcome::Unknown);
             };
-            match self.follow_task(parked.id(), &mut timed, parked.updates()).await {
+            match self.follow_task(&parked, &mut timed).await {
                 Followed::Over(dispatch) => dispatch,
                 Followed::Lost(why) => Dispatch::Settled(self.lost(parked.id(), why)),
             }

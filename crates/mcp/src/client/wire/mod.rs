@@ -101,23 +101,16 @@ pub(crate) struct Request<'a> {
     /// Empty where there is none.
     pub(crate) key: &'a str,
     pub(crate) updates: Updates,
-    /// Who is asked what the server wants to know meanwhile.
-    pub(crate) asker: Asker,
+    /// Who is asked what the server wants to know meanwhile. Some also for one that can ask nobody: a question may be
+    /// its.
+    pub(crate) asker: Option<Asker>,
     pub(crate) deadline: Duration,
 }
 
 impl Request<'_> {
     /// One that is not a call: without a key, heard by nobody.
     pub(crate) fn plain(method: &'static str, params: Map<String, Value>, deadline: Duration) -> Self {
-        Self {
-            method,
-            params,
-            headers: Vec::new(),
-            key: "",
-            updates: Updates::default(),
-            asker: Asker::default(),
-            deadline,
-        }
+        Self { method, params, headers: Vec::new(), key: "", updates: Updates::default(), asker: None, deadline }
     }
 }
 
@@ -223,8 +216,7 @@ impl Session {
             return Err(RequestError::NotSent(why));
         }
         let deadline = request.deadline;
-        // Also one that can ask nobody: a question may be its.
-        let _during = (!request.key.is_empty()).then(|| self.asking.during(request.asker.clone()));
+        let _during = request.asker.clone().map(|asker| self.asking.during(asker));
         let mut exchange = pin!(self.exchange(request));
         loop {
             match tokio::time::timeout(deadline, &mut exchange).await {

@@ -56,7 +56,7 @@ fn ask(updates: Updates) -> Request<'static> {
         headers: Vec::new(),
         key: "k1",
         updates,
-        asker: executor::Asker::default(),
+        asker: None,
         deadline: Duration::from_secs(5),
     }
 }
