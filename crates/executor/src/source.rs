@@ -15,7 +15,8 @@ use crate::parked::{Answers, Parked, ParkedCall};
 
 /// Canned answers, core tools, MCP servers, clients.
 ///
-/// Dropping the future that `call` returned cancels the call: the source tells whoever works on it.
+/// Dropping the future that `call` returned cancels the call: the source tells whoever works on it. A source around
+/// another passes everything on.
 pub trait ToolSource: fmt::Debug + Send + Sync {
     /// What it offers, as it stands now.
     fn tools(&self) -> Vec<ToolSpec>;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contract::tool::ToolSpec;
-use executor::{Answering, AuthorizedCall, ToolSource};
+use executor::{Answering, AuthorizedCall, CallingOff, ParkedCall, ToolSource};
 
 use crate::config::ServerEntry;
 
@@ -35,5 +35,13 @@ impl ToolSource for Offered {
     /// Whatever comes here came through the door, which knows only what is offered.
     fn call(&self, call: AuthorizedCall) -> Answering<'_> {
         self.source.call(call)
+    }
+
+    fn follow(&self, parked: ParkedCall) -> Answering<'_> {
+        self.source.follow(parked)
+    }
+
+    fn call_off(&self, parked: ParkedCall) -> CallingOff<'_> {
+        self.source.call_off(parked)
     }
 }

@@ -199,16 +199,6 @@ impl Session {
         self.list_changes.clone()
     }
 
-    /// Sends a request that nobody waits for. It ends with the connection at the latest.
-    pub(crate) fn send_later(&self, method: &'static str, params: Map<String, Value>) {
-        let mut custom = CustomRequest::new(method, Some(Value::Object(params)));
-        custom.extensions.insert(Listener { updates: Updates::default(), headers: Vec::new() });
-        let peer = self.running.peer().clone();
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { drop(peer.send_request(ClientRequest::CustomRequest(custom)).await) });
-        }
-    }
-
     /// Sends a request and gives its result as it came. Dropped or past its deadline, the request is cancelled; time in
     /// which a person is asked something does not count.
     pub(crate) async fn request(&self, request: Request<'_>) -> Result<Value, RequestError> {
