@@ -16,6 +16,19 @@ const MAX_SCHEMA_BYTES: usize = 16 << 10;
 const MAX_FIELDS: usize = 32;
 const MAX_URL_BYTES: usize = 2_048;
 
+/// What marks a result that is an error in the protocol: it has only pages, and takes no answers.
+pub(crate) const PAGES: &str = "cellmate/pages";
+
+/// An error that names pages to visit, as a result that asks.
+pub(crate) fn pages(elicitations: &Value) -> Value {
+    let pages = elicitations.as_array().into_iter().flatten().enumerate();
+    let request = |(number, params): (usize, &Value)| {
+        (number.to_string(), json!({"method": "elicitation/create", "params": params}))
+    };
+    let requests: Map<String, Value> = pages.map(request).collect();
+    json!({"resultType": "input_required", "inputRequests": requests, PAGES: true})
+}
+
 /// The questions of a result, none where it only wants to be asked again. Everything in it must be a question to a
 /// person: a server is answered whole or not at all.
 pub(crate) fn asks(result: &Value) -> Result<Vec<Ask>, String> {

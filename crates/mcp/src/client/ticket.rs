@@ -22,6 +22,8 @@ pub(crate) enum Ticket {
     },
     /// A call that is made again with what people have answered, and with what the server gave to know it by.
     Question { state: Option<String> },
+    /// A call that is made again once a person has visited the pages that its server wants visited.
+    Pages,
 }
 
 /// A task, and when it is given up.
@@ -73,7 +75,7 @@ impl Ticket {
                 let pause = task::between(Duration::from_millis(pause_ms));
                 Some(Timed { task: Task { id, dialect, pause }, until })
             }
-            Self::Question { .. } => None,
+            Self::Question { .. } | Self::Pages => None,
         }
     }
 }

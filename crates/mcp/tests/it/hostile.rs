@@ -176,7 +176,7 @@ async fn nonsense_for_an_answer_fails_the_call_or_the_connection() {
     let expected = [
         ("number", not_a_result),
         ("null", not_a_result),
-        ("ask", "it wants to ask something before it answers, which is not supported"),
+        ("ask", "it wants to ask something first: it does not say what"),
         ("error", "an error without a readable message (code 0)"),
         ("long", &long),
     ];

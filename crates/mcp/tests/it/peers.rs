@@ -4,10 +4,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use codemode::ExecInput;
+use contract::config;
+use contract::limits::Limits;
 use contract::tool::Repeat;
 use executor::{Outcome, ToolSource, Updates};
 use mcp::{Server, ServerSpec, Transport};
 use serde_json::{Value, json};
+use store::{Decision, Reach};
+use testkit::runner;
 
 use crate::fake::{Connected, Folder, limits, spec};
 
@@ -88,6 +93,41 @@ async fn answers(server: &Connected) {
     let research = server.returned("simulate-research-query", json!({"topic": "tea", "ambiguous": false})).await;
     println!("{:?}", research.content);
     assert!(research.content[0]["text"].as_str().unwrap().contains("tea"), "{:?}", research.content);
+}
+
+/// What it asks is put to a person, and what they say goes back: by a call under way, by one that is a task, as a form
+/// and as a page.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs installed servers; run through `make test-peers`"]
+async fn peer_everything_asks_a_person_and_goes_on_with_the_answer() {
+    let server = everything().await;
+    let code_mode = runner::in_process().await.unwrap();
+    let config = config::CodeMode::enabled(Limits::DEFAULT);
+    let page = "{ url: 'https://example.com/', elicitationId: 'e1', message: 'Go there.' }";
+    let asks = [
+        ("triggerElicitationRequest({})".to_owned(), Some(json!({"name": "Ada"})), "Ada"),
+        (
+            "simulateResearchQuery({ topic: 'python', ambiguous: true })".to_owned(),
+            Some(json!({"interpretation": "snake"})),
+            "snake",
+        ),
+        (format!("triggerUrlElicitation({page})"), None, "User completed the URL elicitation flow"),
+    ];
+    for (call, edited_input, expected) in asks {
+        let cell = ExecInput::javascript(&format!("return JSON.stringify(await MCP.s.{call})"));
+        let mut told = json!(code_mode.exec(server.executor(), &config, "exec", cell).await);
+        let run_id = told["runId"].as_str().unwrap_or_else(|| panic!("{told}")).to_owned();
+        let asked = code_mode.store().approvals_of_run(&run_id).await.unwrap();
+        println!("{:?}", asked[0].question);
+        let decision = Decision::Approve { edited_input, reach: Reach::Once };
+        code_mode.decide(&asked[0].approval_id, &decision, "test").await.unwrap();
+        while told["status"] == "waiting" {
+            told = json!(code_mode.wait(server.executor(), &config, "wait", &run_id).await);
+        }
+        println!("{told}");
+        assert_eq!(told["status"], "completed", "{told}");
+        assert!(told["value"].as_str().unwrap().contains(expected), "{told}");
+    }
 }
 
 #[tokio::test]

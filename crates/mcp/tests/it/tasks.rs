@@ -62,7 +62,7 @@ async fn a_task_that_fails_or_asks_nothing_or_is_none_says_so() {
         (json!({"result": {"status": "cancelled"}}), "its task was cancelled at the server"),
         (
             json!({"result": {"status": "input_required", "inputRequests": {}}}),
-            "it wants to ask something first: it wants to ask something, and does not say what",
+            "it wants to ask something first: it does not say what",
         ),
         (json!({"error": {"code": -32601, "message": "no such method"}}), "no such method (code -32601)"),
         (json!({"result": {"status": "completed", "result": 7}}), "it answered with something that is not a result"),

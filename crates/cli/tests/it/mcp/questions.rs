@@ -116,6 +116,32 @@ fn a_page_is_shown_and_never_opened() {
     assert_booked(&done, &json!({"action": "accept"}));
 }
 
+/// In 2025-11-25 a server may also answer with an error, and wants to be called again when the person has been there.
+#[test]
+fn a_page_that_must_be_visited_first_is_shown_and_the_call_made_again() {
+    let place = Place::new(json!([]));
+    let mut book = writes("book");
+    let page = json!({"mode": "url", "message": "Log in.", "url": "https://example.com/", "elicitationId": "e1"});
+    let error = json!({"code": -32042, "message": "log in first", "data": {"elicitations": [page]}});
+    book["does"] = json!([{"ifFile": [place.path("visited"), [{"echo": true}], [{"error": error}]]}]);
+    let script = json!({"tools": [book], "record": place.path("heard")});
+    std::fs::write(place.path("script.json"), script.to_string()).unwrap();
+    let mut client = start(&place, Era::July2026, json!({}));
+    let waiting = client.exec(CELL);
+    assert!(waiting["message"].as_str().unwrap_or_default().contains("https://example.com/"), "{waiting}");
+    std::fs::write(place.path("visited"), "").unwrap();
+    let id = waiting["approvals"][0]["approvalId"].as_str().unwrap();
+    assert_eq!(place.approvals(&["approve", id]).status.code(), Some(0));
+    let done = client.call("wait", json!({"runId": waiting["runId"]}));
+    assert_eq!((&done["status"], &done["value"]["inputResponses"]), (&json!("completed"), &Value::Null), "{done}");
+    std::fs::remove_file(place.path("visited")).unwrap();
+    let waiting = client.exec(CELL);
+    let id = waiting["approvals"][0]["approvalId"].as_str().unwrap();
+    assert_eq!(place.approvals(&["deny", id]).status.code(), Some(0));
+    let failed = client.call("wait", json!({"runId": waiting["runId"]}));
+    assert!(failed["error"].as_str().unwrap_or_default().contains("a person declined to visit"), "{failed}");
+}
+
 #[test]
 fn what_is_no_question_to_a_person_fails_the_call_and_says_why() {
     let sampling = json!({"method": "sampling/createMessage", "params": {}});

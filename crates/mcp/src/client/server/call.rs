@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contract::tool::{Operation, Repeat, ToolId};
-use executor::{Answers, Asker, AuthorizedCall, Dispatch, Outcome, Parked, Question, Updates};
+use executor::{Answered, Answers, Asker, AuthorizedCall, Dispatch, Outcome, Parked, Question, Updates};
 use serde_json::{Map, Value, json};
 
 use super::{Attempt, Server};
@@ -67,6 +67,11 @@ impl Server {
                 with.extend(state.map(|state| ("requestState".to_owned(), json!(state))));
                 self.rounds(&Made::of(call), with).await
             }
+            // The call is made again as it was, once they have been there.
+            Some(Ticket::Pages) if answers.by_key.values().any(|said| *said == Answered::Declined) => {
+                Ok(Dispatch::Settled(self.failed(call.id(), "a person declined to visit the page that it asks for")))
+            }
+            Some(Ticket::Pages) => self.rounds(&Made::of(call), Map::new()).await,
             Some(ticket) => match ticket.task() {
                 Some(timed) => self.update_task(call.id(), &timed, said).await,
                 None => Ok(Dispatch::Settled(Outcome::Unknown)),
@@ -103,6 +108,9 @@ impl Server {
             if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
                 return Ok(Dispatch::Settled(self.gave(id, result)));
             }
+            if result.get("inputRequests").is_some() && result.get(asked::PAGES).is_some() {
+                return Ok(self.asks(id, &result, Ticket::Pages.text()));
+            }
             let state = result.get("requestState").and_then(Value::as_str).map(str::to_owned);
             if result.get("inputRequests").is_some() || state.is_none() {
                 return Ok(self.asks(id, &result, Ticket::Question { state }.text()));
@@ -134,6 +142,7 @@ impl Server {
         let request = Request { method, params, headers, key, updates, asker, deadline: self.limits.call };
         match self.session.request(request).await {
             Ok(result) => Ok(Ok(result)),
+            Err(RequestError::Pages(pages)) => Ok(Ok(asked::pages(&pages))),
             Err(RequestError::NotSent(why)) => Err(Attempt::NotSent(why)),
             // Whoever wants a login first has done nothing yet.
             Err(RequestError::Closed(why)) if why != Closed::LoginNeeded => Err(Attempt::Lost(why)),
@@ -154,7 +163,7 @@ impl Server {
     pub(in crate::client) fn asks(&self, id: &ToolId, result: &Value, ticket: Option<executor::Ticket>) -> Dispatch {
         let question = asked::asks(result).and_then(|asks| match (ticket, asks.is_empty()) {
             (Some(ticket), false) => Ok(Question { ticket, asks }),
-            (Some(_), true) => Err("it wants to ask something, and does not say what".to_owned()),
+            (Some(_), true) => Err("it does not say what".to_owned()),
             (None, _) => Err("what it wants to be given back with the answer is too long".to_owned()),
         });
         match question {
@@ -182,6 +191,7 @@ impl Server {
             RequestError::NotSent(why) | RequestError::Closed(why) => {
                 format!("the server is not there any more: {why}; its calls fail until it is connected again")
             }
+            RequestError::Pages(_) => "it wants a person to visit a page first".to_owned(),
             RequestError::Confused => "it answered with something that is not a result".to_owned(),
         }
     }

@@ -179,7 +179,7 @@ impl From<RequestError> for ConnectFailure {
                 Self::Refused { code, message: shown(&message, MAX_SHOWN_CHARS) }
             }
             RequestError::NotSent(why) | RequestError::Closed(why) => Self::Closed(why),
-            RequestError::Confused => Self::Confused,
+            RequestError::Confused | RequestError::Pages(_) => Self::Confused,
             RequestError::Deadline(limit) => Self::Deadline(limit),
         }
     }

@@ -20,8 +20,8 @@ use std::time::Duration;
 use executor::{Asker, Updates};
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ClientRequest, CustomRequest, Implementation, ProtocolVersion, RequestMetaObject,
-    ServerResult,
+    ClientCapabilities, ClientConfig, ClientRequest, CustomRequest, ErrorCode, ErrorData, Implementation,
+    ProtocolVersion, RequestMetaObject, ServerResult,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, PeerRequestOptions, RequestHandle, RunningService,
@@ -44,6 +44,9 @@ use subscription::Subscription;
 
 /// Where a tool that does a repeated call once finds the call's key.
 const KEY: &str = "cellmate/idempotencyKey";
+
+/// The protocol's code, in 2025-11-25, for a call that can be made once a person has been somewhere.
+const PAGES_FIRST: i32 = -32042;
 
 /// How a connection begins. Every server of the older revisions knows `initialize` and those that speak both still do,
 /// whereas some older ones end at the first message that is something else; so it is tried first.
@@ -118,6 +121,8 @@ impl Request<'_> {
 pub(crate) enum RequestError {
     /// The server answered with an error.
     Refused { code: i32, message: String },
+    /// It wants a person to visit pages first, and to be asked again then.
+    Pages(Value),
     /// It did not answer in time.
     Deadline(Duration),
     /// It could not be sent any more.
@@ -248,6 +253,9 @@ impl Session {
 
     fn failed(&self, error: ServiceError) -> RequestError {
         match error {
+            ServiceError::McpError(ErrorData { code: ErrorCode(PAGES_FIRST), data: Some(data), .. }) => {
+                RequestError::Pages(data.get("elicitations").cloned().unwrap_or_default())
+            }
             ServiceError::McpError(error) => {
                 RequestError::Refused { code: error.code.0, message: error.message.into_owned() }
             }

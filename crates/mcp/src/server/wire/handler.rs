@@ -13,6 +13,7 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::INSTRUCTIONS;
@@ -25,7 +26,7 @@ use super::state::Seal;
 use crate::server::CALL_AT_MOST;
 use crate::server::answer::Answer;
 use crate::server::flight::Ticket;
-use crate::server::frontend::{Call, Frontend, refused};
+use crate::server::frontend::{Call, Frontend, Offered, refused};
 use crate::server::prepared::Prepared;
 use crate::server::principal::Principal;
 
@@ -85,8 +86,12 @@ impl Handler {
     }
 
     /// Waits for the tools to look different to this principal. Nothing to wait for once nobody can change them.
-    async fn changed(&self, principal: &Principal, known: &mut Vec<ListedTool>) {
-        let mut changes = self.frontend.changes();
+    async fn changed(
+        &self,
+        changes: &mut watch::Receiver<Offered>,
+        principal: &Principal,
+        known: &mut Vec<ListedTool>,
+    ) {
         loop {
             if changes.changed().await.is_err() {
                 return std::future::pending().await;
@@ -215,10 +220,15 @@ impl ServerHandler for Handler {
         let Ok(principal) = self.principal(&context.extensions) else { return };
         let handler = self.clone();
         tokio::spawn(async move {
-            let mut known = handler.listed(&principal).await.unwrap_or_default();
+            // What changed before this began is told to who was shown what was there before.
+            let mut changes = handler.frontend.changes();
+            let mut known = match handler.frontend.shown().get(&principal).and_then(|shown| tools(shown).ok()) {
+                Some(shown) => shown,
+                None => handler.listed(&principal).await.unwrap_or_default(),
+            };
             while !context.peer.is_transport_closed() {
                 tokio::select! {
-                    () = handler.changed(&principal, &mut known) => {
+                    () = handler.changed(&mut changes, &principal, &mut known) => {
                         if context.peer.notify_tool_list_changed().await.is_err() {
                             return;
                         }
@@ -233,19 +243,21 @@ impl ServerHandler for Handler {
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let mut accepted = SubscriptionFilter::new();
         accepted.tools_list_changed = requested.tools_list_changed;
-        self.shown.keep(self.frontend.shown());
+        self.shown.keep(&self.frontend);
         Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let principal = self.principal(&context.request_context().extensions)?;
-        // The subscription has been acknowledged already: what changed since then is told, too. Who was shown nothing
-        // before hears of the first change there was.
-        let before = self.shown.take().remove(&principal);
-        let mut known = before.as_deref().map_or_else(|| Ok(Vec::new()), tools)?;
+        // The subscription has been acknowledged already: what changed since then is told, too.
+        let (before, since) = self.shown.take(&self.frontend, &principal);
+        let (mut known, mut changes) = match before {
+            Some(shown) => (tools(&shown)?, self.frontend.changes()),
+            None => (Vec::new(), since),
+        };
         loop {
             tokio::select! {
-                () = self.changed(&principal, &mut known) => {
+                () = self.changed(&mut changes, &principal, &mut known) => {
                     if context.sink().notify_tool_list_changed().await.is_err() {
                         return Ok(());
                     }

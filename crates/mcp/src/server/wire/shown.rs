@@ -5,29 +5,53 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::watch;
+
+use crate::server::frontend::{Frontend, Offered};
 use crate::server::prepared::Prepared;
 use crate::server::principal::Principal;
 
-/// Who begins to listen at once; of more, the last are told of a change that they may know.
+/// Who begins to listen at once; the first of more may miss a change in between.
 const MAX_BEGINNING: usize = 32;
-
-type Lists = HashMap<Principal, Arc<Prepared>>;
 
 /// Oldest first. Who is told more than it needs lists its tools once more; so the order of those who begin at once does
 /// not matter.
 #[derive(Debug, Default)]
-pub(super) struct Shown(Mutex<VecDeque<Lists>>);
+pub(super) struct Shown(Mutex<VecDeque<Before>>);
+
+#[derive(Debug)]
+struct Before {
+    lists: HashMap<Principal, Arc<Prepared>>,
+    /// Tells of what changes from then on.
+    since: watch::Receiver<Offered>,
+}
+
+impl Before {
+    fn now(frontend: &Frontend) -> Self {
+        let mut since = frontend.changes();
+        since.mark_unchanged();
+        Self { lists: frontend.shown(), since }
+    }
+}
 
 impl Shown {
-    pub(super) fn keep(&self, lists: Lists) {
+    pub(super) fn keep(&self, frontend: &Frontend) {
+        let before = Before::now(frontend);
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push_back(lists);
+        kept.push_back(before);
         if kept.len() > MAX_BEGINNING {
             kept.pop_front();
         }
     }
 
-    pub(super) fn take(&self) -> Lists {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front().unwrap_or_default()
+    /// What this principal had been shown, if anything, and what tells of changes since then.
+    pub(super) fn take(
+        &self,
+        frontend: &Frontend,
+        principal: &Principal,
+    ) -> (Option<Arc<Prepared>>, watch::Receiver<Offered>) {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let mut before = kept.unwrap_or_else(|| Before::now(frontend));
+        (before.lists.remove(principal), before.since)
     }
 }
