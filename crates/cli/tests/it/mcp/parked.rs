@@ -69,16 +69,8 @@ fn a_task_is_followed_to_its_end_by_the_next_process_when_ours_is_killed() {
     client.child.kill().unwrap();
     client.child.wait().unwrap();
     is_over(&place);
-    // The one that was killed may hold the run for a while yet: another `wait` is as good as the first.
     let mut next = start(&place, Era::November2025);
-    let deadline = Instant::now() + 2 * PATIENCE;
-    let done = loop {
-        let told = next.call("wait", json!({}));
-        if told["status"] != "waiting" || Instant::now() > deadline {
-            break told;
-        }
-    };
-    assert_done(&place, &done);
+    assert_done(&place, &waited(&mut next));
     // What is over is told again, and not followed again.
     assert_eq!(next.call("wait", json!({}))["value"], 42);
 }
@@ -105,6 +97,39 @@ fn two_processes_that_wait_for_one_task_are_told_the_same() {
     is_over(&place);
     for answer in [one.answer(exec), two.answer(wait)] {
         assert_done(&place, &answer["result"]["structuredContent"]);
+    }
+}
+
+#[test]
+fn a_process_that_slept_past_its_lease_settles_nothing() {
+    let place = tasks();
+    let mut one = start(&place, Era::July2026);
+    let exec = begin(&place, &mut one);
+    signal(&one, "-STOP");
+    is_over(&place);
+    let mut two = start(&place, Era::July2026);
+    assert_done(&place, &waited(&mut two));
+    signal(&one, "-CONT");
+    let slept = one.answer(exec)["result"]["structuredContent"].clone();
+    assert_eq!(slept["status"], "failed", "{slept}");
+    // Both read what the other has written.
+    assert_done(&place, &one.call("wait", json!({})));
+    assert_done(&place, &two.call("wait", json!({})));
+}
+
+fn signal(client: &Streams, signal: &str) {
+    let told = std::process::Command::new("kill").arg(signal).arg(client.child.id().to_string()).status();
+    assert!(told.unwrap().success());
+}
+
+/// Whoever held the run may hold it for a while yet: another `wait` is as good as the first.
+fn waited(client: &mut Streams) -> Value {
+    let deadline = Instant::now() + 2 * PATIENCE;
+    loop {
+        let told = client.call("wait", json!({}));
+        if told["status"] != "waiting" || Instant::now() > deadline {
+            return told;
+        }
     }
 }
 

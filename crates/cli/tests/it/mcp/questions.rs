@@ -116,6 +116,35 @@ fn a_page_is_shown_and_never_opened() {
     assert_booked(&done, &json!({"action": "accept"}));
 }
 
+#[test]
+fn a_task_that_asks_is_told_and_goes_on() {
+    let place = Place::new(json!([]));
+    let mut book = writes("book");
+    let begun = json!({"resultType": "task", "taskId": "t1", "status": "working", "pollIntervalMs": 50});
+    book["does"] = json!([{"result": begun}]);
+    let asks = json!({"taskId": "t1", "status": "input_required", "inputRequests": {"where": city()}});
+    let result = json!({"content": [], "structuredContent": "booked"});
+    let over = json!([{"result": {"taskId": "t1", "status": "completed", "result": result}}]);
+    let on = json!({
+        "tasks/get": [{"result": asks}],
+        "tasks/update": [{"on": {"tasks/get": over}}, {"result": {}}],
+    });
+    let script = json!({"tools": [book], "on": on, "record": place.path("heard")});
+    std::fs::write(place.path("script.json"), script.to_string()).unwrap();
+    let mut client = start(&place, Era::July2026, json!({}));
+    let waiting = client.exec(CELL);
+    let id = waiting["approvals"][0]["approvalId"].as_str().unwrap_or_else(|| panic!("{waiting}"));
+    assert_eq!(place.approvals(&["approve", id, "--input", "{\"city\":\"Oslo\"}"]).status.code(), Some(0));
+    let done = client.call("wait", json!({"runId": waiting["runId"]}));
+    assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &json!("booked")), "{done}");
+    let heard = place.heard();
+    assert_eq!(heard.matches("\"tools/call\"").count(), 1, "{heard}");
+    let update = heard.lines().find(|line| line.contains("tasks/update")).unwrap();
+    let update: Value = serde_json::from_str(update).unwrap();
+    let said = json!({"where": {"action": "accept", "content": {"city": "Oslo"}}});
+    assert_eq!((&update["params"]["taskId"], &update["params"]["inputResponses"]), (&json!("t1"), &said));
+}
+
 /// In 2025-11-25 a server may also answer with an error, and wants to be called again when the person has been there.
 #[test]
 fn a_page_that_must_be_visited_first_is_shown_and_the_call_made_again() {
