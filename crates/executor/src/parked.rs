@@ -136,13 +136,15 @@ impl Ask {
         Some(Self { key: text("key")?, message: text("message")?, how })
     }
 
-    /// What is given as a person's answer, where it fits what was asked.
+    /// What is given as a person's answer, where it fits what was asked. What they leave out is what the form says it is
+    /// then.
     pub fn filled(&self, given: Option<&Value>) -> Result<Answered, String> {
         match (&self.how, given) {
             (AskedHow::Url(_), None) => Ok(Answered::Visited),
             (AskedHow::Url(_), Some(_)) => Err("this asks to visit a page, and takes no input".to_owned()),
             (AskedHow::Form(schema), given) => {
                 let given = given.cloned().unwrap_or_else(|| json!({}));
+                let given = catalog::arguments::with_defaults(schema, given);
                 catalog::arguments::check(schema, &given).map_err(|bad| bad.to_string())?;
                 match given {
                     Value::Object(given) => Ok(Answered::Filled(given)),
@@ -164,8 +166,8 @@ mod tests {
     }
 
     fn form() -> Ask {
-        let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
-        ask(AskedHow::Form(schema))
+        let properties = json!({"city": {"type": "string"}, "nights": {"type": "integer", "default": 2}});
+        ask(AskedHow::Form(json!({"type": "object", "properties": properties, "required": ["city"]})))
     }
 
     #[test]
@@ -179,7 +181,7 @@ mod tests {
     #[test]
     fn an_answer_must_fit_what_was_asked() {
         let given = |value: Value| form().filled(Some(&value));
-        let oslo = Map::from_iter([("city".to_owned(), json!("Oslo"))]);
+        let oslo = Map::from_iter([("city".to_owned(), json!("Oslo")), ("nights".to_owned(), json!(2))]);
         assert_eq!(given(json!({"city": "Oslo"})), Ok(Answered::Filled(oslo)));
         for bad in [json!({"city": 7}), json!({}), json!(7)] {
             assert!(given(bad.clone()).is_err(), "{bad}");

@@ -1,7 +1,8 @@
 """What the conformance suite takes for a client: our command line, made to do what a scenario is about.
 
 Given `cellmate` and the address of the scenario's server. Logs in where the scenario is about that, lists the tools,
-then calls those that the scenario names, or each of them once with arguments made from its schema.
+then calls those that the scenario names, or each of them once with arguments made from its schema. Where servers ask
+people something, calls are made from cells, and a person leaves every form as it is.
 """
 
 import json
@@ -14,6 +15,7 @@ import threading
 import urllib.request
 
 COMMAND_SECONDS = 25
+ASKING = ("elicitation-", "sep-2322-")
 SAMPLES = {"string": "text", "number": 1, "integer": 1, "boolean": True, "object": {}, "array": [], "null": None}
 
 
@@ -29,7 +31,8 @@ def main(cellmate, address):
             client.log_in()
         tools = client.listed()
         calls = context.get("toolCalls") or [{"name": name, "arguments": arguments(name, tools)} for name in tools]
-        failed = [call["name"] for call in calls if not client.called(call["name"], call["arguments"])]
+        make = client.called_from_cell if scenario.startswith(ASKING) else client.called
+        failed = [call["name"] for call in calls if not make(call["name"], call["arguments"])]
     sys.exit(f"calls failed: {failed}" if failed else 0)
 
 
@@ -74,6 +77,37 @@ class Client:
 
     def called(self, name, arguments):
         return self.run("tools", "call", f"mcp:peer:{name}", "--args", json.dumps(arguments), "--json").returncode == 0
+
+    def called_from_cell(self, name, arguments):
+        function = re.sub(r"[^A-Za-z0-9]+(.)", lambda found: found.group(1).upper(), name)
+        state = os.path.join(self.env["HOME"], "run")
+        command = [*self.command("mcp", "--ask-nobody"), "--state-dir", state]
+        process = subprocess.Popen(command, env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        timer = threading.Timer(COMMAND_SECONDS, process.kill)
+        timer.start()
+
+        def ask(number, method, params):
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            process.stdin.write(json.dumps(message) + "\n")
+            process.stdin.flush()
+            return next(one for one in map(json.loads, process.stdout) if one.get("id") == number)["result"]
+
+        info = {"name": "conformance", "version": "1"}
+        ask(0, "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info})
+        code = f"return await MCP.peer.{function}({json.dumps(arguments)})"
+        told = ask(1, "tools/call", {"name": "exec", "arguments": {"code": code}})["structuredContent"]
+        number = 1
+        while told["status"] == "waiting":
+            for asked in told.get("approvals", []):
+                words = [self.cellmate, "approvals", "approve", asked["approvalId"], "--input", "{}", "--state-dir", state]
+                subprocess.run(words, env=self.env, check=True, capture_output=True, timeout=COMMAND_SECONDS)
+            number += 1
+            call = {"name": "wait", "arguments": {"runId": told["runId"]}}
+            told = ask(number, "tools/call", call)["structuredContent"]
+        timer.cancel()
+        process.kill()
+        print(name, json.dumps(told)[:2000], file=sys.stderr)
+        return told["status"] == "completed" and not told["value"].get("isError")
 
     def log_in(self):
         """As a person does: opens the page that the command prints. The suite's pages send the browser straight back."""
