@@ -201,7 +201,7 @@ impl Driver {
     }
 
     fn request(&self, call: CallId, id: String, input: Value, parent: String) -> CallRequest {
-        let tell = self.states.0.clone();
+        let tell = self.tell.clone();
         // Where that many wait to be told, one that is not looks to the model as if its tool were at work.
         let states = States::to(move |state| {
             let _told = tell.try_send((call, state));

@@ -99,8 +99,12 @@ pub(crate) struct Driver {
     /// Calls under way whose tools have asked people something.
     asking: HashSet<CallId>,
     /// Where calls under way tell with whom they are.
-    states: (mpsc::Sender<(CallId, PendingState)>, mpsc::Receiver<(CallId, PendingState)>),
+    tell: mpsc::Sender<Whereto>,
+    told: mpsc::Receiver<Whereto>,
 }
+
+/// A call, and with whom it is.
+type Whereto = (CallId, PendingState);
 
 /// As many as a cell may have calls.
 const MAX_STATES: usize = 1_024;
@@ -139,6 +143,7 @@ impl Driver {
     }
 
     fn around(run: Run, cell: Cell, whereabouts: Whereabouts, telemetry: Telemetry) -> Self {
+        let (tell, told) = mpsc::channel(MAX_STATES);
         Self {
             run,
             cell,
@@ -161,7 +166,8 @@ impl Driver {
             telemetry,
             tool_time: Duration::ZERO,
             asking: HashSet::new(),
-            states: mpsc::channel(MAX_STATES),
+            tell,
+            told,
         }
     }
 
@@ -189,7 +195,7 @@ impl Driver {
                     // A timer that was cleared: perhaps it was the last thing to do.
                     Err(_) => Some(Event::Woke),
                 },
-                Some((call, state)) = self.states.1.recv() => Some(self.now_with(call, state)),
+                Some((call, state)) = self.told.recv() => Some(self.now_with(call, state)),
                 () = sleep_until(self.began, self.wake_at.map(|at| at.saturating_sub(self.age_ms))) => {
                     self.wake_at = None;
                     Some(Event::Woke)
