@@ -4,6 +4,7 @@ use executor::{Outcome, Updates};
 use serde_json::{Value, json};
 
 use crate::fake::{Connected, Folder, hears, limits, tool};
+use crate::kept::{Kept, options};
 
 /// Works once, then does these steps.
 fn works_then(steps: Value) -> Value {
@@ -78,6 +79,31 @@ async fn of_a_task_that_its_server_has_forgotten_nobody_knows_the_end() {
     let forgotten = json!({"error": {"code": -32602, "message": "no such task"}});
     let server = Connected::with(extension(forgotten), limits()).await;
     assert_eq!(server.call("long", json!({})).await, Outcome::Unknown);
+}
+
+#[tokio::test]
+async fn a_task_outlives_the_fall_of_a_server_that_knows_it_again() {
+    let folder = Folder::new();
+    let over = json!({"taskId": "t1", "status": "completed", "result": {"content": [], "structuredContent": 7}});
+    let mut script = extension(json!({}));
+    script["on"] = json!({"tasks/get": [{"exitOnce": folder.0.join("fell")}, {"result": over}]});
+    let kept = Kept::with(script, options()).await;
+    kept.upstream.listed().await.unwrap();
+    let outcome = kept.call("long").await;
+    let Outcome::Returned(returned) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(returned.for_guest()["structuredContent"], 7);
+    assert_eq!((kept.heard("tools/call"), kept.starts()), (1, 2));
+}
+
+#[tokio::test]
+async fn a_forgotten_task_is_begun_once_more_where_its_tool_may_be_repeated() {
+    let mut script = extension(json!({}));
+    script["tools"][0]["annotations"] = json!({"readOnlyHint": true});
+    script["on"] = json!({"tasks/get": [{"error": {"code": -32602, "message": "no such task"}}]});
+    let kept = Kept::of(script, options(), |spec| spec.trusted = true).await;
+    kept.upstream.listed().await.unwrap();
+    assert_eq!(kept.call("long").await, Outcome::Unknown);
+    assert_eq!(kept.heard("tools/call"), 2);
 }
 
 #[tokio::test]
