@@ -185,6 +185,7 @@ impl CodeMode {
                     tokio::time::sleep(LOOK_AGAIN).await;
                 }
                 Err(Asleep::Held) => news::of(&mut news, run_id, LOOK_ELSEWHERE).await,
+                Err(Asleep::Locked(failure)) => return failed_with(&failure),
                 Err(Asleep::Failed(failure)) => return self.inner.could_not(&row, &failure).await,
             }
             late = Instant::now() >= deadline;

@@ -13,7 +13,8 @@ use crate::{Millis, approvals, fault, transcript};
 use lost::{Failed, Found, Patience};
 use rows::{write_calls, write_legs};
 
-pub(crate) use rows::{ROWS_A_STATEMENT, places};
+pub(crate) use lost::passes;
+pub(crate) use rows::{ROWS_A_STATEMENT, list, places};
 
 /// What a commit must outlive before it returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,5 +5,7 @@ mod cancel;
 mod clients;
 mod eras;
 mod http;
+mod keys;
 mod lost;
 mod place;
+mod stores;

@@ -1,0 +1,94 @@
+//! Runs in a store of one's choice: on a server that several processes share, and carried from one store into another.
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::postgres::Server;
+
+use super::clients::{Era, Streams, structured};
+use super::place::{Place, writes};
+
+const CELL: &str = "return (await MCP.s.push({ to: 'main' })).structuredContent.done";
+const PASSWORD: &str = "hunter2";
+
+fn pushes() -> Place {
+    Place::new(json!([writes("push")]))
+}
+
+/// A room on a server, whose address has a password in it, as addresses have. The server asks for none.
+fn room(server: &Server) -> String {
+    server.schemas(1).unwrap().remove(0).replacen("postgres@", &format!("postgres:{PASSWORD}@"), 1)
+}
+
+fn said(output: &Output) -> String {
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(!said.contains(PASSWORD), "{said}");
+    said
+}
+
+fn wait(client: &mut Streams, run_id: &Value) -> Value {
+    structured(&client.ask("tools/call", json!({"name": "wait", "arguments": {"runId": run_id}})))
+}
+
+fn exit(output: &Output) -> (Option<i32>, String) {
+    (output.status.code(), said(output))
+}
+
+#[test]
+fn two_servers_on_one_postgres_are_one_service() {
+    let server = Server::start().unwrap();
+    let (url, here, there, third) = (room(&server), pushes(), pushes(), pushes());
+    let key = here.path("shared-key");
+    let made = here.command(&["keys", "rotate", "--key-file", &key]);
+    assert_eq!(exit(&made).0, Some(0), "{}", said(&made));
+    let arguments = ["--store", &url, "--key-file", &key];
+    let mut one = Streams::start(&here, Era::June2025, json!({}), &arguments);
+    let mut two = Streams::start(&there, Era::July2026, json!({}), &arguments);
+    assert_eq!(two.exec("return 1")["value"], 1);
+    let waiting = one.exec(CELL);
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    let id = waiting["approvals"][0]["approvalId"].as_str().unwrap().to_owned();
+
+    // Whoever has another key is told before it can do harm.
+    let (code, told) = exit(&third.command(&["approvals", "list", "--store", &url]));
+    assert!(code == Some(2) && told.contains("--key-file"), "{told}");
+
+    let asked = two.send("tools/call", json!({"name": "wait", "arguments": {"runId": waiting["runId"]}}));
+    std::thread::sleep(Duration::from_millis(500));
+    let decided = Command::new(env!("CARGO_BIN_EXE_cellmate"))
+        .args(["approvals", "approve", &id, "--state-dir", &third.path("state")])
+        .env("CELLMATE_STORE", &url)
+        .env("CELLMATE_KEY_FILE", &key)
+        .output()
+        .unwrap();
+    assert_eq!(exit(&decided).0, Some(0), "{}", said(&decided));
+    let done = structured(&two.answer(asked));
+    assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &json!("push")), "{done}");
+    let heard = here.heard() + &there.heard();
+    assert_eq!(heard.matches("\"tools/call\"").count(), 1, "called once, by whichever");
+    assert_eq!(wait(&mut one, &waiting["runId"])["value"], "push");
+
+    third.configure(&json!({"store": {"url": url, "keyFile": key}}));
+    let doctor = third.command(&["doctor", "--json"]);
+    let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let location = report["store"]["location"].as_str().unwrap();
+    assert!(location.starts_with("postgres://postgres@/") && said(&doctor).contains("answers in"), "{report}");
+}
+
+#[test]
+fn a_store_that_is_not_there_is_told_without_its_password() {
+    let place = pushes();
+    for url in [
+        "postgres://me:hunter2@localhost/x?host=/no/such/folder",
+        "postgres://me:hunter2@127.0.0.1:1/x",
+        "mysql://me:hunter2@localhost/x",
+        "postgres://me:hunter2@:bad:/x",
+    ] {
+        for command in ["approvals list", "doctor", "keys list", "backup /tmp/never"] {
+            let words: Vec<&str> = command.split(' ').chain(["--store", url]).collect();
+            let (code, told) = exit(&place.command(&words));
+            assert!(code != Some(0) && !told.is_empty(), "{command}: {told}");
+        }
+    }
+}
