@@ -9,6 +9,7 @@ use contract::config::{CodeMode, Languages};
 use contract::limits::Limits;
 
 use crate::approvals::ApprovalsArguments;
+use crate::backup::{BackupArguments, RestoreArguments};
 use crate::connect::ConnectArguments;
 use crate::keys::KeysArguments;
 use crate::serve::McpArguments;
@@ -40,6 +41,10 @@ pub(crate) enum Command {
     Mcp(McpArguments),
     /// See and decide what cells ask a person about.
     Approvals(ApprovalsArguments),
+    /// Write all runs, approvals and transcripts into a file, while they are in use.
+    Backup(BackupArguments),
+    /// Put what `backup` wrote into a store, of the same engine or the other.
+    Restore(RestoreArguments),
     /// Keep the keys that suspended cells are sealed with: list, rotate, prune.
     Keys(KeysArguments),
 }

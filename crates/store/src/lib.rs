@@ -6,6 +6,7 @@
 mod alone;
 mod approvals;
 mod backend;
+mod backup;
 mod commit;
 pub mod fault;
 mod key_file;
@@ -24,6 +25,7 @@ mod watch;
 
 pub use approvals::{Approval, ApprovalRequest, ApprovalState, Decision, DecisionRefused, Reach, StandingRule};
 pub use backend::{Store, StoreError};
+pub use backup::{BackupError, Checked, Restoring, TABLES as BACKED_UP, check as check_backup};
 pub use commit::{Change, CommitError, Durability};
 pub use key_file::{Key, KeyFile, KeyFileError};
 pub use keys::Keys;

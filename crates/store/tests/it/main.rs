@@ -7,6 +7,7 @@
 )]
 
 mod approvals;
+mod backups;
 mod fences;
 mod model;
 mod opening;

@@ -1,5 +1,6 @@
 //! Runs in a store of one's choice: on a server that several processes share, and carried from one store into another.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -91,4 +92,52 @@ fn a_store_that_is_not_there_is_told_without_its_password() {
             assert!(code != Some(0) && !told.is_empty(), "{command}: {told}");
         }
     }
+}
+
+#[test]
+fn a_backup_taken_in_use_goes_on_elsewhere_and_comes_back() {
+    let server = Server::start().unwrap();
+    let (url, here, there) = (room(&server), pushes(), pushes());
+    let mut client = Streams::plain(&here, Era::June2025);
+    let waiting = client.exec(CELL);
+    let (run, id) = (&waiting["runId"], waiting["approvals"][0]["approvalId"].as_str().unwrap());
+    let sleeping = client.exec("await yield_control(); return 'slept'");
+    let file = here.path("first.backup");
+    let taken = here.command(&["backup", &file]);
+    assert_eq!(exit(&taken).0, Some(0), "{}", said(&taken));
+    assert!(said(&taken).contains("the key is not in it"));
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(exit(&here.command(&["backup", &file])).0, Some(2), "what is there stays");
+
+    // Without the key it is refused; with it the runs go on, on the other engine.
+    let (code, told) = exit(&there.command(&["restore", &file, "--store", &url]));
+    assert!(code == Some(2) && told.contains("key 1"), "{told}");
+    let key = here.path("state/key");
+    let arguments = ["--store", &url, "--key-file", &key];
+    let restore = |more: &[&str]| {
+        let words: Vec<&str> = ["restore", &file].iter().chain(&arguments).chain(more).copied().collect();
+        there.command(&words)
+    };
+    assert_eq!(exit(&restore(&[])).0, Some(0));
+    let (code, told) = exit(&restore(&[]));
+    assert!(code == Some(2) && told.contains("--replace"), "{told}");
+    let mut client = Streams::start(&there, Era::July2026, json!({}), &arguments);
+    assert_eq!(wait(&mut client, &sleeping["runId"])["value"], "slept");
+    let words: Vec<&str> = ["approvals", "approve", id].iter().chain(&arguments).copied().collect();
+    assert_eq!(exit(&there.command(&words)).0, Some(0));
+    assert_eq!(wait(&mut client, run)["value"], "push");
+
+    // Back into a file, with the key, on a machine that has neither.
+    let (third, second) = (pushes(), here.path("second.backup"));
+    let words: Vec<&str> = ["backup", &second, "--with-key"].iter().chain(&arguments).copied().collect();
+    assert_eq!(exit(&there.command(&words)).0, Some(0));
+    assert_eq!(exit(&third.command(&["restore", &second])).0, Some(0));
+    let mut client = Streams::plain(&third, Era::June2025);
+    assert_eq!(wait(&mut client, run)["value"], "push", "what was recorded is told again");
+
+    let bytes = std::fs::read(&second).unwrap();
+    std::fs::write(&second, &bytes[..bytes.len() / 2]).unwrap();
+    let (code, told) = exit(&third.command(&["restore", &second, "--replace"]));
+    assert!(code == Some(2) && told.contains("cut"), "{told}");
+    assert_eq!(wait(&mut client, run)["value"], "push", "nothing was changed");
 }
