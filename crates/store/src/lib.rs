@@ -35,6 +35,7 @@ pub use rows::{CallRow, CallState, LegRow, RunGlance, RunRow, RunState, StoredRe
 pub use runs::{Held, LeaseError, NewRun};
 pub use seal::{Sealed, Unsealable};
 pub use settle::{SettleRefused, Settled};
+pub use sweep::Swept;
 pub use transcript::{Entry, EntryKind};
 pub use watch::{News, Watch};
 
