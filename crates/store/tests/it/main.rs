@@ -11,6 +11,7 @@ mod backups;
 mod fences;
 mod model;
 mod opening;
+mod quotas;
 mod retention;
 mod sealing;
 mod settling;

@@ -141,3 +141,26 @@ fn a_backup_taken_in_use_goes_on_elsewhere_and_comes_back() {
     assert!(code == Some(2) && told.contains("cut"), "{told}");
     assert_eq!(wait(&mut client, run)["value"], "push", "nothing was changed");
 }
+
+#[test]
+fn a_principal_that_has_too_many_cells_waiting_is_told_which_to_end() {
+    let place = pushes();
+    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(place.path("config.json")).unwrap()).unwrap();
+    config["store"] = json!({"perPrincipal": {"maxWaitingRuns": 2, "maxOpenApprovals": 1}});
+    place.configure(&config);
+    let mut client = Streams::plain(&place, Era::June2025);
+    let asks = client.exec(CELL);
+    assert_eq!(asks["status"], "waiting", "{asks}");
+    let refused = client.exec(&format!("text('kept'); try {{ {CELL} }} catch (error) {{ return String(error) }}"));
+    assert!(refused["value"].as_str().is_some_and(|told| told.contains("too many questions are open")), "{refused}");
+    let sleeps = "text('said'); await yield_control(); return 1";
+    let second = client.exec(sleeps);
+    assert_eq!(second["status"], "waiting", "{second}");
+    let third = client.exec(sleeps);
+    assert_eq!((&third["status"], &third["code"]), (&json!("failed"), &json!("runtime_unavailable")), "{third}");
+    assert!(third["error"].as_str().unwrap().contains(asks["runId"].as_str().unwrap()), "{third}");
+    assert_eq!(third["output"][0]["text"], "said", "{third}");
+    // Finished, it makes room.
+    assert_eq!(wait(&mut client, &second["runId"])["value"], 1);
+    assert_eq!(client.exec(sleeps)["status"], "waiting");
+}
