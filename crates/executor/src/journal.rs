@@ -179,7 +179,7 @@ impl Journal {
     async fn still_ours(&self) -> Result<(), CommitError> {
         let Some(lease) = self.lease.as_ref().filter(|lease| !lease.lasts()) else { return Ok(()) };
         let held = self.held.lock().await;
-        if self.store.hold_on(&held, now_ms() + lease.length_ms()).await? {
+        if self.store.hold_on(&held, lease.until_ms()).await? {
             return Ok(());
         }
         self.lock().lost = true;

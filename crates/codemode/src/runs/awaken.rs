@@ -45,7 +45,7 @@ impl Inner {
         row: &RunRow,
         first: Command,
     ) -> Result<(), Asleep> {
-        let now = now_ms();
+        let now = self.lease.now_ms();
         let _held = self.keeps(&row.run_id);
         let held = match self.store.take(&row.run_id, &self.holder, now, self.lease_until()).await {
             Ok(held) => held,

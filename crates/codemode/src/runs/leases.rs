@@ -3,8 +3,6 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use executor::clock::now_ms;
-
 use super::inner::Inner;
 
 /// How long a process that says nothing keeps its runs, where nobody says otherwise.
@@ -17,6 +15,9 @@ const RENEWALS: u32 = 3;
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 const FIRST_SWEEP: Duration = Duration::from_secs(1);
 
+/// How often the store's clock is looked at.
+const LOOK_AT_CLOCK: Duration = Duration::from_secs(1);
+
 pub(super) async fn keep(inner: Weak<Inner>, lease: Duration) {
     let every = lease / RENEWALS;
     loop {
@@ -27,6 +28,16 @@ pub(super) async fn keep(inner: Weak<Inner>, lease: Duration) {
     }
 }
 
+/// Looks at the store's clock, at once and then again and again: renewals must not wait for that either.
+pub(super) async fn keep_time(inner: Weak<Inner>) {
+    loop {
+        let Some(held) = inner.upgrade() else { return };
+        held.set_clock().await;
+        drop(held);
+        tokio::time::sleep(LOOK_AT_CLOCK).await;
+    }
+}
+
 /// Puts away what is over. Not beside the renewals: those must not wait for it.
 pub(super) async fn put_away(inner: Weak<Inner>) {
     let mut pause = FIRST_SWEEP;
@@ -34,7 +45,7 @@ pub(super) async fn put_away(inner: Weak<Inner>) {
         tokio::time::sleep(pause).await;
         let Some(inner) = inner.upgrade() else { return };
         // What fails is done by the next sweep, here or elsewhere.
-        drop(inner.store.sweep(now_ms()).await);
+        drop(inner.store.sweep(inner.lease.now_ms()).await);
         pause = SWEEP_EVERY;
     }
 }

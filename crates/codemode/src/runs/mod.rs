@@ -57,6 +57,7 @@ impl CodeMode {
         let watch = store.watch();
         let inner = Arc::new(Inner::new(pool, store, lease)?);
         tokio::spawn(leases::keep(Arc::downgrade(&inner), lease));
+        tokio::spawn(leases::keep_time(Arc::downgrade(&inner)));
         tokio::spawn(leases::put_away(Arc::downgrade(&inner)));
         tokio::spawn(news::listen(Arc::downgrade(&inner), watch));
         Ok(Self { inner })

@@ -9,6 +9,7 @@
 mod approvals;
 mod backups;
 mod fences;
+mod live_migration;
 mod model;
 mod opening;
 mod quotas;
@@ -18,4 +19,5 @@ mod settling;
 mod sweeping;
 mod tampering;
 mod transcripts;
+mod watching;
 mod world;
