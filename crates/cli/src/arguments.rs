@@ -9,9 +9,12 @@ use contract::config::{CodeMode, Languages};
 use contract::limits::Limits;
 
 use crate::approvals::ApprovalsArguments;
+use crate::backup::{BackupArguments, RestoreArguments};
 use crate::connect::ConnectArguments;
+use crate::keys::KeysArguments;
 use crate::serve::McpArguments;
 use crate::servers::ServersArguments;
+use crate::state::ConfiguredStore;
 use crate::tools::ToolsArguments;
 
 /// Run the programs a model writes, safely.
@@ -32,12 +35,18 @@ pub(crate) enum Command {
     Tools(ToolsArguments),
     /// Put cellmate into a client's configuration.
     Connect(ConnectArguments),
-    /// Say what of the sandbox works on this machine.
+    /// Say what of the sandbox works on this machine, and whether the store answers.
     Doctor(DoctorArguments),
     /// Serve `exec` and `wait` to agents, over standard streams or HTTP.
     Mcp(McpArguments),
     /// See and decide what cells ask a person about.
     Approvals(ApprovalsArguments),
+    /// Write all runs, approvals and transcripts into a file, while they are in use.
+    Backup(BackupArguments),
+    /// Put what `backup` wrote into a store, of the same engine or the other.
+    Restore(RestoreArguments),
+    /// Keep the keys that suspended cells are sealed with: list, rotate, prune.
+    Keys(KeysArguments),
 }
 
 #[derive(Debug, Args)]
@@ -68,6 +77,8 @@ pub(crate) struct ExecArguments {
 pub(crate) struct DoctorArguments {
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: ConfiguredStore,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

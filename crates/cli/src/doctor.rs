@@ -1,14 +1,14 @@
-//! `cellmate doctor`: what of the sandbox works here.
+//! `cellmate doctor`: what of the sandbox works here, and whether the store answers.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use contract::frame::{Hello, Jail};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::arguments::DoctorArguments;
-use crate::render;
+use crate::{render, state};
 
 pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
     let began = Instant::now();
@@ -20,10 +20,12 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
     let Some(hello) = pool.workers().into_iter().next() else {
         return render::trouble("the worker came up and went away again");
     };
-    report(&hello, began.elapsed().as_secs_f64() * 1000.0, arguments.json)
+    let start_ms = began.elapsed().as_secs_f64() * 1000.0;
+    report(&hello, start_ms, &state::look::look(&arguments.store).await, arguments.json)
 }
 
-fn report(hello: &Hello, start_ms: f64, as_json: bool) -> ExitCode {
+fn report(hello: &Hello, start_ms: f64, store: &(String, Value, bool), as_json: bool) -> ExitCode {
+    let (said, told, is_well) = store;
     let (jail, remedy) = match hello.jail {
         Jail::Full => ("full", "Landlock and seccomp stand"),
         Jail::Seccomp => {
@@ -39,6 +41,7 @@ fn report(hello: &Hello, start_ms: f64, as_json: bool) -> ExitCode {
             "jail": jail,
             "pageScan": hello.page_scan,
             "workerStartMs": start_ms,
+            "store": told,
         });
         println!("{report}");
     } else {
@@ -46,6 +49,7 @@ fn report(hello: &Hello, start_ms: f64, as_json: bool) -> ExitCode {
         println!("jail           {jail}: {remedy}");
         println!("changed pages  {pages}");
         println!("worker start   {start_ms:.1} ms");
+        println!("store          {said}");
     }
-    if hello.jail == Jail::Full { ExitCode::SUCCESS } else { ExitCode::from(1) }
+    if hello.jail == Jail::Full && *is_well { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }

@@ -2,10 +2,12 @@
 
 mod approvals;
 mod arguments;
+mod backup;
 mod config;
 mod connect;
 mod doctor;
 mod exec;
+mod keys;
 mod render;
 mod serve;
 mod servers;
@@ -37,6 +39,9 @@ fn main() -> std::process::ExitCode {
         Command::Doctor(arguments) => runtime.block_on(doctor::run(arguments)),
         Command::Mcp(arguments) => runtime.block_on(serve::run(arguments)),
         Command::Approvals(arguments) => runtime.block_on(approvals::run(arguments)),
+        Command::Backup(arguments) => runtime.block_on(backup::run_backup(arguments)),
+        Command::Restore(arguments) => runtime.block_on(backup::run_restore(arguments)),
+        Command::Keys(arguments) => runtime.block_on(keys::run(arguments)),
     };
     // Whoever is still reading standard input would never come back.
     runtime.shutdown_timeout(LAST_WORDS);

@@ -35,6 +35,15 @@ pub const SEARCH_DEFAULT_LIMIT: Bound = Bound::new("searchDefaultLimit", 8, 1..=
 /// Runs a store keeps alive at once. The upper end is a million: some gigabytes of suspended cells.
 pub const MAX_LIVE_RUNS: Bound = Bound::new("maxLiveRuns", 10_000, 1..=1_000_000);
 
+/// For how long runs that have ended, and what sessions did, can be read: a week and a month; at most ten years.
+pub const KEEP_RUNS_SECONDS: Bound = Bound::new("keepRunsSeconds", 7 * 86_400, 60..=315_360_000);
+pub const KEEP_TRANSCRIPTS_SECONDS: Bound = Bound::new("keepTranscriptsSeconds", 30 * 86_400, 60..=315_360_000);
+
+/// What one principal may have in a store at once, under `store.perPrincipal`.
+pub const MAX_WAITING_RUNS: Bound = Bound::new("maxWaitingRuns", 2_000, 1..=1_000_000);
+pub const MAX_STORED_BYTES: Bound = Bound::new("maxStoredBytes", 1 << 30, (1 << 20)..=(1 << 40));
+pub const MAX_OPEN_APPROVALS: Bound = Bound::new("maxOpenApprovals", 500, 1..=100_000);
+
 /// Tool Search has its own, under `tools.toolSearch`.
 pub const TOOL_SEARCH_CODE_TIMEOUT_MS: Bound = Bound::new("codeTimeoutMs", 10_000, 1_000..=60_000);
 pub const TOOL_SEARCH_MAX_SEARCH_LIMIT: Bound = Bound::new("maxSearchLimit", 20, 1..=50);

@@ -100,6 +100,7 @@ impl Executor {
         };
         match parked.await {
             Ok(()) => CallEnd::Parked(PendingState::Approval),
+            Err(CommitError::Quota(exceeded)) => self.refuse(journal, request, exceeded.to_string()),
             Err(error) => CommitError::into(error),
         }
     }

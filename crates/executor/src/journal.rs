@@ -6,7 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use store::{CallRow, CallState, Change, CommitError, Durability, Entry, Held, LegRow, Store, StoredReply, fault};
+use store::{
+    CallRow, CallState, Change, CommitError, Durability, Entry, EntryKind, Exceeded, Held, LegRow, Quota, Store,
+    StoredReply, fault,
+};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::clock::now_ms;
@@ -33,6 +36,10 @@ struct Unwritten {
     anything: bool,
     must_sync: bool,
     lost: bool,
+    /// Calls that nobody can be asked about now, because too many are asked about already.
+    unasked: BTreeMap<u32, Box<Exceeded>>,
+    /// Why the run could not be put to rest.
+    restless: Option<Box<Exceeded>>,
 }
 
 /// Proof that a call's intent is written down, or need not be yet. Only a journal makes one.
@@ -172,7 +179,7 @@ impl Journal {
     async fn still_ours(&self) -> Result<(), CommitError> {
         let Some(lease) = self.lease.as_ref().filter(|lease| !lease.lasts()) else { return Ok(()) };
         let held = self.held.lock().await;
-        if self.store.hold_on(&held, now_ms() + lease.length_ms()).await? {
+        if self.store.hold_on(&held, lease.until_ms()).await? {
             return Ok(());
         }
         self.lock().lost = true;
@@ -202,7 +209,8 @@ impl Journal {
                 calls.insert(call, row.clone());
             }
         }
-        self.flush().await
+        self.flush().await?;
+        self.lock().unasked.remove(&call).map_or(Ok(()), |exceeded| Err(CommitError::Quota(exceeded)))
     }
 
     /// Writes the outcome of a call that is away, where nobody has written another and the run is still ours. Whether
@@ -215,7 +223,7 @@ impl Journal {
         self.store.settle_held(&held, call, outcome).await
     }
 
-    /// Changes the run itself, and writes everything.
+    /// Changes the run itself, and writes everything. Where a quota is in the way of its rest, all else is written.
     pub async fn commit(&self, durability: Durability, with: impl FnOnce(&mut Change)) -> Result<(), CommitError> {
         {
             let mut unwritten = self.lock();
@@ -223,14 +231,15 @@ impl Journal {
             unwritten.anything = true;
             unwritten.must_sync |= durability == Durability::Synced;
         }
-        self.flush().await
+        self.flush().await?;
+        self.lock().restless.take().map_or(Ok(()), |exceeded| Err(CommitError::Quota(exceeded)))
     }
 
     /// Writes what is unwritten. Whoever comes while another writes finds its own part written too.
     pub async fn flush(&self) -> Result<(), CommitError> {
         fault::point("journal.before_flush")?;
         let mut held = self.held.lock().await;
-        let (change, durability) = {
+        let (mut change, durability) = {
             let mut unwritten = self.lock();
             if unwritten.lost {
                 return Err(CommitError::Fenced);
@@ -244,7 +253,12 @@ impl Journal {
             let must_sync = std::mem::take(&mut unwritten.must_sync);
             (change, if must_sync { Durability::Synced } else { Durability::Relaxed })
         };
-        let written = self.store.commit(&mut held, &change, durability, now_ms()).await;
+        let mut written = self.store.commit(&mut held, &change, durability, now_ms()).await;
+        while let Err(CommitError::Quota(exceeded)) = written {
+            // Whoever it was for is told. Others' calls and results, in the same change, are none the worse.
+            self.lock().leave_out(&mut change, exceeded);
+            written = self.store.commit(&mut held, &change, durability, now_ms()).await;
+        }
         if written.is_err() {
             // What was not written cannot be made up for: nothing more is done on this run's behalf here.
             self.lock().lost = true;
@@ -270,5 +284,24 @@ impl Unwritten {
         change(row);
         self.calls.insert(call, row.clone());
         self.anything = true;
+    }
+
+    /// Takes out of a change what there is no room for. Nothing of that kind is left in it.
+    fn leave_out(&mut self, change: &mut Change, exceeded: Box<Exceeded>) {
+        match exceeded.quota {
+            Quota::OpenApprovals => {
+                for asked in change.approvals.drain(..) {
+                    let rows = change.calls.iter_mut().filter(|row| row.call == asked.call);
+                    rows.chain(self.known.get_mut(&asked.call)).for_each(|row| row.state = CallState::Requested);
+                    self.unasked.insert(asked.call, exceeded.clone());
+                }
+            }
+            Quota::WaitingRuns | Quota::SnapshotBytes => {
+                (change.state, change.snapshot, change.expires_at, change.release) = (None, None, None, false);
+                // What was to be told is not.
+                change.entries.retain(|entry| entry.kind != EntryKind::ControlResult);
+                self.restless = Some(exceeded);
+            }
+        }
     }
 }

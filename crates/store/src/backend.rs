@@ -1,26 +1,16 @@
-//! Where the rows are: a file, memory, or a Postgres server.
+//! The connections to where the rows are: a file, memory, or a Postgres server.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract::config::{Quotas, Retention};
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
-use sqlx::{Any, AnyConnection, AnyPool, Connection, Database, Executor, TransactionManager};
+use sqlx::{Any, AnyConnection, AnyPool, Connection, Database, Executor, Row, TransactionManager};
 
 use crate::commit::Durability;
-use crate::migrations;
-use crate::seal::Keys;
-
-/// Where a store lives.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Location {
-    /// Gone with the process.
-    Memory,
-    /// An SQLite file, made if it is not there.
-    File(PathBuf),
-    /// `postgres://…`
-    Postgres(String),
-}
+use crate::keys::Keys;
+use crate::location::{Location, sqlite_url};
+use crate::{Millis, migrations};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -30,6 +20,10 @@ pub enum StoreError {
     Corrupt(String),
     #[error("the store was written by a newer program (schema {found}, this one knows {known}); upgrade it")]
     TooNew { found: i64, known: i64 },
+    #[error(
+        "{cells} of the store's cells are sealed with another key {id} than this one; give the key file that the store's other processes use (`--key-file`), or wait until those cells have expired"
+    )]
+    OtherKey { id: u32, cells: u64 },
 }
 
 /// A handle to the rows; clones share the connections.
@@ -43,6 +37,8 @@ pub struct Store {
     readers: AnyPool,
     pub(crate) location: Location,
     pub(crate) keys: Arc<Keys>,
+    pub(crate) retention: Retention,
+    pub(crate) quotas: Quotas,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,23 +63,16 @@ impl Store {
                 // One connection: another one would see another, empty memory.
                 let options: AnyConnectOptions = "sqlite::memory:".parse()?;
                 let only = sqlite("OFF", 1).connect_with(options).await?;
-                Self {
-                    dialect: Dialect::Sqlite,
-                    durable: only.clone(),
-                    relaxed: only.clone(),
-                    readers: only,
-                    location,
-                    keys,
-                }
+                Self::of(Dialect::Sqlite, [only.clone(), only.clone(), only], location, keys)
             }
             Location::File(path) => {
-                let url = format!("sqlite://{}?mode=rwc", path.display());
+                let url = sqlite_url(path, "rwc");
                 look_at(&url).await?;
                 let options: AnyConnectOptions = url.parse()?;
                 let durable = unharmed(sqlite("FULL", 1)).connect_with(options.clone()).await?;
                 let relaxed = unharmed(sqlite("NORMAL", 1)).connect_with(options.clone()).await?;
                 let readers = unharmed(sqlite("NORMAL", READERS)).connect_with(options).await?;
-                Self { dialect: Dialect::Sqlite, durable, relaxed, readers, location, keys }
+                Self::of(Dialect::Sqlite, [durable, relaxed, readers], location, keys)
             }
             Location::Postgres(url) => {
                 let options: AnyConnectOptions = url.parse()?;
@@ -91,19 +80,42 @@ impl Store {
                     .max_connections(SERVER_CONNECTIONS)
                     .acquire_timeout(SERVER_TIMEOUT)
                     .connect_with(options)
-                    .await?;
-                Self {
-                    dialect: Dialect::Postgres,
-                    durable: pool.clone(),
-                    relaxed: pool.clone(),
-                    readers: pool,
-                    location,
-                    keys,
-                }
+                    .await;
+                let pool = match pool {
+                    Err(sqlx::Error::PoolTimedOut) => return Err(why_away(url).await.into()),
+                    pool => pool?,
+                };
+                Self::of(Dialect::Postgres, [pool.clone(), pool.clone(), pool], location, keys)
             }
         };
         migrations::apply(&store).await?;
         Ok(store)
+    }
+
+    fn of(dialect: Dialect, [durable, relaxed, readers]: [AnyPool; 3], location: Location, keys: Arc<Keys>) -> Self {
+        let (retention, quotas) = (Retention::DEFAULT, Quotas::DEFAULT);
+        Self { dialect, durable, relaxed, readers, location, keys, retention, quotas }
+    }
+
+    /// Keeps what is over for so long, and lets one principal have so much.
+    #[must_use]
+    pub fn bounded(mut self, retention: Retention, quotas: Quotas) -> Self {
+        (self.retention, self.quotas) = (retention, quotas);
+        self
+    }
+
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// What time a server has; a file has none of its own.
+    pub async fn server_clock(&self) -> Result<Option<Millis>, StoreError> {
+        if self.dialect == Dialect::Sqlite {
+            return Ok(None);
+        }
+        let clock = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)";
+        let row = sqlx::query(clock).fetch_one(self.reader()).await?;
+        Ok(Some(row.try_get(0)?))
     }
 
     pub(crate) fn writer(&self, durability: Durability) -> &AnyPool {
@@ -132,6 +144,14 @@ async fn look_at(url: &str) -> Result<(), sqlx::Error> {
     connection.close().await
 }
 
+/// A pool says only that it has waited; a single connection says what is wrong.
+async fn why_away(url: &str) -> sqlx::Error {
+    match tokio::time::timeout(SERVER_TIMEOUT, AnyConnection::connect(url)).await {
+        Ok(Err(error)) => error,
+        Ok(Ok(_)) | Err(_) => sqlx::Error::PoolTimedOut,
+    }
+}
+
 /// A transaction that failed on a full disk has rolled itself back, and its connection does not know: it would open
 /// the next one inside what it takes for the last, and never commit it. Such a connection is not used again.
 fn unharmed(options: AnyPoolOptions) -> AnyPoolOptions {
@@ -144,8 +164,10 @@ fn sqlite(synchronous: &'static str, connections: u32) -> AnyPoolOptions {
     AnyPoolOptions::new().max_connections(connections).idle_timeout(None).max_lifetime(None).after_connect(
         move |connection, _| {
             Box::pin(async move {
+                // The first must come before anything is written: a file that gives back what it does not need any more
+                // is made as such.
                 let pragmas = format!(
-                    "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA busy_timeout = 10000; \
+                    "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA busy_timeout = 10000; \
                      PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;"
                 );
                 connection.execute(pragmas.as_str()).await?;

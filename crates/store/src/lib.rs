@@ -3,26 +3,41 @@
 //! One SQL for SQLite and Postgres. A run's row carries sequence, fence and lease, and every change of a run
 //! is one transaction that first moves the sequence: whoever has lost the run changes nothing.
 
+mod alone;
 mod approvals;
 mod backend;
+mod backup;
 mod commit;
 pub mod fault;
+mod key_file;
+mod keys;
+mod location;
+mod look;
 mod migrations;
+mod quota;
 mod rows;
 mod runs;
 mod seal;
 mod settle;
 mod sweep;
 mod transcript;
+mod vouch;
 mod watch;
 
 pub use approvals::{Approval, ApprovalRequest, ApprovalState, Decision, DecisionRefused, Reach, StandingRule};
-pub use backend::{Location, Store, StoreError};
+pub use backend::{Store, StoreError};
+pub use backup::{BackupError, Checked, Restoring, TABLES as BACKED_UP, check as check_backup};
 pub use commit::{Change, CommitError, Durability};
+pub use key_file::{Key, KeyFile, KeyFileError};
+pub use keys::Keys;
+pub use location::{BadLocation, Location};
+pub use look::Look;
+pub use quota::{Exceeded, Quota};
 pub use rows::{CallRow, CallState, LegRow, RunGlance, RunRow, RunState, StoredReply};
 pub use runs::{Held, LeaseError, NewRun};
-pub use seal::{Keys, Sealed, Unsealable};
+pub use seal::{Sealed, Unsealable};
 pub use settle::{SettleRefused, Settled};
+pub use sweep::Swept;
 pub use transcript::{Entry, EntryKind};
 pub use watch::{News, Watch};
 

@@ -3,10 +3,9 @@
 use sqlx::{Executor, Row};
 
 use crate::backend::{Dialect, Store, StoreError};
-use crate::commit::Durability;
 use crate::fault;
 
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     r"
 CREATE TABLE runs (
     run_id        TEXT PRIMARY KEY,
@@ -115,21 +114,67 @@ CREATE TABLE transcript (
 ALTER TABLE calls ADD COLUMN ticket TEXT;
 ALTER TABLE approvals ADD COLUMN question TEXT;
 ",
+    r"
+CREATE TABLE sealing_keys (
+    key_id  BIGINT PRIMARY KEY,
+    mark    TEXT NOT NULL
+);
+CREATE TABLE usage (
+    agent_id        TEXT PRIMARY KEY,
+    waiting_runs    BIGINT NOT NULL,
+    snapshot_bytes  BIGINT NOT NULL,
+    open_approvals  BIGINT NOT NULL,
+    counted_at      BIGINT NOT NULL
+);
+ALTER TABLE catalogs ADD COLUMN used_at BIGINT NOT NULL DEFAULT 0;
+CREATE INDEX runs_by_agent ON runs (agent_id, state);
+CREATE INDEX runs_by_end ON runs (updated_at);
+CREATE INDEX runs_by_catalog ON runs (catalog);
+CREATE INDEX approvals_by_agent ON approvals (agent_id, state);
+CREATE INDEX transcript_by_time ON transcript (at);
+",
 ];
 
-pub(crate) async fn apply(store: &Store) -> Result<(), StoreError> {
-    let mut transaction = store.writer(Durability::Synced).begin().await?;
-    if store.dialect == Dialect::Postgres {
-        // Two who open a new store at once take turns; SQLite lets only one write anyway.
-        transaction.execute("SELECT 1 FROM (SELECT pg_advisory_xact_lock(7251)) AS turn").await?;
+/// The schema this program writes.
+pub(crate) const VERSION: i64 = STEPS.len() as i64;
+
+/// What there is from the first step on, in the order in which whoever writes a run comes by.
+const TABLES: [&str; 7] = ["catalogs", "runs", "legs", "calls", "approvals", "rules", "transcript"];
+
+/// What version a store is of; a new one is of none.
+async fn version(store: &Store) -> Result<Option<i64>, StoreError> {
+    let there = match store.dialect {
+        Dialect::Sqlite => "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'",
+        Dialect::Postgres => {
+            "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = current_schema() \
+             AND table_name = 'schema_version'"
+        }
+    };
+    let there: i64 = store.reader().fetch_one(there).await?.try_get(0)?;
+    if there == 0 {
+        return Ok(None);
     }
+    let row = store.reader().fetch_optional("SELECT version FROM schema_version").await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
+}
+
+/// A store that is as it should be is only looked at, so that whoever opens one in use disturbs nobody. Two who find one
+/// that is not take turns, and whoever works on it meanwhile waits for a moment.
+pub(crate) async fn apply(store: &Store) -> Result<(), StoreError> {
+    let tables: &[&str] = match version(store).await? {
+        Some(VERSION) => return Ok(()),
+        Some(found) if found > VERSION => return Err(StoreError::TooNew { found, known: VERSION }),
+        Some(_) => &TABLES,
+        None => &[],
+    };
+    let mut transaction = store.begin_alone(tables, "ACCESS EXCLUSIVE").await?;
     transaction.execute("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)").await?;
     let row = transaction.fetch_optional("SELECT version FROM schema_version").await?;
     let found = match &row {
         Some(row) => row.try_get::<i64, _>(0)?,
         None => 0,
     };
-    let known = STEPS.len() as i64;
+    let known = VERSION;
     if found > known {
         return Err(StoreError::TooNew { found, known });
     }
@@ -141,7 +186,6 @@ pub(crate) async fn apply(store: &Store) -> Result<(), StoreError> {
         transaction.execute(step.as_str()).await?;
     }
     if found == known {
-        // Nothing is written, so that whoever opens a store in use disturbs nobody.
         return Ok(());
     }
     let mark =

@@ -5,7 +5,8 @@ use std::time::Duration;
 use sqlx::postgres::PgListener;
 use sqlx::{AnyConnection, Connection, Row};
 
-use crate::backend::{Dialect, Location, Store};
+use crate::backend::{Dialect, Store};
+use crate::location::{Location, sqlite_url};
 
 /// How often a file is looked at. One read of a counter.
 const LOOK_EVERY: Duration = Duration::from_millis(150);
@@ -78,7 +79,7 @@ impl Watch {
                     return Ok(News::Perhaps);
                 }
                 Location::File(path) => {
-                    let url = format!("sqlite://{}?mode=rw", path.display());
+                    let url = sqlite_url(path, "rw");
                     Ear::File { connection: Box::new(AnyConnection::connect(&url).await?), version: 0 }
                 }
                 Location::Postgres(url) => {

@@ -1,8 +1,8 @@
 //! What can be typed after `cellmate approvals`.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
+
+use crate::state::ConfiguredStore;
 
 #[derive(Debug, Args)]
 pub(crate) struct ApprovalsArguments {
@@ -11,9 +11,9 @@ pub(crate) struct ApprovalsArguments {
     /// Print JSON.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Where the server keeps its runs; `$XDG_STATE_HOME/cellmate` where nothing is said.
-    #[arg(long, value_name = "FOLDER", global = true)]
-    pub(crate) state_dir: Option<PathBuf>,
+    /// The one that the server uses.
+    #[command(flatten)]
+    pub(crate) store: ConfiguredStore,
 }
 
 #[derive(Debug, Subcommand)]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use store::{Approval, Decision, DecisionRefused, Reach, Store, StoreError};
 
 use crate::render;
-use crate::state::{State, StateError};
+use crate::state::StateError;
 
 pub(crate) use arguments::ApprovalsArguments;
 use arguments::{Action, Decided};
@@ -38,8 +38,7 @@ pub(crate) async fn run(arguments: ApprovalsArguments) -> ExitCode {
 }
 
 async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> {
-    let state = State::open(arguments.state_dir.as_deref())?;
-    let store = state.store(&state.key()?).await?;
+    let store = arguments.store.choose()?.open().await?;
     let as_json = arguments.json;
     match arguments.action {
         Action::List => {

@@ -61,7 +61,8 @@ pub(crate) fn servers(tree: &Tree) -> Vec<Servers<'_>> {
     .into_iter()
     .flatten()
     .collect();
-    let all_servers = || !tree.members().is_empty() && tree.members().iter().all(|member| is_server(&member.value));
+    let is_one = |member: &Member| is_server(&member.value) && !is_where_runs_are_kept(member);
+    let all_servers = || !tree.members().is_empty() && tree.members().iter().all(is_one);
     if found.is_empty() && all_servers() {
         found.push(Servers { path: &[], members: tree.members(), dialect: Dialect::Dollar });
     }
@@ -70,6 +71,12 @@ pub(crate) fn servers(tree: &Tree) -> Vec<Servers<'_>> {
 
 fn is_server(tree: &Tree) -> bool {
     ["command", "url", "baseUrl", "serverUrl", "httpUrl"].iter().any(|key| tree.get(key).is_some())
+}
+
+/// Our `store` has a `url`, too, of which no server could be reached.
+fn is_where_runs_are_kept(member: &Member) -> bool {
+    let url = member.value.get("url").and_then(Tree::text);
+    member.key == "store" && url.is_some_and(|url| !url.starts_with("http"))
 }
 
 /// Ids of the inputs a client would ask for, with their defaults.

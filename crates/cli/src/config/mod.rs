@@ -32,6 +32,7 @@ pub(crate) use judge::judge_entry;
 pub(crate) use load::{ConfigError, load, trust_note};
 pub(crate) use places::Places;
 pub(crate) use server::{Problem, ServerEntry, TransportEntry};
+pub(crate) use variables::{Dialect, Variables};
 
 /// What all files say together.
 #[derive(Clone, PartialEq)]

@@ -10,6 +10,7 @@ use mcp::server::ToolPrefix;
 
 use crate::arguments::JailArguments;
 use crate::config::ConfigArguments;
+use crate::state::StoreArguments;
 
 #[derive(Debug, Args)]
 pub(crate) struct McpArguments {
@@ -27,9 +28,8 @@ pub(crate) struct McpArguments {
     pub(crate) no_token: bool,
     #[command(flatten)]
     pub(crate) config: ConfigArguments,
-    /// Where runs, key and token are kept; `$XDG_STATE_HOME/cellmate` where nothing is said.
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) state_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
     /// Put this before the names of both tools.
     #[arg(long, value_name = "PREFIX", default_value = "", value_parser = ToolPrefix::parse, hide_default_value = true)]
     pub(crate) tool_prefix: ToolPrefix,

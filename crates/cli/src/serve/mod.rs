@@ -15,6 +15,7 @@ use mcp::server::{
     Asking, Frontend, Gate, HttpError, Offered, Principal, ServeError, Settings, serve_http, serve_streams,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -22,13 +23,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{ConfigError, load};
 use crate::render;
-use crate::state::{State, StateError};
+use crate::state::{State, StateError, look};
 use upstream::Servers;
 
 pub(crate) use arguments::McpArguments;
-
-/// Runs that are over are kept this long, for whoever comes back for their results.
-const KEEP_RUNS_MS: i64 = 7 * 24 * 60 * 60 * 1000;
 
 /// How long cells under way may take to come to rest when we end, and how often that is looked at.
 const REST: Duration = Duration::from_secs(1);
@@ -67,18 +65,18 @@ pub(crate) async fn run(arguments: McpArguments) -> ExitCode {
 
 async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     allow_many_files();
-    let loaded = load(&arguments.config.places())?;
+    let places = arguments.config.places();
+    let loaded = load(&places)?;
     for problem in &loaded.problems {
         eprintln!("cellmate: {problem}");
     }
     let served = config::read(&loaded.settings)?;
-    let state = State::open(arguments.state_dir.as_deref())?;
-    let key = state.key()?;
+    let kept = arguments.store.choose(&loaded.settings, &places)?;
+    let (state, key) = (kept.state.clone(), kept.key()?);
     let options = PoolOptions { jail: arguments.jail.policy(), ..PoolOptions::new(Launch::ThisProgram) };
-    let (pool, store) = tokio::join!(Pool::start(options), state.store(&key));
+    let (pool, store) = tokio::join!(Pool::start(options), kept.open());
     let (pool, store) = (pool?, store?);
-    // Whoever starts next does it again.
-    drop(store.forget_before(now_ms() - KEEP_RUNS_MS).await);
+    warn_of_clock(&store).await;
     let code_mode = CodeMode::new(pool, store)?;
     let (offer, offered) = watch::channel(Offered::default());
     let settings = Settings {
@@ -99,6 +97,16 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     end(&frontend, &code_mode).await;
     servers.stop().await;
     served
+}
+
+/// Leases are told by the clocks of those who hold them, so these must agree.
+async fn warn_of_clock(store: &Store) {
+    let asked = now_ms();
+    let Ok(Some(clock)) = store.server_clock().await else { return };
+    let skew = look::skew(clock, asked, now_ms());
+    if skew.abs() > look::MAX_SKEW_MS {
+        eprintln!("cellmate: {}", look::apart(skew));
+    }
 }
 
 /// A running server takes four of them, and the usual allowance is for programs of another time.

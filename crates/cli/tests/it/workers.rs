@@ -171,6 +171,8 @@ async fn dropping_a_cell_frees_its_place() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_cells_can_wait_at_once() {
     let store = Store::open(&Location::Memory, Keys::ephemeral().unwrap()).await.unwrap();
+    let quotas = config::Quotas { waiting_runs: 10_000, ..config::Quotas::DEFAULT };
+    let store = store.bounded(config::Retention::DEFAULT, quotas);
     let code_mode = CodeMode::new(Pool::start(jailed(2)).await.unwrap(), store).unwrap();
     let tools = runner::canned(&json!([{"id": "openclaw:test:never", "answers": [{"never": true}]}])).unwrap();
     let config = config::CodeMode::enabled(Limits { max_wait_ms: 100, ..Limits::DEFAULT });

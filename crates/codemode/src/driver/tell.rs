@@ -6,7 +6,7 @@ use contract::frame::Failure;
 use contract::limits::MAX_ERROR_BYTES;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
-use store::{CommitError, Durability, Entry, EntryKind, RunState, Store, fault};
+use store::{CommitError, Durability, Entry, EntryKind, Exceeded, Quota, RunState, Store, fault};
 
 use super::{Driver, Whereabouts};
 use crate::cell::Answer;
@@ -77,11 +77,42 @@ impl Driver {
                 self.tell(result);
                 true
             }
+            Err(CommitError::Quota(exceeded)) => {
+                let end = self.end_without_room(&exceeded, result).await;
+                self.tell(end);
+                false
+            }
             Err(error) => {
                 let why_not = why_not(self.run.journal.store(), &self.run.id, &error, &result).await;
                 self.tell(why_not);
                 false
             }
+        }
+    }
+
+    /// A cell that cannot be put to rest is over: whoever waits is told why, and what could be ended instead.
+    async fn end_without_room(&mut self, exceeded: &Exceeded, waiting: CellResult) -> CellResult {
+        let code = match exceeded.quota {
+            Quota::WaitingRuns | Quota::OpenApprovals => ErrorCode::RuntimeUnavailable,
+            Quota::SnapshotBytes => ErrorCode::SnapshotLimitExceeded,
+        };
+        let output = match waiting {
+            CellResult::Waiting { output, .. }
+            | CellResult::Completed { output, .. }
+            | CellResult::Failed { output, .. } => output,
+        };
+        let telemetry = self.telemetry.clone();
+        let end = CellResult::Failed { error: exceeded.to_string(), code: Some(code), output, telemetry };
+        let shown = self.run.face.answer(self.run.executor.catalog(), &end);
+        self.enter_result(&shown);
+        let text = recorded::to_json(&end);
+        let written = self.run.journal.commit(Durability::Synced, |change| {
+            change.state = Some(RunState::Failed);
+            change.result = Some(text);
+        });
+        match written.await {
+            Ok(()) => end,
+            Err(error) => why_not(self.run.journal.store(), &self.run.id, &error, &end).await,
         }
     }
 

@@ -10,16 +10,18 @@ use contract::limits::MAX_CATALOG_BYTES;
 use contract::tables::CatalogTables;
 use executor::clock::now_ms;
 use executor::{Executor, Journal};
-use store::{Held, LeaseError, RunRow, StoreError, fault};
+use store::{Held, LeaseError, RunRow, StoreError, Unsealable, fault};
 
 use super::inner::Inner;
-use super::said::{internal, unreadable};
+use super::said::{internal, locked, unreadable};
 use crate::definition::Definition;
 use crate::driver::{Command, Driver, failed, failed_with, reopened, resumed};
 
 /// Why a stored run cannot be gone on with.
 pub(super) enum Asleep {
     Held,
+    /// Its key is not here. Whoever has it can go on with the run, and so can this process once it has.
+    Locked(Failure),
     Failed(Failure),
 }
 
@@ -43,7 +45,7 @@ impl Inner {
         row: &RunRow,
         first: Command,
     ) -> Result<(), Asleep> {
-        let now = now_ms();
+        let now = self.lease.now_ms();
         let _held = self.keeps(&row.run_id);
         let held = match self.store.take(&row.run_id, &self.holder, now, self.lease_until()).await {
             Ok(held) => held,
@@ -73,7 +75,10 @@ impl Inner {
         // What was read before the run was taken may be old.
         let row = self.store.run(run_id).await?.ok_or(Asleep::Held)?;
         let definition = Definition::from_json(&row.definition).ok_or_else(|| unreadable("its definition"))?;
-        let snapshot = self.store.open_snapshot(&held, &row).map_err(|error| unreadable(&error.to_string()))?;
+        let snapshot = self.store.open_snapshot(&held, &row).map_err(|error| match error {
+            Unsealable::UnknownKey { id } => Asleep::Locked(locked(id)),
+            Unsealable::Damaged | Unsealable::NoRandomness => unreadable(&error.to_string()).into(),
+        })?;
         let tables = self.store.tables(&row.catalog, MAX_CATALOG_BYTES).await?;
         let tables = CatalogTables::from_bytes(tables.ok_or_else(|| unreadable("its catalog is gone"))?);
         let legs = self.store.legs(run_id).await?;

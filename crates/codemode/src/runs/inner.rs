@@ -121,7 +121,15 @@ impl Inner {
     }
 
     pub(super) fn lease_until(&self) -> Millis {
-        now_ms() + self.lease.length_ms()
+        self.lease.until_ms()
+    }
+
+    /// Looks at the store's clock, where it has one: leases are told by it, for all who share the store.
+    pub(super) async fn set_clock(&self) {
+        let asked = now_ms();
+        if let Ok(Some(told)) = self.store.server_clock().await {
+            self.lease.heard(told, asked, now_ms());
+        }
     }
 
     /// Runs that this process works on, or is about to.

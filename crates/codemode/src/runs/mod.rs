@@ -57,6 +57,8 @@ impl CodeMode {
         let watch = store.watch();
         let inner = Arc::new(Inner::new(pool, store, lease)?);
         tokio::spawn(leases::keep(Arc::downgrade(&inner), lease));
+        tokio::spawn(leases::keep_time(Arc::downgrade(&inner)));
+        tokio::spawn(leases::put_away(Arc::downgrade(&inner)));
         tokio::spawn(news::listen(Arc::downgrade(&inner), watch));
         Ok(Self { inner })
     }
@@ -185,6 +187,7 @@ impl CodeMode {
                     tokio::time::sleep(LOOK_AGAIN).await;
                 }
                 Err(Asleep::Held) => news::of(&mut news, run_id, LOOK_ELSEWHERE).await,
+                Err(Asleep::Locked(failure)) => return failed_with(&failure),
                 Err(Asleep::Failed(failure)) => return self.inner.could_not(&row, &failure).await,
             }
             late = Instant::now() >= deadline;

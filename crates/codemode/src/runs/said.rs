@@ -34,6 +34,13 @@ pub(super) fn unreadable(what: &str) -> Failure {
     }
 }
 
+pub(super) fn locked(key: u32) -> Failure {
+    unreadable(&format!(
+        "it is sealed with key {key}, which this server's key file does not have; put the key back, or copy the file from \
+         where it was made, and `wait` again: the run is kept until its time is over"
+    ))
+}
+
 pub(super) fn internal(message: &str) -> Failure {
     Failure { code: Some(ErrorCode::InternalError), message: message.to_owned(), place: None }
 }

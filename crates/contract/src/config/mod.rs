@@ -13,6 +13,7 @@ pub mod reader;
 
 mod code_mode;
 mod numbers;
+mod store;
 mod tool_search;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ pub use code_mode::{CodeMode, Languages};
 pub use error::{ConfigError, Path};
 pub use numbers::SearchLimits;
 pub use policy::PolicyConfig;
+pub use store::{Quotas, Retention, StoreConfig};
 pub use tool_search::{ToolSearch, ToolSearchMode};
 
 /// All of `tools` for one agent, or for none in particular.

@@ -106,7 +106,7 @@ impl Store {
 }
 
 /// Whether what failed may work in a moment: the server is away, starts up, or was asked too much at once.
-fn passes(error: &sqlx::Error) -> bool {
+pub(crate) fn passes(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::PoolTimedOut | sqlx::Error::Tls(_) => true,
         sqlx::Error::Database(error) => error.code().is_some_and(|code| {

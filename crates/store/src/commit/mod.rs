@@ -5,15 +5,17 @@ mod rows;
 
 use crate::approvals::ApprovalRequest;
 use crate::backend::{Store, StoreError};
+use crate::quota::{Claim, Exceeded};
 use crate::rows::{CallRow, LegRow, RunState};
 use crate::runs::Held;
 use crate::seal::Unsealable;
 use crate::transcript::Entry;
-use crate::{Millis, approvals, fault, transcript};
+use crate::{Millis, approvals, fault, quota, transcript};
 use lost::{Failed, Found, Patience};
 use rows::{write_calls, write_legs};
 
-pub(crate) use rows::{ROWS_A_STATEMENT, places};
+pub(crate) use lost::passes;
+pub(crate) use rows::{ROWS_A_STATEMENT, list, places};
 
 /// What a commit must outlive before it returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +52,9 @@ pub enum CommitError {
     Fenced,
     #[error("an approval was used before, or withdrawn")]
     ApprovalGone,
+    /// Nothing was written, and the run is as it was.
+    #[error(transparent)]
+    Quota(Box<Exceeded>),
     #[error(transparent)]
     Seal(#[from] Unsealable),
     #[error(transparent)]
@@ -110,6 +115,9 @@ impl Store {
         approvals::mark_used(&mut transaction, &change.used_approvals).await?;
         if change.state.is_some_and(RunState::is_over) {
             approvals::withdraw(&mut transaction, &held.run_id).await?;
+        }
+        if let Some(claim) = Claim::of(change, sealed) {
+            quota::take(&mut transaction, held, claim, &self.quotas, now).await?;
         }
         transcript::write(&mut transaction, self.dialect, &held.scope.session_id, &held.run_id, &change.entries)
             .await?;

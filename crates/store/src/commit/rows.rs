@@ -96,6 +96,12 @@ pub(crate) fn places(rows: usize, columns: usize) -> String {
     (0..rows).map(row).collect::<Vec<_>>().join(", ")
 }
 
+/// `$3, $4, $5`
+pub(crate) fn list(first: usize, count: usize) -> String {
+    let places: Vec<String> = (first..first + count).map(|place| format!("${place}")).collect();
+    places.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -6,7 +6,7 @@ use sqlx::Row;
 use super::Held;
 use crate::Millis;
 use crate::backend::{Store, StoreError};
-use crate::commit::Durability;
+use crate::commit::{Durability, list};
 use crate::fault;
 use crate::rows::RunState;
 
@@ -162,10 +162,4 @@ impl Store {
         .await?;
         Ok(())
     }
-}
-
-/// `$3, $4, $5`
-fn list(first: usize, count: usize) -> String {
-    let places: Vec<String> = (first..first + count).map(|place| format!("${place}")).collect();
-    places.join(", ")
 }

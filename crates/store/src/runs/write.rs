@@ -8,6 +8,9 @@ use crate::backend::StoreError;
 use crate::commit::{Change, CommitError};
 use crate::rows::RunState;
 
+/// Half as long as a sweep leaves alone what was used.
+const SAY_USED_EVERY_MS: i64 = 30 * 60 * 1000;
+
 impl Held {
     pub(crate) async fn move_on(
         &self,
@@ -76,9 +79,18 @@ async fn insert(
     if !over {
         // What is over is never thawed again, so its tables are not wanted.
         let packed = zstd::bulk::compress(&run.tables, 1).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        sqlx::query("INSERT INTO catalogs (hash, tables) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING")
+        // Said now and then, so that no sweep takes the catalog away before the run that uses it is there to be seen;
+        // not every time, or all who begin runs would wait for each other.
+        sqlx::query("UPDATE catalogs SET used_at = $1 WHERE hash = $2 AND used_at < $3")
+            .bind(now)
+            .bind(run.catalog.clone())
+            .bind(now.saturating_sub(SAY_USED_EVERY_MS))
+            .execute(&mut *connection)
+            .await?;
+        sqlx::query("INSERT INTO catalogs (hash, tables, used_at) VALUES ($1, $2, $3) ON CONFLICT (hash) DO NOTHING")
             .bind(run.catalog.clone())
             .bind(packed)
+            .bind(now)
             .execute(&mut *connection)
             .await?;
     }

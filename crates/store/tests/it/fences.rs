@@ -142,3 +142,27 @@ async fn racing_takers_get_a_run_once() {
         assert_eq!(taken, 1);
     }
 }
+
+/// A lease is 3 s and is renewed every second; clocks may differ by one.
+#[tokio::test]
+async fn a_clock_a_second_ahead_takes_no_run_that_is_renewed_and_one_far_ahead_does_no_harm() {
+    let (lease, renewed_every, skew) = (3_000, 1_000, 1_000);
+    for place in everywhere().await {
+        let mut held = place.run(1, Change::default()).await;
+        let runs = [held.run_id.clone()];
+        for now in (NOW..NOW + 10_000).step_by(250) {
+            if (now - NOW) % renewed_every == 0 {
+                assert_eq!(place.store.renew("one", &runs, now + lease).await.unwrap(), 1);
+            }
+            let theirs = now + skew;
+            let taken = place.store.take(&held.run_id, "two", theirs, theirs + lease).await;
+            assert!(matches!(taken, Err(LeaseError::HeldElsewhere { .. })), "{taken:?} at {now}");
+        }
+        // One that is a minute ahead takes the run at once. Whoever had it writes nothing from then on.
+        let mut theirs = place.store.take(&held.run_id, "two", NOW + 70_000, NOW + 73_000).await.unwrap();
+        let refused = place.store.commit(&mut held, &Change::default(), Durability::Synced, NOW + 10_000).await;
+        assert!(matches!(refused, Err(CommitError::Fenced)), "{refused:?}");
+        assert!(!place.store.hold_on(&held, NOW + 13_000).await.unwrap());
+        place.store.commit(&mut theirs, &Change::default(), Durability::Synced, NOW + 70_000).await.unwrap();
+    }
+}

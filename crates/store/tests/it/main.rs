@@ -7,12 +7,17 @@
 )]
 
 mod approvals;
+mod backups;
 mod fences;
+mod live_migration;
 mod model;
 mod opening;
+mod quotas;
+mod retention;
 mod sealing;
 mod settling;
 mod sweeping;
 mod tampering;
 mod transcripts;
+mod watching;
 mod world;

@@ -1,6 +1,6 @@
 //! A snapshot opens for the run and the moment it was taken for, and for no other.
 
-use store::{Change, Durability, Keys, Location, RunRow, Store, Unsealable};
+use store::{Change, Durability, Keys, Location, RunRow, RunState, Store, StoreError, Unsealable};
 
 use crate::world::{NOW, Place, everywhere};
 
@@ -35,11 +35,11 @@ async fn one_that_was_swapped_or_rolled_back_is_refused() {
         let others = row(&place, &other.run_id).await;
         for (what, sealed) in [("rolled back", older.snapshot), ("swapped", others.snapshot)] {
             let forged = RunRow { snapshot: sealed, ..newer.clone() };
-            assert_eq!(place.store.open_snapshot(&held, &forged), Err(Unsealable), "{what}");
+            assert_eq!(place.store.open_snapshot(&held, &forged), Err(Unsealable::Damaged), "{what}");
         }
         let mut flipped = newer.clone();
         flipped.snapshot.as_mut().unwrap()[40] ^= 1;
-        assert_eq!(place.store.open_snapshot(&held, &flipped), Err(Unsealable));
+        assert_eq!(place.store.open_snapshot(&held, &flipped), Err(Unsealable::Damaged));
         assert_eq!(place.store.open_snapshot(&held, &newer).unwrap().unwrap(), b"newer");
     }
 }
@@ -54,7 +54,25 @@ async fn another_key_opens_nothing_until_it_is_told_the_old_one() {
     store.commit(&mut held, &frozen(0, b"state"), Durability::Synced, NOW).await.unwrap();
     let row = store.run(&held.run_id).await.unwrap().unwrap();
     let rotated = Store::open(&location, Keys::new(2, [2; 32])).await.unwrap();
-    assert_eq!(rotated.open_snapshot(&held, &row), Err(Unsealable));
+    assert_eq!(rotated.open_snapshot(&held, &row), Err(Unsealable::UnknownKey { id: 1 }));
     let knows = Store::open(&location, Keys::new(2, [2; 32]).and_older(1, [1; 32])).await.unwrap();
     assert_eq!(knows.open_snapshot(&held, &row).unwrap().unwrap(), b"state");
+}
+
+#[tokio::test]
+async fn a_store_whose_cells_another_key_of_the_same_number_sealed_is_not_worked_on() {
+    for place in everywhere().await.into_iter().skip(1) {
+        place.store.vouch_for_keys(NOW).await.unwrap();
+        place.store.vouch_for_keys(NOW).await.unwrap();
+        let waits = Change { state: Some(RunState::Waiting), release: true, ..frozen(0, b"state") };
+        place.run(1, waits).await;
+        assert_eq!(place.store.cells_sealed_with(1, NOW).await.unwrap(), 1);
+        assert_eq!(place.store.cells_sealed_with(2, NOW).await.unwrap(), 0);
+        let stranger = Store::open(&place.location, Keys::new(1, [8; 32])).await.unwrap();
+        let refused = stranger.vouch_for_keys(NOW).await;
+        assert!(matches!(refused, Err(StoreError::OtherKey { id: 1, cells: 1 })), "{refused:?}");
+        // With another number it is another key; and once the cell has expired nothing is lost.
+        Store::open(&place.location, Keys::new(2, [8; 32])).await.unwrap().vouch_for_keys(NOW).await.unwrap();
+        stranger.vouch_for_keys(NOW + 10_000).await.unwrap();
+    }
 }

@@ -112,7 +112,8 @@ async fn of_ten_thousand_tampered_snapshots_none_opens() {
         let row = tampered(case % 14, &runs[one], &runs[another], &mut chance);
         put(&mut connection, &row).await;
         let opened = opened(&store, &row.run_id).await;
-        assert_eq!(opened, Err(Unsealable), "case {case}, kind {}", case % 14);
+        let closed = matches!(opened, Err(Unsealable::Damaged | Unsealable::UnknownKey { .. }));
+        assert!(closed, "{opened:?}, case {case}, kind {}", case % 14);
         put(&mut connection, &runs[one].now).await;
     }
     // Put back, each opens: it was what was changed that closed it.

@@ -46,9 +46,13 @@ impl Place {
 
     /// A run that is not written yet, held until `NOW + 1000`, kept until `NOW + 10_000`.
     pub fn new_run(&self, number: u32) -> Held {
+        self.new_run_of(number, self.scope())
+    }
+
+    pub fn new_run_of(&self, number: u32, scope: Scope) -> Held {
         Held::new(NewRun {
             run_id: format!("cm_{}_{number}", self.name),
-            scope: self.scope(),
+            scope,
             tool_call_id: "exec-1".to_owned(),
             holder: "one".to_owned(),
             lease_until: NOW + 1000,

@@ -83,6 +83,8 @@ struct Host {
 async fn serve(options: Options) -> Result<()> {
     // A fixed key: what one process seals the next one opens.
     let store = Store::open(&options.store, Keys::new(1, [7; 32])).await?;
+    let quotas = config::Quotas { waiting_runs: 1_000_000, ..config::Quotas::DEFAULT };
+    let store = store.bounded(config::Retention::DEFAULT, quotas);
     let pool = if options.attached {
         let launch = Launch::Attached(sandbox::serve_attached);
         PoolOptions { launch, jail: JailPolicy::Off, workers: 1, slots: 16, threads: 2 }

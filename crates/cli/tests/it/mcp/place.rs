@@ -50,6 +50,13 @@ impl Place {
         command
     }
 
+    /// Another command on the same state.
+    pub fn command(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
+        command.args(arguments).args(["--state-dir", &self.path("state"), "--config", &self.path("config.json")]);
+        command.output().unwrap()
+    }
+
     pub fn approvals(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
         command.arg("approvals").args(arguments).args(["--state-dir", &self.path("state")]);

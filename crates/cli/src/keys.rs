@@ -1,0 +1,165 @@
+//! `cellmate keys`: which keys suspended cells are sealed with, a new one, and none that is not needed any more.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use contract::limits::SNAPSHOT_TTL_SECONDS;
+use executor::clock::now_ms;
+use rustix::fs::{FlockOperation, flock};
+use serde_json::json;
+use store::{KeyFile, KeyFileError, Store, StoreError};
+
+use crate::render;
+use crate::state::{ConfiguredStore, Kept, StateError, put_new, replace};
+
+/// No cell sleeps longer: what an older key sealed is over by then, or was sealed anew.
+const KEPT_MS: i64 = *SNAPSHOT_TTL_SECONDS.range.end() as i64 * 1000;
+
+#[derive(Debug, Args)]
+pub(crate) struct KeysArguments {
+    #[command(subcommand)]
+    action: Action,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(flatten)]
+    store: ConfiguredStore,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Every key by its number, and how many suspended cells only it opens.
+    List,
+    /// Make a new key, which seals from now on; older ones open what they sealed. Makes the file where there is none.
+    Rotate,
+    /// Remove keys that were replaced a day ago or longer, and that no suspended cell is sealed with.
+    Prune,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("cannot use `{path}`: {error}")]
+    File { path: PathBuf, error: io::Error },
+    #[error("the system has no randomness to give: {0}")]
+    Randomness(#[from] getrandom::Error),
+}
+
+pub(crate) async fn run(arguments: KeysArguments) -> ExitCode {
+    match act(&arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(trouble) => render::trouble(&trouble.to_string()),
+    }
+}
+
+async fn act(arguments: &KeysArguments) -> Result<(), Trouble> {
+    let kept = arguments.store.choose()?;
+    match arguments.action {
+        Action::List => list(&kept, arguments.json).await,
+        Action::Rotate => rotate(&kept, arguments.json).await,
+        Action::Prune => prune(&kept, arguments.json).await,
+    }
+}
+
+async fn list(kept: &Kept, as_json: bool) -> Result<(), Trouble> {
+    let store = kept.open().await?;
+    let keys = KeyFile::read(&kept.key_file)?;
+    let (now, newest) = (now_ms(), keys.newest().map(|key| key.id));
+    let mut listed = Vec::new();
+    for key in keys.keys() {
+        let cells = store.cells_sealed_with(key.id, now).await?;
+        listed.push(json!({"id": key.id, "madeAt": key.since, "seals": Some(key.id) == newest, "cells": cells}));
+    }
+    if as_json {
+        println!("{}", json!(listed));
+        return Ok(());
+    }
+    for key in listed {
+        let seals = if key["seals"] == true { "seals" } else { "opens" };
+        println!("key {}  {seals}  {} suspended cells", key["id"], key["cells"]);
+    }
+    Ok(())
+}
+
+async fn rotate(kept: &Kept, as_json: bool) -> Result<(), Trouble> {
+    let _alone = alone(kept)?;
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret)?;
+    let at = |error| Trouble::File { path: kept.key_file.clone(), error };
+    let new = match KeyFile::read(&kept.key_file) {
+        Ok(keys) => {
+            let new = keys.rotated(secret, now_ms());
+            replace(&kept.key_file, &new.text()).map_err(at)?;
+            new
+        }
+        Err(KeyFileError::Missing(_)) => {
+            let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+            let first = KeyFile::parse(&format!("1 {text} {}", now_ms()), &kept.key_file)?;
+            put_new(&kept.key_file, &first.text()).map_err(at)?;
+            first
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let id = new.newest().map_or(0, |key| key.id);
+    if as_json {
+        println!("{}", json!({"seals": id, "file": kept.key_file}));
+    } else {
+        println!("key {id} seals from now on; processes that use {} notice by themselves", kept.key_file.display());
+        println!("machines with a copy of the file need the new one: copy it there first to last");
+    }
+    Ok(())
+}
+
+async fn prune(kept: &Kept, as_json: bool) -> Result<(), Trouble> {
+    let _alone = alone(kept)?;
+    let store = kept.open().await?;
+    let keys = KeyFile::read(&kept.key_file)?;
+    let gone = not_needed(&store, &keys).await?;
+    if !gone.is_empty() {
+        let at = |error| Trouble::File { path: kept.key_file.clone(), error };
+        replace(&kept.key_file, &keys.without(&gone).text()).map_err(at)?;
+    }
+    if as_json {
+        println!("{}", json!({"removed": gone}));
+    } else if gone.is_empty() {
+        println!(
+            "every key is needed: a key is kept for a day after it was replaced, and while a cell is sealed with it"
+        );
+    } else {
+        gone.iter().for_each(|id| println!("removed key {id}"));
+    }
+    Ok(())
+}
+
+async fn not_needed(store: &Store, keys: &KeyFile) -> Result<Vec<u32>, StoreError> {
+    let now = now_ms();
+    let mut gone = Vec::new();
+    for id in keys.replaced_before(now - KEPT_MS) {
+        if store.cells_sealed_with(id, now).await? == 0 {
+            gone.push(id);
+        }
+    }
+    Ok(gone)
+}
+
+/// Two who change the file take turns, or one's key would be lost.
+fn alone(kept: &Kept) -> Result<fs::File, Trouble> {
+    let mut name = kept.key_file.file_name().unwrap_or_default().to_owned();
+    name.push(".lock");
+    let path = kept.key_file.with_file_name(name);
+    let locked = (|| {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        flock(&file, FlockOperation::LockExclusive)?;
+        Ok(file)
+    })();
+    locked.map_err(|error| Trouble::File { path, error })
+}

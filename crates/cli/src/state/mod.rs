@@ -1,0 +1,128 @@
+//! What outlives a command: runs, the key their cells are sealed with, and tokens, in a folder only its owner can read.
+//!
+//! Several processes use it at once. Whoever comes first makes what is not there; the others find it. Runs can be kept
+//! elsewhere: `place` decides where.
+
+pub(crate) mod look;
+mod place;
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use store::{BadLocation, KeyFileError, StoreError};
+
+use crate::config::ConfigError;
+
+pub(crate) use place::{ConfiguredStore, Kept, StoreArguments};
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StateError {
+    #[error("there is no home to keep state in; set XDG_STATE_HOME, or give --state-dir")]
+    NoHome,
+    #[error("cannot use `{path}`: {source}")]
+    File { path: PathBuf, source: io::Error },
+    #[error("`{0}` can be read by others; `chmod 600` it, and replace what it holds")]
+    Exposed(PathBuf),
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
+    #[error(transparent)]
+    Location(#[from] BadLocation),
+    #[error("configuration: {0}")]
+    Settings(String),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("{location}: {error}")]
+    Store { location: String, error: StoreError },
+    #[error("the system has no randomness to give: {0}")]
+    Randomness(#[from] getrandom::Error),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    folder: PathBuf,
+}
+
+impl State {
+    pub(crate) fn open(given: Option<&Path>) -> Result<Self, StateError> {
+        let folder = match given {
+            Some(folder) => folder.to_owned(),
+            None => usual_folder().ok_or(StateError::NoHome)?,
+        };
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|source| at(&folder, source))?;
+        Ok(Self { folder })
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// A secret of 32 random bytes in hexadecimal digits, made where there is none.
+    pub(crate) fn secret(&self, name: &str) -> Result<String, StateError> {
+        let path = self.path(name);
+        if !path.exists() {
+            make_secret(&path)?;
+        }
+        read_secret(&path)
+    }
+}
+
+/// Written beside its place and put there whole: who looks in between finds nothing or all of it, and of two who
+/// come at once the second takes what the first made.
+fn make_secret(path: &Path) -> Result<(), StateError> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random)?;
+    put_new(path, &format!("{}\n", hex(&random))).map_err(|source| at(path, source))
+}
+
+/// Puts a file of its owner's alone where none is. One that is there already stays.
+pub(crate) fn put_new(path: &Path, text: &str) -> io::Result<()> {
+    let draft = draft(path, text.as_bytes())?;
+    let put = match fs::hard_link(&draft, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    };
+    drop(fs::remove_file(&draft));
+    put
+}
+
+/// Puts a file of its owner's alone in the place of another, whole.
+pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let draft = draft(path, text.as_bytes())?;
+    fs::rename(&draft, path).inspect_err(|_| drop(fs::remove_file(&draft)))
+}
+
+/// A new file beside `path`, written through to the disk.
+fn draft(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let draft = path.with_file_name(format!(".secret-{}-{}", std::process::id(), hex(&random)));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    Ok(draft)
+}
+
+/// A file that only its owner can read.
+pub(crate) fn read_secret(path: &Path) -> Result<String, StateError> {
+    let mode = fs::metadata(path).map_err(|source| at(path, source))?.mode();
+    if mode & 0o077 != 0 {
+        return Err(StateError::Exposed(path.to_owned()));
+    }
+    fs::read_to_string(path).map_err(|source| at(path, source))
+}
+
+fn usual_folder() -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let states = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+    Some(states.join("cellmate"))
+}
+
+fn at(path: &Path, source: io::Error) -> StateError {
+    StateError::File { path: path.to_owned(), source }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}

@@ -1,0 +1,201 @@
+//! Which store: as it was typed, as the environment has it, or as the configuration says; else the state folder's own.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use clap::Args;
+use contract::config::StoreConfig;
+use executor::clock::now_ms;
+use serde_json::Value;
+use store::{KeyFile, Keys, Location, Store};
+
+use super::{State, StateError, make_secret};
+use crate::config::{Dialect, Places, Variables, load};
+
+/// Where runs are kept, for whoever does not want it in a list of processes.
+const STORE_VARIABLE: &str = "CELLMATE_STORE";
+const KEY_FILE_VARIABLE: &str = "CELLMATE_KEY_FILE";
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct StoreArguments {
+    /// Where runs are kept: `postgres://…`, which many machines may use at once, or a file; also $CELLMATE_STORE, and
+    /// `store.url` in the configuration. Without any, `runs.db` in the state folder.
+    #[arg(long, value_name = "URL", value_parser = address, global = true)]
+    store: Option<Address>,
+    /// The keys that suspended cells are sealed with, the same on every machine; also $CELLMATE_KEY_FILE, and
+    /// `store.keyFile`. Without any, `key` in the state folder.
+    #[arg(long, value_name = "FILE", global = true)]
+    key_file: Option<PathBuf>,
+    /// Where this machine's own state is kept; `$XDG_STATE_HOME/cellmate` where nothing is said.
+    #[arg(long, value_name = "FOLDER", global = true)]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+/// The same for commands that read configuration for nothing else.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ConfiguredStore {
+    #[command(flatten)]
+    store: StoreArguments,
+    /// Read this file and no other of ours; may be given more than once.
+    #[arg(long = "config", value_name = "FILE", global = true)]
+    files: Vec<PathBuf>,
+}
+
+/// What was typed, which may have a password in it.
+#[derive(Clone)]
+struct Address(String);
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Address")
+    }
+}
+
+/// Never refused here: what refuses an argument also prints it.
+fn address(text: &str) -> Result<Address, std::convert::Infallible> {
+    Ok(Address(text.to_owned()))
+}
+
+/// A store that was chosen, and not opened yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) state: State,
+    pub(crate) location: Location,
+    pub(crate) key_file: PathBuf,
+    config: StoreConfig,
+}
+
+impl ConfiguredStore {
+    pub(crate) fn choose(&self) -> Result<Kept, StateError> {
+        let places = Places::here(&self.files);
+        self.store.choose(&load(&places)?.settings, &places)
+    }
+}
+
+impl StoreArguments {
+    /// `settings` is what files say beside servers.
+    pub(crate) fn choose(&self, settings: &Value, places: &Places) -> Result<Kept, StateError> {
+        let state = State::open(self.state_dir.as_deref())?;
+        let config = StoreConfig::resolve(settings.get("store").unwrap_or(&Value::Null)).map_err(|errors| {
+            StateError::Settings(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+        })?;
+        let variables = Variables {
+            environment: places.environment.clone(),
+            home: places.home.clone(),
+            folder: places.folder.clone(),
+            ..Variables::default()
+        };
+        let expand = |text: &String| {
+            variables.expand(text, Dialect::Dollar).map_err(|unset| StateError::Settings(format!("`store`: {unset}")))
+        };
+        let given = self.store.as_ref().map(|address| address.0.clone());
+        let named = given.or_else(|| places.variable(STORE_VARIABLE).map(str::to_owned));
+        let location = match (named, &config.url) {
+            (Some(named), _) => Location::parse(&named)?,
+            (None, Some(url)) => match Location::parse(&expand(url)?)? {
+                Location::File(path) => Location::File(places.resolve(&path.display().to_string())),
+                elsewhere => elsewhere,
+            },
+            (None, None) => Location::File(state.path("runs.db")),
+        };
+        let named = self.key_file.clone().or_else(|| places.variable(KEY_FILE_VARIABLE).map(PathBuf::from));
+        let key_file = match (named, &config.key_file) {
+            (Some(path), _) => path,
+            (None, Some(path)) => places.resolve(&expand(path)?),
+            (None, None) => state.path("key"),
+        };
+        Ok(Kept { state, location, key_file, config })
+    }
+}
+
+impl Kept {
+    /// Opens it with its keys; the first to come makes both.
+    pub(crate) async fn open(&self) -> Result<Store, StateError> {
+        self.make_key()?;
+        let store = self.open_with(Keys::of_file(&self.key_file)?).await?;
+        store.vouch_for_keys(now_ms()).await.map_err(|error| self.failed(error))?;
+        Ok(store)
+    }
+
+    /// Whatever its keys are.
+    pub(crate) async fn open_with(&self, keys: Keys) -> Result<Store, StateError> {
+        let store = Store::open(&self.location, keys).await.map_err(|error| self.failed(error))?;
+        Ok(store.bounded(self.config.retention, self.config.quotas))
+    }
+
+    /// The key that seals now, for what else is sealed beside cells.
+    pub(crate) fn key(&self) -> Result<[u8; 32], StateError> {
+        self.make_key()?;
+        let keys = KeyFile::read(&self.key_file)?;
+        let newest = keys.newest().ok_or_else(|| store::KeyFileError::Empty(self.key_file.clone()))?;
+        Ok(newest.secret)
+    }
+
+    /// Only the folder's own is made unasked: a file that was named is meant to be there, and to be the same elsewhere.
+    pub(crate) fn make_key(&self) -> Result<(), StateError> {
+        if self.key_file == self.state.path("key") && !self.key_file.exists() {
+            make_secret(&self.key_file)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn failed(&self, error: store::StoreError) -> StateError {
+        StateError::Store { location: self.location.to_string(), error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use serde_json::json;
+    use store::Location;
+
+    use super::{Address, StoreArguments};
+    use crate::config::Places;
+
+    fn places(environment: &[(&str, &str)]) -> Places {
+        let owned = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Places::of(&[], PathBuf::from("/none/project"), owned.collect())
+    }
+
+    #[test]
+    fn what_was_typed_wins_then_the_environment_then_the_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let typed = |store: Option<&str>| StoreArguments {
+            store: store.map(|text| Address(text.to_owned())),
+            key_file: None,
+            state_dir: Some(folder.path().to_owned()),
+        };
+        let settings = json!({"store": {"url": "postgres://me:${PASS}@db/x", "keyFile": "~/keys"}});
+        let here = places(&[("PASS", "s3cret"), ("HOME", "/home/me")]);
+        let chosen = typed(None).choose(&settings, &here).unwrap();
+        assert_eq!(chosen.location, Location::Postgres("postgres://me:s3cret@db/x".to_owned()));
+        assert_eq!(chosen.key_file, Path::new("/home/me/keys"));
+        assert!(!format!("{chosen:?}").contains("s3cret"));
+        let here = places(&[("CELLMATE_STORE", "/var/runs.db"), ("CELLMATE_KEY_FILE", "/etc/key"), ("PASS", "x")]);
+        let chosen = typed(None).choose(&settings, &here).unwrap();
+        assert_eq!((chosen.location, chosen.key_file), (Location::File("/var/runs.db".into()), "/etc/key".into()));
+        let chosen = typed(Some("/tmp/mine.db")).choose(&settings, &here).unwrap();
+        assert_eq!(chosen.location, Location::File("/tmp/mine.db".into()));
+        let chosen = typed(None).choose(&json!({}), &places(&[])).unwrap();
+        assert_eq!(chosen.location, Location::File(folder.path().join("runs.db")));
+        assert_eq!(chosen.key_file, folder.path().join("key"));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_told_without_what_was_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let typed = StoreArguments {
+            store: Some(Address("mysql://me:s3cret@db/x".to_owned())),
+            key_file: None,
+            state_dir: Some(folder.path().to_owned()),
+        };
+        let said = typed.choose(&json!({}), &places(&[])).unwrap_err().to_string();
+        assert_eq!(said, "a store is `postgres://user@host/database`, or the path of a file");
+        let untyped = StoreArguments { store: None, ..typed };
+        let settings = json!({"store": {"url": "postgres://me:${PASS}@db/x"}});
+        let said = untyped.choose(&settings, &places(&[])).unwrap_err().to_string();
+        assert!(said.contains("`PASS` is not set"), "{said}");
+    }
+}

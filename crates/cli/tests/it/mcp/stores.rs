@@ -1,0 +1,166 @@
+//! Runs in a store of one's choice: on a server that several processes share, and carried from one store into another.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::postgres::Server;
+
+use super::clients::{Era, Streams, structured};
+use super::place::{Place, writes};
+
+const CELL: &str = "return (await MCP.s.push({ to: 'main' })).structuredContent.done";
+const PASSWORD: &str = "hunter2";
+
+fn pushes() -> Place {
+    Place::new(json!([writes("push")]))
+}
+
+/// A room on a server, whose address has a password in it, as addresses have. The server asks for none.
+fn room(server: &Server) -> String {
+    server.schemas(1).unwrap().remove(0).replacen("postgres@", &format!("postgres:{PASSWORD}@"), 1)
+}
+
+fn said(output: &Output) -> String {
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(!said.contains(PASSWORD), "{said}");
+    said
+}
+
+fn wait(client: &mut Streams, run_id: &Value) -> Value {
+    structured(&client.ask("tools/call", json!({"name": "wait", "arguments": {"runId": run_id}})))
+}
+
+fn exit(output: &Output) -> (Option<i32>, String) {
+    (output.status.code(), said(output))
+}
+
+#[test]
+fn two_servers_on_one_postgres_are_one_service() {
+    let server = Server::start().unwrap();
+    let (url, here, there, third) = (room(&server), pushes(), pushes(), pushes());
+    let key = here.path("shared-key");
+    let made = here.command(&["keys", "rotate", "--key-file", &key]);
+    assert_eq!(exit(&made).0, Some(0), "{}", said(&made));
+    let arguments = ["--store", &url, "--key-file", &key];
+    let mut one = Streams::start(&here, Era::June2025, json!({}), &arguments);
+    let mut two = Streams::start(&there, Era::July2026, json!({}), &arguments);
+    assert_eq!(two.exec("return 1")["value"], 1);
+    let waiting = one.exec(CELL);
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    let id = waiting["approvals"][0]["approvalId"].as_str().unwrap().to_owned();
+
+    // Whoever has another key is told before it can do harm.
+    let (code, told) = exit(&third.command(&["approvals", "list", "--store", &url]));
+    assert!(code == Some(2) && told.contains("--key-file"), "{told}");
+
+    let asked = two.send("tools/call", json!({"name": "wait", "arguments": {"runId": waiting["runId"]}}));
+    std::thread::sleep(Duration::from_millis(500));
+    let decided = Command::new(env!("CARGO_BIN_EXE_cellmate"))
+        .args(["approvals", "approve", &id, "--state-dir", &third.path("state")])
+        .env("CELLMATE_STORE", &url)
+        .env("CELLMATE_KEY_FILE", &key)
+        .output()
+        .unwrap();
+    assert_eq!(exit(&decided).0, Some(0), "{}", said(&decided));
+    let done = structured(&two.answer(asked));
+    assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &json!("push")), "{done}");
+    let heard = here.heard() + &there.heard();
+    assert_eq!(heard.matches("\"tools/call\"").count(), 1, "called once, by whichever");
+    assert_eq!(wait(&mut one, &waiting["runId"])["value"], "push");
+
+    third.configure(&json!({"store": {"url": url, "keyFile": key}}));
+    let doctor = third.command(&["doctor", "--json"]);
+    let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let location = report["store"]["location"].as_str().unwrap();
+    assert!(location.starts_with("postgres://postgres@/") && said(&doctor).contains("answers in"), "{report}");
+}
+
+#[test]
+fn a_store_that_is_not_there_is_told_without_its_password() {
+    let place = pushes();
+    for url in [
+        "postgres://me:hunter2@localhost/x?host=/no/such/folder",
+        "postgres://me:hunter2@127.0.0.1:1/x",
+        "mysql://me:hunter2@localhost/x",
+        "postgres://me:hunter2@:bad:/x",
+    ] {
+        for command in ["approvals list", "doctor", "keys list", "backup /tmp/never"] {
+            let words: Vec<&str> = command.split(' ').chain(["--store", url]).collect();
+            let (code, told) = exit(&place.command(&words));
+            assert!(code != Some(0) && !told.is_empty(), "{command}: {told}");
+        }
+    }
+}
+
+#[test]
+fn a_backup_taken_in_use_goes_on_elsewhere_and_comes_back() {
+    let server = Server::start().unwrap();
+    let (url, here, there) = (room(&server), pushes(), pushes());
+    let mut client = Streams::plain(&here, Era::June2025);
+    let waiting = client.exec(CELL);
+    let (run, id) = (&waiting["runId"], waiting["approvals"][0]["approvalId"].as_str().unwrap());
+    let sleeping = client.exec("await yield_control(); return 'slept'");
+    let file = here.path("first.backup");
+    let taken = here.command(&["backup", &file]);
+    assert_eq!(exit(&taken).0, Some(0), "{}", said(&taken));
+    assert!(said(&taken).contains("the key is not in it"));
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(exit(&here.command(&["backup", &file])).0, Some(2), "what is there stays");
+
+    // Without the key it is refused; with it the runs go on, on the other engine.
+    let (code, told) = exit(&there.command(&["restore", &file, "--store", &url]));
+    assert!(code == Some(2) && told.contains("key 1"), "{told}");
+    let key = here.path("state/key");
+    let arguments = ["--store", &url, "--key-file", &key];
+    let restore = |more: &[&str]| {
+        let words: Vec<&str> = ["restore", &file].iter().chain(&arguments).chain(more).copied().collect();
+        there.command(&words)
+    };
+    assert_eq!(exit(&restore(&[])).0, Some(0));
+    let (code, told) = exit(&restore(&[]));
+    assert!(code == Some(2) && told.contains("--replace"), "{told}");
+    let mut client = Streams::start(&there, Era::July2026, json!({}), &arguments);
+    assert_eq!(wait(&mut client, &sleeping["runId"])["value"], "slept");
+    let words: Vec<&str> = ["approvals", "approve", id].iter().chain(&arguments).copied().collect();
+    assert_eq!(exit(&there.command(&words)).0, Some(0));
+    assert_eq!(wait(&mut client, run)["value"], "push");
+
+    // Back into a file, with the key, on a machine that has neither.
+    let (third, second) = (pushes(), here.path("second.backup"));
+    let words: Vec<&str> = ["backup", &second, "--with-key"].iter().chain(&arguments).copied().collect();
+    assert_eq!(exit(&there.command(&words)).0, Some(0));
+    assert_eq!(exit(&third.command(&["restore", &second])).0, Some(0));
+    let mut client = Streams::plain(&third, Era::June2025);
+    assert_eq!(wait(&mut client, run)["value"], "push", "what was recorded is told again");
+
+    let bytes = std::fs::read(&second).unwrap();
+    std::fs::write(&second, &bytes[..bytes.len() / 2]).unwrap();
+    let (code, told) = exit(&third.command(&["restore", &second, "--replace"]));
+    assert!(code == Some(2) && told.contains("cut"), "{told}");
+    assert_eq!(wait(&mut client, run)["value"], "push", "nothing was changed");
+}
+
+#[test]
+fn a_principal_that_has_too_many_cells_waiting_is_told_which_to_end() {
+    let place = pushes();
+    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(place.path("config.json")).unwrap()).unwrap();
+    config["store"] = json!({"perPrincipal": {"maxWaitingRuns": 2, "maxOpenApprovals": 1}});
+    place.configure(&config);
+    let mut client = Streams::plain(&place, Era::June2025);
+    let asks = client.exec(CELL);
+    assert_eq!(asks["status"], "waiting", "{asks}");
+    let refused = client.exec(&format!("text('kept'); try {{ {CELL} }} catch (error) {{ return String(error) }}"));
+    assert!(refused["value"].as_str().is_some_and(|told| told.contains("too many questions are open")), "{refused}");
+    let sleeps = "text('said'); await yield_control(); return 1";
+    let second = client.exec(sleeps);
+    assert_eq!(second["status"], "waiting", "{second}");
+    let third = client.exec(sleeps);
+    assert_eq!((&third["status"], &third["code"]), (&json!("failed"), &json!("runtime_unavailable")), "{third}");
+    assert!(third["error"].as_str().unwrap().contains(asks["runId"].as_str().unwrap()), "{third}");
+    assert_eq!(third["output"][0]["text"], "said", "{third}");
+    // Finished, it makes room.
+    assert_eq!(wait(&mut client, &second["runId"])["value"], 1);
+    assert_eq!(client.exec(sleeps)["status"], "waiting");
+}

@@ -1,0 +1,157 @@
+//! `store`: where runs are kept, for how long, and how much of it one principal may take.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::error::{ConfigError, Path};
+use super::numbers::Numbers;
+use super::reader::{self, Reader};
+use crate::limits::{self, Bound};
+
+/// Everything decided. Where nothing is said, whoever reads it has a place of its own.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// `postgres://…` or a file. It may have a password in it.
+    pub url: Option<String>,
+    pub key_file: Option<String>,
+    pub retention: Retention,
+    pub quotas: Quotas,
+}
+
+impl fmt::Debug for StoreConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreConfig")
+            .field("retention", &self.retention)
+            .field("quotas", &self.quotas)
+            .finish_non_exhaustive()
+    }
+}
+
+/// For how long what is over is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Runs that have ended, with their journals and approvals.
+    pub runs_seconds: u64,
+    pub transcripts_seconds: u64,
+}
+
+impl Retention {
+    pub const DEFAULT: Self = Self {
+        runs_seconds: limits::KEEP_RUNS_SECONDS.default,
+        transcripts_seconds: limits::KEEP_TRANSCRIPTS_SECONDS.default,
+    };
+}
+
+/// What one principal (an agent, a named token) may have in a store at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quotas {
+    pub waiting_runs: u64,
+    /// Of all its suspended cells together, as they are stored.
+    pub snapshot_bytes: u64,
+    pub open_approvals: u64,
+}
+
+impl Quotas {
+    pub const DEFAULT: Self = Self {
+        waiting_runs: limits::MAX_WAITING_RUNS.default,
+        snapshot_bytes: limits::MAX_STORED_BYTES.default,
+        open_approvals: limits::MAX_OPEN_APPROVALS.default,
+    };
+}
+
+const KEPT: [&Bound; 2] = [&limits::KEEP_RUNS_SECONDS, &limits::KEEP_TRANSCRIPTS_SECONDS];
+const QUOTAS: [&Bound; 3] = [&limits::MAX_WAITING_RUNS, &limits::MAX_STORED_BYTES, &limits::MAX_OPEN_APPROVALS];
+
+impl StoreConfig {
+    /// Takes what stands under `store`; `null` for a configuration without it.
+    pub fn resolve(store: &Value) -> Result<Self, Vec<ConfigError>> {
+        let mut errors = Vec::new();
+        let read = match store {
+            Value::Null => None,
+            given => reader::object(given, &Path::root("store"), &mut errors, Self::read),
+        };
+        if errors.is_empty() { Ok(read.unwrap_or_else(Self::empty)) } else { Err(errors) }
+    }
+
+    fn empty() -> Self {
+        Self { url: None, key_file: None, retention: Retention::DEFAULT, quotas: Quotas::DEFAULT }
+    }
+
+    fn read(reader: &mut Reader<'_, '_>) -> Self {
+        let url = text(reader, "url");
+        let key_file = text(reader, "keyFile");
+        let kept = Numbers::read(reader, &KEPT);
+        let quotas = reader.object("perPrincipal", |reader| Numbers::read(reader, &QUOTAS)).unwrap_or_default();
+        Self {
+            url,
+            key_file,
+            retention: Retention {
+                runs_seconds: kept.get(&limits::KEEP_RUNS_SECONDS),
+                transcripts_seconds: kept.get(&limits::KEEP_TRANSCRIPTS_SECONDS),
+            },
+            quotas: Quotas {
+                waiting_runs: quotas.get(&limits::MAX_WAITING_RUNS),
+                snapshot_bytes: quotas.get(&limits::MAX_STORED_BYTES),
+                open_approvals: quotas.get(&limits::MAX_OPEN_APPROVALS),
+            },
+        }
+    }
+}
+
+fn text(reader: &mut Reader<'_, '_>, key: &'static str) -> Option<String> {
+    let (value, path, errors) = reader.field(key)?;
+    let text = value.as_str().filter(|text| !text.trim().is_empty());
+    if text.is_none() {
+        // What is no text is not shown either: it may hold a password all the same.
+        errors.push(ConfigError::value(&path, &Value::Null, "a text"));
+    }
+    text.map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Quotas, Retention, StoreConfig};
+
+    #[test]
+    fn what_is_not_said_is_the_default() {
+        for nothing in [Value::Null, json!({})] {
+            let config = StoreConfig::resolve(&nothing).unwrap();
+            assert_eq!((config.url, config.key_file), (None, None));
+            assert_eq!((config.retention, config.quotas), (Retention::DEFAULT, Quotas::DEFAULT));
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_and_moved_into_their_ranges() {
+        let config = StoreConfig::resolve(&json!({
+            "url": "postgres://app:secret@db/cellmate",
+            "keyFile": "/etc/cellmate/keys",
+            "keepRunsSeconds": 3600,
+            "keepTranscriptsSeconds": 1,
+            "perPrincipal": {"maxWaitingRuns": 10, "maxStoredBytes": 0, "maxOpenApprovals": 3},
+        }))
+        .unwrap();
+        assert_eq!(config.url.as_deref(), Some("postgres://app:secret@db/cellmate"));
+        assert_eq!(config.key_file.as_deref(), Some("/etc/cellmate/keys"));
+        assert_eq!(config.retention, Retention { runs_seconds: 3600, transcripts_seconds: 60 });
+        assert_eq!(config.quotas, Quotas { waiting_runs: 10, snapshot_bytes: 1 << 20, open_approvals: 3 });
+        assert!(!format!("{config:?}").contains("secret"));
+    }
+
+    #[test]
+    fn a_typo_is_an_error_and_says_nothing_of_the_address() {
+        let errors =
+            StoreConfig::resolve(&json!({"url": ["postgres://app:secret@db"], "keepRunSeconds": 1})).unwrap_err();
+        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "`store.url`: expected a text, found `null`",
+                "`store.keepRunSeconds`: unknown key; did you mean `keepRunsSeconds`?"
+            ]
+        );
+    }
+}

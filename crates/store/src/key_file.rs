@@ -1,0 +1,216 @@
+//! The file that keys are kept in: a line for each, the newest of which seals.
+//!
+//! A file of one line with nothing but a key is from before keys had numbers: it is key 1.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::Millis;
+
+/// More than one a week for a year.
+const MAX_KEYS: usize = 64;
+const MAX_FILE_BYTES: u64 = 16 << 10;
+
+const FIRST_LINE: &str = "# Keys of cellmate: number, key, milliseconds since 1970 when it was made. The last seals.\n";
+
+/// One key. Its secret is shown nowhere but in its file.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key {
+    pub id: u32,
+    pub secret: [u8; 32],
+    /// When it was made; 0 where that was not written down.
+    pub since: Millis,
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key").field("id", &self.id).field("since", &self.since).finish_non_exhaustive()
+    }
+}
+
+impl Key {
+    /// Tells one key from another, and nothing of either.
+    pub fn mark(&self) -> String {
+        let digest = Sha256::new().chain_update(b"cellmate key mark 1").chain_update(self.secret).finalize();
+        hex(digest.get(..16).unwrap_or_default())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFileError {
+    #[error("cannot use `{path}`: {source}")]
+    File { path: PathBuf, source: io::Error },
+    #[error(
+        "`{0}` does not exist; copy it from a machine that uses the store, or make the first with `cellmate keys rotate`"
+    )]
+    Missing(PathBuf),
+    #[error("`{0}` can be read by others; `chmod 600` it, and replace what it holds")]
+    Exposed(PathBuf),
+    #[error(
+        "`{path}`, line {line}: expected a number, a key of 64 hexadecimal digits and a time; restore the file, or remove it together with the store"
+    )]
+    Line { path: PathBuf, line: usize },
+    #[error("`{0}` holds no key; restore it, or remove it together with the store")]
+    Empty(PathBuf),
+    #[error("`{0}` holds more than {MAX_KEYS} keys; `cellmate keys prune` removes those that are not needed")]
+    TooMany(PathBuf),
+}
+
+/// Keys by their numbers: at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyFile {
+    keys: BTreeMap<u32, Key>,
+}
+
+impl KeyFile {
+    pub fn read(path: &Path) -> Result<Self, KeyFileError> {
+        let at = |source| KeyFileError::File { path: path.to_owned(), source };
+        let found = match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(KeyFileError::Missing(path.to_owned()));
+            }
+            found => found.map_err(at)?,
+        };
+        if found.mode() & 0o077 != 0 {
+            return Err(KeyFileError::Exposed(path.to_owned()));
+        }
+        if found.len() > MAX_FILE_BYTES {
+            return Err(KeyFileError::TooMany(path.to_owned()));
+        }
+        Self::parse(&fs::read_to_string(path).map_err(at)?, path)
+    }
+
+    /// `path` is for what there is to complain about.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, KeyFileError> {
+        let mut keys = BTreeMap::new();
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let bad = || KeyFileError::Line { path: path.to_owned(), line: number + 1 };
+            let key = key(line).ok_or_else(bad)?;
+            if keys.insert(key.id, key).is_some() {
+                return Err(bad());
+            }
+        }
+        match keys.len() {
+            0 => Err(KeyFileError::Empty(path.to_owned())),
+            count if count > MAX_KEYS => Err(KeyFileError::TooMany(path.to_owned())),
+            _ => Ok(Self { keys }),
+        }
+    }
+
+    pub fn text(&self) -> String {
+        let lines = self.keys.values().map(|key| format!("{} {} {}\n", key.id, hex(&key.secret), key.since));
+        lines.fold(FIRST_LINE.to_owned(), |text, line| text + &line)
+    }
+
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.keys.values()
+    }
+
+    /// The one that seals.
+    pub fn newest(&self) -> Option<&Key> {
+        self.keys.values().next_back()
+    }
+
+    /// With another key, which seals from now on.
+    #[must_use]
+    pub fn rotated(mut self, secret: [u8; 32], now: Millis) -> Self {
+        let id = self.newest().map_or(0, |key| key.id).saturating_add(1);
+        self.keys.insert(id, Key { id, secret, since: now });
+        self
+    }
+
+    /// Without some; the one that seals stays whatever is asked.
+    #[must_use]
+    pub fn without(mut self, ids: &[u32]) -> Self {
+        let newest = self.newest().map(|key| key.id);
+        self.keys.retain(|id, _| Some(*id) == newest || !ids.contains(id));
+        self
+    }
+
+    /// Keys that seal nothing since `then`, or for longer: each had a younger one by that time.
+    pub fn replaced_before(&self, then: Millis) -> Vec<u32> {
+        let younger = self.keys.values().skip(1).map(|key| key.since);
+        let replaced = self.keys.values().zip(younger);
+        replaced.filter(|(_, since)| *since <= then).map(|(key, _)| key.id).collect()
+    }
+}
+
+fn key(line: &str) -> Option<Key> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words.as_slice() {
+        [secret] => Some(Key { id: 1, secret: from_hex(secret)?, since: 0 }),
+        [id, secret, since] => {
+            let since = since.parse().ok().filter(|since| *since >= 0)?;
+            Some(Key { id: id.parse().ok().filter(|id| *id > 0)?, secret: from_hex(secret)?, since })
+        }
+        _ => None,
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+fn from_hex(text: &str) -> Option<[u8; 32]> {
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut key = [0; 32];
+    for (position, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(position * 2..position * 2 + 2)?, 16).ok()?;
+    }
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{KeyFile, KeyFileError, hex};
+
+    fn parse(text: &str) -> Result<KeyFile, KeyFileError> {
+        KeyFile::parse(text, Path::new("key"))
+    }
+
+    #[test]
+    fn a_file_of_one_bare_key_is_key_one_and_grows() {
+        let old = parse(&format!("{}\n", "07".repeat(32))).unwrap();
+        assert_eq!(old.newest().map(|key| (key.id, key.secret, key.since)), Some((1, [7; 32], 0)));
+        let new = old.rotated([9; 32], 500);
+        assert_eq!(new.newest().map(|key| (key.id, key.secret)), Some((2, [9; 32])));
+        assert_eq!(parse(&new.text()).unwrap(), new);
+    }
+
+    #[test]
+    fn only_what_was_replaced_long_ago_may_go_and_never_what_seals() {
+        let keys = parse(&"01".repeat(32)).unwrap().rotated([2; 32], 100).rotated([3; 32], 200);
+        assert_eq!(keys.replaced_before(99), [0_u32; 0]);
+        assert_eq!(keys.replaced_before(100), [1]);
+        assert_eq!(keys.replaced_before(9_000), [1, 2]);
+        let left = keys.without(&[1, 2, 3]);
+        assert_eq!(left.keys().map(|key| key.id).collect::<Vec<_>>(), [3]);
+    }
+
+    #[test]
+    fn what_is_no_key_file_is_refused_with_its_line() {
+        let good = hex(&[5; 32]);
+        for bad in ["xx", "1 00 0", &format!("0 {good} 1"), &format!("1 {good} -1"), &format!("{good} {good}")] {
+            assert!(matches!(parse(bad), Err(KeyFileError::Line { line: 1, .. })), "{bad}");
+        }
+        assert!(matches!(parse(&format!("1 {good} 1\n1 {good} 2")), Err(KeyFileError::Line { line: 2, .. })));
+        assert!(matches!(parse("# none\n\n"), Err(KeyFileError::Empty(_))));
+        let many: String = (1..=65).map(|id| format!("{id} {good} 1\n")).collect();
+        assert!(matches!(parse(&many), Err(KeyFileError::TooMany(_))));
+        assert!(!format!("{:?}", parse(&good).unwrap()).contains(&good[..8]));
+    }
+}

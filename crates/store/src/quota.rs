@@ -1,0 +1,183 @@
+//! How much one principal may have in the store at once, checked in the transaction that takes it.
+//!
+//! A row of `usage` is never below what a principal has: what it takes is added there, what it gives back is not taken
+//! off. So the usual case is one cheap write, and only where that row says no is everything counted, under its lock:
+//! two who come at once to the last place take turns, from whatever processes.
+
+use std::fmt;
+
+use contract::config::Quotas;
+use sqlx::{AnyConnection, Row};
+
+use crate::Millis;
+use crate::commit::{Change, CommitError};
+use crate::rows::RunState;
+use crate::runs::Held;
+
+/// How long a count is added to before everything is counted anew: processes of an older version do not add to it.
+const COUNT_KEPT_MS: i64 = 10 * 60 * 1000;
+
+/// Runs that are named to whoever has too many.
+const MAX_NAMED: i64 = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quota {
+    WaitingRuns,
+    SnapshotBytes,
+    OpenApprovals,
+}
+
+/// What a principal may not have, and what it could give up for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exceeded {
+    pub quota: Quota,
+    pub limit: u64,
+    /// Its suspended runs, the oldest first; not all of them.
+    pub oldest: Vec<String>,
+}
+
+impl std::error::Error for Exceeded {}
+
+impl fmt::Display for Exceeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limit = self.limit;
+        match self.quota {
+            Quota::WaitingRuns => write!(f, "too many cells wait: {limit} is as many as one principal may have")?,
+            Quota::SnapshotBytes => {
+                write!(f, "suspended cells take too much room: one principal may have {limit} bytes")?
+            }
+            Quota::OpenApprovals => {
+                return write!(
+                    f,
+                    "too many questions are open: {limit} is as many as one principal may have; have some decided \
+                     (`cellmate approvals list`), then call the tool again"
+                );
+            }
+        }
+        match self.oldest.as_slice() {
+            [] => Ok(()),
+            oldest => {
+                write!(
+                    f,
+                    "; finish others with `wait`, or end them, then run this again; the oldest: {}",
+                    oldest.join(", ")
+                )
+            }
+        }
+    }
+}
+
+/// What a change takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    runs: i64,
+    bytes: i64,
+    approvals: i64,
+}
+
+impl Claim {
+    /// None where it takes nothing: a run that is over has nothing waiting.
+    pub(crate) fn of(change: &Change, sealed: Option<&(i64, Vec<u8>)>) -> Option<Self> {
+        if change.state.is_some_and(RunState::is_over) {
+            return None;
+        }
+        let length = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
+        let claim = Self {
+            runs: i64::from(change.state == Some(RunState::Waiting)),
+            bytes: sealed.map_or(0, |(_, bytes)| length(bytes.len())),
+            approvals: length(change.approvals.len()),
+        };
+        (claim.runs + claim.bytes + claim.approvals > 0).then_some(claim)
+    }
+}
+
+/// Takes it, after everything that it is for is written.
+pub(crate) async fn take(
+    connection: &mut AnyConnection,
+    held: &Held,
+    claim: Claim,
+    quotas: &Quotas,
+    now: Millis,
+) -> Result<(), CommitError> {
+    let most = |limit: u64| i64::try_from(limit).unwrap_or(i64::MAX);
+    let limits = [most(quotas.waiting_runs), most(quotas.snapshot_bytes), most(quotas.open_approvals)];
+    let agent_id = &held.scope.agent_id;
+    let taken = sqlx::query(
+        "UPDATE usage SET waiting_runs = waiting_runs + $1, snapshot_bytes = snapshot_bytes + $2, \
+         open_approvals = open_approvals + $3 WHERE agent_id = $4 AND waiting_runs <= $5 AND snapshot_bytes <= $6 \
+         AND open_approvals <= $7 AND counted_at > $8",
+    )
+    .bind(claim.runs)
+    .bind(claim.bytes)
+    .bind(claim.approvals)
+    .bind(agent_id.clone())
+    .bind(limits[0].saturating_sub(claim.runs))
+    .bind(limits[1].saturating_sub(claim.bytes))
+    .bind(limits[2].saturating_sub(claim.approvals))
+    .bind(now.saturating_sub(COUNT_KEPT_MS))
+    .execute(&mut *connection)
+    .await?;
+    if taken.rows_affected() == 1 {
+        return Ok(());
+    }
+    let has = count(connection, agent_id, now).await?;
+    let claims = [claim.runs, claim.bytes, claim.approvals];
+    let named = [Quota::WaitingRuns, Quota::SnapshotBytes, Quota::OpenApprovals];
+    let over = claims.iter().zip(has).zip(limits).position(|((claim, has), limit)| *claim > 0 && has > limit);
+    if let Some((quota, limit)) = over.and_then(|place| Some((*named.get(place)?, *limits.get(place)?))) {
+        let oldest = oldest(connection, held).await?;
+        return Err(CommitError::Quota(Box::new(Exceeded { quota, limit: u64::try_from(limit).unwrap_or(0), oldest })));
+    }
+    sqlx::query(
+        "UPDATE usage SET waiting_runs = $1, snapshot_bytes = $2, open_approvals = $3, counted_at = $4 \
+         WHERE agent_id = $5",
+    )
+    .bind(has[0])
+    .bind(has[1])
+    .bind(has[2])
+    .bind(now)
+    .bind(agent_id.clone())
+    .execute(&mut *connection)
+    .await?;
+    Ok(())
+}
+
+/// All there is, with what this transaction has written. Whoever else counts for this principal waits.
+async fn count(connection: &mut AnyConnection, agent_id: &str, now: Millis) -> Result<[i64; 3], CommitError> {
+    sqlx::query(
+        "INSERT INTO usage (agent_id, waiting_runs, snapshot_bytes, open_approvals, counted_at) VALUES ($1, 0, 0, 0, 0) \
+         ON CONFLICT (agent_id) DO UPDATE SET agent_id = excluded.agent_id",
+    )
+    .bind(agent_id.to_owned())
+    .execute(&mut *connection)
+    .await?;
+    let row = sqlx::query(
+        "SELECT CAST(COALESCE(SUM(CASE WHEN state = 'waiting' THEN 1 ELSE 0 END), 0) AS BIGINT), \
+         CAST(COALESCE(SUM(length(snapshot)), 0) AS BIGINT) FROM runs \
+         WHERE agent_id = $1 AND state IN ('running', 'waiting')",
+    )
+    .bind(agent_id.to_owned())
+    .fetch_one(&mut *connection)
+    .await?;
+    let (runs, bytes) = (row.try_get(0)?, row.try_get(1)?);
+    let row =
+        sqlx::query("SELECT COUNT(*) FROM approvals WHERE agent_id = $1 AND state = 'pending' AND expires_at > $2")
+            .bind(agent_id.to_owned())
+            .bind(now)
+            .fetch_one(&mut *connection)
+            .await?;
+    Ok([runs, bytes, row.try_get(0)?])
+}
+
+async fn oldest(connection: &mut AnyConnection, held: &Held) -> Result<Vec<String>, CommitError> {
+    let rows = sqlx::query(
+        "SELECT run_id FROM runs WHERE agent_id = $1 AND state = 'waiting' AND run_id <> $2 \
+         ORDER BY created_at, run_id LIMIT $3",
+    )
+    .bind(held.scope.agent_id.clone())
+    .bind(held.run_id.clone())
+    .bind(MAX_NAMED)
+    .fetch_all(&mut *connection)
+    .await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}

@@ -1,0 +1,61 @@
+//! Whether the keys at hand are those that the store's cells are sealed with: two machines with a key 1 each would
+//! otherwise find out when a cell does not open.
+
+use sqlx::Row;
+
+use crate::Millis;
+use crate::backend::{Store, StoreError};
+use crate::commit::Durability;
+use crate::seal::key_bytes;
+
+impl Store {
+    /// Notes the keys at hand, by marks that say nothing of them. Where the store knows another key by the same number,
+    /// and cells that have not expired are sealed with it, that is an error.
+    pub async fn vouch_for_keys(&self, now: Millis) -> Result<(), StoreError> {
+        let noted = self.noted_keys().await?;
+        for (id, mark) in self.keys.marks() {
+            match noted.iter().find(|(known, _)| *known == id) {
+                Some((_, same)) if *same == mark => continue,
+                Some(_) => {
+                    let cells = self.cells_sealed_with(id, now).await?;
+                    if cells > 0 {
+                        return Err(StoreError::OtherKey { id, cells });
+                    }
+                }
+                None => {}
+            }
+            sqlx::query(
+                "INSERT INTO sealing_keys (key_id, mark) VALUES ($1, $2) \
+                 ON CONFLICT (key_id) DO UPDATE SET mark = excluded.mark",
+            )
+            .bind(i64::from(id))
+            .bind(mark)
+            .execute(self.writer(Durability::Synced))
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Suspended cells that only this key opens, and that can still be gone on with.
+    pub async fn cells_sealed_with(&self, id: u32, now: Millis) -> Result<u64, StoreError> {
+        let row = sqlx::query(
+            "SELECT COUNT(*) FROM runs WHERE state IN ('running', 'waiting') AND expires_at > $1 \
+             AND snapshot IS NOT NULL AND substr(snapshot, 2, 4) = $2",
+        )
+        .bind(now)
+        .bind(key_bytes(id).to_vec())
+        .fetch_one(self.reader())
+        .await?;
+        Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))
+    }
+
+    async fn noted_keys(&self) -> Result<Vec<(u32, String)>, StoreError> {
+        let rows = sqlx::query("SELECT key_id, mark FROM sealing_keys").fetch_all(self.reader()).await?;
+        rows.iter()
+            .map(|row| {
+                let id = u32::try_from(row.try_get::<i64, _>(0)?);
+                Ok((id.map_err(|_| StoreError::Corrupt("a key's number".to_owned()))?, row.try_get(1)?))
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,141 @@
+//! A store that is brought up to date while somebody of an older version works on it.
+
+use sqlx::{AnyConnection, Connection, Executor, Row};
+use store::{Change, Durability, Location, RunState, Store, StoreError};
+
+use crate::world::{NOW, Place, everywhere, keys, new_schema};
+
+/// The tables as of the version before, and what a program of that version writes.
+const OLDER: &str = include_str!("schema_2.sql");
+const OLDER_BEGINS: &str = "INSERT INTO runs (run_id, agent_id, session_id, agent_run_id, tool_call_id, state, sequence, \
+    fence, holder, lease_until, created_at, updated_at, expires_at, catalog, definition, progress) \
+    VALUES ($1, 'a', 's', 'r', 't', 'running', 1, 1, 'old', 0, 0, 0, 9000000000000, 'c', '{}', '')";
+const OLDER_KEEPS: &str = "INSERT INTO catalogs (hash, tables) VALUES ('c', $1) ON CONFLICT (hash) DO NOTHING";
+const OLDER_CALLS: &str = "INSERT INTO calls (run_id, call, leg, method, target, payload, input_hash, state, attempt, since, \
+    parent) VALUES ($1, 1, 0, 'call', 't', '{}', 'h', 'requested', 0, 0, '')";
+const OLDER_MOVES_ON: &str = "UPDATE runs SET sequence = sequence + 1, state = 'waiting' WHERE run_id = $1 \
+    AND sequence = 1 AND fence = 1";
+
+struct Older {
+    connection: AnyConnection,
+}
+
+impl Older {
+    async fn connect(location: &Location) -> Self {
+        sqlx::any::install_default_drivers();
+        let mut connection = match location {
+            Location::File(path) => {
+                AnyConnection::connect(&format!("sqlite://{}?mode=rwc", path.display())).await.unwrap()
+            }
+            Location::Postgres(url) => AnyConnection::connect(url).await.unwrap(),
+            Location::Memory => panic!("memory is nobody else's"),
+        };
+        if let Location::File(_) = location {
+            connection.execute("PRAGMA journal_mode = WAL; PRAGMA busy_timeout = 10000").await.unwrap();
+        }
+        Self { connection }
+    }
+
+    async fn make(&mut self, location: &Location) {
+        let sql = match location {
+            Location::Postgres(_) => OLDER.replace("BLOB", "BYTEA"),
+            Location::File(_) | Location::Memory => OLDER.to_owned(),
+        };
+        self.connection.execute(sql.as_str()).await.unwrap();
+    }
+
+    /// A run as it begins and comes to wait, in two transactions.
+    async fn works(&mut self, number: usize) {
+        let run_id = format!("old_{number}");
+        let mut transaction = self.connection.begin().await.unwrap();
+        sqlx::query(OLDER_KEEPS).bind(vec![1_u8]).execute(&mut *transaction).await.unwrap();
+        sqlx::query(OLDER_BEGINS).bind(run_id.clone()).execute(&mut *transaction).await.unwrap();
+        sqlx::query(OLDER_CALLS).bind(run_id.clone()).execute(&mut *transaction).await.unwrap();
+        transaction.commit().await.unwrap();
+        let moved = sqlx::query(OLDER_MOVES_ON).bind(run_id).execute(&mut self.connection).await.unwrap();
+        assert_eq!(moved.rows_affected(), 1);
+    }
+}
+
+async fn places() -> (Vec<Location>, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut places = vec![Location::File(folder.path().join("store.db"))];
+    places.extend(new_schema().await);
+    (places, folder)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_program_works_on_while_newer_ones_bring_the_store_up_to_date() {
+    let (places, _folder) = places().await;
+    for location in places {
+        let mut older = Older::connect(&location).await;
+        older.make(&location).await;
+        for number in 0..20 {
+            older.works(number).await;
+        }
+        let working = tokio::spawn(async move {
+            for number in 20..200 {
+                older.works(number).await;
+            }
+            older
+        });
+        let newer: Vec<_> = (0..3)
+            .map(|_| {
+                let location = location.clone();
+                tokio::spawn(async move { Store::open(&location, keys()).await.unwrap() })
+            })
+            .collect();
+        let mut stores = Vec::new();
+        for opened in newer {
+            stores.push(opened.await.unwrap());
+        }
+        let mut older = working.await.unwrap();
+        let row = older.connection.fetch_one("SELECT COUNT(*) FROM runs WHERE state = 'waiting'").await.unwrap();
+        assert_eq!(row.try_get::<i64, _>(0).unwrap(), 200, "nothing is lost");
+        // What the older one wrote, before and after, the newer ones go on with; and it with theirs.
+        for number in [3, 199] {
+            let run_id = format!("old_{number}");
+            let mut held = stores[0].take(&run_id, "new", NOW, NOW + 1000).await.unwrap();
+            assert_eq!(stores[1].calls(&run_id).await.unwrap().len(), 1);
+            let end = Change { state: Some(RunState::Completed), ..Change::default() };
+            stores[0].commit(&mut held, &end, Durability::Synced, NOW).await.unwrap();
+        }
+        older.works(900).await;
+    }
+}
+
+/// What a program that has yet to be written will do to the tables: add to them.
+const NEWER: [&str; 3] = [
+    "ALTER TABLE runs ADD COLUMN mood TEXT",
+    "ALTER TABLE calls ADD COLUMN weight BIGINT NOT NULL DEFAULT 1",
+    "UPDATE schema_version SET version = version + 1",
+];
+
+async fn goes_on(place: &Place, number: u32) {
+    let mut held = place.run(number, Change { state: Some(RunState::Waiting), ..Change::default() }).await;
+    place
+        .store
+        .commit(&mut held, &Change { release: true, ..Change::default() }, Durability::Synced, NOW)
+        .await
+        .unwrap();
+    place.store.take(&held.run_id, "two", NOW, NOW).await.unwrap();
+    assert!(place.store.run(&held.run_id).await.unwrap().is_some());
+    assert_eq!(place.store.calls(&held.run_id).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn this_program_works_on_when_a_newer_one_has_changed_the_store_and_does_not_open_it_anew() {
+    for place in everywhere().await.into_iter().skip(1) {
+        goes_on(&place, 1).await;
+        let mut newer = Older::connect(&place.location).await;
+        let mut transaction = newer.connection.begin().await.unwrap();
+        for step in NEWER {
+            transaction.execute(step).await.unwrap();
+        }
+        transaction.commit().await.unwrap();
+        goes_on(&place, 2).await;
+        let refused = Store::open(&place.location, keys()).await;
+        assert!(matches!(refused, Err(StoreError::TooNew { .. })), "{refused:?}");
+        goes_on(&place, 3).await;
+    }
+}

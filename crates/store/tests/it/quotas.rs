@@ -1,0 +1,129 @@
+//! One principal has so much at once and no more, whoever writes it.
+
+use contract::config::{Quotas, Retention};
+use contract::scope::Scope;
+use store::{CallState, Change, CommitError, Durability, Exceeded, Held, Quota, RunState, Store};
+
+use crate::world::{NOW, Place, asked, call, everywhere};
+
+const QUOTAS: Quotas = Quotas { waiting_runs: 3, snapshot_bytes: 10_000, open_approvals: 2 };
+
+fn bounded(store: &Store) -> Store {
+    store.clone().bounded(Retention::DEFAULT, QUOTAS)
+}
+
+fn waits(bytes: usize) -> Change {
+    Change { state: Some(RunState::Waiting), release: true, snapshot: Some((0, vec![1; bytes])), ..Change::default() }
+}
+
+async fn put(store: &Store, held: &mut Held, change: &Change) -> Result<(), Box<Exceeded>> {
+    match store.commit(held, change, Durability::Relaxed, NOW).await {
+        Ok(()) => Ok(()),
+        Err(CommitError::Quota(exceeded)) => Err(exceeded),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+fn anothers(place: &Place, number: u32) -> Held {
+    let agent_id = format!("other-{}", place.name);
+    place.new_run_of(number, Scope { agent_id, ..place.scope() })
+}
+
+#[tokio::test]
+async fn suspended_runs_are_counted_and_the_oldest_are_named() {
+    for place in everywhere().await {
+        let store = bounded(&place.store);
+        for number in 0..3 {
+            put(&store, &mut place.new_run(number), &waits(10)).await.unwrap();
+        }
+        let mut one_more = place.new_run(3);
+        let exceeded = put(&store, &mut one_more, &waits(10)).await.unwrap_err();
+        assert_eq!((exceeded.quota, exceeded.limit), (Quota::WaitingRuns, 3));
+        let oldest: Vec<String> = (0..3).map(|number| place.new_run(number).run_id).collect();
+        assert_eq!(exceeded.oldest, oldest);
+        assert!(exceeded.to_string().contains(&oldest[0]), "{exceeded}");
+        assert!(place.store.run(&one_more.run_id).await.unwrap().is_none(), "nothing was written");
+        // It is as it was: it can end instead, and another's runs are another's.
+        let end = Change { state: Some(RunState::Failed), ..Change::default() };
+        put(&store, &mut one_more, &end).await.unwrap();
+        // A run that waits can be moved on and wait again.
+        let mut first = store.take(&oldest[0], "two", NOW, NOW + 1000).await.unwrap();
+        put(&store, &mut first, &waits(20)).await.unwrap();
+        // One that ends makes room.
+        put(&store, &mut first, &end).await.unwrap();
+        put(&store, &mut place.new_run(4), &waits(10)).await.unwrap();
+        assert!(put(&store, &mut place.new_run(5), &waits(10)).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn one_principals_runs_do_not_count_for_another() {
+    for place in everywhere().await {
+        let store = bounded(&place.store);
+        for number in 0..3 {
+            put(&store, &mut place.new_run(number), &waits(10)).await.unwrap();
+        }
+        for number in 3..6 {
+            put(&store, &mut anothers(&place, number), &waits(10)).await.unwrap();
+        }
+        let exceeded = put(&store, &mut anothers(&place, 6), &waits(10)).await.unwrap_err();
+        assert_eq!(exceeded.oldest[0], place.new_run(3).run_id, "nobody hears of others' runs");
+    }
+}
+
+#[tokio::test]
+async fn bytes_of_cells_are_counted_together() {
+    for place in everywhere().await {
+        let store = bounded(&place.store);
+        put(&store, &mut place.new_run(1), &waits(6_000)).await.unwrap();
+        let exceeded = put(&store, &mut place.new_run(2), &waits(6_000)).await.unwrap_err();
+        assert_eq!((exceeded.quota, exceeded.limit), (Quota::SnapshotBytes, 10_000));
+        put(&store, &mut place.new_run(3), &waits(2_000)).await.unwrap();
+        // Smaller again, and there is room for more.
+        let mut first = store.take(&place.new_run(1).run_id, "two", NOW, NOW + 1000).await.unwrap();
+        put(&store, &mut first, &waits(100)).await.unwrap();
+        put(&store, &mut place.new_run(4), &waits(6_000)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn open_questions_are_counted_until_they_are_decided_or_too_old() {
+    for place in everywhere().await {
+        let store = bounded(&place.store);
+        let asks = |number: u32| Change {
+            calls: vec![call(number, CallState::Approval)],
+            approvals: vec![asked(&place, number)],
+            ..Change::default()
+        };
+        let mut held = place.new_run(1);
+        put(&store, &mut held, &asks(1)).await.unwrap();
+        put(&store, &mut held, &asks(2)).await.unwrap();
+        let exceeded = put(&store, &mut held, &asks(3)).await.unwrap_err();
+        assert_eq!((exceeded.quota, exceeded.limit), (Quota::OpenApprovals, 2));
+        assert!(exceeded.to_string().contains("cellmate approvals list"), "{exceeded}");
+        let no = store::Decision::Deny { note: String::new() };
+        store.decide(&asked(&place, 1).approval_id, &no, "ada", NOW).await.unwrap();
+        put(&store, &mut held, &asks(3)).await.unwrap();
+        assert!(put(&store, &mut held, &asks(4)).await.is_err());
+        let later = store.commit(&mut held, &asks(4), Durability::Relaxed, NOW + 6_000).await;
+        assert!(later.is_ok(), "{later:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_who_come_to_the_last_places_at_once_no_more_get_one_than_there_are() {
+    for place in everywhere().await.into_iter().skip(1) {
+        let nodes = [bounded(&place.again().await), bounded(&place.again().await)];
+        let racing: Vec<_> = (0..24_u32)
+            .map(|number| {
+                let (store, mut held) = (nodes[number as usize % 2].clone(), place.new_run(number));
+                tokio::spawn(async move { put(&store, &mut held, &waits(10)).await.is_ok() })
+            })
+            .collect();
+        let mut got = 0;
+        for one in racing {
+            got += usize::from(one.await.unwrap());
+        }
+        assert_eq!((got, place.store.live_runs().await.unwrap()), (3, 3));
+    }
+}

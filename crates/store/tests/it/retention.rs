@@ -1,0 +1,122 @@
+//! What is over is kept for as long as was said, and then goes, a little at a time.
+
+use contract::config::{Quotas, Retention};
+use sqlx::{AnyConnection, Connection, Row};
+use store::{Change, Durability, Entry, Location, RunState, Store};
+
+use crate::world::{NOW, Place, entry, everywhere};
+
+const RETENTION: Retention = Retention { runs_seconds: 100, transcripts_seconds: 1_000 };
+const HOUR: i64 = 60 * 60 * 1000;
+
+fn over() -> Change {
+    Change { state: Some(RunState::Completed), entries: vec![entry("said")], ..Change::default() }
+}
+
+fn bounded(place: &Place) -> Store {
+    place.store.clone().bounded(RETENTION, Quotas::DEFAULT)
+}
+
+async fn known(place: &Place, number: u32) -> bool {
+    place.store.run(&place.new_run(number).run_id).await.unwrap().is_some()
+}
+
+#[tokio::test]
+async fn runs_and_transcripts_go_when_their_time_is_over_and_not_before() {
+    for place in everywhere().await {
+        let store = bounded(&place);
+        place.run(1, over()).await;
+        let session = place.scope().session_id;
+        store.sweep(NOW + 100_000).await.unwrap();
+        assert!(known(&place, 1).await, "exactly so old is not older");
+        let swept = store.sweep(NOW + 100_001).await.unwrap();
+        assert_eq!((swept.runs, known(&place, 1).await), (1, false));
+        assert_eq!(place.store.transcript(&session).await.unwrap().len(), 1);
+        store.sweep(NOW + 1_000_000).await.unwrap();
+        assert_eq!(place.store.transcript(&session).await.unwrap().len(), 1);
+        assert_eq!(store.sweep(NOW + 1_000_001).await.unwrap().entries, 1);
+        assert_eq!(place.store.transcript(&session).await.unwrap(), []);
+        assert_eq!(store.sweep(NOW + 1_000_001).await.unwrap(), store::Swept::default());
+    }
+}
+
+#[tokio::test]
+async fn one_sweep_takes_many_in_batches_and_leaves_what_still_waits() {
+    for place in everywhere().await {
+        let store = bounded(&place);
+        for number in 0..250 {
+            place.run(number, over()).await;
+        }
+        place.run(900, Change { state: Some(RunState::Waiting), release: true, ..Change::default() }).await;
+        place.store.prolong(&place.new_run(900).run_id, NOW + HOUR).await.unwrap();
+        let swept = store.sweep(NOW + 200_000).await.unwrap();
+        assert_eq!((swept.runs, swept.expired), (250, 0));
+        assert!(known(&place, 900).await);
+        let swept = store.sweep(NOW + HOUR).await.unwrap();
+        assert_eq!(swept.expired, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_catalog_goes_with_its_last_run_and_not_while_one_is_begun_with_it() {
+    for place in everywhere().await {
+        let store = bounded(&place);
+        let catalog = format!("catalog-{}", place.name);
+        let kept = async || place.store.tables(&catalog, 100).await.unwrap().is_some();
+        let mut held = place.run(1, Change::default()).await;
+        place.store.commit(&mut held, &over(), Durability::Relaxed, NOW).await.unwrap();
+        store.sweep(NOW + 200_000).await.unwrap();
+        assert!(kept().await, "nobody uses it, but somebody may just begin to");
+        // A run is begun long after: whoever sweeps then sees that it is used, written or not.
+        let mut later = place.new_run(2);
+        place.store.commit(&mut later, &Change::default(), Durability::Relaxed, NOW + 2 * HOUR).await.unwrap();
+        place.store.commit(&mut later, &over(), Durability::Relaxed, NOW + 2 * HOUR).await.unwrap();
+        store.sweep(NOW + 2 * HOUR + 200_000).await.unwrap();
+        assert!(kept().await && !known(&place, 2).await);
+        assert_eq!(store.sweep(NOW + 3 * HOUR + 1).await.unwrap().catalogs, 1);
+        assert!(!kept().await);
+    }
+}
+
+#[tokio::test]
+async fn who_writes_is_not_held_up_by_a_sweep() {
+    for place in everywhere().await.into_iter().skip(1) {
+        let store = bounded(&place);
+        let other = place.again().await;
+        for number in 0..1_500 {
+            let mut held = place.new_run(number);
+            place.store.commit(&mut held, &over(), Durability::Relaxed, NOW).await.unwrap();
+        }
+        let sweeping = tokio::spawn(async move { store.sweep(NOW + 200_000).await.unwrap() });
+        let (mut longest, mut writes) = (std::time::Duration::ZERO, 0);
+        while !sweeping.is_finished() {
+            let began = std::time::Instant::now();
+            let mut held = place.new_run(10_000 + writes);
+            other.commit(&mut held, &Change::default(), Durability::Relaxed, NOW + 200_000).await.unwrap();
+            longest = longest.max(began.elapsed());
+            writes += 1;
+        }
+        assert_eq!(sweeping.await.unwrap().runs, 1_500);
+        assert!(writes > 3, "{writes}");
+        assert!(longest < std::time::Duration::from_secs(2), "{longest:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_gives_its_space_back() {
+    let places = everywhere().await;
+    let place = places.iter().find(|place| matches!(place.location, Location::File(_))).unwrap();
+    let Location::File(path) = &place.location else { return };
+    let store = bounded(place);
+    let long = |number: i64| Entry { at: NOW, ..entry(&format!("{number} {}", "x".repeat(20_000))) };
+    place.store.note("a session", "a run", &(0..400).map(long).collect::<Vec<_>>()).await.unwrap();
+    let mut connection = AnyConnection::connect(&format!("sqlite://{}", path.display())).await.unwrap();
+    let mut pages = async || -> i64 {
+        let row = sqlx::query("PRAGMA page_count").fetch_one(&mut connection).await.unwrap();
+        row.try_get(0).unwrap()
+    };
+    let before = pages().await;
+    assert_eq!(store.sweep(NOW + 2_000_000).await.unwrap().entries, 400);
+    let after = pages().await;
+    assert!(after * 4 < before, "{before} pages became {after}");
+}
