@@ -10,6 +10,7 @@ use contract::limits::Limits;
 
 use crate::approvals::ApprovalsArguments;
 use crate::connect::ConnectArguments;
+use crate::runs::RunsArguments;
 use crate::serve::McpArguments;
 use crate::servers::ServersArguments;
 use crate::tools::ToolsArguments;
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Mcp(McpArguments),
     /// See and decide what cells ask a person about.
     Approvals(ApprovalsArguments),
+    /// Look at runs, go through one again step by step, or go on from one of its steps.
+    Runs(RunsArguments),
 }
 
 #[derive(Debug, Args)]

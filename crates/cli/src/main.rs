@@ -7,6 +7,7 @@ mod connect;
 mod doctor;
 mod exec;
 mod render;
+mod runs;
 mod serve;
 mod servers;
 mod state;
@@ -36,6 +37,7 @@ fn main() -> std::process::ExitCode {
         Command::Connect(arguments) => connect::run(&arguments),
         Command::Doctor(arguments) => runtime.block_on(doctor::run(arguments)),
         Command::Mcp(arguments) => runtime.block_on(serve::run(arguments)),
+        Command::Runs(arguments) => runtime.block_on(runs::run(arguments)),
         Command::Approvals(arguments) => runtime.block_on(approvals::run(arguments)),
     };
     // Whoever is still reading standard input would never come back.

@@ -19,7 +19,7 @@ mod watch;
 pub use approvals::{Approval, ApprovalRequest, ApprovalState, Decision, DecisionRefused, Reach, StandingRule};
 pub use backend::{Location, Store, StoreError};
 pub use commit::{Change, CommitError, Durability};
-pub use rows::{CallRow, CallState, LegRow, RunGlance, RunRow, RunState, StoredReply};
+pub use rows::{CallRow, CallState, LegEnded, LegHow, LegRow, RunGlance, RunListed, RunRow, RunState, StoredReply};
 pub use runs::{Held, LeaseError, NewRun};
 pub use seal::{Keys, Sealed, Unsealable};
 pub use settle::{SettleRefused, Settled};

@@ -6,7 +6,7 @@ use crate::backend::{Dialect, Store, StoreError};
 use crate::commit::Durability;
 use crate::fault;
 
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     r"
 CREATE TABLE runs (
     run_id        TEXT PRIMARY KEY,
@@ -114,6 +114,10 @@ CREATE TABLE transcript (
     "
 ALTER TABLE calls ADD COLUMN ticket TEXT;
 ALTER TABLE approvals ADD COLUMN question TEXT;
+",
+    "
+ALTER TABLE legs ADD COLUMN ended TEXT;
+ALTER TABLE legs ADD COLUMN shown TEXT;
 ",
 ];
 

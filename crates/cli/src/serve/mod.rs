@@ -23,9 +23,10 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{ConfigError, load};
 use crate::render;
 use crate::state::{State, StateError};
-use upstream::Servers;
 
 pub(crate) use arguments::McpArguments;
+pub(crate) use config::read;
+pub(crate) use upstream::Servers;
 
 /// Runs that are over are kept this long, for whoever comes back for their results.
 const KEEP_RUNS_MS: i64 = 7 * 24 * 60 * 60 * 1000;

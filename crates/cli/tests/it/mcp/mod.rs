@@ -9,3 +9,4 @@ mod lost;
 mod parked;
 mod place;
 mod questions;
+mod runs;
