@@ -12,6 +12,7 @@ use crate::approvals::ApprovalsArguments;
 use crate::backup::{BackupArguments, RestoreArguments};
 use crate::connect::ConnectArguments;
 use crate::keys::KeysArguments;
+use crate::runs::RunsArguments;
 use crate::serve::McpArguments;
 use crate::servers::ServersArguments;
 use crate::state::ConfiguredStore;
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     Restore(RestoreArguments),
     /// Keep the keys that suspended cells are sealed with: list, rotate, prune.
     Keys(KeysArguments),
+    /// Look at runs, go through one again step by step, or go on from one of its steps.
+    Runs(RunsArguments),
 }
 
 #[derive(Debug, Args)]

@@ -9,6 +9,7 @@ mod doctor;
 mod exec;
 mod keys;
 mod render;
+mod runs;
 mod serve;
 mod servers;
 mod state;
@@ -38,6 +39,7 @@ fn main() -> std::process::ExitCode {
         Command::Connect(arguments) => connect::run(&arguments),
         Command::Doctor(arguments) => runtime.block_on(doctor::run(arguments)),
         Command::Mcp(arguments) => runtime.block_on(serve::run(arguments)),
+        Command::Runs(arguments) => runtime.block_on(runs::run(arguments)),
         Command::Approvals(arguments) => runtime.block_on(approvals::run(arguments)),
         Command::Backup(arguments) => runtime.block_on(backup::run_backup(arguments)),
         Command::Restore(arguments) => runtime.block_on(backup::run_restore(arguments)),

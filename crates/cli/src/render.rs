@@ -7,7 +7,7 @@ use contract::cell::{CellResult, OutputItem};
 use serde_json::Value;
 
 /// The cell failed; the result says how.
-const FAILED: u8 = 1;
+pub(crate) const FAILED: u8 = 1;
 /// The command itself could not be carried out.
 const TROUBLE: u8 = 2;
 /// The cell still waits, and waiting was not wanted.
@@ -61,7 +61,7 @@ pub(crate) fn trouble(message: &str) -> ExitCode {
     ExitCode::from(TROUBLE)
 }
 
-fn exit_code(result: &CellResult) -> ExitCode {
+pub(crate) fn exit_code(result: &CellResult) -> ExitCode {
     match result {
         CellResult::Completed { .. } => ExitCode::SUCCESS,
         CellResult::Failed { .. } => ExitCode::from(FAILED),

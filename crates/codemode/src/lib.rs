@@ -12,6 +12,7 @@ mod face;
 mod input;
 pub mod pool;
 mod recorded;
+pub mod replay;
 mod runs;
 pub mod tool_search;
 

@@ -10,5 +10,6 @@ pub mod ids;
 pub mod json;
 pub mod limits;
 pub mod scope;
+pub mod snapshot;
 pub mod tables;
 pub mod tool;

@@ -93,6 +93,16 @@ impl Journal {
         unwritten.change.legs.push(leg);
     }
 
+    /// A leg has come to its end, and its calls are opened. It is written with the next thing that is.
+    pub fn leg_ended(&self, leg: LegRow) {
+        let mut unwritten = self.lock();
+        unwritten.anything = true;
+        match unwritten.change.legs.iter_mut().find(|begun| begun.leg == leg.leg) {
+            Some(begun) => *begun = leg,
+            None => unwritten.change.legs.push(leg),
+        }
+    }
+
     pub fn opened(&self, row: CallRow) {
         let mut unwritten = self.lock();
         unwritten.anything = true;

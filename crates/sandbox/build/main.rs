@@ -34,6 +34,7 @@ fn build() -> Result<()> {
         println!("cargo::rerun-if-changed={}", input.display());
     }
     println!("cargo::rerun-if-env-changed=CELLMATE_CC");
+    println!("cargo::rerun-if-env-changed={}", sources::ADDITION);
 
     let quickjs = sources::locate(&manifest)?;
     sources::write_prelude_header(&guest, &out)?;

@@ -15,14 +15,14 @@ use std::cell::RefCell;
 
 use contract::frame::Reader;
 use contract::ids::{CatalogHash, ImageId};
+use contract::snapshot::MAGIC;
 
 use zstd::bulk::{Compressor, Decompressor};
 
 use crate::page::{MAX_DIFFERENCE_BYTES, PAGE_BYTES, apply_difference, page_at, write_difference};
 
-pub const VERSION: u16 = 2;
+pub use contract::snapshot::VERSION;
 
-const MAGIC: &[u8; 4] = b"CMSS";
 const HEADER_BYTES: usize = 4 + 2 + 2 + 32 + 32 + 4 + 4 + 4 + 4 + 4;
 const CRC_OFFSET: usize = HEADER_BYTES - 4;
 const WASM_PAGE_BYTES: usize = 64 << 10;
@@ -92,7 +92,7 @@ pub(crate) fn encode(frozen: &Frozen<'_>) -> std::io::Result<Vec<u8>> {
     }
 
     let mut bytes = Vec::with_capacity(HEADER_BYTES + 4096);
-    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes.extend_from_slice(&[0; 2]);
     bytes.extend_from_slice(&frozen.image.0);
@@ -164,7 +164,7 @@ impl Header {
     fn read(bytes: &[u8]) -> Result<Self, BadSnapshot> {
         let mut from = Reader::new(bytes);
         let cut = |_| BadSnapshot::Cut;
-        if from.array::<4>().map_err(cut)? != *MAGIC {
+        if from.array::<4>().map_err(cut)? != MAGIC {
             return Err(BadSnapshot::NotASnapshot);
         }
         let version = u16::from_le_bytes(from.array().map_err(cut)?);

@@ -5,7 +5,7 @@ use sqlx::{Executor, Row};
 use crate::backend::{Dialect, Store, StoreError};
 use crate::fault;
 
-const STEPS: [&str; 4] = [
+const STEPS: [&str; 5] = [
     r"
 CREATE TABLE runs (
     run_id        TEXT PRIMARY KEY,
@@ -132,6 +132,10 @@ CREATE INDEX runs_by_end ON runs (updated_at);
 CREATE INDEX runs_by_catalog ON runs (catalog);
 CREATE INDEX approvals_by_agent ON approvals (agent_id, state);
 CREATE INDEX transcript_by_time ON transcript (at);
+",
+    r"
+ALTER TABLE legs ADD COLUMN ended TEXT;
+ALTER TABLE legs ADD COLUMN shown TEXT;
 ",
 ];
 

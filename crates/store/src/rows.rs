@@ -130,6 +130,19 @@ pub struct RunGlance {
     pub definition: String,
 }
 
+/// A run among all there are.
+#[derive(Clone, Debug)]
+pub struct RunListed {
+    pub run_id: String,
+    pub scope: Scope,
+    pub state: RunState,
+    pub created_at: Millis,
+    pub updated_at: Millis,
+    pub expires_at: Millis,
+    /// Calls that its cell has seen no answer to.
+    pub open_calls: u64,
+}
+
 /// One leg of a cell: what it was given, and when it was told it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LegRow {
@@ -137,6 +150,49 @@ pub struct LegRow {
     pub clock_us: u64,
     /// The calls whose replies it got, in that order.
     pub replies: Vec<u32>,
+    /// Nothing while it runs, and where its end was never written.
+    pub ended: Option<LegEnded>,
+}
+
+impl LegRow {
+    /// A leg that is about to run.
+    pub fn begun(leg: i64, clock_us: u64, replies: Vec<u32>) -> Self {
+        Self { leg, clock_us, replies, ended: None }
+    }
+}
+
+/// What a leg that is run again is held to, beside the calls it made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LegEnded {
+    pub how: LegHow,
+    /// What it showed, as whoever wrote it tells outputs apart.
+    pub shown: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LegHow {
+    Suspended,
+    Completed,
+    Failed,
+}
+
+impl LegHow {
+    pub const ALL: [Self; 3] = [Self::Suspended, Self::Completed, Self::Failed];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Suspended => "suspended",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
+        Self::ALL
+            .into_iter()
+            .find(|how| how.as_str() == text)
+            .ok_or_else(|| StoreError::Corrupt(format!("a leg's end `{text}`")))
+    }
 }
 
 /// One call of a cell's, whole.

@@ -3,6 +3,7 @@
 pub mod case;
 pub mod hostile;
 pub mod ledger;
+pub mod other_image;
 pub mod postgres;
 pub mod proxy;
 pub mod runner;

@@ -7,18 +7,18 @@ use serde_json::Value;
 
 /// Decided. What is wrong here is refused: a typo must not let calls through unasked.
 #[derive(Debug)]
-pub(super) struct Served {
-    pub(super) config: AgentsConfig,
-    pub(super) asking: Asking,
-    pub(super) pass: Vec<Pattern>,
+pub(crate) struct Served {
+    pub(crate) config: AgentsConfig,
+    pub(crate) asking: Asking,
+    pub(crate) pass: Vec<Pattern>,
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("configuration: {0}")]
-pub(super) struct BadSettings(String);
+pub(crate) struct BadSettings(String);
 
 /// Takes what files say beside servers.
-pub(super) fn read(settings: &Value) -> Result<Served, BadSettings> {
+pub(crate) fn read(settings: &Value) -> Result<Served, BadSettings> {
     let section = |name: &str| settings.get(name).unwrap_or(&Value::Null);
     let config = AgentsConfig::resolve(section("tools"), section("agents"))
         .map_err(|errors| BadSettings(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")))?;

@@ -24,9 +24,10 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{ConfigError, load};
 use crate::render;
 use crate::state::{State, StateError, look};
-use upstream::Servers;
 
 pub(crate) use arguments::McpArguments;
+pub(crate) use config::read;
+pub(crate) use upstream::Servers;
 
 /// How long cells under way may take to come to rest when we end, and how often that is looked at.
 const REST: Duration = Duration::from_secs(1);

@@ -14,14 +14,14 @@ use crate::servers::Offered;
 
 /// All configured servers that are on. None is started yet.
 #[derive(Clone)]
-pub(super) struct Servers {
+pub(crate) struct Servers {
     upstreams: Arc<Upstreams>,
     sources: Vec<Arc<dyn ToolSource>>,
 }
 
 impl Servers {
     /// `lists` is where their lists are remembered; a process without calls for `idle_stop` is stopped.
-    pub(super) fn new(entries: &[ServerEntry], lists: PathBuf, idle_stop: Option<Duration>) -> Self {
+    pub(crate) fn new(entries: &[ServerEntry], lists: PathBuf, idle_stop: Option<Duration>) -> Self {
         let entries: Vec<&ServerEntry> = entries.iter().filter(|entry| entry.enabled).collect();
         let options = UpstreamOptions { cache_dir: Some(lists), idle_stop, ..UpstreamOptions::DEFAULT };
         let upstreams = Upstreams::new(entries.iter().map(|entry| entry.spec()).collect(), &options);
@@ -34,7 +34,7 @@ impl Servers {
     }
 
     /// Offers what is remembered at once, and what is listed when it is; goes on for as long as anybody looks.
-    pub(super) async fn offer(self, behind: watch::Sender<Behind>) {
+    pub(crate) async fn offer(self, behind: watch::Sender<Behind>) {
         behind.send_modify(|behind| behind.sources.clone_from(&self.sources));
         let mut changes = self.upstreams.changes();
         let listing = self.upstreams.listed();
@@ -56,7 +56,7 @@ impl Servers {
         }
     }
 
-    pub(super) async fn stop(&self) {
+    pub(crate) async fn stop(&self) {
         self.upstreams.stop_all().await;
     }
 }

@@ -67,8 +67,12 @@ pub(crate) struct Kept {
 
 impl ConfiguredStore {
     pub(crate) fn choose(&self) -> Result<Kept, StateError> {
-        let places = Places::here(&self.files);
+        let places = self.places();
         self.store.choose(&load(&places)?.settings, &places)
+    }
+
+    pub(crate) fn places(&self) -> Places {
+        Places::here(&self.files)
     }
 }
 

@@ -29,11 +29,12 @@ use crate::cell::{Action, Cell, Event};
 use crate::definition::Definition;
 use crate::face::Face;
 use crate::pool::Pool;
+use crate::replay::ended_of;
 use calls::Done;
 use places::{Whereabouts, Work};
 
 pub(crate) use resume::{reopened, resumed};
-pub(crate) use tell::{failed, failed_with};
+pub(crate) use tell::{failed, failed_with, failure_text};
 
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -82,6 +83,8 @@ pub(crate) struct Driver {
     /// The control call that calls are made from now.
     parent: String,
     leg: i64,
+    /// The leg under way, as the journal has it.
+    begun: Option<LegRow>,
     /// Who waits for a word, by the id of the control call.
     listeners: Vec<(String, oneshot::Sender<CellResult>)>,
     aborters: Vec<oneshot::Sender<()>>,
@@ -156,6 +159,7 @@ impl Driver {
             age_ms: 0,
             parent: String::new(),
             leg: 0,
+            begun: None,
             listeners: Vec::new(),
             aborters: Vec::new(),
             expires: None,
@@ -276,13 +280,26 @@ impl Driver {
     /// What the journal must know of an event.
     fn note(&mut self, event: &Event) {
         let Event::LegEnded(leg) = event else { return };
-        let LegEnd::Suspended { calls, cleared } = &leg.end else { return };
-        for call in cleared {
-            self.run.journal.cleared(call.0);
+        if let LegEnd::Suspended { calls, cleared } = &leg.end {
+            for call in cleared {
+                self.run.journal.cleared(call.0);
+            }
+            for call in calls {
+                self.run.journal.opened(calls::row(call, self.leg, &self.parent));
+            }
         }
-        for call in calls {
-            self.run.journal.opened(calls::row(call, self.leg, &self.parent));
+        // After its calls: a leg whose end is written has all of them.
+        if let Some(begun) = self.begun.take() {
+            let ended = begun.ended.clone().unwrap_or_else(|| ended_of(leg));
+            self.run.journal.leg_ended(LegRow { ended: Some(ended), ..begun });
         }
+    }
+
+    /// A leg is about to run with these replies.
+    fn begin_leg(&mut self, clock_us: u64, replies: Vec<u32>) {
+        let begun = LegRow::begun(self.leg, clock_us, replies);
+        self.run.journal.leg(begun.clone());
+        self.begun = Some(begun);
     }
 
     async fn act(&mut self, action: Action) -> bool {
@@ -299,7 +316,7 @@ impl Driver {
                 let budget = self.budget(run_ms, output_bytes);
                 self.leg += 1;
                 let order = replies.iter().map(|reply| reply.call.0).collect();
-                self.run.journal.leg(LegRow { leg: self.leg, clock_us: budget.clock_us, replies: order });
+                self.begin_leg(budget.clock_us, order);
                 self.work = Some(self.deliver(budget, replies));
             }
             Action::Freeze => self.work = Some(self.freeze()),
@@ -317,7 +334,8 @@ impl Driver {
     fn start(&mut self) -> Work {
         let definition = &self.run.definition;
         let budget = self.budget(definition.limits.timeout_ms, definition.limits.output_bytes);
-        self.run.journal.leg(LegRow { leg: 0, clock_us: budget.clock_us, replies: Vec::new() });
+        self.begin_leg(budget.clock_us, Vec::new());
+        let definition = &self.run.definition;
         let start = Start {
             budget,
             catalog: self.run.tables.hash(),

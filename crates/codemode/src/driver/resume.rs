@@ -1,19 +1,17 @@
-//! A run out of the store: put back where it was, or run again to there from its last snapshot.
-
-use std::sync::Arc;
+//! A run out of the store: put back where it was, or run again to there, from its last snapshot or from its beginning.
 
 use contract::cell::{PendingState, Telemetry};
-use contract::error::ErrorCode;
-use contract::frame::{Budget, Deliver, Failure, HostCall, Leg, LegEnd, Method, Reply, ReplyValue, Start};
+use contract::frame::{Failure, HostCall, Leg, LegEnd, Method};
 use contract::ids::CallId;
-use contract::tool::InputHash;
 use executor::clock::now_ms;
-use store::{Approval, CallRow, CallState, LegRow, RunRow};
+use serde_json::json;
+use store::{Approval, CallRow, CallState, Entry, EntryKind, LegRow, RunRow};
 
-use super::places::{Whereabouts, pool_failure};
+use super::places::Whereabouts;
 use super::{Driver, Run};
 use crate::cell::{Cell, Event, Reopened, Spent};
 use crate::pool::Lease;
+use crate::replay::{Comparison, MAX_RESUMING_MS, Start, Stumble, Walk, ended_of};
 
 /// A driver for a stored run, and the calls it must see to before anything else.
 pub(crate) async fn resumed(
@@ -21,19 +19,30 @@ pub(crate) async fn resumed(
     row: &RunRow,
     snapshot: Option<Vec<u8>>,
     legs: &[LegRow],
-    calls: Vec<CallRow>,
+    mut calls: Vec<CallRow>,
     approvals: &[Approval],
 ) -> Result<Driver, Failure> {
     let telemetry: Telemetry = serde_json::from_str(&row.progress).unwrap_or_default();
-    let later: Vec<&LegRow> = legs.iter().filter(|leg| row.snapshot_leg.is_none_or(|taken| leg.leg > taken)).collect();
     let last_leg = legs.iter().map(|leg| leg.leg).max().unwrap_or(0);
     let age_ms = u64::try_from(now_ms().saturating_sub(row.created_at)).unwrap_or(0);
+    let frozen = snapshot.is_some();
+    let snapshot = snapshot.filter(|snapshot| run.pool.can_thaw(snapshot));
+    if frozen && snapshot.is_none() {
+        let image = run.pool.image().to_string();
+        let entry = json!({"note": "replayed", "runId": run.id, "legs": legs.len(), "image": image});
+        run.journal.entry(Entry { at: now_ms(), kind: EntryKind::Note, entry });
+    }
 
     let (whereabouts, last) = match snapshot {
-        Some(snapshot) if later.is_empty() => (Whereabouts::Frozen { snapshot, saved: true }, None),
+        Some(snapshot) if row.snapshot_leg == Some(last_leg) => (Whereabouts::Frozen { snapshot, saved: true }, None),
         snapshot => {
-            let (lease, leg) = Replay { run: &run, calls: &calls }.run(snapshot, &later).await?;
-            (Whereabouts::Live(lease), Some(leg))
+            let again = run_again(&run, row.snapshot_leg, snapshot, legs, &calls).await;
+            let Returned { place, leg, ended, cleared } = again.map_err(|stumble| stumble.failure())?;
+            for call in calls.iter_mut().filter(|call| cleared.contains(&call.call)) {
+                call.state = CallState::Cleared;
+                run.journal.cleared(call.call);
+            }
+            (Whereabouts::Live(place), Some((leg, ended)))
         }
     };
     let now = now_ms();
@@ -50,7 +59,8 @@ pub(crate) async fn resumed(
     driver.age_ms = age_ms;
     driver.leg = last_leg;
     driver.parent = row.tool_call_id.clone();
-    if let Some(leg) = last {
+    if let Some((leg, ended)) = last {
+        driver.begun = ended;
         // The leg's end is an event like any other, and brings the cell's place along.
         let place = std::mem::replace(&mut driver.whereabouts, Whereabouts::Nowhere);
         let event = Event::LegEnded(without(leg, &calls));
@@ -120,96 +130,57 @@ fn without(mut leg: Leg, known: &[CallRow]) -> Leg {
     leg
 }
 
-/// Runs legs again as they were run: the same clock, the same replies in the same order. What the cell does
-/// must be what it did.
-struct Replay<'a> {
-    run: &'a Run,
-    calls: &'a [CallRow],
+/// A cell that was run again to where it was.
+struct Returned {
+    place: Lease,
+    /// Its last leg, with the output that nobody was told yet.
+    leg: Leg,
+    /// The same for the journal, where it has no end of it.
+    ended: Option<LegRow>,
+    /// Timers that are not set any more.
+    cleared: Vec<u32>,
 }
 
-impl Replay<'_> {
-    async fn run(&self, snapshot: Option<Vec<u8>>, legs: &[&LegRow]) -> Result<(Lease, Leg), Failure> {
-        let mut legs = legs.iter();
-        let first = legs.next().ok_or_else(|| diverged("the journal has no leg to run"))?;
-        let (mut lease, mut leg) = match snapshot {
-            Some(snapshot) => {
-                let deliver = Deliver { budget: self.budget(first), replies: self.replies(first)? };
-                self.run.pool.thaw_cell(&self.run.tables, snapshot, deliver).await
-            }
-            None => self.run.pool.start_cell(&self.run.tables, self.start(first)).await,
+/// Runs the legs since the snapshot again, or all of them where there is none that a worker here could take: the image
+/// is another after an upgrade. What they did must be what they do; what they showed before the snapshot was told.
+async fn run_again(
+    run: &Run,
+    told: Option<i64>,
+    snapshot: Option<Vec<u8>>,
+    legs: &[LegRow],
+    calls: &[CallRow],
+) -> Result<Returned, Stumble> {
+    let comparison = Comparison::new(legs, calls, told);
+    let (start, comparison, first) = match (snapshot, told) {
+        (Some(snapshot), Some(leg)) => (Start::Snapshot(snapshot), comparison.behind(leg), leg + 1),
+        _ => (Start::Source, comparison, 0),
+    };
+    let from_source = matches!(start, Start::Source);
+    let mut walk = Walk::new(&run.pool, &run.tables, &run.definition, comparison, (start, first), MAX_RESUMING_MS);
+    let (mut last, mut ended, mut output, mut shown) = (None, None, Vec::new(), 0);
+    for row in legs.iter().filter(|row| row.leg >= first) {
+        let untold = told.is_none_or(|told| row.leg > told);
+        let limit = run.definition.limits.output_bytes;
+        let allowed = if untold { limit.saturating_sub(shown) } else { limit };
+        let (_, mut leg) = walk.step(row, allowed).await?;
+        walk.judge(row, &leg)?;
+        if row.ended.is_none() {
+            ended = Some(LegRow { ended: Some(ended_of(&leg)), ..row.clone() });
+        } else {
+            ended = None;
+            // Its time was counted when it ran first; only a leg whose end nobody saw runs on its own account.
+            leg.run_us = 0;
         }
-        .map_err(|error| pool_failure(&error))?;
-        self.check(first, &leg)?;
-        let mut output = std::mem::take(&mut leg.output);
-        for next in legs {
-            leg = lease.deliver(self.budget(next), self.replies(next)?).await.map_err(|error| pool_failure(&error))?;
-            self.check(next, &leg)?;
+        if untold {
+            shown += leg.output.iter().map(|item| item.bytes() as u64).sum::<u64>();
             output.append(&mut leg.output);
         }
-        leg.output = output;
-        Ok((lease, leg))
+        last = Some(leg);
     }
-
-    fn start(&self, leg: &LegRow) -> Start {
-        let definition: &Arc<_> = &self.run.definition;
-        Start {
-            budget: self.budget(leg),
-            catalog: self.run.tables.hash(),
-            seed: definition.seed,
-            language: definition.language,
-            source: definition.source.clone(),
-        }
-    }
-
-    fn budget(&self, leg: &LegRow) -> Budget {
-        let limits = self.run.definition.limits;
-        Budget {
-            run_ms: limits.timeout_ms,
-            memory_bytes: limits.memory_bytes,
-            output_bytes: limits.output_bytes,
-            clock_us: leg.clock_us,
-        }
-    }
-
-    fn replies(&self, leg: &LegRow) -> Result<Vec<Reply>, Failure> {
-        let reply = |call: &u32| {
-            let row = self.calls.iter().find(|row| row.call == *call);
-            let reply = row.and_then(|row| row.reply.clone()).map(ReplyValue::from);
-            // A yield resolves to nothing, whoever asks.
-            let reply = reply.or_else(|| row.map(|_| ReplyValue::Resolved(b"null".to_vec())));
-            reply
-                .map(|value| Reply { call: CallId(*call), value })
-                .ok_or_else(|| diverged(&format!("the reply to call {call} is missing")))
-        };
-        leg.replies.iter().map(reply).collect()
-    }
-
-    /// Every call the journal has of this leg must be made again, and be the same.
-    fn check(&self, leg: &LegRow, ran: &Leg) -> Result<(), Failure> {
-        let empty = Vec::new();
-        let made = match &ran.end {
-            LegEnd::Suspended { calls, .. } => calls,
-            LegEnd::Completed { .. } | LegEnd::Failed(_) => &empty,
-        };
-        for row in self.calls.iter().filter(|row| row.leg == leg.leg) {
-            let same = made.iter().any(|call| {
-                call.id.0 == row.call
-                    && call.method.as_str() == row.method
-                    && call.target == row.target
-                    && InputHash::of(&call.payload).to_string() == row.input_hash
-            });
-            if !same {
-                return Err(diverged(&format!("leg {} did not make call {} again", leg.leg, row.call)));
-            }
-        }
-        Ok(())
-    }
-}
-
-fn diverged(what: &str) -> Failure {
-    Failure {
-        code: Some(ErrorCode::SnapshotRestoreFailed),
-        message: format!("the cell was run again and did something else: {what}"),
-        place: None,
+    let timers = calls.iter().filter(|row| row.state == CallState::Requested && row.method == Method::Timer.as_str());
+    let cleared = timers.map(|row| row.call).filter(|call| from_source && !walk.comparison.waits_for(*call)).collect();
+    match (last, walk.into_place()) {
+        (Some(leg), Some(place)) => Ok(Returned { place, leg: Leg { output, ..leg }, ended, cleared }),
+        _ => Err(Stumble::Hole(first)),
     }
 }

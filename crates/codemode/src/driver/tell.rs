@@ -197,7 +197,7 @@ async fn why_not(store: &Store, run_id: &str, error: &CommitError, unwritten: &C
 }
 
 /// A failure as the model reads it: `TypeError: x is not a function (at 3:5)`.
-fn failure_text(failure: &Failure) -> String {
+pub(crate) fn failure_text(failure: &Failure) -> String {
     let mut text = failure.message.clone();
     if text.len() > MAX_ERROR_BYTES * 2 {
         text.truncate(text.floor_char_boundary(MAX_ERROR_BYTES * 2));

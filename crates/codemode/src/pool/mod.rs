@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use contract::frame::{Deliver, Hello, Leg, Start, Thaw, ToWorker};
-use contract::ids::CellId;
+use contract::ids::{CellId, ImageId};
 use contract::tables::CatalogTables;
 use tokio::sync::{Notify, watch};
 
@@ -63,6 +63,8 @@ const START_WAIT: Duration = Duration::from_secs(15);
 #[derive(Clone, Debug)]
 pub struct Pool {
     inner: Arc<Inner>,
+    /// What its workers run: they are of one build.
+    image: ImageId,
 }
 
 #[derive(Debug)]
@@ -80,9 +82,19 @@ impl Pool {
         let room = Arc::new(Notify::new());
         let seats: Vec<Seat> =
             (0..options.workers.max(1)).map(|_| Seat::fill(Arc::clone(&options), Arc::clone(&room))).collect();
-        let pool = Self { inner: Arc::new(Inner { seats, next_cell: AtomicU64::new(1), room }) };
-        pool.first_worker().await?;
-        Ok(pool)
+        let inner = Arc::new(Inner { seats, next_cell: AtomicU64::new(1), room });
+        let image = inner.first_worker().await?.image;
+        Ok(Self { inner, image })
+    }
+
+    /// The guest image that cells are started in.
+    pub fn image(&self) -> ImageId {
+        self.image
+    }
+
+    /// Whether a frozen cell can be put into a worker: it is of another image after an upgrade.
+    pub fn can_thaw(&self, snapshot: &[u8]) -> bool {
+        contract::snapshot::image_of(snapshot) == Some(self.image)
     }
 
     /// Runs a cell's first leg.
@@ -116,27 +128,6 @@ impl Pool {
     /// Process ids of the workers that are up.
     pub fn worker_pids(&self) -> Vec<u32> {
         self.inner.seats.iter().filter_map(Seat::worker).filter_map(|worker| worker.pid()).collect()
-    }
-
-    async fn first_worker(&self) -> Result<(), PoolError> {
-        let Some(first) = self.inner.seats.first() else {
-            return Err(PoolError::Unavailable("the pool has no seats".to_owned()));
-        };
-        let mut state: watch::Receiver<seat::State> = first.watch();
-        let settled = tokio::time::timeout(START_WAIT, async {
-            loop {
-                match &*state.borrow_and_update() {
-                    seat::State::Up(_) => return Ok(()),
-                    seat::State::Failed(reason) => return Err(PoolError::Unavailable(reason.clone())),
-                    seat::State::Starting => {}
-                }
-                if state.changed().await.is_err() {
-                    return Err(PoolError::Unavailable("its supervisor ended".to_owned()));
-                }
-            }
-        })
-        .await;
-        settled.unwrap_or_else(|_| Err(PoolError::Unavailable("it did not say hello in time".to_owned())))
     }
 
     /// A place in the worker that has the least to do.
@@ -173,5 +164,28 @@ impl Pool {
             Some(reason) => PoolError::Unavailable(reason),
             None => PoolError::Full,
         }
+    }
+}
+
+impl Inner {
+    async fn first_worker(&self) -> Result<Hello, PoolError> {
+        let Some(first) = self.seats.first() else {
+            return Err(PoolError::Unavailable("the pool has no seats".to_owned()));
+        };
+        let mut state: watch::Receiver<seat::State> = first.watch();
+        let settled = tokio::time::timeout(START_WAIT, async {
+            loop {
+                match &*state.borrow_and_update() {
+                    seat::State::Up(worker) => return Ok(worker.hello()),
+                    seat::State::Failed(reason) => return Err(PoolError::Unavailable(reason.clone())),
+                    seat::State::Starting => {}
+                }
+                if state.changed().await.is_err() {
+                    return Err(PoolError::Unavailable("its supervisor ended".to_owned()));
+                }
+            }
+        })
+        .await;
+        settled.unwrap_or_else(|_| Err(PoolError::Unavailable("it did not say hello in time".to_owned())))
     }
 }

@@ -2,6 +2,7 @@
 
 mod awaken;
 mod end;
+mod fork;
 mod inner;
 mod leases;
 mod news;

@@ -8,6 +8,7 @@
 
 mod answer;
 mod asking;
+mod by_hand;
 mod elicit;
 mod flight;
 mod frontend;

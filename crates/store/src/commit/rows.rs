@@ -18,8 +18,9 @@ pub(super) async fn write_legs(
 ) -> Result<(), CommitError> {
     for batch in legs.chunks(ROWS_A_STATEMENT) {
         let sql = format!(
-            "INSERT INTO legs (run_id, leg, clock_us, replies) VALUES {} ON CONFLICT (run_id, leg) DO NOTHING",
-            places(batch.len(), 4)
+            "INSERT INTO legs (run_id, leg, clock_us, replies, ended, shown) VALUES {} ON CONFLICT (run_id, leg) DO \
+             UPDATE SET ended = COALESCE(excluded.ended, legs.ended), shown = COALESCE(excluded.shown, legs.shown)",
+            places(batch.len(), 6)
         );
         let mut query = sqlx::query(&sql);
         for leg in batch {
@@ -28,7 +29,9 @@ pub(super) async fn write_legs(
                 .bind(run_id.to_owned())
                 .bind(leg.leg)
                 .bind(i64::try_from(leg.clock_us).unwrap_or(i64::MAX))
-                .bind(replies.join(","));
+                .bind(replies.join(","))
+                .bind(leg.ended.as_ref().map(|ended| ended.how.as_str()))
+                .bind(leg.ended.as_ref().map(|ended| ended.shown.clone()));
         }
         query.execute(&mut *connection).await?;
     }

@@ -7,7 +7,7 @@ use sqlx::any::AnyRow;
 use super::Held;
 use crate::Millis;
 use crate::backend::{Store, StoreError};
-use crate::rows::{CallRow, CallState, LegRow, RunGlance, RunRow, RunState};
+use crate::rows::{CallRow, CallState, LegEnded, LegHow, LegRow, RunGlance, RunListed, RunRow, RunState};
 use crate::seal::Unsealable;
 
 const COLUMNS: &str = "run_id, agent_id, session_id, agent_run_id, tool_call_id, state, created_at, expires_at, catalog, \
@@ -44,7 +44,7 @@ impl Store {
     }
 
     pub async fn legs(&self, run_id: &str) -> Result<Vec<LegRow>, StoreError> {
-        let rows = sqlx::query("SELECT leg, clock_us, replies FROM legs WHERE run_id = $1 ORDER BY leg")
+        let rows = sqlx::query("SELECT leg, clock_us, replies, ended, shown FROM legs WHERE run_id = $1 ORDER BY leg")
             .bind(run_id.to_owned())
             .fetch_all(self.reader())
             .await?;
@@ -97,6 +97,31 @@ impl Store {
             .collect()
     }
 
+    /// All runs there are, the newest first, whoever's they are.
+    pub async fn runs(&self, limit: u32) -> Result<Vec<RunListed>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT run_id, agent_id, session_id, agent_run_id, state, created_at, updated_at, expires_at, \
+             (SELECT COUNT(*) FROM calls WHERE calls.run_id = runs.run_id AND calls.state NOT IN \
+             ('delivered', 'cleared')) FROM runs ORDER BY created_at DESC, run_id LIMIT $1",
+        )
+        .bind(i64::from(limit))
+        .fetch_all(self.reader())
+        .await?;
+        rows.iter()
+            .map(|row| {
+                Ok(RunListed {
+                    run_id: row.try_get(0)?,
+                    scope: scope(row)?,
+                    state: RunState::parse(&row.try_get::<String, _>(4)?)?,
+                    created_at: row.try_get(5)?,
+                    updated_at: row.try_get(6)?,
+                    expires_at: row.try_get(7)?,
+                    open_calls: u64::try_from(row.try_get::<i64, _>(8)?).unwrap_or(0),
+                })
+            })
+            .collect()
+    }
+
     /// The live runs of a session, which end with it.
     pub async fn runs_of_session(&self, session_id: &str) -> Result<Vec<String>, StoreError> {
         let rows = sqlx::query("SELECT run_id FROM runs WHERE session_id = $1 AND state IN ('running', 'waiting')")
@@ -107,15 +132,20 @@ impl Store {
     }
 }
 
+/// Out of the three columns behind a run's id.
+fn scope(row: &AnyRow) -> Result<Scope, StoreError> {
+    Ok(Scope {
+        agent_id: row.try_get(1)?,
+        session_id: row.try_get(2)?,
+        agent_run_id: row.try_get(3)?,
+        ..Scope::default()
+    })
+}
+
 fn read_run(row: &AnyRow) -> Result<RunRow, StoreError> {
     Ok(RunRow {
         run_id: row.try_get(0)?,
-        scope: Scope {
-            agent_id: row.try_get(1)?,
-            session_id: row.try_get(2)?,
-            agent_run_id: row.try_get(3)?,
-            ..Scope::default()
-        },
+        scope: scope(row)?,
         tool_call_id: row.try_get(4)?,
         state: RunState::parse(&row.try_get::<String, _>(5)?)?,
         created_at: row.try_get(6)?,
@@ -132,10 +162,13 @@ fn read_run(row: &AnyRow) -> Result<RunRow, StoreError> {
 fn read_leg(row: &AnyRow) -> Result<LegRow, StoreError> {
     let replies: String = row.try_get(2)?;
     let replies: Result<Vec<u32>, _> = replies.split(',').filter(|part| !part.is_empty()).map(str::parse).collect();
+    let (how, shown): (Option<String>, Option<String>) = (row.try_get(3)?, row.try_get(4)?);
+    let how = how.map(|how| LegHow::parse(&how)).transpose()?;
     Ok(LegRow {
         leg: row.try_get(0)?,
         clock_us: u64::try_from(row.try_get::<i64, _>(1)?).unwrap_or(0),
         replies: replies.map_err(|_| StoreError::Corrupt("the order of replies".to_owned()))?,
+        ended: how.map(|how| LegEnded { how, shown: shown.unwrap_or_default() }),
     })
 }
 

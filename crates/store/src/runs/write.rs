@@ -76,24 +76,6 @@ async fn insert(
 ) -> Result<(), CommitError> {
     let over = change.state.is_some_and(RunState::is_over);
     let (leg, snapshot) = sealed.map(|(leg, snapshot)| (*leg, snapshot.clone())).unzip();
-    if !over {
-        // What is over is never thawed again, so its tables are not wanted.
-        let packed = zstd::bulk::compress(&run.tables, 1).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        // Said now and then, so that no sweep takes the catalog away before the run that uses it is there to be seen;
-        // not every time, or all who begin runs would wait for each other.
-        sqlx::query("UPDATE catalogs SET used_at = $1 WHERE hash = $2 AND used_at < $3")
-            .bind(now)
-            .bind(run.catalog.clone())
-            .bind(now.saturating_sub(SAY_USED_EVERY_MS))
-            .execute(&mut *connection)
-            .await?;
-        sqlx::query("INSERT INTO catalogs (hash, tables, used_at) VALUES ($1, $2, $3) ON CONFLICT (hash) DO NOTHING")
-            .bind(run.catalog.clone())
-            .bind(packed)
-            .bind(now)
-            .execute(&mut *connection)
-            .await?;
-    }
     sqlx::query(
         "INSERT INTO runs (run_id, agent_id, session_id, agent_run_id, tool_call_id, state, sequence, fence, holder, \
          lease_until, created_at, updated_at, expires_at, catalog, definition, progress, snapshot_leg, snapshot, \
@@ -117,5 +99,38 @@ async fn insert(
     .bind(change.result.clone())
     .execute(&mut *connection)
     .await?;
+    keep_tables(connection, run, now).await
+}
+
+/// What the cell reads of its catalog is kept for as long as any run with it is: to be thawed, and to be run again by
+/// hand when it is over. Looked for first, and only after something was written: packing takes longer than most cells,
+/// and SQLite refuses who reads before it writes when somebody else wrote in between.
+async fn keep_tables(connection: &mut AnyConnection, run: &NewRun, now: Millis) -> Result<(), CommitError> {
+    // A call without a cell has none.
+    if run.catalog.is_empty() {
+        return Ok(());
+    }
+    // Said now and then, so that no sweep takes the catalog away before the run that uses it is there to be seen;
+    // not every time, or all who begin runs would wait for each other.
+    sqlx::query("UPDATE catalogs SET used_at = $1 WHERE hash = $2 AND used_at < $3")
+        .bind(now)
+        .bind(run.catalog.clone())
+        .bind(now.saturating_sub(SAY_USED_EVERY_MS))
+        .execute(&mut *connection)
+        .await?;
+    let known = sqlx::query("SELECT 1 FROM catalogs WHERE hash = $1")
+        .bind(run.catalog.clone())
+        .fetch_optional(&mut *connection)
+        .await?;
+    if known.is_some() {
+        return Ok(());
+    }
+    let packed = zstd::bulk::compress(&run.tables, 1).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    sqlx::query("INSERT INTO catalogs (hash, tables, used_at) VALUES ($1, $2, $3) ON CONFLICT (hash) DO NOTHING")
+        .bind(run.catalog.clone())
+        .bind(packed)
+        .bind(now)
+        .execute(&mut *connection)
+        .await?;
     Ok(())
 }

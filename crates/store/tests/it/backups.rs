@@ -21,7 +21,7 @@ async fn fill(place: &Place) {
         release: true,
         snapshot: Some((0, vec![7; 5_000])),
         approvals: vec![asked(place, 1), asked(place, 2)],
-        legs: vec![LegRow { leg: 0, clock_us: 1, replies: vec![] }],
+        legs: vec![LegRow::begun(0, 1, vec![])],
         calls: vec![call(1, CallState::Approval), call(2, CallState::Approval)],
         entries: vec![entry("ä \u{1F980}"), entry(&"long ".repeat(1_000))],
         ..Change::default()

@@ -7,7 +7,7 @@ use crate::world::{NOW, asked, call, entry, everywhere};
 fn everything(place: &crate::world::Place) -> Change {
     Change {
         progress: Some("stale".to_owned()),
-        legs: vec![LegRow { leg: 9, clock_us: 1, replies: vec![] }],
+        legs: vec![LegRow::begun(9, 1, vec![])],
         calls: vec![call(9, CallState::Dispatched)],
         approvals: vec![asked(place, 9)],
         entries: vec![entry("stale")],
@@ -21,7 +21,7 @@ async fn the_first_commit_writes_the_run_and_its_journal() {
         let mut held = place.new_run(1);
         assert!(place.store.run(&held.run_id).await.unwrap().is_none() && !held.is_written());
         let change = Change {
-            legs: vec![LegRow { leg: 0, clock_us: 7, replies: vec![3, 1] }],
+            legs: vec![LegRow::begun(0, 7, vec![3, 1])],
             calls: vec![call(2, CallState::Parked), call(1, CallState::Requested)],
             ..Change::default()
         };

@@ -10,7 +10,7 @@ fn waiting(place: &Place, number: u32) -> Change {
         release: true,
         snapshot: Some((0, b"state".to_vec())),
         approvals: vec![asked(place, number)],
-        legs: vec![LegRow { leg: 0, clock_us: 1, replies: vec![] }],
+        legs: vec![LegRow::begun(0, 1, vec![])],
         calls: vec![call(1, CallState::Approval)],
         entries: vec![entry("kept")],
         ..Change::default()

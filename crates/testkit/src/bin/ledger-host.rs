@@ -21,6 +21,7 @@ use executor::{CallToken, Executor, Outcome, Returned, Routes, ToolSource};
 use serde_json::{Value, json};
 use store::{Decision, Keys, Location, Reach, Store, fault};
 use testkit::ledger::{ASK, Ledger};
+use testkit::other_image;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -35,6 +36,8 @@ struct Options {
     wait_ms: u64,
     /// Whether cells run in threads of this process: cheaper to start, and to kill.
     attached: bool,
+    /// Whether those threads say that they are of another guest image.
+    other_image: bool,
 }
 
 fn main() -> Result<()> {
@@ -58,6 +61,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
         exec_ms: 1500,
         wait_ms: 1500,
         attached: false,
+        other_image: false,
     };
     for argument in arguments {
         let (name, value) = argument.split_once('=')?;
@@ -67,6 +71,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
             "exec" => options.exec_ms = value.parse().ok()?,
             "wait" => options.wait_ms = value.parse().ok()?,
             "attached" => options.attached = value == "yes",
+            "image" => options.other_image = value == "other",
             _ => return None,
         }
     }
@@ -85,8 +90,8 @@ async fn serve(options: Options) -> Result<()> {
     let store = Store::open(&options.store, Keys::new(1, [7; 32])).await?;
     let quotas = config::Quotas { waiting_runs: 1_000_000, ..config::Quotas::DEFAULT };
     let store = store.bounded(config::Retention::DEFAULT, quotas);
-    let pool = if options.attached {
-        let launch = Launch::Attached(sandbox::serve_attached);
+    let pool = if options.attached || options.other_image {
+        let launch = Launch::Attached(if options.other_image { other_image::serve } else { sandbox::serve_attached });
         PoolOptions { launch, jail: JailPolicy::Off, workers: 1, slots: 16, threads: 2 }
     } else {
         PoolOptions { workers: 1, ..PoolOptions::new(Launch::ThisProgram) }

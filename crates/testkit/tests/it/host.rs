@@ -19,7 +19,17 @@ impl Host {
     }
 
     pub fn start_with(store: &str, ledger: &Path, options: &[String], environment: &[(&str, String)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ledger-host"))
+        Self::of_program(env!("CARGO_BIN_EXE_ledger-host").as_ref(), store, ledger, options, environment)
+    }
+
+    pub fn of_program(
+        program: &Path,
+        store: &str,
+        ledger: &Path,
+        options: &[String],
+        environment: &[(&str, String)],
+    ) -> Self {
+        let mut child = Command::new(program)
             .arg(store)
             .arg(ledger)
             .args(options)

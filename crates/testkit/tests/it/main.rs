@@ -32,4 +32,6 @@ mod faults;
 mod host;
 mod hostile;
 mod killed;
+mod replaying;
 mod tool_search;
+mod upgrade;

@@ -10,4 +10,5 @@ mod lost;
 mod parked;
 mod place;
 mod questions;
+mod runs;
 mod stores;

@@ -1,0 +1,108 @@
+//! `cellmate runs fork`: another run from a recorded step, made as the agent's own runs are.
+
+use std::process::ExitCode;
+
+use codemode::CodeMode;
+use codemode::pool::Pool;
+use contract::cell::{CellResult, OutputItem, PendingState};
+use mcp::server::{Frontend, Offered, Principal, Settings, ToolPrefix};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::arguments::ForkArguments;
+use super::{RunsError, name, record};
+use crate::config::{Places, load};
+use crate::render;
+use crate::serve::{Servers, read};
+use crate::state::Kept;
+
+/// There is no model that could name its call.
+const TOOL_CALL: &str = "cellmate-runs-fork";
+
+pub(super) async fn run(
+    kept: &Kept,
+    places: &Places,
+    arguments: &ForkArguments,
+    as_json: bool,
+) -> Result<ExitCode, RunsError> {
+    let setup = |error: &dyn std::fmt::Display| RunsError::Setup(error.to_string());
+    let (key, store) = (kept.key()?, kept.open().await?);
+    let scope = record(&store, &arguments.run).await?.run.scope;
+    let principal = Principal::named(&scope.agent_id).map_err(|_| RunsError::Stranger(name(&scope.agent_id)))?;
+    let loaded = load(places).map_err(|error| setup(&error))?;
+    let served = read(&loaded.settings).map_err(|error| setup(&error))?;
+    let code_mode = CodeMode::new(Pool::start(arguments.jail.pool()).await?, store).map_err(|error| setup(&error))?;
+    let config = served.config.tools(&scope.agent_id).code_mode.clone();
+    let forked = code_mode.fork(&scope, &config, TOOL_CALL, &arguments.run, arguments.at).await;
+    let run_id = forked.map_err(|why| RunsError::Fork { run: name(&arguments.run), why })?;
+    eprintln!("cellmate: run {run_id} goes on from step {} of {}", arguments.at, name(&arguments.run));
+    if arguments.no_wait {
+        render::say(&if as_json { format!("{}\n", json!({"runId": run_id})) } else { format!("{run_id}\n") });
+        return Ok(ExitCode::SUCCESS);
+    }
+    for problem in &loaded.problems {
+        eprintln!("cellmate: {problem}");
+    }
+    let (offer, offered) = watch::channel(Offered::default());
+    let settings = Settings {
+        config: served.config,
+        asking: served.asking,
+        pass: served.pass,
+        tool_prefix: ToolPrefix::parse("").map_err(|error| setup(&error))?,
+        seal: key,
+    };
+    let frontend = Frontend::new(code_mode.clone(), settings, offered);
+    let servers = Servers::new(&loaded.servers, kept.state.path("servers"), None);
+    tokio::spawn(servers.clone().offer(offer));
+    let result = to_a_stop(&code_mode, &frontend, &principal, &run_id).await;
+    if let Err(error) = code_mode.leave().await {
+        eprintln!("cellmate: the run could not be let go of, so it is held for some seconds more: {error}");
+    }
+    servers.stop().await;
+    Ok(tell(&run_id, &result.map_err(RunsError::Setup)?, as_json))
+}
+
+/// Waits as a model would, until the cell ends or only people can go on with it, and keeps what was shown on the way.
+async fn to_a_stop(
+    code_mode: &CodeMode,
+    frontend: &Frontend,
+    principal: &Principal,
+    run_id: &str,
+) -> Result<CellResult, String> {
+    let (executor, config) = frontend.made_with(principal).await.map_err(|error| error.to_string())?;
+    let mut shown: Vec<OutputItem> = Vec::new();
+    loop {
+        let mut result = code_mode.wait(&executor, &config, TOOL_CALL, run_id).await;
+        let goes_on = match &result {
+            CellResult::Waiting { pending_tool_calls, .. } => pending_tool_calls
+                .iter()
+                .any(|call| !matches!(call.state, PendingState::Approval | PendingState::Client)),
+            CellResult::Completed { .. } | CellResult::Failed { .. } => false,
+        };
+        match &mut result {
+            CellResult::Completed { output, .. }
+            | CellResult::Waiting { output, .. }
+            | CellResult::Failed { output, .. } => {
+                shown.append(output);
+                if !goes_on {
+                    *output = shown;
+                    return Ok(result);
+                }
+            }
+        }
+    }
+}
+
+fn tell(run_id: &str, result: &CellResult, as_json: bool) -> ExitCode {
+    if as_json {
+        render::say(&format!("{}\n", json!({"runId": run_id, "result": result})));
+        return render::exit_code(result);
+    }
+    let code = render::readable(result);
+    if matches!(result, CellResult::Waiting { .. }) {
+        eprintln!(
+            "cellmate: a person is asked first; see `cellmate approvals list`, then `wait` for the run from its client"
+        );
+    }
+    code
+}

@@ -1,0 +1,169 @@
+//! Runs and their steps on a terminal, or as JSON.
+
+use codemode::replay::{Record, Step, Verdict};
+use contract::cell::OutputItem;
+use contract::frame::{LegEnd, ReplyValue};
+use mcp::server::plain;
+use serde_json::Value;
+use store::{CallRow, Millis, RunListed, StoredReply};
+
+use super::values;
+use crate::render::{printable, say};
+
+/// What one line shows of a value; `--json` shows all.
+const MAX_LINE_CHARS: usize = 160;
+const MAX_NAME_CHARS: usize = 100;
+
+pub(super) fn list(runs: &[RunListed], now: Millis, as_json: bool) {
+    if as_json {
+        say(&format!("{}\n", Value::from(runs.iter().map(values::listed).collect::<Vec<_>>())));
+        return;
+    }
+    if runs.is_empty() {
+        eprintln!("there are no runs");
+    }
+    for run in runs {
+        let pending = if run.open_calls > 0 && !run.state.is_over() {
+            format!("  {} pending", run.open_calls)
+        } else {
+            String::new()
+        };
+        let (agent, session) = (short(&run.scope.agent_id), short(&run.scope.session_id));
+        let (state, age) = (run.state.as_str(), span(now - run.created_at));
+        say(&format!("{}  {state:9}  {age:>6}  {agent}  {session}{pending}\n", run.run_id));
+    }
+}
+
+pub(super) fn whole(record: &Record, now: Millis, as_json: bool) {
+    if as_json {
+        say(&format!("{}\n", values::record(record)));
+        return;
+    }
+    let run = &record.run;
+    let mut text = format!("run       {}\nstate     {}\n", run.run_id, run.state.as_str());
+    text += &format!("for       {}, session {}\n", short(&run.scope.agent_id), short(&run.scope.session_id));
+    text += &format!("started   {} ago\n", span(now - run.created_at));
+    if !run.state.is_over() {
+        text += &format!("kept for  {}\n", span(run.expires_at - now));
+    }
+    for leg in &record.legs {
+        let ended = leg.ended.as_ref().map_or("no end is written", |ended| ended.how.as_str());
+        text += &format!("step {:<4} at +{:.3} s  {ended}\n", leg.leg, after(record, leg.clock_us));
+        for row in record.calls.iter().filter(|row| row.leg == leg.leg) {
+            text += &recorded_call(row);
+        }
+    }
+    if let Some(result) = &run.result {
+        text += &format!("result    {}\n", line(result));
+    }
+    if let Some((source, language)) = record.source() {
+        text += &format!("source    {}\n", language.as_str());
+        for line in source.lines() {
+            text += &format!("  {}\n", printable(line));
+        }
+    }
+    say(&text);
+}
+
+fn recorded_call(row: &CallRow) -> String {
+    let answer = match &row.reply {
+        Some(StoredReply::Resolved(text)) => format!(" → {}", line(text)),
+        Some(StoredReply::Rejected(text)) => format!(" ✗ {}", line(text)),
+        None => String::new(),
+    };
+    let called = match &row.tool_id {
+        Some(tool) => format!("{} {}", short(tool), line(row.input.as_deref().unwrap_or(&row.payload))),
+        None => call(&row.method, &row.target, &row.payload),
+    };
+    format!("  call {:<3} {:9}  {called}{answer}\n", row.call, row.state.as_str())
+}
+
+/// Seconds since the cell began, by its own clock.
+fn after(record: &Record, clock_us: u64) -> f64 {
+    let began = record.legs.first().map_or(0, |leg| leg.clock_us);
+    clock_us.saturating_sub(began) as f64 / 1e6
+}
+
+pub(super) fn step(record: &Record, step: &Step<'_>) {
+    let recorded = step.recorded;
+    let mut text = format!("step {}  at +{:.3} s\n", recorded.leg, after(record, recorded.clock_us));
+    for reply in &step.given {
+        let (word, json) = match &reply.value {
+            ReplyValue::Resolved(json) => ("is told", json),
+            ReplyValue::Rejected(json) => ("fails  ", json),
+        };
+        text += &format!("  {word}  call {}: {}\n", reply.call.0, line(&String::from_utf8_lossy(json)));
+    }
+    for item in &step.ran.output {
+        let shown = match item {
+            OutputItem::Text { text } => text.as_str(),
+            OutputItem::Json { value } => value.get(),
+        };
+        text += &format!("  shows    {}\n", line(shown));
+    }
+    match &step.ran.end {
+        LegEnd::Suspended { calls, .. } => {
+            for made in calls {
+                let payload = String::from_utf8_lossy(&made.payload);
+                text +=
+                    &format!("  makes    call {}: {}\n", made.id.0, call(made.method.as_str(), &made.target, &payload));
+            }
+            text += "  waits\n";
+        }
+        LegEnd::Completed { value } => text += &format!("  returns  {}\n", line(value.get())),
+        LegEnd::Failed(failure) => text += &format!("  fails    {}\n", line(&failure.message)),
+    }
+    text += match &step.verdict {
+        Ok(Verdict::Same) => "  as recorded\n",
+        Ok(Verdict::Unrecorded) => "  as far as is recorded: its end was never written\n",
+        Err(_) => "  NOT as recorded\n",
+    };
+    if let Err(diverged) = &step.verdict {
+        text += &format!("  {}\n", plain(&diverged.to_string().replace('\n', " "), 4 * MAX_LINE_CHARS));
+    }
+    say(&text);
+}
+
+pub(super) fn sum(record: &Record, same: bool, why: Option<&str>) {
+    match (same, why) {
+        (true, _) => say(&format!("all {} steps are as recorded; no tool was called\n", record.legs.len())),
+        (false, Some(why)) => eprintln!("cellmate: {}", plain(why, 4 * MAX_LINE_CHARS)),
+        (false, None) => eprintln!("cellmate: the cell does something else than is recorded; no tool was called"),
+    }
+}
+
+fn call(method: &str, target: &str, payload: &str) -> String {
+    if target.is_empty() {
+        return format!("{method} {}", line(payload));
+    }
+    format!("{method} {} {}", short(target), line(payload))
+}
+
+fn line(text: &str) -> String {
+    plain(&text.replace('\n', " "), MAX_LINE_CHARS)
+}
+
+fn short(text: &str) -> String {
+    plain(text, MAX_NAME_CHARS)
+}
+
+/// `350 ms`, `12 s`, `5 min`, `3 h`, `2 d`
+fn span(ms: Millis) -> String {
+    let ms = ms.max(0);
+    match ms / 1000 {
+        0 => format!("{ms} ms"),
+        seconds @ 1..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn spans_are_told_in_the_unit_that_fits() {
+        let told = [-5, 350, 1_000, 119_999, 120_000, 7_200_000, 172_800_000].map(super::span);
+        assert_eq!(told, ["0 ms", "350 ms", "1 s", "119 s", "2 min", "2 h", "2 d"]);
+    }
+}

@@ -1,0 +1,132 @@
+//! Runs, records and steps as JSON.
+
+use codemode::replay::{Record, Step, Verdict};
+use contract::frame::{HostCall, LegEnd, Reply, ReplyValue};
+use serde_json::{Value, json};
+use store::{CallRow, LegRow, RunListed, StoredReply};
+
+pub(super) fn listed(run: &RunListed) -> Value {
+    json!({
+        "runId": run.run_id,
+        "state": run.state.as_str(),
+        "agentId": run.scope.agent_id,
+        "sessionId": run.scope.session_id,
+        "createdAt": run.created_at,
+        "updatedAt": run.updated_at,
+        "expiresAt": run.expires_at,
+        "pending": run.open_calls,
+    })
+}
+
+pub(super) fn record(record: &Record) -> Value {
+    let run = &record.run;
+    let source = record.source();
+    let limits = record.limits().map(|limits| {
+        json!({
+            "timeoutMs": limits.timeout_ms,
+            "maxWaitMs": limits.max_wait_ms,
+            "memoryLimitBytes": limits.memory_bytes,
+            "maxOutputBytes": limits.output_bytes,
+            "maxSnapshotBytes": limits.snapshot_bytes,
+            "maxPendingToolCalls": limits.pending_calls,
+        })
+    });
+    json!({
+        "runId": run.run_id,
+        "state": run.state.as_str(),
+        "agentId": run.scope.agent_id,
+        "sessionId": run.scope.session_id,
+        "createdAt": run.created_at,
+        "expiresAt": run.expires_at,
+        "language": source.map(|(_, language)| language.as_str()),
+        "source": source.map(|(source, _)| source),
+        "limits": limits,
+        "legs": record.legs.iter().map(leg).collect::<Vec<_>>(),
+        "calls": record.calls.iter().map(call).collect::<Vec<_>>(),
+        "result": run.result.as_deref().map(parsed),
+    })
+}
+
+fn leg(leg: &LegRow) -> Value {
+    json!({
+        "leg": leg.leg,
+        "clockUs": leg.clock_us,
+        "replies": leg.replies,
+        "ended": leg.ended.as_ref().map(|ended| ended.how.as_str()),
+    })
+}
+
+fn call(row: &CallRow) -> Value {
+    let (resolved, rejected) = match &row.reply {
+        Some(StoredReply::Resolved(text)) => (Some(parsed(text)), None),
+        Some(StoredReply::Rejected(text)) => (None, Some(parsed(text))),
+        None => (None, None),
+    };
+    json!({
+        "call": row.call,
+        "leg": row.leg,
+        "method": row.method,
+        "target": row.target,
+        "payload": parsed(&row.payload),
+        "toolId": row.tool_id,
+        "state": row.state.as_str(),
+        "attempt": row.attempt,
+        "since": row.since,
+        "resolved": resolved,
+        "rejected": rejected,
+    })
+}
+
+pub(super) fn step(step: &Step<'_>) -> Value {
+    let (made, cleared, end) = match &step.ran.end {
+        LegEnd::Suspended { calls, cleared } => {
+            (calls.as_slice(), cleared.iter().map(|call| call.0).collect::<Vec<u32>>(), json!({"status": "suspended"}))
+        }
+        LegEnd::Completed { value } => {
+            (&[][..], Vec::new(), json!({"status": "completed", "value": parsed(value.get())}))
+        }
+        LegEnd::Failed(failure) => {
+            let code = failure.code.map(|code| code.as_str());
+            (&[][..], Vec::new(), json!({"status": "failed", "error": failure.message, "code": code}))
+        }
+    };
+    let verdict = match &step.verdict {
+        Ok(Verdict::Same) => "same",
+        Ok(Verdict::Unrecorded) => "unrecorded",
+        Err(_) => "diverged",
+    };
+    let diverged = step.verdict.as_ref().err().map(|diverged| {
+        json!({
+            "leg": diverged.leg, "call": diverged.call, "recorded": diverged.recorded, "happened": diverged.happened,
+            "message": diverged.to_string(),
+        })
+    });
+    json!({
+        "leg": step.recorded.leg,
+        "clockUs": step.recorded.clock_us,
+        "given": step.given.iter().map(given).collect::<Vec<_>>(),
+        "made": made.iter().map(made_call).collect::<Vec<_>>(),
+        "cleared": cleared,
+        "output": step.ran.output,
+        "end": end,
+        "verdict": verdict,
+        "diverged": diverged,
+    })
+}
+
+fn given(reply: &Reply) -> Value {
+    match &reply.value {
+        ReplyValue::Resolved(text) => json!({"call": reply.call.0, "resolved": parsed(&String::from_utf8_lossy(text))}),
+        ReplyValue::Rejected(text) => json!({"call": reply.call.0, "rejected": parsed(&String::from_utf8_lossy(text))}),
+    }
+}
+
+fn made_call(call: &HostCall) -> Value {
+    let payload = parsed(&String::from_utf8_lossy(&call.payload));
+    json!({"call": call.id.0, "method": call.method.as_str(), "target": call.target, "payload": payload})
+}
+
+/// What a cell sent, or was told; as it is where it is no JSON.
+fn parsed(text: &str) -> Value {
+    contract::json::read(text).unwrap_or_else(|_| Value::from(text))
+}

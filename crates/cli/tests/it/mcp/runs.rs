@@ -1,0 +1,199 @@
+//! `cellmate runs`, beside a server at work: what its cells did, gone through again, and gone on from.
+
+use std::process::Output;
+
+use contract::tool::InputHash;
+use serde_json::{Value, json};
+use store::{Change, Durability, Held, Keys, Location, NewRun, RunState, Store};
+
+use super::clients::{Era, Streams};
+use super::place::{Place, reads, writes};
+
+const CELL: &str = "text('before'); const { structuredContent: at } = await MCP.s.look({ n: 1 }); text('looked'); \
+                    return [at.when, (await MCP.s.push({ to: 'main' })).structuredContent.done]";
+
+fn place() -> Place {
+    let found = json!([{"result": {"content": [], "structuredContent": {"when": "now"}}}]);
+    Place::new(json!([reads("look", found), writes("push")]))
+}
+
+impl Place {
+    fn runs(&self, arguments: &[&str]) -> Output {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_cellmate"));
+        command.arg("runs").args(arguments).args(["--state-dir", &self.path("state")]).output().unwrap()
+    }
+
+    fn fork(&self, run: &str, at: &str, more: &[&str]) -> Output {
+        let config = self.path("config.json");
+        let arguments: Vec<&str> = ["fork", run, "--at", at, "--config", &config].iter().chain(more).copied().collect();
+        self.runs(&arguments)
+    }
+
+    fn called(&self, tool: &str) -> usize {
+        self.heard().lines().filter(|line| line.contains("\"tools/call\"") && line.contains(tool)).count()
+    }
+}
+
+fn json_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn a_run_is_listed_shown_and_gone_through_again_while_it_waits_and_when_it_is_over() {
+    let place = place();
+    let mut client = Streams::plain(&place, Era::July2026);
+    let waiting = client.exec(CELL);
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    let run = waiting["runId"].as_str().unwrap();
+
+    let listed = json_of(&place.runs(&["list", "--json"]));
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
+    assert_eq!(
+        (&listed[0]["runId"], &listed[0]["state"], &listed[0]["agentId"], &listed[0]["pending"]),
+        (&json!(run), &json!("waiting"), &json!("local"), &json!(1))
+    );
+    let lines = text(&place.runs(&["list"]).stdout);
+    assert!(
+        lines.starts_with(&format!("{run}  waiting ")) && lines.ends_with("local  mcp:local  1 pending\n"),
+        "{lines}"
+    );
+
+    let shown = json_of(&place.runs(&["show", run, "--json"]));
+    assert_eq!((&shown["source"], shown["legs"].as_array().map(Vec::len)), (&json!(CELL), Some(2)), "{shown}");
+    let states: Vec<&str> =
+        shown["calls"].as_array().unwrap().iter().map(|call| call["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["delivered", "approval"]);
+
+    let replayed = place.runs(&["replay", run, "--json"]);
+    assert_eq!(replayed.status.code(), Some(0), "{replayed:?}");
+    let played = json_of(&replayed);
+    assert_eq!(played["same"], true, "{played}");
+    let [first, second] = &played["steps"].as_array().unwrap()[..] else { panic!("{played}") };
+    assert_eq!(first["output"], json!([{"type": "text", "text": "before"}]));
+    assert_eq!(first["made"][0]["payload"], json!([["s", "look"], [{"n": 1}]]));
+    assert_eq!(second["given"][0]["resolved"]["structuredContent"], json!({"when": "now"}));
+    assert_eq!((&second["end"]["status"], &second["verdict"]), (&json!("suspended"), &json!("same")));
+    let steps = text(&place.runs(&["replay", run]).stdout);
+    assert!(steps.ends_with("all 2 steps are as recorded; no tool was called\n"), "{steps}");
+    // It looked, and changed nothing.
+    assert_eq!(json_of(&place.runs(&["show", run, "--json"])), shown);
+    assert_eq!(json_of(&place.runs(&["list", "--json"])), listed);
+    assert_eq!((place.called("look"), place.called("push")), (1, 0));
+
+    let approval = waiting["approvals"][0]["approvalId"].as_str().unwrap();
+    assert_eq!(place.approvals(&["approve", approval]).status.code(), Some(0));
+    let done = client.call("wait", json!({"runId": run}));
+    assert_eq!(done["value"], json!(["now", "push"]), "{done}");
+    let played = json_of(&place.runs(&["replay", run, "--json"]));
+    assert_eq!((&played["same"], &played["steps"][2]["end"]["value"]), (&json!(true), &json!(["now", "push"])));
+    // One that was over with its first write has its catalog, too.
+    client.exec("return Object.keys(MCP.s).length");
+    let short = json_of(&place.runs(&["list", "--json"]))[0]["runId"].as_str().unwrap().to_owned();
+    assert_eq!(json_of(&place.runs(&["replay", &short, "--json"]))["same"], true);
+    assert_eq!((place.called("look"), place.called("push")), (1, 1));
+
+    let unknown = place.runs(&["replay", "cm_nobody"]);
+    assert_eq!(
+        (unknown.status.code(), text(&unknown.stderr).as_str()),
+        (Some(2), "cellmate: run `cm_nobody`: no run is called that\n")
+    );
+}
+
+#[test]
+fn a_fork_goes_on_by_itself_from_a_step_and_calls_nothing_again() {
+    let place = place();
+    let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask-nobody"]);
+    assert_eq!(client.exec(CELL)["status"], "completed");
+    let run = json_of(&place.runs(&["list", "--json"]))[0]["runId"].as_str().unwrap().to_owned();
+    assert_eq!((place.called("look"), place.called("push")), (1, 1));
+
+    // Both calls were made within the first two steps, and keep their answers.
+    let whole = place.fork(&run, "2", &["--json"]);
+    assert_eq!(whole.status.code(), Some(0), "{whole:?}");
+    let whole = json_of(&whole);
+    assert_eq!(whole["result"]["value"], json!(["now", "push"]), "{whole}");
+    assert_eq!(whole["result"]["output"].as_array().map(Vec::len), Some(2), "{whole}");
+    assert_eq!((place.called("look"), place.called("push")), (1, 1));
+    assert_ne!(whole["runId"], json!(run));
+
+    // The second step is run on its own: what it calls is called, and asked about first.
+    let asked = place.fork(&run, "1", &["--json"]);
+    assert_eq!(asked.status.code(), Some(3), "{asked:?}");
+    let asked = json_of(&asked);
+    assert_eq!(asked["result"]["pendingToolCalls"][0]["state"], "approval", "{asked}");
+    assert_eq!((place.called("look"), place.called("push")), (1, 1));
+    let approvals = json_of(&place.approvals(&["list", "--json"]));
+    assert_eq!((&approvals[0]["runId"], &approvals[0]["toolId"]), (&asked["runId"], &json!("mcp:s:push")));
+    place.approvals(&["approve", approvals[0]["approvalId"].as_str().unwrap()]);
+    // It belongs to whom the first belongs to: their client goes on with it.
+    let done = client.call("wait", json!({"runId": asked["runId"]}));
+    assert_eq!(done["value"], json!(["now", "push"]), "{done}");
+    assert_eq!((place.called("look"), place.called("push")), (1, 2));
+
+    let begun = text(&place.fork(&run, "2", &["--no-wait"]).stdout);
+    assert_eq!(client.call("wait", json!({"runId": begun.trim()}))["status"], "completed");
+    for (at, said) in [("0", "the run has 3 steps; give 1 to 3"), ("4", "the run has 3 steps; give 1 to 3")] {
+        let refused = place.fork(&run, at, &[]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(text(&refused.stderr).contains(said), "{refused:?}");
+    }
+}
+
+/// A run whose record is not of its source: as if the source did something else by now.
+async fn forge(place: &Place, run: &str) {
+    let location = Location::File(place.path("state/runs.db").into());
+    let store = Store::open(&location, Keys::ephemeral().unwrap()).await.unwrap();
+    let row = store.run(run).await.unwrap().unwrap();
+    let tables = store.tables(&row.catalog, 1 << 24).await.unwrap().unwrap();
+    let mut calls = store.calls(run).await.unwrap();
+    calls[1].payload = calls[1].payload.replace("main", "other");
+    calls[1].input_hash = InputHash::of(calls[1].payload.as_bytes()).to_string();
+    let mut held = Held::new(NewRun {
+        run_id: "cm_forged".to_owned(),
+        scope: row.scope,
+        tool_call_id: "exec-1".to_owned(),
+        holder: String::new(),
+        lease_until: 0,
+        expires_at: row.expires_at,
+        catalog: row.catalog,
+        tables: tables.into(),
+        definition: row.definition,
+    });
+    let legs = store.legs(run).await.unwrap();
+    let change = Change { state: Some(RunState::Completed), legs, calls, result: row.result, ..Change::default() };
+    store.commit(&mut held, &change, Durability::Relaxed, row.created_at).await.unwrap();
+}
+
+#[test]
+fn where_a_cell_leaves_its_record_is_told() {
+    let place = place();
+    let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask-nobody"]);
+    client.exec(CELL);
+    let run = json_of(&place.runs(&["list", "--json"]))[0]["runId"].as_str().unwrap().to_owned();
+    tokio::runtime::Runtime::new().unwrap().block_on(forge(&place, &run));
+
+    let played = place.runs(&["replay", "cm_forged", "--json"]);
+    assert_eq!(played.status.code(), Some(1));
+    let played = json_of(&played);
+    assert_eq!((&played["same"], played["steps"].as_array().map(Vec::len)), (&json!(false), Some(2)), "{played}");
+    let diverged = &played["steps"][1]["diverged"];
+    assert_eq!((&diverged["leg"], &diverged["call"]), (&json!(1), &json!(2)), "{played}");
+    assert_eq!(
+        diverged["message"],
+        "leg 1, call 2: recorded is `namespace` of `MCP` with [[\"s\",\"push\"],[{\"to\":\"other\"}]], but what happened is \
+         `namespace` of `MCP` with [[\"s\",\"push\"],[{\"to\":\"main\"}]]"
+    );
+    let told = place.runs(&["replay", "cm_forged"]);
+    assert!(text(&told.stdout).contains("NOT as recorded\n  leg 1, call 2: recorded is"), "{told:?}");
+    // A fork that would go through it fails alike, and calls nothing.
+    let forked = place.fork("cm_forged", "2", &["--json"]);
+    assert_eq!(
+        (forked.status.code(), json_of(&forked)["result"]["code"].as_str()),
+        (Some(1), Some("snapshot_restore_failed"))
+    );
+    assert_eq!(place.called("push"), 1);
+}

@@ -1,0 +1,152 @@
+use contract::cell::OutputItem;
+use contract::error::ErrorCode;
+use contract::frame::{Failure, HostCall, Leg, LegEnd, Method, Reply, ReplyValue};
+use contract::ids::CallId;
+use serde_json::value::RawValue;
+use store::{CallRow, CallState, LegEnded, LegHow, LegRow, StoredReply};
+
+use super::{Comparison, Verdict, ended_of};
+
+fn row(call: u32, leg: i64, target: &str, payload: &str) -> CallRow {
+    let reply = Some(StoredReply::Resolved(format!("\"reply {call}\"")));
+    let row = CallRow::requested(call, "call", target, payload.to_owned(), "exec-1", 0);
+    CallRow { leg, reply, state: CallState::Delivered, ..row }
+}
+
+fn call(id: u32, target: &str, payload: &str) -> HostCall {
+    HostCall { id: CallId(id), method: Method::Call, target: target.to_owned(), payload: payload.as_bytes().to_vec() }
+}
+
+fn leg(end: LegEnd, said: &[&str]) -> Leg {
+    let output = said.iter().map(|text| OutputItem::Text { text: (*text).to_owned() }).collect();
+    Leg { end, output, run_us: 1, memory_bytes: 1 }
+}
+
+fn waits(calls: Vec<HostCall>) -> Leg {
+    leg(LegEnd::Suspended { calls, cleared: Vec::new() }, &[])
+}
+
+fn returns(value: &str) -> Leg {
+    leg(LegEnd::Completed { value: RawValue::from_string(value.to_owned()).unwrap() }, &[])
+}
+
+fn ended(leg: i64, replies: Vec<u32>, ran: &Leg) -> LegRow {
+    LegRow { ended: Some(ended_of(ran)), ..LegRow::begun(leg, 0, replies) }
+}
+
+/// What is told of a leg that did something else than the first of two.
+fn told(before: &Leg, calls: &[CallRow], now: &Leg) -> String {
+    let legs = [ended(0, vec![], before), LegRow::begun(1, 0, vec![])];
+    Comparison::new(&legs, calls, None).judge(&legs[0], now).unwrap_err().to_string()
+}
+
+#[test]
+fn a_leg_that_does_the_same_is_the_same() {
+    let calls = [row(1, 0, "a:b:c", "{}"), row(2, 0, "a:b:d", "{\"n\":1}"), row(3, 1, "a:b:c", "{}")];
+    let first = waits(vec![call(1, "a:b:c", "{}"), call(2, "a:b:d", "{\"n\":1}")]);
+    let second = waits(vec![call(3, "a:b:c", "{}")]);
+    let legs = [ended(0, vec![], &first), ended(1, vec![2], &second), LegRow::begun(2, 0, vec![3, 1])];
+    let mut comparison = Comparison::new(&legs, &calls, None);
+    assert_eq!(comparison.judge(&legs[0], &first), Ok(Verdict::Same));
+    let reply =
+        |call: u32| Reply { call: CallId(call), value: ReplyValue::Resolved(format!("\"reply {call}\"").into_bytes()) };
+    assert_eq!(comparison.replies(&legs[1]), Ok(vec![reply(2)]));
+    assert_eq!(comparison.judge(&legs[1], &second), Ok(Verdict::Same));
+    assert_eq!(comparison.replies(&legs[2]), Ok(vec![reply(3), reply(1)]));
+    // Nobody wrote how the last one ended: it may do what it likes.
+    assert_eq!(comparison.judge(&legs[2], &returns("1")), Ok(Verdict::Unrecorded));
+}
+
+#[test]
+fn whatever_else_a_leg_does_is_told_with_its_place() {
+    let before = waits(vec![call(1, "a:b:c", "{\"n\":1}"), call(2, "a:b:d", "{}")]);
+    let calls = [row(1, 0, "a:b:c", "{\"n\":1}"), row(2, 0, "a:b:d", "{}")];
+    for (now, expected) in [
+        (
+            waits(vec![call(1, "a:b:x", "{\"n\":1}"), call(2, "a:b:d", "{}")]),
+            "leg 0, call 1: recorded is `call` of `a:b:c` with {\"n\":1}, but what happened is `call` of `a:b:x` with {\"n\":1}",
+        ),
+        (
+            waits(vec![call(1, "a:b:c", "{\"n\":2}"), call(2, "a:b:d", "{}")]),
+            "leg 0, call 1: recorded is `call` of `a:b:c` with {\"n\":1}, but what happened is `call` of `a:b:c` with {\"n\":2}",
+        ),
+        (
+            waits(vec![call(1, "a:b:d", "{}"), call(2, "a:b:c", "{\"n\":1}")]),
+            "leg 0, call 1: recorded is `call` of `a:b:c` with {\"n\":1}, but what happened is `call` of `a:b:d` with {}",
+        ),
+        (
+            waits(vec![call(1, "a:b:c", "{\"n\":1}")]),
+            "leg 0, call 2: recorded is `call` of `a:b:d` with {}, but what happened is that it waits",
+        ),
+        (
+            returns("[1]"),
+            "leg 0, call 1: recorded is `call` of `a:b:c` with {\"n\":1}, but what happened is that it returned [1]",
+        ),
+        (
+            waits(vec![call(1, "a:b:c", "{\"n\":1}"), call(2, "a:b:d", "{}"), call(3, "a:b:e", "[]")]),
+            "leg 0, call 3: recorded is that the cell went on to wait, without this call, but what happened is `call` of `a:b:e` with []",
+        ),
+    ] {
+        assert_eq!(told(&before, &calls, &now), expected);
+    }
+    let failure = Failure { code: Some(ErrorCode::InvalidInput), message: "no".to_owned(), place: None };
+    assert_eq!(
+        told(&waits(vec![]), &[], &leg(LegEnd::Failed(failure), &[])),
+        "leg 0: recorded is that the cell went on to wait, but what happened is that it failed: no"
+    );
+}
+
+#[test]
+fn output_that_was_told_must_be_the_same() {
+    let end = || LegEnd::Suspended { calls: Vec::new(), cleared: Vec::new() };
+    let told_of = |before: &[&str], now: &[&str]| told(&leg(end(), before), &[], &leg(end(), now));
+    assert_eq!(
+        told_of(&["a", "b"], &["a", "c"]),
+        "leg 0: recorded is an output of 2 items (sha256 8d127b590557), but what happened is one of 2 items: \
+         [{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"c\"}]"
+    );
+    assert!(told_of(&["a"], &[]).ends_with("but what happened is none"));
+    assert!(told_of(&[], &["a"]).starts_with("leg 0: recorded is no output, but"));
+}
+
+#[test]
+fn a_leg_that_is_known_to_have_waited_must_wait_though_its_end_is_not_written() {
+    let legs = [LegRow::begun(0, 0, vec![]), LegRow::begun(1, 0, vec![])];
+    let calls = [row(1, 0, "a:b:c", "{}"), row(2, 1, "a:b:c", "{}")];
+    let judge = |frozen: Option<i64>, number: usize, now: &Leg| {
+        Comparison::new(&legs, &calls, frozen).judge(&legs[number], now).is_ok()
+    };
+    let more = waits(vec![call(1, "a:b:c", "{}"), call(9, "a:b:c", "{}")]);
+    assert!(!judge(None, 0, &more), "a later leg shows that these were all its calls");
+    let last = waits(vec![call(2, "a:b:c", "{}"), call(3, "a:b:c", "{}")]);
+    assert!(judge(None, 1, &last), "a crash may have come before the last calls were written");
+    assert!(!judge(Some(1), 1, &last), "it was frozen after them");
+}
+
+#[test]
+fn a_reply_goes_only_to_a_call_that_is_waited_for() {
+    let cleared =
+        leg(LegEnd::Suspended { calls: vec![call(1, "", "5"), call(2, "", "5")], cleared: vec![CallId(1)] }, &[]);
+    let mut calls = [row(1, 0, "", "5"), row(2, 0, "", "5")];
+    calls[1].reply = None;
+    let legs = [ended(0, vec![], &cleared), LegRow::begun(1, 0, vec![1]), LegRow::begun(2, 0, vec![2])];
+    let mut comparison = Comparison::new(&legs, &calls, None);
+    assert_eq!(comparison.judge(&legs[0], &cleared), Ok(Verdict::Same));
+    assert!(!comparison.waits_for(1) && comparison.waits_for(2));
+    let refused = comparison.replies(&legs[1]).unwrap_err();
+    assert_eq!((refused.call, refused.happened.as_str()), (Some(1), "that the cell does not wait for it"));
+    let refused = comparison.replies(&legs[2]).unwrap_err();
+    assert_eq!(refused.happened, "that its answer is not in the journal");
+    // A yield needs none.
+    calls[1].method = Method::Yield.as_str().to_owned();
+    let mut comparison = Comparison::new(&legs, &calls, None).behind(0);
+    let null = ReplyValue::Resolved(b"null".to_vec());
+    assert_eq!(comparison.replies(&legs[2]), Ok(vec![Reply { call: CallId(2), value: null }]));
+}
+
+#[test]
+fn an_end_is_written_as_it_was() {
+    let ended = |how| LegEnded { how, shown: String::new() };
+    assert_eq!(ended_of(&waits(vec![])), ended(LegHow::Suspended));
+    assert_eq!(ended_of(&returns("1")), ended(LegHow::Completed));
+}

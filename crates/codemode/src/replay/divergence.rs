@@ -1,0 +1,81 @@
+//! Where a leg that is run again leaves what is recorded, in words: whoever reads them knows what to look at.
+
+use std::fmt;
+
+use contract::cell::OutputItem;
+use contract::frame::{HostCall, LegEnd};
+use store::{CallRow, LegEnded, LegHow};
+
+/// What is shown of a call's arguments, a value or an output.
+const MAX_SHOWN_CHARS: usize = 200;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Divergence {
+    pub leg: i64,
+    /// The call it is about, where it is about one.
+    pub call: Option<u32>,
+    pub recorded: String,
+    pub happened: String,
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "leg {}", self.leg)?;
+        if let Some(call) = self.call {
+            write!(f, ", call {call}")?;
+        }
+        write!(f, ": recorded is {}, but what happened is {}", self.recorded, self.happened)
+    }
+}
+
+pub(super) fn recorded_call(row: &CallRow) -> String {
+    call(&row.method, &row.target, &row.payload)
+}
+
+pub(super) fn made_call(made: &HostCall) -> String {
+    call(made.method.as_str(), &made.target, &String::from_utf8_lossy(&made.payload))
+}
+
+fn call(method: &str, target: &str, payload: &str) -> String {
+    let on = if target.is_empty() { String::new() } else { format!(" of `{}`", cut(target)) };
+    format!("`{method}`{on} with {}", cut(payload))
+}
+
+pub(super) fn recorded_end(how: LegHow) -> String {
+    match how {
+        LegHow::Suspended => "that the cell went on to wait",
+        LegHow::Completed => "that the cell returned",
+        LegHow::Failed => "that the cell failed",
+    }
+    .to_owned()
+}
+
+pub(super) fn happened_end(end: &LegEnd) -> String {
+    match end {
+        LegEnd::Suspended { .. } => "that it waits".to_owned(),
+        LegEnd::Completed { value } => format!("that it returned {}", cut(value.get())),
+        LegEnd::Failed(failure) => format!("that it failed: {}", cut(&failure.message)),
+    }
+}
+
+pub(super) fn recorded_output(ended: &LegEnded) -> String {
+    match ended.shown.split_once(' ') {
+        Some((items, hash)) => format!("an output of {items} items (sha256 {})", hash.get(..12).unwrap_or(hash)),
+        None => "no output".to_owned(),
+    }
+}
+
+pub(super) fn happened_output(output: &[OutputItem]) -> String {
+    if output.is_empty() {
+        return "none".to_owned();
+    }
+    format!("one of {} items: {}", output.len(), cut(&serde_json::to_string(output).unwrap_or_default()))
+}
+
+pub(super) fn cut(text: &str) -> String {
+    let mut shown: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}

@@ -1,0 +1,150 @@
+//! A run's legs, run again in a worker one by one.
+
+use contract::error::ErrorCode;
+use contract::frame::{self, Budget, Deliver, Failure, Leg, LegEnd, Reply};
+use contract::tables::CatalogTables;
+use store::{LegHow, LegRow};
+
+use super::compare::{Comparison, Verdict};
+use super::divergence::Divergence;
+use crate::definition::Definition;
+use crate::pool::{Lease, Pool, PoolError};
+
+/// How long legs may run again when a run is resumed, all of them together: as long as one turn at most. It is
+/// nobody's budget but the host's.
+pub const MAX_RESUMING_MS: u64 = 60_000;
+
+/// Why a run could not be gone through.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Stumble {
+    #[error("the cell was run again and did something else: {0}")]
+    Diverged(Divergence),
+    #[error("the cell was run again up to leg {leg}, and that took longer than {allowed_ms} ms")]
+    TooLong { leg: i64, allowed_ms: u64 },
+    #[error("its journal has no leg {0}, so the cell cannot be run again")]
+    Hole(i64),
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+}
+
+impl From<Divergence> for Stumble {
+    fn from(divergence: Divergence) -> Self {
+        Self::Diverged(divergence)
+    }
+}
+
+/// Where the first leg that is run again begins.
+pub(crate) enum Start {
+    /// The cell's own beginning.
+    Source,
+    /// A cell frozen after the leg before.
+    Snapshot(Vec<u8>),
+    /// A leg has been run already.
+    Live(Lease),
+}
+
+pub(crate) struct Walk<'a> {
+    pool: &'a Pool,
+    tables: &'a CatalogTables,
+    definition: &'a Definition,
+    pub(crate) comparison: Comparison<'a>,
+    place: Option<Start>,
+    next: i64,
+    allowed_ms: u64,
+    ran_us: u64,
+}
+
+impl<'a> Walk<'a> {
+    /// `first` is the first leg to be run: 0 from the source, else the one behind the snapshot.
+    pub(crate) fn new(
+        pool: &'a Pool,
+        tables: &'a CatalogTables,
+        definition: &'a Definition,
+        comparison: Comparison<'a>,
+        (start, first): (Start, i64),
+        allowed_ms: u64,
+    ) -> Self {
+        Self { pool, tables, definition, comparison, place: Some(start), next: first, allowed_ms, ran_us: 0 }
+    }
+
+    /// Runs the next leg with what it was told, and says how it stands to what is recorded. `output_bytes` is what it
+    /// may show.
+    pub(crate) async fn step(&mut self, row: &LegRow, output_bytes: u64) -> Result<(Vec<Reply>, Leg), Stumble> {
+        if row.leg != self.next {
+            return Err(Stumble::Hole(self.next));
+        }
+        let replies = self.comparison.replies(row)?;
+        let left_ms = self.allowed_ms.saturating_sub(self.ran_us / 1000);
+        let limits = self.definition.limits;
+        // A leg that is known to have been in time is given all there is: this machine may be busier now.
+        let was_in_time = matches!(self.comparison.ended(row), Some(LegHow::Suspended | LegHow::Completed));
+        let budget = Budget {
+            run_ms: if was_in_time { left_ms } else { limits.timeout_ms.min(left_ms) },
+            memory_bytes: limits.memory_bytes,
+            output_bytes,
+            clock_us: row.clock_us,
+        };
+        let too_long = Stumble::TooLong { leg: row.leg, allowed_ms: self.allowed_ms };
+        if budget.run_ms == 0 {
+            return Err(too_long);
+        }
+        let (lease, leg) = self.run(budget, replies.clone()).await?;
+        self.ran_us += leg.run_us;
+        let out_of_time = matches!(&leg.end, LegEnd::Failed(failure) if failure.code == Some(ErrorCode::Timeout));
+        if out_of_time && (was_in_time || budget.run_ms < limits.timeout_ms) {
+            return Err(too_long);
+        }
+        self.place = Some(Start::Live(lease));
+        self.next += 1;
+        Ok((replies, leg))
+    }
+
+    pub(crate) fn judge(&mut self, row: &LegRow, ran: &Leg) -> Result<Verdict, Divergence> {
+        self.comparison.judge(row, ran)
+    }
+
+    /// The cell's place in a worker, once a leg has been run.
+    pub(crate) fn into_place(self) -> Option<Lease> {
+        match self.place {
+            Some(Start::Live(lease)) => Some(lease),
+            Some(Start::Source | Start::Snapshot(_)) | None => None,
+        }
+    }
+
+    async fn run(&mut self, budget: Budget, replies: Vec<Reply>) -> Result<(Lease, Leg), Stumble> {
+        let ran = match self.place.take() {
+            Some(Start::Source) => self.pool.start_cell(self.tables, self.start(budget)).await?,
+            Some(Start::Snapshot(snapshot)) => {
+                self.pool.thaw_cell(self.tables, snapshot, Deliver { budget, replies }).await?
+            }
+            Some(Start::Live(mut lease)) => {
+                let leg = lease.deliver(budget, replies).await?;
+                (lease, leg)
+            }
+            None => return Err(Stumble::Hole(self.next)),
+        };
+        Ok(ran)
+    }
+
+    fn start(&self, budget: Budget) -> frame::Start {
+        frame::Start {
+            budget,
+            catalog: self.tables.hash(),
+            seed: self.definition.seed,
+            language: self.definition.language,
+            source: self.definition.source.clone(),
+        }
+    }
+}
+
+impl Stumble {
+    /// As a run's failure. What only stands in the way now is no end.
+    pub(crate) fn failure(&self) -> Failure {
+        let code = match self {
+            Self::Diverged(_) | Self::TooLong { .. } | Self::Hole(_) => ErrorCode::SnapshotRestoreFailed,
+            Self::Pool(PoolError::Unavailable(_) | PoolError::Full) => ErrorCode::RuntimeUnavailable,
+            Self::Pool(PoolError::WorkerDied(_)) => ErrorCode::InternalError,
+        };
+        Failure { code: Some(code), message: self.to_string(), place: None }
+    }
+}

@@ -1,0 +1,65 @@
+//! A run that goes on from a recorded step of another: its journal is written, and whoever waits for it runs it.
+
+use contract::config;
+use contract::scope::Scope;
+use executor::clock::now_ms;
+use executor::random_name;
+use serde_json::json;
+use store::{Change, Durability, Entry, EntryKind, Held, NewRun, RunState};
+
+use super::CodeMode;
+use crate::face::Face;
+use crate::replay::{ForkRefused, Record, Unreadable, forked};
+
+impl CodeMode {
+    /// Begins a run of the same scope with the first `at` legs of another, and gives its id. `wait` goes on with it: it
+    /// runs those legs again from the record, and the rest on its own. What a person agreed to stays with the other.
+    pub async fn fork(
+        &self,
+        scope: &Scope,
+        config: &config::CodeMode,
+        tool_call_id: &str,
+        run_id: &str,
+        at: usize,
+    ) -> Result<String, ForkRefused> {
+        let record = Record::read(&self.inner.store, run_id).await?;
+        if !record.run.scope.admits(scope) {
+            return Err(Unreadable::NoSuchRun.into());
+        }
+        let definition = record.definition.as_ref().ok_or(Unreadable::NoCell)?;
+        let tables = record.tables.as_ref().ok_or(Unreadable::NoCatalog)?;
+        let prefix = Face::CodeMode.run_prefix();
+        if !run_id.starts_with(prefix) {
+            return Err(ForkRefused::NotExec);
+        }
+        let now = now_ms();
+        let forked = forked(&record, at, tool_call_id, now)?;
+        if !self.inner.has_room_for(config.max_live_runs).await.map_err(Unreadable::from)? {
+            return Err(ForkRefused::Full);
+        }
+        let new_id = format!("{prefix}{}", random_name()?);
+        let mut held = Held::new(NewRun {
+            run_id: new_id.clone(),
+            scope: record.run.scope.clone(),
+            tool_call_id: tool_call_id.to_owned(),
+            holder: self.inner.holder.clone(),
+            lease_until: self.inner.lease_until(),
+            expires_at: definition.expires_at(now),
+            catalog: tables.hash().to_string(),
+            tables: tables.shared(),
+            definition: record.run.definition.clone(),
+        });
+        let entry = json!({"note": "forked", "runId": new_id, "from": run_id, "at": at});
+        let change = Change {
+            state: Some(RunState::Waiting),
+            progress: serde_json::to_string(&forked.telemetry).ok(),
+            legs: forked.legs,
+            calls: forked.calls,
+            release: true,
+            entries: vec![Entry { at: now, kind: EntryKind::Note, entry }],
+            ..Change::default()
+        };
+        self.inner.store.commit(&mut held, &change, Durability::Synced, now).await?;
+        Ok(new_id)
+    }
+}
