@@ -1,7 +1,9 @@
 //! How long a process may take it, without asking the store, that its runs are still its own.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// A lease as its holder's own clock has it. A process that was held up for long finds it over when it wakes, and
 /// asks the store before it calls a tool.
@@ -32,7 +34,9 @@ impl LeaseClock {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
+
+    use tokio::time::Instant;
 
     use super::LeaseClock;
 

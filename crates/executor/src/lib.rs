@@ -36,7 +36,7 @@ pub use hooks::{HOOK_DEADLINE, Hook, HookAnswer, Hooking, ToolEvent, ToolKind};
 pub use journal::{Journal, Receipt};
 pub use lease::LeaseClock;
 pub use outcome::UNKNOWN_OUTCOME;
-pub use random::random_name;
+pub use random::{fill as fill_random, random_name};
 pub use record::for_transcript;
 pub use routes::Routes;
 pub use source::{

@@ -47,7 +47,7 @@ impl Store {
         }
         self.tell_others(&mut transaction, run_id).await?;
         fault::point("settle.before_commit")?;
-        if let Err(error) = transaction.commit().await {
+        if let Err(error) = fault::answered(transaction.commit().await) {
             let calls = self.calls(run_id).await?;
             if !calls.iter().any(|row| row.call == call && row.outcome.as_deref() == Some(outcome)) {
                 return Err(error.into());
