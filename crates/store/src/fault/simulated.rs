@@ -156,28 +156,30 @@ impl Future for Turn {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        here(|thread| {
+        let connected = self.connected;
+        let (poll, _old) = here(|thread| {
             if !thread.takes_turns {
-                return Poll::Ready(());
+                return (Poll::Ready(()), None);
             }
             let key = *self.key.get_or_insert_with(|| {
                 thread.tickets += 1;
                 (tokio::task::try_id(), thread.tickets)
             });
             if let Some(Waiter::HasTurn) = thread.waiting.get(&key) {
-                return Poll::Ready(());
+                return (Poll::Ready(()), None);
             }
-            let connected = self.connected;
-            thread.waiting.insert(key, Waiter::Waits { waker: context.waker().clone(), connected });
-            Poll::Pending
-        })
+            let waits = Waiter::Waits { waker: context.waker().clone(), connected };
+            (Poll::Pending, thread.waiting.insert(key, waits))
+        });
+        poll
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            here(|thread| drop(thread.waiting.remove(&key)));
+            // With its waker may go a task, and with that another who waits: not while the thread is looked at.
+            drop(here(|thread| thread.waiting.remove(&key)));
         }
     }
 }

@@ -32,4 +32,5 @@ mod faults;
 mod host;
 mod hostile;
 mod killed;
+mod simulation;
 mod tool_search;

@@ -20,6 +20,7 @@ use store::fault::{self, Simulation, Verdict};
 use store::{Keys, Location, Store};
 
 use super::super::faults::program::Chance;
+use super::misfortunes::{Armed, Fault, IN_TRANSACTION};
 use super::requests::{Answer, Request, Server};
 use super::tools::{Tools, World};
 use super::worker;
@@ -43,26 +44,13 @@ pub enum Order {
 }
 
 pub enum Report {
-    Quiet { waiting: usize, answers: Vec<(u64, Answer)> },
+    Quiet {
+        waiting: usize,
+        answers: Vec<(u64, Answer)>,
+    },
     /// At a named place, for so long.
     HeldUp(Duration),
     Gone,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub enum Fault {
-    Dies,
-    IsHeldUp(Duration),
-    Fails,
-    LosesAnswer,
-}
-
-/// What will happen, and where: at the so-manieth place from now, or the so-manieth time at this one.
-#[derive(Clone, Copy, Debug)]
-pub struct Armed {
-    pub fault: Fault,
-    pub at: Option<&'static str>,
-    pub left: u32,
 }
 
 pub struct Start {
@@ -186,8 +174,7 @@ impl Here {
         let pool = PoolOptions { launch, jail: JailPolicy::Off, workers: 1, slots: 16, threads: 1 };
         let pool = Pool::start(pool).await?;
         let code_mode = CodeMode::with_lease(pool.clone(), store.clone(), LEASE)?;
-        let tools =
-            Tools { node: self.name.clone(), world: Arc::clone(&self.world), dead: Arc::clone(&self.dead) };
+        let tools = Tools { node: self.name.clone(), world: Arc::clone(&self.world), dead: Arc::clone(&self.dead) };
         let server = Arc::new(Server::new(code_mode, tools));
         self.outside.replace(Some((store, pool)));
         fault::take_turns();
@@ -255,22 +242,6 @@ impl Here {
         }
     }
 
-    fn is_hit(&self, point: &'static str) -> Option<Fault> {
-        let mut armed = self.armed.get()?;
-        let fits = armed.at.is_none_or(|at| at == point);
-        let answers = matches!(
-            point,
-            "commit.before_commit" | "settle.before_commit" | "decide.before_commit" | "wait.before_take"
-        );
-        if !fits || matches!(armed.fault, Fault::LosesAnswer) && !answers {
-            return None;
-        }
-        armed.left = armed.left.saturating_sub(1);
-        let hit = armed.left == 0;
-        self.armed.set((!hit).then_some(armed));
-        hit.then_some(armed.fault)
-    }
-
     fn pass(&self, time: Duration) {
         self.time.set(self.time.get() + time);
         // The clock moves when this is first looked at; the rest is for those who wait.
@@ -291,26 +262,20 @@ impl Here {
     }
 }
 
-/// Places where a store may be locked.
-const IN_TRANSACTION: [&str; 9] = [
-    "open.before_commit",
-    "exec.before_insert",
-    "commit.in_transaction",
-    "commit.before_commit",
-    "wait.before_take",
-    "settle.before_commit",
-    "decide.before_commit",
-    "sweep.in_forget",
-    "sweep.before_commit",
-];
-
 impl Simulation for Here {
     fn at(&self, point: &'static str) -> Verdict {
         if self.dead.load(Ordering::Relaxed) {
             return Verdict::Fail;
         }
         self.world.tell(format!("{}: {point}", self.name));
-        let Some(fault) = self.is_hit(point) else { return Verdict::GoOn };
+        let fault = match self.armed.take().map(|armed| armed.at(point)) {
+            Some(Ok(fault)) => fault,
+            Some(Err(armed)) => {
+                self.armed.set(Some(armed));
+                return Verdict::GoOn;
+            }
+            None => return Verdict::GoOn,
+        };
         self.world.tell(format!("{}: {fault:?} at {point}", self.name));
         match fault {
             Fault::Dies => self.dead.store(true, Ordering::Relaxed),

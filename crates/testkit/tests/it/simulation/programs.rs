@@ -16,8 +16,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 7] =
-        [Self::Slow, Self::Fails, Self::Read, Self::Keyed, Self::Task, Self::Pick, Self::Ask];
+    pub const ALL: [Self; 7] = [Self::Slow, Self::Fails, Self::Read, Self::Keyed, Self::Task, Self::Pick, Self::Ask];
 
     pub fn name(self) -> &'static str {
         match self {
