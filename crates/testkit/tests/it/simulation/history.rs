@@ -10,7 +10,7 @@ use store::fault::POINTS;
 
 use super::super::faults::program::Chance;
 use super::eye::{Eye, Sabotage, empty_store};
-use super::misfortunes::{Armed, Fault};
+use super::misfortunes::{Armed, COMMITS, Fault};
 use super::node::LEASE;
 use super::nodes::Nodes;
 use super::oracle;
@@ -114,7 +114,7 @@ pub type So = Result<(), String>;
 impl History {
     fn pass_through(&mut self) -> So {
         for node in 0..self.nodes.len() {
-            self.nodes.start(node, self.seed, None)?;
+            self.nodes.start(node, self.seed)?;
         }
         let steps = STEPS.0 + self.chance.below(STEPS.1);
         for _ in 0..steps {
@@ -146,7 +146,7 @@ impl History {
     fn make_trouble(&mut self) -> So {
         let node = self.chance.below(self.nodes.len());
         if !self.nodes.is_up(node) {
-            return self.nodes.start(node, self.seed, None);
+            return self.nodes.start(node, self.seed);
         }
         if !self.allowed.nodes || !self.nodes.movable().contains(&node) {
             return Ok(());
@@ -177,10 +177,11 @@ impl History {
             Fault::Dies | Fault::IsHeldUp(_) => self.troubles.nodes = true,
             Fault::LosesAnswer => {}
         }
+        let places: &[&'static str] = if matches!(fault, Fault::LosesAnswer) { &COMMITS } else { &POINTS };
         let named = self.chance.below(2) == 0;
-        let at = named.then(|| POINTS[self.chance.below(POINTS.len())]);
+        let at = named.then(|| places[self.chance.below(places.len())]);
         let left = 1 + if named { self.chance.below(2) } else { self.chance.below(30) } as u32;
-        self.nodes.arm(node, Some(Armed { fault, at, left }))
+        self.nodes.arm(node, Armed { fault, at, left })
     }
 
     /// Gives a node its turns until nobody on it wants one.
@@ -204,12 +205,12 @@ impl History {
         }
         for node in 0..self.nodes.len() {
             if self.nodes.is_up(node) {
-                self.nodes.arm(node, None)?;
+                self.nodes.disarm(node)?;
             }
         }
         for node in 0..self.nodes.len() {
             if !self.nodes.is_up(node) {
-                self.nodes.start(node, self.seed, None)?;
+                self.nodes.start(node, self.seed)?;
             }
         }
         self.hear();

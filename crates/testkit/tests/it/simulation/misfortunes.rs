@@ -19,19 +19,20 @@ pub struct Armed {
 }
 
 impl Armed {
-    /// What happens at this place, or what is armed after it.
-    pub fn at(mut self, point: &str) -> Result<Fault, Self> {
+    /// What happens at this place, once it does.
+    pub fn at(&mut self, point: &str) -> Option<Fault> {
         let fits = self.at.is_none_or(|at| at == point);
         if !fits || matches!(self.fault, Fault::LosesAnswer) && !COMMITS.contains(&point) {
-            return Err(self);
+            return None;
         }
         self.left = self.left.saturating_sub(1);
-        if self.left == 0 { Ok(self.fault) } else { Err(self) }
+        (self.left == 0).then_some(self.fault)
     }
 }
 
 /// Places before a commit whose answer can be lost.
-const COMMITS: [&str; 4] = ["commit.before_commit", "settle.before_commit", "decide.before_commit", "wait.before_take"];
+pub const COMMITS: [&str; 4] =
+    ["commit.before_commit", "settle.before_commit", "decide.before_commit", "wait.before_take"];
 
 /// Places where a store may be locked.
 pub const IN_TRANSACTION: [&str; 9] = [

@@ -39,7 +39,8 @@ pub enum Order {
     /// To one of those who wait for it.
     Turn(usize),
     Ask(u64, Request),
-    Arm(Option<Armed>),
+    Arm(Armed),
+    Disarm,
     Stop,
 }
 
@@ -61,7 +62,6 @@ pub struct Start {
     pub now: Duration,
     /// How far its clock is off, in milliseconds.
     pub skew: Arc<AtomicI64>,
-    pub armed: Option<Armed>,
 }
 
 /// A node as the history has it.
@@ -113,8 +113,10 @@ struct Here {
     outside: RefCell<Option<(Store, Pool)>>,
     answers: RefCell<Vec<(u64, Answer)>>,
     dead: Arc<AtomicBool>,
-    armed: Cell<Option<Armed>>,
+    armed: RefCell<Vec<Armed>>,
     time: Cell<Duration>,
+    /// Time that passes when everybody rests: those whose time has come wake then, and not before.
+    owed: Cell<Option<Duration>>,
     skew: Arc<AtomicI64>,
     chance: RefCell<Chance>,
 }
@@ -134,8 +136,9 @@ fn live(start: Start, orders: Receiver<Order>, reports: Sender<Report>) {
         outside: RefCell::default(),
         answers: RefCell::default(),
         dead: Arc::default(),
-        armed: Cell::new(start.armed),
+        armed: RefCell::default(),
         time: Cell::new(start.now),
+        owed: Cell::new(None),
         skew: start.skew,
         chance: RefCell::new(Chance::new(start.seed)),
     });
@@ -146,6 +149,7 @@ fn live(start: Start, orders: Receiver<Order>, reports: Sender<Report>) {
         .start_paused(true)
         // What other threads wake comes after all that can move here, and never in between.
         .global_queue_interval(u32::MAX)
+        .event_interval(u32::MAX)
         .on_thread_park(|| HERE.with(|here| here.borrow().as_ref().map(|here| here.rest()).unwrap_or_default()))
         .build()
         .unwrap();
@@ -196,7 +200,8 @@ impl Here {
                         });
                     });
                 }
-                Order::Arm(armed) => self.armed.set(armed),
+                Order::Arm(armed) => self.armed.borrow_mut().push(armed),
+                Order::Disarm => self.armed.borrow_mut().clear(),
                 Order::Stop => return Ok(()),
             }
         }
@@ -221,6 +226,8 @@ impl Here {
         }
         let order = if dead {
             Order::Stop
+        } else if let Some(time) = self.owed.take() {
+            Order::Pass(time)
         } else {
             let quiet = Report::Quiet { waiting: fault::waiting(), answers: self.answers.take() };
             drop(self.reports.send(quiet));
@@ -244,14 +251,15 @@ impl Here {
 
     fn pass(&self, time: Duration) {
         self.time.set(self.time.get() + time);
-        // The clock moves when this is first looked at; the rest is for those who wait.
-        drop(tokio::time::advance(time).now_or_never());
+        // The clock moves when this is first looked at.
+        let _moved = tokio::time::advance(time).now_or_never();
+        self.owed.set(Some(Duration::ZERO));
     }
 
     fn held_up(&self, point: &str, time: Duration) {
         if self.outside.borrow().is_none() || IN_TRANSACTION.contains(&point) {
-            // Others could not write meanwhile: all the world stands still.
-            self.pass(time);
+            // Others could not write meanwhile: it is as if it were held up in its next rest.
+            self.owed.set(Some(time));
             return;
         }
         drop(self.reports.send(Report::HeldUp(time)));
@@ -268,14 +276,13 @@ impl Simulation for Here {
             return Verdict::Fail;
         }
         self.world.tell(format!("{}: {point}", self.name));
-        let fault = match self.armed.take().map(|armed| armed.at(point)) {
-            Some(Ok(fault)) => fault,
-            Some(Err(armed)) => {
-                self.armed.set(Some(armed));
-                return Verdict::GoOn;
-            }
-            None => return Verdict::GoOn,
-        };
+        let mut armed = self.armed.take();
+        let hit = armed.iter_mut().enumerate().find_map(|(place, one)| Some((place, one.at(point)?)));
+        if let Some((place, _)) = hit {
+            armed.remove(place);
+        }
+        self.armed.replace(armed);
+        let Some((_, fault)) = hit else { return Verdict::GoOn };
         self.world.tell(format!("{}: {fault:?} at {point}", self.name));
         match fault {
             Fault::Dies => self.dead.store(true, Ordering::Relaxed),

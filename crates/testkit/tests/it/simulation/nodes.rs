@@ -70,7 +70,7 @@ impl Nodes {
         self.slots.iter().any(|slot| slot.asked.contains(&request))
     }
 
-    pub fn start(&mut self, node: usize, seed: u64, armed: Option<Armed>) -> Moved {
+    pub fn start(&mut self, node: usize, seed: u64) -> Moved {
         let slot = &mut self.slots[node];
         slot.lives += 1;
         self.world.tell(format!("{}: starts", name(node)));
@@ -81,7 +81,6 @@ impl Nodes {
             seed: seed ^ (slot.lives << 8 | node as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15),
             now: self.now,
             skew: Arc::clone(&slot.skew),
-            armed,
         });
         let report = started.report();
         self.slots[node].node = Some(started);
@@ -125,13 +124,16 @@ impl Nodes {
     }
 
     pub fn give_turn(&mut self, node: usize, chance: &mut Chance) -> Moved {
-        let which = chance.below(self.slots[node].waiting);
+        let waiting = self.slots[node].waiting;
+        let which = chance.below(waiting);
+        self.world.tell(format!("{}: turn {} of {waiting}", name(node), which + 1));
         self.order(node, Order::Turn(which))
     }
 
     /// Time passes for all; whoever was held up for long enough goes on.
     pub fn pass(&mut self, time: Duration) -> Moved {
         self.now += time;
+        self.world.tell(format!("all: {time:?} pass"));
         for node in 0..self.len() {
             match self.slots[node].held_up {
                 Some((until, since)) if until <= self.now => {
@@ -146,11 +148,13 @@ impl Nodes {
         Ok(())
     }
 
-    pub fn arm(&mut self, node: usize, armed: Option<Armed>) -> Moved {
-        if let Some(armed) = armed {
-            self.world.tell(format!("{}: {armed:?}", name(node)));
-        }
+    pub fn arm(&mut self, node: usize, armed: Armed) -> Moved {
+        self.world.tell(format!("{}: {armed:?}", name(node)));
         self.order(node, Order::Arm(armed))
+    }
+
+    pub fn disarm(&mut self, node: usize) -> Moved {
+        self.order(node, Order::Disarm)
     }
 
     /// Sets a node's clock off by so much.
