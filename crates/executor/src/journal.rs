@@ -263,6 +263,3 @@ impl Unwritten {
         self.anything = true;
     }
 }
-
-#[cfg(test)]
-mod tests;

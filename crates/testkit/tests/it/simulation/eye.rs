@@ -53,22 +53,18 @@ impl Drop for Eye {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     None,
-    /// Whoever takes a run over leaves it open to whoever had it.
-    NoFence,
     /// That a call is about to be made is not written.
     NoIntent,
     /// What was brought for a call is forgotten when its run is next taken.
     LostOutcome,
+    /// That a yes was made use of is not written.
+    UnusedApproval,
 }
 
 impl Sabotage {
     fn sql(self) -> &'static str {
         match self {
             Self::None => "SELECT 1",
-            Self::NoFence => {
-                "CREATE TRIGGER no_fence AFTER UPDATE OF fence ON runs WHEN NEW.fence > OLD.fence AND NEW.holder <> OLD.holder \
-                 BEGIN UPDATE runs SET fence = OLD.fence, sequence = OLD.sequence WHERE run_id = NEW.run_id; END"
-            }
             Self::NoIntent => {
                 "CREATE TRIGGER no_intent AFTER UPDATE OF state ON calls WHEN NEW.state = 'dispatched' \
                  BEGIN UPDATE calls SET state = 'requested' WHERE run_id = NEW.run_id AND call = NEW.call; END; \
@@ -79,6 +75,10 @@ impl Sabotage {
                 "CREATE TRIGGER lost_outcome AFTER UPDATE OF fence ON runs WHEN NEW.fence > OLD.fence \
                  BEGIN UPDATE calls SET state = 'parked', outcome = NULL, settle_order = NULL WHERE run_id = NEW.run_id \
                  AND state = 'settled' AND reply IS NULL; END"
+            }
+            Self::UnusedApproval => {
+                "CREATE TRIGGER unused_approval AFTER UPDATE OF state ON approvals WHEN NEW.state = 'used' \
+                 BEGIN UPDATE approvals SET state = 'approved' WHERE approval_id = NEW.approval_id; END"
             }
         }
     }

@@ -131,7 +131,8 @@ impl History {
                     self.cells[cell].last_told = Some(result);
                 }
                 (Some(Asked::Brings { run, call, value }), Answer::Counts(true)) => {
-                    self.acknowledged.insert((run, call), value);
+                    // The first counts: of a second one nobody may be told so.
+                    self.acknowledged.entry((run, call)).or_insert(value);
                 }
                 _ => {}
             }
