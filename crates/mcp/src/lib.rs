@@ -16,8 +16,8 @@ pub mod server;
 mod upstream;
 
 pub use client::{
-    BadAddress, Closed, ConnectError, ConnectFailure, LeftOut, Limits, LoggedIn, Login, LoginError, LoginRefused,
-    NotBuilt, Server, ServerSpec, TooMuch, Transport, login, logout,
+    BadAddress, BadCallback, Callback, Closed, ConnectError, ConnectFailure, LeftOut, Limits, LoggedIn, Login,
+    LoginError, LoginRefused, NotBuilt, Server, ServerSpec, Standing, TooMuch, Transport, login, logout, standing,
 };
 #[doc(hidden)]
 pub use keeper::keep_with;
