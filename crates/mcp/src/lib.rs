@@ -23,5 +23,5 @@ pub use client::{
 pub use keeper::keep_with;
 pub use keeper::keeper_main;
 pub use upstream::{
-    Restart, ServerState, Status, Trouble, Unavailable, UnknownServer, Upstream, UpstreamOptions, Upstreams,
+    Restart, ServerState, Status, Trouble, Unavailable, UnknownServer, Upstream, UpstreamOptions, Upstreams, remember,
 };
