@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use mcp::Transport;
 use serde_json::{Value, json};
 
-use crate::config::{self, ConfigArguments, Loaded, Problem, ServerEntry, TransportEntry, shown};
+use crate::config::{self, ConfigArguments, Loaded, Problem, ServerEntry, shown};
 use crate::render;
 
 #[derive(Debug, Args)]
@@ -73,8 +74,8 @@ fn as_json(loaded: &Loaded) -> Value {
 
 fn server_json(server: &ServerEntry) -> Value {
     let (env, headers): (Vec<&String>, Vec<&String>) = match &server.transport {
-        TransportEntry::Stdio { env, .. } => (env.keys().collect(), Vec::new()),
-        TransportEntry::Http { headers, .. } => (Vec::new(), headers.keys().collect()),
+        Transport::Stdio { env, .. } => (env.keys().collect(), Vec::new()),
+        Transport::Http { headers, .. } => (Vec::new(), headers.keys().collect()),
     };
     let milliseconds = |time: Option<std::time::Duration>| time.map(|time| time.as_secs_f64() * 1000.0);
     json!({

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mcp::{ConnectFailure, Server};
+use mcp::{ConnectFailure, Server, Transport};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::config::{ServerEntry, TransportEntry, shown};
+use crate::config::{ServerEntry, shown};
 use crate::render;
 
 /// Servers that are being started at one time: package runners are hungry.
@@ -80,8 +80,11 @@ fn last_lines(text: &str) -> Vec<String> {
 /// Servers repeat what they were given when they complain about it.
 fn without_secrets(text: &str, entry: &ServerEntry) -> String {
     let values: Vec<&String> = match &entry.transport {
-        TransportEntry::Stdio { env, args, .. } => env.values().chain(hidden_arguments(args, &entry.shown)).collect(),
-        TransportEntry::Http { headers, url } => headers.values().chain([url]).collect(),
+        Transport::Stdio { env, args, .. } => env.values().chain(hidden_arguments(args, &entry.shown)).collect(),
+        Transport::Http { headers, url, login } => {
+            let secret = login.as_ref().and_then(|login| login.client_secret.as_ref());
+            headers.values().chain([url]).chain(secret).collect()
+        }
     };
     let secrets = values.into_iter().flat_map(|value| value.split(' ')).filter(|word| word.len() >= MIN_SECRET_BYTES);
     secrets.fold(text.to_owned(), |text, secret| text.replace(secret, shown::HIDDEN))

@@ -30,7 +30,7 @@ enum ServersCommand {
     /// Say which servers are configured, and where.
     List(list::ListArguments),
     /// Add a server: `add NAME -- COMMAND ARGS…`, or `add NAME --url URL`.
-    Add(add::AddArguments),
+    Add(Box<add::AddArguments>),
     /// Take a server out of the file it is in.
     Remove(remove::RemoveArguments),
     /// Start each server and say what it offers, or why it does not.

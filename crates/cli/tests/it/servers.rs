@@ -36,7 +36,8 @@ fn a_server_is_added_listed_tested_called_and_removed() {
     assert_eq!(tools.out, "mcp:greeter:greet  Greets.\nmcp:greeter:other  \n");
     let called = person.types(&["tools", "call", "greeter.greet", "name=Ada"]);
     assert_eq!((called.code, called.out.as_str()), (0, "hello Ada\n"), "{}", called.err);
-    let called = person.types(&["tools", "call", "mcp:greeter:greet", "--args", r#"{"name": "Ada"}"#, "--json"]).json();
+    let arguments = r#"{"name": "Ada"}"#;
+    let called = person.types(&["tools", "call", "mcp:greeter:greet", "--args", arguments, "--json"]).json();
     assert_eq!(
         called,
         json!({"ok": true, "result": {"content": [{"type": "text", "text": "hello Ada"}]}, "error": null})
@@ -126,7 +127,12 @@ fn one_bad_server_does_not_spoil_the_report_of_the_others() {
 
 #[test]
 fn adding_takes_what_other_clients_commands_take() {
-    let cases: [(&[&str], &str); 7] = [
+    let login = ["--client-id", "us", "--client-secret-env-var", "S", "--callback-port", "8085", "--login-scope", "r"];
+    let cases: [(&[&str], &str); 8] = [
+        (
+            &[&["a", "https://x.y/mcp"], login.as_slice()].concat(),
+            r#"{"type":"http","url":"https://x.y/mcp","oauth":{"clientId":"us","clientSecret":"${S}","scopes":["r"],"callbackPort":8085}}"#,
+        ),
         (&["a", "--", "npx", "-y", "pkg"], r#"{"command":"npx","args":["-y","pkg"]}"#),
         (&["a", "npx", "pkg"], r#"{"command":"npx","args":["pkg"]}"#),
         (&["-e", "A=1", "a", "--env", "B", "--", "x"], r#"{"command":"x","args":[],"env":{"A":"1","B":"${B}"}}"#),
@@ -149,7 +155,8 @@ fn adding_takes_what_other_clients_commands_take() {
         assert_eq!(written["mcpServers"]["a"].to_string(), entry, "{arguments:?}");
     }
     let person = Person::new();
-    let wrong: [(&[&str], &str); 9] = [
+    let wrong: [(&[&str], &str); 10] = [
+        (&["a", "--client-id", "us", "--", "x"], "logins are for servers with an address"),
         (&["a"], "give the command"),
         (&["a", "--url", "ftp://x"], "https://"),
         (&["a:b", "x"], "no `:`"),
