@@ -123,6 +123,11 @@ impl Places {
         Some(self.state()?.join("tokens"))
     }
 
+    /// Where it is kept what servers last listed, and why they last failed.
+    pub(crate) fn lists(&self) -> Option<PathBuf> {
+        Some(self.state()?.join(crate::servers::LISTS))
+    }
+
     /// A path that may begin with `~`, as people write it in files.
     pub(crate) fn resolve(&self, path: &str) -> PathBuf {
         match (path.strip_prefix("~/"), &self.home) {

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{ConfigError, load};
 use crate::render;
+use crate::servers::LISTS;
 use crate::state::{State, StateError, look};
 use upstream::Servers;
 
@@ -87,7 +88,7 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
         seal: key,
     };
     let frontend = Frontend::new(code_mode.clone(), settings, offered);
-    let servers = Servers::new(&loaded.servers, state.path("servers"), arguments.idle_stop());
+    let servers = Servers::new(&loaded.servers, state.path(LISTS), arguments.idle_stop());
     tokio::spawn(servers.clone().offer(offer));
     let stop = stopped_by_signals(&frontend)?;
     let served = match arguments.http {

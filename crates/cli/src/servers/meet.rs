@@ -1,5 +1,6 @@
 //! Starting configured servers, all at once, each with its own luck.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,15 +36,15 @@ pub(crate) struct Missed {
     pub(crate) stderr: Vec<String>,
 }
 
-/// In the order given, when the last has started or failed.
-pub(crate) async fn meet(servers: Vec<ServerEntry>) -> Vec<Met> {
+/// In the order given, when the last has started or failed. What came of it is kept in the folder, if there is one.
+pub(crate) async fn meet(servers: Vec<ServerEntry>, lists: Option<PathBuf>) -> Vec<Met> {
     let places = Arc::new(Semaphore::new(MAX_STARTING));
     let mut meeting = JoinSet::new();
     for (position, entry) in servers.into_iter().enumerate() {
-        let places = Arc::clone(&places);
+        let (places, lists) = (Arc::clone(&places), lists.clone());
         meeting.spawn(async move {
             let _place = places.acquire().await;
-            (position, meet_one(entry).await)
+            (position, meet_one(entry, lists.as_deref()).await)
         });
     }
     let mut met = meeting.join_all().await;
@@ -51,13 +52,19 @@ pub(crate) async fn meet(servers: Vec<ServerEntry>) -> Vec<Met> {
     met.into_iter().map(|(_, met)| met).collect()
 }
 
-async fn meet_one(entry: ServerEntry) -> Met {
+async fn meet_one(entry: ServerEntry, lists: Option<&Path>) -> Met {
     let began = Instant::now();
-    let server = Server::connect(entry.spec()).await.map_err(|error| Missed {
+    let spec = entry.spec();
+    let server = Server::connect(spec.clone()).await;
+    let took = began.elapsed();
+    if let Some(lists) = lists {
+        mcp::remember(lists, &spec, &server);
+    }
+    let server = server.map_err(|error| Missed {
         why: without_secrets(&why(&error.why), &entry),
         stderr: last_lines(&without_secrets(&error.stderr, &entry)),
     });
-    Met { entry, took: began.elapsed(), server }
+    Met { entry, took, server }
 }
 
 /// In the words of who can do something about it here.
@@ -78,7 +85,7 @@ fn last_lines(text: &str) -> Vec<String> {
 }
 
 /// Servers repeat what they were given when they complain about it.
-fn without_secrets(text: &str, entry: &ServerEntry) -> String {
+pub(super) fn without_secrets(text: &str, entry: &ServerEntry) -> String {
     let values: Vec<&String> = match &entry.transport {
         Transport::Stdio { env, args, .. } => env.values().chain(hidden_arguments(args, &entry.shown)).collect(),
         Transport::Http { headers, url, login } => {

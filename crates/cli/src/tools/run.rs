@@ -33,7 +33,7 @@ pub(super) async fn ready(loaded: &Loaded, servers: Vec<ServerEntry>, agent: &st
     let setting = |key: &str| loaded.settings.get(key).unwrap_or(&Value::Null);
     let config = AgentsConfig::resolve(setting("tools"), setting("agents"))
         .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
-    let met = meet(servers).await;
+    let met = meet(servers, None).await;
     let offered = |met: &Met| {
         let source: Arc<dyn ToolSource> = met.server.as_ref().ok()?.clone();
         let offered: Arc<dyn ToolSource> = Arc::new(Offered::new(source, &met.entry));

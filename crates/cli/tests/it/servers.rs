@@ -30,7 +30,8 @@ fn a_server_is_added_listed_tested_called_and_removed() {
 
     let tested = person.types(&["servers", "test", "--json"]);
     assert_eq!(tested.code, 0, "{}", tested.out);
-    assert_eq!((&tested.json()["servers"][0]["ok"], &tested.json()["servers"][0]["tools"]), (&json!(true), &json!(2)));
+    let tested = &tested.json()["servers"][0];
+    assert_eq!((&tested["ok"], &tested["tools"], &tested["revision"]), (&json!(true), &json!(2), &json!("2025-06-18")));
 
     let tools = person.types(&["tools", "list"]);
     assert_eq!(tools.out, "mcp:greeter:greet  Greets.\nmcp:greeter:other  \n");
