@@ -35,10 +35,10 @@ fn a_server_is_added_listed_tested_called_and_removed() {
 
     let tools = person.types(&["tools", "list"]);
     assert_eq!(tools.out, "mcp:greeter:greet  Greets.\nmcp:greeter:other  \n");
-    let called = person.types(&["tools", "call", "greeter.greet", "name=Ada"]);
+    let called = person.types(&["tools", "call", "greeter.greet", "name=Ada", "--yes"]);
     assert_eq!((called.code, called.out.as_str()), (0, "hello Ada\n"), "{}", called.err);
     let arguments = r#"{"name": "Ada"}"#;
-    let called = person.types(&["tools", "call", "mcp:greeter:greet", "--args", arguments, "--json"]).json();
+    let called = person.types(&["tools", "call", "mcp:greeter:greet", "--args", arguments, "--json", "--yes"]).json();
     assert_eq!(
         called,
         json!({"ok": true, "result": {"content": [{"type": "text", "text": "hello Ada"}]}, "error": null})
@@ -78,7 +78,7 @@ fn a_call_by_hand_meets_the_same_door_as_a_cells() {
         assert!(said.code == code && said.err.contains(reason), "{arguments:?}: {} {}", said.code, said.err);
     }
     let listed = person.types(&["tools", "list"]).out;
-    assert_eq!(listed, "mcp:s:greet  Greets.\nmcp:narrow:other  \n");
+    assert_eq!(listed, "mcp:narrow:other  \nmcp:s:greet  Greets.\n");
     person.write(OURS, r#"{"tools": {"codeMode": {"timeoutMS": 1}}}"#);
     let said = person.types(&["tools", "list"]);
     assert!(said.code == 2 && said.err.contains("did you mean `timeoutMs`?"), "{}", said.err);
