@@ -137,7 +137,7 @@ def one(name):
             expect(f"mcp:peer:{wanted}" in ids, f"{wanted} is not among {ids}")
             return f"{len(ids)} tools listed"
         given = json.dumps(arguments(room))
-        called = json.loads(room.run(room.cellmate, "tools", "call", f"peer.{tool}", "--args", given, "--json", "--config", config))
+        called = json.loads(room.run(room.cellmate, "tools", "call", f"peer.{tool}", "--args", given, "--json", "--yes", "--config", config))
         expect(called["ok"] and wanted in json.dumps(called["result"], ensure_ascii=False), f"{tool} answered {called}")
         return f"{len(ids)} tools listed, {tool} called"
 

@@ -109,6 +109,11 @@ impl Catalog {
         self.namespaces.resolve(global, path, arguments, |tool| self.get(tool.as_str()).is_some())
     }
 
+    /// In the order of their ids.
+    pub fn tools(&self) -> &[ToolSpec] {
+        &self.tools
+    }
+
     pub fn len(&self) -> usize {
         self.tools.len()
     }

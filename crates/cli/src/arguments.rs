@@ -36,7 +36,8 @@ pub(crate) enum Command {
     Tools(ToolsArguments),
     /// Put cellmate into a client's configuration.
     Connect(ConnectArguments),
-    /// Say what of the sandbox works on this machine, and whether the store answers.
+    /// Say what of the sandbox works on this machine, whether the store answers, how each server stands, and what to type
+    /// where something does not.
     Doctor(DoctorArguments),
     /// Serve `exec` and `wait` to agents, over standard streams or HTTP.
     Mcp(McpArguments),
@@ -78,6 +79,9 @@ pub(crate) struct ExecArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
+    /// Start every server that is on, too, and say what became of it.
+    #[arg(long)]
+    pub(crate) servers: bool,
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

@@ -8,6 +8,7 @@ mod connect;
 mod doctor;
 mod exec;
 mod keys;
+mod policy;
 mod render;
 mod runs;
 mod serve;

@@ -16,12 +16,12 @@ pub mod server;
 mod upstream;
 
 pub use client::{
-    BadAddress, Closed, ConnectError, ConnectFailure, LeftOut, Limits, LoggedIn, Login, LoginError, LoginRefused,
-    NotBuilt, Server, ServerSpec, TooMuch, Transport, login, logout,
+    BadAddress, BadCallback, Callback, Closed, ConnectError, ConnectFailure, LeftOut, Limits, LoggedIn, Login,
+    LoginError, LoginRefused, NotBuilt, Server, ServerSpec, Standing, TooMuch, Transport, login, logout, standing,
 };
 #[doc(hidden)]
 pub use keeper::keep_with;
 pub use keeper::keeper_main;
 pub use upstream::{
-    Restart, ServerState, Status, Trouble, Unavailable, UnknownServer, Upstream, UpstreamOptions, Upstreams,
+    Restart, ServerState, Status, Trouble, Unavailable, UnknownServer, Upstream, UpstreamOptions, Upstreams, remember,
 };

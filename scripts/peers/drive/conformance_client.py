@@ -76,7 +76,15 @@ class Client:
         return {tool["id"].removeprefix("mcp:peer:"): tool["parameters"] for tool in json.loads(done.stdout)["tools"]}
 
     def called(self, name, arguments):
-        return self.run("tools", "call", f"mcp:peer:{name}", "--args", json.dumps(arguments), "--json").returncode == 0
+        done = self.call(name, arguments)
+        if "cellmate servers login" in done.stdout:
+            # The login that there is allows too little; a person does what the message says.
+            self.log_in()
+            done = self.call(name, arguments)
+        return done.returncode == 0
+
+    def call(self, name, arguments):
+        return self.run("tools", "call", f"mcp:peer:{name}", "--args", json.dumps(arguments), "--json", "--yes")
 
     def called_from_cell(self, name, arguments):
         function = re.sub(r"[^A-Za-z0-9]+(.)", lambda found: found.group(1).upper(), name)

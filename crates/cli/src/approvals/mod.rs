@@ -77,7 +77,7 @@ async fn decide(
     decision: &Decision,
     as_json: bool,
 ) -> Result<ExitCode, ApprovalsError> {
-    let by = who();
+    let by = who("approvals");
     let mut code = ExitCode::SUCCESS;
     for id in &decided.ids {
         match codemode::decide(store, id, decision, &by).await {
@@ -107,11 +107,11 @@ fn not_pending(id: &str) -> ExitCode {
     ExitCode::from(NOT_PENDING)
 }
 
-/// For the transcript: whose terminal it was.
-fn who() -> String {
+/// For the transcript: whose terminal it was, and what was typed there.
+pub(crate) fn who(command: &str) -> String {
     let name =
         ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_else(|| "somebody".to_owned());
-    format!("{} (cellmate approvals)", mcp::server::plain(&name, 64))
+    format!("{} (cellmate {command})", mcp::server::plain(&name, 64))
 }
 
 /// `mcp:github:create_issue` as the commands show it.

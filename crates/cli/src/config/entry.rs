@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::server::{Origin, ServerEntry, TransportEntry};
+use mcp::Transport;
+
+use super::server::{Origin, ServerEntry};
 use super::shown;
 use super::tree::{Kind, Tree};
 use super::variables::{Dialect, Unset, Variables};
@@ -97,15 +99,20 @@ fn check_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-struct Fields<'a> {
-    tree: &'a Tree,
+pub(super) struct Fields<'a> {
+    pub(super) tree: &'a Tree,
     variables: &'a Variables,
     dialect: Dialect,
 }
 
-impl Fields<'_> {
+impl<'a> Fields<'a> {
+    /// The same for something inside of it.
+    pub(super) fn within(&self, tree: &'a Tree) -> Self {
+        Self { tree, ..*self }
+    }
+
     /// How to reach it, and the same for people to read.
-    fn transport(&self) -> Result<(TransportEntry, String), EntryError> {
+    fn transport(&self) -> Result<(Transport, String), EntryError> {
         let spoken = text(self.tree, "type")?.or(text(self.tree, "transport")?);
         let url = URLS.iter().find_map(|key| self.tree.get(key).map(|_| *key));
         match (self.tree.get("command"), url) {
@@ -123,9 +130,9 @@ impl Fields<'_> {
         }
     }
 
-    fn stdio(&self, command: &Tree) -> Result<(TransportEntry, String), EntryError> {
+    fn stdio(&self, command: &'a Tree) -> Result<(Transport, String), EntryError> {
         // Zed once wrote all of it under `command`.
-        let below = Fields { tree: if command.is_map() { command } else { self.tree }, ..*self };
+        let below = self.within(if command.is_map() { command } else { self.tree });
         let mut line: Vec<String> = match &command.kind {
             Kind::Text(command) => vec![command.clone()],
             Kind::List(_) => list(command, "command")?,
@@ -147,10 +154,10 @@ impl Fields<'_> {
         env.extend(below.texts("environment")?);
         env.extend(self.passed_on()?);
         let cwd = self.text("cwd")?.or(self.text("workingDirectory")?).map(PathBuf::from);
-        Ok((TransportEntry::Stdio { command, args: words, env, cwd }, shown))
+        Ok((Transport::Stdio { command, args: words, env, cwd }, shown))
     }
 
-    fn http(&self, key: &str) -> Result<(TransportEntry, String), EntryError> {
+    fn http(&self, key: &str) -> Result<(Transport, String), EntryError> {
         let written = text(self.tree, key)?.unwrap_or_default();
         let url = self.expand(written)?;
         if !url.starts_with("http://") && !url.starts_with("https://") {
@@ -166,7 +173,7 @@ impl Fields<'_> {
                 headers.insert("Authorization".to_owned(), format!("Bearer {}", self.variable(name)?));
             }
         }
-        Ok((TransportEntry::Http { url, headers }, shown::url(written)))
+        Ok((Transport::Http { url, headers, login: self.login()? }, shown::url(written)))
     }
 
     /// Codex names variables that the server shall have as they are; one that is not set is not passed on.
@@ -184,7 +191,7 @@ impl Fields<'_> {
         Ok(self.variables.expand(text, self.dialect)?)
     }
 
-    fn text(&self, key: &str) -> Result<Option<String>, EntryError> {
+    pub(super) fn text(&self, key: &str) -> Result<Option<String>, EntryError> {
         text(self.tree, key)?.map(|text| self.expand(text)).transpose()
     }
 
@@ -220,7 +227,7 @@ impl Fields<'_> {
     }
 }
 
-fn text<'t>(tree: &'t Tree, key: &str) -> Result<Option<&'t str>, String> {
+pub(super) fn text<'t>(tree: &'t Tree, key: &str) -> Result<Option<&'t str>, String> {
     optional(tree, key, "a text", Tree::text)
 }
 
@@ -228,7 +235,7 @@ fn truth(tree: &Tree, key: &str) -> Result<Option<bool>, String> {
     optional(tree, key, "`true` or `false`", Tree::truth)
 }
 
-fn optional<'t, T>(
+pub(super) fn optional<'t, T>(
     tree: &'t Tree,
     key: &str,
     expected: &str,
@@ -243,7 +250,7 @@ fn optional<'t, T>(
     }
 }
 
-fn list(tree: &Tree, key: &str) -> Result<Vec<String>, String> {
+pub(super) fn list(tree: &Tree, key: &str) -> Result<Vec<String>, String> {
     let wrong = |found: &Tree| format!("`{key}`: expected a list of texts, found {} in it", found.sort());
     let items = tree.items().ok_or_else(|| format!("`{key}`: expected a list of texts, found {}", tree.sort()))?;
     let item = |item: &Tree| match &item.kind {

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::server::TransportEntry;
+use mcp::Transport;
 
 /// By its name or its very file; under whichever package runner or shell.
-pub(crate) fn is_us(transport: &TransportEntry) -> bool {
-    let TransportEntry::Stdio { command, args, .. } = transport else { return false };
+pub(crate) fn is_us(transport: &Transport) -> bool {
+    let Transport::Stdio { command, args, .. } = transport else { return false };
     let words: Vec<&str> = std::iter::once(command.as_str()).chain(args.iter().map(String::as_str)).collect();
     words.array_windows::<2>().any(|[program, verb]| *verb == "mcp" && is_our_program(program))
 }
@@ -21,14 +21,15 @@ fn is_our_program(program: &str) -> bool {
 mod tests {
     use std::collections::BTreeMap;
 
+    use mcp::Transport;
+
     use super::is_us;
-    use crate::config::server::TransportEntry;
 
     #[test]
     fn we_know_ourselves() {
         let us = |command: &str, args: &[&str]| {
             let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-            is_us(&TransportEntry::Stdio { command: command.to_owned(), args, env: BTreeMap::new(), cwd: None })
+            is_us(&Transport::Stdio { command: command.to_owned(), args, env: BTreeMap::new(), cwd: None })
         };
         let me = std::env::current_exe().unwrap().display().to_string();
         assert!(us("cellmate", &["mcp"]) && us("/opt/cellmate", &["mcp", "--config", "x"]) && us(&me, &["mcp"]));

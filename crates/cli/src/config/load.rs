@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use mcp::{Login, Transport};
 use serde_json::{Map, Value};
 
 use super::clients::{Client, Scope};
@@ -10,7 +11,7 @@ use super::document::{self, Format, Servers};
 use super::entry::{self, Entry};
 use super::files::{self, FileError};
 use super::places::Places;
-use super::server::{Origin, Problem, ServerEntry, Source, TransportEntry};
+use super::server::{Origin, Problem, ServerEntry, Source};
 use super::tree::{Member, SyntaxError, Tree, line_of};
 use super::variables::Variables;
 use super::{Loaded, env_file, itself, shown};
@@ -245,7 +246,11 @@ impl<'p> Gathering<'p> {
         if let Some(note) = note {
             self.problem(file, Some(line), Some(&server.name), note);
         }
-        if let (Some(path), TransportEntry::Stdio { env, .. }) = (env_file, &mut server.transport) {
+        if let Transport::Http { login, .. } = &mut server.transport {
+            // Without a place to keep tokens nobody logs in.
+            *login = login.take().zip(self.places.tokens()).map(|(login, tokens)| Login { tokens, ..login });
+        }
+        if let (Some(path), Transport::Stdio { env, .. }) = (env_file, &mut server.transport) {
             let path = self.places.resolve(&path.display().to_string());
             let text = files::read(&path).map_err(|why| format!("its `envFile` `{}`: {why}", path.display()))?;
             let text = text.ok_or_else(|| format!("its `envFile` `{}` does not exist", path.display()))?;

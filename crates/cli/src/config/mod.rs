@@ -14,6 +14,7 @@ mod itself;
 mod json5;
 mod judge;
 mod load;
+mod login;
 pub(crate) mod places;
 mod server;
 pub(crate) mod shown;
@@ -31,7 +32,7 @@ pub(crate) use arguments::ConfigArguments;
 pub(crate) use judge::judge_entry;
 pub(crate) use load::{ConfigError, load, trust_note};
 pub(crate) use places::Places;
-pub(crate) use server::{Problem, ServerEntry, TransportEntry};
+pub(crate) use server::{Problem, ServerEntry};
 pub(crate) use variables::{Dialect, Variables};
 
 /// What all files say together.

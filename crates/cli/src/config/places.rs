@@ -110,7 +110,22 @@ impl Places {
 
     /// Where files are kept as they were before we changed them.
     pub(crate) fn backups(&self) -> Option<PathBuf> {
-        Some(self.state_home.as_ref()?.join("cellmate/backups"))
+        Some(self.state()?.join("backups"))
+    }
+
+    /// Where `cellmate mcp` keeps its state unless told otherwise.
+    pub(crate) fn state(&self) -> Option<PathBuf> {
+        Some(self.state_home.as_ref()?.join("cellmate"))
+    }
+
+    /// Where logins are kept.
+    pub(crate) fn tokens(&self) -> Option<PathBuf> {
+        Some(self.state()?.join("tokens"))
+    }
+
+    /// Where it is kept what servers last listed, and why they last failed.
+    pub(crate) fn lists(&self) -> Option<PathBuf> {
+        Some(self.state()?.join(crate::servers::LISTS))
     }
 
     /// A path that may begin with `~`, as people write it in files.

@@ -1,9 +1,10 @@
 //! One MCP server as somebody configured it, every variable filled in.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use mcp::Transport;
 
 use super::clients::Client;
 use super::shown;
@@ -11,7 +12,7 @@ use super::shown;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ServerEntry {
     pub(crate) name: String,
-    pub(crate) transport: TransportEntry,
+    pub(crate) transport: Transport,
     pub(crate) enabled: bool,
     /// Whether what it says about its own tools is believed. Only files of ours can say so.
     pub(crate) trusted: bool,
@@ -25,39 +26,6 @@ pub(crate) struct ServerEntry {
     pub(crate) origin: Origin,
     /// The command or address as it was written, variables not filled in and secrets left out: for people to read.
     pub(crate) shown: String,
-}
-
-#[derive(Clone, PartialEq)]
-pub(crate) enum TransportEntry {
-    Stdio { command: String, args: Vec<String>, env: BTreeMap<String, String>, cwd: Option<PathBuf> },
-    Http { url: String, headers: BTreeMap<String, String> },
-}
-
-impl TransportEntry {
-    pub(crate) fn as_str(&self) -> &'static str {
-        match self {
-            Self::Stdio { .. } => "stdio",
-            Self::Http { .. } => "http",
-        }
-    }
-}
-
-impl fmt::Debug for TransportEntry {
-    /// Names of variables and headers, never their values; arguments may hold secrets too.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stdio { command, args, env, cwd } => f
-                .debug_struct("Stdio")
-                .field("command", command)
-                .field("args", &args.len())
-                .field("env", &env.keys())
-                .field("cwd", cwd)
-                .finish(),
-            Self::Http { url, headers } => {
-                f.debug_struct("Http").field("url", &shown::url(url)).field("headers", &headers.keys()).finish()
-            }
-        }
-    }
 }
 
 /// Where a server is written down.
@@ -119,29 +87,5 @@ impl fmt::Display for Problem {
         self.line.iter().try_for_each(|line| write!(f, ":{line}"))?;
         self.server.iter().try_for_each(|server| write!(f, ": server `{}`", shown::plain(server)))?;
         write!(f, ": {}", self.message)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::TransportEntry;
-
-    #[test]
-    fn nothing_secret_is_printed_for_debugging() {
-        let canary = || "hunter2".to_owned();
-        let stdio = TransportEntry::Stdio {
-            command: "npx".to_owned(),
-            args: vec![canary()],
-            env: BTreeMap::from([("TOKEN".to_owned(), canary())]),
-            cwd: None,
-        };
-        let http = TransportEntry::Http {
-            url: "https://hunter2@example.com/mcp?key=hunter2".to_owned(),
-            headers: BTreeMap::from([("Authorization".to_owned(), canary())]),
-        };
-        assert_eq!(format!("{stdio:?}"), r#"Stdio { command: "npx", args: 1, env: ["TOKEN"], cwd: None }"#);
-        assert_eq!(format!("{http:?}"), r#"Http { url: "https://example.com/mcp?…", headers: ["Authorization"] }"#);
     }
 }

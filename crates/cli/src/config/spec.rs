@@ -1,9 +1,8 @@
-//! From a configured server to the one that is started or reached: the only file that knows both.
+//! From a configured server to the one that is started or reached.
 
-use mcp::{Limits, Login, ServerSpec, Transport};
+use mcp::{Limits, ServerSpec};
 
-use super::places::Places;
-use super::server::{ServerEntry, TransportEntry};
+use super::server::ServerEntry;
 
 impl ServerEntry {
     pub(crate) fn spec(&self) -> ServerSpec {
@@ -12,13 +11,6 @@ impl ServerEntry {
             call: self.call.unwrap_or(Limits::DEFAULT.call),
             ..Limits::DEFAULT
         };
-        let transport = match self.transport.clone() {
-            TransportEntry::Stdio { command, args, env, cwd } => Transport::Stdio { command, args, env, cwd },
-            TransportEntry::Http { url, headers } => {
-                let tokens = Places::here(&[]).state_home.map(|state| state.join("cellmate/tokens"));
-                Transport::Http { url, headers, login: tokens.map(Login::new) }
-            }
-        };
-        ServerSpec { name: self.name.clone(), transport, trusted: self.trusted, limits }
+        ServerSpec { name: self.name.clone(), transport: self.transport.clone(), trusted: self.trusted, limits }
     }
 }

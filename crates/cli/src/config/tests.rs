@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use mcp::{Callback, Login, Transport};
 use serde_json::{Value, json};
 
-use super::{Places, ServerEntry, TransportEntry, load};
+use super::{Places, ServerEntry, load};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config")
@@ -24,10 +25,16 @@ fn places(named: &[PathBuf], home: &Path, folder: PathBuf) -> Places {
 /// All of it, values too: these are made up.
 fn told(server: &ServerEntry) -> Value {
     let transport = match &server.transport {
-        TransportEntry::Stdio { command, args, env, cwd } => {
+        Transport::Stdio { command, args, env, cwd } => {
             json!({"command": command, "args": args, "env": env, "cwd": cwd})
         }
-        TransportEntry::Http { url, headers } => json!({"url": url, "headers": headers}),
+        Transport::Http { url, headers, login } => {
+            let mut told = json!({"url": url, "headers": headers});
+            if *login != Some(Login::new("/home/me/.local/state/cellmate/tokens".into())) {
+                told["login"] = login.as_ref().map_or(json!(false), login_told);
+            }
+            told
+        }
     };
     json!({
         "name": server.name, "transport": transport, "enabled": server.enabled, "trusted": server.trusted,
@@ -35,6 +42,14 @@ fn told(server: &ServerEntry) -> Value {
         "startupMs": server.startup.map(|time| time.as_secs_f64() * 1000.0),
         "callMs": server.call.map(|time| time.as_secs_f64() * 1000.0),
         "line": server.origin.line, "shown": server.shown,
+    })
+}
+
+fn login_told(login: &Login) -> Value {
+    let callback = (login.callback != Callback::default()).then(|| format!("{:?}", login.callback));
+    json!({
+        "tokens": login.tokens, "id": login.client_id, "secret": login.client_secret, "scopes": login.scopes,
+        "callback": callback,
     })
 }
 
@@ -147,7 +162,7 @@ fn what_other_clients_have_is_read_when_asked_for() {
     let loaded = load(&scratch.places()).unwrap();
     let gemini = loaded.servers.iter().find(|one| one.name == "d").unwrap();
     assert!(!gemini.trusted, "another client's trust is not ours");
-    let TransportEntry::Stdio { env, .. } = &gemini.transport else { panic!() };
+    let Transport::Stdio { env, .. } = &gemini.transport else { panic!() };
     assert_eq!(env, &BTreeMap::from([("K".to_owned(), "hunter2".to_owned())]));
 }
 
@@ -174,7 +189,7 @@ fn a_clients_file_that_is_named_is_read_as_that_client_reads_it() {
     let named = Places { named: vec![scratch.0.path().join("home/.gemini/settings.json")], ..scratch.places() };
     let loaded = load(&named).unwrap();
     assert_eq!(loaded.settings, json!({}), "its `tools` are not ours");
-    let TransportEntry::Stdio { command, .. } = &loaded.servers[0].transport else { panic!() };
+    let Transport::Stdio { command, .. } = &loaded.servers[0].transport else { panic!() };
     assert_eq!(command, "hunter2");
 }
 

@@ -12,8 +12,9 @@ use tokio::sync::watch;
 use super::arguments::ForkArguments;
 use super::{RunsError, name, record};
 use crate::config::{Places, load};
+use crate::policy::read;
 use crate::render;
-use crate::serve::{Servers, read};
+use crate::serve::Servers;
 use crate::state::Kept;
 
 /// There is no model that could name its call.

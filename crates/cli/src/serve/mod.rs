@@ -1,7 +1,6 @@
 //! `cellmate mcp`: `exec` and `wait` for agents. Nothing but the protocol goes to standard output.
 
 mod arguments;
-mod config;
 mod tokens;
 mod upstream;
 
@@ -22,11 +21,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{ConfigError, load};
+use crate::policy::{self, BadSettings};
 use crate::render;
+use crate::servers::LISTS;
 use crate::state::{State, StateError, look};
 
 pub(crate) use arguments::McpArguments;
-pub(crate) use config::read;
 pub(crate) use upstream::Servers;
 
 /// How long cells under way may take to come to rest when we end, and how often that is looked at.
@@ -38,7 +38,7 @@ enum McpError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
-    Settings(#[from] config::BadSettings),
+    Settings(#[from] BadSettings),
     #[error(transparent)]
     State(#[from] StateError),
     #[error(transparent)]
@@ -71,7 +71,7 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     for problem in &loaded.problems {
         eprintln!("cellmate: {problem}");
     }
-    let served = config::read(&loaded.settings)?;
+    let served = policy::read(&loaded.settings)?;
     let kept = arguments.store.choose(&loaded.settings, &places)?;
     let (state, key) = (kept.state.clone(), kept.key()?);
     let options = PoolOptions { jail: arguments.jail.policy(), ..PoolOptions::new(Launch::ThisProgram) };
@@ -88,7 +88,7 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
         seal: key,
     };
     let frontend = Frontend::new(code_mode.clone(), settings, offered);
-    let servers = Servers::new(&loaded.servers, state.path("servers"), arguments.idle_stop());
+    let servers = Servers::new(&loaded.servers, state.path(LISTS), arguments.idle_stop());
     tokio::spawn(servers.clone().offer(offer));
     let stop = stopped_by_signals(&frontend)?;
     let served = match arguments.http {

@@ -31,6 +31,18 @@ pub(super) struct AddArguments {
     /// The variable that holds a bearer token.
     #[arg(long, value_name = "NAME")]
     bearer_token_env_var: Option<String>,
+    /// Who we are to the issuer of its login, where that wants programs to be registered by hand.
+    #[arg(long, value_name = "ID")]
+    client_id: Option<String>,
+    /// The variable that holds the secret that goes with the id.
+    #[arg(long, value_name = "NAME", requires = "client_id")]
+    client_secret_env_var: Option<String>,
+    /// The port that a browser comes back to from a login, where the issuer wants to know it.
+    #[arg(long, value_name = "PORT")]
+    callback_port: Option<u16>,
+    /// What a login is to allow, where that is not for the server to say; may be repeated.
+    #[arg(long = "login-scope", value_name = "SCOPE")]
+    login_scopes: Vec<String>,
     #[arg(short = 't', long, value_enum)]
     transport: Option<TransportArgument>,
     /// The user's file, or `.cellmate.json5` in this folder.
@@ -130,6 +142,9 @@ fn stdio(arguments: &AddArguments) -> Result<Map<String, Value>, String> {
     if arguments.transport == Some(TransportArgument::Http) {
         return Err("a server over HTTP has an address and no command; give --url".to_owned());
     }
+    if oauth(arguments).is_some() {
+        return Err("logins are for servers with an address; a command takes --env".to_owned());
+    }
     if !arguments.headers.is_empty() || arguments.bearer_token_env_var.is_some() {
         return Err("headers are for servers with an address; a command takes --env".to_owned());
     }
@@ -160,7 +175,22 @@ fn http(url: &str, arguments: &AddArguments) -> Result<Map<String, Value>, Strin
     if let Some(variable) = &arguments.bearer_token_env_var {
         entry.insert("bearer_token_env_var".to_owned(), json!(variable));
     }
+    entry.extend(oauth(arguments).map(|oauth| ("oauth".to_owned(), oauth)));
     Ok(entry)
+}
+
+/// What there is to say of a login; none where nothing is.
+fn oauth(arguments: &AddArguments) -> Option<Value> {
+    let secret = arguments.client_secret_env_var.as_ref().map(|name| format!("${{{name}}}"));
+    let scopes = Some(&arguments.login_scopes).filter(|scopes| !scopes.is_empty());
+    let said = [
+        ("clientId", arguments.client_id.as_ref().map(|id| json!(id))),
+        ("clientSecret", secret.map(|secret| json!(secret))),
+        ("scopes", scopes.map(|scopes| json!(scopes))),
+        ("callbackPort", arguments.callback_port.map(|port| json!(port))),
+    ];
+    let said: Map<String, Value> = said.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+    (!said.is_empty()).then_some(Value::Object(said))
 }
 
 fn object(value: Value) -> Map<String, Value> {

@@ -3,49 +3,69 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use mcp::Transport;
 use serde_json::{Value, json};
 
-use crate::config::{self, ConfigArguments, Loaded, Problem, ServerEntry, TransportEntry, shown};
+use super::standing::{Stood, standings};
+use crate::config::{self, ConfigArguments, Loaded, Problem, shown};
 use crate::render;
+use crate::state::StoreArguments;
 
 #[derive(Debug, Args)]
 pub(super) struct ListArguments {
     #[command(flatten)]
     config: ConfigArguments,
+    #[command(flatten)]
+    store: StoreArguments,
     #[arg(long)]
     json: bool,
 }
 
-pub(super) fn run(arguments: &ListArguments) -> ExitCode {
-    let loaded = match config::load(&arguments.config.places()) {
+pub(super) async fn run(arguments: &ListArguments) -> ExitCode {
+    let places = arguments.config.places();
+    let loaded = match config::load(&places) {
         Ok(loaded) => loaded,
         Err(error) => return render::trouble(&error.to_string()),
     };
+    let stood = match standings(&loaded, &places, &arguments.store).await {
+        Ok(stood) => stood,
+        Err(error) => return render::trouble(&error.to_string()),
+    };
     if arguments.json {
-        render::say(&format!("{}\n", as_json(&loaded)));
+        render::say(&format!("{}\n", as_json(&loaded, &stood)));
     } else {
-        render::say(&table(&loaded));
+        render::say(&table(&stood));
+        stood.iter().for_each(remark);
         loaded.problems.iter().for_each(|problem| eprintln!("problem: {problem}"));
     }
     ExitCode::SUCCESS
 }
 
-fn table(loaded: &Loaded) -> String {
-    if loaded.servers.is_empty() {
+/// What is not well with a server, and what to type.
+fn remark(stood: &Stood) {
+    let name = shown::plain(&stood.entry.name);
+    let next = stood.next().filter(|_| stood.verdict().is_trouble());
+    let next = next.map(|next| format!("; run `{next}`")).unwrap_or_default();
+    stood.remarks().iter().for_each(|remark| eprintln!("{name}: {remark}{next}"));
+}
+
+fn table(stood: &[Stood]) -> String {
+    if stood.is_empty() {
         return "no servers; `cellmate servers add NAME -- COMMAND` adds one\n".to_owned();
     }
-    let row = |server: &ServerEntry| {
-        let state = if server.enabled { "on" } else { "off" };
+    let row = |stood: &Stood| {
+        let server = &stood.entry;
         let origin = format!("{} ({})", server.origin, server.origin.source.as_str());
         [
             shown::plain(&server.name),
-            state.to_owned(),
+            stood.verdict().as_str().to_owned(),
+            stood.tools(),
             server.transport.as_str().to_owned(),
             server.shown.clone(),
             origin,
         ]
     };
-    columns(&loaded.servers.iter().map(row).collect::<Vec<_>>())
+    columns(&stood.iter().map(row).collect::<Vec<_>>())
 }
 
 /// Rows with their cells below each other.
@@ -63,21 +83,22 @@ pub(super) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     rows.iter().map(line).collect()
 }
 
-fn as_json(loaded: &Loaded) -> Value {
+fn as_json(loaded: &Loaded, stood: &[Stood]) -> Value {
     json!({
-        "servers": loaded.servers.iter().map(server_json).collect::<Vec<_>>(),
+        "servers": stood.iter().map(server_json).collect::<Vec<_>>(),
         "problems": loaded.problems.iter().map(problem_json).collect::<Vec<_>>(),
         "files": loaded.files,
     })
 }
 
-fn server_json(server: &ServerEntry) -> Value {
+pub(crate) fn server_json(stood: &Stood) -> Value {
+    let server = &stood.entry;
     let (env, headers): (Vec<&String>, Vec<&String>) = match &server.transport {
-        TransportEntry::Stdio { env, .. } => (env.keys().collect(), Vec::new()),
-        TransportEntry::Http { headers, .. } => (Vec::new(), headers.keys().collect()),
+        Transport::Stdio { env, .. } => (env.keys().collect(), Vec::new()),
+        Transport::Http { headers, .. } => (Vec::new(), headers.keys().collect()),
     };
     let milliseconds = |time: Option<std::time::Duration>| time.map(|time| time.as_secs_f64() * 1000.0);
-    json!({
+    let mut configured = json!({
         "name": server.name,
         "transport": server.transport.as_str(),
         "shown": server.shown,
@@ -94,7 +115,11 @@ fn server_json(server: &ServerEntry) -> Value {
             "line": server.origin.line,
             "source": server.origin.source.as_str(),
         },
-    })
+    });
+    if let (Value::Object(all), Value::Object(standing)) = (&mut configured, stood.to_json()) {
+        all.extend(standing);
+    }
+    configured
 }
 
 pub(crate) fn problem_json(problem: &Problem) -> Value {

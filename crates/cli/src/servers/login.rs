@@ -3,7 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use executor::ToolSource;
+use mcp::{LoggedIn, ServerSpec};
+use serde_json::{Value, json};
 
+use super::{Met, meet};
 use crate::config::{self, ConfigArguments, shown};
 use crate::render;
 
@@ -15,37 +19,70 @@ pub(super) struct LoginArguments {
     out: bool,
     #[command(flatten)]
     config: ConfigArguments,
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was done, for people and for programs.
+struct Done {
+    words: String,
+    json: Value,
 }
 
 pub(super) async fn run(arguments: &LoginArguments) -> ExitCode {
     match carried_out(arguments).await {
-        Ok(words) => {
-            render::say(&format!("{words}\n"));
+        Ok(done) => {
+            let told = if arguments.json { done.json.to_string() } else { done.words };
+            render::say(&format!("{told}\n"));
             ExitCode::SUCCESS
         }
         Err(message) => render::trouble(&message),
     }
 }
 
-async fn carried_out(arguments: &LoginArguments) -> Result<String, String> {
-    let loaded = config::load(&arguments.config.places()).map_err(|error| error.to_string())?;
+async fn carried_out(arguments: &LoginArguments) -> Result<Done, String> {
+    let places = arguments.config.places();
+    let loaded = config::load(&places).map_err(|error| error.to_string())?;
     let name = shown::plain(&arguments.name);
     let server = loaded.servers.into_iter().find(|server| server.name == arguments.name);
     let server = server.ok_or_else(|| format!("no server is called `{name}`; `cellmate servers list` has them all"))?;
     let spec = server.spec();
     if arguments.out {
-        let forgotten = mcp::logout(&spec).map_err(|error| error.to_string())?;
-        return Ok(if forgotten {
-            format!("the login to `{name}` is forgotten")
-        } else {
-            format!("nobody was logged in to `{name}`")
-        });
+        return forgotten(&spec, &name);
     }
     // On standard error: what is asked of a person is not the result.
     let show = |page: &str| {
         eprintln!("open this in a browser to log in to `{name}`:\n\n  {page}\n\nwaiting for it to come back…")
     };
     let logged_in = mcp::login(&spec, show).await.map_err(|error| error.to_string())?;
-    let issuer = logged_in.issuer.unwrap_or_else(|| "its issuer".to_owned());
-    Ok(format!("logged in to `{name}` at {}", shown::plain(&issuer)))
+    // Whether it was worth it; and what was wrong before is forgotten.
+    let met = meet(vec![server], places.lists()).await;
+    Ok(made(&name, &logged_in, met.first()))
+}
+
+fn forgotten(spec: &ServerSpec, name: &str) -> Result<Done, String> {
+    let forgotten = mcp::logout(spec).map_err(|error| error.to_string())?;
+    let words = if forgotten {
+        format!("the login to `{name}` is forgotten")
+    } else {
+        format!("nobody was logged in to `{name}`")
+    };
+    Ok(Done { words, json: json!({"server": name, "loggedIn": false, "forgotten": forgotten}) })
+}
+
+fn made(name: &str, logged_in: &LoggedIn, met: Option<&Met>) -> Done {
+    let (tools, error) = match met.map(|met| &met.server) {
+        Some(Ok(server)) => (Some(server.tools().len()), None),
+        Some(Err(missed)) => (None, Some(render::printable(&missed.why))),
+        None => (None, None),
+    };
+    let issuer = shown::plain(logged_in.issuer.as_deref().unwrap_or("its issuer"));
+    let mut words = format!("logged in to `{name}` at {issuer}");
+    tools.iter().for_each(|tools| words += &format!("; it offers {tools} tools"));
+    error.iter().for_each(|error| words += &format!("; but {error}"));
+    let (issuer, scopes) = (&logged_in.issuer, &logged_in.scopes);
+    let json = json!({
+        "server": name, "loggedIn": true, "issuer": issuer, "scopes": scopes, "tools": tools, "error": error,
+    });
+    Done { words, json }
 }

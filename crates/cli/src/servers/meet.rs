@@ -1,13 +1,14 @@
 //! Starting configured servers, all at once, each with its own luck.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mcp::{ConnectFailure, Server};
+use mcp::{ConnectFailure, Server, Transport};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::config::{ServerEntry, TransportEntry, shown};
+use crate::config::{ServerEntry, shown};
 use crate::render;
 
 /// Servers that are being started at one time: package runners are hungry.
@@ -35,15 +36,15 @@ pub(crate) struct Missed {
     pub(crate) stderr: Vec<String>,
 }
 
-/// In the order given, when the last has started or failed.
-pub(crate) async fn meet(servers: Vec<ServerEntry>) -> Vec<Met> {
+/// In the order given, when the last has started or failed. What came of it is kept in the folder, if there is one.
+pub(crate) async fn meet(servers: Vec<ServerEntry>, lists: Option<PathBuf>) -> Vec<Met> {
     let places = Arc::new(Semaphore::new(MAX_STARTING));
     let mut meeting = JoinSet::new();
     for (position, entry) in servers.into_iter().enumerate() {
-        let places = Arc::clone(&places);
+        let (places, lists) = (Arc::clone(&places), lists.clone());
         meeting.spawn(async move {
             let _place = places.acquire().await;
-            (position, meet_one(entry).await)
+            (position, meet_one(entry, lists.as_deref()).await)
         });
     }
     let mut met = meeting.join_all().await;
@@ -51,13 +52,19 @@ pub(crate) async fn meet(servers: Vec<ServerEntry>) -> Vec<Met> {
     met.into_iter().map(|(_, met)| met).collect()
 }
 
-async fn meet_one(entry: ServerEntry) -> Met {
+async fn meet_one(entry: ServerEntry, lists: Option<&Path>) -> Met {
     let began = Instant::now();
-    let server = Server::connect(entry.spec()).await.map_err(|error| Missed {
+    let spec = entry.spec();
+    let server = Server::connect(spec.clone()).await;
+    let took = began.elapsed();
+    if let Some(lists) = lists {
+        mcp::remember(lists, &spec, &server);
+    }
+    let server = server.map_err(|error| Missed {
         why: without_secrets(&why(&error.why), &entry),
         stderr: last_lines(&without_secrets(&error.stderr, &entry)),
     });
-    Met { entry, took: began.elapsed(), server }
+    Met { entry, took, server }
 }
 
 /// In the words of who can do something about it here.
@@ -78,10 +85,13 @@ fn last_lines(text: &str) -> Vec<String> {
 }
 
 /// Servers repeat what they were given when they complain about it.
-fn without_secrets(text: &str, entry: &ServerEntry) -> String {
+pub(super) fn without_secrets(text: &str, entry: &ServerEntry) -> String {
     let values: Vec<&String> = match &entry.transport {
-        TransportEntry::Stdio { env, args, .. } => env.values().chain(hidden_arguments(args, &entry.shown)).collect(),
-        TransportEntry::Http { headers, url } => headers.values().chain([url]).collect(),
+        Transport::Stdio { env, args, .. } => env.values().chain(hidden_arguments(args, &entry.shown)).collect(),
+        Transport::Http { headers, url, login } => {
+            let secret = login.as_ref().and_then(|login| login.client_secret.as_ref());
+            headers.values().chain([url]).chain(secret).collect()
+        }
     };
     let secrets = values.into_iter().flat_map(|value| value.split(' ')).filter(|word| word.len() >= MIN_SECRET_BYTES);
     secrets.fold(text.to_owned(), |text, secret| text.replace(secret, shown::HIDDEN))

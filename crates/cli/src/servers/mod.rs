@@ -7,6 +7,7 @@ mod login;
 mod meet;
 mod offered;
 mod remove;
+mod standing;
 mod test;
 mod trust;
 
@@ -15,9 +16,10 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 pub(crate) use change::{as_json as change_json, undo};
-pub(crate) use list::problem_json;
+pub(crate) use list::{problem_json, server_json};
 pub(crate) use meet::{Met, meet};
 pub(crate) use offered::Offered;
+pub(crate) use standing::{LISTS, Stood, standings};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServersArguments {
@@ -27,10 +29,10 @@ pub(crate) struct ServersArguments {
 
 #[derive(Debug, Subcommand)]
 enum ServersCommand {
-    /// Say which servers are configured, and where.
+    /// Say which servers are configured, where, and how each stands. Starts none.
     List(list::ListArguments),
     /// Add a server: `add NAME -- COMMAND ARGS…`, or `add NAME --url URL`.
-    Add(add::AddArguments),
+    Add(Box<add::AddArguments>),
     /// Take a server out of the file it is in.
     Remove(remove::RemoveArguments),
     /// Start each server and say what it offers, or why it does not.
@@ -43,7 +45,7 @@ enum ServersCommand {
 
 pub(crate) async fn run(arguments: ServersArguments) -> ExitCode {
     match arguments.command {
-        ServersCommand::List(arguments) => list::run(&arguments),
+        ServersCommand::List(arguments) => list::run(&arguments).await,
         ServersCommand::Add(arguments) => add::run(&arguments),
         ServersCommand::Remove(arguments) => remove::run(&arguments),
         ServersCommand::Test(arguments) => test::run(&arguments).await,

@@ -24,7 +24,8 @@ pub(super) struct TestArguments {
 }
 
 pub(super) async fn run(arguments: &TestArguments) -> ExitCode {
-    let loaded = match config::load(&arguments.config.places()) {
+    let places = arguments.config.places();
+    let loaded = match config::load(&places) {
         Ok(loaded) => loaded,
         Err(error) => return render::trouble(&error.to_string()),
     };
@@ -38,7 +39,7 @@ pub(super) async fn run(arguments: &TestArguments) -> ExitCode {
         let named = arguments.names.contains(&server.name);
         named || (server.enabled && arguments.names.is_empty())
     });
-    let met = meet(servers.collect()).await;
+    let met = meet(servers.collect(), places.lists()).await;
     let problems: Vec<Problem> =
         problems.into_iter().filter(|problem| problem.server.as_deref().is_none_or(wanted)).collect();
     if arguments.json {
@@ -72,7 +73,8 @@ fn readable(met: &Met) -> String {
         Ok(server) => {
             let (all, offered) = (server.tools().len(), offered(met, server));
             let chosen = if offered < all { format!(" of {all}") } else { String::new() };
-            let mut text = format!("ok    {name}: {offered}{chosen} tools in {ms} ms\n");
+            let revision = server.revision().map(|revision| format!(", MCP {revision}")).unwrap_or_default();
+            let mut text = format!("ok    {name}: {offered}{chosen} tools in {ms} ms{revision}\n");
             for left_out in server.left_out() {
                 text.push_str(&format!(
                     "      left out {}: {}\n",
@@ -102,6 +104,7 @@ fn as_json(met: &Met) -> Value {
         Ok(server) => {
             let left_out = |one: &mcp::LeftOut| json!({"tool": one.tool, "why": one.why});
             json!({
+                "revision": server.revision(),
                 "tools": offered(met, server),
                 "toolsOfServer": server.tools().len(),
                 "leftOut": server.left_out().iter().map(left_out).collect::<Vec<_>>(),

@@ -66,17 +66,27 @@ pub(crate) struct Kept {
 }
 
 impl ConfiguredStore {
+    /// Where configuration is looked for.
+    pub(crate) fn places(&self) -> Places {
+        Places::here(&self.files)
+    }
+
+    pub(crate) fn arguments(&self) -> &StoreArguments {
+        &self.store
+    }
+
     pub(crate) fn choose(&self) -> Result<Kept, StateError> {
         let places = self.places();
         self.store.choose(&load(&places)?.settings, &places)
     }
-
-    pub(crate) fn places(&self) -> Places {
-        Places::here(&self.files)
-    }
 }
 
 impl StoreArguments {
+    /// This machine's own state; nothing is made here.
+    pub(crate) fn folder(&self, places: &Places) -> Option<PathBuf> {
+        self.state_dir.clone().or_else(|| places.state())
+    }
+
     /// `settings` is what files say beside servers.
     pub(crate) fn choose(&self, settings: &Value, places: &Places) -> Result<Kept, StateError> {
         let state = State::open(self.state_dir.as_deref())?;

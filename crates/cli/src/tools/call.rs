@@ -2,19 +2,25 @@
 
 use std::io::Read;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use contract::tool::ToolId;
-use executor::{CallEnd, Outcome, UNKNOWN_OUTCOME, Updates};
+use executor::{CallEnd, Outcome, UNKNOWN_OUTCOME, Updates, random_name};
 use serde_json::{Map, Value, json};
-use store::{Keys, Location, Store};
+use store::Store;
 
-use super::run::ready;
-use crate::config::{self, ConfigArguments, ServerEntry, shown};
+use super::ask::{self, Person};
+use super::run::RunArguments;
+use crate::config::{Loaded, ServerEntry, shown};
 use crate::render;
+use crate::state::{StateError, StoreArguments};
 
 /// There is no model that could name its call.
 const TOOL_CALL: &str = "cellmate-tools-call";
+
+/// How long a call may wait for whoever it waits for.
+const HOLD: Duration = Duration::from_secs(600);
 
 /// The longest input that is read from standard input.
 const MAX_INPUT_BYTES: u64 = 16 << 20;
@@ -29,59 +35,66 @@ pub(super) struct CallArguments {
     /// All arguments as one JSON object; `-` reads it from standard input.
     #[arg(long = "args", value_name = "JSON", conflicts_with = "pairs")]
     json_arguments: Option<String>,
-    /// As this agent, for its policy.
-    #[arg(long, default_value = "", value_name = "ID")]
-    agent: String,
+    /// Agree to the call where a person must.
+    #[arg(long)]
+    yes: bool,
+    /// The one that the server uses: what people agreed to for good counts here, and what is called is in the journal.
     #[command(flatten)]
-    config: ConfigArguments,
+    store: StoreArguments,
+    #[command(flatten)]
+    run: RunArguments,
     /// Print the whole result as JSON.
     #[arg(long)]
     json: bool,
 }
 
-pub(super) async fn run(arguments: &CallArguments) -> ExitCode {
-    let loaded = match config::load(&arguments.config.places()) {
-        Ok(loaded) => loaded,
-        Err(error) => return render::trouble(&error.to_string()),
-    };
-    let (id, input) = match tool_id(&arguments.tool).and_then(|id| Ok((id, input(arguments)?))) {
-        Ok(asked) => asked,
-        Err(message) => return render::trouble(&message),
-    };
+pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
+    let loaded = arguments.run.loaded()?;
+    let (id, input) = (tool_id(&arguments.tool)?, input(arguments)?);
     // Only the server that has the tool is started.
-    let servers: Vec<ServerEntry> = loaded.servers.iter().filter(|one| one.name == id.owner()).cloned().collect();
-    let problem = loaded.problems.iter().find(|problem| problem.server.as_deref() == Some(id.owner()));
-    match (servers.first(), problem) {
-        (Some(server), _) if server.enabled => {}
-        (Some(server), _) => {
-            return render::trouble(&format!("server `{}` is off in `{}`", server.name, server.origin));
-        }
-        (None, Some(problem)) => return render::trouble(&problem.to_string()),
-        (None, None) => return render::trouble(&format!("no server is called `{}`", shown::plain(id.owner()))),
-    }
-    let ready = match ready(&loaded, servers, &arguments.agent).await {
-        Ok(ready) => ready,
-        Err(message) => return render::trouble(&message),
-    };
+    let server = server(&loaded, id.owner())?;
+    let session = format!("{TOOL_CALL}-{}", random_name().map_err(no_randomness)?);
+    let ready = arguments.run.ready(&loaded, vec![server], &session).await?;
     if let Some(missed) = ready.met.iter().find_map(|met| met.server.as_ref().err()) {
         missed.stderr.iter().for_each(|line| eprintln!("      | {line}"));
-        return render::failed(&format!("server `{}`: {}", id.owner(), missed.why));
+        return Ok(render::failed(&format!("server `{}`: {}", id.owner(), missed.why)));
     }
-    let store = match memory().await {
-        Ok(store) => store,
-        Err(message) => return render::failed(&message),
+    let store = arguments.opened(&loaded).await.map_err(|error| error.to_string())?;
+    let executor = ready.executor();
+    let calling = executor.call_directly_within(&store, TOOL_CALL, id.as_str(), input, Updates::default(), HOLD);
+    tokio::pin!(calling);
+    let end = tokio::select! {
+        biased;
+        called = &mut calling => called.map_err(no_randomness)?.end,
+        unmade = ask::decide(&store, &session, Person::here(arguments.yes)) => {
+            let unmade = unmade.map_err(|error| error.to_string())?;
+            // Its run ends with the no it was given.
+            calling.await.map_err(no_randomness)?;
+            CallEnd::Settled(Outcome::Failed(unmade))
+        }
     };
-    let called = ready.run.executor.call_directly(&store, TOOL_CALL, id.as_str(), input, Updates::default()).await;
-    match called {
-        Ok(call) => told(call.end, arguments.json),
-        Err(error) => render::failed(&format!("the system has no randomness to give: {error}")),
+    Ok(told(end, arguments.json))
+}
+
+fn server(loaded: &Loaded, name: &str) -> Result<ServerEntry, String> {
+    let found = loaded.servers.iter().find(|one| one.name == name);
+    let problem = loaded.problems.iter().find(|problem| problem.server.as_deref() == Some(name));
+    match (found, problem) {
+        (Some(server), _) if server.enabled => Ok(server.clone()),
+        (Some(server), _) => Err(format!("server `{}` is off in `{}`", server.name, server.origin)),
+        (None, Some(problem)) => Err(problem.to_string()),
+        (None, None) => Err(format!("no server is called `{}`", shown::plain(name))),
     }
 }
 
-/// Nobody comes back to this run once the command has ended.
-async fn memory() -> Result<Store, String> {
-    let keys = Keys::ephemeral().map_err(|error| format!("the system has no randomness to give: {error}"))?;
-    Store::open(&Location::Memory, keys).await.map_err(|error| error.to_string())
+impl CallArguments {
+    async fn opened(&self, loaded: &Loaded) -> Result<Store, StateError> {
+        self.store.choose(&loaded.settings, &self.run.places())?.open().await
+    }
+}
+
+fn no_randomness(error: getrandom::Error) -> String {
+    format!("the system has no randomness to give: {error}")
 }
 
 fn tool_id(text: &str) -> Result<ToolId, String> {
@@ -132,7 +145,9 @@ fn pairs(pairs: &[String]) -> Result<Value, String> {
 fn told(end: CallEnd, as_json: bool) -> ExitCode {
     let outcome = match end {
         CallEnd::Settled(outcome) => outcome,
-        CallEnd::Parked(_) => Outcome::Failed("the call waits for somebody, and nobody is asked here".to_owned()),
+        CallEnd::Parked(_) => {
+            Outcome::Failed(format!("nobody answered within {} minutes, so it was called off", HOLD.as_secs() / 60))
+        }
         CallEnd::Stopped(error) => Outcome::Failed(error.to_string()),
     };
     let (returned, message) = match outcome {

@@ -6,8 +6,8 @@ use clap::Args;
 use contract::tool::ToolSpec;
 use serde_json::{Value, json};
 
-use super::run::{complain, ready};
-use crate::config::{self, ConfigArguments, shown};
+use super::run::{RunArguments, complain};
+use crate::config::shown;
 use crate::render;
 use crate::servers::problem_json;
 
@@ -19,30 +19,21 @@ pub(super) struct ListArguments {
     /// Only this server's.
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
-    /// As this agent, for its policy.
-    #[arg(long, default_value = "", value_name = "ID")]
-    agent: String,
     #[command(flatten)]
-    config: ConfigArguments,
+    run: RunArguments,
     /// With schemas, as JSON.
     #[arg(long)]
     json: bool,
 }
 
-pub(super) async fn run(arguments: &ListArguments) -> ExitCode {
-    let loaded = match config::load(&arguments.config.places()) {
-        Ok(loaded) => loaded,
-        Err(error) => return render::trouble(&error.to_string()),
-    };
+pub(super) async fn run(arguments: &ListArguments) -> Result<ExitCode, String> {
+    let loaded = arguments.run.loaded()?;
     let wanted = |name: &String| arguments.server.as_ref().is_none_or(|server| server == name);
     let servers: Vec<_> = loaded.servers.iter().filter(|one| one.enabled && wanted(&one.name)).cloned().collect();
     if let (Some(name), true) = (&arguments.server, servers.is_empty()) {
-        return render::trouble(&format!("no server that is on is called `{}`", shown::plain(name)));
+        return Err(format!("no server that is on is called `{}`", shown::plain(name)));
     }
-    let ready = match ready(&loaded, servers, &arguments.agent).await {
-        Ok(ready) => ready,
-        Err(message) => return render::trouble(&message),
-    };
+    let ready = arguments.run.ready(&loaded, servers, "").await?;
     let tools = ready.tools();
     if arguments.json {
         let missed = ready.met.iter().filter_map(|met| Some((met, met.server.as_ref().err()?)));
@@ -55,7 +46,8 @@ pub(super) async fn run(arguments: &ListArguments) -> ExitCode {
         loaded.problems.iter().for_each(|problem| eprintln!("problem: {problem}"));
         complain(&ready.met);
     }
-    if ready.met.iter().all(|met| met.server.is_ok()) { ExitCode::SUCCESS } else { ExitCode::from(1) }
+    let all_met = ready.met.iter().all(|met| met.server.is_ok());
+    Ok(if all_met { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 fn readable(tool: &ToolSpec) -> String {

@@ -10,8 +10,6 @@ use catalog::search::{Document, Index, Meaning, Weights};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::render;
-
 /// So many tools are listed where a line does not say.
 const DEFAULT_LIMIT: usize = 8;
 
@@ -26,14 +24,7 @@ pub(super) struct RankArguments {
 }
 
 /// Reads `{"qid", "query", "limit"}` lines and writes `{"qid", "ids", "us"}` lines, best first.
-pub(super) fn run(arguments: &RankArguments) -> ExitCode {
-    match rank(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => render::trouble(&message),
-    }
-}
-
-fn rank(arguments: &RankArguments) -> Result<(), String> {
+pub(super) fn run(arguments: &RankArguments) -> Result<ExitCode, String> {
     let shown = arguments.tools.display();
     let text = fs::read_to_string(&arguments.tools).map_err(|error| format!("{shown}: {error}"))?;
     let documents = text
@@ -64,5 +55,5 @@ fn rank(arguments: &RankArguments) -> Result<(), String> {
             json!({"qid": asked.get("qid"), "ids": found, "us": u64::try_from(took.as_micros()).unwrap_or(u64::MAX)});
         writeln!(out, "{answer}").and_then(|()| out.flush()).map_err(|error| format!("standard output: {error}"))?;
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

@@ -3,56 +3,84 @@
 use std::sync::Arc;
 
 use catalog::Registry;
-use contract::config::AgentsConfig;
+use clap::Args;
 use contract::scope::Scope;
 use contract::tool::ToolSpec;
-use executor::ToolSource;
 use executor::run::{Host, PreparedRun, RunRequest, prepare};
+use executor::{Executor, ToolSource};
+use mcp::server::Principal;
 use serde_json::Value;
 
-use crate::config::{Loaded, ServerEntry};
+use crate::config::{self, ConfigArguments, Loaded, Places, ServerEntry};
+use crate::policy::{self, CallPolicy};
 use crate::servers::{Met, Offered, meet};
+
+/// Whose run it is, and with which servers.
+#[derive(Debug, Args)]
+pub(super) struct RunArguments {
+    /// As this agent: its policy, and what people agreed to for it.
+    #[arg(long, default_value_t = Principal::local().name().to_owned(), value_name = "ID")]
+    agent: String,
+    #[command(flatten)]
+    config: ConfigArguments,
+}
+
+impl RunArguments {
+    pub(super) fn places(&self) -> Places {
+        self.config.places()
+    }
+
+    pub(super) fn loaded(&self) -> Result<Loaded, String> {
+        config::load(&self.places()).map_err(|error| error.to_string())
+    }
+
+    /// Starts these servers and prepares a run with their tools. The error is about the configuration.
+    pub(super) async fn ready(
+        &self,
+        loaded: &Loaded,
+        servers: Vec<ServerEntry>,
+        session: &str,
+    ) -> Result<Ready, String> {
+        let policy = policy::read(&loaded.settings).map_err(|error| error.to_string())?;
+        let met = meet(servers, self.places().lists()).await;
+        let host = Host {
+            config: policy.config.clone(),
+            sources: met.iter().filter_map(offered).collect(),
+            hooks: Vec::new(),
+            ask: Vec::new(),
+            namespaces: Registry::default(),
+            namespace_config: Value::Null,
+            runtime_available: true,
+        };
+        let scope = Scope { agent_id: self.agent.clone(), session_id: session.to_owned(), ..Scope::default() };
+        let run = prepare(&host, &RunRequest { scope, ..RunRequest::default() }).map_err(|error| error.to_string())?;
+        Ok(Ready { run, met, policy })
+    }
+}
+
+fn offered(met: &Met) -> Option<Arc<dyn ToolSource>> {
+    let source: Arc<dyn ToolSource> = met.server.as_ref().ok()?.clone();
+    Some(Arc::new(Offered::new(source, &met.entry)))
+}
 
 /// A run that can begin, and the servers it has; they end when this is dropped.
 pub(super) struct Ready {
     pub(super) run: PreparedRun,
     pub(super) met: Vec<Met>,
-    sources: Vec<Arc<dyn ToolSource>>,
+    policy: CallPolicy,
 }
 
 impl Ready {
     /// What the run may see.
-    pub(super) fn tools(&self) -> Vec<ToolSpec> {
-        let all = self.sources.iter().flat_map(|source| source.tools());
-        all.filter(|tool| self.run.executor.catalog().get(tool.id.as_str()).is_some()).collect()
+    pub(super) fn tools(&self) -> &[ToolSpec] {
+        self.run.executor.catalog().tools()
     }
-}
 
-/// Starts these servers and prepares a run with their tools. The error is about the configuration.
-pub(super) async fn ready(loaded: &Loaded, servers: Vec<ServerEntry>, agent: &str) -> Result<Ready, String> {
-    let setting = |key: &str| loaded.settings.get(key).unwrap_or(&Value::Null);
-    let config = AgentsConfig::resolve(setting("tools"), setting("agents"))
-        .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
-    let met = meet(servers).await;
-    let offered = |met: &Met| {
-        let source: Arc<dyn ToolSource> = met.server.as_ref().ok()?.clone();
-        let offered: Arc<dyn ToolSource> = Arc::new(Offered::new(source, &met.entry));
-        Some(offered)
-    };
-    let sources: Vec<Arc<dyn ToolSource>> = met.iter().filter_map(offered).collect();
-    let host = Host {
-        config,
-        sources: sources.clone(),
-        hooks: Vec::new(),
-        ask: Vec::new(),
-        namespaces: Registry::default(),
-        namespace_config: Value::Null,
-        runtime_available: true,
-    };
-    let request =
-        RunRequest { scope: Scope { agent_id: agent.to_owned(), ..Scope::default() }, ..RunRequest::default() };
-    let run = prepare(&host, &request).map_err(|error| error.to_string())?;
-    Ok(Ready { run, met, sources })
+    /// How its calls are made: a person is asked where they would be for a cell.
+    pub(super) fn executor(&self) -> Executor {
+        let asked = self.policy.asking.about(&self.policy.pass, self.tools());
+        self.run.executor.clone().with_hooks(vec![Arc::new(asked)])
+    }
 }
 
 /// Servers that could not be started, said where people read.

@@ -7,8 +7,8 @@ use catalog::search::Why;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::run::{complain, ready};
-use crate::config::{self, ConfigArguments, shown};
+use super::run::{RunArguments, complain};
+use crate::config::shown;
 use crate::render;
 
 #[derive(Debug, Args)]
@@ -17,28 +17,19 @@ pub(super) struct SearchArguments {
     query: Vec<String>,
     #[arg(long, default_value_t = 8, value_name = "N")]
     limit: usize,
-    /// As this agent, for its policy.
-    #[arg(long, default_value = "", value_name = "ID")]
-    agent: String,
     /// Say what spoke for each tool.
     #[arg(long)]
     explain: bool,
     #[command(flatten)]
-    config: ConfigArguments,
+    run: RunArguments,
     #[arg(long)]
     json: bool,
 }
 
-pub(super) async fn run(arguments: &SearchArguments) -> ExitCode {
-    let loaded = match config::load(&arguments.config.places()) {
-        Ok(loaded) => loaded,
-        Err(error) => return render::trouble(&error.to_string()),
-    };
+pub(super) async fn run(arguments: &SearchArguments) -> Result<ExitCode, String> {
+    let loaded = arguments.run.loaded()?;
     let servers: Vec<_> = loaded.servers.iter().filter(|one| one.enabled).cloned().collect();
-    let ready = match ready(&loaded, servers, &arguments.agent).await {
-        Ok(ready) => ready,
-        Err(message) => return render::trouble(&message),
-    };
+    let ready = arguments.run.ready(&loaded, servers, "").await?;
     let query = arguments.query.join(" ");
     let catalog = ready.run.executor.catalog();
     let why = |id: &str| arguments.explain.then(|| catalog.explain(&query, id)).flatten();
@@ -54,7 +45,7 @@ pub(super) async fn run(arguments: &SearchArguments) -> ExitCode {
         hits.for_each(|(hit, why)| render::say(&readable(&hit, why.as_ref())));
         complain(&ready.met);
     }
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }
 
 fn readable(hit: &Value, why: Option<&Why>) -> String {

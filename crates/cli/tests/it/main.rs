@@ -12,4 +12,5 @@ mod connect;
 mod mcp;
 mod person;
 mod servers;
+mod standing;
 mod workers;

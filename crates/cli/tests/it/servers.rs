@@ -30,13 +30,15 @@ fn a_server_is_added_listed_tested_called_and_removed() {
 
     let tested = person.types(&["servers", "test", "--json"]);
     assert_eq!(tested.code, 0, "{}", tested.out);
-    assert_eq!((&tested.json()["servers"][0]["ok"], &tested.json()["servers"][0]["tools"]), (&json!(true), &json!(2)));
+    let tested = &tested.json()["servers"][0];
+    assert_eq!((&tested["ok"], &tested["tools"], &tested["revision"]), (&json!(true), &json!(2), &json!("2025-06-18")));
 
     let tools = person.types(&["tools", "list"]);
     assert_eq!(tools.out, "mcp:greeter:greet  Greets.\nmcp:greeter:other  \n");
-    let called = person.types(&["tools", "call", "greeter.greet", "name=Ada"]);
+    let called = person.types(&["tools", "call", "greeter.greet", "name=Ada", "--yes"]);
     assert_eq!((called.code, called.out.as_str()), (0, "hello Ada\n"), "{}", called.err);
-    let called = person.types(&["tools", "call", "mcp:greeter:greet", "--args", r#"{"name": "Ada"}"#, "--json"]).json();
+    let arguments = r#"{"name": "Ada"}"#;
+    let called = person.types(&["tools", "call", "mcp:greeter:greet", "--args", arguments, "--json", "--yes"]).json();
     assert_eq!(
         called,
         json!({"ok": true, "result": {"content": [{"type": "text", "text": "hello Ada"}]}, "error": null})
@@ -76,7 +78,7 @@ fn a_call_by_hand_meets_the_same_door_as_a_cells() {
         assert!(said.code == code && said.err.contains(reason), "{arguments:?}: {} {}", said.code, said.err);
     }
     let listed = person.types(&["tools", "list"]).out;
-    assert_eq!(listed, "mcp:s:greet  Greets.\nmcp:narrow:other  \n");
+    assert_eq!(listed, "mcp:narrow:other  \nmcp:s:greet  Greets.\n");
     person.write(OURS, r#"{"tools": {"codeMode": {"timeoutMS": 1}}}"#);
     let said = person.types(&["tools", "list"]);
     assert!(said.code == 2 && said.err.contains("did you mean `timeoutMs`?"), "{}", said.err);
@@ -126,7 +128,12 @@ fn one_bad_server_does_not_spoil_the_report_of_the_others() {
 
 #[test]
 fn adding_takes_what_other_clients_commands_take() {
-    let cases: [(&[&str], &str); 7] = [
+    let login = ["--client-id", "us", "--client-secret-env-var", "S", "--callback-port", "8085", "--login-scope", "r"];
+    let cases: [(&[&str], &str); 8] = [
+        (
+            &[&["a", "https://x.y/mcp"], login.as_slice()].concat(),
+            r#"{"type":"http","url":"https://x.y/mcp","oauth":{"clientId":"us","clientSecret":"${S}","scopes":["r"],"callbackPort":8085}}"#,
+        ),
         (&["a", "--", "npx", "-y", "pkg"], r#"{"command":"npx","args":["-y","pkg"]}"#),
         (&["a", "npx", "pkg"], r#"{"command":"npx","args":["pkg"]}"#),
         (&["-e", "A=1", "a", "--env", "B", "--", "x"], r#"{"command":"x","args":[],"env":{"A":"1","B":"${B}"}}"#),
@@ -149,7 +156,8 @@ fn adding_takes_what_other_clients_commands_take() {
         assert_eq!(written["mcpServers"]["a"].to_string(), entry, "{arguments:?}");
     }
     let person = Person::new();
-    let wrong: [(&[&str], &str); 9] = [
+    let wrong: [(&[&str], &str); 10] = [
+        (&["a", "--client-id", "us", "--", "x"], "logins are for servers with an address"),
         (&["a"], "give the command"),
         (&["a", "--url", "ftp://x"], "https://"),
         (&["a:b", "x"], "no `:`"),

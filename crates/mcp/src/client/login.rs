@@ -6,9 +6,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
+use crate::client::Server;
+use crate::client::http::Challenge;
 use crate::client::spec::{Login, MAX_SHOWN_CHARS, ServerSpec, Transport, shown};
-use crate::client::tokens::{Grant, TokenFile};
-use crate::client::wire::{Authority, LoginRefused};
+use crate::client::tokens::{Grant, TokenFile, now_secs};
+use crate::client::wire::{Asked, Authority, LoginRefused};
 
 /// How long a person may take.
 const WAIT: Duration = Duration::from_secs(600);
@@ -16,9 +18,6 @@ const WAIT: Duration = Duration::from_secs(600);
 /// What a browser sends us, and how long it takes for it.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
 const REQUEST: Duration = Duration::from_secs(5);
-
-/// Where the browser comes back to.
-const PATH: &str = "/callback";
 
 /// Somebody has logged in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,23 +49,60 @@ pub enum LoginError {
 /// Logs in and keeps the tokens. `show` gets the address that a person is to open.
 pub async fn login(spec: &ServerSpec, show: impl FnOnce(&str)) -> Result<LoggedIn, LoginError> {
     let (url, login) = address(spec)?;
-    let listener = TcpListener::bind(("127.0.0.1", login.redirect_port.unwrap_or(0))).await;
-    let listener = listener.map_err(LoginError::Listen)?;
+    let listener = login.callback.listen().await.map_err(LoginError::Listen)?;
     let port = listener.local_addr().map_err(LoginError::Listen)?.port();
     let refused = |why| LoginError::Refused { server: spec.name.clone(), why };
-    let redirect = format!("http://127.0.0.1:{port}{PATH}");
-    let authority = Authority::ask(&url, login, &redirect).await.map_err(refused)?;
+    let redirect = login.callback.url(port);
+    let file = TokenFile::new(login.tokens.clone(), &spec.name, url.as_str());
+    // How to log in is said by the request that is refused; made as usual it is refused as usual, and that is kept.
+    drop(Server::connect(spec.clone()).await);
+    let had = file.read().map(|grant| grant.scopes).unwrap_or_default();
+    let asked = Asked { url: &url, login, redirect: &redirect, refusal: file.refusal(), had };
+    let authority = Authority::ask(asked).await.map_err(refused)?;
     show(authority.page().as_str());
-    let coming = wait_for(&listener, &authority, &spec.name);
+    let coming = wait_for(&listener, login.callback.path(), &authority, &spec.name);
     let grant = tokio::time::timeout(WAIT, coming).await.unwrap_or(Err(LoginError::Nobody))?;
-    TokenFile::new(login.tokens.clone(), &spec.name, url.as_str()).write(&grant).map_err(LoginError::Keep)?;
+    file.write(&grant).map_err(LoginError::Keep)?;
+    file.forget_refusal();
     Ok(LoggedIn { issuer: grant.issuer, scopes: grant.scopes })
 }
 
 /// Forgets the login; whether there was one. The issuer keeps the tokens until they end.
 pub fn logout(spec: &ServerSpec) -> Result<bool, LoginError> {
     let (url, login) = address(spec)?;
-    Ok(TokenFile::new(login.tokens.clone(), &spec.name, url.as_str()).remove())
+    let file = TokenFile::new(login.tokens.clone(), &spec.name, url.as_str());
+    file.forget_refusal();
+    Ok(file.remove())
+}
+
+/// How a login stands, as far as can be said without asking anybody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// There is none to be had: a process of ours, or a header that says who we are.
+    NotForIt,
+    LoggedOut {
+        /// The server has refused us for it.
+        wanted: bool,
+    },
+    LoggedIn {
+        issuer: Option<String>,
+        scopes: Vec<String>,
+        /// It is over, and nobody but a person can renew it.
+        over: bool,
+        /// What the server has refused us for beside what there is.
+        wanted: Vec<String>,
+    },
+}
+
+pub fn standing(spec: &ServerSpec) -> Standing {
+    let Ok((url, login)) = address(spec) else { return Standing::NotForIt };
+    let file = TokenFile::new(login.tokens.clone(), &spec.name, url.as_str());
+    let refusal = file.refusal();
+    let Some(grant) = file.read() else { return Standing::LoggedOut { wanted: refusal.is_some() } };
+    let over = grant.refresh_token.is_none() && grant.ends_by(now_secs());
+    let mut wanted = refusal.filter(Challenge::wants_more).map(|refusal| refusal.scopes()).unwrap_or_default();
+    wanted.retain(|scope| !grant.scopes.contains(scope));
+    Standing::LoggedIn { issuer: grant.issuer, scopes: grant.scopes, over, wanted }
 }
 
 fn address(spec: &ServerSpec) -> Result<(Url, &Login), LoginError> {
@@ -82,12 +118,17 @@ fn address(spec: &ServerSpec) -> Result<(Url, &Login), LoginError> {
 }
 
 /// Whatever else knocks at the port is sent away: any page and any program of this machine can.
-async fn wait_for(listener: &TcpListener, authority: &Authority, server: &str) -> Result<Grant, LoginError> {
+async fn wait_for(
+    listener: &TcpListener,
+    path: &str,
+    authority: &Authority,
+    server: &str,
+) -> Result<Grant, LoginError> {
     let state = authority.state();
     loop {
         let Ok((mut stream, _)) = listener.accept().await else { continue };
         let read = tokio::time::timeout(REQUEST, request(&mut stream)).await;
-        let came = read.ok().flatten().and_then(|target| Came::read(&target, &state));
+        let came = read.ok().flatten().and_then(|target| Came::read(&target, path, &state));
         let Some(came) = came else {
             answer(&mut stream, "400 Bad Request", "This is not the login that was asked for.").await;
             continue;
@@ -117,10 +158,10 @@ enum Came {
 
 impl Came {
     /// None where it is not for us: another path, another state.
-    fn read(target: &str, state: &str) -> Option<Self> {
+    fn read(target: &str, path: &str, state: &str) -> Option<Self> {
         let url = Url::parse("http://127.0.0.1").ok()?.join(target).ok()?;
         let value = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
-        if url.path() != PATH || state.is_empty() || value("state")? != state {
+        if url.path() != path || state.is_empty() || value("state")? != state {
             return None;
         }
         if let Some(error) = value("error") {
@@ -179,8 +220,8 @@ mod tests {
             ("http://evil.example/callback?code=c&state=t", None),
         ];
         for (target, expected) in cases {
-            assert_eq!(Came::read(target, "s"), expected, "{target}");
+            assert_eq!(Came::read(target, "/callback", "s"), expected, "{target}");
         }
-        assert_eq!(Came::read("/callback?code=c&state=", ""), None);
+        assert_eq!(Came::read("/callback?code=c&state=", "/callback", ""), None);
     }
 }

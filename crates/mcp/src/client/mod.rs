@@ -1,6 +1,7 @@
 //! The servers we call: their processes, the connections to them, and what they offer turned into our own types.
 
 mod asked;
+mod callback;
 mod closed;
 mod convert;
 mod follow;
@@ -18,10 +19,11 @@ mod ticket;
 mod tokens;
 mod wire;
 
+pub use callback::{BadCallback, Callback};
 pub use closed::Closed;
 pub(crate) use follow::Followed;
 pub use http::{BadAddress, NotBuilt};
-pub use login::{LoggedIn, LoginError, login, logout};
+pub use login::{LoggedIn, LoginError, Standing, login, logout, standing};
 pub(crate) use offer::Offer;
 pub use offer::{LeftOut, TooMuch};
 pub(crate) use process::{Gone, Process, Started};

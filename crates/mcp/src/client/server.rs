@@ -66,6 +66,11 @@ impl Server {
         &self.name
     }
 
+    /// The revision of the protocol that it speaks with us.
+    pub fn revision(&self) -> Option<String> {
+        self.session.revision()
+    }
+
     /// The end of what the server wrote to its standard error, for its operator. Never for a cell.
     pub fn stderr_tail(&self) -> String {
         self.stderr.text()

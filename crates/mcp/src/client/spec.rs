@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::client::Callback;
+
 /// One MCP server, as configuration names it.
 #[derive(Clone, Debug)]
 pub struct ServerSpec {
@@ -17,7 +19,7 @@ pub struct ServerSpec {
 }
 
 /// Where the server is.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Transport {
     /// A process of ours, spoken to over its standard streams.
     Stdio {
@@ -38,7 +40,7 @@ pub enum Transport {
 }
 
 /// What logging in to a server needs. Most servers need nothing but the folder.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     /// The folder where tokens are kept, one file of its owner's alone per server and issuer.
     pub tokens: PathBuf,
@@ -49,21 +51,31 @@ pub struct Login {
     pub client_metadata_url: Option<String>,
     /// What to ask for; the server's own word on it where empty.
     pub scopes: Vec<String>,
-    /// The port on this machine that the browser is sent back to; any where none.
-    pub redirect_port: Option<u16>,
+    /// Where the browser is sent back to.
+    pub callback: Callback,
 }
 
 impl Login {
     /// All that is not configured is found out.
     pub fn new(tokens: PathBuf) -> Self {
         let (client_id, client_secret, client_metadata_url) = (None, None, None);
-        Self { tokens, client_id, client_secret, client_metadata_url, scopes: Vec::new(), redirect_port: None }
+        let (scopes, callback) = (Vec::new(), Callback::default());
+        Self { tokens, client_id, client_secret, client_metadata_url, scopes, callback }
     }
 }
 
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Login").field("tokens", &self.tokens).field("scopes", &self.scopes).finish_non_exhaustive()
+    }
+}
+
+impl Transport {
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Stdio { .. } => "stdio",
+            Self::Http { .. } => "http",
+        }
     }
 }
 

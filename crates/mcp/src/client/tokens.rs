@@ -9,7 +9,8 @@ use url::Url;
 
 pub(crate) use file::{Grant, TokenFile, now_secs};
 
-use crate::client::spec::Login;
+use crate::client::http::Challenge;
+use crate::client::spec::{Login, MAX_SHOWN_NAME_CHARS, shown};
 use crate::client::wire::{RenewError, renew};
 
 /// A token is renewed this long before it ends, so that it does not end on its way.
@@ -17,6 +18,7 @@ const EARLY_SECS: u64 = 60;
 
 #[derive(Debug)]
 pub(crate) struct Tokens {
+    server: String,
     url: Url,
     file: TokenFile,
     /// Held while a token is renewed: who comes meanwhile gets the new one. None until it was looked for.
@@ -45,7 +47,17 @@ impl Tokens {
     pub(crate) fn new(server: &str, url: &Url, login: &Login) -> Self {
         let file = TokenFile::new(PathBuf::clone(&login.tokens), server, url.as_str());
         let grant = Mutex::new(file.read());
-        Self { url: url.clone(), file, grant }
+        Self { server: shown(server, MAX_SHOWN_NAME_CHARS), url: url.clone(), file, grant }
+    }
+
+    /// Whose they are, as messages name it.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// For whoever logs in next. Without it the login asks around.
+    pub(crate) fn keep_refusal(&self, challenge: &Challenge) {
+        drop(self.file.write_refusal(challenge));
     }
 
     /// The token to send; none where nobody has logged in.
@@ -72,6 +84,14 @@ impl Tokens {
             Some(grant) => Ok(self.renewed(&mut ours, &grant).await?),
             None => Err(NoToken::LoginNeeded),
         }
+    }
+
+    /// Another than this one, where somebody has logged in since.
+    pub(crate) async fn since(&self, refused: &str) -> Option<String> {
+        let mut ours = self.grant.lock().await;
+        let theirs = self.file.read().filter(|grant| grant.access_token != refused)?;
+        *ours = Some(theirs.clone());
+        Some(theirs.access_token)
     }
 
     async fn renewed(&self, ours: &mut Option<Grant>, old: &Grant) -> Result<String, RenewError> {

@@ -31,8 +31,8 @@ impl Asking {
     }
 
     /// What is said beside this, by whoever knows a tool to be harmless.
-    pub(crate) fn about<'a>(&self, pass: &[Pattern], tools: impl Iterator<Item = &'a ToolSpec>) -> AskedAbout {
-        let asked = tools.filter(|tool| self.is_about(tool) && !names(pass, &tool.id));
+    pub fn about(&self, pass: &[Pattern], tools: &[ToolSpec]) -> AskedAbout {
+        let asked = tools.iter().filter(|tool| self.is_about(tool) && !names(pass, &tool.id));
         AskedAbout(Arc::new(asked.map(|tool| tool.id.as_str().to_owned()).collect()))
     }
 }
@@ -43,7 +43,7 @@ fn names(patterns: &[Pattern], id: &ToolId) -> bool {
 
 /// The tools of one catalog that are called only when a person agrees.
 #[derive(Clone, Debug)]
-pub(crate) struct AskedAbout(Arc<HashSet<String>>);
+pub struct AskedAbout(Arc<HashSet<String>>);
 
 impl Hook for AskedAbout {
     fn before<'a>(&'a self, event: &'a ToolEvent) -> Hooking<'a, Result<HookAnswer, String>> {
@@ -74,7 +74,7 @@ mod tests {
             tool("mcp:files:write", Repeat::WithKey),
         ];
         let asked = |asking: &Asking, pass: &[Pattern]| {
-            let mut ids: Vec<String> = asking.about(pass, tools.iter()).0.iter().cloned().collect();
+            let mut ids: Vec<String> = asking.about(pass, &tools).0.iter().cloned().collect();
             ids.sort_unstable();
             ids
         };

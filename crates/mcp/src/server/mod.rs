@@ -26,7 +26,7 @@ mod wire;
 
 use std::time::Duration;
 
-pub use asking::Asking;
+pub use asking::{AskedAbout, Asking};
 pub use frontend::{Frontend, Offered, Settings};
 pub use http::{Access, BadToken, Gate, HttpError, Token, serve_http};
 pub use plain::plain;

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use catalog::{Catalog, Registry, Surface};
 use contract::config;
-use contract::tool::ToolSpec;
 use executor::run::{Host, PrepareError, RunRequest, prepare};
 use executor::{Executor, Hook, ToolSource};
 use serde_json::Value;
@@ -34,7 +33,6 @@ impl Prepared {
         principal: &Principal,
         former: Option<Arc<Catalog>>,
     ) -> Result<Self, PrepareError> {
-        let offered: Vec<ToolSpec> = sources.iter().flat_map(|source| source.tools()).collect();
         let host = Host {
             config: settings.config.clone(),
             sources,
@@ -51,7 +49,8 @@ impl Prepared {
         config.limits.max_wait_ms = config.limits.max_wait_ms.min(TURN_AT_MOST_MS);
         // Always these two, also while no server has a tool to offer: what a client lists must not come and go.
         let shown = Surface::CodeMode.visible_tools(&run.config, run.executor.catalog());
-        let asked_about = settings.asking.about(&settings.pass, offered.iter());
+        // What is not in the catalog cannot be called, so nobody is asked about it.
+        let asked_about = settings.asking.about(&settings.pass, run.executor.catalog().tools());
         Ok(Self {
             listed: tools::listed(&shown, &run.config.code_mode, &settings.tool_prefix),
             config: run.config.code_mode,

@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::listing::{Listing, Millis};
-use crate::client::{Limits, Offer, ServerSpec, Transport, plain_url};
+use super::status::Trouble;
+use crate::client::{Limits, MAX_SHOWN_CHARS, Offer, ServerSpec, Transport, plain_url, shown};
 
-/// Another version is read as no file.
-const VERSION: u64 = 1;
+/// A file of another version is as good as none; the next listing writes one of this.
+const VERSION: u64 = 2;
 
 /// What a file may have beside the tools themselves.
 const OVERHEAD_BYTES: u64 = 64 << 10;
@@ -75,7 +76,34 @@ impl CatalogFile {
             return Err(Unread::TooLong(most));
         }
         let read = contract::json::read(&text).map_err(|_| Unread::Other)?;
+        if read.get("version").and_then(Value::as_u64).is_some_and(|version| version != VERSION) {
+            return Ok(None);
+        }
         self.judge(&read).ok_or(Unread::Other).map(Some)
+    }
+
+    /// What went wrong with it last; none where it worked since.
+    pub(crate) fn read_trouble(&self) -> Option<Trouble> {
+        let mut text = String::new();
+        File::open(self.trouble_path()).ok()?.take(OVERHEAD_BYTES).read_to_string(&mut text).ok()?;
+        let read = contract::json::read(&text).ok()?;
+        let message = shown(read.get("message")?.as_str()?, MAX_SHOWN_CHARS);
+        Some(Trouble { at: read.get("at")?.as_i64()?, message, stderr: String::new() })
+    }
+
+    /// Without what the server wrote to its standard error: that may hold secrets.
+    pub(crate) fn write_trouble(&self, trouble: &Trouble) -> io::Result<()> {
+        let text = json!({"at": trouble.at, "message": trouble.message}).to_string();
+        self.put(&self.trouble_path(), &text)
+    }
+
+    /// It works.
+    pub(crate) fn forget_trouble(&self) {
+        drop(fs::remove_file(self.trouble_path()));
+    }
+
+    fn trouble_path(&self) -> PathBuf {
+        self.path.with_extension("trouble")
     }
 
     fn judge(&self, read: &Value) -> Option<Listing> {
@@ -85,7 +113,8 @@ impl CatalogFile {
         if !ours {
             return None;
         }
-        let mut offer = Offer::new(&self.server, self.trusted, &self.limits);
+        let about = read.get("about").and_then(Value::as_str).map(|about| shown(about, MAX_SHOWN_CHARS).into());
+        let mut offer = Offer::new(&self.server, self.trusted, &self.limits).saying(about);
         for tool in read.get("tools")?.as_array()? {
             offer.tool(tool).ok()?;
         }
@@ -100,10 +129,14 @@ impl CatalogFile {
         Some(Listing { tools, left_out: offer.left_out, listed_at, remembered: true })
     }
 
-    /// Whole or not at all: whoever reads meanwhile has the one before.
     pub(crate) fn write(&self, listing: &Listing) -> io::Result<()> {
+        self.put(&self.path, &self.text(listing))
+    }
+
+    /// Whole or not at all: whoever reads meanwhile has the one before.
+    fn put(&self, path: &Path, text: &str) -> io::Result<()> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let folder = path.parent().unwrap_or(Path::new("."));
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let half = self.path.with_extension(format!("{}-{number}.half", std::process::id()));
@@ -112,8 +145,8 @@ impl CatalogFile {
             .create_new(true)
             .mode(0o600)
             .open(&half)
-            .and_then(|mut file| file.write_all(self.text(listing).as_bytes()))
-            .and_then(|()| fs::rename(&half, &self.path));
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .and_then(|()| fs::rename(&half, path));
         if written.is_err() {
             // The first error is the one to tell of.
             drop(fs::remove_file(&half));
@@ -126,11 +159,14 @@ impl CatalogFile {
         let has = |wanted: [Operation; 2]| listing.tools.iter().any(|tool| wanted.contains(&tool.operation));
         let tools: Vec<Value> =
             listing.tools.iter().filter(|tool| tool.operation == Operation::Tool).map(listed).collect();
+        // The same for all that have it.
+        let about = listing.tools.iter().find_map(|tool| tool.about_owner.as_deref());
         json!({
             "version": VERSION,
             "identity": self.identity,
             "server": self.server,
             "listedAt": listing.listed_at,
+            "about": about,
             "resources": has([Operation::ListResources, Operation::ReadResource]),
             "prompts": has([Operation::ListPrompts, Operation::GetPrompt]),
             "tools": tools,

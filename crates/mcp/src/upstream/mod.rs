@@ -9,10 +9,12 @@ mod lifecycle;
 mod listing;
 mod mind;
 mod one;
+mod remember;
 mod start;
 mod status;
 
 pub use group::{UnknownServer, Upstreams};
 pub use lifecycle::Restart;
 pub use one::{Unavailable, Upstream, UpstreamOptions};
+pub use remember::remember;
 pub use status::{ServerState, Status, Trouble};

@@ -107,7 +107,10 @@ impl Upstream {
             trouble: None,
         };
         match file.as_ref().map(CatalogFile::read) {
-            Some(Ok(listing)) => state.listing = listing.map(Arc::new),
+            Some(Ok(listing)) => {
+                state.listing = listing.map(Arc::new);
+                state.trouble = file.as_ref().and_then(CatalogFile::read_trouble);
+            }
             Some(Err(error)) => state.trouble = Some(Trouble::new(error.to_string())),
             None => {}
         }
@@ -201,6 +204,7 @@ impl Upstream {
         if let Some(file) = self.file.clone() {
             let (listing, me) = (Arc::clone(&listing), self.me.clone());
             tokio::task::spawn_blocking(move || {
+                file.forget_trouble();
                 if let (Err(error), Some(me)) = (file.write(&listing), me.upgrade()) {
                     me.state().trouble = Some(Trouble::new(format!("its list of tools cannot be remembered: {error}")));
                 }

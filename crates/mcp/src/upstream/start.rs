@@ -132,7 +132,12 @@ impl Upstream {
             Err(error) => {
                 self.on(&mut state, Event::StartFailed);
                 let why: Arc<str> = error.why.to_string().into();
-                state.trouble = Some(Trouble { stderr: error.stderr, ..Trouble::new(why.to_string()) });
+                let trouble = Trouble { stderr: error.stderr, ..Trouble::new(why.to_string()) };
+                if let (Some(file), trouble) = (self.file.clone(), trouble.clone()) {
+                    // For whoever asks how it is without starting it; where it cannot be written, they start it.
+                    tokio::task::spawn_blocking(move || drop(file.write_trouble(&trouble)));
+                }
+                state.trouble = Some(trouble);
                 Err(why)
             }
         }

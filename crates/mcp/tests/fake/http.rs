@@ -1,7 +1,11 @@
 //! The scripted server at an address: `fake-mcp script.json http PORT_FILE`. A request a connection.
 //!
 //! The script's `http` says how: `json` (no streams), `session` (its id), `listen` (steps for who listens; none: there
-//! is no such stream), `resume` (steps for who takes up a stream that broke off: they answer the last request), `accepts` (a file of tokens, one a line) and `issuer` (who gives them).
+//! is no such stream), `resume` (steps for who takes up a stream that broke off: they answer the last request).
+//!
+//! For logins: `accepts` (a file of tokens, one a line, each with what it allows), `issuer` (who gives them), `metadata`
+//! (the path where that is said), `challenge` (what a refused POST is told beside; then others are told nothing) and
+//! `wants` (what a token must allow, by method).
 
 use std::io::{Read, stdin};
 use std::net::{TcpListener, TcpStream};
@@ -40,19 +44,24 @@ fn answer(stream: TcpStream, port: u16, shared: &Arc<Mutex<Value>>) {
     let mut out = Out::Http(Answer { stream, json: how["json"] == true, head, begun: false });
     let mut fake = Fake { script, shared: Some(Arc::clone(shared)) };
     fake.record(&json!({"http": request.method, "target": request.target, "headers": request.headers}).to_string());
-    if request.target.starts_with("/.well-known/oauth-protected-resource") && how["issuer"].is_string() {
+    let metadata_at = how["metadata"].as_str().unwrap_or("/.well-known/oauth-protected-resource");
+    if request.target.starts_with(metadata_at) && how["issuer"].is_string() {
         let metadata = json!({"resource": format!("http://127.0.0.1:{port}/mcp"), "authorization_servers": [how["issuer"]], "scopes_supported": ["read"]});
         return out.raw(&status("200 OK", "content-type: application/json\r\n", &metadata.to_string()));
     }
     if request.target != "/mcp" {
         return out.raw(&status("404 Not Found", "", ""));
     }
-    if !admitted(&how, &request) {
-        let at = format!("http://127.0.0.1:{port}/.well-known/oauth-protected-resource/mcp");
-        let challenge = format!("www-authenticate: Bearer resource_metadata=\"{at}\"\r\n");
-        return out.raw(&status("401 Unauthorized", &challenge, ""));
-    }
     let message: Value = serde_json::from_str(&request.body).unwrap_or(Value::Null);
+    if let Some((code, error)) = refused(&how, &request, &message) {
+        let challenge = match how["challenge"].as_str() {
+            // Only requests of the protocol are told.
+            Some(_) if request.method != "POST" => String::new(),
+            Some(more) => format!("www-authenticate: Bearer resource_metadata=\"{metadata_at}\"{more}{error}\r\n"),
+            None => format!("www-authenticate: Bearer resource_metadata=\"{metadata_at}/mcp\"{error}\r\n"),
+        };
+        return out.raw(&status(code, &challenge, ""));
+    }
     let names_session = request.headers.get("mcp-session-id").map(String::as_str) == how["session"].as_str();
     let begins = matches!(message["method"].as_str(), Some("initialize" | "server/discover"));
     if how["session"].is_string() && !names_session && !begins {
@@ -76,11 +85,19 @@ fn answer(stream: TcpStream, port: u16, shared: &Arc<Mutex<Value>>) {
     }
 }
 
-fn admitted(how: &Value, request: &Request) -> bool {
-    let Some(path) = how["accepts"].as_str() else { return true };
+/// How it says no, and what its challenge has beside: no good token, or one that does not allow what `wants` says of
+/// the method.
+fn refused(how: &Value, request: &Request, message: &Value) -> Option<(&'static str, String)> {
+    let path = how["accepts"].as_str()?;
     let token = request.headers.get("authorization").and_then(|value| value.strip_prefix("Bearer "));
     let accepted = std::fs::read_to_string(path).unwrap_or_default();
-    token.is_some_and(|token| accepted.lines().any(|line| line == token))
+    let mut lines = accepted.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let Some(allowed) = lines.find(|words| words.first().copied() == token) else {
+        return Some(("401 Unauthorized", String::new()));
+    };
+    let wanted = message["method"].as_str().and_then(|method| how["wants"][method].as_str())?;
+    let short = !allowed.contains(&wanted);
+    short.then(|| ("403 Forbidden", format!(", error=\"insufficient_scope\", scope=\"{wanted}\"")))
 }
 
 pub fn status(status: &str, head: &str, body: &str) -> String {

@@ -25,6 +25,11 @@ pub struct Mind {
     pub claims: Option<String>,
     /// Whether the page says no.
     pub denies: bool,
+    /// What the last login was asked for, and where it was sent back to.
+    pub scopes: String,
+    pub redirect: String,
+    /// The program that was registered by hand; then none can register itself.
+    pub client: Option<String>,
     given: u32,
     challenges: BTreeMap<String, String>,
 }
@@ -75,7 +80,7 @@ fn answer(url: &str, accepted: &PathBuf, request: &Request, mind: &mut Mind) -> 
                 "code_challenge_methods_supported": ["S256"], "authorization_response_iss_parameter_supported": true,
             }),
         ),
-        "/register" => {
+        "/register" if mind.client.is_none() => {
             let asked: Value = serde_json::from_str(&request.body).unwrap();
             json(201, &json!({"client_id": "registered", "redirect_uris": asked["redirect_uris"]}))
         }
@@ -87,7 +92,10 @@ fn answer(url: &str, accepted: &PathBuf, request: &Request, mind: &mut Mind) -> 
 
 fn authorize(url: &str, target: &Url, mind: &mut Mind) -> String {
     let query: BTreeMap<String, String> = target.query_pairs().into_owned().collect();
-    assert_eq!((query["code_challenge_method"].as_str(), query["client_id"].as_str()), ("S256", "registered"));
+    let client = mind.client.as_deref().unwrap_or("registered");
+    assert_eq!((query["code_challenge_method"].as_str(), query["client_id"].as_str()), ("S256", client));
+    mind.redirect = query["redirect_uri"].clone();
+    mind.scopes = query.get("scope").cloned().unwrap_or_default();
     let code = format!("code{}", mind.challenges.len());
     mind.challenges.insert(code.clone(), query["code_challenge"].clone());
     let mut back = Url::parse(&query["redirect_uri"]).unwrap();
@@ -113,7 +121,7 @@ fn token(accepted: &PathBuf, request: &Request, mind: &mut Mind) -> String {
     }
     mind.given += 1;
     let access = format!("access{}", mind.given);
-    std::fs::write(accepted, format!("{access}\n")).unwrap();
+    std::fs::write(accepted, format!("{access} {}\n", mind.scopes)).unwrap();
     let refresh = format!("refresh{}", mind.given);
     json(
         200,

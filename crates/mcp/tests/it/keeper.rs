@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mcp::{ServerSpec, Transport, Upstream};
@@ -125,16 +126,22 @@ fn nothing_is_left_two_seconds_after_the_host_was_killed_outright() {
     }
 }
 
-#[tokio::test]
-async fn a_stop_ends_whoever_does_not_heed_it_and_leaves_no_zombie() {
-    let folder = Folder::new();
-    let server = Upstream::new(stubborn(&folder, "s"), options());
+/// A stubborn server that runs, its keeper, and all that the keeper looks after.
+async fn kept(folder: &Folder) -> (Arc<Upstream>, Seen, Vec<Seen>) {
+    let server = Upstream::new(stubborn(folder, "s"), options());
     server.listed().await.unwrap();
     let us = i32::try_from(std::process::id()).unwrap();
     let here = folder.0.to_str().unwrap();
     let keeper = descendants(us).into_iter().find(|one| one.parent == us && one.command.contains(here)).unwrap();
     let family = descendants(keeper.pid);
     assert_eq!(family.len(), 3, "{family:#?}");
+    (server, keeper, family)
+}
+
+#[tokio::test]
+async fn a_stop_ends_whoever_does_not_heed_it_and_leaves_no_zombie() {
+    let folder = Folder::new();
+    let (server, keeper, family) = kept(&folder).await;
     let began = Instant::now();
     server.stop().await;
     assert!(began.elapsed() < Duration::from_secs(4));
@@ -146,12 +153,7 @@ async fn a_stop_ends_whoever_does_not_heed_it_and_leaves_no_zombie() {
 #[tokio::test]
 async fn a_killed_keeper_takes_its_server_and_group_along() {
     let folder = Folder::new();
-    let server = Upstream::new(stubborn(&folder, "s"), options());
-    server.listed().await.unwrap();
-    let us = i32::try_from(std::process::id()).unwrap();
-    let here = folder.0.to_str().unwrap();
-    let keeper = descendants(us).into_iter().find(|one| one.parent == us && one.command.contains(here)).unwrap();
-    let family = descendants(keeper.pid);
+    let (_server, keeper, family) = kept(&folder).await;
     kill_process(Pid::from_raw(keeper.pid).unwrap(), Signal::KILL).unwrap();
     let grouped: Vec<i32> = family.iter().filter(|one| one.group == keeper.pid).map(|one| one.pid).collect();
     assert_eq!(grouped.len(), 2, "{family:#?}");

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use mcp::{Closed, ConnectError, ConnectFailure, Login, LoginError, LoginRefused, Server, ServerSpec, Transport};
-use serde_json::json;
+use mcp::{
+    Callback, Closed, ConnectError, ConnectFailure, Login, LoginError, LoginRefused, Server, ServerSpec, Transport,
+};
+use serde_json::{Value, json};
 
 use crate::authority::{Authority, browse, get};
 use crate::fake::{AtAddress, Connected, Folder, limits, tool};
@@ -18,9 +20,15 @@ struct Guarded {
 
 impl Guarded {
     fn new() -> Self {
+        Self::with(json!({}))
+    }
+
+    /// A server that refuses in a way of its own.
+    fn with(more: Value) -> Self {
         let folder = Folder::new();
         let authority = Authority::start(folder.0.join("accepted"));
-        let how = json!({"accepts": authority.accepted, "issuer": authority.url});
+        let mut how = json!({"accepts": authority.accepted, "issuer": authority.url});
+        how.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let server = AtAddress::start(&folder, json!({"http": how, "tools": [tool("t", json!([{"result": {}}]))]}));
         let mut spec = server.spec(limits());
         let Transport::Http { login, .. } = &mut spec.transport else { panic!("{spec:?}") };
@@ -66,6 +74,52 @@ async fn a_server_that_wants_a_login_says_how_and_works_after_it() {
     assert_eq!(asked["resource"], *url, "the token is for this server alone");
     assert!(mcp::logout(&guarded.spec).unwrap());
     assert!(matches!(guarded.connect().await.unwrap_err().why, ConnectFailure::LoginNeeded { .. }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_begins_with_what_the_refused_request_was_told() {
+    // Nothing but the challenge of a POST says where to look and what for.
+    let guarded = Guarded::with(json!({"metadata": "/elsewhere/meta", "challenge": ", scope=\"narrow\""}));
+    guarded.authority.mind.lock().unwrap().lasts = 30;
+    assert_eq!(guarded.log_in().await.unwrap().scopes, ["narrow"]);
+    guarded.authority.mind.lock().unwrap().lasts = 3600;
+    let server = guarded.connected().await;
+    assert_eq!(server.returned("t", json!({})).await.for_guest(), json!({}));
+    assert_eq!(guarded.renewals(), 1, "a renewal finds the same issuer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_configured_of_a_login_is_what_is_asked_for() {
+    let mut guarded = Guarded::new();
+    guarded.authority.mind.lock().unwrap().client = Some("by hand".to_owned());
+    let Transport::Http { login: Some(login), .. } = &mut guarded.spec.transport else { panic!() };
+    login.client_id = Some("by hand".to_owned());
+    login.scopes = vec!["a".to_owned(), "b".to_owned()];
+    login.callback = Callback::parse("http://localhost/back").unwrap();
+    assert_eq!(guarded.log_in().await.unwrap().scopes, ["a", "b"]);
+    let (scopes, redirect) = {
+        let mind = guarded.authority.mind.lock().unwrap();
+        (mind.scopes.clone(), mind.redirect.clone())
+    };
+    assert_eq!(scopes, "a b");
+    assert!(redirect.starts_with("http://localhost:") && redirect.ends_with("/back"), "{redirect}");
+    assert_eq!(guarded.connected().await.returned("t", json!({})).await.for_guest(), json!({}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_that_allows_too_little_names_what_is_wanted_and_is_widened_by_the_next() {
+    let guarded = Guarded::with(json!({"wants": {"tools/call": "write"}}));
+    guarded.log_in().await.unwrap();
+    let server = guarded.connected().await;
+    let failed = server.failed("t").await;
+    let expected = "`t` of MCP server `s` failed: it wants a login that allows `write`; a person must run \
+                    `cellmate servers login s` (code 403)";
+    assert_eq!(failed, expected);
+    assert_eq!(guarded.log_in().await.unwrap().scopes, ["write", "read"], "nothing is lost");
+    assert_eq!(server.returned("t", json!({})).await.for_guest(), json!({}), "the connection takes the wider one");
+    assert_eq!(guarded.renewals(), 0);
+    guarded.log_in().await.unwrap();
+    assert_eq!(guarded.authority.mind.lock().unwrap().scopes, "read", "what was heeded is not asked for again");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,7 @@ mod request;
 
 mod address;
 mod authority;
+mod beginning;
 mod cells;
 mod fake;
 mod group;

@@ -55,6 +55,67 @@ async fn a_list_is_shown_from_memory_and_replaced_by_a_fresh_one() {
 }
 
 #[tokio::test]
+async fn nothing_is_told_where_a_list_is_what_was_remembered() {
+    let folder = Folder::new();
+    let hello = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "resources": {}},
+        "serverInfo": {"name": "fake", "version": "1"}, "instructions": "Keeps \u{1b}notes.",
+    });
+    let mut script = script(&["a", "b"]);
+    script["on"] = json!({"initialize": [{"result": hello}]});
+    script["tools"][0]["title"] = json!("The first");
+    script["tools"][0]["annotations"] = json!({"readOnlyHint": true});
+    script["tools"][1]["outputSchema"] = json!({"type": "object"});
+    let first = anew(&folder, script.clone());
+    first.listed().await.unwrap();
+    eventually("it is remembered", || files(&folder) == 1).await;
+    first.retire().await;
+    let second = anew(&folder, script);
+    assert_eq!(second.tools()[0].about_owner.as_deref(), Some("Keeps  notes."));
+    let changes = second.changes();
+    second.refresh().await.unwrap();
+    assert!(!second.status().remembered);
+    assert!(!changes.has_changed().unwrap());
+}
+
+#[tokio::test]
+async fn a_list_of_another_version_is_forgotten_and_no_trouble() {
+    let folder = Folder::new();
+    let first = anew(&folder, script(&["a"]));
+    first.listed().await.unwrap();
+    eventually("it is remembered", || files(&folder) == 1).await;
+    first.retire().await;
+    let path = std::fs::read_dir(folder.0.join("catalogs")).unwrap().next().unwrap().unwrap().path();
+    let older = std::fs::read_to_string(&path).unwrap().replace("\"version\":2", "\"version\":1");
+    std::fs::write(&path, &older).unwrap();
+    let second = anew(&folder, script(&["a"]));
+    assert_eq!((second.tools().len(), second.status().trouble), (0, None));
+    second.listed().await.unwrap();
+    eventually("it is replaced", || std::fs::read_to_string(&path).unwrap() != older).await;
+}
+
+#[tokio::test]
+async fn why_a_server_failed_is_known_to_the_next_program_until_it_works() {
+    let folder = Folder::new();
+    let broken = json!({"start": [{"stderr": "secret words"}, {"exit": 3}]});
+    let first = anew(&folder, broken);
+    first.listed().await.unwrap_err();
+    eventually("it is remembered", || files(&folder) == 1).await;
+    let trouble = anew(&folder, script(&["a"])).status().trouble.unwrap();
+    assert_eq!(trouble.message, "it ended or closed its output; see what it wrote to its standard error");
+    assert_eq!((trouble.stderr.as_str(), trouble.at > 0), ("", true));
+    let second = anew(&folder, script(&["a"]));
+    second.refresh().await.unwrap();
+    eventually("only its list is left", || {
+        let files = std::fs::read_dir(folder.0.join("catalogs")).unwrap().flatten();
+        let names: Vec<_> = files.map(|file| file.path().extension().unwrap().to_owned()).collect();
+        names == ["json"]
+    })
+    .await;
+    assert_eq!(anew(&folder, script(&["a"])).status().trouble, None);
+}
+
+#[tokio::test]
 async fn a_tool_that_is_gone_since_says_so() {
     let kept = Kept::with(script(&["a"]), options()).await;
     kept.upstream.listed().await.unwrap();

@@ -1,5 +1,7 @@
 //! A person's word: within a result, by a request, or from another process.
 
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -152,4 +154,66 @@ fn who_is_asked_can_be_configured() {
     assert_eq!(client.exec(CELL)["value"], "push");
     let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask", "mcp:s:*"]);
     assert_eq!(client.exec(CELL)["status"], "waiting");
+}
+
+fn told(output: &Output) -> (Option<i32>, Value) {
+    let told = serde_json::from_slice(&output.stdout);
+    (output.status.code(), told.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr))))
+}
+
+#[test]
+fn a_call_by_hand_asks_as_a_cells_does_and_heeds_what_was_agreed_to_for_good() {
+    let place = pushes();
+    let (code, refused) = told(&place.by_hand("s.push").output().unwrap());
+    let why = "a person must agree to a call of `mcp:s:push` (this tool may change something); type it on a terminal, \
+               or give --yes";
+    assert_eq!((code, &refused["error"]), (Some(1), &json!(why)));
+    assert_eq!((made(&place), place.approvals(&["list", "--json"]).stdout.as_slice()), (0, b"[]\n".as_slice()));
+    let (code, called) = told(&place.by_hand("s.push").arg("--yes").output().unwrap());
+    assert_eq!((code, &called["result"]["structuredContent"]), (Some(0), &json!({"done": "push"})));
+    assert_eq!(told(&place.by_hand("s.push").output().unwrap()).0, Some(1), "once is once");
+
+    let waiting = Streams::plain(&place, Era::July2026).exec(CELL);
+    let id = waiting["approvals"][0]["approvalId"].as_str().unwrap();
+    assert!(place.approvals(&["approve", id, "--always"]).status.success());
+    assert_eq!(told(&place.by_hand("s.push").output().unwrap()).0, Some(0));
+    assert_eq!(told(&place.by_hand("s.push").args(["--agent", "other"]).output().unwrap()).0, Some(1));
+}
+
+#[test]
+fn a_call_by_hand_is_not_asked_about_where_the_configuration_says_so() {
+    let place = pushes();
+    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(place.path("config.json")).unwrap()).unwrap();
+    for (approvals, code) in [
+        (json!({"ask": "never"}), 0),
+        (json!({"pass": ["mcp:s:*"]}), 0),
+        (json!({"ask": ["mcp:s:push"]}), 1),
+        (json!({"ask": "nevr"}), 2),
+    ] {
+        config["approvals"] = approvals.clone();
+        place.configure(&config);
+        assert_eq!(place.by_hand("s.push").output().unwrap().status.code(), Some(code), "{approvals}");
+    }
+}
+
+#[test]
+fn on_a_terminal_whoever_types_a_call_is_asked_about_it() {
+    for (answer, code, calls) in [("y\n", 0, 1), ("n\n", 1, 0), ("\n", 1, 0)] {
+        let place = pushes();
+        let by_hand = place.by_hand("s.push");
+        let words = std::iter::once(by_hand.get_program()).chain(by_hand.get_args());
+        let line: Vec<String> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+        // Gives it a terminal, and types for it.
+        let mut terminal = Command::new("script");
+        terminal.args(["-qefc", &line.join(" "), "/dev/null"]).env("HOME", &place.0);
+        let mut terminal = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        terminal.stdin.as_mut().unwrap().write_all(answer.as_bytes()).unwrap();
+        let seen = terminal.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&seen.stdout);
+        assert!(
+            text.contains("mcp:s:push: this tool may change something") && text.contains("\"to\": \"main\""),
+            "{text}"
+        );
+        assert_eq!((seen.status.code(), made(&place)), (Some(code), calls), "{text}");
+    }
 }

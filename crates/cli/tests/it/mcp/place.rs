@@ -1,7 +1,7 @@
 //! A folder for one server's state, its configuration, and a scripted server behind it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -61,6 +61,17 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
         command.arg("approvals").args(arguments).args(["--state-dir", &self.path("state")]);
         command.output().unwrap()
+    }
+}
+
+impl Place {
+    /// What a person types to call a tool of the server by hand.
+    pub fn by_hand(&self, tool: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
+        command.args(["tools", "call", tool, "to=main", "--json", "--config", &self.path("config.json")]);
+        command.args(["--state-dir", &self.path("state")]).env("HOME", &self.0).env_remove("XDG_STATE_HOME");
+        command.stdin(Stdio::null());
+        command
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use reqwest::Response;
+use reqwest::{Response, StatusCode};
 use serde_json::{Map, Value};
 
 use super::sse::{Event, Parser};
@@ -96,15 +96,17 @@ async fn refused(response: Response, kind: &str, held: &Arc<Held>) -> Failure {
         message = format!("it redirects to {to}, which is not followed; if you trust that address, configure it");
         return Failure::Status { code, message };
     }
-    if let Some(scope) = header(&response, "www-authenticate").and_then(wanted_scope) {
-        let scope = shown(scope, MAX_SHOWN_CHARS);
-        message =
-            format!("it wants a login that allows more; add `{scope}` to the scopes of its login and log in again");
-        return Failure::Status { code, message };
-    }
     // What is cut off here was not going to be shown.
     let body = whole(response, MAX_REFUSAL_BYTES, held).await.unwrap_or_default();
+    let forbids = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     match object(&body) {
+        // Who may not is told so, whatever the protocol's code for it is.
+        Some(object) if forbids => {
+            let said = object.get("error").and_then(|error| error.get("message").unwrap_or(error).as_str());
+            if let Some(said) = said {
+                message = format!("{message}: {}", shown(said.trim(), MAX_SHOWN_CHARS));
+            }
+        }
         Some(object) if object.get("error").is_some_and(Value::is_object) => return Failure::Refused(object),
         _ if kind.starts_with("text/plain") && !body.trim_ascii().is_empty() => {
             let said = String::from_utf8_lossy(&body);
@@ -112,13 +114,10 @@ async fn refused(response: Response, kind: &str, held: &Arc<Held>) -> Failure {
         }
         _ => {}
     }
+    if forbids {
+        message += "; see that its login or its headers allow this";
+    }
     Failure::Status { code, message }
-}
-
-/// What a login would have to allow, where that is what is wrong.
-fn wanted_scope(challenge: &str) -> Option<&str> {
-    challenge.find("insufficient_scope")?;
-    challenge.split_once("scope=\"")?.1.split_once('"').map(|(scope, _)| scope)
 }
 
 /// The body of an answer that says no.
@@ -177,15 +176,7 @@ impl Events {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Closed, Failure, Held, MAX_HELD_BYTES, Share, wanted_scope};
-
-    #[test]
-    fn a_login_that_allows_too_little_is_told_from_others() {
-        let challenge = r#"Bearer error="insufficient_scope", scope="files:read files:write", resource_metadata="x""#;
-        assert_eq!(wanted_scope(challenge), Some("files:read files:write"));
-        assert_eq!(wanted_scope(r#"Bearer error="invalid_token", scope="a""#), None);
-        assert_eq!(wanted_scope(r#"Bearer error="insufficient_scope""#), None);
-    }
+    use super::{Closed, Failure, Held, MAX_HELD_BYTES, Share};
 
     #[test]
     fn unfinished_answers_have_a_cap_together() {

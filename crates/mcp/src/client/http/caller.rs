@@ -8,8 +8,9 @@ use reqwest::{Method, Response, StatusCode};
 use url::Url;
 
 use super::answer::{Answer, Events, Failure, Held};
-use super::{NotBuilt, build};
+use super::{Challenge, NotBuilt, build};
 use crate::client::Closed;
+use crate::client::spec::{MAX_SHOWN_CHARS, shown};
 use crate::client::tokens::{NoToken, Tokens};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -150,24 +151,67 @@ impl Caller {
         headers
     }
 
-    /// With a token where there is a login; once more with a newer one where the server refuses it.
+    /// With a token where there is a login; once more with another one where the server refuses it.
     async fn send(&self, method: Method, headers: HeaderMap, body: Option<&[u8]>) -> Result<Response, Failure> {
-        let login_needed = || Failure::Closed(Closed::LoginNeeded);
         let token = match &self.tokens {
             Some(tokens) => tokens.current().await?,
             None => None,
         };
         let response = self.send_once(method.clone(), headers.clone(), body, token.as_deref()).await?;
-        if response.status() != StatusCode::UNAUTHORIZED {
-            return self.known(response);
-        }
-        let (Some(tokens), Some(token)) = (&self.tokens, token) else {
-            // With a header of one's own there is nothing to log in to; the server's words say what is wrong.
-            return if self.headers.contains_key(AUTHORIZATION) { Ok(response) } else { Err(login_needed()) };
+        let Some(refusal) = self.refusal(&response) else { return self.known(response) };
+        let other = match (&self.tokens, token) {
+            (Some(tokens), Some(token)) => match refusal {
+                Refusal::LoginNeeded(_) => tokens.newer_than(&token).await.map(Some),
+                Refusal::MoreNeeded(_) => Ok(tokens.since(&token).await),
+            },
+            _ => Ok(None),
         };
-        let newer = tokens.newer_than(&token).await?;
-        let response = self.send_once(method, headers, body, Some(&newer)).await?;
-        if response.status() == StatusCode::UNAUTHORIZED { Err(login_needed()) } else { self.known(response) }
+        let other = match other {
+            Ok(Some(other)) => other,
+            Ok(None) | Err(NoToken::LoginNeeded) => return Err(self.told(&refusal)),
+            Err(later) => return Err(later.into()),
+        };
+        let response = self.send_once(method, headers, body, Some(&other)).await?;
+        match self.refusal(&response) {
+            Some(refusal) => Err(self.told(&refusal)),
+            None => self.known(response),
+        }
+    }
+
+    /// Whether it is a login that is missing. With a header of one's own there is nothing to log in to; then the
+    /// server's words say what is wrong.
+    fn refusal(&self, response: &Response) -> Option<Refusal> {
+        let challenge = Challenge::of(response.headers());
+        match response.status() {
+            _ if self.headers.contains_key(AUTHORIZATION) => None,
+            StatusCode::UNAUTHORIZED => Some(Refusal::LoginNeeded(challenge)),
+            StatusCode::FORBIDDEN => challenge.filter(Challenge::wants_more).map(Refusal::MoreNeeded),
+            _ => None,
+        }
+    }
+
+    /// What comes of it here. How to log in is the refused request's to say, so it is kept for who does.
+    fn told(&self, refusal: &Refusal) -> Failure {
+        let challenge = match refusal {
+            Refusal::LoginNeeded(challenge) => challenge.as_ref(),
+            Refusal::MoreNeeded(challenge) => Some(challenge),
+        };
+        if let (Some(tokens), Some(challenge)) = (&self.tokens, challenge) {
+            tokens.keep_refusal(challenge);
+        }
+        match (refusal, &self.tokens) {
+            (Refusal::LoginNeeded(_), _) => Failure::Closed(Closed::LoginNeeded),
+            (Refusal::MoreNeeded(challenge), tokens) => {
+                let scopes = shown(&challenge.scopes().join(" "), MAX_SHOWN_CHARS);
+                let more = if scopes.is_empty() { "allows more".to_owned() } else { format!("allows `{scopes}`") };
+                let remedy = match tokens {
+                    Some(tokens) => format!("a person must run `cellmate servers login {}`", tokens.server()),
+                    None => "configure one".to_owned(),
+                };
+                let message = format!("it wants a login that {more}; {remedy}");
+                Failure::Status { code: StatusCode::FORBIDDEN.as_u16(), message }
+            }
+        }
     }
 
     /// In the older revisions a server says so that it has forgotten our session.
@@ -198,6 +242,13 @@ impl Caller {
             false => Failure::Lost,
         })
     }
+}
+
+/// How a server says that a login is missing.
+enum Refusal {
+    LoginNeeded(Option<Challenge>),
+    /// The one there is allows too little.
+    MoreNeeded(Challenge),
 }
 
 impl From<NoToken> for Failure {

@@ -3,6 +3,7 @@
 mod address;
 mod answer;
 mod caller;
+mod challenge;
 mod client;
 mod sse;
 
@@ -10,6 +11,7 @@ pub(crate) use address::Reach;
 pub(crate) use answer::{Answer, Events, Failure, object};
 pub use caller::BadAddress;
 pub(crate) use caller::{Caller, Posted};
+pub(crate) use challenge::Challenge;
 pub use client::NotBuilt;
 pub(crate) use client::{build, guarded};
 pub(crate) use sse::Event;

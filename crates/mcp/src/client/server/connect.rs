@@ -16,7 +16,7 @@ use crate::client::spec::{
     shown,
 };
 use crate::client::tokens::Tokens;
-use crate::client::wire::Http;
+use crate::client::wire::{Http, is_forbidden};
 use crate::client::{Closed, Draining, Era, Gone, Process, Request, RequestError, Session, Started, Stdio, Tail};
 
 /// Why a server has no tools for us, for who configured it.
@@ -45,6 +45,8 @@ pub enum ConnectFailure {
     Closed(Closed),
     #[error("{0}; see that its address is right and that it runs there")]
     NotThere(Closed),
+    #[error("it does not let us in: {0}")]
+    Forbidden(String),
     #[error("it refused: {message} (code {code})")]
     Refused { code: i32, message: String },
     #[error(
@@ -175,6 +177,9 @@ impl ConnectError {
 impl From<RequestError> for ConnectFailure {
     fn from(error: RequestError) -> Self {
         match error {
+            RequestError::Refused { code, message } if is_forbidden(code) => {
+                Self::Forbidden(shown(&message, MAX_SHOWN_CHARS))
+            }
             RequestError::Refused { code, message } => {
                 Self::Refused { code, message: shown(&message, MAX_SHOWN_CHARS) }
             }

@@ -7,12 +7,14 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use crate::client::http::Challenge;
 
 /// How long another process may take to renew a token.
 const LOCK_WAIT: Duration = Duration::from_secs(40);
@@ -32,6 +34,9 @@ pub(crate) struct Grant {
     /// Seconds since 1970; none where the issuer does not say.
     pub(crate) ends_at: Option<u64>,
     pub(crate) scopes: Vec<String>,
+    /// Where the server says who gives tokens for it, where it named a place of its own.
+    #[serde(default)]
+    pub(crate) metadata: Option<String>,
 }
 
 impl fmt::Debug for Grant {
@@ -69,21 +74,48 @@ impl TokenFile {
 
     /// Keeps a login, and no other for the server: another issuer's is of no use any more.
     pub(crate) fn write(&self, grant: &Grant) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let issuer = short_hash(&[grant.issuer.as_deref().unwrap_or_default()]);
         let path = self.folder.join(format!("{}-{issuer}.json", self.server));
-        let part = self.folder.join(format!("{}-{issuer}.{}.part", self.server, std::process::id()));
+        self.put(&path, &serde_json::to_vec(grant)?)?;
+        for other in self.files().into_iter().filter(|other| *other != path) {
+            drop(fs::remove_file(other));
+        }
+        Ok(())
+    }
+
+    /// How the server said that it wants a login, the last time it did.
+    pub(crate) fn refusal(&self) -> Option<Challenge> {
+        Challenge::read(&fs::read_to_string(self.refusal_path()).ok()?)
+    }
+
+    pub(crate) fn write_refusal(&self, challenge: &Challenge) -> io::Result<()> {
+        if self.refusal().as_ref() == Some(challenge) {
+            return Ok(());
+        }
+        self.put(&self.refusal_path(), challenge.as_str().as_bytes())
+    }
+
+    /// It has been heeded.
+    pub(crate) fn forget_refusal(&self) {
+        drop(fs::remove_file(self.refusal_path()));
+    }
+
+    fn refusal_path(&self) -> PathBuf {
+        self.folder.join(format!("{}.refusal", self.server))
+    }
+
+    /// Whole or not at all.
+    fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let part = path.with_extension(format!("{}.part", std::process::id()));
         let written =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part).and_then(|mut file| {
-                file.write_all(&serde_json::to_vec(grant)?)?;
+                file.write_all(bytes)?;
                 file.sync_all()
             });
-        let moved = written.and_then(|()| fs::rename(&part, &path));
+        let moved = written.and_then(|()| fs::rename(&part, path));
         if moved.is_err() {
             drop(fs::remove_file(&part));
-        }
-        for other in self.files().into_iter().filter(|other| moved.is_ok() && *other != path) {
-            drop(fs::remove_file(other));
         }
         moved
     }
@@ -127,7 +159,7 @@ fn short_hash(parts: &[&str]) -> String {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use super::{Grant, TokenFile};
+    use super::{Challenge, Grant, TokenFile};
 
     fn grant(issuer: &str, token: &str) -> Grant {
         Grant {
@@ -138,6 +170,7 @@ mod tests {
             refresh_token: None,
             ends_at: Some(7),
             scopes: Vec::new(),
+            metadata: None,
         }
     }
 
@@ -159,6 +192,18 @@ mod tests {
             assert_eq!(TokenFile::new(inner.clone(), server, url).read(), None);
         }
         assert_eq!((file.remove(), file.read()), (true, None));
+    }
+
+    #[test]
+    fn a_refusal_is_kept_beside_the_login_and_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = TokenFile::new(folder.path().join("tokens"), "s", "u");
+        assert_eq!(file.refusal(), None);
+        let challenge = Challenge::read("Bearer scope=\"a b\"").unwrap();
+        file.write_refusal(&challenge).unwrap();
+        assert_eq!((file.refusal(), file.read(), file.remove()), (Some(challenge), None, false));
+        file.forget_refusal();
+        assert_eq!(file.refusal(), None);
     }
 
     #[tokio::test]

@@ -46,11 +46,29 @@ pub(crate) struct Gate {
 
 #[derive(Debug)]
 struct Open {
-    /// The handshake's results are the library's to read; all others are kept whole.
-    whole: bool,
+    reader: Reader,
     token: Option<ProgressToken>,
     updates: Updates,
     updates_left: u32,
+}
+
+/// The handshake's results are the library's to read; all others are kept whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reader {
+    Us,
+    Library,
+    /// It asks which revisions the server speaks.
+    LibraryAskingWhich,
+}
+
+impl Reader {
+    fn of(request: &ClientRequest, listener: Option<&Listener>) -> Self {
+        match request {
+            _ if listener.is_some() => Self::Us,
+            ClientRequest::DiscoverRequest(_) => Self::LibraryAskingWhich,
+            _ => Self::Library,
+        }
+    }
 }
 
 impl Gate {
@@ -69,7 +87,7 @@ impl Gate {
                 let RequestId::Number(id) = request.id else { return };
                 let listener = Listener::of(&request.request);
                 let open = Open {
-                    whole: listener.is_some(),
+                    reader: Reader::of(&request.request, listener.as_ref()),
                     token: request.request.get_meta().get_progress_token(),
                     updates: listener.map(|listener| listener.updates).unwrap_or_default(),
                     updates_left: MAX_UPDATES,
@@ -105,9 +123,16 @@ impl Gate {
         let id = RequestId::Number(id);
         if let Some(result) = message.remove("result") {
             let whole = |result| ServerResult::CustomResult(CustomResult(result));
-            let result = match open.whole {
-                true => whole(result),
-                false => serde_json::from_value(result).unwrap_or_else(|_| whole(Value::Null)),
+            let result = match open.reader {
+                Reader::Us => whole(result),
+                // Some older servers have an empty result for whatever they do not know.
+                Reader::LibraryAskingWhich if !result.get("supportedVersions").is_some_and(Value::is_array) => {
+                    let unknown = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "it names no revisions", None);
+                    return Ok(Some(JsonRpcMessage::error(unknown, Some(id))));
+                }
+                Reader::Library | Reader::LibraryAskingWhich => {
+                    serde_json::from_value(result).unwrap_or_else(|_| whole(Value::Null))
+                }
             };
             return Ok(Some(JsonRpcMessage::response(result, id)));
         }

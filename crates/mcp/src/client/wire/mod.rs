@@ -33,12 +33,12 @@ use tokio::sync::watch;
 
 use super::Closed;
 use super::closed::ClosedCell;
-use super::spec::{MAX_SHOWN_CHARS, shown};
+use super::spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, shown};
 use asking::{Asking, Us};
 use gate::{Gate, Listener};
 pub(crate) use http::Http;
 pub use oauth::LoginRefused;
-pub(crate) use oauth::{Authority, RenewError, renew};
+pub(crate) use oauth::{Asked, Authority, RenewError, renew};
 pub(crate) use stdio::Stdio;
 use subscription::Subscription;
 
@@ -174,6 +174,12 @@ impl Session {
         Some(shown(text, MAX_SHOWN_CHARS).into())
     }
 
+    /// The revision of the protocol that both speak.
+    pub(crate) fn revision(&self) -> Option<String> {
+        let info = self.running.peer_info()?;
+        Some(shown(info.protocol_version.as_str(), MAX_SHOWN_NAME_CHARS))
+    }
+
     /// What the server says it has: tools, resources, prompts.
     pub(crate) fn capabilities(&self) -> Capabilities {
         let info = self.running.peer_info();
@@ -286,6 +292,11 @@ impl Drop for Pending {
     }
 }
 
+/// Whether an answer says who may, in HTTP's codes; the protocol's own are below nought.
+pub(crate) fn is_forbidden(code: i32) -> bool {
+    matches!(code, 401 | 403)
+}
+
 fn not_opened(error: ClientInitializeError, closed: &ClosedCell) -> RequestError {
     if let Some(why) = closed.get() {
         return RequestError::Closed(why);
@@ -294,8 +305,13 @@ fn not_opened(error: ClientInitializeError, closed: &ClosedCell) -> RequestError
         ClientInitializeError::JsonRpcError(error) => {
             RequestError::Refused { code: error.code.0, message: error.message.into_owned() }
         }
-        // The newer way was only a question.
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => not_opened(*fallback, closed),
+        // The newer way was only a question; but who may not even ask gets no better answer to the next one.
+        ClientInitializeError::LegacyFallbackFailed { discover, fallback } => match *discover {
+            ClientInitializeError::JsonRpcError(error) if is_forbidden(error.code.0) => {
+                RequestError::Refused { code: error.code.0, message: error.message.into_owned() }
+            }
+            _ => not_opened(*fallback, closed),
+        },
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => {
             RequestError::Closed(Closed::Ended)
         }

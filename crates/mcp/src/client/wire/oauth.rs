@@ -12,7 +12,7 @@ use rmcp::transport::auth::{
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::client::http::{NotBuilt, Reach, guarded};
+use crate::client::http::{Challenge, NotBuilt, Reach, guarded};
 use crate::client::spec::{Login, MAX_SHOWN_CHARS, shown};
 use crate::client::tokens::{Grant, now_secs};
 
@@ -36,7 +36,9 @@ pub(crate) enum RenewError {
 pub enum LoginRefused {
     #[error("the server says nowhere how to log in; see its documentation, perhaps it wants a header")]
     NoIssuer,
-    #[error("its issuer does not let programs register themselves; register one there and configure its client id")]
+    #[error(
+        "its issuer does not let programs register themselves; register one there and write its id as `oauth.clientId` into the server's entry"
+    )]
     NoRegistration,
     #[error("its issuer does not protect logins as it must (PKCE with S256)")]
     NoPkce,
@@ -46,12 +48,26 @@ pub enum LoginRefused {
     Said(String),
 }
 
+/// What a login begins with.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) url: &'a Url,
+    pub(crate) login: &'a Login,
+    /// Where the browser comes back to.
+    pub(crate) redirect: &'a str,
+    /// How the server said that it wants one.
+    pub(crate) refusal: Option<Challenge>,
+    /// What the login that there is allows.
+    pub(crate) had: Vec<String>,
+}
+
 /// A login under way.
 pub(crate) struct Authority {
     manager: AuthorizationManager,
     store: InMemoryCredentialStore,
     client: OAuthClientConfig,
     page: Url,
+    metadata: Option<String>,
 }
 
 impl fmt::Debug for Authority {
@@ -62,9 +78,11 @@ impl fmt::Debug for Authority {
 
 impl Authority {
     /// Finds the issuer, registers with it where it must be, and makes the address to open.
-    pub(crate) async fn ask(url: &Url, login: &Login, redirect: &str) -> Result<Self, LoginRefused> {
+    pub(crate) async fn ask(asked: Asked<'_>) -> Result<Self, LoginRefused> {
+        let Asked { url, login, redirect, refusal, had } = asked;
         let (mut manager, store) = manager(url).await.map_err(said)?;
-        let found = manager.resolve_metadata().await.map_err(said)?;
+        let challenge = refusal.as_ref().map(Challenge::as_str);
+        let found = manager.resolve_metadata_from_challenge(challenge).await.map_err(said)?;
         if !found.source.is_discovered() {
             return Err(LoginRefused::NoIssuer);
         }
@@ -75,6 +93,14 @@ impl Authority {
         let mut scopes = login.scopes.clone();
         if scopes.is_empty() {
             scopes = manager.select_initial_scopes(&[]).await;
+        }
+        if let Some(refusal) = refusal.as_ref().filter(|refusal| refusal.wants_more()) {
+            // More than there was, and nothing of it less.
+            for scope in had.into_iter().chain(refusal.scopes()) {
+                if !scopes.contains(&scope) {
+                    scopes.push(scope);
+                }
+            }
         }
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let published = login.client_metadata_url.as_ref().filter(|_| reads_metadata);
@@ -93,7 +119,8 @@ impl Authority {
         if !Reach::of(url).allows_url(&page) {
             return Err(LoginRefused::Said("its issuer's page is at an address that no server may name".to_owned()));
         }
-        Ok(Self { manager, store, client, page })
+        let metadata = refusal.and_then(|refusal| url.join(&refusal.metadata()?).ok()).map(String::from);
+        Ok(Self { manager, store, client, page, metadata })
     }
 
     /// What a person is to open.
@@ -112,8 +139,9 @@ impl Authority {
         self.manager.exchange_code_for_token_with_issuer(code, state, issuer).await.map_err(said)?;
         let stored = self.store.load().await.map_err(said)?;
         let stored = stored.ok_or_else(|| LoginRefused::Said("the issuer gave no token".to_owned()))?;
-        grant(&stored, self.client.client_secret.clone(), None)
-            .ok_or_else(|| LoginRefused::Said("the issuer gave no token".to_owned()))
+        let grant = grant(&stored, self.client.client_secret.clone(), None)
+            .ok_or_else(|| LoginRefused::Said("the issuer gave no token".to_owned()))?;
+        Ok(Grant { metadata: self.metadata.clone(), ..grant })
     }
 }
 
@@ -127,7 +155,8 @@ pub(crate) async fn renew(url: &Url, old: &Grant) -> Result<Grant, RenewError> {
         error => RenewError::Failed(shown(&error.to_string(), MAX_SHOWN_CHARS)),
     };
     let (mut manager, store) = manager(url).await.map_err(failed)?;
-    let found = manager.resolve_metadata().await.map_err(failed)?;
+    let challenge = old.metadata.as_ref().map(|url| format!("Bearer resource_metadata=\"{url}\""));
+    let found = manager.resolve_metadata_from_challenge(challenge.as_deref()).await.map_err(failed)?;
     if found.metadata.issuer != old.issuer {
         return Err(RenewError::Refused);
     }
@@ -143,6 +172,7 @@ pub(crate) async fn renew(url: &Url, old: &Grant) -> Result<Grant, RenewError> {
     let stored = store.load().await.map_err(failed)?;
     stored
         .and_then(|stored| grant(&stored, old.client_secret.clone(), old.refresh_token.clone()))
+        .map(|grant| Grant { metadata: old.metadata.clone(), ..grant })
         .ok_or_else(|| RenewError::Failed("the issuer gave no token".to_owned()))
 }
 
@@ -168,6 +198,7 @@ fn grant(stored: &StoredCredentials, client_secret: Option<String>, kept: Option
         refresh_token: text("refresh_token").or(kept),
         ends_at: lasts.map(|lasts| now_secs().saturating_add(lasts)),
         scopes: stored.granted_scopes.clone(),
+        metadata: None,
     })
 }
 

@@ -52,6 +52,7 @@ fn listing() -> Listing {
     };
     tools.insert(0, ToolSpec::new(ToolId::parse("mcp:s:do").unwrap(), "Does.", json!({"type": "object"})));
     tools.insert(1, reads);
+    tools.iter_mut().take(2).for_each(|tool| tool.about_owner = Some("Keeps notes.".into()));
     Listing { tools, left_out: Vec::new(), listed_at: 7, remembered: true }
 }
 
@@ -110,7 +111,7 @@ fn a_file_that_is_not_ours_or_too_much_is_not_used() {
         "{".to_owned(),
         "[]".to_owned(),
         "[".repeat(100_000),
-        changed("version", json!(2)),
+        changed("version", json!("2")),
         changed("identity", json!("00")),
         changed("server", json!("t")),
         changed("tools", json!({})),
@@ -121,6 +122,10 @@ fn a_file_that_is_not_ours_or_too_much_is_not_used() {
         std::fs::write(&file.path, &other).unwrap();
         let shown: String = other.chars().take(80).collect();
         assert!(matches!(file.read(), Err(Unread::Other)), "{shown}");
+    }
+    for version in [1, 3] {
+        std::fs::write(&file.path, changed("version", json!(version))).unwrap();
+        assert!(matches!(file.read(), Ok(None)), "{version}");
     }
     let small = ServerSpec { limits: Limits { total_bytes: 1 << 10, ..Limits::DEFAULT }, ..spec(&[], "") };
     std::fs::write(&file.path, "x".repeat(100 << 10)).unwrap();

@@ -1,4 +1,4 @@
-//! What of the configuration is about serving: policy, and who is asked.
+//! What of the configuration is about calls: policy, and who is asked.
 
 use contract::config::AgentsConfig;
 use contract::config::pattern::Pattern;
@@ -7,9 +7,10 @@ use serde_json::Value;
 
 /// Decided. What is wrong here is refused: a typo must not let calls through unasked.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct CallPolicy {
     pub(crate) config: AgentsConfig,
     pub(crate) asking: Asking,
+    /// Tools that nobody is asked about all the same.
     pub(crate) pass: Vec<Pattern>,
 }
 
@@ -18,12 +19,12 @@ pub(crate) struct Served {
 pub(crate) struct BadSettings(String);
 
 /// Takes what files say beside servers.
-pub(crate) fn read(settings: &Value) -> Result<Served, BadSettings> {
+pub(crate) fn read(settings: &Value) -> Result<CallPolicy, BadSettings> {
     let section = |name: &str| settings.get(name).unwrap_or(&Value::Null);
     let config = AgentsConfig::resolve(section("tools"), section("agents"))
         .map_err(|errors| BadSettings(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")))?;
     let (asking, pass) = approvals(section("approvals")).map_err(BadSettings)?;
-    Ok(Served { config, asking, pass })
+    Ok(CallPolicy { config, asking, pass })
 }
 
 /// `{ "ask": "changes" | "never" | [patterns], "pass": [patterns] }`

@@ -1,0 +1,237 @@
+//! How each server stands, said without starting any: what is remembered of it, its login, and what to type next.
+
+use executor::Approved;
+use executor::clock::now_ms;
+use mcp::{Standing, Status, UpstreamOptions, Upstreams};
+use serde_json::{Value, json};
+use store::Location;
+
+use super::meet::without_secrets;
+use crate::config::{Loaded, Places, ServerEntry, shown};
+use crate::render;
+use crate::state::{StateError, StoreArguments};
+
+/// Below the folder for state: what servers last listed, and why they last failed.
+pub(crate) const LISTS: &str = "servers";
+
+/// One configured server and all that is known of it.
+#[derive(Debug)]
+pub(crate) struct Stood {
+    pub(crate) entry: ServerEntry,
+    status: Status,
+    login: Standing,
+}
+
+/// What there is to be said of a server in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Off,
+    WantsLogin,
+    /// The login there is allows too little.
+    WantsMore,
+    Failed,
+    /// Nobody has tried it yet.
+    Unmet,
+    Ready,
+}
+
+impl Verdict {
+    fn of(enabled: bool, status: &Status, login: &Standing) -> Self {
+        match login {
+            _ if !enabled => Self::Off,
+            Standing::LoggedOut { wanted: true } | Standing::LoggedIn { over: true, .. } => Self::WantsLogin,
+            Standing::LoggedIn { wanted, .. } if !wanted.is_empty() => Self::WantsMore,
+            _ if status.trouble.is_some() => Self::Failed,
+            _ if status.listed_at.is_none() => Self::Unmet,
+            Standing::NotForIt | Standing::LoggedOut { .. } | Standing::LoggedIn { .. } => Self::Ready,
+        }
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::WantsLogin | Self::WantsMore => "wants login",
+            Self::Failed => "failed",
+            Self::Unmet => "not tried",
+            Self::Ready => "ready",
+        }
+    }
+
+    /// Whether calls would fail until somebody does something.
+    pub(crate) fn is_trouble(self) -> bool {
+        matches!(self, Self::WantsLogin | Self::WantsMore | Self::Failed)
+    }
+
+    fn next(self, name: &str) -> Option<String> {
+        let name = shown::for_shell(&shown::plain(name));
+        match self {
+            Self::Off | Self::Ready => None,
+            Self::WantsLogin | Self::WantsMore => Some(format!("cellmate servers login {name}")),
+            Self::Failed | Self::Unmet => Some(format!("cellmate servers test {name}")),
+        }
+    }
+}
+
+/// All that are configured, in their order. Nothing is made where state is kept.
+pub(crate) async fn standings(
+    loaded: &Loaded,
+    places: &Places,
+    store: &StoreArguments,
+) -> Result<Vec<Stood>, StateError> {
+    let lists = store.folder(places).map(|folder| folder.join(LISTS));
+    let options = UpstreamOptions { cache_dir: lists, ..UpstreamOptions::DEFAULT };
+    let upstreams = Upstreams::new(loaded.servers.iter().map(ServerEntry::spec).collect(), &options);
+    let mut statuses = upstreams.statuses_against(&approved(loaded, places, store).await?);
+    let stood = |entry: &ServerEntry| {
+        let at = statuses.iter().position(|status| status.name == entry.name)?;
+        Some(Stood { entry: entry.clone(), status: statuses.swap_remove(at), login: mcp::standing(&entry.spec()) })
+    };
+    Ok(loaded.servers.iter().filter_map(stood).collect())
+}
+
+/// What people agreed to for good, where there is a store at all.
+async fn approved(loaded: &Loaded, places: &Places, store: &StoreArguments) -> Result<Approved, StateError> {
+    if store.folder(places).is_none_or(|folder| !folder.exists()) {
+        return Ok(Approved::default());
+    }
+    let kept = store.choose(&loaded.settings, places)?;
+    if matches!(&kept.location, Location::File(path) if !path.exists()) {
+        return Ok(Approved::default());
+    }
+    let approved = Approved::in_store(&kept.open().await?).await;
+    approved.map_err(|error| StateError::Store { location: kept.location.to_string(), error })
+}
+
+impl Stood {
+    pub(crate) fn verdict(&self) -> Verdict {
+        Verdict::of(self.entry.enabled, &self.status, &self.login)
+    }
+
+    /// What to type next; none where there is nothing to do.
+    pub(crate) fn next(&self) -> Option<String> {
+        self.verdict().next(&self.entry.name)
+    }
+
+    /// How many tools, as of when.
+    pub(crate) fn tools(&self) -> String {
+        match self.status.listed_at {
+            Some(at) => format!("{} tools, {}", self.status.tools, ago(now_ms().saturating_sub(at))),
+            None => "-".to_owned(),
+        }
+    }
+
+    /// What a person should know, in a sentence each.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        match &self.login {
+            Standing::LoggedOut { wanted: true } => remarks.push("it wants a login".to_owned()),
+            Standing::LoggedIn { over: true, .. } => remarks.push("its login is over".to_owned()),
+            Standing::LoggedIn { wanted, .. } if !wanted.is_empty() => {
+                remarks.push(format!("it wants a login that allows `{}`", render::printable(&wanted.join(" "))));
+            }
+            Standing::NotForIt | Standing::LoggedOut { .. } | Standing::LoggedIn { .. } => {}
+        }
+        if let Some(trouble) = self.status.trouble.as_ref().filter(|_| self.verdict() == Verdict::Failed) {
+            let when = ago(now_ms().saturating_sub(trouble.at));
+            let why = render::printable(&without_secrets(&trouble.message, &self.entry));
+            remarks.push(format!("it failed {when}: {why}"));
+        }
+        if !self.status.changed_since_approved.is_empty() {
+            let tools = self.status.changed_since_approved.join(", ");
+            remarks.push(format!("not what people agreed to any more, so asked about again: {}", shown::plain(&tools)));
+        }
+        remarks
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let login = match &self.login {
+            Standing::NotForIt => Value::Null,
+            Standing::LoggedOut { wanted } => json!({"loggedIn": false, "wanted": wanted}),
+            Standing::LoggedIn { issuer, scopes, over, wanted } => {
+                json!({"loggedIn": !over, "issuer": issuer, "scopes": scopes, "wantedScopes": wanted})
+            }
+        };
+        let trouble = self
+            .status
+            .trouble
+            .as_ref()
+            .map(|trouble| json!({"at": trouble.at, "message": without_secrets(&trouble.message, &self.entry)}));
+        json!({
+            "state": self.verdict().as_str(),
+            "login": login,
+            "tools": self.status.tools,
+            "listedAt": self.status.listed_at,
+            "changedSinceApproved": self.status.changed_since_approved,
+            "lastError": trouble,
+            "next": self.next(),
+        })
+    }
+}
+
+fn ago(milliseconds: i64) -> String {
+    match milliseconds / 1000 {
+        ..60 => "just now".to_owned(),
+        seconds @ 60..7_200 => format!("{} min ago", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h ago", seconds / 3_600),
+        seconds => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp::{ServerState, Standing, Status, Trouble};
+
+    use super::{Verdict, ago};
+
+    fn status(listed: bool, failed: bool) -> Status {
+        Status {
+            name: "s".to_owned(),
+            state: ServerState::Stopped,
+            since: 0,
+            restarts: 0,
+            failures: 0,
+            next_try: None,
+            in_flight: 0,
+            tools: 1,
+            left_out: 0,
+            listed_at: listed.then_some(1),
+            remembered: listed,
+            changed_since_approved: Vec::new(),
+            trouble: failed.then(|| Trouble { at: 1, message: "m".to_owned(), stderr: String::new() }),
+        }
+    }
+
+    #[test]
+    fn what_a_person_can_mend_comes_first() {
+        let logged_in = |over: bool, wanted: &[&str]| Standing::LoggedIn {
+            issuer: None,
+            scopes: Vec::new(),
+            over,
+            wanted: wanted.iter().map(|scope| (*scope).to_owned()).collect(),
+        };
+        let cases = [
+            (false, status(true, true), Standing::LoggedOut { wanted: true }, Verdict::Off),
+            (true, status(true, true), Standing::LoggedOut { wanted: true }, Verdict::WantsLogin),
+            (true, status(true, true), logged_in(true, &[]), Verdict::WantsLogin),
+            (true, status(true, true), logged_in(false, &["a"]), Verdict::WantsMore),
+            (true, status(true, true), logged_in(false, &[]), Verdict::Failed),
+            (true, status(true, true), Standing::NotForIt, Verdict::Failed),
+            (true, status(false, false), Standing::LoggedOut { wanted: false }, Verdict::Unmet),
+            (true, status(true, false), Standing::LoggedOut { wanted: false }, Verdict::Ready),
+        ];
+        for (enabled, status, login, expected) in cases {
+            assert_eq!(Verdict::of(enabled, &status, &login), expected, "{status:?} {login:?}");
+        }
+        assert_eq!(Verdict::Failed.next("a b").as_deref(), Some("cellmate servers test 'a b'"));
+        assert_eq!(Verdict::Ready.next("a"), None);
+    }
+
+    #[test]
+    fn times_are_told_as_people_do() {
+        let cases = [(-5, "just now"), (59_000, "just now"), (60_000, "1 min ago"), (7_199_000, "119 min ago")];
+        let later = [(7_200_000, "2 h ago"), (172_800_000, "2 days ago")];
+        for (milliseconds, told) in cases.into_iter().chain(later) {
+            assert_eq!(ago(milliseconds), told);
+        }
+    }
+}

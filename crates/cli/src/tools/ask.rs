@@ -1,0 +1,148 @@
+//! Asking whoever typed a call whether it may be made.
+
+use std::collections::HashSet;
+use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
+use std::time::Duration;
+
+use serde_json::Value;
+use store::{Approval, Decision, DecisionRefused, Reach, Store, StoreError};
+
+use crate::approvals::who;
+use crate::config::shown;
+use crate::render;
+
+/// How often it is looked whether the call asks.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What is shown of the arguments on a terminal.
+const MAX_SHOWN_CHARS: usize = 10_000;
+
+/// Who there is to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Person {
+    /// Has said yes already, on the command line.
+    Agreed,
+    AtTerminal,
+    Nobody,
+}
+
+impl Person {
+    pub(super) fn here(agreed: bool) -> Self {
+        match agreed {
+            true => Self::Agreed,
+            false if stdin().is_terminal() && stderr().is_terminal() => Self::AtTerminal,
+            false => Self::Nobody,
+        }
+    }
+}
+
+/// Decides whatever the call of this session asks. Comes back only where nobody is there who could, with what to do
+/// about it; the error is the store's.
+pub(super) async fn decide(store: &Store, session: &str, person: Person) -> Result<String, StoreError> {
+    let mut seen = HashSet::new();
+    loop {
+        let approval = asked(store, session, &mut seen).await?;
+        let tool = shown::plain(&approval.tool_id);
+        let decision = match (question(&approval), person) {
+            (None, Person::Agreed) => yes(Reach::Once),
+            (None, Person::AtTerminal) => at_terminal(&approval).await,
+            (None, Person::Nobody) => {
+                let reason = shown::plain(&approval.reason);
+                refuse(store, &approval).await?;
+                return Ok(format!(
+                    "a person must agree to a call of `{tool}` ({reason}); type it on a terminal, or give --yes"
+                ));
+            }
+            // Agreeing to a call is no answer to what its tool asks then.
+            (Some(question), _) if Person::here(false) == Person::AtTerminal => {
+                let id = &approval.approval_id;
+                eprintln!(
+                    "`{tool}` asks: {question}\n`cellmate approvals show {id}` says how to answer; waiting for that"
+                );
+                continue;
+            }
+            (Some(question), _) => {
+                refuse(store, &approval).await?;
+                return Ok(format!("`{tool}` asks: {question}; type the call on a terminal to answer"));
+            }
+        };
+        record(store, &approval, &decision).await?;
+    }
+}
+
+fn question(approval: &Approval) -> Option<String> {
+    let message = approval.question.as_ref()?.get("message").and_then(Value::as_str);
+    Some(shown::plain(message.unwrap_or("something")))
+}
+
+async fn refuse(store: &Store, approval: &Approval) -> Result<(), StoreError> {
+    record(store, approval, &no("nobody was there to answer")).await
+}
+
+async fn record(store: &Store, approval: &Approval, decision: &Decision) -> Result<(), StoreError> {
+    match codemode::decide(store, &approval.approval_id, decision, &who("tools call")).await {
+        // Somebody else was faster, or is needed: then their word counts.
+        Ok(_) | Err(DecisionRefused::NotPending | DecisionRefused::Unfit(_)) => Ok(()),
+        Err(DecisionRefused::Store(error)) => Err(error),
+    }
+}
+
+/// The next thing that is asked.
+async fn asked(store: &Store, session: &str, seen: &mut HashSet<String>) -> Result<Approval, StoreError> {
+    loop {
+        let pending = store.pending_approvals().await?;
+        let mut ours = pending.into_iter().filter(|approval| approval.session_id == session);
+        match ours.find(|approval| seen.insert(approval.approval_id.clone())) {
+            Some(approval) => return Ok(approval),
+            None => tokio::time::sleep(LOOK_EVERY).await,
+        }
+    }
+}
+
+async fn at_terminal(approval: &Approval) -> Decision {
+    let arguments = serde_json::to_string_pretty(&approval.input).unwrap_or_default();
+    let arguments: String = render::printable(&arguments).chars().take(MAX_SHOWN_CHARS).collect();
+    let (tool, reason) = (shown::plain(&approval.tool_id), shown::plain(&approval.reason));
+    eprint!("{tool}: {reason}\n{arguments}\ncall it? [y]es, [a]lways, [N]o: ");
+    drop(stderr().flush());
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        stdin().lock().read_line(&mut line).map(|_| line)
+    });
+    answer.await.ok().and_then(Result::ok).map_or_else(|| no(""), |line| understood(&line))
+}
+
+/// Whatever is not plainly a yes is none.
+fn understood(line: &str) -> Decision {
+    match line.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => yes(Reach::Once),
+        "a" | "always" => yes(Reach::Agent),
+        _ => no(""),
+    }
+}
+
+fn yes(reach: Reach) -> Decision {
+    Decision::Approve { edited_input: None, reach }
+}
+
+fn no(note: &str) -> Decision {
+    Decision::Deny { note: note.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::Reach;
+
+    use super::{no, understood, yes};
+
+    #[test]
+    fn only_a_plain_yes_is_one() {
+        for line in ["y\n", "YES\n", " yes "] {
+            assert_eq!(understood(line), yes(Reach::Once), "{line:?}");
+        }
+        assert_eq!(understood("a\n"), yes(Reach::Agent));
+        for line in ["", "\n", "n", "yep", "yes please", "ja"] {
+            assert_eq!(understood(line), no(""), "{line:?}");
+        }
+    }
+}

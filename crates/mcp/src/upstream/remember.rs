@@ -1,0 +1,25 @@
+//! What came of meeting a server, kept for whoever asks next without meeting it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use executor::ToolSource;
+use executor::clock::now_ms;
+
+use super::cache::CatalogFile;
+use super::listing::Listing;
+use super::status::Trouble;
+use crate::client::{ConnectError, Server, ServerSpec};
+
+/// Where it cannot be kept, whoever asks next has to meet the server.
+pub fn remember(folder: &Path, spec: &ServerSpec, met: &Result<Arc<Server>, ConnectError>) {
+    let file = CatalogFile::of(folder, spec);
+    match met {
+        Ok(server) => {
+            let (tools, left_out) = (server.tools(), server.left_out());
+            drop(file.write(&Listing { tools, left_out, listed_at: now_ms(), remembered: false }));
+            file.forget_trouble();
+        }
+        Err(error) => drop(file.write_trouble(&Trouble::new(error.why.to_string()))),
+    }
+}

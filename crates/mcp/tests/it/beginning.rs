@@ -1,0 +1,81 @@
+//! How a connection to an address begins: which revision, and what is told where there is none.
+
+use std::collections::BTreeMap;
+
+use executor::ToolSource;
+use mcp::{ConnectFailure, Server, Transport};
+use serde_json::{Value, json};
+
+use crate::fake::{AtAddress, Connected, Folder, heard, limits, tool};
+
+fn raw(status: &str, kind: &str, body: &str) -> Value {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close");
+    json!([{"raw": format!("{head}\r\n\r\n{body}")}])
+}
+
+#[tokio::test]
+async fn a_server_that_answers_what_it_does_not_know_with_nothing_is_an_older_one() {
+    for nothing in [json!({}), json!({"supportedVersions": "all"}), json!(null)] {
+        let folder = Folder::new();
+        let record = folder.0.join("record");
+        let script = json!({
+            "tools": [tool("t", json!([{"result": {}}]))],
+            "on": {"server/discover": [{"result": nothing}]},
+            "record": record,
+        });
+        let server = Connected::at_address(script, limits()).await;
+        assert_eq!(server.returned("t", json!({})).await.for_guest(), json!({}));
+        let methods: Vec<Value> = heard(&record).iter().map(|line| line["method"].clone()).collect();
+        assert!(methods.contains(&json!("initialize")), "{methods:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_may_not_ask_is_told_so_whatever_is_said_to_the_next_question() {
+    let words = raw("403 Forbidden", "text/plain", "not from here");
+    let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "not you"}});
+    let in_the_protocols = raw("403 Forbidden", "application/json", &error.to_string());
+    let cases = [
+        (words, "HTTP 403: not from here"),
+        (in_the_protocols, "HTTP 403: not you"),
+        (raw("403 Forbidden", "text/html", "<p>no"), "HTTP 403"),
+    ];
+    let nexts = [raw("405 Method Not Allowed", "text/plain", ""), json!([{"error": {"code": -32601, "message": "x"}}])];
+    for (refusal, said) in cases {
+        for next in &nexts {
+            let folder = Folder::new();
+            let on = json!({"server/discover": refusal, "initialize": next});
+            let at = AtAddress::start(&folder, json!({"tools": [], "on": on}));
+            let error = Server::connect(at.spec(limits())).await.unwrap_err();
+            assert!(matches!(error.why, ConnectFailure::Forbidden(_)), "{error:?}");
+            let expected = format!(
+                "connect to MCP server `s`: it does not let us in: {said}; see that its login or its headers allow this"
+            );
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_that_forbids_only_the_question_is_met_the_older_way() {
+    let folder = Folder::new();
+    let on = json!({"server/discover": raw("403 Forbidden", "text/plain", "unknown method")});
+    let at = AtAddress::start(&folder, json!({"tools": [tool("t", json!([{"result": {}}]))], "on": on}));
+    let server = Server::connect(at.spec(limits())).await.unwrap();
+    assert_eq!(server.tools().len(), 1);
+}
+
+#[tokio::test]
+async fn a_header_that_is_refused_is_told_of_and_not_a_login_wanted() {
+    let folder = Folder::new();
+    let refused = raw("401 Unauthorized", "text/plain", "bad key");
+    let at = AtAddress::start(&folder, json!({"on": {"server/discover": refused, "initialize": refused}}));
+    let mut spec = at.spec(limits());
+    let Transport::Http { headers, .. } = &mut spec.transport else { panic!("{spec:?}") };
+    *headers = BTreeMap::from([("Authorization".to_owned(), "Bearer hunter2".to_owned())]);
+    let error = Server::connect(spec).await.unwrap_err().to_string();
+    let expected = "connect to MCP server `s`: it does not let us in: HTTP 401: bad key; see that its login or its \
+                    headers allow this";
+    assert_eq!(error, expected);
+}
