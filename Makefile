@@ -7,7 +7,7 @@ SHELL := bash
 # Labelled requests: a folder for each set, with tools.jsonl and queries.dev.jsonl (docs/search.md).
 TOOLSEARCH_DATA ?= ../shared/toolsearch/data
 
-.PHONY: help setup build demo test test-faults test-peers bench-sandbox bench-codemode bench-search bench-servers fuzz clean
+.PHONY: help setup build demo test test-faults test-simulation test-peers bench-sandbox bench-codemode bench-nodes bench-search bench-servers fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
@@ -29,6 +29,10 @@ test: setup ## Every check and test, cheap ones first; each stage prints its tim
 test-faults: setup ## The fault tests, many times as long: kills, races, restarts, lost answers, full disks
 	@scripts/test-faults
 
+test-simulation: setup ## 5,000 simulated histories of nodes that die, stand still and lose answers (SIM_HISTORIES)
+	@CELLMATE_SIM_HISTORIES=$${SIM_HISTORIES:-5000} \
+		cargo test --locked --workspace --test it simulation:: -- --nocapture --test-threads 1
+
 test-peers: ## With clients and servers of others, installed into target/peers (PEERS chooses some)
 	@scripts/test-peers $(PEERS)
 
@@ -38,6 +42,12 @@ bench-sandbox: setup ## Ours beside npm quickjs-wasi, in one run
 bench-codemode: setup ## Whole runs, with their journal in a file
 	@cargo build --release --locked --package cellmate-bench
 	@target/release/cellmate-bench codemode
+
+bench-nodes: setup ## Runs suspended on one node, resumed on another, in a file and on Postgres
+	@scripts/setup-postgres
+	@cargo build --release --locked --package cellmate-bench
+	@cargo build --locked --package cellmate-testkit --bin with-postgres
+	@target/debug/with-postgres target/release/cellmate-bench nodes
 
 bench-search: setup ## How well and how fast tools are found, beside plain BM25 and the incumbent (TOOLSEARCH_DATA)
 	@cargo build --release --locked --package cellmate-bench-search

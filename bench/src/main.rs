@@ -1,5 +1,6 @@
 //! `make bench-sandbox`: what the sandbox costs, measured beside a peer in one run. `make bench-codemode`
-//! (`cellmate-bench codemode`): what a whole run costs, with its journal on the disk.
+//! (`cellmate-bench codemode`): what a whole run costs, with its journal on the disk. `make bench-nodes`
+//! (`cellmate-bench nodes`): what it costs to resume one on another node.
 //!
 //! Prints a table, then each bar with pass or FAIL, then one line of JSON. `--quick` takes fewer samples.
 
@@ -10,6 +11,7 @@ mod cpu;
 mod deadlines;
 mod endless;
 mod nested;
+mod nodes;
 mod ours;
 mod peer;
 mod report;
@@ -71,7 +73,9 @@ fn run() -> Result<bool> {
         [] => false,
         [flag] if flag == "--quick" => true,
         [what] if what == "codemode" => return codemode_runs::run(),
-        other => return Err(format!("unknown arguments {other:?}; `codemode` and `--quick` are known").into()),
+        [what] if what == "nodes" => return nodes::run(false),
+        [what, flag] if what == "nodes" && flag == "--quick" => return nodes::run(true),
+        other => return Err(format!("unknown arguments {other:?}; `codemode`, `nodes` and `--quick` are known").into()),
     };
     let load = machine::load_average()?;
     let ours = Ours::start()?;

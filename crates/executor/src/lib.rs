@@ -43,7 +43,7 @@ pub use lease::LeaseClock;
 pub use meanwhile::{Asker, States};
 pub use outcome::UNKNOWN_OUTCOME;
 pub use parked::{Answered, Answers, Ask, AskedHow, MAX_TICKET_BYTES, Parked, ParkedCall, Question, Ticket};
-pub use random::random_name;
+pub use random::{fill as fill_random, random_name};
 pub use record::for_transcript;
 pub use routes::Routes;
 pub use source::{

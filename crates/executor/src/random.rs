@@ -1,8 +1,13 @@
 //! Names nobody can guess.
 
+/// A simulation has its own chance.
+pub fn fill(random: &mut [u8]) -> Result<(), getrandom::Error> {
+    if store::fault::chance(random) { Ok(()) } else { getrandom::fill(random) }
+}
+
 /// 128 random bits, in hex.
 pub fn random_name() -> Result<String, getrandom::Error> {
     let mut random = [0; 16];
-    getrandom::fill(&mut random)?;
+    fill(&mut random)?;
     Ok(random.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
 }

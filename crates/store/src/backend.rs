@@ -8,6 +8,7 @@ use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{Any, AnyConnection, AnyPool, Connection, Database, Executor, Row, TransactionManager};
 
 use crate::commit::Durability;
+use crate::fault;
 use crate::keys::Keys;
 use crate::location::{Location, sqlite_url};
 use crate::{Millis, migrations};
@@ -129,6 +130,13 @@ impl Store {
         &self.readers
     }
 
+    /// Connections that somebody has.
+    #[cfg(feature = "faults")]
+    pub fn connections_in_use(&self) -> usize {
+        let in_use = |pool: &AnyPool| (pool.size() as usize).saturating_sub(pool.num_idle());
+        in_use(&self.durable) + in_use(&self.relaxed) + in_use(&self.readers)
+    }
+
     /// Waits for what is under way and closes every connection.
     pub async fn close(&self) {
         self.durable.close().await;
@@ -156,7 +164,10 @@ async fn why_away(url: &str) -> sqlx::Error {
 /// the next one inside what it takes for the last, and never commit it. Such a connection is not used again.
 fn unharmed(options: AnyPoolOptions) -> AnyPoolOptions {
     options.before_acquire(|connection, _| {
-        Box::pin(async move { Ok(<Any as Database>::TransactionManager::get_transaction_depth(connection) == 0) })
+        Box::pin(async move {
+            fault::turn_of_connection().await;
+            Ok(<Any as Database>::TransactionManager::get_transaction_depth(connection) == 0)
+        })
     })
 }
 
@@ -171,6 +182,7 @@ fn sqlite(synchronous: &'static str, connections: u32) -> AnyPoolOptions {
                      PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;"
                 );
                 connection.execute(pragmas.as_str()).await?;
+                fault::turn_of_connection().await;
                 Ok(())
             })
         },

@@ -41,7 +41,7 @@ impl Store {
         }
         self.tell_others(&mut transaction, run_id).await?;
         fault::point("settle.before_commit")?;
-        if let Err(error) = transaction.commit().await
+        if let Err(error) = fault::answered(transaction.commit().await)
             && !self.has_outcome(run_id, call, outcome).await?
         {
             return Err(error.into());
@@ -71,7 +71,7 @@ impl Store {
             return Ok(false);
         }
         fault::point("settle.before_commit")?;
-        if let Err(error) = transaction.commit().await
+        if let Err(error) = fault::answered(transaction.commit().await)
             && !self.has_outcome(&held.run_id, call, outcome).await?
         {
             return Err(error.into());

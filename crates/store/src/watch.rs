@@ -6,6 +6,7 @@ use sqlx::postgres::PgListener;
 use sqlx::{AnyConnection, Connection, Row};
 
 use crate::backend::{Dialect, Store};
+use crate::fault;
 use crate::location::{Location, sqlite_url};
 
 /// How often a file is looked at. One read of a counter.
@@ -80,7 +81,8 @@ impl Watch {
                 }
                 Location::File(path) => {
                     let url = sqlite_url(path, "rw");
-                    Ear::File { connection: Box::new(AnyConnection::connect(&url).await?), version: 0 }
+                    let connection = fault::alone(AnyConnection::connect(&url)).await?;
+                    Ear::File { connection: Box::new(connection), version: 0 }
                 }
                 Location::Postgres(url) => {
                     let mut listener = PgListener::connect(url).await?;
@@ -98,7 +100,7 @@ impl Watch {
             },
             Ear::File { connection, version } => loop {
                 tokio::time::sleep(LOOK_EVERY).await;
-                let row = sqlx::query("PRAGMA data_version").fetch_one(&mut **connection).await?;
+                let row = fault::alone(sqlx::query("PRAGMA data_version").fetch_one(&mut **connection)).await?;
                 let now: i64 = row.try_get(0)?;
                 if now != *version {
                     *version = now;

@@ -1,6 +1,6 @@
 //! A cell's calls: read, made through the executor's door, brought back as events.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use contract::cell::PendingState;
 use contract::error::ErrorCode;
@@ -12,6 +12,7 @@ use executor::clock::now_ms;
 use executor::{CallEnd, CallRequest, Outcome, States, Updates};
 use serde_json::Value;
 use store::{CallRow, CallState, CommitError, StoredReply};
+use tokio::time::Instant;
 
 use super::Driver;
 use crate::bridge::{self, Request};

@@ -12,7 +12,7 @@ mod tell;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use contract::cell::{CellResult, PendingState, Telemetry};
 use contract::config::SearchLimits;
@@ -24,6 +24,7 @@ use executor::{Executor, Journal};
 use store::LegRow;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 
 use crate::cell::{Action, Cell, Event};
 use crate::definition::Definition;
@@ -183,7 +184,9 @@ impl Driver {
                 return Left::Dormant;
             }
             let waits = !self.cell.in_turn();
+            // In this order, so that the same things happening are the same run.
             let event = tokio::select! {
+                biased;
                 command = commands.recv(), if heard => match command {
                     Some(command) => self.hear(command),
                     // Nobody can ask for this run any more.
@@ -358,14 +361,14 @@ impl Driver {
 
 async fn until(at: Option<Instant>) {
     match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
+        Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
 }
 
 async fn sleep_until(began: Instant, at: Option<u64>) {
     match at {
-        Some(at) => tokio::time::sleep_until((began + Duration::from_millis(at)).into()).await,
+        Some(at) => tokio::time::sleep_until(began + Duration::from_millis(at)).await,
         None => std::future::pending().await,
     }
 }

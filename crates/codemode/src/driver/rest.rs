@@ -1,9 +1,10 @@
 //! A run between turns: kept for a time, let go of when there is nothing to do.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use executor::clock::now_ms;
 use store::{CommitError, Durability, RunState, fault};
+use tokio::time::Instant;
 
 use super::{Driver, Left};
 use crate::runs::snapshot_expired;

@@ -105,6 +105,7 @@ impl Lease {
         wait: Duration,
     ) -> Result<FromWorker, PoolError> {
         let worker = Arc::clone(&self.worker);
+        store::fault::turn().await;
         // A turn is a thread of the worker: time spent waiting for one is nobody's budget.
         let Ok(_turn) = worker.turns.acquire().await else { return Err(self.died()) };
         let _running = Running::begin(&worker);

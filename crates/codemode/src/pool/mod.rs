@@ -125,6 +125,11 @@ impl Pool {
         self.inner.seats.iter().filter_map(Seat::worker).map(|worker| worker.hello()).collect()
     }
 
+    /// How many legs and freezes are under way.
+    pub fn at_work(&self) -> usize {
+        self.inner.seats.iter().filter_map(Seat::worker).map(|worker| worker.asked()).sum()
+    }
+
     /// Process ids of the workers that are up.
     pub fn worker_pids(&self) -> Vec<u32> {
         self.inner.seats.iter().filter_map(Seat::worker).filter_map(|worker| worker.pid()).collect()

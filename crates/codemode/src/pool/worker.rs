@@ -174,6 +174,11 @@ impl Worker {
         self.load.load(Ordering::Relaxed)
     }
 
+    /// How many answers are awaited.
+    pub(super) fn asked(&self) -> usize {
+        self.waiting().len()
+    }
+
     /// A cell that waits between legs weighs little, one that runs weighs much.
     pub(super) fn add_load(&self, weight: usize) {
         self.load.fetch_add(weight, Ordering::Relaxed);

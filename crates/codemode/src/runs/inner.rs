@@ -1,9 +1,9 @@
 //! What a process has of its runs: who works on which, and how they are reached.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use contract::config::{self, SearchLimits};
 use contract::tables::CatalogTables;
@@ -11,6 +11,7 @@ use executor::clock::now_ms;
 use executor::{Executor, Journal, LeaseClock, random_name};
 use store::{Millis, News, RunRow, Store, StoreError};
 use tokio::sync::{Mutex as AsyncMutex, broadcast, mpsc};
+use tokio::time::Instant;
 
 use super::awaken::Asleep;
 use crate::definition::Definition;
@@ -35,14 +36,13 @@ pub(super) struct Inner {
     pub(super) holder: String,
     /// How long its runs are its own without a word to the store.
     pub(super) lease: LeaseClock,
-    live: Mutex<HashMap<String, Live>>,
+    live: Mutex<BTreeMap<String, Live>>,
     /// Runs that were taken and have nobody working on them yet.
     coming: Mutex<Vec<String>>,
     /// What other processes did to runs, for whoever waits for one.
     news: broadcast::Sender<News>,
     /// A run is woken by one caller at a time: who comes meanwhile finds it awake.
     waking: [AsyncMutex<()>; WAKING],
-    spread: RandomState,
     counted: Mutex<Counted>,
 }
 
@@ -71,7 +71,6 @@ impl Inner {
             coming: Mutex::default(),
             news: broadcast::Sender::new(NEWS_KEPT),
             waking: std::array::from_fn(|_| AsyncMutex::default()),
-            spread: RandomState::new(),
             counted: Mutex::default(),
         })
     }
@@ -206,7 +205,9 @@ impl Inner {
 
     /// While this is held nobody else wakes or buries the run in this process.
     pub(super) async fn alone_with(&self, run_id: &str) -> Option<tokio::sync::MutexGuard<'_, ()>> {
-        let place = usize::try_from(self.spread.hash_one(run_id) % WAKING as u64).unwrap_or(0);
+        let mut spread = DefaultHasher::new();
+        run_id.hash(&mut spread);
+        let place = usize::try_from(spread.finish() % WAKING as u64).unwrap_or(0);
         match self.waking.get(place) {
             Some(lock) => Some(lock.lock().await),
             None => None,
@@ -237,7 +238,7 @@ impl Inner {
     }
 
     /// Held for one look-up, never across an await.
-    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<String, Live>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Live>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -260,6 +261,6 @@ impl Drop for Kept<'_> {
 
 pub(super) fn random_seed() -> Result<u64, getrandom::Error> {
     let mut random = [0; 8];
-    getrandom::fill(&mut random)?;
+    executor::fill_random(&mut random)?;
     Ok(u64::from_le_bytes(random))
 }

@@ -11,7 +11,7 @@ mod recent;
 mod said;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use contract::cell::CellResult;
 use contract::config;
@@ -21,6 +21,7 @@ use executor::clock::now_ms;
 use executor::{Executor, Journal, random_name};
 use store::{Held, NewRun, RunRow, RunState, Store, fault};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::definition::Definition;
 use crate::driver::{Command, Driver, Run, failed, failed_with};

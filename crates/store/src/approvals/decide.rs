@@ -66,7 +66,7 @@ impl Store {
         }
         self.tell_others(&mut transaction, &approval.run_id).await?;
         fault::point("decide.before_commit")?;
-        if let Err(error) = transaction.commit().await
+        if let Err(error) = fault::answered(transaction.commit().await)
             && !self.was_decided(&approval, now).await?
         {
             return Err(error.into());

@@ -1,8 +1,9 @@
 //! Commits that failed: whether they are written all the same, and whether to try again.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sqlx::Row;
+use tokio::time::Instant;
 
 use super::CommitError;
 use crate::backend::{Dialect, Store, StoreError};

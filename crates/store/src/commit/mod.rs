@@ -125,6 +125,6 @@ impl Store {
             self.tell_others(&mut transaction, &held.run_id).await?;
         }
         fault::point("commit.before_commit")?;
-        transaction.commit().await.map_err(Failed::AtItsEnd)
+        fault::answered(transaction.commit().await).map_err(Failed::AtItsEnd)
     }
 }

@@ -86,7 +86,7 @@ pub(super) fn hit(name: &'static str) -> Result<(), StoreError> {
             std::thread::sleep(time);
             Ok(())
         }
-        Some(Action::Fail) => Err(StoreError::Corrupt(format!("a test broke it at {name}"))),
+        Some(Action::Fail) => Err(super::broken(name)),
     }
 }
 

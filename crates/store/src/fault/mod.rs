@@ -1,15 +1,27 @@
-//! Named places where a test may end the process, hold it up, or let it fail.
+//! Named places where a test may end the process, hold it up, or let it fail; and whose time and chance it is.
 //!
-//! Without the feature `faults` a place is nothing. With it, nothing happens either until a program arms one: only
-//! the host that tests kill does.
+//! Without the feature `faults` all of this is nothing. With it, nothing happens either until a program arms a place
+//! (the host that tests kill does) or a thread is given to a simulation.
 
 #[cfg(feature = "faults")]
 mod armed;
-
-use crate::backend::StoreError;
+#[cfg(feature = "faults")]
+mod simulated;
 
 #[cfg(feature = "faults")]
 pub use armed::{Unarmed, arm, reached};
+#[cfg(feature = "faults")]
+pub use simulated::{
+    Simulation, Verdict, give_turn, leave_simulation, simulate, take_turns, under_way, waiting, waiting_connected,
+};
+
+#[cfg(not(feature = "faults"))]
+mod nothing;
+
+#[cfg(not(feature = "faults"))]
+pub use nothing::{alone, answered, chance, point, time, turn, turn_of_connection};
+#[cfg(feature = "faults")]
+pub use simulated::{alone, answered, chance, time, turn, turn_of_connection};
 
 /// Every place there is, by the part of a run's life it is in.
 pub const POINTS: [&str; 43] = [
@@ -59,13 +71,16 @@ pub const POINTS: [&str; 43] = [
 ];
 
 /// A place. Fails only where a test said so.
-#[cfg(not(feature = "faults"))]
-#[inline(always)]
-pub fn point(_name: &'static str) -> Result<(), StoreError> {
-    Ok(())
+#[cfg(feature = "faults")]
+pub fn point(name: &'static str) -> Result<(), crate::backend::StoreError> {
+    match simulated::at(name) {
+        Some(Verdict::GoOn | Verdict::LoseAnswer) => Ok(()),
+        Some(Verdict::Fail) => Err(broken(name)),
+        None => armed::hit(name),
+    }
 }
 
 #[cfg(feature = "faults")]
-pub fn point(name: &'static str) -> Result<(), StoreError> {
-    armed::hit(name)
+fn broken(name: &str) -> crate::backend::StoreError {
+    crate::backend::StoreError::Corrupt(format!("a test broke it at {name}"))
 }

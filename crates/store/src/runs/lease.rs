@@ -56,7 +56,7 @@ impl Store {
             return Err(if over { LeaseError::Unknown } else { LeaseError::HeldElsewhere { until: row.try_get(6)? } });
         }
         fault::point("wait.before_take")?;
-        transaction.commit().await?;
+        fault::answered(transaction.commit().await)?;
         fault::point("wait.after_take")?;
         Ok(Held {
             run_id: run_id.to_owned(),

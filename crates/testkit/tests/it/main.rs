@@ -33,5 +33,6 @@ mod host;
 mod hostile;
 mod killed;
 mod replaying;
+mod simulation;
 mod tool_search;
 mod upgrade;

@@ -7,7 +7,7 @@ mod node;
 mod nodes;
 mod oracle;
 mod people;
-mod program;
+pub mod program;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;

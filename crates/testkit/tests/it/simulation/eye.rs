@@ -1,0 +1,111 @@
+//! A look into the store from outside, while no node moves; and stores that were tampered with before a history.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use sqlx::{Connection, Executor, SqliteConnection};
+use store::{Approval, CallRow, Keys, LegRow, Location, RunGlance, RunRow, Store};
+use tokio::runtime::Runtime;
+
+use super::requests::scope;
+
+pub struct Eye {
+    runtime: Runtime,
+    store: Store,
+}
+
+impl Eye {
+    pub fn open(path: &Path) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let store = runtime.block_on(Store::open(&Location::File(path.to_owned()), Keys::new(1, [7; 32]))).unwrap();
+        Self { runtime, store }
+    }
+
+    /// Of one session, which has one.
+    pub fn run_of(&self, session: &str) -> Option<RunGlance> {
+        self.runtime.block_on(self.store.recent_runs(&scope(session), 0, 2)).unwrap().pop()
+    }
+
+    pub fn row(&self, run: &str) -> RunRow {
+        self.runtime.block_on(self.store.run(run)).unwrap().unwrap()
+    }
+
+    pub fn legs(&self, run: &str) -> Vec<LegRow> {
+        self.runtime.block_on(self.store.legs(run)).unwrap()
+    }
+
+    pub fn calls(&self, run: &str) -> Vec<CallRow> {
+        self.runtime.block_on(self.store.calls(run)).unwrap()
+    }
+
+    pub fn approvals(&self, run: &str) -> Vec<Approval> {
+        self.runtime.block_on(self.store.approvals_of_run(run)).unwrap()
+    }
+}
+
+impl Drop for Eye {
+    fn drop(&mut self) {
+        self.runtime.block_on(self.store.close());
+    }
+}
+
+/// What is wrong with a store from the beginning: a rule that its file breaks behind everybody's back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    None,
+    /// That a call is about to be made is not written.
+    NoIntent,
+    /// What was brought for a call is forgotten when its run is next taken.
+    LostOutcome,
+    /// That a yes was made use of is not written.
+    UnusedApproval,
+}
+
+impl Sabotage {
+    fn sql(self) -> &'static str {
+        match self {
+            Self::None => "SELECT 1",
+            Self::NoIntent => {
+                "CREATE TRIGGER no_intent AFTER UPDATE OF state ON calls WHEN NEW.state = 'dispatched' \
+                 BEGIN UPDATE calls SET state = 'requested' WHERE run_id = NEW.run_id AND call = NEW.call; END; \
+                 CREATE TRIGGER no_first_intent AFTER INSERT ON calls WHEN NEW.state = 'dispatched' \
+                 BEGIN UPDATE calls SET state = 'requested' WHERE run_id = NEW.run_id AND call = NEW.call; END"
+            }
+            Self::LostOutcome => {
+                "CREATE TRIGGER lost_outcome AFTER UPDATE OF fence ON runs WHEN NEW.fence > OLD.fence \
+                 BEGIN UPDATE calls SET state = 'parked', outcome = NULL, settle_order = NULL WHERE run_id = NEW.run_id \
+                 AND state = 'settled' AND reply IS NULL; END"
+            }
+            Self::UnusedApproval => {
+                "CREATE TRIGGER unused_approval AFTER UPDATE OF state ON approvals WHEN NEW.state = 'used' \
+                 BEGIN UPDATE approvals SET state = 'approved' WHERE approval_id = NEW.approval_id; END"
+            }
+        }
+    }
+}
+
+/// Making one takes longer than copying it.
+static EMPTY: Mutex<Vec<(Sabotage, Vec<u8>)>> = Mutex::new(Vec::new());
+
+/// An empty store in memory, where the system has that for files.
+pub fn empty_store(sabotage: Sabotage) -> (tempfile::TempDir, PathBuf) {
+    let memory = Path::new("/dev/shm");
+    let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    let folder = folder.unwrap();
+    let path = folder.path().join("store.db");
+    let mut empty = EMPTY.lock().unwrap_or_else(PoisonError::into_inner);
+    match empty.iter().find(|(made, _)| *made == sabotage) {
+        Some((_, bytes)) => std::fs::write(&path, bytes).unwrap(),
+        None => {
+            drop(Eye::open(&path));
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut connection = SqliteConnection::connect(&format!("sqlite://{}", path.display())).await.unwrap();
+                connection.execute(sabotage.sql()).await.unwrap();
+                connection.close().await.unwrap();
+            });
+            empty.push((sabotage, std::fs::read(&path).unwrap()));
+        }
+    }
+    (folder, path)
+}

@@ -1,0 +1,84 @@
+//! Cells made by chance: every kind of call, in groups, with timers and yields between them.
+
+use super::super::faults::program::Chance;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Answers after a time.
+    Slow,
+    /// Has its effect, and then says that it failed.
+    Fails,
+    Read,
+    Keyed,
+    Task,
+    Pick,
+    Ask,
+}
+
+impl Kind {
+    pub const ALL: [Self; 7] = [Self::Slow, Self::Fails, Self::Read, Self::Keyed, Self::Task, Self::Pick, Self::Ask];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Slow => "slow",
+            Self::Fails => "fails",
+            Self::Read => "read",
+            Self::Keyed => "keyed",
+            Self::Task => "task",
+            Self::Pick => "pick",
+            Self::Ask => "ask",
+        }
+    }
+
+    pub fn tool(self) -> String {
+        let source = if self == Self::Pick { "client" } else { "openclaw" };
+        format!("{source}:sim:{}", self.name())
+    }
+
+    /// Whether its tool may be called again for the same call.
+    pub fn may_be_repeated(self) -> bool {
+        matches!(self, Self::Read | Self::Keyed)
+    }
+
+    /// Whether somebody outside brings its outcome.
+    pub fn is_brought(self) -> bool {
+        matches!(self, Self::Task | Self::Pick)
+    }
+}
+
+/// A cell, and its calls: the call at place `n` says so in its input.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub code: String,
+    pub calls: Vec<Kind>,
+}
+
+impl Program {
+    pub fn new(chance: &mut Chance) -> Self {
+        let count = 1 + chance.below(5);
+        let calls: Vec<Kind> = (0..count).map(|_| Kind::ALL[chance.below(Kind::ALL.len())]).collect();
+        let mut code = "const got = {}\n\
+             const make = (n, id, input) => tools.call(id, { n, ...input })\n\
+               .then(value => { got[n] = { value } }, error => { got[n] = { error: error.message } })\n"
+            .to_owned();
+        let mut at = 0;
+        while at < calls.len() {
+            if chance.below(4) == 0 {
+                code += "await yield_control()\n";
+            }
+            if chance.below(6) == 0 {
+                code += &format!("await new Promise(go => setTimeout(go, {}))\n", chance.below(400));
+            }
+            let group = (1 + chance.below(3)).min(calls.len() - at);
+            let made = calls[at..at + group].iter().zip(at..).map(|(kind, n)| {
+                let ms = [0, 0, 5, 40, 300, 4000][chance.below(6)];
+                format!("make({n}, '{}', {{ ms: {ms} }})", kind.tool())
+            });
+            let made: Vec<String> = made.collect();
+            code += &format!("await Promise.all([{}])\n", made.join(", "));
+            at += group;
+        }
+        code += "return got";
+        Self { code, calls }
+    }
+}

@@ -1,0 +1,105 @@
+//! What people ask of a node, and what it says.
+
+use std::sync::Arc;
+
+use catalog::Catalog;
+use codemode::{CodeMode, ExecInput};
+use contract::config;
+use contract::config::pattern::Pattern;
+use contract::limits::Limits;
+use contract::scope::Scope;
+use executor::{CallToken, Executor, Outcome, Returned, Routes, ToolSource};
+use serde_json::{Value, json};
+use store::{Decision, Settled};
+
+use super::programs::Kind;
+use super::tools::Tools;
+
+#[derive(Clone, Debug)]
+pub enum Request {
+    Exec { session: String, code: String },
+    Wait { session: String, run: String },
+    Settle { run: String, call: u32, value: Value },
+    Decide { approval: String, decision: Decision },
+    Abort { run: String },
+    Leave,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// Of a run: how it stands, or its end.
+    Cell(Value),
+    /// Whether an outcome counts.
+    Counts(bool),
+    /// Whether a word was taken down.
+    Taken(bool),
+    Aborted(bool),
+    Left,
+}
+
+/// As short as it may be: a history has other things to wait for.
+const EXEC_MS: u64 = 2000;
+const WAIT_MS: u64 = 500;
+
+#[derive(Debug)]
+pub struct Server {
+    code_mode: CodeMode,
+    tools: Arc<dyn ToolSource>,
+    config: config::CodeMode,
+}
+
+impl Server {
+    pub fn new(code_mode: CodeMode, tools: Tools) -> Self {
+        let limits = Limits { timeout_ms: EXEC_MS, max_wait_ms: WAIT_MS, ..Limits::DEFAULT };
+        Self { code_mode, tools: Arc::new(tools), config: config::CodeMode::enabled(limits) }
+    }
+
+    pub async fn answer(&self, request: Request) -> Answer {
+        match request {
+            Request::Exec { session, code } => {
+                let input = ExecInput::javascript(code);
+                let result = self.code_mode.exec(&self.executor(&session), &self.config, "exec-1", input).await;
+                Answer::Cell(told(json!(result)))
+            }
+            Request::Wait { session, run } => {
+                let result = self.code_mode.wait(&self.executor(&session), &self.config, "wait-1", &run).await;
+                Answer::Cell(told(json!(result)))
+            }
+            Request::Settle { run, call, value } => {
+                let outcome = Outcome::Returned(Returned::json(value));
+                let settled = self.code_mode.settle(&CallToken { run, call }, &outcome).await;
+                Answer::Counts(matches!(settled, Ok(Settled::Taken)))
+            }
+            Request::Decide { approval, decision } => {
+                Answer::Taken(self.code_mode.decide(&approval, &decision, "a person").await.is_ok())
+            }
+            Request::Abort { run } => Answer::Aborted(self.code_mode.abort(&run).await),
+            Request::Leave => {
+                drop(self.code_mode.leave().await);
+                Answer::Left
+            }
+        }
+    }
+
+    fn executor(&self, session: &str) -> Executor {
+        let (routes, tools) = Routes::of(&[Arc::clone(&self.tools)]);
+        let ask = Pattern::parse(&Kind::Ask.tool()).unwrap();
+        Executor::new(Arc::new(Catalog::new(tools).unwrap()), routes, scope(session)).asking_for(vec![ask])
+    }
+}
+
+pub fn scope(session: &str) -> Scope {
+    Scope {
+        agent_id: "main".to_owned(),
+        session_id: session.to_owned(),
+        agent_run_id: "run".to_owned(),
+        ..Scope::default()
+    }
+}
+
+/// Without what is only about how long it took.
+fn told(mut result: Value) -> Value {
+    let fields = result.as_object_mut().unwrap();
+    fields.retain(|name, _| ["status", "code", "error", "value", "runId"].contains(&name.as_str()));
+    result
+}

@@ -1,0 +1,89 @@
+//! The world outside the nodes: tools whose effects stay, whatever becomes of who called them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use contract::tool::{Repeat, ToolId, ToolSpec};
+use executor::{Answering, AuthorizedCall, Dispatch, Outcome, Parked, Returned, ToolSource};
+use serde_json::{Value, json};
+
+use super::programs::Kind;
+
+/// One effect.
+#[derive(Clone, Debug)]
+pub struct Effect {
+    pub kind: Kind,
+    pub key: String,
+    pub run: String,
+    pub call: u32,
+    pub input: Value,
+}
+
+/// What has happened, in order; shared by all nodes of a history.
+#[derive(Debug, Default)]
+pub struct World {
+    effects: Mutex<Vec<Effect>>,
+    story: Mutex<Vec<String>>,
+}
+
+impl World {
+    pub fn effects(&self) -> MutexGuard<'_, Vec<Effect>> {
+        self.effects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn tell(&self, line: String) {
+        self.story.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    pub fn story(&self) -> Vec<String> {
+        self.story.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The same tools as a node has them.
+#[derive(Debug)]
+pub struct Tools {
+    pub node: String,
+    pub world: Arc<World>,
+    /// A node that has died calls nothing any more.
+    pub dead: Arc<AtomicBool>,
+}
+
+impl ToolSource for Tools {
+    fn tools(&self) -> Vec<ToolSpec> {
+        let tool = |kind: Kind| {
+            let repeat = match kind {
+                Kind::Read => Repeat::Always,
+                Kind::Keyed => Repeat::WithKey,
+                Kind::Slow | Kind::Fails | Kind::Task | Kind::Pick | Kind::Ask => Repeat::Never,
+            };
+            let id = ToolId::parse(&kind.tool()).unwrap();
+            ToolSpec { repeat, ..ToolSpec::new(id, "Has an effect.", json!({"type": "object"})) }
+        };
+        Kind::ALL.map(tool).to_vec()
+    }
+
+    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+        Box::pin(async move {
+            if self.dead.load(Ordering::Relaxed) {
+                return std::future::pending().await;
+            }
+            let kind = *Kind::ALL.iter().find(|kind| kind.tool() == call.id().as_str()).unwrap();
+            let (run, number) = (call.token().run.clone(), call.token().call);
+            self.world.tell(format!("{}: {} of {run}, call {number}: {}", self.node, kind.name(), call.input()));
+            let (key, input) = (call.key().to_owned(), call.input().clone());
+            self.world.effects().push(Effect { kind, key, run, call: number, input });
+            let ms = call.input().get("ms").and_then(Value::as_u64).unwrap_or(0);
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            match kind {
+                Kind::Task => Dispatch::Parked(Parked::Task),
+                Kind::Pick => Dispatch::Parked(Parked::Client),
+                Kind::Fails => Dispatch::Settled(Outcome::Failed("it does that".to_owned())),
+                Kind::Slow | Kind::Read | Kind::Keyed | Kind::Ask => {
+                    Dispatch::Settled(Outcome::Returned(Returned::json(json!({"did": call.input()}))))
+                }
+            }
+        })
+    }
+}

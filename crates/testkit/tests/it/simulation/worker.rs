@@ -1,0 +1,81 @@
+//! Cells of the simulation, run on a thread beside it. No deadline is kept and no leg takes any time: how fast the
+//! machine is must not be seen.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
+
+use contract::frame::{FrameBuffer, FromWorker, Hello, Jail, ToWorker};
+use contract::ids::{CatalogHash, CellId};
+use sandbox::{IMAGE_ID, Sandbox};
+
+/// Loading the image takes longer than most histories: whoever is done with a sandbox leaves it, empty, to the next.
+static SHELF: Mutex<Vec<Sandbox>> = Mutex::new(Vec::new());
+
+/// Guest frames and the parser's lie on it.
+const STACK_BYTES: usize = 64 << 20;
+
+pub fn serve(stream: UnixStream, slots: u32, _threads: usize) -> std::io::Result<()> {
+    let shelved = SHELF.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let sandbox = match shelved {
+        Some(sandbox) => sandbox,
+        None => Sandbox::new(slots + 1).map_err(std::io::Error::other)?,
+    };
+    std::thread::Builder::new().name("cells".into()).stack_size(STACK_BYTES).spawn(move || {
+        let mut worker = Worker { sandbox, cells: BTreeSet::new(), catalogs: Vec::new() };
+        let hello = Hello { image: IMAGE_ID, jail: Jail::None, slots, page_scan: true };
+        // It ends when the node does.
+        drop(worker.work(stream, hello));
+        SHELF.lock().unwrap_or_else(PoisonError::into_inner).push(worker.emptied());
+    })?;
+    Ok(())
+}
+
+struct Worker {
+    sandbox: Sandbox,
+    cells: BTreeSet<u64>,
+    catalogs: Vec<CatalogHash>,
+}
+
+impl Worker {
+    fn work(&mut self, mut stream: UnixStream, hello: Hello) -> std::io::Result<()> {
+        stream.write_all(&FromWorker::Hello(hello).encode())?;
+        let (mut buffer, mut chunk) = (FrameBuffer::default(), vec![0; 64 << 10]);
+        loop {
+            while let Some(frame) = buffer.next_frame().map_err(std::io::Error::other)? {
+                let frame = ToWorker::decode(frame).map_err(std::io::Error::other)?;
+                self.remember(&frame);
+                let mut answer = self.sandbox.handle(frame).map_err(std::io::Error::other)?;
+                if let Some(reply) = &mut answer.reply {
+                    if let FromWorker::Leg(_, leg) = reply {
+                        leg.run_us = 0;
+                    }
+                    stream.write_all(&reply.encode())?;
+                }
+            }
+            match stream.read(&mut chunk)? {
+                0 => return Ok(()),
+                count => buffer.extend(&chunk[..count]),
+            }
+        }
+    }
+
+    fn remember(&mut self, frame: &ToWorker) {
+        match frame {
+            ToWorker::Start(cell, _) | ToWorker::Thaw(cell, _) => drop(self.cells.insert(cell.0)),
+            ToWorker::Catalog { hash, .. } => self.catalogs.push(*hash),
+            ToWorker::Deliver(..) | ToWorker::Freeze { .. } | ToWorker::Drop(_) | ToWorker::Forget { .. } => {}
+        }
+    }
+
+    fn emptied(self) -> Sandbox {
+        for cell in self.cells {
+            self.sandbox.handle(ToWorker::Drop(CellId(cell))).unwrap();
+        }
+        for hash in self.catalogs {
+            self.sandbox.handle(ToWorker::Forget { hash }).unwrap();
+        }
+        self.sandbox
+    }
+}
