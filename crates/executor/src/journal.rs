@@ -201,7 +201,8 @@ impl Journal {
         self.lock().lost = true;
     }
 
-    /// Writes a call's new state at once, with whatever else goes with it.
+    /// Writes a call's new state at once, with whatever else goes with it. One that was settled meanwhile stays so: its
+    /// cell may have seen the result already.
     pub async fn park(
         &self,
         call: u32,
@@ -213,7 +214,7 @@ impl Journal {
             unwritten.must_sync = true;
             unwritten.anything = true;
             let Unwritten { known, calls, change, .. } = &mut *unwritten;
-            if let Some(row) = known.get_mut(&call) {
+            if let Some(row) = known.get_mut(&call).filter(|row| row.reply.is_none()) {
                 row.state = state;
                 with(row, change);
                 calls.insert(call, row.clone());

@@ -31,6 +31,7 @@ mod transcript;
 mod faults;
 mod host;
 mod hostile;
+mod journal;
 mod killed;
 mod replaying;
 mod simulation;
