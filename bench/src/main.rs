@@ -73,7 +73,8 @@ fn run() -> Result<bool> {
         [] => false,
         [flag] if flag == "--quick" => true,
         [what] if what == "codemode" => return codemode_runs::run(),
-        [what] if what == "nodes" => return nodes::run(),
+        [what] if what == "nodes" => return nodes::run(false),
+        [what, flag] if what == "nodes" && flag == "--quick" => return nodes::run(true),
         other => return Err(format!("unknown arguments {other:?}; `codemode`, `nodes` and `--quick` are known").into()),
     };
     let load = machine::load_average()?;

@@ -45,12 +45,12 @@ const PARKED: &str = "client:bench:pick";
 const WORKING: &str = "openclaw:bench:read";
 
 /// A megabyte that does not compress, looked at again after the call.
-const CELL: &str = "const kept = new Uint8Array(1 << 20); let x = SEED + 1
+const CELL: &str = "const kept = new Uint32Array(1 << 18); let x = SEED + 1
     const next = () => { x ^= x << 13; x ^= x >>> 17; x ^= x << 5; return x >>> 0 }
     for (let i = 0; i < kept.length; i++) kept[i] = next()
     const calling = tools.call('TOOL', {}); PAUSE
     const got = await calling
-    let sum = 0; for (let i = 0; i < kept.length; i += 4096) sum += kept[i]
+    let sum = 0; for (let i = 0; i < kept.length; i += 1024) sum += kept[i]
     return [got.n, sum > 0]";
 
 /// One tool that a client answers, and one that only reads: it never comes back on the node that is to go.
@@ -126,14 +126,14 @@ impl Node {
 }
 
 /// Whether every bar was met.
-pub(crate) fn run() -> Result<bool> {
+pub(crate) fn run(quick: bool) -> Result<bool> {
     let load = load_average()?;
     println!("load average before: {load:.2}");
     let mut report = Report::new();
     report.fact("load_average", load);
     let folder = std::env::temp_dir().join(format!("cellmate-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let measured = measure(&mut report, &folder);
+    let measured = measure(&mut report, &folder, if quick { ROUNDS / 10 } else { ROUNDS });
     std::fs::remove_dir_all(&folder)?;
     measured?;
     println!("\nload average after: {:.2}", load_average()?);
@@ -144,16 +144,16 @@ pub(crate) fn run() -> Result<bool> {
 /// Names a Postgres server.
 const SERVER: &str = "CELLMATE_TEST_POSTGRES";
 
-fn measure(report: &mut Report, folder: &Path) -> Result<()> {
+fn measure(report: &mut Report, folder: &Path, rounds: usize) -> Result<()> {
     let mut stores = vec![("sqlite", Location::File(folder.join("runs.db")))];
     if let Ok(server) = std::env::var(SERVER) {
         stores.push(("postgres", Location::Postgres(server)));
     }
     for (name, location) in stores {
         report.heading(&format!("a run with 1 MB of live data, resumed on another node | {name}"));
-        let waited = waited(&location)?;
+        let waited = waited(&location, rounds)?;
         report.show("it waited for a client; its node was killed", &waited);
-        let left = left(&location)?;
+        let left = left(&location, rounds)?;
         report.show("a tool worked for it; its node left", &left);
         let died = died(&location)?;
         report.show("a tool worked for it; its node was killed (a lease of 3 s)", &died);
@@ -166,10 +166,10 @@ fn measure(report: &mut Report, folder: &Path) -> Result<()> {
 }
 
 /// Runs that wait for a client. Nobody holds them, so that it is all the same how their node went.
-fn waited(location: &Location) -> Result<Samples> {
+fn waited(location: &Location, rounds: usize) -> Result<Samples> {
     let (first, second) = (Node::start(location, false)?, Node::start(location, true)?);
     warm_up(&second)?;
-    let runs = first.wait_for(suspended(first.road.clone(), PARKED, ROUNDS))?;
+    let runs = first.wait_for(suspended(first.road.clone(), PARKED, rounds))?;
     first.die();
     let road = second.road.clone();
     second.wait_for(async move {
@@ -186,10 +186,10 @@ fn waited(location: &Location) -> Result<Samples> {
 }
 
 /// Runs for which a tool works that may be called again: their node holds them until it goes.
-fn left(location: &Location) -> Result<Samples> {
+fn left(location: &Location, rounds: usize) -> Result<Samples> {
     let (first, second) = (Node::start(location, false)?, Node::start(location, true)?);
     warm_up(&second)?;
-    let runs = first.wait_for(suspended(first.road.clone(), WORKING, ROUNDS))?;
+    let runs = first.wait_for(suspended(first.road.clone(), WORKING, rounds))?;
     first.leave()?;
     let road = second.road.clone();
     second.wait_for(async move {
