@@ -149,7 +149,7 @@ fn keys_for(kept: &Kept, checked: &Checked, end_runs: bool) -> Result<Keys, Trou
     if !end_runs {
         let has = |id: &u32| {
             let mark = known.keys().find(|key| key.id == *id).map(store::Key::mark);
-            mark.is_some() && (checked.marks.get(id).is_none() || mark.as_ref() == checked.marks.get(id))
+            mark.is_some() && (!checked.marks.contains_key(id) || mark.as_ref() == checked.marks.get(id))
         };
         if let Some(id) = checked.sealed_with.iter().find(|id| !has(id)) {
             return Err(Trouble::Keyless { path: kept.key_file.clone(), id: *id });

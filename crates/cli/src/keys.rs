@@ -76,16 +76,18 @@ async fn list(kept: &Kept, as_json: bool) -> Result<(), Trouble> {
     let (now, newest) = (now_ms(), keys.newest().map(|key| key.id));
     let mut listed = Vec::new();
     for key in keys.keys() {
-        let cells = store.cells_sealed_with(key.id, now).await?;
-        listed.push(json!({"id": key.id, "madeAt": key.since, "seals": Some(key.id) == newest, "cells": cells}));
+        listed.push((key, Some(key.id) == newest, store.cells_sealed_with(key.id, now).await?));
     }
     if as_json {
-        println!("{}", json!(listed));
+        let told = listed
+            .iter()
+            .map(|(key, seals, cells)| json!({"id": key.id, "madeAt": key.since, "seals": seals, "cells": cells}));
+        println!("{}", json!(told.collect::<Vec<_>>()));
         return Ok(());
     }
-    for key in listed {
-        let seals = if key["seals"] == true { "seals" } else { "opens" };
-        println!("key {}  {seals}  {} suspended cells", key["id"], key["cells"]);
+    for (key, seals, cells) in listed {
+        let seals = if seals { "seals" } else { "opens" };
+        println!("key {}  {seals}  {cells} suspended cells", key.id);
     }
     Ok(())
 }
