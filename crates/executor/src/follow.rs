@@ -50,7 +50,7 @@ impl Executor {
             Parked::Question(question) => match self.park_for_answers(journal, request, tool, question).await {
                 Ok(()) => PendingState::Approval,
                 Err(CommitError::Quota(exceeded)) => {
-                    self.call_off(journal.run_id(), &journal.call(request.call).into_iter().collect::<Vec<_>>());
+                    self.call_off(journal.run_id(), journal.call(request.call).as_slice());
                     let why = format!("what it asks cannot be put to anybody: {exceeded}");
                     return Ok(self.arrived(journal, request, Outcome::Failed(why)).await);
                 }
