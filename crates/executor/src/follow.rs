@@ -47,10 +47,15 @@ impl Executor {
                 }
                 PendingState::Running
             }
-            Parked::Question(question) => {
-                self.park_for_answers(journal, request, tool, question).await?;
-                PendingState::Approval
-            }
+            Parked::Question(question) => match self.park_for_answers(journal, request, tool, question).await {
+                Ok(()) => PendingState::Approval,
+                Err(CommitError::Quota(exceeded)) => {
+                    self.call_off(journal.run_id(), journal.call(request.call).as_slice());
+                    let why = format!("what it asks cannot be put to anybody: {exceeded}");
+                    return Ok(self.arrived(journal, request, Outcome::Failed(why)).await);
+                }
+                Err(error) => return Err(error),
+            },
         };
         fault::point("dispatch.after_park")?;
         Ok(CallEnd::Parked(end))
@@ -110,8 +115,10 @@ impl Executor {
 
     /// Tells whoever works on these calls that nobody wants what they bring. Nobody waits for that.
     pub fn call_off(&self, run_id: &str, calls: &[CallRow]) {
-        let asks = |row: &CallRow| row.state == CallState::Approval && row.ticket.is_some();
-        for row in calls.iter().filter(|row| is_followed(row) || asks(row)) {
+        let unfinished = |row: &&CallRow| {
+            row.outcome.is_none() && matches!(row.state, CallState::Away | CallState::Approval | CallState::Dispatched)
+        };
+        for row in calls.iter().filter(unfinished) {
             let id = ToolId::parse(row.tool_id.as_deref().unwrap_or(&row.target));
             if let (Ok(id), Some(ticket)) = (id, row.ticket.clone().and_then(Ticket::new)) {
                 self.call_off_later(&id, ticket, run_id, row.call);

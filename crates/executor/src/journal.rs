@@ -303,7 +303,7 @@ impl Unwritten {
             Quota::OpenApprovals => {
                 for asked in change.approvals.drain(..) {
                     let rows = change.calls.iter_mut().filter(|row| row.call == asked.call);
-                    rows.chain(self.known.get_mut(&asked.call)).for_each(|row| row.state = CallState::Requested);
+                    rows.chain(self.known.get_mut(&asked.call)).for_each(unask);
                     self.unasked.insert(asked.call, exceeded.clone());
                 }
             }
@@ -314,5 +314,13 @@ impl Unwritten {
                 self.restless = Some(exceeded);
             }
         }
+    }
+}
+
+/// Nobody is asked about the call. One that was made before, and came back with a question, must not look as if it were
+/// still to be made; one that is under way stays so.
+fn unask(row: &mut CallRow) {
+    if row.state == CallState::Approval {
+        row.state = if row.attempt > 0 { CallState::Dispatched } else { CallState::Requested };
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use contract::cell::PendingState;
 use contract::tool::{InputHash, ToolSpec};
-use store::{ApprovalRequest, ApprovalState, CommitError, Durability};
+use store::{ApprovalRequest, ApprovalState, CallState, CommitError};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::now_ms;
@@ -134,7 +134,13 @@ impl Executor {
             question: Some(ask.to_json()),
         };
         journal.entry(recorded(request, tool).asked(&asked));
-        journal.commit(Durability::Synced, |change| change.approvals.push(asked)).await?;
+        let state = journal.call(request.call).map_or(CallState::Dispatched, |row| row.state);
+        match journal.park(request.call, state, |_, change| change.approvals.push(asked)).await {
+            Ok(()) => {}
+            // There is no room for one more question, so nobody is asked.
+            Err(CommitError::Quota(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        }
         request.states.tell(PendingState::Approval);
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
