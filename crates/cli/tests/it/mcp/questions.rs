@@ -237,8 +237,7 @@ fn a_call_that_waited_for_a_person_when_we_were_killed_is_unknown() {
 #[test]
 fn a_direct_call_has_nobody_to_ask_and_says_so_to_the_server() {
     let place = asks_meanwhile();
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_cellmate"));
-    command.args(["tools", "call", "s.book", "--json", "--config", &place.path("config.json")]);
-    let called: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    let called = place.by_hand("s.book").arg("--yes").output().unwrap();
+    let called: Value = serde_json::from_slice(&called.stdout).unwrap();
     assert_eq!(called["result"]["structuredContent"], json!({"action": "cancel"}), "{called}");
 }
