@@ -17,6 +17,7 @@ mod state;
 mod tools;
 
 use clap::Parser;
+use contract::limits::HOST_STACK_BYTES;
 
 use arguments::{Arguments, Command};
 
@@ -29,10 +30,11 @@ fn main() -> std::process::ExitCode {
     mcp::keeper_main();
 
     let arguments = Arguments::parse();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return render::trouble(&format!("cannot start: {error}")),
-    };
+    let runtime =
+        match tokio::runtime::Builder::new_multi_thread().thread_stack_size(HOST_STACK_BYTES).enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return render::trouble(&format!("cannot start: {error}")),
+        };
     let code = match arguments.command {
         Command::Exec(arguments) => runtime.block_on(exec::run(arguments)),
         Command::Servers(arguments) => runtime.block_on(servers::run(arguments)),

@@ -123,3 +123,7 @@ impl Limits {
         }
     }
 }
+
+/// What a thread of a host needs to walk a value as deep as one may be, unoptimised too: whoever runs us on threads of its
+/// own gives them so much.
+pub const HOST_STACK_BYTES: usize = 8 << 20;

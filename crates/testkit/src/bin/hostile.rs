@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use contract::limits::HOST_STACK_BYTES;
 use testkit::hostile::{self, Options, Result, mcp_server};
 
 const USAGE: &str = "usage: hostile DIR [--json] [--slack N] [--settle-ms N]";
@@ -68,7 +69,8 @@ fn drive(arguments: Arguments) -> Result<ExitCode> {
     std::env::set_current_dir(&here)?;
     let Arguments { folder, json, slack, settle } = arguments;
     let options = Options { untouched: vec![folder.clone(), here], folder, state, slack, settle };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().thread_stack_size(HOST_STACK_BYTES).enable_all().build()?;
     let report = runtime.block_on(hostile::run(&options))?;
     if json {
         println!("{}", serde_json::to_string(&report)?);

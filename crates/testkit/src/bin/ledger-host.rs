@@ -14,7 +14,7 @@ use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use codemode::{CodeMode, ExecInput};
 use contract::config;
 use contract::config::pattern::Pattern;
-use contract::limits::Limits;
+use contract::limits::{HOST_STACK_BYTES, Limits};
 use contract::scope::Scope;
 use executor::clock::now_ms;
 use executor::{CallToken, Executor, Outcome, Returned, Routes, ToolSource};
@@ -46,7 +46,11 @@ fn main() -> Result<()> {
     if let Ok(text) = std::env::var("CELLMATE_FAULT") {
         fault::arm(&text)?;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_stack_size(HOST_STACK_BYTES)
+        .enable_all()
+        .build()?;
     runtime.block_on(serve(options))
 }
 
