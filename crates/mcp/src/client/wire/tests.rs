@@ -130,7 +130,7 @@ async fn what_a_server_asks_of_us_is_refused_and_too_much_of_it_ends_the_connect
         let params = json!({"messages": [], "maxTokens": 1, "message": "?", "requestedSchema": {"type": "object", "properties": {}}});
         peer.say(json!({"jsonrpc": "2.0", "id": n, "method": method, "params": params})).await;
         let answer = peer.hear().await;
-        assert!(answer["error"].is_object() || answer["result"]["action"] == "decline", "{answer}");
+        assert!(answer["error"].is_object() || answer["result"]["action"] == "cancel", "{answer}");
     }
     // Nobody reads the answers any more, so they pile up.
     for n in 0..4096 {
