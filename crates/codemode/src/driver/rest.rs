@@ -12,7 +12,11 @@ use crate::runs::snapshot_expired;
 impl Driver {
     /// Between turns nothing else will write what has just happened.
     pub(super) async fn rest(&mut self, moved: bool) -> bool {
-        let release = self.is_idle() && !self.released;
+        if self.released {
+            // The answer to the model has let go of it, and written all there was: it is anybody's now.
+            return true;
+        }
+        let release = self.is_idle();
         if !moved && !release {
             return self.run.journal.flush().await.is_ok();
         }

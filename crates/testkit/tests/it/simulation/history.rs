@@ -68,7 +68,7 @@ pub struct History {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Troubles {
-    /// A node died, was held up, or had its clock set.
+    /// A node died, was held up or busy, or had its clock set.
     pub nodes: bool,
     /// A place answered with an error.
     pub errors: bool,
@@ -137,10 +137,21 @@ impl History {
             0..85 => self.act(),
             85..94 => {
                 let ms = [1, 5, 30, 30, 120, 300, 1100][self.chance.below(7)];
-                self.nodes.pass(Duration::from_millis(ms))
+                self.let_time_pass(Duration::from_millis(ms))
             }
             _ => self.make_trouble(),
         }
+    }
+
+    /// Whoever waits for a turn meanwhile is held up, as by a busy machine: it may lose its lease. Not so where nothing
+    /// may go wrong.
+    fn let_time_pass(&mut self, time: Duration) -> So {
+        if self.allowed.nodes {
+            self.troubles.nodes |= !self.nodes.with_turns().is_empty();
+        } else {
+            (0..self.nodes.len()).try_for_each(|node| self.settle_down(node))?;
+        }
+        self.nodes.pass(time)
     }
 
     fn make_trouble(&mut self) -> So {
