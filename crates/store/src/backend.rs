@@ -149,6 +149,12 @@ impl Store {
 async fn look_at(url: &str) -> Result<(), sqlx::Error> {
     let mut connection = AnyConnection::connect(url).await?;
     connection.execute("PRAGMA busy_timeout = 10000; SELECT COUNT(*) FROM sqlite_master").await?;
+    let pages: i64 = sqlx::query("PRAGMA page_count").fetch_one(&mut connection).await?.try_get(0)?;
+    if pages == 0 {
+        // A file that gives back what it does not need any more is made as such. Not said again: that would be a write
+        // by everybody who connects.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL").await?;
+    }
     connection.close().await
 }
 
@@ -175,10 +181,8 @@ fn sqlite(synchronous: &'static str, connections: u32) -> AnyPoolOptions {
     AnyPoolOptions::new().max_connections(connections).idle_timeout(None).max_lifetime(None).after_connect(
         move |connection, _| {
             Box::pin(async move {
-                // The first must come before anything is written: a file that gives back what it does not need any more
-                // is made as such.
                 let pragmas = format!(
-                    "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA busy_timeout = 10000; \
+                    "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA busy_timeout = 10000; \
                      PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;"
                 );
                 connection.execute(pragmas.as_str()).await?;
