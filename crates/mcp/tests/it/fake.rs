@@ -29,7 +29,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
+        // What was just listed is written down beside the test, perhaps at this very moment.
+        let mut tries = 0..100;
+        while let Err(error) = std::fs::remove_dir_all(&self.0) {
+            assert!(tries.next().is_some(), "{error}");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
     }
 }
 
