@@ -81,6 +81,7 @@ impl Driver {
             What::Stopped(error) => {
                 // A store that is away now is no end: whoever takes the run next goes on from what is written.
                 self.run.journal.lose();
+                self.taken_over |= matches!(error, CommitError::Fenced);
                 Event::Lost(Failure {
                     code: Some(ErrorCode::InternalError),
                     message: format!("the run cannot go on here: {error}"),

@@ -93,6 +93,8 @@ pub(crate) struct Driver {
     expires: Option<Instant>,
     /// Whether others may take the run: nothing is done for it here any more.
     released: bool,
+    /// Another has the run now, and what becomes of it is theirs to tell.
+    taken_over: bool,
     /// Whether whoever woke the run has been heard. Before that it is not put away again.
     asked: bool,
     last_word: Option<CellResult>,
@@ -165,6 +167,7 @@ impl Driver {
             aborters: Vec::new(),
             expires: None,
             released: false,
+            taken_over: false,
             asked: false,
             last_word: None,
             looking: false,

@@ -6,9 +6,9 @@ use contract::frame::Failure;
 use contract::limits::MAX_ERROR_BYTES;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
-use store::{CommitError, Durability, Entry, EntryKind, Exceeded, Quota, RunState, Store, fault};
+use store::{CommitError, Durability, Entry, EntryKind, Exceeded, Quota, RunState, fault};
 
-use super::{Driver, Whereabouts};
+use super::{Driver, Run, Whereabouts};
 use crate::cell::Answer;
 use crate::recorded;
 
@@ -78,20 +78,22 @@ impl Driver {
                 true
             }
             Err(CommitError::Quota(exceeded)) => {
-                let end = self.end_without_room(&exceeded, result).await;
-                self.tell(end);
+                if let Some(end) = self.end_without_room(&exceeded, result).await {
+                    self.tell(end);
+                }
                 false
             }
             Err(error) => {
-                let why_not = why_not(self.run.journal.store(), &self.run.id, &error, &result).await;
-                self.tell(why_not);
+                if let Some(why_not) = why_not(&self.run, self.taken_over, &error, &result).await {
+                    self.tell(why_not);
+                }
                 false
             }
         }
     }
 
     /// A cell that cannot be put to rest is over: whoever waits is told why, and what could be ended instead.
-    async fn end_without_room(&mut self, exceeded: &Exceeded, waiting: CellResult) -> CellResult {
+    async fn end_without_room(&mut self, exceeded: &Exceeded, waiting: CellResult) -> Option<CellResult> {
         let code = match exceeded.quota {
             Quota::WaitingRuns | Quota::OpenApprovals => ErrorCode::RuntimeUnavailable,
             Quota::SnapshotBytes => ErrorCode::SnapshotLimitExceeded,
@@ -111,8 +113,8 @@ impl Driver {
             change.result = Some(text);
         });
         match written.await {
-            Ok(()) => end,
-            Err(error) => why_not(self.run.journal.store(), &self.run.id, &error, &end).await,
+            Ok(()) => Some(end),
+            Err(error) => why_not(&self.run, self.taken_over, &error, &end).await,
         }
     }
 
@@ -179,20 +181,23 @@ impl Driver {
 }
 
 /// Why a run cannot be written any more: somebody has ended it elsewhere, or something is wrong. What went wrong
-/// first says more than that nothing can be written since.
-async fn why_not(store: &Store, run_id: &str, error: &CommitError, unwritten: &CellResult) -> CellResult {
-    let row = store.run(run_id).await.ok().flatten();
-    match row.map(|row| row.state) {
-        Some(RunState::Aborted) => failed(ErrorCode::Aborted, "the run was aborted"),
-        _ => match unwritten {
-            CellResult::Failed { error, code: Some(ErrorCode::InternalError), .. } => {
-                failed(ErrorCode::InternalError, error)
-            }
-            CellResult::Failed { .. } | CellResult::Completed { .. } | CellResult::Waiting { .. } => failed(
-                ErrorCode::InternalError,
-                &format!("the run's state could not be written, so it cannot go on: {error}"),
-            ),
-        },
+/// first says more than that nothing can be written since. Nothing where another has taken the run: whoever waits looks
+/// again, and is told by the store or by them.
+async fn why_not(run: &Run, taken_over: bool, error: &CommitError, unwritten: &CellResult) -> Option<CellResult> {
+    let row = run.journal.store().run(&run.id).await.ok().flatten();
+    if row.is_some_and(|row| row.state == RunState::Aborted) {
+        return Some(failed(ErrorCode::Aborted, "the run was aborted"));
+    }
+    match (unwritten, error) {
+        _ if taken_over => None,
+        (CellResult::Failed { error, code: Some(ErrorCode::InternalError), .. }, _) => {
+            Some(failed(ErrorCode::InternalError, error))
+        }
+        (_, CommitError::Fenced) => None,
+        _ => Some(failed(
+            ErrorCode::InternalError,
+            &format!("the run's state could not be written, so it cannot go on: {error}"),
+        )),
     }
 }
 

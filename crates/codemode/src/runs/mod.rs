@@ -91,7 +91,11 @@ impl CodeMode {
         match self.begin(executor, config, Face::CodeMode, tool_call_id, input).await {
             Ok((run_id, told)) => {
                 began(&run_id);
-                told.await.unwrap_or_else(|_| said::without_a_word())
+                match told.await {
+                    Ok(result) => result,
+                    // Another has taken the run, and goes on with it.
+                    Err(_) => self.wait(executor, config, tool_call_id, &run_id).await,
+                }
             }
             Err(failure) => failed_with(&failure),
         }
