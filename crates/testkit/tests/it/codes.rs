@@ -36,7 +36,7 @@ const ELSEWHERE: &[(ErrorCode, &str)] = &[
     (ErrorCode::InvalidConfig, "codes::a_configuration_that_is_wrong_is_refused_with_its_code"),
     (ErrorCode::RuntimeUnavailable, "codes::one_run_too_many_is_refused"),
     (ErrorCode::SnapshotRestoreFailed, "codes::a_snapshot_that_does_not_open_is_the_end_of_its_run"),
-    (ErrorCode::InternalError, "codes::a_run_that_was_taken_away_says_so"),
+    (ErrorCode::InternalError, "codes::a_store_that_is_away_says_so"),
     (ErrorCode::SnapshotExpired, "expiry::a_frozen_cell_expires"),
     (ErrorCode::Aborted, "ending::a_running_guest_is_aborted"),
 ];
@@ -116,9 +116,18 @@ async fn a_snapshot_that_does_not_open_is_the_end_of_its_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_was_taken_away_says_so() {
+async fn a_store_that_is_away_says_so() {
+    let world = Parts::default().open().await;
+    let (run_id, _) = world.run().suspend("await yield_control(); return 1").await;
+    world.store().close().await;
+    assert_eq!(code(&world.run().wait(&run_id).await), "internal_error");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_was_taken_away_is_waited_for_and_nothing_more_is_done() {
     let desk = Desk::new([("openclaw:core:gate", Does::AtTheGate), ("openclaw:core:read", Does::Echo)]);
-    let world = Parts { sources: vec![desk.clone()], ..Parts::default() }.open().await;
+    let tools = json!({"codeMode": {"enabled": true, "timeoutMs": 5000, "maxWaitMs": 300}});
+    let world = Parts { tools, sources: vec![desk.clone()], ..Parts::default() }.open().await;
     let run = world.run();
     let turn = tokio::spawn(async move { run.exec("await tools.gate({}); return await tools.read({})").await });
     desk.until(1).await;
@@ -126,6 +135,6 @@ async fn a_run_that_was_taken_away_says_so() {
     world.store().seize(&run_id, "another process", i64::MAX).await.unwrap();
     desk.gate.notify_one();
     let result = turn.await.unwrap();
-    assert_eq!(code(&result), "internal_error", "{result}");
+    assert_eq!((&result["status"], &result["runId"]), (&json!("waiting"), &json!(run_id)), "{result}");
     assert_eq!(desk.called(), ["openclaw:core:gate"], "nothing more is done on its behalf");
 }
