@@ -1,6 +1,7 @@
 //! The connections to where the rows are: a file, memory, or a Postgres server.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use contract::config::{Quotas, Retention};
@@ -36,6 +37,9 @@ pub struct Store {
     /// Commits survive the process, and a loss of power only once something durable follows.
     relaxed: AnyPool,
     readers: AnyPool,
+    /// A connection that nobody uses. Memory lasts as long as a connection to it, and a pool closes one that was being
+    /// handed to somebody who went away.
+    keeper: Option<AnyPool>,
     pub(crate) location: Location,
     pub(crate) keys: Arc<Keys>,
     pub(crate) retention: Retention,
@@ -61,10 +65,11 @@ impl Store {
         let (keys, location) = (Arc::new(keys), location.clone());
         let store = match &location {
             Location::Memory => {
-                // One connection: another one would see another, empty memory.
-                let options: AnyConnectOptions = "sqlite::memory:".parse()?;
+                let options: AnyConnectOptions = fresh_memory().parse()?;
+                let keeper = sqlite("OFF", 1).connect_with(options.clone()).await?;
                 let only = sqlite("OFF", 1).connect_with(options).await?;
-                Self::of(Dialect::Sqlite, [only.clone(), only.clone(), only], location, keys)
+                let store = Self::of(Dialect::Sqlite, [only.clone(), only.clone(), only], location, keys);
+                Self { keeper: Some(keeper), ..store }
             }
             Location::File(path) => {
                 let url = sqlite_url(path, "rwc");
@@ -95,7 +100,7 @@ impl Store {
 
     fn of(dialect: Dialect, [durable, relaxed, readers]: [AnyPool; 3], location: Location, keys: Arc<Keys>) -> Self {
         let (retention, quotas) = (Retention::DEFAULT, Quotas::DEFAULT);
-        Self { dialect, durable, relaxed, readers, location, keys, retention, quotas }
+        Self { dialect, durable, relaxed, readers, keeper: None, location, keys, retention, quotas }
     }
 
     /// Keeps what is over for so long, and lets one principal have so much.
@@ -142,7 +147,16 @@ impl Store {
         self.durable.close().await;
         self.relaxed.close().await;
         self.readers.close().await;
+        if let Some(keeper) = &self.keeper {
+            keeper.close().await;
+        }
     }
+}
+
+/// The name of a memory that no other store of this process has.
+fn fresh_memory() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("sqlite:file:cellmate-{}?mode=memory", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A pool tries again for half a minute what can never work; this says at once that the file is no store.

@@ -1,6 +1,6 @@
 //! The first write of a run, and every one after it.
 
-use sqlx::AnyConnection;
+use sqlx::{AnyConnection, Row};
 
 use super::{Held, NewRun};
 use crate::Millis;
@@ -110,19 +110,24 @@ async fn keep_tables(connection: &mut AnyConnection, run: &NewRun, now: Millis) 
     if run.catalog.is_empty() {
         return Ok(());
     }
-    // Said now and then, so that no sweep takes the catalog away before the run that uses it is there to be seen;
-    // not every time, or all who begin runs would wait for each other.
-    sqlx::query("UPDATE catalogs SET used_at = $1 WHERE hash = $2 AND used_at < $3")
-        .bind(now)
-        .bind(run.catalog.clone())
-        .bind(now.saturating_sub(SAY_USED_EVERY_MS))
-        .execute(&mut *connection)
-        .await?;
-    let known = sqlx::query("SELECT 1 FROM catalogs WHERE hash = $1")
+    let used_at = sqlx::query("SELECT used_at FROM catalogs WHERE hash = $1")
         .bind(run.catalog.clone())
         .fetch_optional(&mut *connection)
+        .await?
+        .map(|row| row.try_get::<Millis, _>(0))
+        .transpose()?;
+    let before = now.saturating_sub(SAY_USED_EVERY_MS);
+    if used_at.is_some_and(|used_at| used_at >= before) {
+        return Ok(());
+    }
+    // Said now and then, so that no sweep takes the catalog away before the run that uses it is there to be seen;
+    // not every time, or all who begin runs would wait for each other.
+    let said = sqlx::query("UPDATE catalogs SET used_at = $1 WHERE hash = $2")
+        .bind(now)
+        .bind(run.catalog.clone())
+        .execute(&mut *connection)
         .await?;
-    if known.is_some() {
+    if said.rows_affected() > 0 {
         return Ok(());
     }
     let packed = zstd::bulk::compress(&run.tables, 1).map_err(|error| StoreError::Corrupt(error.to_string()))?;

@@ -1,6 +1,7 @@
 //! A store is opened as it is, brought up to date, or refused.
 
 use std::process::Command;
+use std::time::Duration;
 
 use store::{Location, Store, StoreError};
 
@@ -12,6 +13,28 @@ async fn what_was_written_is_there_when_it_is_opened_again() {
         let held = place.run(1, store::Change::default()).await;
         let again = place.again().await;
         assert!(again.run(&held.run_id).await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn what_was_written_outlives_those_who_went_away_while_they_asked_for_it() {
+    for place in everywhere().await {
+        let held = place.run(1, store::Change::default()).await;
+        for patience in 0..30 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            tokio::select! {
+                biased;
+                run = place.store.run(&held.run_id) => assert!(run.unwrap().is_some()),
+                () = turns(patience) => {}
+            }
+        }
+        assert!(place.store.run(&held.run_id).await.unwrap().is_some());
+    }
+}
+
+async fn turns(number: u32) {
+    for _ in 0..number {
+        tokio::task::yield_now().await;
     }
 }
 
