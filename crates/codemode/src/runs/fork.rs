@@ -5,7 +5,7 @@ use contract::scope::Scope;
 use executor::clock::now_ms;
 use executor::random_name;
 use serde_json::json;
-use store::{Change, Durability, Entry, EntryKind, Held, NewRun, RunState};
+use store::{Change, Durability, Entry, EntryKind, RunState};
 
 use super::CodeMode;
 use crate::face::Face;
@@ -38,17 +38,8 @@ impl CodeMode {
             return Err(ForkRefused::Full);
         }
         let new_id = format!("{prefix}{}", random_name()?);
-        let mut held = Held::new(NewRun {
-            run_id: new_id.clone(),
-            scope: record.run.scope.clone(),
-            tool_call_id: tool_call_id.to_owned(),
-            holder: self.inner.holder.clone(),
-            lease_until: self.inner.lease_until(),
-            expires_at: definition.expires_at(now),
-            catalog: tables.hash().to_string(),
-            tables: tables.shared(),
-            definition: record.run.definition.clone(),
-        });
+        let kept = (record.run.definition.clone(), definition.expires_at(now));
+        let mut held = self.inner.new_run(new_id.clone(), record.run.scope.clone(), tool_call_id, tables, kept);
         let entry = json!({"note": "forked", "runId": new_id, "from": run_id, "at": at});
         let change = Change {
             state: Some(RunState::Waiting),

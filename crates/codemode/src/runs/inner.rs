@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use contract::config::{self, SearchLimits};
+use contract::scope::Scope;
 use contract::tables::CatalogTables;
 use executor::clock::now_ms;
 use executor::{Executor, Journal, LeaseClock, random_name};
-use store::{Millis, News, RunRow, Store, StoreError};
+use store::{Held, Millis, NewRun, News, RunRow, Store, StoreError};
 use tokio::sync::{Mutex as AsyncMutex, broadcast, mpsc};
 use tokio::time::Instant;
 
@@ -117,6 +118,28 @@ impl Inner {
                 }
             }
         });
+    }
+
+    /// A run of ours that is not written yet.
+    pub(super) fn new_run(
+        &self,
+        run_id: String,
+        scope: Scope,
+        tool_call_id: &str,
+        tables: &CatalogTables,
+        (definition, expires_at): (String, Millis),
+    ) -> Held {
+        Held::new(NewRun {
+            run_id,
+            scope,
+            tool_call_id: tool_call_id.to_owned(),
+            holder: self.holder.clone(),
+            lease_until: self.lease_until(),
+            expires_at,
+            catalog: tables.hash().to_string(),
+            tables: tables.shared(),
+            definition,
+        })
     }
 
     pub(super) fn lease_until(&self) -> Millis {

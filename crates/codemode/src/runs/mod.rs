@@ -19,7 +19,7 @@ use contract::error::ErrorCode;
 use contract::frame::Failure;
 use executor::clock::now_ms;
 use executor::{Executor, Journal, random_name};
-use store::{Held, NewRun, RunRow, RunState, Store, fault};
+use store::{RunRow, RunState, Store, fault};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -133,18 +133,8 @@ impl CodeMode {
         let run_id = format!("{}{name}", face.run_prefix());
         let definition = Definition::new(input, seed, config.limits.clamped(), config.snapshot_ttl_seconds);
         let tables = executor.catalog().tables_for(face.view());
-        let now = now_ms();
-        let held = Held::new(NewRun {
-            run_id: run_id.clone(),
-            scope: executor.scope().as_ref().clone(),
-            tool_call_id: tool_call_id.to_owned(),
-            holder: self.inner.holder.clone(),
-            lease_until: self.inner.lease_until(),
-            expires_at: definition.expires_at(now),
-            catalog: tables.hash().to_string(),
-            tables: tables.shared(),
-            definition: definition.to_json(),
-        });
+        let kept = (definition.to_json(), definition.expires_at(now_ms()));
+        let held = self.inner.new_run(run_id.clone(), executor.scope().as_ref().clone(), tool_call_id, &tables, kept);
         let journal = Journal::new(self.inner.store.clone(), held).under(self.inner.lease.clone());
         let run = self.inner.run(run_id.clone(), definition, config.search, executor, tables, journal);
         let (tell, told) = oneshot::channel();

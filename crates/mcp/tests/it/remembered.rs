@@ -1,5 +1,6 @@
 //! What a server last listed, shown without starting it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use executor::{Outcome, ToolSource};
@@ -78,14 +79,19 @@ async fn nothing_is_told_where_a_list_is_what_was_remembered() {
     assert!(!changes.has_changed().unwrap());
 }
 
+/// The file in which the list of one tool, `a`, was left by a program that is gone.
+async fn remembered(folder: &Folder) -> PathBuf {
+    let first = anew(folder, script(&["a"]));
+    first.listed().await.unwrap();
+    eventually("it is remembered", || files(folder) == 1).await;
+    first.retire().await;
+    std::fs::read_dir(folder.0.join("catalogs")).unwrap().next().unwrap().unwrap().path()
+}
+
 #[tokio::test]
 async fn a_list_of_another_version_is_forgotten_and_no_trouble() {
     let folder = Folder::new();
-    let first = anew(&folder, script(&["a"]));
-    first.listed().await.unwrap();
-    eventually("it is remembered", || files(&folder) == 1).await;
-    first.retire().await;
-    let path = std::fs::read_dir(folder.0.join("catalogs")).unwrap().next().unwrap().unwrap().path();
+    let path = remembered(&folder).await;
     let older = std::fs::read_to_string(&path).unwrap().replace("\"version\":2", "\"version\":1");
     std::fs::write(&path, &older).unwrap();
     let second = anew(&folder, script(&["a"]));
@@ -133,11 +139,7 @@ async fn a_tool_that_is_gone_since_says_so() {
 #[tokio::test]
 async fn a_file_that_cannot_be_used_is_told_of_and_replaced() {
     let folder = Folder::new();
-    let first = anew(&folder, script(&["a"]));
-    first.listed().await.unwrap();
-    eventually("it is remembered", || files(&folder) == 1).await;
-    first.retire().await;
-    let path = std::fs::read_dir(folder.0.join("catalogs")).unwrap().next().unwrap().unwrap().path();
+    let path = remembered(&folder).await;
     std::fs::write(&path, "{}").unwrap();
     let second = anew(&folder, script(&["a"]));
     let trouble = second.status().trouble.unwrap().message;
