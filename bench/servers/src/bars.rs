@@ -10,8 +10,9 @@ const SLACK_MS: f64 = 10.0;
 /// How long a first cell waits for servers that have not been listed yet.
 const WAIT_FOR_SERVERS_MS: f64 = 10_000.0;
 
-/// How soon nobody is left.
+/// How soon nobody is left: while calls are under way, which have a second to end; and when nothing is.
 const GONE_MS: f64 = 2_000.0;
+const GONE_IDLE_MS: f64 = 500.0;
 
 pub(crate) const BARS: [Claim; 24] = [
     ("first_cell_cold_ms", AtMost(5_000.0)),
@@ -32,8 +33,8 @@ pub(crate) const BARS: [Claim; 24] = [
     ("killed_writes_repeated", AtMost(0.0)),
     ("idle_processes_left", AtMost(0.0)),
     ("idle_processes_after_call", AtMost(2.0)),
-    ("gone_after_close_ms", AtMost(GONE_MS)),
-    ("gone_after_term_ms", AtMost(GONE_MS)),
+    ("gone_after_close_ms", AtMost(GONE_IDLE_MS)),
+    ("gone_after_term_ms", AtMost(GONE_IDLE_MS)),
     ("gone_after_busy_term_ms", AtMost(GONE_MS)),
     ("gone_after_busy_kill_ms", AtMost(GONE_MS)),
     ("gone_after_early_term_ms", AtMost(GONE_MS)),

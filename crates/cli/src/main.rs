@@ -48,7 +48,6 @@ fn main() -> std::process::ExitCode {
         Command::Restore(arguments) => runtime.block_on(backup::run_restore(arguments)),
         Command::Keys(arguments) => runtime.block_on(keys::run(arguments)),
     };
-    // Whoever is still reading standard input would never come back.
     runtime.shutdown_timeout(LAST_WORDS);
     code
 }

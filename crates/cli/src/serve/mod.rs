@@ -1,6 +1,7 @@
 //! `cellmate mcp`: `exec` and `wait` for agents. Nothing but the protocol goes to standard output.
 
 mod arguments;
+mod stdin;
 mod tokens;
 mod upstream;
 
@@ -53,6 +54,8 @@ enum McpError {
     Http(#[from] HttpError),
     #[error(transparent)]
     Streams(#[from] ServeError),
+    #[error("standard input cannot be read: {0}")]
+    Stdin(std::io::Error),
     #[error("signals cannot be heard: {0}")]
     Signals(std::io::Error),
 }
@@ -133,7 +136,7 @@ fn asking(arguments: &McpArguments, configured: Asking) -> Asking {
 }
 
 async fn over_streams(frontend: &Frontend, stop: CancellationToken) -> Result<(), McpError> {
-    let streams = (tokio::io::stdin(), tokio::io::stdout());
+    let streams = (stdin::stdin().map_err(McpError::Stdin)?, tokio::io::stdout());
     Ok(serve_streams(frontend.clone(), Principal::local(), streams, stop).await?)
 }
 
