@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
+pub use secured::Secured;
+
+mod secured;
+
 /// How long a server may take to answer. It recovers first, where it was not shut down.
 const START: Duration = Duration::from_secs(30);
 
@@ -26,6 +30,8 @@ pub struct Server {
     folder: TempDir,
     programs: PathBuf,
     user: Option<(u32, u32)>,
+    /// A port of this machine, where it is to be reached over the network, too.
+    network: Option<u16>,
     child: Child,
 }
 
@@ -47,8 +53,8 @@ impl Server {
         if !made.status.success() {
             return Err(io::Error::other(format!("initdb: {}", String::from_utf8_lossy(&made.stderr))));
         }
-        let child = launch(&programs, folder.path(), user)?;
-        let server = Self { folder, programs, user, child };
+        let child = launch(&programs, folder.path(), user, None)?;
+        let server = Self { folder, programs, user, network: None, child };
         server.wait_until_it_answers()?;
         Ok(server)
     }
@@ -85,7 +91,7 @@ impl Server {
     pub fn restart_at_once(&mut self) -> io::Result<()> {
         self.signal(Signal::QUIT);
         self.child.wait()?;
-        self.child = launch(&self.programs, self.folder.path(), self.user)?;
+        self.child = launch(&self.programs, self.folder.path(), self.user, self.network)?;
         self.wait_until_it_answers()
     }
 
@@ -99,7 +105,9 @@ impl Server {
     fn wait_until_it_answers(&self) -> io::Result<()> {
         let deadline = Instant::now() + START;
         while Instant::now() < deadline {
-            let ready = asked(&self.programs, "pg_isready", self.user).arg("-h").arg(self.folder.path()).output()?;
+            let port = self.network.unwrap_or(PORT).to_string();
+            let mut ready = asked(&self.programs, "pg_isready", self.user);
+            let ready = ready.args(["-p", &port, "-h"]).arg(self.folder.path()).output()?;
             if ready.status.success() {
                 return Ok(());
             }
@@ -122,6 +130,8 @@ fn in_schema(url: &str, schema: &str) -> String {
     format!("{url}&options=-c%20search_path%3D{schema}")
 }
 
+/// A server's port is in the name of its socket, too.
+const PORT: u16 = 5432;
 const SOCKET: &str = ".s.PGSQL.5432";
 
 /// The address of a server whose socket, or something that stands in for it, is in this folder.
@@ -134,14 +144,16 @@ pub fn socket_in(folder: &Path) -> PathBuf {
     folder.join(SOCKET)
 }
 
-fn launch(programs: &Path, folder: &Path, user: Option<(u32, u32)>) -> io::Result<Child> {
+fn launch(programs: &Path, folder: &Path, user: Option<(u32, u32)>, network: Option<u16>) -> io::Result<Child> {
     let log = fs::OpenOptions::new().create(true).append(true).open(folder.join("log"))?;
+    let listen = if network.is_some() { "127.0.0.1" } else { "" };
     asked(programs, "postgres", user)
         .arg("-D")
         .arg(folder.join("data"))
         .arg("-k")
         .arg(folder)
-        .args(["-c", "listen_addresses=", "-c", "max_connections=200", "-c", "shared_buffers=32MB"])
+        .args(["-p", &network.unwrap_or(PORT).to_string(), "-c", &format!("listen_addresses={listen}")])
+        .args(["-c", "max_connections=200", "-c", "shared_buffers=32MB"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)

@@ -35,5 +35,6 @@ mod journal;
 mod killed;
 mod replaying;
 mod simulation;
+mod tls;
 mod tool_search;
 mod upgrade;

@@ -1,0 +1,47 @@
+//! A store on a server that talks to nobody in the clear.
+
+use std::sync::Arc;
+
+use contract::scope::Scope;
+use store::{Change, Durability, Held, Keys, Location, NewRun, News, RunState, Store, StoreError};
+use testkit::postgres::Secured;
+
+async fn open(url: String) -> Result<Store, StoreError> {
+    Store::open(&Location::Postgres(url), Keys::ephemeral().unwrap()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_talked_to_by_tls_and_only_if_somebody_trusted_vouches_for_it() {
+    let server = Secured::start().unwrap();
+    let vouched = format!("&sslrootcert={}", server.authority().display());
+
+    let store = open(server.url("verify-full") + &vouched).await.unwrap();
+    assert!(store.server_clock().await.unwrap().is_some());
+    // So is the connection that hears of others' changes; only a server names the run.
+    let mut watch = store.watch();
+    assert_eq!(watch.next().await, News::Perhaps);
+    let mut run = Held::new(NewRun {
+        run_id: "cm_1".to_owned(),
+        scope: Scope::default(),
+        tool_call_id: "exec-1".to_owned(),
+        holder: "one".to_owned(),
+        lease_until: 1_000,
+        expires_at: 10_000,
+        catalog: "catalog".to_owned(),
+        tables: Arc::from(*b"tables"),
+        definition: "{}".to_owned(),
+    });
+    let waits = Change { state: Some(RunState::Waiting), release: true, ..Change::default() };
+    store.commit(&mut run, &waits, Durability::Synced, 1).await.unwrap();
+    assert_eq!(watch.next().await, News::Of("cm_1".to_owned()));
+
+    open(server.url("require")).await.unwrap();
+
+    let unknown = open(server.url("verify-full")).await.unwrap_err().to_string();
+    assert!(unknown.contains("certificate"), "{unknown}");
+    let elsewhere = server.url("verify-full").replace("localhost", "127.0.0.1") + &vouched;
+    let misnamed = open(elsewhere).await.unwrap_err().to_string();
+    assert!(misnamed.contains("certificate"), "{misnamed}");
+    let clear = open(server.url("disable")).await.unwrap_err().to_string();
+    assert!(clear.contains("no encryption") || clear.contains("rejects connection"), "{clear}");
+}
