@@ -2,7 +2,8 @@
 
 use contract::cell::PendingState;
 use contract::tool::{InputHash, ToolSpec};
-use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, StoreError, fault};
+use serde_json::Value;
+use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, Millis, StoreError, fault};
 
 use crate::clock::now_ms;
 use crate::door::{Admitted, CallEnd, CallRequest, Executor, GoneOn, check_arguments, recorded};
@@ -64,6 +65,29 @@ impl Executor {
         Ok(journal.store().is_allowed_for_good(tool.id.as_str(), &hash, agent, session).await?)
     }
 
+    /// What is put to people about a call, for as long as they have; whoever asks says why.
+    pub(crate) fn to_be_asked(
+        &self,
+        now: Millis,
+        approval_id: String,
+        call: u32,
+        tool: &ToolSpec,
+        input: &Value,
+    ) -> ApprovalRequest {
+        ApprovalRequest {
+            approval_id,
+            call,
+            tool_id: tool.id.as_str().to_owned(),
+            tool_hash: tool.hash().to_string(),
+            input_hash: InputHash::of(input.to_string().as_bytes()).to_string(),
+            input: input.clone(),
+            reason: String::new(),
+            requested_at: now,
+            expires_at: now + self.approval_ms,
+            question: None,
+        }
+    }
+
     pub(crate) async fn park_for_approval(
         &self,
         journal: &Journal,
@@ -71,20 +95,10 @@ impl Executor {
         admitted: &Admitted,
         reason: String,
     ) -> CallEnd {
-        let now = now_ms();
+        let approval_id = approval_id(journal.run_id(), request.call);
+        let asked = self.to_be_asked(now_ms(), approval_id, request.call, &admitted.tool, &admitted.input);
+        let asked = ApprovalRequest { reason, ..asked };
         let input = admitted.input.to_string();
-        let asked = ApprovalRequest {
-            approval_id: approval_id(journal.run_id(), request.call),
-            call: request.call,
-            tool_id: admitted.tool.id.as_str().to_owned(),
-            tool_hash: admitted.tool.hash().to_string(),
-            input_hash: InputHash::of(input.as_bytes()).to_string(),
-            input: admitted.input.clone(),
-            reason,
-            requested_at: now,
-            expires_at: now + self.approval_ms,
-            question: None,
-        };
         journal.entry(recorded(request, &admitted.tool).asked(&asked));
         let parked = journal.park(request.call, CallState::Approval, |row, change| {
             // What a hook made of the input is what the person sees, and what is called.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::cell::PendingState;
-use contract::tool::{InputHash, ToolSpec};
-use store::{ApprovalRequest, ApprovalState, CallState, CommitError};
+use contract::tool::ToolSpec;
+use store::{ApprovalState, CallState, CommitError};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::now_ms;
@@ -120,19 +120,7 @@ impl Executor {
         id: &str,
         ask: &Ask,
     ) -> Result<Option<Answered>, CommitError> {
-        let now = now_ms();
-        let asked = ApprovalRequest {
-            approval_id: id.to_owned(),
-            call: request.call,
-            tool_id: tool.id.as_str().to_owned(),
-            tool_hash: tool.hash().to_string(),
-            input_hash: InputHash::of(request.input.to_string().as_bytes()).to_string(),
-            input: request.input.clone(),
-            reason: "the tool wants to know something before it goes on".to_owned(),
-            requested_at: now,
-            expires_at: now + self.approval_ms,
-            question: Some(ask.to_json()),
-        };
+        let asked = self.asked_by_tool(now_ms(), id.to_owned(), request, tool, ask);
         journal.entry(recorded(request, tool).asked(&asked));
         let state = journal.call(request.call).map_or(CallState::Dispatched, |row| row.state);
         match journal.park(request.call, state, |_, change| change.approvals.push(asked)).await {

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use contract::tool::{InputHash, ToolSpec};
-use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError};
+use contract::tool::ToolSpec;
+use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, Millis};
 
 use crate::clock::now_ms;
 use crate::door::{Admitted, CallEnd, CallRequest, Executor, GoneOn, recorded};
@@ -23,20 +23,11 @@ impl Executor {
         tool: &ToolSpec,
         question: Question,
     ) -> Result<(), CommitError> {
-        let (now, input) = (now_ms(), request.input.to_string());
         let attempt = journal.call(request.call).map_or(0, |row| row.attempt);
-        let asked = |(number, ask): (usize, &Ask)| ApprovalRequest {
-            approval_id: question_id(journal.run_id(), request.call, attempt, number),
-            call: request.call,
-            tool_id: tool.id.as_str().to_owned(),
-            tool_hash: tool.hash().to_string(),
-            input_hash: InputHash::of(input.as_bytes()).to_string(),
-            input: request.input.clone(),
-            reason: "the tool wants to know something before it goes on".to_owned(),
-            requested_at: now,
-            expires_at: now + self.approval_ms,
-            question: Some(ask.to_json()),
-        };
+        let id = |number| question_id(journal.run_id(), request.call, attempt, number);
+        // What is asked at one time is answered together.
+        let now = now_ms();
+        let asked = |(number, ask)| self.asked_by_tool(now, id(number), request, tool, ask);
         let asked: Vec<ApprovalRequest> = question.asks.iter().enumerate().map(asked).collect();
         asked.iter().for_each(|one| journal.entry(recorded(request, tool).asked(one)));
         let parked = journal.park(request.call, CallState::Approval, |row, change| {
@@ -44,6 +35,21 @@ impl Executor {
             change.approvals.extend(asked);
         });
         parked.await
+    }
+
+    pub(crate) fn asked_by_tool(
+        &self,
+        now: Millis,
+        approval_id: String,
+        request: &CallRequest,
+        tool: &ToolSpec,
+        ask: &Ask,
+    ) -> ApprovalRequest {
+        ApprovalRequest {
+            reason: "the tool wants to know something before it goes on".to_owned(),
+            question: Some(ask.to_json()),
+            ..self.to_be_asked(now, approval_id, request.call, tool, &request.input)
+        }
     }
 
     /// Goes on with a call whose tool asked something, with what people have said to all of it.
