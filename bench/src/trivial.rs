@@ -45,10 +45,9 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     // The first round finds everything cold, as the peer's unmeasured runs do.
     for round in 0..=bench.rounds(ROUNDS) {
         let mut now = Taken { alone: through_sandbox(&alone, bench)?, ..Taken::default() };
-        let texts = bench.cells.many("trivial", OURS)?;
-        now.worker = bench.ours.wait_for(through_worker(bench.ours.road.clone(), texts))?;
-        let texts = bench.cells.many("trivial", OURS)?;
-        now.worker_500 = bench.ours.wait_for(through_worker(large.clone(), texts))?;
+        let roads = [bench.ours.road.clone(), large.clone()];
+        let texts = [bench.cells.many("trivial", OURS)?, bench.cells.many("trivial", OURS)?];
+        [now.worker, now.worker_500] = bench.ours.wait_for(in_turns(roads, texts))?;
         let texts = reading(bench, OURS / 10)?;
         now.reads_500 = bench.ours.wait_for(through_worker(large.clone(), texts))?;
         let texts = bench.cells.many("trivial", OURS)?;
@@ -76,6 +75,20 @@ fn through_sandbox(alone: &Alone, bench: &mut Bench) -> Result<Samples> {
         let from = Instant::now();
         alone.complete(number, &text)?;
         samples.push(us_since(from));
+    }
+    Ok(samples)
+}
+
+/// Two roads, a cell on each in turns: what slows the machine down slows both.
+async fn in_turns(roads: [Road; 2], texts: [Vec<Text>; 2]) -> Result<[Samples; 2]> {
+    let mut samples = [Samples::default(), Samples::default()];
+    let [small, large] = texts;
+    for pair in small.into_iter().zip(large) {
+        for ((road, samples), text) in roads.iter().zip(&mut samples).zip([pair.0, pair.1]) {
+            let from = Instant::now();
+            road.complete(&text).await?;
+            samples.push(us_since(from));
+        }
     }
     Ok(samples)
 }

@@ -1,6 +1,7 @@
 """Servers that nobody here wrote, behind us: each by itself, then all of them in one cell."""
 
 import json
+import shutil
 import socket
 import subprocess
 import threading
@@ -10,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pins import NODE, PEERS
 from room import Failed, expect
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 LISTENING_SECONDS = 30
 # Plain: of HTML the fetch server makes text with a package that it installs when first asked.
 PAGE = "Assam is strong.\n"
@@ -53,7 +55,11 @@ def sequential_thinking(room):
 
 
 def playwright(room):
-    return {"command": str(NODE), "args": [script("@playwright/mcp/cli.js"), "--headless"]}
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    expect(browser is not None, f"none of {BROWSERS} is installed")
+    # It is given pages of loopback only, and root's browser has no sandbox.
+    how = ["--headless", "--isolated", "--no-sandbox", "--executable-path", browser]
+    return {"command": str(NODE), "args": [script("@playwright/mcp/cli.js"), *how]}
 
 
 def time_server(room):
@@ -108,8 +114,7 @@ def in_repository(room):
     return {"repo_path": str(room.work / "repository"), "max_count": 1}
 
 
-# Name: room, package, how it is configured, the tool that is called, with what, and what has
-# to be in the answer. Playwright is only listed: calling it takes a browser.
+# Name: room, package, how it is configured, the tool that is called, with what, and what has to be in the answer.
 SERVERS = {
     "everything": ("npm", "@modelcontextprotocol/server-everything", everything, "get-sum", lambda room: {"a": 20, "b": 22}, "42"),
     "everything-http": ("npm", "@modelcontextprotocol/server-everything", everything_http, "echo", lambda room: {"message": "tea"}, "Echo: tea"),
@@ -120,7 +125,7 @@ SERVERS = {
     "git": ("python", "mcp-server-git", git, "git_log", in_repository, "First flush"),
     "fetch": ("python", "mcp-server-fetch", fetch, "fetch", lambda room: {"url": page(room)}, "Assam is strong."),
     "sqlite": ("python-sqlite", "mcp-server-sqlite", sqlite, "read_query", lambda room: {"query": "SELECT 6 * 7 AS answer"}, "42"),
-    "playwright": ("npm", "@playwright/mcp", playwright, None, nothing, "browser_navigate"),
+    "playwright": ("npm", "@playwright/mcp", playwright, "browser_navigate", lambda room: {"url": page(room)}, "Assam is strong."),
 }
 
 
@@ -133,9 +138,6 @@ def one(name):
         listed = json.loads(room.run(room.cellmate, "tools", "list", "--json", "--config", config))
         expect(not listed["problems"], f"problems: {listed['problems']}")
         ids = [one["id"] for one in listed["tools"]]
-        if tool is None:
-            expect(f"mcp:peer:{wanted}" in ids, f"{wanted} is not among {ids}")
-            return f"{len(ids)} tools listed"
         given = json.dumps(arguments(room))
         called = json.loads(room.run(room.cellmate, "tools", "call", f"peer.{tool}", "--args", given, "--json", "--yes", "--config", config))
         expect(called["ok"] and wanted in json.dumps(called["result"], ensure_ascii=False), f"{tool} answered {called}")
@@ -152,7 +154,7 @@ const { path, repository, url } = JSON.parse(`GIVEN`);
 await MCP.sqlite.createTable({ query: "CREATE TABLE tea (name TEXT, grams INTEGER)" });
 await MCP.sqlite.writeQuery({ query: "INSERT INTO tea VALUES ('oolong', 20), ('assam', 22)" });
 await MCP.memory.createEntities({ entities: [{ name: "oolong", entityType: "tea", observations: ["half oxidised"] }] });
-const [sum, echo, note, graph, thought, time, log, page, rows] = await Promise.all([
+const [sum, echo, note, graph, thought, time, log, page, rows, seen] = await Promise.all([
   MCP.everything.getSum({ a: 20, b: 22 }),
   MCP.everythingHttp.echo({ message: "tea" }),
   MCP.filesystem.readTextFile({ path }),
@@ -162,20 +164,20 @@ const [sum, echo, note, graph, thought, time, log, page, rows] = await Promise.a
   MCP.git.gitLog({ repo_path: repository, max_count: 1 }),
   MCP.fetch.fetch({ url }),
   MCP.sqlite.readQuery({ query: "SELECT sum(grams) AS grams FROM tea" }),
+  MCP.playwright.browserNavigate({ url }),
 ]);
 return {
   found: found.map((hit) => hit.call),
   declared: declared.includes("readTextFile"),
-  browser: typeof MCP.playwright.browserNavigate,
   broken: typeof MCP.broken,
-  answers: [sum, echo, note, graph, thought, time, log, page, rows].map(text),
+  answers: [sum, echo, note, graph, thought, time, log, page, rows, seen].map(text),
 };
 """
-WANTED = ["42", "Echo: tea", "oolong", "half oxidised", "thoughtNumber", "+9.0h", "First flush", "Assam is strong.", "42"]
+WANTED = ["42", "Echo: tea", "oolong", "half oxidised", "thoughtNumber", "+9.0h", "First flush", "Assam is strong.", "42", "Assam is strong."]
 
 
 def across(room):
-    """A check: one cell calls nine servers while a tenth is only listed and an eleventh is broken."""
+    """A check: one cell calls ten servers while an eleventh is broken."""
     servers = {name: configured(room) for name, (_, _, configured, *_) in SERVERS.items()}
     config = room.config({**servers, "broken": broken(room)})
     given = {"path": str(room.work / "note.txt"), "repository": str(room.work / "repository"), "url": page(room)}
@@ -186,9 +188,9 @@ def across(room):
     expect(seen["result"]["status"] == "completed", f"the cell ended so: {json.dumps(seen['result'])[:400]}")
     value = seen["result"]["value"]
     expect(any("time.convertTime" in call for call in value["found"]), f"found {value['found']}")
-    expect(value["declared"] is True and value["browser"] == "function", f"declared: {value}")
+    expect(value["declared"] is True, f"declared: {value}")
     expect(value["broken"] == "undefined", "the broken server has tools")
     expect("server `broken` is left out" in room.err, "nobody was told of the broken server")
     for wanted, answer in zip(WANTED, value["answers"], strict=True):
         expect(wanted in answer, f"`{wanted}` is not in `{answer}`")
-    return "9 servers called in one cell; the broken one left out"
+    return "10 servers called in one cell; the broken one left out"

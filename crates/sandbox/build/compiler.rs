@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, thread};
 
-use crate::Result;
+use crate::{Result, engine};
 
 /// Any clang with the wasm32 backend, or the zig that PyPI's `ziglang` carries.
 pub(crate) struct Compiler {
@@ -40,9 +40,10 @@ impl Compiler {
 
     /// Compiles QuickJS and our shim, and links them into one module.
     pub(crate) fn build(&self, quickjs: &Path, guest: &Path, out: &Path) -> Result<Vec<u8>> {
-        let engine = quickjs.join("quickjs");
+        let published = quickjs.join("quickjs");
         let mut units: Vec<PathBuf> =
-            ["quickjs.c", "libregexp.c", "libunicode.c", "dtoa.c"].map(|file| engine.join(file)).to_vec();
+            ["libregexp.c", "libunicode.c", "dtoa.c"].map(|file| published.join(file)).to_vec();
+        units.push(engine::write(&published.join("quickjs.c"), out)?);
         units.push(quickjs.join("wasm-shim/shim.c"));
         units.push(guest.join("shim.c"));
 

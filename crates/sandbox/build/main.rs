@@ -7,6 +7,7 @@
 mod engine_config;
 
 mod compiler;
+mod engine;
 mod image;
 mod invariants;
 mod sources;

@@ -108,7 +108,7 @@ fn output_keeps_its_order() {
 
 #[test]
 fn an_uncaught_exception_has_name_message_and_place() {
-    check_failure("const x = 1;\n  null.y", None, "TypeError: cannot read property 'y' of null (at 2:3)");
+    check_failure("const x = 1;\n  null.y", None, "TypeError: cannot read property 'y' of null (at 2:8)");
     check_failure("throw 'plain'", None, "plain");
     check_failure("throw { a: 1 }", None, r#"{"a":1}"#);
     check_failure("throw undefined", None, "undefined");
