@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use codemode::pool::{JailPolicy, Launch, PoolOptions};
 use contract::cell::Language;
 use contract::config::{CodeMode, Languages};
 use contract::limits::Limits;
@@ -11,6 +10,7 @@ use contract::limits::Limits;
 use crate::approvals::ApprovalsArguments;
 use crate::backup::{BackupArguments, RestoreArguments};
 use crate::connect::ConnectArguments;
+use crate::jail::JailArguments;
 use crate::keys::KeysArguments;
 use crate::runs::RunsArguments;
 use crate::serve::McpArguments;
@@ -124,23 +124,6 @@ pub(crate) struct LimitArguments {
     languages: Vec<LanguageArgument>,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct JailArguments {
-    /// What must stand between a cell's worker and this machine.
-    #[arg(long, value_enum, default_value_t = JailArgument::Required)]
-    jail: JailArgument,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum JailArgument {
-    /// Landlock and seccomp, or nothing runs.
-    Required,
-    /// What this machine has.
-    Preferred,
-    /// Only the WebAssembly sandbox, for debugging.
-    Off,
-}
-
 impl LimitArguments {
     /// As the contract clamps them.
     pub(crate) fn code_mode(&self) -> CodeMode {
@@ -155,21 +138,5 @@ impl LimitArguments {
         let languages: Vec<Language> = self.languages.iter().map(|language| language.language()).collect();
         let languages = Languages::of(&languages).unwrap_or(Languages::ALL);
         CodeMode { languages, ..CodeMode::enabled(limits) }
-    }
-}
-
-impl JailArguments {
-    pub(crate) fn policy(&self) -> JailPolicy {
-        match self.jail {
-            JailArgument::Required => JailPolicy::Required,
-            JailArgument::Preferred => JailPolicy::Preferred,
-            JailArgument::Off => JailPolicy::Off,
-        }
-    }
-
-    /// One worker is enough for one cell.
-    pub(crate) fn pool(&self) -> PoolOptions {
-        let jail = self.policy();
-        PoolOptions { jail, workers: 1, slots: 4, threads: 2, ..PoolOptions::new(Launch::ThisProgram) }
     }
 }

@@ -7,6 +7,7 @@ mod config;
 mod connect;
 mod doctor;
 mod exec;
+mod jail;
 mod keys;
 mod policy;
 mod render;

@@ -6,8 +6,10 @@ use serde_json::Value;
 use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, Millis, StoreError, fault};
 
 use crate::clock::now_ms;
-use crate::door::{Admitted, CallEnd, CallRequest, Executor, GoneOn, check_arguments, recorded};
+use crate::door::{Admitted, Executor, GoneOn, check_arguments};
 use crate::journal::Journal;
+use crate::record::recorded;
+use crate::request::{CallEnd, CallRequest};
 
 impl Executor {
     /// Goes on with a call that people have decided about: whether it may be made, or what its tool wanted to know.

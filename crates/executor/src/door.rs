@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::{Catalog, View, arguments};
-use contract::cell::PendingState;
 use contract::config::pattern::Pattern;
 use contract::scope::Scope;
 use contract::tool::{InputHash, Repeat, Source, ToolSpec};
@@ -13,13 +12,14 @@ use futures_util::FutureExt;
 use serde_json::Value;
 use store::{CommitError, SettleRefused, fault};
 
+use crate::asker::Asker;
 use crate::hooks::{Hook, Judged, judge};
 use crate::journal::Journal;
-use crate::meanwhile::{Asker, States};
 use crate::parked::Answers;
-use crate::record::Recorded;
+use crate::record::recorded;
+use crate::request::{CallEnd, CallRequest};
 use crate::routes::Routes;
-use crate::source::{Answering, AuthorizedCall, CallToken, Dispatch, Listener, Outcome, Updates};
+use crate::source::{Answering, AuthorizedCall, CallToken, Dispatch, Listener, Outcome};
 
 /// How the calls of one run are made.
 #[derive(Clone, Debug)]
@@ -33,34 +33,6 @@ pub struct Executor {
     pub(crate) scope: Arc<Scope>,
     pub(crate) approval_ms: i64,
     pub(crate) hook_deadline: Duration,
-}
-
-/// A call somebody wants made.
-#[derive(Clone, Debug)]
-pub struct CallRequest {
-    pub call: u32,
-    pub id: String,
-    pub input: Value,
-    /// The control call it is made from; its own id where it is made directly.
-    pub parent: String,
-    pub updates: Updates,
-    /// Where nobody is told, the tool can ask nobody anything while it is at work.
-    pub states: States,
-}
-
-/// How far a call came.
-#[derive(Debug)]
-pub enum CallEnd {
-    Settled(Outcome),
-    Parked(PendingState),
-    /// The run is no longer ours, or cannot be written: nothing was done.
-    Stopped(CommitError),
-}
-
-impl From<CommitError> for CallEnd {
-    fn from(error: CommitError) -> Self {
-        Self::Stopped(error)
-    }
 }
 
 /// A call that may be made, once it is written down.
@@ -196,7 +168,7 @@ impl Executor {
         let intent = intent.await?;
         fault::point("dispatch.after_journal")?;
         let event = self.event(journal, request, &input);
-        let (asker, asked) = Asker::of(request);
+        let (asker, asked) = Asker::of(&request.states);
         let call = AuthorizedCall {
             id: tool.id.clone(),
             input,
@@ -241,10 +213,6 @@ pub(crate) async fn guarded(answering: Answering<'_>) -> Dispatch {
         let message = "the tool broke down; look whether it had its effect before calling again";
         Dispatch::Settled(Outcome::Failed(message.to_owned()))
     })
-}
-
-pub(crate) fn recorded<'a>(request: &'a CallRequest, tool: &'a ToolSpec) -> Recorded<'a> {
-    Recorded { call: request, tool_id: tool.id.as_str(), name: tool.id.name() }
 }
 
 /// A tool takes one object, also where its schema forgets to say so; it takes something else only where its

@@ -6,10 +6,11 @@ use contract::cell::PendingState;
 use contract::tool::{Repeat, ToolId, ToolSpec};
 use store::{CallRow, CallState, CommitError, fault};
 
-use crate::door::{CallEnd, CallRequest, Executor, counted, guarded};
+use crate::asker::Asker;
+use crate::door::{Executor, counted, guarded};
 use crate::journal::Journal;
-use crate::meanwhile::Asker;
 use crate::parked::{Parked, ParkedCall, Ticket};
+use crate::request::{CallEnd, CallRequest};
 use crate::source::{CallToken, Dispatch, Outcome, Updates};
 
 /// How often a call is made in all whose source has forgotten it, where its tool may be called again.
@@ -68,7 +69,7 @@ impl Executor {
         let id = ToolId::parse(&request.id).ok()?;
         let source = self.routes.to_owner(&id)?;
         let ticket = row.ticket.and_then(Ticket::new)?;
-        let (asker, asked) = Asker::of(request);
+        let (asker, asked) = Asker::of(&request.states);
         let parked = ParkedCall {
             id,
             ticket: ticket.clone(),

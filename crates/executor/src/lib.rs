@@ -5,6 +5,8 @@
 
 mod approval;
 mod approved;
+mod ask;
+mod asker;
 mod canned;
 pub mod clock;
 mod control;
@@ -21,6 +23,7 @@ mod parked;
 mod question;
 mod random;
 mod record;
+mod request;
 mod routes;
 pub mod run;
 mod source;
@@ -34,17 +37,19 @@ use contract::config::pattern::Pattern;
 use contract::scope::Scope;
 
 pub use approved::Approved;
+pub use ask::{Answered, Ask, AskedHow};
+pub use asker::{Asker, States};
 pub use canned::{Canned, CannedError};
 pub use direct::DirectCall;
-pub use door::{CallEnd, CallRequest, Executor};
+pub use door::Executor;
 pub use hooks::{HOOK_DEADLINE, Hook, HookAnswer, Hooking, ToolEvent, ToolKind};
 pub use journal::{Journal, Receipt};
 pub use lease::LeaseClock;
-pub use meanwhile::{Asker, States};
 pub use outcome::UNKNOWN_OUTCOME;
-pub use parked::{Answered, Answers, Ask, AskedHow, MAX_TICKET_BYTES, Parked, ParkedCall, Question, Ticket};
+pub use parked::{Answers, MAX_TICKET_BYTES, Parked, ParkedCall, Question, Ticket};
 pub use random::{fill as fill_random, random_name};
 pub use record::for_transcript;
+pub use request::{CallEnd, CallRequest};
 pub use routes::Routes;
 pub use source::{
     Answering, AuthorizedCall, CallToken, CallingOff, Dispatch, Outcome, Returned, ToolSource, ToolUpdate, Updates,

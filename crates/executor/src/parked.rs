@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use contract::tool::ToolId;
-use serde_json::{Map, Value, json};
 
-use crate::meanwhile::Asker;
+use crate::ask::{Answered, Ask};
+use crate::asker::Asker;
 use crate::source::{CallToken, Updates};
 
 /// The longest ticket: the state that a server may give for a question is most of it.
@@ -79,23 +79,6 @@ pub struct Question {
     pub asks: Vec<Ask>,
 }
 
-/// One thing it wants to know.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ask {
-    /// The tool's own name for it.
-    pub key: String,
-    pub message: String,
-    pub how: AskedHow,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum AskedHow {
-    /// A form: a flat JSON Schema.
-    Form(Value),
-    /// A page that the person visits on their own; what they say there is between them and the page.
-    Url(String),
-}
-
 /// What people have answered, and where the call stood when they were asked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answers {
@@ -103,94 +86,9 @@ pub struct Answers {
     pub by_key: BTreeMap<String, Answered>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answered {
-    /// The form, filled in.
-    Filled(Map<String, Value>),
-    /// The page; what was said there is not known here.
-    Visited,
-    Declined,
-}
-
-impl Ask {
-    /// As the store has it, and as people read it.
-    pub fn to_json(&self) -> Value {
-        let mut asked = json!({"key": self.key, "message": self.message});
-        let (how, what) = match &self.how {
-            AskedHow::Form(schema) => ("form", schema.clone()),
-            AskedHow::Url(url) => ("url", json!(url)),
-        };
-        if let Some(fields) = asked.as_object_mut() {
-            fields.insert(how.to_owned(), what);
-        }
-        asked
-    }
-
-    pub fn from_json(asked: &Value) -> Option<Self> {
-        let text = |name: &str| asked.get(name).and_then(Value::as_str).map(str::to_owned);
-        let how = match (asked.get("form"), text("url")) {
-            (Some(schema), None) => AskedHow::Form(schema.clone()),
-            (None, Some(url)) => AskedHow::Url(url),
-            _ => return None,
-        };
-        Some(Self { key: text("key")?, message: text("message")?, how })
-    }
-
-    /// What is given as a person's answer, where it fits what was asked. What they leave out is what the form says it is
-    /// then.
-    pub fn filled(&self, given: Option<&Value>) -> Result<Answered, String> {
-        match (&self.how, given) {
-            (AskedHow::Url(_), None) => Ok(Answered::Visited),
-            (AskedHow::Url(_), Some(_)) => Err("this asks to visit a page, and takes no input".to_owned()),
-            (AskedHow::Form(schema), given) => {
-                let given = given.cloned().unwrap_or_else(|| json!({}));
-                let given = catalog::arguments::with_defaults(schema, given);
-                catalog::arguments::check(schema, &given).map_err(|bad| bad.to_string())?;
-                match given {
-                    Value::Object(given) => Ok(Answered::Filled(given)),
-                    _ => Err("a form is filled in with one JSON object".to_owned()),
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::{Map, Value, json};
-
-    use super::{Answered, Ask, AskedHow, MAX_TICKET_BYTES, Ticket};
-
-    fn ask(how: AskedHow) -> Ask {
-        Ask { key: "k".to_owned(), message: "Where to?".to_owned(), how }
-    }
-
-    fn form() -> Ask {
-        let properties = json!({"city": {"type": "string"}, "nights": {"type": "integer", "default": 2}});
-        ask(AskedHow::Form(json!({"type": "object", "properties": properties, "required": ["city"]})))
-    }
-
-    #[test]
-    fn a_question_comes_back_as_it_was() {
-        for ask in [form(), ask(AskedHow::Url("https://example.com/login".to_owned()))] {
-            assert_eq!(Ask::from_json(&ask.to_json()), Some(ask));
-        }
-        assert_eq!(Ask::from_json(&json!({"key": "k", "message": "m"})), None);
-    }
-
-    #[test]
-    fn an_answer_must_fit_what_was_asked() {
-        let given = |value: Value| form().filled(Some(&value));
-        let oslo = Map::from_iter([("city".to_owned(), json!("Oslo")), ("nights".to_owned(), json!(2))]);
-        assert_eq!(given(json!({"city": "Oslo"})), Ok(Answered::Filled(oslo)));
-        for bad in [json!({"city": 7}), json!({}), json!(7)] {
-            assert!(given(bad.clone()).is_err(), "{bad}");
-        }
-        assert!(form().filled(None).is_err());
-        let page = ask(AskedHow::Url("https://example.com".to_owned()));
-        assert_eq!(page.filled(None), Ok(Answered::Visited));
-        assert!(page.filled(Some(&json!({}))).is_err());
-    }
+    use super::{MAX_TICKET_BYTES, Ticket};
 
     #[test]
     fn a_ticket_has_an_end() {

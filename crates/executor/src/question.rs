@@ -6,10 +6,13 @@ use std::collections::BTreeMap;
 use contract::tool::ToolSpec;
 use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, Millis};
 
+use crate::ask::{Answered, Ask};
 use crate::clock::now_ms;
-use crate::door::{Admitted, CallEnd, CallRequest, Executor, GoneOn, recorded};
+use crate::door::{Admitted, Executor, GoneOn};
 use crate::journal::Journal;
-use crate::parked::{Answered, Answers, Ask, Question, Ticket};
+use crate::parked::{Answers, Question, Ticket};
+use crate::record::recorded;
+use crate::request::{CallEnd, CallRequest};
 use crate::source::Outcome;
 
 /// How often one call may come back with a question: a tool that always has another never answers.

@@ -2,12 +2,13 @@
 
 use contract::json::depth;
 use contract::limits::MAX_BRIDGE_VALUE_DEPTH;
+use contract::tool::ToolSpec;
 use serde_json::{Value, json};
 use store::{ApprovalRequest, Entry, EntryKind};
 
 use crate::clock::now_ms;
-use crate::door::CallRequest;
 use crate::outcome::UNKNOWN_OUTCOME;
+use crate::request::CallRequest;
 use crate::source::Outcome;
 
 /// More of an input or a result than this is not written into a transcript; the journal has it whole.
@@ -17,6 +18,10 @@ pub(crate) struct Recorded<'a> {
     pub(crate) call: &'a CallRequest,
     pub(crate) tool_id: &'a str,
     pub(crate) name: &'a str,
+}
+
+pub(crate) fn recorded<'a>(request: &'a CallRequest, tool: &'a ToolSpec) -> Recorded<'a> {
+    Recorded { call: request, tool_id: tool.id.as_str(), name: tool.id.name() }
 }
 
 impl Recorded<'_> {

@@ -9,8 +9,8 @@ use contract::scope::Scope;
 use contract::tool::{ToolHash, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
+use crate::asker::Asker;
 use crate::journal::Receipt;
-use crate::meanwhile::Asker;
 use crate::parked::{Answers, Parked, ParkedCall};
 
 /// Canned answers, core tools, MCP servers, clients.

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::door::{CallEnd, CallRequest, Executor, recorded};
+use crate::door::Executor;
 use crate::hooks::{ToolEvent, tell};
 use crate::journal::Journal;
+use crate::record::recorded;
+use crate::request::{CallEnd, CallRequest};
 use crate::source::{Outcome, ToolUpdate, Updates};
 
 impl Executor {

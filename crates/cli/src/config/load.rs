@@ -10,6 +10,7 @@ use super::clients::{Client, Scope};
 use super::document::{self, Format, Servers};
 use super::entry::{self, Entry};
 use super::files::{self, FileError};
+use super::own::own_files;
 use super::places::Places;
 use super::server::{Origin, Problem, ServerEntry, Source};
 use super::tree::{Member, SyntaxError, Tree, line_of};
@@ -32,7 +33,7 @@ pub(crate) enum ConfigError {
 
 pub(crate) fn load(places: &Places) -> Result<Loaded, ConfigError> {
     let mut gathering = Gathering::new(places);
-    for (file, source) in places.own_files() {
+    for (file, source) in own_files(places) {
         gathering.own(&file, source)?;
     }
     for client in gathering.imports.clone() {
@@ -44,7 +45,7 @@ pub(crate) fn load(places: &Places) -> Result<Loaded, ConfigError> {
 
 /// What to say of a file that something was put into and that is not read: a project's, in a folder nobody trusts.
 pub(crate) fn trust_note(file: &Path, places: &Places) -> Option<String> {
-    let (_, source) = places.own_files().into_iter().find(|(own, _)| own == file)?;
+    let (_, source) = own_files(places).into_iter().find(|(own, _)| own == file)?;
     let mut gathering = Gathering::new(places);
     let read = places.user_file().map(|user| gathering.own(&user, Source::User));
     let trusted = source != Source::Project || (matches!(read, Some(Ok(()))) && gathering.is_trusted(file));

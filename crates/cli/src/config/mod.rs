@@ -15,6 +15,7 @@ mod json5;
 mod judge;
 mod load;
 mod login;
+mod own;
 pub(crate) mod places;
 mod server;
 pub(crate) mod shown;
@@ -31,7 +32,8 @@ use serde_json::Value;
 pub(crate) use arguments::ConfigArguments;
 pub(crate) use judge::judge_entry;
 pub(crate) use load::{ConfigError, load, trust_note};
-pub(crate) use places::Places;
+pub(crate) use own::own_files;
+pub(crate) use places::{LISTS, Places};
 pub(crate) use server::{Problem, ServerEntry};
 pub(crate) use variables::{Dialect, Variables};
 

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::server::Source;
-
 /// Names one file that is read instead of the user's and the project's.
 pub(crate) const CONFIG_VARIABLE: &str = "CELLMATE_CONFIG";
 
 /// The user's file, below the folder for configuration.
 pub(crate) const USER_FILE: &str = "cellmate/config.json5";
+
+/// What servers last listed, and why they last failed, below the folder for state.
+pub(crate) const LISTS: &str = "servers";
 
 /// A project's file, in its folder or one above.
 pub(crate) const PROJECT_FILE: &str = ".cellmate.json5";
@@ -61,16 +62,6 @@ impl Places {
         self.environment.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Our own files, the one that wins first. Whether they exist is another question.
-    pub(crate) fn own_files(&self) -> Vec<(PathBuf, Source)> {
-        let named = self.named_files();
-        if !named.is_empty() {
-            return named.into_iter().map(|path| (path, Source::Named)).collect();
-        }
-        let user = self.user_file().map(|path| (path, Source::User));
-        user.into_iter().chain(self.project_files().into_iter().map(|path| (path, Source::Project))).collect()
-    }
-
     pub(crate) fn named_files(&self) -> Vec<PathBuf> {
         if !self.named.is_empty() {
             return self.named.clone();
@@ -83,7 +74,7 @@ impl Places {
     }
 
     /// Upwards to the root of the repository, or to the home folder, which is nobody's project.
-    fn project_files(&self) -> Vec<PathBuf> {
+    pub(super) fn project_files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         for folder in self.folder.ancestors() {
             if self.home.as_deref() == Some(folder) {
@@ -125,7 +116,7 @@ impl Places {
 
     /// Where it is kept what servers last listed, and why they last failed.
     pub(crate) fn lists(&self) -> Option<PathBuf> {
-        Some(self.state()?.join(crate::servers::LISTS))
+        Some(self.state()?.join(LISTS))
     }
 
     /// A path that may begin with `~`, as people write it in files.
@@ -134,38 +125,5 @@ impl Places {
             (Some(rest), Some(home)) => home.join(rest),
             _ => Path::new(&self.folder).join(path),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::{Path, PathBuf};
-
-    use super::Places;
-
-    fn places(named: &[&str], environment: &[(&str, &str)]) -> Places {
-        let named: Vec<PathBuf> = named.iter().map(PathBuf::from).collect();
-        let owned = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Places::of(&named, PathBuf::from("/none/project"), owned.collect())
-    }
-
-    fn files(places: &Places) -> Vec<String> {
-        places.own_files().iter().map(|(path, source)| format!("{} {}", source.as_str(), path.display())).collect()
-    }
-
-    #[test]
-    fn a_named_file_stands_alone_and_else_the_users_comes_before_the_projects() {
-        let home = ("HOME", "/home/me");
-        assert_eq!(
-            files(&places(&["a.json5", "/b"], &[home, ("CELLMATE_CONFIG", "/c")])),
-            ["named /none/project/a.json5", "named /b"]
-        );
-        assert_eq!(files(&places(&[], &[home, ("CELLMATE_CONFIG", "/c")])), ["named /c"]);
-        let both = ["user /home/me/.config/cellmate/config.json5", "project /none/project/.cellmate.json5"];
-        assert_eq!(files(&places(&[], &[home])), both);
-        assert_eq!(files(&places(&[], &[home, ("XDG_CONFIG_HOME", "relative")])), both);
-        let moved = places(&[], &[home, ("XDG_CONFIG_HOME", "/x")]);
-        assert_eq!(moved.user_file().as_deref(), Some(Path::new("/x/cellmate/config.json5")));
-        assert_eq!(files(&places(&[], &[])), ["project /none/project/.cellmate.json5"]);
     }
 }

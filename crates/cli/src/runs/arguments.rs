@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use crate::arguments::JailArguments;
+use crate::jail::JailArguments;
 use crate::state::ConfiguredStore;
 
 #[derive(Debug, Args)]

@@ -13,7 +13,7 @@ use executor::clock::now_ms;
 use serde_json::json;
 use store::{Keys, Store, StoreError};
 
-use crate::arguments::JailArguments;
+use crate::jail::JailArguments;
 use crate::render;
 use crate::state::{Kept, StateError};
 

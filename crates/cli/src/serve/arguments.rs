@@ -8,8 +8,8 @@ use clap::Args;
 use contract::config::pattern::Pattern;
 use mcp::server::ToolPrefix;
 
-use crate::arguments::JailArguments;
 use crate::config::ConfigArguments;
+use crate::jail::JailArguments;
 use crate::state::StoreArguments;
 
 #[derive(Debug, Args)]

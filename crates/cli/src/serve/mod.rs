@@ -21,10 +21,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{ConfigError, load};
+use crate::config::{ConfigError, LISTS, load};
 use crate::policy::{self, BadSettings};
 use crate::render;
-use crate::servers::LISTS;
 use crate::state::{State, StateError, look};
 
 pub(crate) use arguments::McpArguments;

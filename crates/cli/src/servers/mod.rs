@@ -19,7 +19,7 @@ pub(crate) use change::{as_json as change_json, undo};
 pub(crate) use list::{problem_json, server_json};
 pub(crate) use meet::{Met, meet};
 pub(crate) use offered::Offered;
-pub(crate) use standing::{LISTS, Stood, standings};
+pub(crate) use standing::{Stood, standings};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServersArguments {

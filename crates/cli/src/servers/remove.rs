@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &RemoveArguments) -> ExitCode {
 
 /// The first of our files that has it, without it.
 fn prepared(name: &str, places: &Places) -> Result<Change, String> {
-    for (file, _) in places.own_files() {
+    for (file, _) in config::own_files(places) {
         let mut change = Change::open(&file).map_err(|error| error.to_string())?;
         let tree = change.tree().map_err(|error| error.to_string())?;
         let paths = document::paths_to(&tree, name);

@@ -7,12 +7,9 @@ use serde_json::{Value, json};
 use store::Location;
 
 use super::meet::without_secrets;
-use crate::config::{Loaded, Places, ServerEntry, shown};
+use crate::config::{LISTS, Loaded, Places, ServerEntry, shown};
 use crate::render;
 use crate::state::{StateError, StoreArguments};
-
-/// Below the folder for state: what servers last listed, and why they last failed.
-pub(crate) const LISTS: &str = "servers";
 
 /// One configured server and all that is known of it.
 #[derive(Debug)]

@@ -19,6 +19,24 @@ pub struct Reader<'v, 'e> {
     errors: &'e mut Vec<ConfigError>,
 }
 
+/// Either `true` or `false`, which only switch it, or all that can be said of it.
+pub(super) fn switch_or_object<T: Default>(
+    value: &Value,
+    path: &Path,
+    errors: &mut Vec<ConfigError>,
+    switch: impl FnOnce(bool) -> T,
+    read: impl FnOnce(&mut Reader<'_, '_>) -> T,
+) -> T {
+    match value {
+        Value::Bool(enabled) => switch(*enabled),
+        Value::Object(_) => object(value, path, errors, read).unwrap_or_default(),
+        Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            errors.push(ConfigError::value(path, value, "`true`, `false` or an object"));
+            T::default()
+        }
+    }
+}
+
 /// Reads an object; a key that `read` did not ask for is an error.
 pub fn object<T>(
     value: &Value,

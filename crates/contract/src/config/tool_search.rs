@@ -35,14 +35,8 @@ const NUMBERS: [&Bound; 3] =
 
 impl Given {
     pub(super) fn read(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Self {
-        match value {
-            Value::Bool(enabled) => Self { enabled: Some(*enabled), ..Self::default() },
-            Value::Object(_) => reader::object(value, path, errors, Self::read_object).unwrap_or_default(),
-            Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                errors.push(ConfigError::value(path, value, "`true`, `false` or an object"));
-                Self::default()
-            }
-        }
+        let switch = |enabled| Self { enabled: Some(enabled), ..Self::default() };
+        reader::switch_or_object(value, path, errors, switch, Self::read_object)
     }
 
     fn read_object(reader: &mut Reader<'_, '_>) -> Self {

@@ -6,24 +6,21 @@ use std::time::Duration;
 
 use codemode::CodeMode;
 use contract::cell::{CellResult, Telemetry, WaitingReason};
-use contract::config::AgentsConfig;
-use contract::config::pattern::Pattern;
 use contract::error::ErrorCode;
 use executor::clock::now_ms;
+use executor::random_name;
 use executor::run::PrepareError;
-use executor::{ToolSource, random_name};
 use serde_json::{Map, Value};
 use store::{Decision, DecisionRefused};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::asking::Asking;
 use super::flight::{Flights, Flying, Ticket};
-use super::prefix::ToolPrefix;
 use super::prepared::{Cache, Prepared};
 use super::principal::Principal;
 use super::progress::Progress;
+use super::settings::{Offered, Settings};
 use super::unsaid::Unsaid;
 
 /// How long after the start calls wait for the servers behind us to be there.
@@ -31,26 +28,6 @@ const SETTLE_AT_MOST: Duration = Duration::from_secs(10);
 
 /// How often a cell in its first turn is looked at by whoever waits for it.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// How an agent meets us, decided once.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    pub config: AgentsConfig,
-    pub asking: Asking,
-    /// Tools that nobody is asked about all the same.
-    pub pass: Vec<Pattern>,
-    pub tool_prefix: ToolPrefix,
-    /// What answers that come back to us are sealed with: the same in every process that shares the store.
-    pub seal: [u8; 32],
-}
-
-/// What stands behind us at the moment.
-#[derive(Clone, Debug, Default)]
-pub struct Offered {
-    pub sources: Vec<Arc<dyn ToolSource>>,
-    /// Whether all that are to come at the start have come, or will not.
-    pub settled: bool,
-}
 
 /// A handle; clones are the same server.
 #[derive(Clone, Debug)]

@@ -20,6 +20,7 @@ mod prefix;
 mod prepared;
 mod principal;
 mod progress;
+mod settings;
 mod tools;
 mod unsaid;
 mod wire;
@@ -27,11 +28,12 @@ mod wire;
 use std::time::Duration;
 
 pub use asking::{AskedAbout, Asking};
-pub use frontend::{Frontend, Offered, Settings};
+pub use frontend::Frontend;
 pub use http::{Access, BadToken, Gate, HttpError, Token, serve_http};
 pub use plain::plain;
 pub use prefix::{BadPrefix, ToolPrefix};
 pub use principal::{BadPrincipal, Principal};
+pub use settings::{Offered, Settings};
 pub use wire::{ServeError, serve_streams};
 
 /// No call is held open longer: clients give up on a silent call after a minute, some on any call.

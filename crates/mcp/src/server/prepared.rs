@@ -12,9 +12,9 @@ use tokio::sync::watch;
 
 use super::TURN_AT_MOST_MS;
 use super::asking::AskedAbout;
-use super::frontend::{Offered, Settings};
 use super::principal::Principal;
 use super::progress::Progress;
+use super::settings::{Offered, Settings};
 use super::tools;
 
 #[derive(Debug)]

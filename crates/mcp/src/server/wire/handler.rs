@@ -26,9 +26,10 @@ use super::state::Seal;
 use crate::server::CALL_AT_MOST;
 use crate::server::answer::Answer;
 use crate::server::flight::Ticket;
-use crate::server::frontend::{Call, Frontend, Offered, refused};
+use crate::server::frontend::{Call, Frontend, refused};
 use crate::server::prepared::Prepared;
 use crate::server::principal::Principal;
+use crate::server::settings::Offered;
 
 /// How long a list of tools may be kept without asking again, by clients that do not listen for changes.
 const LIST_GOOD_FOR_MS: u64 = 60_000;

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::server::frontend::{Frontend, Offered};
+use crate::server::frontend::Frontend;
 use crate::server::prepared::Prepared;
 use crate::server::principal::Principal;
+use crate::server::settings::Offered;
 
 /// Who begins to listen at once; the first of more may miss a change in between.
 const MAX_BEGINNING: usize = 32;
