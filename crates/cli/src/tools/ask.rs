@@ -36,9 +36,21 @@ impl Person {
     }
 }
 
-/// Decides whatever the call of this session asks. Comes back only where nobody is there who could, with what to do
-/// about it; the error is the store's.
-pub(super) async fn decide(store: &Store, session: &str, person: Person) -> Result<String, StoreError> {
+/// What nobody here can decide, and what to do about it. The call waits until it is refused.
+pub(super) struct Undecided {
+    approval: Approval,
+    pub(super) why: String,
+}
+
+impl Undecided {
+    pub(super) async fn refuse(&self, store: &Store) -> Result<(), StoreError> {
+        record(store, &self.approval, &no("nobody was there to answer")).await
+    }
+}
+
+/// Decides whatever the call of this session asks. Comes back only where nobody is there who could; the error is the
+/// store's.
+pub(super) async fn decide(store: &Store, session: &str, person: Person) -> Result<Undecided, StoreError> {
     let mut seen = HashSet::new();
     loop {
         let approval = asked(store, session, &mut seen).await?;
@@ -48,10 +60,10 @@ pub(super) async fn decide(store: &Store, session: &str, person: Person) -> Resu
             (None, Person::AtTerminal) => at_terminal(&approval).await,
             (None, Person::Nobody) => {
                 let reason = shown::plain(&approval.reason);
-                refuse(store, &approval).await?;
-                return Ok(format!(
+                let why = format!(
                     "a person must agree to a call of `{tool}` ({reason}); type it on a terminal, or give --yes"
-                ));
+                );
+                return Ok(Undecided { approval, why });
             }
             // Agreeing to a call is no answer to what its tool asks then.
             (Some(question), _) if Person::here(false) == Person::AtTerminal => {
@@ -62,8 +74,8 @@ pub(super) async fn decide(store: &Store, session: &str, person: Person) -> Resu
                 continue;
             }
             (Some(question), _) => {
-                refuse(store, &approval).await?;
-                return Ok(format!("`{tool}` asks: {question}; type the call on a terminal to answer"));
+                let why = format!("`{tool}` asks: {question}; type the call on a terminal to answer");
+                return Ok(Undecided { approval, why });
             }
         };
         record(store, &approval, &decision).await?;
@@ -73,10 +85,6 @@ pub(super) async fn decide(store: &Store, session: &str, person: Person) -> Resu
 fn question(approval: &Approval) -> Option<String> {
     let message = approval.question.as_ref()?.get("message").and_then(Value::as_str);
     Some(shown::plain(message.unwrap_or("something")))
-}
-
-async fn refuse(store: &Store, approval: &Approval) -> Result<(), StoreError> {
-    record(store, approval, &no("nobody was there to answer")).await
 }
 
 async fn record(store: &Store, approval: &Approval, decision: &Decision) -> Result<(), StoreError> {

@@ -66,11 +66,12 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
     let end = tokio::select! {
         biased;
         called = &mut calling => called.map_err(no_randomness)?.end,
-        unmade = ask::decide(&store, &session, Person::here(arguments.yes)) => {
-            let unmade = unmade.map_err(|error| error.to_string())?;
+        undecided = ask::decide(&store, &session, Person::here(arguments.yes)) => {
+            let undecided = undecided.map_err(|error| error.to_string())?;
+            undecided.refuse(&store).await.map_err(|error| error.to_string())?;
             // Its run ends with the no it was given.
             calling.await.map_err(no_randomness)?;
-            CallEnd::Settled(Outcome::Failed(unmade))
+            CallEnd::Settled(Outcome::Failed(undecided.why))
         }
     };
     Ok(told(end, arguments.json))

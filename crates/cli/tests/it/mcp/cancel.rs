@@ -69,7 +69,9 @@ fn a_session_that_loses_its_stream_loses_no_run() {
     let served = Served::start(&place, &[]);
     let mut client = served.client(Era::June2025, &served.token, json!({}));
     let code = "await MCP.s.slow({}); return 'here'";
-    drop(client.send("tools/call", json!({"name": "exec", "arguments": {"code": code}})));
+    let stream = client.send("tools/call", json!({"name": "exec", "arguments": {"code": code}}));
+    until_heard(&place, "\"tools/call\"");
+    drop(stream);
     let found = client.call("wait", json!({}));
     assert_eq!((&found["status"], &found["value"]), (&json!("completed"), &json!("here")), "{found}");
     assert!(!place.heard().contains("notifications/cancelled"));
