@@ -125,7 +125,7 @@ SERVERS = {
     "git": ("python", "mcp-server-git", git, "git_log", in_repository, "First flush"),
     "fetch": ("python", "mcp-server-fetch", fetch, "fetch", lambda room: {"url": page(room)}, "Assam is strong."),
     "sqlite": ("python-sqlite", "mcp-server-sqlite", sqlite, "read_query", lambda room: {"query": "SELECT 6 * 7 AS answer"}, "42"),
-    "playwright": ("npm", "@playwright/mcp", playwright, "browser_navigate", lambda room: {"url": page(room)}, "Assam is strong."),
+    "playwright": ("npm", "@playwright/mcp", playwright, "browser_navigate", lambda room: {"url": page(room)}, "Page URL: http://127.0.0.1:"),
 }
 
 
@@ -164,7 +164,7 @@ const [sum, echo, note, graph, thought, time, log, page, rows, seen] = await Pro
   MCP.git.gitLog({ repo_path: repository, max_count: 1 }),
   MCP.fetch.fetch({ url }),
   MCP.sqlite.readQuery({ query: "SELECT sum(grams) AS grams FROM tea" }),
-  MCP.playwright.browserNavigate({ url }),
+  MCP.playwright.browserNavigate({ url }).then(() => MCP.playwright.browserEvaluate({ function: "() => document.body.innerText" })),
 ]);
 return {
   found: found.map((hit) => hit.call),
