@@ -7,13 +7,12 @@ use contract::frame::Method;
 use serde_json::{Value, json};
 use store::{CallRow, CallState, Durability, Held, NewRun, RunState, Store, StoredReply};
 
-use crate::asker::States;
 use crate::clock::now_ms;
 use crate::door::Executor;
 use crate::journal::Journal;
+use crate::listener::{States, Updates};
 use crate::random::random_name;
 use crate::request::{CallEnd, CallRequest};
-use crate::source::Updates;
 
 /// The only call of such a run.
 pub(crate) const CALL: u32 = 1;

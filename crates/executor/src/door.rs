@@ -15,11 +15,12 @@ use store::{CommitError, SettleRefused, fault};
 use crate::asker::Asker;
 use crate::hooks::{Hook, Judged, judge};
 use crate::journal::Journal;
+use crate::listener::Listener;
 use crate::parked::Answers;
 use crate::record::recorded;
 use crate::request::{CallEnd, CallRequest};
 use crate::routes::Routes;
-use crate::source::{Answering, AuthorizedCall, CallToken, Dispatch, Listener, Outcome};
+use crate::source::{Answering, AuthorizedCall, CallToken, Dispatch, Outcome, ToolUpdate};
 
 /// How the calls of one run are made.
 #[derive(Clone, Debug)]
@@ -29,7 +30,8 @@ pub struct Executor {
     pub(crate) hooks: Arc<[Arc<dyn Hook>]>,
     /// Tools that a person is asked about, unless a standing rule allows them.
     pub(crate) ask: Arc<[Pattern]>,
-    pub(crate) listener: Listener,
+    /// Whoever wants to hear what the tools of the run say on their way.
+    pub(crate) listener: Listener<ToolUpdate>,
     pub(crate) scope: Arc<Scope>,
     pub(crate) approval_ms: i64,
     pub(crate) hook_deadline: Duration,

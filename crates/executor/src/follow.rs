@@ -9,9 +9,10 @@ use store::{CallRow, CallState, CommitError, fault};
 use crate::asker::Asker;
 use crate::door::{Executor, counted, guarded};
 use crate::journal::Journal;
+use crate::listener::Updates;
 use crate::parked::{Parked, ParkedCall, Ticket};
 use crate::request::{CallEnd, CallRequest};
-use crate::source::{CallToken, Dispatch, Outcome, Updates};
+use crate::source::{CallToken, Dispatch, Outcome};
 
 /// How often a call is made in all whose source has forgotten it, where its tool may be called again.
 const MAX_ATTEMPTS: i64 = 2;

@@ -4,13 +4,13 @@ use contract::cell::PendingState;
 use serde_json::Value;
 use store::{CallRow, CallState, CommitError, LeaseError, Store};
 
-use crate::asker::States;
 use crate::clock::now_ms;
 use crate::direct::{CALL, DirectCall, finish};
 use crate::door::Executor;
 use crate::journal::Journal;
+use crate::listener::{States, Updates};
 use crate::request::{CallEnd, CallRequest};
-use crate::source::{Outcome, Updates};
+use crate::source::Outcome;
 
 /// Nobody holds such a run for longer than a step of its takes.
 const HOLDER: &str = "";

@@ -17,6 +17,7 @@ mod go_on;
 mod hooks;
 mod journal;
 mod lease;
+mod listener;
 mod meanwhile;
 mod outcome;
 mod parked;
@@ -38,13 +39,14 @@ use contract::scope::Scope;
 
 pub use approved::Approved;
 pub use ask::{Answered, Ask, AskedHow};
-pub use asker::{Asker, States};
+pub use asker::Asker;
 pub use canned::{Canned, CannedError};
 pub use direct::DirectCall;
 pub use door::Executor;
 pub use hooks::{HOOK_DEADLINE, Hook, HookAnswer, Hooking, ToolEvent, ToolKind};
 pub use journal::{Journal, Receipt};
 pub use lease::LeaseClock;
+pub use listener::{Listener, States, Updates};
 pub use outcome::UNKNOWN_OUTCOME;
 pub use parked::{Answers, MAX_TICKET_BYTES, Parked, ParkedCall, Question, Ticket};
 pub use random::{fill as fill_random, random_name};
@@ -52,7 +54,7 @@ pub use record::for_transcript;
 pub use request::{CallEnd, CallRequest};
 pub use routes::Routes;
 pub use source::{
-    Answering, AuthorizedCall, CallToken, CallingOff, Dispatch, Outcome, Returned, ToolSource, ToolUpdate, Updates,
+    Answering, AuthorizedCall, CallToken, CallingOff, Dispatch, Outcome, Returned, ToolSource, ToolUpdate,
 };
 
 /// How long a person has to answer, where nobody says otherwise.
@@ -66,7 +68,7 @@ impl Executor {
             routes: Arc::new(routes),
             hooks: Arc::default(),
             ask: Arc::default(),
-            listener: source::Listener::default(),
+            listener: Listener::default(),
             scope: Arc::new(scope),
             approval_ms: APPROVAL_MS,
             hook_deadline: HOOK_DEADLINE,
@@ -82,7 +84,7 @@ impl Executor {
     /// Hears what tools say on their way. Called from wherever a tool is; it must not take long.
     #[must_use]
     pub fn heard_by(mut self, listener: impl Fn(ToolUpdate) + Send + Sync + 'static) -> Self {
-        self.listener = source::Listener(Some(Arc::new(listener)));
+        self.listener = Listener::to(listener);
         self
     }
 

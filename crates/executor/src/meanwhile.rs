@@ -53,12 +53,12 @@ impl Executor {
             let said = tokio::select! {
                 dispatch = &mut answering => {
                     journal.store().withdraw(&id).await?;
-                    request.states.tell(PendingState::Running);
+                    request.states.send(PendingState::Running);
                     return Ok(dispatch);
                 }
                 said = self.ask_now(journal, request, tool, &id, &ask) => said?,
             };
-            request.states.tell(PendingState::Running);
+            request.states.send(PendingState::Running);
             drop(tell.send(said));
         }
     }
@@ -80,7 +80,7 @@ impl Executor {
             Err(CommitError::Quota(_)) => return Ok(None),
             Err(error) => return Err(error),
         }
-        request.states.tell(PendingState::Approval);
+        request.states.send(PendingState::Approval);
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             // A store that is away is asked again.

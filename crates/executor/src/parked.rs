@@ -6,7 +6,8 @@ use contract::tool::ToolId;
 
 use crate::ask::{Answered, Ask};
 use crate::asker::Asker;
-use crate::source::{CallToken, Updates};
+use crate::listener::Updates;
+use crate::source::CallToken;
 
 /// The longest ticket: the state that a server may give for a question is most of it.
 pub const MAX_TICKET_BYTES: usize = 64 << 10;

@@ -4,8 +4,8 @@ use contract::cell::PendingState;
 use serde_json::Value;
 use store::CommitError;
 
-use crate::asker::States;
-use crate::source::{Outcome, Updates};
+use crate::listener::{States, Updates};
+use crate::source::Outcome;
 
 /// A call somebody wants made.
 #[derive(Clone, Debug)]

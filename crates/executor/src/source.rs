@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::asker::Asker;
 use crate::journal::Receipt;
+use crate::listener::Updates;
 use crate::parked::{Answers, Parked, ParkedCall};
 
 /// Canned answers, core tools, MCP servers, clients.
@@ -62,28 +63,6 @@ pub struct CallToken {
     pub call: u32,
 }
 
-/// Where a tool tells how far it is.
-#[derive(Clone, Default)]
-pub struct Updates(pub(crate) Option<Arc<dyn Fn(Value) + Send + Sync>>);
-
-impl fmt::Debug for Updates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Updates(heard)" } else { "Updates(nobody)" })
-    }
-}
-
-impl Updates {
-    pub fn to(listener: impl Fn(Value) + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(listener)))
-    }
-
-    pub fn send(&self, update: Value) {
-        if let Some(listener) = &self.0 {
-            listener(update);
-        }
-    }
-}
-
 /// What a tool said on its way, and of which call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolUpdate {
@@ -91,16 +70,6 @@ pub struct ToolUpdate {
     pub tool_call_id: String,
     pub tool_id: String,
     pub update: Value,
-}
-
-/// Whoever wants to hear what the tools of a run say on their way.
-#[derive(Clone, Default)]
-pub(crate) struct Listener(pub(crate) Option<Arc<dyn Fn(ToolUpdate) + Send + Sync>>);
-
-impl fmt::Debug for Listener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Listener(somebody)" } else { "Listener(nobody)" })
-    }
 }
 
 impl AuthorizedCall {

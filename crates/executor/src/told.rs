@@ -7,9 +7,10 @@ use serde_json::Value;
 use crate::door::Executor;
 use crate::hooks::{ToolEvent, tell};
 use crate::journal::Journal;
+use crate::listener::Updates;
 use crate::record::recorded;
 use crate::request::{CallEnd, CallRequest};
-use crate::source::{Outcome, ToolUpdate, Updates};
+use crate::source::{Outcome, ToolUpdate};
 
 impl Executor {
     /// What the tool says goes to whoever made the request, or to whoever listens to the run.

@@ -19,7 +19,7 @@ impl Servers {
         let loaded = config::load(&places).map_err(|error| error.to_string())?;
         let store = arguments.store.arguments();
         if arguments.servers {
-            let lists = store.folder(&places).map(|folder| folder.join(crate::config::LISTS));
+            let lists = store.lists(&places);
             let on = loaded.servers.iter().filter(|server| server.enabled).cloned().collect();
             // They end here; what came of them is in what is remembered.
             drop(meet(on, lists).await);

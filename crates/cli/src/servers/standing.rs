@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use store::Location;
 
 use super::meet::without_secrets;
-use crate::config::{LISTS, Loaded, Places, ServerEntry, shown};
+use crate::config::{Loaded, Places, ServerEntry, shown};
 use crate::render;
 use crate::state::{StateError, StoreArguments};
 
@@ -75,7 +75,7 @@ pub(crate) async fn standings(
     places: &Places,
     store: &StoreArguments,
 ) -> Result<Vec<Stood>, StateError> {
-    let lists = store.folder(places).map(|folder| folder.join(LISTS));
+    let lists = store.lists(places);
     let options = UpstreamOptions { cache_dir: lists, ..UpstreamOptions::DEFAULT };
     let upstreams = Upstreams::new(loaded.servers.iter().map(ServerEntry::spec).collect(), &options);
     let mut statuses = upstreams.statuses_against(&approved(loaded, places, store).await?);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use store::{KeyFile, Keys, Location, Store};
 
 use super::{State, StateError, make_secret};
-use crate::config::{Dialect, Places, Variables, load};
+use crate::config::{Dialect, LISTS, Places, Variables, load};
 
 /// Where runs are kept, for whoever does not want it in a list of processes.
 const STORE_VARIABLE: &str = "CELLMATE_STORE";
@@ -85,6 +85,11 @@ impl StoreArguments {
     /// This machine's own state; nothing is made here.
     pub(crate) fn folder(&self, places: &Places) -> Option<PathBuf> {
         self.state_dir.clone().or_else(|| places.state())
+    }
+
+    /// Where it is kept there what servers last listed, and why they last failed.
+    pub(crate) fn lists(&self, places: &Places) -> Option<PathBuf> {
+        Some(self.folder(places)?.join(LISTS))
     }
 
     /// `settings` is what files say beside servers.
