@@ -65,25 +65,54 @@ fn unit(text: &str) -> Option<u16> {
     u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
 }
 
-/// How deep the brackets of a JSON text nest; strings are skipped.
+/// What a linear scan finds out about a JSON text without parsing it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measure {
+    /// How deep arrays and objects nest.
+    pub depth: usize,
+    /// Scalars, keys, arrays and objects. Exact for valid JSON, an upper bound for anything that a parser accepts.
+    pub values: usize,
+}
+
+/// Counts the values of a JSON text and how deep they nest.
 ///
-/// Linear and without recursion, so that it can judge a hostile text before anything walks it.
-pub fn depth(text: &[u8]) -> usize {
-    let mut deepest = 0;
+/// Linear and without recursion or allocation, so that it can judge a hostile text before anything parses it.
+pub fn measure(text: &[u8]) -> Measure {
+    let mut found = Measure::default();
     let mut open = 0_usize;
+    let mut in_scalar = false;
     let mut bytes = text.iter();
     while let Some(byte) = bytes.next() {
         match byte {
             b'[' | b'{' => {
                 open += 1;
-                deepest = deepest.max(open);
+                found.depth = found.depth.max(open);
+                found.values += 1;
+                in_scalar = false;
             }
-            b']' | b'}' => open = open.saturating_sub(1),
-            b'"' => skip_string(&mut bytes),
-            _ => {}
+            b']' | b'}' => {
+                open = open.saturating_sub(1);
+                in_scalar = false;
+            }
+            b'"' => {
+                found.values += 1;
+                in_scalar = false;
+                skip_string(&mut bytes);
+            }
+            b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' => in_scalar = false,
+            // A number, `true`, `false` or `null`: counted at its first byte.
+            _ => {
+                found.values += usize::from(!in_scalar);
+                in_scalar = true;
+            }
         }
     }
-    deepest
+    found
+}
+
+/// How deep the brackets of a JSON text nest; strings are skipped.
+pub fn depth(text: &[u8]) -> usize {
+    measure(text).depth
 }
 
 fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
@@ -102,7 +131,7 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{depth, read, well_formed};
+    use super::{depth, measure, read, well_formed};
     use crate::limits::MAX_BRIDGE_VALUE_DEPTH;
 
     #[test]
@@ -145,6 +174,21 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(depth(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_scalar_key_array_and_object_counts_as_a_value() {
+        let cases = [
+            ("1", 1),
+            ("[]", 1),
+            ("[1, true,null,-2.5e3]", 5),
+            (r#"{"a":[{"b":1}], "c" : "d"}"#, 8),
+            (r#"["[1,2]","\"{"]"#, 3),
+            ("[[0],[0],[0]]", 7),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(measure(text.as_bytes()).values, expected, "{text}");
         }
     }
 }

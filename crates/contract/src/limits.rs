@@ -63,6 +63,34 @@ pub const MAX_BRIDGE_VALUE_BYTES: usize = 16 << 20;
 /// How deep such a value may nest. Guest and host walk values recursively; both have room for this.
 pub const MAX_BRIDGE_VALUE_DEPTH: usize = 1000;
 
+/// JSON values in one text that is parsed: scalars, keys, arrays and objects. A parsed value takes far more memory than
+/// its text (`[0]` is 3 bytes and about 100 parsed), so the number is checked with a linear scan before parsing.
+pub const MAX_JSON_VALUES: usize = 200_000;
+
+/// The target of a bridge call: a tool id, or the path of a namespace. Real ids have at most 200 bytes.
+pub const MAX_TARGET_BYTES: usize = 1 << 10;
+
+/// Targets and payloads of the calls that one cell has outstanding, in bytes. Far below `frame::MAX_FRAME_BYTES`, so a
+/// leg that stays within it always fits into a frame. Past it a call rejects with `value_too_large`.
+pub const MAX_OUTSTANDING_BYTES: usize = 32 << 20;
+
+/// Calls of one run, from its start to its end. Each is a row of the run's journal.
+pub const MAX_RUN_CALLS: usize = 100_000;
+
+/// Targets, payloads and replies that the journal of one run keeps in the store, in bytes.
+pub const MAX_JOURNAL_BYTES: usize = 64 << 20;
+
+/// Payloads and replies of unfinished calls that one host process keeps in memory at once, all runs together. Past it
+/// a call rejects with an error that the cell can catch.
+pub const MAX_HOST_DATA_BYTES: usize = 96 << 20;
+
+/// Heap that the cells running in one worker may take together, unless one cell alone is configured to take more. The
+/// pool starts a leg only while the `memoryLimitBytes` of all running cells fit.
+pub const WORKER_HEAP_BYTES: u64 = 256 << 20;
+
+/// One configuration file.
+pub const MAX_CONFIG_FILE_BYTES: usize = 1 << 20;
+
 /// An error's text, as the model reads it.
 pub const MAX_ERROR_BYTES: usize = 8 << 10;
 
