@@ -42,7 +42,7 @@ pub struct Prepared {
 
 impl Lab {
     pub async fn start(state: &Path, defaults: Map<String, Value>) -> Result<Self> {
-        let store = Store::open(&Location::File(state.join("store.db")), Keys::ephemeral()?).await?;
+        let store = Store::open(&Location::File(database(state)), Keys::ephemeral()?).await?;
         let options = PoolOptions { workers: WORKERS, ..PoolOptions::new(Launch::ThisProgram) };
         let code_mode = CodeMode::new(Pool::start(options).await?, store)?;
         let server = Server::connect(fixture_server()?).await?;
@@ -108,6 +108,11 @@ fn issues() -> Registration {
         required_tool_names: vec!["list_issues".to_owned()],
         scope: ScopeMaker::fixed(ScopeValue::object([("list", ScopeValue::tool("list_issues"))])),
     }
+}
+
+/// The store's file.
+pub fn database(state: &Path) -> PathBuf {
+    state.join("store.db")
 }
 
 /// This program again, as the server.

@@ -12,6 +12,7 @@ mod drive;
 mod fixture;
 mod judge;
 mod lab;
+mod memory;
 mod process;
 mod secrets;
 
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 use aftermath::{Bystander, canary};
 use index::{Cell, Index};
 use lab::Lab;
+use memory::{PeakMonitor, StoreSize, Usage};
 use report::{CellReport, Report};
 
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -36,12 +38,9 @@ pub struct Options {
     pub untouched: Vec<PathBuf>,
     /// Limits on time are multiplied by this: for builds without optimisation on busy machines.
     pub slack: u32,
-    /// How long after the last cell memory is measured.
+    /// How long after a cell host and workers may take to give memory back.
     pub settle: Duration,
 }
-
-/// How much larger the host may be when it has settled than it was before the first cell.
-const MAX_GROWTH_BYTES: u64 = 64 << 20;
 
 pub async fn run(options: &Options) -> Result<Report> {
     let index = Index::read(&options.folder)?;
@@ -49,24 +48,21 @@ pub async fn run(options: &Options) -> Result<Report> {
     let lab = Lab::start(&options.state, index.default_config.clone()).await?;
     // The first cell ever makes what all later ones share.
     canary(&lab, options.slack).await;
-    let resident = process::resident_bytes();
+    let start = Usage::now();
     let mut cells = Vec::new();
     for cell in &index.cells {
-        cells.push(one(&lab, options, cell).await?);
+        cells.push(one(&lab, options, cell, start).await?);
     }
-    tokio::time::sleep(options.settle).await;
-    let grown = process::resident_bytes().saturating_sub(resident);
-    let mut host = Vec::new();
-    if grown > MAX_GROWTH_BYTES {
-        host.push(format!("the host has grown by {grown} bytes"));
-    }
+    let (grown, mut host) = memory::settle(start, options.settle).await;
     host.extend(process::new_files(&before, &process::listing(&options.untouched)));
     host.extend(secrets::on_disk(&options.state, &index.cells));
-    Ok(Report { cells, host, grown_bytes: grown })
+    Ok(Report { cells, host, grown })
 }
 
 /// One cell from before it starts to when all that it may have harmed was looked at.
-async fn one(lab: &Lab, options: &Options, cell: &Cell) -> Result<CellReport> {
+async fn one(lab: &Lab, options: &Options, cell: &Cell, start: Usage) -> Result<CellReport> {
+    let stored = StoreSize::of(&lab::database(&options.state));
+    let peaks = PeakMonitor::start()?;
     let prepared = lab.prepare(&format!("cell-{}", cell.id), &cell.needs.config)?;
     let bystander = Bystander::suspend(lab, &cell.id).await?;
     let began = Instant::now();
@@ -81,7 +77,11 @@ async fn one(lab: &Lab, options: &Options, cell: &Cell) -> Result<CellReport> {
     problems.extend(secrets::leaked(lab, &prepared, cell, &outcome).await);
     problems.extend(process::strangers(lab::WORKERS));
     lab.end(&prepared).await;
-    Ok(CellReport::new(cell, &outcome.last, wall, problems))
+    let (peak, above) = peaks.stop();
+    problems.extend(above);
+    problems.extend(memory::settle(start, options.settle).await.1);
+    problems.extend(stored.problem());
+    Ok(CellReport::new(cell, &outcome.last, wall, peak, problems))
 }
 
 /// The file in which a cell's effects are written down.

@@ -8,11 +8,19 @@ use super::mcp_server;
 /// What a worker calls itself.
 const WORKER: &str = "cellmate-worker";
 
-pub fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+/// A field of `/proc/PID/status` that is an amount of memory, such as `VmRSS:`; 0 if the process is gone.
+pub fn status_bytes(pid: u32, field: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kilobytes.unwrap_or(0) * 1024
+}
+
+/// Process ids of the workers of this process.
+pub fn workers() -> Vec<u32> {
+    let children = descendants(std::process::id());
+    let workers = children.into_iter().filter(|(_, command)| command.first().is_some_and(|name| name == WORKER));
+    workers.map(|(pid, _)| pid).collect()
 }
 
 /// Processes that should not be there, and sockets that could leave the machine.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::index::{Cell, Expectation};
+use super::memory::Usage;
 
 /// More of a value or an error than this says no more.
 const MAX_SHOWN_CHARS: usize = 200;
@@ -18,7 +19,8 @@ pub struct Report {
     pub cells: Vec<CellReport>,
     /// What is wrong with the host as a whole when all is over.
     pub host: Vec<String>,
-    pub grown_bytes: u64,
+    /// Memory that was not given back when all cells had ended.
+    pub grown: Usage,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -32,10 +34,12 @@ pub struct CellReport {
     pub got: String,
     pub problems: Vec<String>,
     pub wall_ms: u64,
+    /// The most memory that host and workers had while the cell ran.
+    pub peak: Usage,
 }
 
 impl CellReport {
-    pub fn new(cell: &Cell, result: &CellResult, wall: Duration, problems: Vec<String>) -> Self {
+    pub fn new(cell: &Cell, result: &CellResult, wall: Duration, peak: Usage, problems: Vec<String>) -> Self {
         let expected: Vec<String> = cell.expect.iter().map(wanted).collect();
         Self {
             id: cell.id.clone(),
@@ -46,6 +50,7 @@ impl CellReport {
             got: got(result),
             problems,
             wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
+            peak,
         }
     }
 }
@@ -68,6 +73,9 @@ impl Report {
         for problem in &self.host {
             let _ = writeln!(text, "host: {problem}");
         }
+        let most = |side: fn(&Usage) -> u64| self.cells.iter().map(|cell| side(&cell.peak)).max().unwrap_or(0) >> 20;
+        let (host, worker) = (most(|usage| usage.host_bytes), most(|usage| usage.worker_bytes));
+        let _ = writeln!(text, "peak memory: host {host} MiB, worker {worker} MiB");
         let _ = writeln!(text, "{} passed, {} failed", self.passed(), self.failed());
         text
     }

@@ -12,7 +12,7 @@ const SLACK: &str = "5";
 fn drive(folder: &Path) -> (Value, bool) {
     let output = Command::new(env!("CARGO_BIN_EXE_hostile"))
         .arg(folder)
-        .args(["--json", "--slack", SLACK, "--settle-ms", "500"])
+        .args(["--json", "--slack", SLACK])
         .output()
         .unwrap();
     let report = serde_json::from_slice(&output.stdout)
