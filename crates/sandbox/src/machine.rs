@@ -15,6 +15,7 @@ use contract::ids::{CatalogHash, CellId};
 use crate::failure;
 use crate::image::Image;
 use crate::pages::PageFinder;
+use crate::snapshot::BadSnapshot;
 use crate::source::{self, Rejection};
 use crate::tables::{CatalogRefused, Catalogs, Tables};
 use crate::vm::Vm;
@@ -169,10 +170,14 @@ impl Sandbox {
             Err(error) => return Ok(self.fail(cell, unavailable(&error))),
         };
         if let Err(bad) = vm.thaw(&thaw.snapshot) {
+            let code = match bad {
+                BadSnapshot::NoMemory => ErrorCode::MemoryLimitExceeded,
+                _ => ErrorCode::SnapshotRestoreFailed,
+            };
             return Ok(self.fail(
                 cell,
                 Failure {
-                    code: Some(ErrorCode::SnapshotRestoreFailed),
+                    code: Some(code),
                     message: format!("the suspended cell cannot be resumed: {bad}"),
                     place: None,
                 },
