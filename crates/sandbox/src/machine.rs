@@ -94,6 +94,11 @@ impl Sandbox {
         Self { image: Arc::new(image), finder, catalogs: Catalogs::default(), cells: Mutex::default() }
     }
 
+    /// How much of a cell's memory the image takes.
+    pub(crate) fn image_bytes(&self) -> usize {
+        self.image.base.len()
+    }
+
     pub fn asks_the_kernel_for_pages(&self) -> bool {
         self.finder.asks_the_kernel()
     }
