@@ -177,11 +177,13 @@ static JSValue js_decode_utf8(JSContext *ctx, JSValueConst this_val, int argc, J
     size_t size, n, at = 0;
     uint32_t offset, length;
     int fatal = JS_ToBool(ctx, argv[3]);
-    uint8_t *bytes = JS_GetArrayBuffer(ctx, &size, argv[0]);
+    uint8_t *bytes;
     char *clean;
     JSValue text;
-    if (!bytes && size) return JS_EXCEPTION;
+    // Converting may run code of the cell's, which may detach or resize the buffer: the pointer is taken last.
     if (JS_ToUint32(ctx, &offset, argv[1]) || JS_ToUint32(ctx, &length, argv[2])) return JS_EXCEPTION;
+    bytes = JS_GetArrayBuffer(ctx, &size, argv[0]);
+    if (!bytes && JS_HasException(ctx)) return JS_EXCEPTION;
     if (offset > size || length > size - offset) return JS_ThrowRangeError(ctx, "view is out of bounds");
     clean = js_malloc(ctx, (size_t)length * 3 + 1);
     if (!clean) return JS_EXCEPTION;
@@ -277,6 +279,7 @@ EXPORT("result_length") size_t result_len(void) { return result_length; }
 
 static void keep_result(JSValue value) {
     if (result_text) JS_FreeCString(context, result_text);
+    result_text = NULL;
     result_text = JS_ToCStringLen(context, &result_length, value);
     if (!result_text) JS_FreeValue(context, JS_GetException(context)), result_length = 0;
     JS_FreeValue(context, value);

@@ -2,18 +2,22 @@
 
 const bytesOf = (view) => {
   if (view === undefined) return { __proto__: null, buffer: new ArrayBuffer(0), offset: 0, length: 0 };
-  if (isView(view)) return { __proto__: null, buffer: view.buffer, offset: view.byteOffset, length: view.byteLength };
-  return { __proto__: null, buffer: view, offset: 0, length: view.byteLength };
+  if (!isView(view)) return { __proto__: null, buffer: view, offset: 0, length: bufferBytes(view) };
+  if (arrayKind(view) === undefined)
+    return { __proto__: null, buffer: viewBuffer(view), offset: viewOffset(view), length: viewBytes(view) };
+  return { __proto__: null, buffer: arrayBuffer(view), offset: arrayOffset(view), length: arrayBytes(view) };
 };
 hide(global, "TextEncoder", class TextEncoder {
   get encoding() { return "utf-8"; }
   encode(text = "") { return encodeUtf8(String(text)); }
   encodeInto(text, into) {
     const bytes = encodeUtf8(String(text));
-    let written = bytes.length <= into.length ? bytes.length : into.length;
-    while (written > 0 && written < bytes.length && (bytes[written] & 0xc0) === 0x80) written--;
+    const length = arrayBytes(bytes);
+    const room = arrayBytes(into);
+    let written = length <= room ? length : room;
+    while (written > 0 && written < length && (bytes[written] & 0xc0) === 0x80) written--;
     for (let i = 0; i < written; i++) into[i] = bytes[i];
-    return { read: decodeUtf8(bytes.buffer, 0, written, false).length, written };
+    return { read: decodeUtf8(arrayBuffer(bytes), 0, written, false).length, written };
   }
 });
 hide(global, "TextDecoder", class TextDecoder {

@@ -3,14 +3,20 @@
 // The numbers are `contract::frame::Method`'s.
 const SEARCH = 0, DESCRIBE = 1, CALL = 2, NAMESPACE = 3, YIELD = 4, TIMER = 5, CLEAR = 6;
 // And these are `sandbox::host_calls::Refusal`'s.
-const refusals = ["", "too_many_pending_tool_calls", "value_too_large", "value_too_deep"];
+const refusals = [
+  "", "too_many_pending_tool_calls", "value_too_large", "value_too_deep", "value_too_large", "value_too_large", "value_too_large",
+];
 const refusalText = [
   "",
   "too many calls outstanding: at most 1024 at once; await some before making more",
   "input is too large to send: at most 16 MiB of JSON",
   "input nests too deeply to send: at most 1000 levels",
+  "the name of the tool is too long: at most 1024 bytes",
+  "too much input outstanding: at most 32 MiB in all calls that have not been answered; await some before making more",
+  "input has too many values to send: at most 200000 numbers, strings, keys, arrays and objects",
 ];
 
+const MAX_SHOWN_NAME = 200;
 const timers = create(null);
 const nested = new WeakMap();
 let lastId = 0;
@@ -32,7 +38,7 @@ function request(number, target, value, what) {
     if (payload === undefined) throw new TypeError(`${what} has no JSON form`);
     const answer = ask(++lastId, number, name, payload);
     if (typeof answer !== "number") return answer;
-    throw refusal(answer, name);
+    throw refusal(answer, slice(name, 0, MAX_SHOWN_NAME));
   } catch (error) {
     return rejected(Promise, error);
   }

@@ -78,7 +78,7 @@ function describe(error) {
       const cause = weakGet(nested, error);
       if (cause !== undefined) {
         about.code = cause.code;
-        about.tool = cause.tool;
+        about.tool = slice(cause.tool, 0, MAX_SHOWN_NAME);
       }
     } else about.message = slice(typeof error === "string" ? error : show(error), 0, 8192);
   } catch {

@@ -16,6 +16,21 @@ const method = (prototype, name) => {
   const found = prototype[name];
   return (receiver, ...args) => apply(found, receiver, args);
 };
+// A built-in getter, which a cell may replace on the prototype or shadow on the object.
+const getter = (prototype, name) => {
+  const { get } = getOwnPropertyDescriptor(prototype, name);
+  return (receiver) => apply(get, receiver, []);
+};
+const TypedArray = Object.getPrototypeOf(Uint8Array);
+const arrayBuffer = getter(TypedArray.prototype, "buffer");
+const arrayOffset = getter(TypedArray.prototype, "byteOffset");
+const arrayBytes = getter(TypedArray.prototype, "byteLength");
+const viewBuffer = getter(DataView.prototype, "buffer");
+const viewOffset = getter(DataView.prototype, "byteOffset");
+const viewBytes = getter(DataView.prototype, "byteLength");
+const bufferBytes = getter(ArrayBuffer.prototype, "byteLength");
+// Undefined for what is no typed array.
+const arrayKind = getter(TypedArray.prototype, Symbol.toStringTag);
 const push = method(Array.prototype, "push");
 const join = method(Array.prototype, "join");
 const slice = method(String.prototype, "slice");

@@ -9,7 +9,7 @@ const decodeForm = (text) => {
     if (/^[0-9a-fA-F]{2}$/.test(pair)) { push(bytes, Number(`0x${pair}`)); i += 2; } else push(bytes, raw[i]);
   }
   const view = new Uint8Array(bytes);
-  return decodeUtf8(view.buffer, 0, view.length, false);
+  return decodeUtf8(arrayBuffer(view), 0, arrayBytes(view), false);
 };
 const encodeForm = (text) => {
   const bytes = encodeUtf8(text);

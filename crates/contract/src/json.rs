@@ -115,6 +115,39 @@ pub fn depth(text: &[u8]) -> usize {
     measure(text).depth
 }
 
+/// Whether every number of a JSON text can be read. `1e999` is valid JSON, but most readers refuse the whole text for it.
+///
+/// Linear and without recursion or allocation, like [`measure`].
+pub fn numbers_are_readable(text: &[u8]) -> bool {
+    let mut rest = text;
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        match first {
+            b'"' => {
+                let mut bytes = after.iter();
+                skip_string(&mut bytes);
+                rest = bytes.as_slice();
+            }
+            b'-' | b'0'..=b'9' => {
+                let end = after
+                    .iter()
+                    .position(|byte| !matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'))
+                    .unwrap_or(after.len());
+                let (digits, behind) = after.split_at(end);
+                // Shorter ones without an exponent are far below the largest number there is.
+                let may_be_too_large = digits.len() > 300 || digits.iter().any(|byte| matches!(byte, b'e' | b'E'));
+                let number = text.get(text.len() - after.len() - 1..text.len() - behind.len()).unwrap_or_default();
+                if may_be_too_large && serde_json::from_slice::<f64>(number).is_err() {
+                    return false;
+                }
+                rest = behind;
+            }
+            _ => {}
+        }
+    }
+    true
+}
+
 fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
     while let Some(byte) = bytes.next() {
         match byte {
@@ -131,7 +164,7 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{depth, measure, read, well_formed};
+    use super::{depth, measure, numbers_are_readable, read, well_formed};
     use crate::limits::MAX_BRIDGE_VALUE_DEPTH;
 
     #[test]
@@ -174,6 +207,25 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(depth(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_readable_exactly_where_the_parser_reads_them() {
+        let long = format!("[{}]", "9".repeat(400));
+        let largest = format!("[{}]", f64::MAX);
+        let cases = [
+            ("1e999999", false),
+            (r#"{"a":[1,-1E400]}"#, false),
+            (long.as_str(), false),
+            (largest.as_str(), true),
+            ("[1.7976931348623157e+308,5e-324,1e-999999,-0]", true),
+            (r#"["1e999999","\"1e999999",true,false,null]"#, true),
+            ("", true),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(numbers_are_readable(text.as_bytes()), expected, "{text}");
+            assert!(text.is_empty() || read(text).is_ok() == expected, "{text}");
         }
     }
 

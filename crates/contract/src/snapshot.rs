@@ -3,7 +3,7 @@
 use crate::ids::ImageId;
 
 pub const MAGIC: [u8; 4] = *b"CMSS";
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Magic, version, two zeros, the image's id.
 const IMAGE_AT: usize = 4 + 2 + 2;

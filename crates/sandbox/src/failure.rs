@@ -3,13 +3,13 @@
 use contract::error::ErrorCode;
 use contract::frame::{Failure, Place};
 use contract::json;
-use contract::limits::{MAX_BRIDGE_VALUE_DEPTH, MAX_ERROR_BYTES};
+use contract::limits::{MAX_BRIDGE_VALUE_DEPTH, MAX_ERROR_BYTES, MAX_JSON_VALUES};
 use serde_json::Value;
 
-use crate::source::{self, Shift};
+use crate::source::Places;
 
 /// A guest's own uncaught exception, or a nested call's that it let pass.
-pub(crate) fn thrown(described: &[u8], shifts: &[Shift]) -> Failure {
+pub(crate) fn thrown(described: &[u8], places: &Places) -> Failure {
     let error = Described::parse(described);
     let code = match error.code.as_str() {
         _ if error.tool.is_none() => None,
@@ -23,16 +23,16 @@ pub(crate) fn thrown(described: &[u8], shifts: &[Shift]) -> Failure {
         _ if error.name.is_empty() => error.message.clone(),
         _ => format!("{}: {}", error.name, error.message),
     };
-    Failure { code, message: bounded(message), place: error.place(shifts) }
+    Failure { code, message: bounded(message), place: error.place(places) }
 }
 
 /// The parser let through what QuickJS refuses.
-pub(crate) fn bad_syntax(described: &[u8], shifts: &[Shift]) -> Failure {
+pub(crate) fn bad_syntax(described: &[u8], places: &Places) -> Failure {
     let error = Described::parse(described);
     Failure {
         code: Some(ErrorCode::InvalidInput),
         message: bounded(format!("{}: {}", error.name, error.message)),
-        place: error.place(shifts),
+        place: error.place(places),
     }
 }
 
@@ -87,6 +87,18 @@ pub(crate) fn too_deep() -> Failure {
     }
 }
 
+/// The host parses results, and a parsed value takes far more memory than its text.
+pub(crate) fn too_many_values(values: usize) -> Failure {
+    Failure {
+        code: Some(ErrorCode::OutputLimitExceeded),
+        message: format!(
+            "the cell's value has {values} JSON values, the limit is {MAX_JSON_VALUES}; return less, for example a \
+             summary or a slice"
+        ),
+        place: None,
+    }
+}
+
 pub(crate) fn snapshot_limit(bytes: usize, limit: u64) -> Failure {
     Failure {
         code: Some(ErrorCode::SnapshotLimitExceeded),
@@ -129,15 +141,16 @@ impl Described {
         }
     }
 
-    /// The topmost frame that is the cell's own, but not the constructor of its own error class.
-    fn place(&self, shifts: &[Shift]) -> Option<Place> {
+    /// The topmost frame that is the cell's own, but not the constructor of its own error class. The cell can write any
+    /// stack: a place that its source does not have is left out.
+    fn place(&self, places: &Places) -> Option<Place> {
         let maker = format!("at {} (", self.maker);
         let frame = self.stack.lines().find(|frame| frame.contains("cell:") && !frame.contains(&maker))?;
         let (_, after) = frame.split_once("cell:")?;
         let mut numbers = after.split(|c: char| !c.is_ascii_digit());
         let line = numbers.next()?.parse().ok()?;
         let column = numbers.next()?.parse().ok()?;
-        Some(source::original(shifts, line, column))
+        places.original(line, column)
     }
 }
 

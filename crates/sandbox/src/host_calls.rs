@@ -3,17 +3,20 @@
 //! Every pointer, length and number comes from hostile code. An import that is fed nonsense stops
 //! the cell; it never trusts, never panics.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use contract::cell::OutputItem;
-use contract::frame::{HostCall, Method};
+use contract::frame::{BadFrame, HostCall, Method, Reader};
 use contract::ids::CallId;
 use contract::json;
-use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH, MAX_OUTSTANDING_CALLS};
+use contract::limits::{
+    MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH, MAX_JSON_VALUES, MAX_OUTSTANDING_BYTES, MAX_OUTSTANDING_CALLS,
+    MAX_TARGET_BYTES,
+};
 use serde_json::value::RawValue;
 use wasmtime::{Caller, Error, Linker, ResourceLimiter, Result, StoreContextMut, UpdateDeadline};
 
@@ -35,12 +38,21 @@ pub(crate) enum Stop {
     BrokeRules(&'static str),
 }
 
-/// What there was too much of when a call is refused, before the host hears of it. `guest/prelude/host.js` has the same list.
-#[derive(Clone, Copy)]
-enum Refusal {
-    Number = 1,
-    Size = 2,
+/// Which limit a refused call exceeds. The guest gets the number; `guest/prelude/host.js` has the same list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Calls outstanding.
+    Calls = 1,
+    /// Bytes of this payload.
+    PayloadBytes = 2,
+    /// Nesting of this payload.
     Depth = 3,
+    /// Bytes of this target.
+    TargetBytes = 4,
+    /// Bytes of all outstanding calls.
+    OutstandingBytes = 5,
+    /// JSON values in this payload.
+    Values = 6,
 }
 
 const CLEAR_TIMER: i32 = 6;
@@ -51,7 +63,7 @@ const OUTPUT_OVERRUN: u64 = 4;
 /// The host's side of one cell.
 pub(crate) struct CellHost {
     pub(crate) tables: Option<Arc<Tables>>,
-    pub(crate) outstanding: BTreeSet<u32>,
+    pub(crate) outstanding: Outstanding,
     pub(crate) calls: Vec<HostCall>,
     pub(crate) cleared: Vec<CallId>,
     pub(crate) output: Output,
@@ -62,12 +74,75 @@ pub(crate) struct CellHost {
     answer: Answer,
 }
 
+/// The calls of a cell that have no reply yet, and what they add up to. Part of a snapshot.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outstanding {
+    calls: BTreeMap<u32, OutstandingCall>,
+    bytes: usize,
+    /// The highest id so far. The guest counts upwards and uses no id again.
+    last_id: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct OutstandingCall {
+    method: Method,
+    /// Length of its target and payload together.
+    bytes: usize,
+}
+
+impl Outstanding {
+    fn insert(&mut self, id: u32, method: Method, bytes: usize) -> Result<(), Stop> {
+        if id <= self.last_id {
+            return Err(Stop::BrokeRules("a call's number used again"));
+        }
+        self.last_id = id;
+        self.bytes += bytes;
+        self.calls.insert(id, OutstandingCall { method, bytes });
+        Ok(())
+    }
+
+    /// Ends a call; false where no such call is outstanding.
+    pub(crate) fn remove(&mut self, id: u32) -> bool {
+        let Some(call) = self.calls.remove(&id) else { return false };
+        self.bytes = self.bytes.saturating_sub(call.bytes);
+        true
+    }
+
+    pub(crate) fn write(&self, notes: &mut Vec<u8>) {
+        notes.extend_from_slice(&self.last_id.to_le_bytes());
+        notes.extend_from_slice(&u32::try_from(self.calls.len()).unwrap_or(u32::MAX).to_le_bytes());
+        for (id, call) in &self.calls {
+            notes.extend_from_slice(&id.to_le_bytes());
+            notes.push(call.method.number());
+            notes.extend_from_slice(&u32::try_from(call.bytes).unwrap_or(u32::MAX).to_le_bytes());
+        }
+    }
+
+    /// Reads what [`Outstanding::write`] wrote. A snapshot may be forged: what it holds is checked as a guest's word is.
+    pub(crate) fn read(from: &mut Reader<'_>) -> Result<Self, BadFrame> {
+        let last_id = from.u32()?;
+        let mut read = Self::default();
+        for (id, method, bytes) in from.list(|from| Ok((from.u32()?, from.u8()?, from.u32()?)))? {
+            let method = Method::from_number(method).ok_or(BadFrame::Unknown("method"))?;
+            read.insert(id, method, bytes as usize).map_err(|_| BadFrame::Unknown("call"))?;
+        }
+        let allowed = read.calls.len() <= MAX_OUTSTANDING_CALLS && read.bytes <= MAX_OUTSTANDING_BYTES;
+        if !allowed || read.last_id > last_id {
+            return Err(BadFrame::Unknown("call"));
+        }
+        read.last_id = last_id;
+        Ok(read)
+    }
+}
+
 /// What a cell has shown in this leg, against what it may show.
 #[derive(Default)]
 pub(crate) struct Output {
     pub(crate) items: Vec<OutputItem>,
     pub(crate) budget: u64,
     pub(crate) total: u64,
+    /// JSON values that the cell has shown since it started or was thawed. The host parses them.
+    values: usize,
 }
 
 impl Output {
@@ -84,6 +159,23 @@ impl Output {
         }
         Ok(())
     }
+
+    /// A JSON text as an item of output. Where a reader would refuse it as a value, or too many values would have to be
+    /// parsed, the item is the text itself.
+    fn json_item(&mut self, text: String) -> Result<OutputItem> {
+        let measure = json::measure(text.as_bytes());
+        if measure.depth > MAX_BRIDGE_VALUE_DEPTH {
+            let text = format!("[a value that nests deeper than {MAX_BRIDGE_VALUE_DEPTH} levels]");
+            return Ok(OutputItem::Text { text });
+        }
+        let values = self.values.saturating_add(measure.values);
+        if values > MAX_JSON_VALUES || !json::numbers_are_readable(text.as_bytes()) {
+            return Ok(OutputItem::Text { text });
+        }
+        self.values = values;
+        let value = RawValue::from_string(text).map_err(|_| Error::new(Stop::BrokeRules("output that is not JSON")))?;
+        Ok(OutputItem::Json { value })
+    }
 }
 
 /// An answer waiting for the guest to make room for it.
@@ -97,7 +189,7 @@ impl CellHost {
     pub(crate) fn idle() -> Self {
         Self {
             tables: None,
-            outstanding: BTreeSet::new(),
+            outstanding: Outstanding::default(),
             calls: Vec::new(),
             cleared: Vec::new(),
             output: Output::default(),
@@ -122,7 +214,7 @@ impl CellHost {
 
     fn accept(&mut self, id: u32, method: i32, target: &[u8], payload: &[u8]) -> Result<Option<Refusal>> {
         if method == CLEAR_TIMER {
-            self.clear(id);
+            self.clear(id).map_err(Error::new)?;
             return Ok(None);
         }
         let method = u8::try_from(method)
@@ -130,31 +222,51 @@ impl CellHost {
             .and_then(Method::from_number)
             .ok_or(Stop::BrokeRules("unknown method"))
             .map_err(Error::new)?;
-        if payload.len() > MAX_BRIDGE_VALUE_BYTES || target.len() > MAX_BRIDGE_VALUE_BYTES {
-            return Ok(Some(Refusal::Size));
+        // Sizes first: nothing of a call that is too large is copied or scanned.
+        if target.len() > MAX_TARGET_BYTES {
+            return Ok(Some(Refusal::TargetBytes));
         }
-        if json::depth(payload) > MAX_BRIDGE_VALUE_DEPTH {
+        if payload.len() > MAX_BRIDGE_VALUE_BYTES {
+            return Ok(Some(Refusal::PayloadBytes));
+        }
+        if self.outstanding.calls.len() >= MAX_OUTSTANDING_CALLS {
+            return Ok(Some(Refusal::Calls));
+        }
+        let target = text_of(target);
+        if target.len() > MAX_TARGET_BYTES {
+            return Ok(Some(Refusal::TargetBytes));
+        }
+        let bytes = target.len() + payload.len();
+        if self.outstanding.bytes.saturating_add(bytes) > MAX_OUTSTANDING_BYTES {
+            return Ok(Some(Refusal::OutstandingBytes));
+        }
+        let measure = json::measure(payload);
+        if measure.depth > MAX_BRIDGE_VALUE_DEPTH {
             return Ok(Some(Refusal::Depth));
         }
-        if self.outstanding.len() >= MAX_OUTSTANDING_CALLS {
-            return Ok(Some(Refusal::Number));
+        if measure.values > MAX_JSON_VALUES {
+            return Ok(Some(Refusal::Values));
         }
-        if !self.outstanding.insert(id) {
-            return Err(Error::new(Stop::BrokeRules("a call's number used twice")));
-        }
-        self.calls.push(HostCall { id: CallId(id), method, target: text_of(target), payload: payload.to_vec() });
+        self.outstanding.insert(id, method, bytes).map_err(Error::new)?;
+        self.calls.push(HostCall { id: CallId(id), method, target, payload: payload.to_vec() });
         Ok(None)
     }
 
-    fn clear(&mut self, id: u32) {
-        if !self.outstanding.remove(&id) {
-            return;
+    /// Clears a timer. One that has fired already is no longer outstanding, and there is nothing to do.
+    fn clear(&mut self, id: u32) -> Result<(), Stop> {
+        match self.outstanding.calls.get(&id).map(|call| call.method) {
+            None => return Ok(()),
+            Some(Method::Timer) => {}
+            Some(_) => return Err(Stop::BrokeRules("a call cleared that is not a timer")),
         }
-        match self.calls.iter().position(|call| call.id.0 == id) {
+        self.outstanding.remove(id);
+        // Calls are in the order of their ids.
+        match self.calls.binary_search_by_key(&id, |call| call.id.0) {
             // Set and cleared in one leg: the host need never know.
-            Some(position) => drop(self.calls.remove(position)),
-            None => self.cleared.push(CallId(id)),
+            Ok(position) => drop(self.calls.remove(position)),
+            Err(_) => self.cleared.push(CallId(id)),
         }
+        Ok(())
     }
 
     fn answer_bytes(&self) -> &[u8] {
@@ -185,6 +297,11 @@ impl ResourceLimiter for CellHost {
             return Err(Error::new(Stop::Memory));
         }
         Ok(true)
+    }
+
+    /// The system refused the memory: the worker's own limit is reached. The same for the cell as its own limit.
+    fn memory_grow_failed(&mut self, _error: Error) -> Result<()> {
+        Err(Error::new(Stop::Memory))
     }
 
     /// The image's table is as large as it will ever be; the build has checked that.
@@ -223,12 +340,7 @@ fn output(mut caller: Caller<'_, CellHost>, kind: i32, text: u32, length: u32) -
     let text = text_of(slice(memory, text, length)?);
     let item = match kind {
         0 => OutputItem::Text { text },
-        1 if json::depth(text.as_bytes()) > MAX_BRIDGE_VALUE_DEPTH => {
-            OutputItem::Text { text: format!("[a value that nests deeper than {MAX_BRIDGE_VALUE_DEPTH} levels]") }
-        }
-        1 => OutputItem::Json {
-            value: RawValue::from_string(text).map_err(|_| Error::new(Stop::BrokeRules("output that is not JSON")))?,
-        },
+        1 => host.output.json_item(text)?,
         _ => return Err(Error::new(Stop::BrokeRules("unknown kind of output"))),
     };
     host.output.push(item)
@@ -292,18 +404,4 @@ fn out_of_bounds() -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::text_of;
-
-    #[test]
-    fn half_a_surrogate_pair_is_one_missing_character() {
-        for (bytes, text) in [
-            (&b"plain"[..], "plain"),
-            (b"a\xED\xA0\x80b\xED\xBF\xBF", "a\u{fffd}b\u{fffd}"),
-            (b"\xED\x9F\xBF\xED\xA0\x80", "\u{d7ff}\u{fffd}"),
-            (b"cut \xED\xA0", "cut \u{fffd}"),
-        ] {
-            assert_eq!(text_of(bytes), text);
-        }
-    }
-}
+mod tests;

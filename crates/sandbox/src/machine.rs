@@ -15,6 +15,7 @@ use contract::ids::{CatalogHash, CellId};
 use crate::failure;
 use crate::image::Image;
 use crate::pages::PageFinder;
+use crate::snapshot::BadSnapshot;
 use crate::source::{self, Rejection};
 use crate::tables::{CatalogRefused, Catalogs, Tables};
 use crate::vm::Vm;
@@ -93,6 +94,11 @@ impl Sandbox {
         Self { image: Arc::new(image), finder, catalogs: Catalogs::default(), cells: Mutex::default() }
     }
 
+    /// How much of a cell's memory the image takes.
+    pub(crate) fn image_bytes(&self) -> usize {
+        self.image.base.len()
+    }
+
     pub fn asks_the_kernel_for_pages(&self) -> bool {
         self.finder.asks_the_kernel()
     }
@@ -169,10 +175,14 @@ impl Sandbox {
             Err(error) => return Ok(self.fail(cell, unavailable(&error))),
         };
         if let Err(bad) = vm.thaw(&thaw.snapshot) {
+            let code = match bad {
+                BadSnapshot::NoMemory => ErrorCode::MemoryLimitExceeded,
+                _ => ErrorCode::SnapshotRestoreFailed,
+            };
             return Ok(self.fail(
                 cell,
                 Failure {
-                    code: Some(ErrorCode::SnapshotRestoreFailed),
+                    code: Some(code),
                     message: format!("the suspended cell cannot be resumed: {bad}"),
                     place: None,
                 },

@@ -46,6 +46,8 @@ pub enum BadSnapshot {
     OtherCatalog,
     #[error("it is damaged")]
     Damaged,
+    #[error("the worker has no memory left for it")]
+    NoMemory,
     #[error("it needs {needed} bytes of memory, the limit is {limit}")]
     TooLarge { needed: usize, limit: usize },
 }

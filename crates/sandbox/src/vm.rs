@@ -8,16 +8,16 @@ use contract::error::ErrorCode;
 use contract::frame::{Budget, Failure, Leg, LegEnd, Reader, Reply, ReplyValue};
 use contract::ids::CatalogHash;
 use contract::json;
-use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH};
+use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH, MAX_JSON_VALUES};
 use serde_json::value::RawValue;
 use wasmtime::{Instance, Memory, Store, Trap, TypedFunc};
 
 use crate::failure;
-use crate::host_calls::{CellHost, Stop};
+use crate::host_calls::{CellHost, Outstanding, Stop};
 use crate::image::{IMAGE_ID, Image};
 use crate::pages::PageFinder;
 use crate::snapshot::{self, BadSnapshot, Expected, Frozen};
-use crate::source::{Prepared, Shift};
+use crate::source::{Places, Prepared};
 use crate::tables::Tables;
 
 pub(crate) struct Vm {
@@ -25,7 +25,29 @@ pub(crate) struct Vm {
     store: Store<CellHost>,
     memory: Memory,
     exports: Exports,
-    shifts: Vec<Shift>,
+    places: Places,
+    /// Behind `store`, so that it is dropped after it.
+    slot: Slot,
+}
+
+/// Makes the slot that a grown cell leaves behind small again.
+///
+/// A slot of Wasmtime's pool stays as large as its last memory until it is used again. Its pages are given back, but
+/// its size counts towards the worker's `RLIMIT_DATA`. The pool reuses the slot that was freed last, and shrinks it then.
+struct Slot {
+    image: Arc<Image>,
+    grown: bool,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if self.grown {
+            let mut store = Store::new(&self.image.engine, CellHost::idle());
+            store.set_epoch_deadline(u64::MAX / 2);
+            // Where there is no free slot, another cell has shrunk this one.
+            drop(self.image.instance.instantiate(&mut store));
+        }
+    }
 }
 
 struct Exports {
@@ -67,12 +89,13 @@ impl Vm {
             .get_memory(&mut store, "memory")
             .ok_or_else(|| wasmtime::Error::msg("the image exports no memory"))?;
         let exports = Exports::of(&instance, &mut store)?;
-        Ok(Self { image: Arc::clone(image), store, memory, exports, shifts: Vec::new() })
+        let slot = Slot { image: Arc::clone(image), grown: false };
+        Ok(Self { image: Arc::clone(image), store, memory, exports, places: Places::default(), slot })
     }
 
     /// The cell's first leg.
     pub(crate) fn start(&mut self, prepared: Prepared, seed: u64, budget: Budget) -> Leg {
-        self.shifts = prepared.shifts;
+        self.places = Places::of(&prepared.script, prepared.shifts);
         // A line ahead of the wrapper's: `start` in the shim says why.
         let script = ["\n", &prepared.script].concat().into_bytes();
         self.leg(budget, |vm| {
@@ -119,7 +142,9 @@ impl Vm {
         let have = self.memory.size(&self.store);
         let grow = (thawed.wasm_pages as u64).saturating_sub(have);
         if grow > 0 {
-            self.memory.grow(&mut self.store, grow).map_err(|_| BadSnapshot::Damaged)?;
+            self.slot.grown = true;
+            // Whether the cell may have so much was checked above: it is the system that has no more.
+            self.memory.grow(&mut self.store, grow).map_err(|_| BadSnapshot::NoMemory)?;
         }
         thawed.apply(self.memory.data_mut(&mut self.store))?;
         self.read_notes(&thawed.state).map_err(|_| BadSnapshot::Damaged)
@@ -149,6 +174,7 @@ impl Vm {
         host.output.total = 0;
         self.store.set_epoch_deadline(1);
         let ended = run(self);
+        self.slot.grown |= self.memory.data_size(&self.store) > self.image.base.len();
         let end = match ended {
             Ok(number) => self.end_of_leg(number, budget),
             Err(error) => LegEnd::Failed(self.stopped(&error, budget)),
@@ -175,9 +201,9 @@ impl Vm {
             end::FAILED | end::BAD_SYNTAX => {
                 let described = self.result().unwrap_or_default();
                 LegEnd::Failed(if number == end::FAILED {
-                    failure::thrown(&described, &self.shifts)
+                    failure::thrown(&described, &self.places)
                 } else {
-                    failure::bad_syntax(&described, &self.shifts)
+                    failure::bad_syntax(&described, &self.places)
                 })
             }
             end::STUCK => LegEnd::Failed(failure::stuck()),
@@ -193,8 +219,15 @@ impl Vm {
         if total > budget.output_bytes {
             return LegEnd::Failed(failure::output_limit(total, budget.output_bytes));
         }
-        if json::depth(text.as_bytes()) > MAX_BRIDGE_VALUE_DEPTH {
+        let measure = json::measure(text.as_bytes());
+        if measure.depth > MAX_BRIDGE_VALUE_DEPTH {
             return LegEnd::Failed(failure::too_deep());
+        }
+        if measure.values > MAX_JSON_VALUES {
+            return LegEnd::Failed(failure::too_many_values(measure.values));
+        }
+        if !json::numbers_are_readable(text.as_bytes()) {
+            return LegEnd::Failed(failure::internal("the cell's value has a number that is too large to read"));
         }
         match RawValue::from_string(text) {
             Ok(value) => LegEnd::Completed { value },
@@ -250,7 +283,7 @@ impl Vm {
     fn records(&mut self, replies: &[Reply]) -> Vec<u8> {
         let mut records = Vec::new();
         for reply in replies {
-            if !self.store.data_mut().outstanding.remove(&reply.call.0) {
+            if !self.store.data_mut().outstanding.remove(reply.call.0) {
                 continue;
             }
             let (rejected, json) = match &reply.value {
@@ -269,27 +302,16 @@ impl Vm {
 
     /// What the host knows of the cell and guest memory does not.
     fn notes(&self) -> Vec<u8> {
-        let outstanding = &self.store.data().outstanding;
-        let mut notes = Vec::with_capacity(8 + 4 * outstanding.len() + 12 * self.shifts.len());
-        notes.extend_from_slice(&(outstanding.len() as u32).to_le_bytes());
-        for call in outstanding {
-            notes.extend_from_slice(&call.to_le_bytes());
-        }
-        notes.extend_from_slice(&(self.shifts.len() as u32).to_le_bytes());
-        for shift in &self.shifts {
-            notes.extend_from_slice(&shift.line.to_le_bytes());
-            notes.extend_from_slice(&shift.column.to_le_bytes());
-            notes.extend_from_slice(&shift.delta.to_le_bytes());
-        }
+        let mut notes = Vec::with_capacity(256);
+        self.store.data().outstanding.write(&mut notes);
+        self.places.write(&mut notes);
         notes
     }
 
     fn read_notes(&mut self, notes: &[u8]) -> Result<(), contract::frame::BadFrame> {
         let mut from = Reader::new(notes);
-        self.store.data_mut().outstanding = from.list(Reader::u32)?.into_iter().collect();
-        self.shifts = from.list(|from| {
-            Ok(Shift { line: from.u32()?, column: from.u32()?, delta: i32::from_le_bytes(from.array()?) })
-        })?;
+        self.store.data_mut().outstanding = Outstanding::read(&mut from)?;
+        self.places = Places::read(&mut from)?;
         from.finish()
     }
 }

@@ -42,7 +42,7 @@ pub struct Hello {
 pub enum Jail {
     /// No system support: only the WebAssembly sandbox.
     None,
-    /// System calls are filtered, Landlock is missing.
+    /// System calls are filtered; Landlock is missing, or the kernel enforces a part of it only.
     Seccomp,
     /// Landlock and seccomp.
     Full,

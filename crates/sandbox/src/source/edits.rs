@@ -16,7 +16,7 @@ pub struct Shift {
 }
 
 /// The model's place of a generated one.
-pub fn original(shifts: &[Shift], line: u32, column: u32) -> Place {
+pub(super) fn original(shifts: &[Shift], line: u32, column: u32) -> Place {
     let following = shifts.partition_point(|shift| (shift.line, shift.column) <= (line, column));
     let on_line = |shift: &&Shift| shift.line == line;
     let delta = shifts.get(..following).and_then(<[Shift]>::last).filter(on_line);

@@ -14,6 +14,7 @@ mod lines;
 mod members;
 mod modules;
 mod parse;
+mod places;
 mod properties;
 mod rejection;
 mod scan;
@@ -24,7 +25,8 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use edits::{Shift, original};
+pub use edits::Shift;
+pub use places::Places;
 pub use rejection::Rejection;
 
 use contract::cell::Language;

@@ -62,7 +62,8 @@ fn is_super_call(statement: &Statement<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::source::{Language, Place, Rejection, Shift, original, prepare};
+    use crate::source::edits::original;
+    use crate::source::{Language, Place, Rejection, Shift, prepare};
 
     #[test]
     fn parameters_are_assigned() {

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use contract::limits::WORKER_HEAP_BYTES;
+
 /// What a host asks of the jail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JailWish {
@@ -18,23 +20,53 @@ pub(crate) struct Arguments {
     pub(crate) slots: u32,
     pub(crate) threads: usize,
     pub(crate) jail: JailWish,
+    /// Bytes that the heaps of the cells running at once may take together.
+    pub(crate) heap_bytes: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("a worker is started with: <slots> <threads> required|preferred|off")]
+#[error("a worker is started with: <slots> <threads> required|preferred|off [heap bytes]")]
 pub(crate) struct BadArguments;
 
 impl Arguments {
-    pub(crate) fn parse(mut given: impl Iterator<Item = OsString>) -> Result<Self, BadArguments> {
-        let mut next = || given.next().and_then(|text| text.into_string().ok()).ok_or(BadArguments);
-        let slots = next()?.parse().map_err(|_| BadArguments)?;
-        let threads = next()?.parse().map_err(|_| BadArguments)?;
-        let jail = match next()?.as_str() {
+    pub(crate) fn parse(given: impl Iterator<Item = OsString>) -> Result<Self, BadArguments> {
+        let given: Vec<String> =
+            given.map(|text| text.into_string().map_err(|_| BadArguments)).collect::<Result<_, _>>()?;
+        let (slots, threads, jail, heap) = match given.as_slice() {
+            [slots, threads, jail] => (slots, threads, jail, None),
+            [slots, threads, jail, heap] => (slots, threads, jail, Some(heap)),
+            _ => return Err(BadArguments),
+        };
+        let slots = slots.parse().map_err(|_| BadArguments)?;
+        let threads = threads.parse().map_err(|_| BadArguments)?;
+        let heap_bytes = heap.map_or(Ok(WORKER_HEAP_BYTES), |heap| heap.parse().map_err(|_| BadArguments))?;
+        let jail = match jail.as_str() {
             "required" => JailWish::Required,
             "preferred" => JailWish::Preferred,
             "off" => JailWish::Off,
             _ => return Err(BadArguments),
         };
-        Ok(Self { slots, threads, jail })
+        Ok(Self { slots, threads, jail, heap_bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arguments, JailWish};
+    use contract::limits::WORKER_HEAP_BYTES;
+
+    fn parse(given: &[&str]) -> Option<(u32, usize, JailWish, u64)> {
+        let parsed = Arguments::parse(given.iter().map(Into::into)).ok()?;
+        Some((parsed.slots, parsed.threads, parsed.jail, parsed.heap_bytes))
+    }
+
+    #[test]
+    fn the_heap_budget_is_optional() {
+        assert_eq!(parse(&["64", "16", "required"]), Some((64, 16, JailWish::Required, WORKER_HEAP_BYTES)));
+        assert_eq!(parse(&["1", "2", "off", "1048576"]), Some((1, 2, JailWish::Off, 1 << 20)));
+        for bad in [&["64", "16"][..], &["64", "16", "maybe"], &["1", "2", "off", "much"], &["1", "2", "off", "3", "4"]]
+        {
+            assert_eq!(parse(bad), None, "{bad:?}");
+        }
     }
 }

@@ -16,14 +16,16 @@ pub(super) enum JailError {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{close_files, filter_system_calls};
+pub(super) use linux::{DataUse, close_files, filter_system_calls, limit_data};
 
 #[cfg(not(target_os = "linux"))]
-pub(super) use elsewhere::{close_files, filter_system_calls};
+pub(super) use elsewhere::{DataUse, close_files, filter_system_calls, limit_data};
 
 #[cfg(target_os = "linux")]
 mod linux {
     use std::collections::BTreeMap;
+    use std::fs::File;
+    use std::io::Read;
 
     use landlock::{
         ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope,
@@ -35,6 +37,7 @@ mod linux {
 
     use super::{Jail, JailError, JailWish};
     use crate::raw::page_scan;
+    use crate::worker::serve::THREAD_STACK_BYTES;
 
     /// Enough for standard streams, the socket and its copies, the image and the page map.
     const MAX_OPEN_FILES: u64 = 32;
@@ -55,10 +58,63 @@ mod linux {
                 .map_err(|error| system("set resource limits", error))?;
         }
         match landlock() {
-            Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced) => Ok(Jail::Full),
-            Ok(RulesetStatus::NotEnforced) => missing(wish, "this kernel has no Landlock".to_owned()),
+            Ok(status) => judge(wish, &status),
             Err(error) => missing(wish, format!("Landlock failed: {error}")),
         }
+    }
+
+    /// What a jail is worth with this much of Landlock. Part of it is not all of it.
+    fn judge(wish: JailWish, status: &RulesetStatus) -> Result<Jail, JailError> {
+        match status {
+            RulesetStatus::FullyEnforced => Ok(Jail::Full),
+            RulesetStatus::PartiallyEnforced => {
+                missing(wish, "this kernel enforces a part of Landlock only (Linux 6.12 and later have all)".to_owned())
+            }
+            RulesetStatus::NotEnforced => missing(wish, "this kernel has no Landlock".to_owned()),
+        }
+    }
+
+    /// What the kernel says of this process's memory, opened while files can still be opened.
+    #[derive(Debug)]
+    pub(in super::super) struct DataUse {
+        statm: Option<File>,
+    }
+
+    impl DataUse {
+        pub(in super::super) fn open() -> Self {
+            Self { statm: File::open("/proc/self/statm").ok() }
+        }
+
+        /// Bytes of private writable memory now, which is what `RLIMIT_DATA` counts.
+        fn bytes(self, threads: usize) -> u64 {
+            let mut text = String::new();
+            let read = self.statm.and_then(|mut statm| statm.read_to_string(&mut text).ok());
+            let pages = read.and_then(|_| text.split_whitespace().nth(5)?.parse::<u64>().ok());
+            pages.map_or_else(
+                || IDLE_DATA_BYTES + (threads * THREAD_STACK_BYTES) as u64,
+                |pages| pages.saturating_mul(rustix::param::page_size() as u64),
+            )
+        }
+    }
+
+    /// Private writable memory of an idle worker without the stacks of its threads: 14 MiB with 80 slots. Used only where
+    /// the kernel does not tell the real figure.
+    const IDLE_DATA_BYTES: u64 = 16 << 20;
+
+    /// Lets the worker take so much more private writable memory than it has now, and no more. Called once all threads
+    /// are there. (`RLIMIT_AS` would not do: an idle worker reserves hundreds of gigabytes of address space.)
+    pub(in super::super) fn limit_data(
+        wish: JailWish,
+        data_use: DataUse,
+        threads: usize,
+        room: u64,
+    ) -> Result<(), JailError> {
+        if wish == JailWish::Off {
+            return Ok(());
+        }
+        let most = data_use.bytes(threads).saturating_add(room);
+        rustix::process::setrlimit(Resource::Data, Rlimit { current: Some(most), maximum: Some(most) })
+            .map_err(|error| system("limit memory", error))
     }
 
     /// A ruleset without rules: everything it handles is denied.
@@ -150,6 +206,30 @@ mod linux {
     fn system(what: &'static str, error: impl ToString) -> JailError {
         JailError::System { what, reason: error.to_string() }
     }
+
+    #[cfg(test)]
+    mod tests {
+        use landlock::RulesetStatus::{FullyEnforced, NotEnforced, PartiallyEnforced};
+
+        use super::{Jail, JailWish, judge};
+
+        #[test]
+        fn a_part_of_landlock_is_not_a_full_jail() {
+            let cases = [
+                (JailWish::Required, FullyEnforced, Some(Jail::Full)),
+                (JailWish::Required, PartiallyEnforced, None),
+                (JailWish::Required, NotEnforced, None),
+                (JailWish::Preferred, FullyEnforced, Some(Jail::Full)),
+                (JailWish::Preferred, PartiallyEnforced, Some(Jail::Seccomp)),
+                (JailWish::Preferred, NotEnforced, Some(Jail::Seccomp)),
+            ];
+            for (wish, status, expected) in cases {
+                assert_eq!(judge(wish, &status).ok(), expected, "{wish:?} {status:?}");
+            }
+            let refused = judge(JailWish::Required, &PartiallyEnforced).unwrap_err().to_string();
+            assert!(refused.contains("a part of Landlock only"), "{refused}");
+        }
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -165,5 +245,23 @@ mod elsewhere {
 
     pub(in super::super) fn filter_system_calls(_wish: JailWish, files: Jail) -> Result<Jail, JailError> {
         Ok(files)
+    }
+
+    #[derive(Debug)]
+    pub(in super::super) struct DataUse;
+
+    impl DataUse {
+        pub(in super::super) fn open() -> Self {
+            Self
+        }
+    }
+
+    pub(in super::super) fn limit_data(
+        _wish: JailWish,
+        _data_use: DataUse,
+        _threads: usize,
+        _room: u64,
+    ) -> Result<(), JailError> {
+        Ok(())
     }
 }

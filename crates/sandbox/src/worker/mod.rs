@@ -14,11 +14,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use contract::frame::{FromWorker, Hello, Jail, WORKER_ARGUMENT};
+use contract::frame::{FromWorker, Hello, Jail, MAX_FRAME_BYTES, WORKER_ARGUMENT};
+use contract::limits::{MAX_CATALOG_BYTES, MAX_OUTSTANDING_BYTES, MAX_WORKER_CATALOG_BYTES, WORKER_HEAP_BYTES};
 
 use crate::image::IMAGE_ID;
 use crate::machine::Sandbox;
 use arguments::{Arguments, JailWish};
+use jail::DataUse;
 use serve::Crew;
 
 /// Becomes a worker and never returns, if this process was started as one; otherwise only has the allocator give
@@ -59,7 +61,10 @@ pub fn serve_attached(stream: UnixStream, slots: u32, threads: usize) -> std::io
 /// Puts this process into the jail that a worker is in. For tests of the jail itself.
 #[doc(hidden)]
 pub fn enter_jail() -> Result<Jail, Box<dyn std::error::Error + Send + Sync>> {
+    let data_use = DataUse::open();
     let files = jail::close_files(JailWish::Required)?;
+    let arguments = Arguments { slots: 1, threads: 1, jail: JailWish::Required, heap_bytes: WORKER_HEAP_BYTES };
+    jail::limit_data(JailWish::Required, data_use, 1, data_room(&arguments, 1, 0))?;
     Ok(jail::filter_system_calls(JailWish::Required, files)?)
 }
 
@@ -91,13 +96,35 @@ fn start(
     }
     // A dropped cell keeps its instance until it has stopped; its place may be taken before.
     let spare = u32::try_from(arguments.threads).unwrap_or(0);
-    let sandbox = Sandbox::new(arguments.slots + spare)?;
+    let slots = arguments.slots + spare;
+    let sandbox = Sandbox::new(slots)?;
+    let room = data_room(&arguments, slots, sandbox.image_bytes());
+    let data_use = DataUse::open();
     let files = jail::close_files(arguments.jail)?;
     let page_scan = sandbox.asks_the_kernel_for_pages();
     // Threads must exist before system calls are filtered: making one takes calls no cell needs.
     let crew = Crew::assemble(Arc::new(sandbox), stream.try_clone()?, arguments.threads)?;
+    jail::limit_data(arguments.jail, data_use, arguments.threads, room)?;
     let jail = jail::filter_system_calls(arguments.jail, files)?;
     crew.say(&FromWorker::Hello(Hello { image: IMAGE_ID, jail, slots: arguments.slots, page_scan }))?;
     crew.go();
     Ok(crew)
+}
+
+/// Private writable memory that a worker needs beyond what it has when it is idle, with every limit of the contract used
+/// up at once: an honest worker never reaches it.
+fn data_room(arguments: &Arguments, slots: u32, image_bytes: usize) -> u64 {
+    let bytes = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
+    // Each slot that has been used keeps its copy of the image mapped.
+    let images = u64::from(slots).saturating_mul(bytes(image_bytes));
+    // The heaps of running cells; and where these are frozen or thawed, the differences of their pages, in a buffer that
+    // may have grown to twice their size, and the same compressed.
+    let cells = arguments.heap_bytes.saturating_mul(4);
+    // The calls of every leg that runs, and one leg in its frame.
+    let calls = bytes(arguments.threads).saturating_add(2).saturating_mul(bytes(MAX_OUTSTANDING_BYTES));
+    // Catalogs, and one that is being read.
+    let catalogs = bytes(MAX_WORKER_CATALOG_BYTES + 2 * MAX_CATALOG_BYTES);
+    // The frame that is being received, and the same decoded.
+    let frames = bytes(2 * MAX_FRAME_BYTES);
+    [images, cells, calls, catalogs, frames].into_iter().fold(0, u64::saturating_add)
 }

@@ -19,7 +19,7 @@ use crate::machine::Sandbox;
 use crate::source;
 
 /// Guest frames and the parser's lie on it, one after the other. Only what is touched takes memory.
-const THREAD_STACK_BYTES: usize = source::STACK_BYTES + WASM_STACK_BYTES;
+pub(super) const THREAD_STACK_BYTES: usize = source::STACK_BYTES + WASM_STACK_BYTES;
 
 const READ_BYTES: usize = 64 << 10;
 
@@ -137,8 +137,9 @@ impl Shared {
     }
 
     fn say(&self, frame: &FromWorker) -> std::io::Result<()> {
-        let bytes = frame.encode();
-        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes)
+        let mut outgoing = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock: a worker has room for one large frame at a time.
+        outgoing.write_all(&frame.encode())
     }
 
     fn hang_up(&self) {

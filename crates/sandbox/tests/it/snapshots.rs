@@ -171,17 +171,17 @@ fn checksum(bytes: &[u8]) -> u32 {
 fn the_format_has_this_fingerprint() {
     let lab = Lab::shared();
     let snapshot = lab.freeze(suspended(lab, "await tools.call('openclaw:a:b', {})"));
-    assert_eq!(&snapshot[..8], b"CMSS\x02\0\0\0");
+    assert_eq!(&snapshot[..8], b"CMSS\x03\0\0\0");
     assert_eq!(snapshot[8..40], sandbox::IMAGE_ID.0);
     assert_eq!(snapshot[40..72], lab.catalog.0);
     let field = |at: usize| u32::from_le_bytes(snapshot[at..at + 4].try_into().unwrap());
     assert_eq!(field(72), 32, "pages of 64 KiB");
     assert!((10..60).contains(&field(76)), "{} changed pages", field(76));
-    assert_eq!(field(80), 12, "one outstanding call, no shifts");
+    assert_eq!(field(80), 26, "one outstanding call, one line, no shifts");
     assert!((1000..30_000).contains(&field(84)), "{} bytes before packing", field(84));
     assert_eq!(field(88), checksum(&snapshot));
     assert_eq!(&snapshot[92..96], &[0x28, 0xb5, 0x2f, 0xfd], "zstd");
-    assert_eq!(sandbox::SNAPSHOT_VERSION, 2);
+    assert_eq!(sandbox::SNAPSHOT_VERSION, 3);
 }
 
 proptest! {
