@@ -18,10 +18,13 @@ pub(crate) struct Arguments {
     pub(crate) slots: u32,
     pub(crate) threads: usize,
     pub(crate) jail: JailWish,
+    /// Heap that all cells of the worker may take together, in bytes.
+    #[expect(dead_code, reason = "RLIMIT_DATA is derived from it on another branch")]
+    pub(crate) heap_bytes: Option<u64>,
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("a worker is started with: <slots> <threads> required|preferred|off")]
+#[error("a worker is started with: <slots> <threads> required|preferred|off [<heap bytes>]")]
 pub(crate) struct BadArguments;
 
 impl Arguments {
@@ -35,6 +38,10 @@ impl Arguments {
             "off" => JailWish::Off,
             _ => return Err(BadArguments),
         };
-        Ok(Self { slots, threads, jail })
+        let heap_bytes = match given.next() {
+            Some(text) => Some(text.to_str().and_then(|text| text.parse().ok()).ok_or(BadArguments)?),
+            None => None,
+        };
+        Ok(Self { slots, threads, jail, heap_bytes })
     }
 }
