@@ -45,7 +45,7 @@ async fn result(arguments: &ExecArguments) -> Result<CellResult, ExecError> {
     let input = ExecInput { source: source(arguments)?, language: language(arguments) };
     let executor = canned_tools(arguments.catalog.as_deref())?;
     let config = arguments.limits.code_mode();
-    let (pool, store) = tokio::join!(Pool::start(arguments.jail.pool()), memory());
+    let (pool, store) = tokio::join!(Pool::start(arguments.jail.pool(config.limits.memory_bytes)), memory());
     let code_mode = CodeMode::new(pool?, store?)?;
     let first = code_mode.exec(&executor, &config, TOOL_CALL, input).await;
     if arguments.no_wait { Ok(first) } else { Ok(to_the_end(&code_mode, &executor, &config, first).await) }

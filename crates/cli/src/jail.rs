@@ -29,9 +29,10 @@ impl JailArguments {
         }
     }
 
-    /// One worker is enough for one cell.
-    pub(crate) fn pool(&self) -> PoolOptions {
+    /// One worker is enough for one cell, whatever memory limit it has.
+    pub(crate) fn pool(&self, memory_limit_bytes: u64) -> PoolOptions {
         let jail = self.policy();
-        PoolOptions { jail, workers: 1, slots: 4, threads: 2, ..PoolOptions::new(Launch::ThisProgram) }
+        let options = PoolOptions::new(Launch::ThisProgram);
+        PoolOptions { jail, workers: 1, slots: 4, threads: 2, memory_limit_bytes, ..options }
     }
 }

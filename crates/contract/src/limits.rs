@@ -88,6 +88,14 @@ pub const MAX_HOST_DATA_BYTES: usize = 96 << 20;
 /// pool starts a leg only while the `memoryLimitBytes` of all running cells fit.
 pub const WORKER_HEAP_BYTES: u64 = 256 << 20;
 
+/// Legs and freezes that one worker runs at once. There is about one worker per core, so a core is shared by few.
+pub const MAX_WORKER_TURNS: usize = 4;
+
+/// New cells of one principal that wait for a worker, and the bytes of their sources together. Past either, `exec`
+/// fails with `runtime_unavailable`.
+pub const MAX_QUEUED_CELLS: usize = 1024;
+pub const MAX_QUEUED_SOURCE_BYTES: usize = 32 << 20;
+
 /// One configuration file.
 pub const MAX_CONFIG_FILE_BYTES: usize = 1 << 20;
 

@@ -18,11 +18,11 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 /// A pool whose worker is this process's own threads.
 pub async fn in_process() -> Result<CodeMode> {
     let options = PoolOptions {
-        launch: Launch::Attached(sandbox::serve_attached),
         jail: JailPolicy::Off,
         workers: 1,
         slots: 16,
         threads: 4,
+        ..PoolOptions::new(Launch::Attached(sandbox::serve_attached))
     };
     let store = Store::open(&Location::Memory, Keys::ephemeral()?).await?;
     Ok(CodeMode::new(Pool::start(options).await?, store)?)

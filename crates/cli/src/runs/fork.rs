@@ -32,7 +32,9 @@ pub(super) async fn run(
     let principal = Principal::named(&scope.agent_id).map_err(|_| RunsError::Stranger(name(&scope.agent_id)))?;
     let loaded = load(places).map_err(|error| setup(&error))?;
     let served = read(&loaded.settings).map_err(|error| setup(&error))?;
-    let code_mode = CodeMode::new(Pool::start(arguments.jail.pool()).await?, store).map_err(|error| setup(&error))?;
+    let memory_limit = served.config.largest_memory_limit();
+    let code_mode =
+        CodeMode::new(Pool::start(arguments.jail.pool(memory_limit)).await?, store).map_err(|error| setup(&error))?;
     let config = served.config.tools(&scope.agent_id).code_mode.clone();
     let forked = code_mode.fork(&scope, &config, TOOL_CALL, &arguments.run, arguments.at).await;
     let run_id = forked.map_err(|why| RunsError::Fork { run: name(&arguments.run), why })?;

@@ -75,7 +75,7 @@ async fn record(store: &Store, run: &str) -> Result<Record, RunsError> {
 
 /// Everything that is needed is in the record: no server is started, no secret is read.
 async fn replay(record: &Record, jail: &JailArguments, as_json: bool) -> Result<ExitCode, RunsError> {
-    let pool = Pool::start(jail.pool()).await?;
+    let pool = Pool::start(jail.pool(record.memory_limit_bytes())).await?;
     let mut steps = Vec::new();
     let played = record.replay(&pool, MAX_BY_HAND_MS, |step| {
         if as_json { steps.push(values::step(step)) } else { print::step(record, step) }

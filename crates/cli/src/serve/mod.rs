@@ -76,7 +76,11 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     let served = policy::read(&loaded.settings)?;
     let kept = arguments.store.choose(&loaded.settings, &places)?;
     let (state, key) = (kept.state.clone(), kept.key()?);
-    let options = PoolOptions { jail: arguments.jail.policy(), ..PoolOptions::new(Launch::ThisProgram) };
+    let options = PoolOptions {
+        jail: arguments.jail.policy(),
+        memory_limit_bytes: served.config.largest_memory_limit(),
+        ..PoolOptions::new(Launch::ThisProgram)
+    };
     let (pool, store) = tokio::join!(Pool::start(options), kept.open());
     let (pool, store) = (pool?, store?);
     warn_of_clock(&store).await;

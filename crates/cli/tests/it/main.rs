@@ -9,6 +9,7 @@
 mod cells;
 mod command;
 mod connect;
+mod fairness;
 mod mcp;
 mod person;
 mod servers;

@@ -94,8 +94,9 @@ async fn a_suspended_cell_goes_on_in_another_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn endless_cells_do_not_stop_their_neighbours() {
+async fn endless_cells_do_not_stop_cells_of_another_principal() {
     let pool = Pool::start(jailed(1)).await.unwrap();
+    let neighbour = pool.for_principal("neighbour");
     let endless: Vec<_> = (0..4)
         .map(|_| {
             let pool = pool.clone();
@@ -105,7 +106,7 @@ async fn endless_cells_do_not_stop_their_neighbours() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     let began = Instant::now();
     for number in 0..50 {
-        assert_eq!(value(&pool, &format!("return {number}")).await, number.to_string());
+        assert_eq!(value(&neighbour, &format!("return {number}")).await, number.to_string());
     }
     assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
     for cell in endless {
@@ -256,8 +257,15 @@ fn call(id: u32, payload: Vec<u8>) -> HostCall {
 }
 
 async fn check_lie(launch: Launch, reason: &str) {
-    let pool =
-        Pool::start(PoolOptions { workers: 1, slots: 4, threads: 2, launch, jail: JailPolicy::Off }).await.unwrap();
+    let pool = Pool::start(PoolOptions {
+        workers: 1,
+        slots: 4,
+        threads: 2,
+        jail: JailPolicy::Off,
+        ..PoolOptions::new(launch)
+    })
+    .await
+    .unwrap();
     match run(&pool, "return 1", 200).await {
         Err(PoolError::WorkerDied(why)) => assert!(why.contains(reason), "{why}"),
         other => panic!("{reason}: {other:?}"),

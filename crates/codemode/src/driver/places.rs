@@ -93,7 +93,7 @@ fn ran(leg: Result<(Lease, Leg), PoolError>) -> (Whereabouts, Event) {
 
 fn pool_failure(error: &PoolError) -> Failure {
     let code = match error {
-        PoolError::Unavailable(_) | PoolError::Full => ErrorCode::RuntimeUnavailable,
+        PoolError::Unavailable(_) | PoolError::Full | PoolError::QueueFull => ErrorCode::RuntimeUnavailable,
         PoolError::WorkerDied(_) => ErrorCode::InternalError,
     };
     Failure { code: Some(code), message: error.to_string(), place: None }

@@ -65,6 +65,7 @@ fn spawn(program: &PathBuf, options: &PoolOptions, socket: UnixStream) -> std::i
         .arg0("cellmate-worker")
         .arg(WORKER_ARGUMENT)
         .args([options.slots.to_string(), options.threads.to_string(), jail.to_owned()])
+        .arg(options.heap_bytes().to_string())
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::from(OwnedFd::from(socket)))

@@ -8,10 +8,11 @@ use contract::ids::CellId;
 use contract::json;
 use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH, MAX_OUTSTANDING_CALLS};
 use contract::tables::CatalogTables;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
 
-use super::PoolError;
+use super::admission::{Principal, Request};
+use super::gate::{Gate, NoTurn, Turn};
 use super::worker::Worker;
+use super::{PoolError, ROOM_WAIT};
 
 /// How much longer than its budget a leg may take before the worker itself is given up. The worker
 /// stops a cell at its deadline; this is for the worker that does not.
@@ -20,15 +21,12 @@ const GRACE: Duration = Duration::from_millis(1000);
 /// How long a freeze may take: memory is read, compared and compressed, the largest in seconds.
 const FREEZE_WAIT: Duration = Duration::from_secs(30);
 
-const RESTING_LOAD: usize = 1;
-const RUNNING_LOAD: usize = 16;
-
 #[derive(Debug)]
 pub struct Lease {
     worker: Arc<Worker>,
     cell: CellId,
-    room: Arc<Notify>,
-    place: Option<OwnedSemaphorePermit>,
+    principal: Principal,
+    gate: Arc<Gate>,
     /// Whether the worker has, or may have, the cell.
     occupied: bool,
 }
@@ -42,35 +40,33 @@ pub enum FreezeError {
 }
 
 impl Lease {
-    pub(super) fn take(worker: Arc<Worker>, cell: CellId, room: Arc<Notify>) -> Option<Self> {
-        let place = Arc::clone(&worker.places).try_acquire_owned().ok()?;
-        worker.add_load(RESTING_LOAD);
-        Some(Self { worker, cell, room, place: Some(place), occupied: false })
+    pub(super) fn new(worker: Arc<Worker>, cell: CellId, principal: Principal, gate: Arc<Gate>) -> Self {
+        Self { worker, cell, principal, gate, occupied: false }
     }
 
-    pub(super) fn cell(&self) -> CellId {
-        self.cell
-    }
-
+    /// Runs the first leg of a cell that was started or thawed.
     pub(super) async fn first_leg(
         &mut self,
+        turn: Turn,
         tables: &CatalogTables,
         frame: &ToWorker,
         budget: Budget,
     ) -> Result<Leg, PoolError> {
-        self.leg(budget, Some(tables), frame).await
+        self.leg(turn, budget, Some(tables), frame).await
     }
 
     /// Runs the cell's next leg.
     pub async fn deliver(&mut self, budget: Budget, replies: Vec<Reply>) -> Result<Leg, PoolError> {
         let frame = ToWorker::Deliver(self.cell, Deliver { budget, replies });
-        self.leg(budget, None, &frame).await
+        let turn = self.turn(Request::Resume { worker: self.worker.id() }).await?;
+        self.leg(turn, budget, None, &frame).await
     }
 
     /// Turns the resting cell into bytes; its place is free afterwards.
     pub async fn freeze(mut self, max_bytes: u64) -> Result<Vec<u8>, FreezeError> {
         let frame = ToWorker::Freeze { cell: self.cell, max_bytes };
-        let answer = self.ask(None, &frame, FREEZE_WAIT).await?;
+        let turn = self.turn(Request::Freeze { worker: self.worker.id() }).await?;
+        let answer = self.ask(turn, None, &frame, FREEZE_WAIT).await?;
         self.occupied = false;
         match answer {
             FromWorker::Frozen { snapshot, .. } if snapshot.len() as u64 <= max_bytes => Ok(snapshot),
@@ -81,12 +77,13 @@ impl Lease {
 
     async fn leg(
         &mut self,
+        turn: Turn,
         budget: Budget,
         tables: Option<&CatalogTables>,
         frame: &ToWorker,
     ) -> Result<Leg, PoolError> {
         let wait = Duration::from_millis(budget.run_ms) + GRACE;
-        match self.ask(tables, frame, wait).await? {
+        match self.ask(turn, tables, frame, wait).await? {
             FromWorker::Leg(_, leg) => {
                 if let Err(what) = within_bounds(&leg, budget) {
                     return Err(self.broke_protocol(what));
@@ -98,23 +95,25 @@ impl Lease {
         }
     }
 
+    /// Waits until the cell may use its worker. That time is not part of the cell's budget.
+    async fn turn(&mut self, request: Request) -> Result<Turn, PoolError> {
+        store::fault::turn().await;
+        match self.gate.enter(&self.principal, self.cell, request, 0, ROOM_WAIT).await {
+            Ok((turn, _)) => Ok(turn),
+            Err(NoTurn::WorkerEnded | NoTurn::QueueFull | NoTurn::NoRoom) => Err(self.died()),
+        }
+    }
+
     async fn ask(
         &mut self,
+        turn: Turn,
         tables: Option<&CatalogTables>,
         frame: &ToWorker,
         wait: Duration,
     ) -> Result<FromWorker, PoolError> {
         let worker = Arc::clone(&self.worker);
-        store::fault::turn().await;
-        // A turn is a thread of the worker: time spent waiting for one is nobody's budget.
-        let Ok(_turn) = worker.turns.acquire().await else { return Err(self.died()) };
-        let _running = Running::begin(&worker);
-        let told = worker.expect(self.cell);
         self.occupied = true;
-        match tables {
-            Some(tables) => worker.send_with_catalog(tables, frame).await,
-            None => worker.send(frame).await,
-        }
+        let told = worker.ask(self.cell, turn, tables, frame).await;
         match tokio::time::timeout(wait, told).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(self.died()),
@@ -138,36 +137,14 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.worker.take_load(RESTING_LOAD);
-        let (place, room) = (self.place.take(), Arc::clone(&self.room));
+        let (gate, worker, cell) = (Arc::clone(&self.gate), Arc::clone(&self.worker), self.cell);
         let runtime = tokio::runtime::Handle::try_current().ok().filter(|_| self.occupied);
-        let Some(runtime) = runtime else {
-            drop(place);
-            room.notify_waiters();
-            return;
-        };
-        let (worker, cell) = (Arc::clone(&self.worker), self.cell);
+        let Some(runtime) = runtime else { return gate.drop_cell(worker.id(), cell) };
         runtime.spawn(async move {
             worker.send(&ToWorker::Drop(cell)).await;
-            // The place is free once the worker knows: what is sent next comes behind it.
-            drop(place);
-            room.notify_waiters();
+            // The slot is free once the worker knows: what is sent next comes behind it.
+            gate.drop_cell(worker.id(), cell);
         });
-    }
-}
-
-struct Running<'a>(&'a Worker);
-
-impl<'a> Running<'a> {
-    fn begin(worker: &'a Worker) -> Self {
-        worker.add_load(RUNNING_LOAD);
-        Self(worker)
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.0.take_load(RUNNING_LOAD);
     }
 }
 

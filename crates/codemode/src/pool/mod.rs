@@ -3,6 +3,8 @@
 //! A worker is hostile until proven otherwise. It is believed only in frames that decode, that answer
 //! what was asked, and that stay within what was allowed; the first that does not is its last.
 
+mod admission;
+mod gate;
 mod launch;
 mod lease;
 mod line;
@@ -16,13 +18,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use contract::frame::{Deliver, Hello, Leg, Start, Thaw, ToWorker};
+use contract::frame::{Budget, Deliver, Hello, Leg, Start, Thaw, ToWorker};
 use contract::ids::{CellId, ImageId};
+use contract::limits::{MAX_QUEUED_CELLS, MAX_WORKER_TURNS, MEMORY_LIMIT_BYTES, WORKER_HEAP_BYTES};
 use contract::tables::CatalogTables;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
+use admission::{Capacity, Principal, Request};
+use gate::{Gate, NoTurn};
 use seat::Seat;
-use worker::Worker;
 
 /// How many workers there are and what each is.
 #[derive(Clone, Debug)]
@@ -32,14 +36,38 @@ pub struct PoolOptions {
     pub workers: usize,
     /// Cells that can be in one worker at once, running or between legs.
     pub slots: u32,
-    /// Cells of one worker that can run at once. More than cores: endless ones share them.
+    /// Threads of one worker. At most `MAX_WORKER_TURNS` of them run cells; more give memory back meanwhile.
     pub threads: usize,
+    /// Memory limit of one cell, as configured. The heap of a worker is made for it.
+    pub memory_limit_bytes: u64,
 }
 
 impl PoolOptions {
     pub fn new(launch: Launch) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { launch, jail: JailPolicy::Required, workers: cores.clamp(2, 8), slots: 64, threads: 16 }
+        Self {
+            launch,
+            jail: JailPolicy::Required,
+            workers: cores.clamp(2, 8),
+            slots: 64,
+            threads: 2 * MAX_WORKER_TURNS,
+            memory_limit_bytes: MEMORY_LIMIT_BYTES.default,
+        }
+    }
+
+    /// Heap that the cells of one worker may take together. Where one cell may take nearly all of it, there is some more,
+    /// so that cells can rest beside it.
+    pub fn heap_bytes(&self) -> u64 {
+        WORKER_HEAP_BYTES.max(self.memory_limit_bytes.saturating_add(WORKER_HEAP_BYTES / 4))
+    }
+
+    fn capacity(&self) -> Capacity {
+        Capacity {
+            workers: self.workers.max(1),
+            slots: self.slots as usize,
+            turns: self.threads.clamp(1, MAX_WORKER_TURNS),
+            heap_bytes: self.heap_bytes(),
+        }
     }
 }
 
@@ -49,11 +77,16 @@ pub enum PoolError {
     Unavailable(String),
     #[error("every sandbox worker stayed full for {} ms; try again, or allow more workers", ROOM_WAIT.as_millis())]
     Full,
+    #[error(
+        "{MAX_QUEUED_CELLS} cells, or as many as fit in memory, wait for a sandbox worker already; wait for them to finish, \
+         or abort some, before starting more"
+    )]
+    QueueFull,
     #[error("the sandbox worker that held the cell died: {0}")]
     WorkerDied(String),
 }
 
-/// How long a cell waits for a place in a worker before it is refused.
+/// How long a cell waits for a slot in a worker, or for memory that resting cells hold, before it is refused.
 const ROOM_WAIT: Duration = Duration::from_secs(10);
 
 /// How long a pool waits for its first worker.
@@ -65,26 +98,31 @@ pub struct Pool {
     inner: Arc<Inner>,
     /// What its workers run: they are of one build.
     image: ImageId,
+    principal: Principal,
 }
 
 #[derive(Debug)]
 struct Inner {
     seats: Vec<Seat>,
     next_cell: AtomicU64,
-    /// Told whenever a place may have come free or a worker has come up.
-    room: Arc<Notify>,
+    gate: Arc<Gate>,
 }
 
 impl Pool {
     /// Starts all workers and waits for the first to be ready; fails where none can be had.
     pub async fn start(options: PoolOptions) -> Result<Self, PoolError> {
         let options = Arc::new(options);
-        let room = Arc::new(Notify::new());
+        let gate = Gate::new(options.capacity());
         let seats: Vec<Seat> =
-            (0..options.workers.max(1)).map(|_| Seat::fill(Arc::clone(&options), Arc::clone(&room))).collect();
-        let inner = Arc::new(Inner { seats, next_cell: AtomicU64::new(1), room });
+            (0..options.workers.max(1)).map(|_| Seat::fill(Arc::clone(&options), Arc::clone(&gate))).collect();
+        let inner = Arc::new(Inner { seats, next_cell: AtomicU64::new(1), gate });
         let image = inner.first_worker().await?.image;
-        Ok(Self { inner, image })
+        Ok(Self { inner, image, principal: Principal::default() })
+    }
+
+    /// The same workers, for cells of this principal. Workers are shared fairly between principals.
+    pub fn for_principal(&self, principal: &str) -> Self {
+        Self { principal: principal.into(), ..self.clone() }
     }
 
     /// The guest image that cells are started in.
@@ -99,11 +137,9 @@ impl Pool {
 
     /// Runs a cell's first leg.
     pub async fn start_cell(&self, tables: &CatalogTables, start: Start) -> Result<(Lease, Leg), PoolError> {
-        let mut lease = self.room().await?;
-        let budget = start.budget;
-        let frame = ToWorker::Start(lease.cell(), start);
-        let leg = lease.first_leg(tables, &frame, budget).await?;
-        Ok((lease, leg))
+        let (budget, source_bytes) = (start.budget, start.source.len());
+        let request = Request::Start { limit: budget.memory_bytes };
+        self.first_leg(tables, request, source_bytes, budget, |cell| ToWorker::Start(cell, start)).await
     }
 
     /// Puts a frozen cell into a worker, delivers replies to it, and runs it.
@@ -113,10 +149,30 @@ impl Pool {
         snapshot: Vec<u8>,
         deliver: Deliver,
     ) -> Result<(Lease, Leg), PoolError> {
-        let mut lease = self.room().await?;
         let budget = deliver.budget;
-        let frame = ToWorker::Thaw(lease.cell(), Thaw { catalog: tables.hash(), snapshot, deliver });
-        let leg = lease.first_leg(tables, &frame, budget).await?;
+        let request = Request::Thaw { limit: budget.memory_bytes };
+        let thaw = Thaw { catalog: tables.hash(), snapshot, deliver };
+        self.first_leg(tables, request, 0, budget, |cell| ToWorker::Thaw(cell, thaw)).await
+    }
+
+    async fn first_leg(
+        &self,
+        tables: &CatalogTables,
+        request: Request,
+        source_bytes: usize,
+        budget: Budget,
+        frame: impl FnOnce(CellId) -> ToWorker,
+    ) -> Result<(Lease, Leg), PoolError> {
+        let cell = CellId(self.inner.next_cell.fetch_add(1, Ordering::Relaxed));
+        let gate = &self.inner.gate;
+        store::fault::turn().await;
+        let entered = gate.enter(&self.principal, cell, request, source_bytes, ROOM_WAIT).await;
+        let (turn, worker) = entered.map_err(|refused| match refused {
+            NoTurn::QueueFull => PoolError::QueueFull,
+            NoTurn::NoRoom | NoTurn::WorkerEnded => self.why_no_room(),
+        })?;
+        let mut lease = Lease::new(worker, cell, Arc::clone(&self.principal), Arc::clone(gate));
+        let leg = lease.first_leg(turn, tables, &frame(cell), budget).await?;
         Ok((lease, leg))
     }
 
@@ -133,34 +189,6 @@ impl Pool {
     /// Process ids of the workers that are up.
     pub fn worker_pids(&self) -> Vec<u32> {
         self.inner.seats.iter().filter_map(Seat::worker).filter_map(|worker| worker.pid()).collect()
-    }
-
-    /// A place in the worker that has the least to do.
-    async fn room(&self) -> Result<Lease, PoolError> {
-        if let Some(lease) = self.try_room() {
-            return Ok(lease);
-        }
-        tokio::time::timeout(ROOM_WAIT, async {
-            loop {
-                // Listen before looking, so that room made in between is not missed.
-                let made = self.inner.room.notified();
-                if let Some(lease) = self.try_room() {
-                    return lease;
-                }
-                made.await;
-            }
-        })
-        .await
-        .map_err(|_| self.why_no_room())
-    }
-
-    fn try_room(&self) -> Option<Lease> {
-        let mut up: Vec<Arc<Worker>> = self.inner.seats.iter().filter_map(Seat::worker).collect();
-        up.sort_by_key(|worker| worker.load());
-        up.into_iter().find_map(|worker| {
-            let cell = CellId(self.inner.next_cell.fetch_add(1, Ordering::Relaxed));
-            Lease::take(worker, cell, Arc::clone(&self.inner.room))
-        })
     }
 
     fn why_no_room(&self) -> PoolError {

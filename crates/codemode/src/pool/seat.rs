@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::process::Child;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::PoolOptions;
+use super::gate::Gate;
 use super::worker::{Incoming, Worker};
 
 /// The pause before a seat is filled again grows with each worker that dies young.
@@ -30,9 +31,9 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    pub(super) fn fill(options: Arc<PoolOptions>, room: Arc<Notify>) -> Self {
+    pub(super) fn fill(options: Arc<PoolOptions>, gate: Arc<Gate>) -> Self {
         let (tell, state) = watch::channel(State::Starting);
-        let supervisor = tokio::spawn(supervise(options, room, tell));
+        let supervisor = tokio::spawn(supervise(options, gate, tell));
         Self { state, supervisor }
     }
 
@@ -63,15 +64,15 @@ impl Drop for Seat {
     }
 }
 
-async fn supervise(options: Arc<PoolOptions>, room: Arc<Notify>, tell: watch::Sender<State>) {
+async fn supervise(options: Arc<PoolOptions>, gate: Arc<Gate>, tell: watch::Sender<State>) {
     let mut pause = FIRST_PAUSE;
     loop {
         let born = Instant::now();
         match start(&options).await {
             Ok((worker, incoming, child)) => {
                 tell.send_replace(State::Up(Arc::clone(&worker)));
-                room.notify_waiters();
-                worker.listen(incoming).await;
+                gate.worker_up(&worker);
+                worker.listen(&gate, incoming).await;
                 tell.send_replace(State::Starting);
                 bury(child).await;
             }
@@ -87,7 +88,7 @@ async fn supervise(options: Arc<PoolOptions>, room: Arc<Notify>, tell: watch::Se
 async fn start(options: &PoolOptions) -> Result<(Arc<Worker>, Incoming, Option<Child>), String> {
     let (socket, child) = options.launch.launch(options).map_err(|error| error.to_string())?;
     let pid = child.as_ref().and_then(Child::id);
-    let greeted = tokio::time::timeout(HELLO_WAIT, Worker::greet(socket, pid, options)).await;
+    let greeted = tokio::time::timeout(HELLO_WAIT, Worker::greet(socket, pid)).await;
     match greeted {
         Ok(Ok((worker, incoming))) => Ok((worker, incoming, child)),
         Ok(Err(fault)) => Err(fault.to_string()),

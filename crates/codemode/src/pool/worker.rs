@@ -3,32 +3,40 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use contract::frame::{BadFrame, FrameBuffer, FromWorker, Hello, ToWorker};
+use contract::frame::{BadFrame, FrameBuffer, FromWorker, Hello, LegEnd, ToWorker};
 use contract::ids::CellId;
 use contract::tables::CatalogTables;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
-use tokio::sync::{Mutex as AsyncMutex, Semaphore, oneshot, watch};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, oneshot, watch};
 
-use super::PoolOptions;
+use super::admission::WorkerId;
+use super::gate::{Gate, Turn};
 use super::line::Line;
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Debug)]
 pub(super) struct Worker {
+    id: WorkerId,
     hello: Hello,
     pid: Option<u32>,
     line: Arc<AsyncMutex<Line>>,
-    waiting: Mutex<HashMap<CellId, oneshot::Sender<FromWorker>>>,
-    /// Places for cells, and turns for those of them that run.
-    pub(super) places: Arc<Semaphore>,
-    pub(super) turns: Semaphore,
-    load: AtomicUsize,
+    /// `None` once the worker has ended.
+    waiting: Mutex<Option<HashMap<CellId, Question>>>,
     /// Why it must end, once it must.
     fate: watch::Sender<Option<String>>,
+}
+
+/// A leg or a freeze that the worker has not answered yet.
+#[derive(Debug)]
+struct Question {
+    tell: oneshot::Sender<FromWorker>,
+    turn: Turn,
 }
 
 /// What went wrong with a worker, for its supervisor.
@@ -56,11 +64,7 @@ pub(super) struct Incoming {
 
 impl Worker {
     /// Waits for the worker to say that it is ready.
-    pub(super) async fn greet(
-        socket: StdUnixStream,
-        pid: Option<u32>,
-        options: &PoolOptions,
-    ) -> Result<(Arc<Self>, Incoming), Fault> {
+    pub(super) async fn greet(socket: StdUnixStream, pid: Option<u32>) -> Result<(Arc<Self>, Incoming), Fault> {
         let (read, write) = UnixStream::from_std(socket)?.into_split();
         let mut incoming = Incoming { socket: read, buffer: FrameBuffer::default(), chunk: vec![0; 64 << 10] };
         let hello = match incoming.next().await? {
@@ -71,30 +75,29 @@ impl Worker {
             }
         };
         let worker = Self {
+            id: WorkerId(NEXT_ID.fetch_add(1, Ordering::Relaxed)),
             hello,
             pid,
             line: Arc::new(AsyncMutex::new(Line::new(write))),
-            waiting: Mutex::default(),
-            places: Arc::new(Semaphore::new(options.slots as usize)),
-            turns: Semaphore::new(options.threads),
-            load: AtomicUsize::new(0),
+            waiting: Mutex::new(Some(HashMap::new())),
             fate: watch::Sender::new(None),
         };
         Ok((Arc::new(worker), incoming))
     }
 
-    /// Hands every answer to whoever asked, until the worker is at fault or is condemned.
-    pub(super) async fn listen(&self, mut incoming: Incoming) {
+    /// Hands every answer to the task that asked, until the worker is at fault or is condemned.
+    pub(super) async fn listen(&self, gate: &Arc<Gate>, mut incoming: Incoming) {
         let mut fate = self.fate.subscribe();
         let reason = tokio::select! {
             fault = self.hand_out(&mut incoming) => fault.to_string(),
             fate = fate.wait_for(Option::is_some) => fate.ok().and_then(|fate| fate.clone()).unwrap_or_default(),
         };
-        self.places.close();
-        self.turns.close();
         self.fate.send_replace(Some(reason));
-        // Whoever waits finds its sender gone and reads the reason above.
-        self.waiting().clear();
+        // First: turns that are given back below must not be granted again.
+        gate.worker_down(self.id);
+        // Tasks that wait find their sender gone and read the reason above.
+        let unanswered = self.waiting().take();
+        drop(unanswered);
     }
 
     async fn hand_out(&self, incoming: &mut Incoming) -> Fault {
@@ -103,22 +106,43 @@ impl Worker {
                 Ok(frame) => frame,
                 Err(fault) => return fault,
             };
-            let cell = match &frame {
-                FromWorker::Leg(cell, _) | FromWorker::Frozen { cell, .. } | FromWorker::NotFrozen { cell, .. } => {
-                    *cell
+            let (cell, rests_with) = match &frame {
+                FromWorker::Leg(cell, leg) => {
+                    (*cell, matches!(leg.end, LegEnd::Suspended { .. }).then_some(leg.memory_bytes))
                 }
+                FromWorker::Frozen { cell, .. } | FromWorker::NotFrozen { cell, .. } => (*cell, None),
                 FromWorker::Hello(_) | FromWorker::Unfit { .. } => return Fault::Unasked,
             };
-            let Some(asked) = self.waiting().remove(&cell) else { return Fault::Unasked };
-            // A cell that was dropped while it ran has nobody left to tell.
-            drop(asked.send(frame));
+            let question = self.waiting().as_mut().and_then(|waiting| waiting.remove(&cell));
+            let Some(Question { tell, turn }) = question else { return Fault::Unasked };
+            turn.end(rests_with);
+            // The task that asked is gone where the cell was dropped while it ran.
+            drop(tell.send(frame));
         }
     }
 
-    /// Expects an answer about this cell. Call before the question is sent.
-    pub(super) fn expect(&self, cell: CellId) -> oneshot::Receiver<FromWorker> {
+    /// Sends a frame about a cell, after the catalog that it needs, and returns where the answer arrives. The turn ends
+    /// with the answer, also if nobody waits for it any more.
+    pub(super) async fn ask(
+        &self,
+        cell: CellId,
+        turn: Turn,
+        tables: Option<&CatalogTables>,
+        frame: &ToWorker,
+    ) -> oneshot::Receiver<FromWorker> {
+        let mut line = Arc::clone(&self.line).lock_owned().await;
+        let bytes = match tables {
+            Some(tables) => line.with_catalog(tables, frame),
+            None => frame.encode(),
+        };
         let (tell, told) = oneshot::channel();
-        self.waiting().insert(cell, tell);
+        // From here on the frame is sent, also if the caller is dropped.
+        let refused = match self.waiting().as_mut() {
+            Some(waiting) => waiting.insert(cell, Question { tell, turn }),
+            None => Some(Question { tell, turn }),
+        };
+        drop(refused);
+        self.send_on(line, bytes).await;
         told
     }
 
@@ -127,13 +151,7 @@ impl Worker {
         self.send_on(line, frame.encode()).await;
     }
 
-    pub(super) async fn send_with_catalog(&self, tables: &CatalogTables, frame: &ToWorker) {
-        let mut line = Arc::clone(&self.line).lock_owned().await;
-        let bytes = line.with_catalog(tables, frame);
-        self.send_on(line, bytes).await;
-    }
-
-    async fn send_on(&self, mut line: tokio::sync::OwnedMutexGuard<Line>, mut bytes: Vec<u8>) {
+    async fn send_on(&self, mut line: OwnedMutexGuard<Line>, mut bytes: Vec<u8>) {
         match line.try_send(&bytes) {
             Ok(written) if written == bytes.len() => {}
             Ok(written) => {
@@ -162,6 +180,10 @@ impl Worker {
         self.fate.borrow().clone().unwrap_or_else(|| "it went away".to_owned())
     }
 
+    pub(super) fn id(&self) -> WorkerId {
+        self.id
+    }
+
     pub(super) fn hello(&self) -> Hello {
         self.hello
     }
@@ -170,26 +192,13 @@ impl Worker {
         self.pid
     }
 
-    pub(super) fn load(&self) -> usize {
-        self.load.load(Ordering::Relaxed)
-    }
-
     /// How many answers are awaited.
     pub(super) fn asked(&self) -> usize {
-        self.waiting().len()
-    }
-
-    /// A cell that waits between legs weighs little, one that runs weighs much.
-    pub(super) fn add_load(&self, weight: usize) {
-        self.load.fetch_add(weight, Ordering::Relaxed);
-    }
-
-    pub(super) fn take_load(&self, weight: usize) {
-        self.load.fetch_sub(weight, Ordering::Relaxed);
+        self.waiting().as_ref().map_or(0, HashMap::len)
     }
 
     /// Held for one look-up, never across an await.
-    fn waiting(&self) -> MutexGuard<'_, HashMap<CellId, oneshot::Sender<FromWorker>>> {
+    fn waiting(&self) -> MutexGuard<'_, Option<HashMap<CellId, Question>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

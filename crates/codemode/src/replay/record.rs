@@ -54,6 +54,11 @@ pub struct Step<'a> {
 }
 
 impl Record {
+    /// The memory limit of the run's cell, in bytes.
+    pub fn memory_limit_bytes(&self) -> u64 {
+        self.definition.as_ref().map_or(0, |definition| definition.limits.memory_bytes)
+    }
+
     pub async fn read(store: &Store, run_id: &str) -> Result<Self, Unreadable> {
         let run = store.run(run_id).await?.ok_or(Unreadable::NoSuchRun)?;
         // Legs before calls: what a run under way writes in between belongs to legs that are not read.

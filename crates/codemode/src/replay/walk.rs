@@ -142,7 +142,9 @@ impl Stumble {
     pub(crate) fn failure(&self) -> Failure {
         let code = match self {
             Self::Diverged(_) | Self::TooLong { .. } | Self::Hole(_) => ErrorCode::SnapshotRestoreFailed,
-            Self::Pool(PoolError::Unavailable(_) | PoolError::Full) => ErrorCode::RuntimeUnavailable,
+            Self::Pool(PoolError::Unavailable(_) | PoolError::Full | PoolError::QueueFull) => {
+                ErrorCode::RuntimeUnavailable
+            }
             Self::Pool(PoolError::WorkerDied(_)) => ErrorCode::InternalError,
         };
         Failure { code: Some(code), message: self.to_string(), place: None }

@@ -90,7 +90,7 @@ impl Inner {
             face: Face::CodeMode,
             definition: Arc::new(definition),
             search,
-            pool: self.pool.clone(),
+            pool: self.pool.for_principal(&executor.scope().agent_id),
             executor: executor.clone(),
             journal: Arc::new(journal),
             tables,

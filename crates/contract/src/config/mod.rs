@@ -85,6 +85,12 @@ impl AgentsConfig {
     pub fn global(&self) -> &ToolsConfig {
         &self.global
     }
+
+    /// The largest memory limit that any agent's cells have.
+    pub fn largest_memory_limit(&self) -> u64 {
+        let all = self.agents.values().chain([&self.global]);
+        all.map(|tools| tools.code_mode.limits.memory_bytes).max().unwrap_or(0)
+    }
 }
 
 fn read_agent(

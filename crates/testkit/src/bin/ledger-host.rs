@@ -96,7 +96,7 @@ async fn serve(options: Options) -> Result<()> {
     let store = store.bounded(config::Retention::DEFAULT, quotas);
     let pool = if options.attached || options.other_image {
         let launch = Launch::Attached(if options.other_image { other_image::serve } else { sandbox::serve_attached });
-        PoolOptions { launch, jail: JailPolicy::Off, workers: 1, slots: 16, threads: 2 }
+        PoolOptions { jail: JailPolicy::Off, workers: 1, slots: 16, threads: 2, ..PoolOptions::new(launch) }
     } else {
         PoolOptions { workers: 1, ..PoolOptions::new(Launch::ThisProgram) }
     };

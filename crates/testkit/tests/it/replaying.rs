@@ -9,7 +9,7 @@ use crate::world::{Parts, World, scope};
 
 async fn pool() -> Pool {
     let launch = Launch::Attached(sandbox::serve_attached);
-    let options = PoolOptions { launch, jail: JailPolicy::Off, workers: 1, slots: 16, threads: 2 };
+    let options = PoolOptions { jail: JailPolicy::Off, workers: 1, slots: 16, threads: 2, ..PoolOptions::new(launch) };
     Pool::start(options).await.unwrap()
 }
 

@@ -52,11 +52,11 @@ impl Parts {
         let location = self.store.clone().map_or(Location::Memory, Location::File);
         let store = Store::open(&location, Keys::new(1, [self.key; 32])).await.unwrap();
         let options = PoolOptions {
-            launch: Launch::Attached(sandbox::serve_attached),
             jail: JailPolicy::Off,
             workers: 1,
             slots: 16,
             threads: 2,
+            ..PoolOptions::new(Launch::Attached(sandbox::serve_attached))
         };
         let code_mode = CodeMode::new(Pool::start(options).await.unwrap(), store).unwrap();
         World { code_mode, host: self.host() }

@@ -175,7 +175,7 @@ impl Here {
     async fn live(self: &Rc<Self>, store: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
         let store = Store::open(&Location::File(store.to_owned()), Keys::new(1, [7; 32])).await?;
         let launch = Launch::Attached(worker::serve);
-        let pool = PoolOptions { launch, jail: JailPolicy::Off, workers: 1, slots: 16, threads: 1 };
+        let pool = PoolOptions { jail: JailPolicy::Off, workers: 1, slots: 16, threads: 1, ..PoolOptions::new(launch) };
         let pool = Pool::start(pool).await?;
         let code_mode = CodeMode::with_lease(pool.clone(), store.clone(), LEASE)?;
         let tools = Tools { node: self.name.clone(), world: Arc::clone(&self.world), dead: Arc::clone(&self.dead) };

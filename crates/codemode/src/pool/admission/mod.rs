@@ -1,0 +1,319 @@
+//! Decides which cells run in which worker: requests in, grants out. Nothing here waits or does IO.
+//!
+//! A worker has three resources: slots for cells, turns for cells that run a leg or are frozen, and heap. A running cell
+//! holds its whole memory limit, a resting cell holds the memory it had at the end of its leg. Running cells cannot be
+//! preempted, so one principal never gets all of a worker: a share of each resource stays free for others. Principals
+//! that wait are served in turn.
+//!
+//! A cell that rests keeps its memory while it waits for more, which could deadlock. A grant is therefore made only if
+//! all cells can still finish one after another afterwards (the banker's algorithm, in [`memory`]).
+
+mod memory;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use contract::ids::CellId;
+
+use memory::Holding;
+use queue::{Queue, Waiting};
+
+pub(super) use queue::QueueFull;
+
+/// Identifies one worker process. A replaced worker has a new id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct WorkerId(pub(super) u64);
+
+/// On whose behalf a cell runs.
+pub(super) type Principal = Arc<str>;
+
+/// What each worker has, and how many workers there are when all are up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Capacity {
+    pub(super) workers: usize,
+    pub(super) slots: usize,
+    pub(super) turns: usize,
+    pub(super) heap_bytes: u64,
+}
+
+impl Capacity {
+    /// What one principal may use of a worker's slots or turns: three quarters, and at least one.
+    fn share_of(count: usize) -> usize {
+        (count * 3 / 4).max(1)
+    }
+
+    /// What the cells of one principal may hold of a worker's heap: five eighths. With the default limits that is two
+    /// running cells and some that rest, and it leaves one running cell and some that rest to others.
+    fn heap_share(&self) -> u64 {
+        self.heap_bytes / 8 * 5
+    }
+}
+
+/// What a cell asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    /// A slot, a turn and `limit` bytes of heap, in any worker, for a new cell.
+    Start { limit: u64 },
+    /// The same for a cell that was frozen.
+    Thaw { limit: u64 },
+    /// A turn, and the rest of its memory limit, in the worker where the cell rests.
+    Resume { worker: WorkerId },
+    /// A turn in the worker where the cell rests.
+    Freeze { worker: WorkerId },
+}
+
+/// A cell may use a turn of this worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Grant {
+    pub(super) cell: CellId,
+    pub(super) worker: WorkerId,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Has a turn. `rested_with` is what the cell held before.
+    Running {
+        rested_with: Option<u64>,
+    },
+    Resting,
+}
+
+/// A cell in a worker.
+#[derive(Clone, Debug)]
+struct Resident {
+    principal: Principal,
+    limit: u64,
+    held: u64,
+    phase: Phase,
+    /// Dropped while it ran: leaves when its leg has ended.
+    dropped: bool,
+}
+
+impl Resident {
+    fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Running { .. })
+    }
+}
+
+type Residents = BTreeMap<CellId, Resident>;
+
+#[derive(Debug)]
+pub(super) struct Admission {
+    capacity: Capacity,
+    workers: BTreeMap<WorkerId, Residents>,
+    queue: Queue,
+}
+
+impl Admission {
+    pub(super) fn new(capacity: Capacity) -> Self {
+        Self { capacity, workers: BTreeMap::new(), queue: Queue::default() }
+    }
+
+    pub(super) fn worker_up(&mut self, worker: WorkerId) -> Vec<Grant> {
+        self.workers.entry(worker).or_default();
+        self.grants()
+    }
+
+    /// The worker's cells are gone, and so are the requests of those that rested there: they are never granted.
+    pub(super) fn worker_down(&mut self, worker: WorkerId) -> Vec<Grant> {
+        self.workers.remove(&worker);
+        self.queue.forget_worker(worker);
+        self.grants()
+    }
+
+    /// Grants the request or queues it. `source_bytes` is what the caller keeps in memory while a new cell waits.
+    pub(super) fn request(
+        &mut self,
+        principal: &Principal,
+        cell: CellId,
+        request: Request,
+        source_bytes: usize,
+    ) -> Result<Vec<Grant>, QueueFull> {
+        self.queue.push(principal, Waiting { cell, request, source_bytes })?;
+        Ok(self.grants())
+    }
+
+    /// The caller no longer waits for a request that was not granted.
+    pub(super) fn cancel(&mut self, cell: CellId) {
+        self.queue.remove(cell);
+    }
+
+    pub(super) fn is_waiting(&self, cell: CellId) -> bool {
+        self.queue.contains(cell)
+    }
+
+    /// The caller has a turn and did not use it: the cell is where it was before.
+    pub(super) fn turn_unused(&mut self, worker: WorkerId, cell: CellId) -> Vec<Grant> {
+        let rested_with = self.resident(worker, cell).and_then(|resident| match resident.phase {
+            Phase::Running { rested_with } => rested_with,
+            Phase::Resting => Some(resident.held),
+        });
+        self.turn_ended(worker, cell, rested_with)
+    }
+
+    /// The worker has answered. The cell rests with this much memory, or is gone.
+    pub(super) fn turn_ended(&mut self, worker: WorkerId, cell: CellId, rests_with: Option<u64>) -> Vec<Grant> {
+        let Some(residents) = self.workers.get_mut(&worker) else { return Vec::new() };
+        let Some(resident) = residents.get_mut(&cell) else { return Vec::new() };
+        match rests_with.filter(|_| !resident.dropped) {
+            Some(bytes) => {
+                resident.held = bytes.min(resident.limit);
+                resident.phase = Phase::Resting;
+            }
+            None => drop(residents.remove(&cell)),
+        }
+        self.grants()
+    }
+
+    /// The cell is not wanted any more. One that runs leaves when its leg has ended.
+    pub(super) fn drop_cell(&mut self, worker: WorkerId, cell: CellId) -> Vec<Grant> {
+        let Some(residents) = self.workers.get_mut(&worker) else { return Vec::new() };
+        match residents.get_mut(&cell) {
+            Some(resident) if resident.is_running() => {
+                resident.dropped = true;
+                return Vec::new();
+            }
+            Some(_) => drop(residents.remove(&cell)),
+            None => return Vec::new(),
+        }
+        self.grants()
+    }
+
+    /// Whether a new cell of this principal waits for slots or memory of resting cells, and not for legs to end.
+    pub(super) fn lacks_room(&self, principal: &Principal, limit: u64) -> bool {
+        let limit = limit.min(self.capacity.heap_bytes);
+        !self.workers.values().any(|residents| {
+            let resting = residents.values().filter(|resident| !resident.is_running());
+            let (all, own) = resting.fold((0, 0), |(all, own), resident| {
+                let is_own = resident.principal == *principal;
+                (all + resident.held, own + if is_own { resident.held } else { 0 })
+            });
+            let own_share = self.capacity.heap_share().max(limit);
+            self.has_slot(residents, principal) && all + limit <= self.capacity.heap_bytes && own + limit <= own_share
+        })
+    }
+
+    fn resident(&self, worker: WorkerId, cell: CellId) -> Option<&Resident> {
+        self.workers.get(&worker)?.get(&cell)
+    }
+
+    /// Serves the principals that wait, one request each in turn, until nothing more fits.
+    fn grants(&mut self) -> Vec<Grant> {
+        let mut grants = Vec::new();
+        let mut refused = 0;
+        while refused < self.queue.principals() {
+            match self.next_grant() {
+                Some(grant) => {
+                    grants.push(grant);
+                    refused = 0;
+                }
+                None => refused += 1,
+            }
+            self.queue.rotate();
+        }
+        grants
+    }
+
+    /// The first request of the principal at the front that can be granted. Cells that have begun come before new ones.
+    fn next_grant(&mut self) -> Option<Grant> {
+        let (principal, waiting) = self.queue.front()?;
+        let mut smallest_refused = u64::MAX;
+        let found = waiting.enumerate().find_map(|(position, waiting)| {
+            let worker = match waiting.request {
+                Request::Start { limit } | Request::Thaw { limit } if limit >= smallest_refused => None,
+                Request::Start { limit } | Request::Thaw { limit } => {
+                    let worker = self.worker_for(principal, limit);
+                    if worker.is_none() {
+                        smallest_refused = limit;
+                    }
+                    worker
+                }
+                Request::Resume { worker } => self.can_resume(principal, worker, waiting.cell).then_some(worker),
+                Request::Freeze { worker } => self
+                    .workers
+                    .get(&worker)
+                    .is_some_and(|residents| self.has_turn(residents, principal))
+                    .then_some(worker),
+            }?;
+            Some((position, worker))
+        });
+        let (position, worker) = found?;
+        let (principal, Waiting { cell, request, .. }) = self.queue.take_from_front(position)?;
+        self.begin(principal, worker, cell, request);
+        Some(Grant { cell, worker })
+    }
+
+    fn begin(&mut self, principal: Principal, worker: WorkerId, cell: CellId, request: Request) {
+        let Some(residents) = self.workers.get_mut(&worker) else { return };
+        match request {
+            Request::Start { limit } | Request::Thaw { limit } => {
+                let limit = limit.min(self.capacity.heap_bytes);
+                let phase = Phase::Running { rested_with: None };
+                residents.insert(cell, Resident { principal, limit, held: limit, phase, dropped: false });
+            }
+            Request::Resume { .. } | Request::Freeze { .. } => {
+                let Some(resident) = residents.get_mut(&cell) else { return };
+                resident.phase = Phase::Running { rested_with: Some(resident.held) };
+                if matches!(request, Request::Resume { .. }) {
+                    resident.held = resident.limit;
+                }
+            }
+        }
+    }
+
+    /// The worker with the least to do among those that can take another cell.
+    fn worker_for(&self, principal: &Principal, limit: u64) -> Option<WorkerId> {
+        let limit = limit.min(self.capacity.heap_bytes);
+        let free = self
+            .workers
+            .iter()
+            .filter(|(_, residents)| self.has_turn(residents, principal) && self.has_slot(residents, principal));
+        let mut free: Vec<_> = free.map(|(worker, residents)| (running(residents), residents.len(), *worker)).collect();
+        free.sort_unstable();
+        let mut free = free.into_iter().map(|(_, _, worker)| worker);
+        free.find(|worker| self.has_memory(Holding { principal, worker: *worker, held: limit, limit }, None))
+    }
+
+    fn can_resume(&self, principal: &Principal, worker: WorkerId, cell: CellId) -> bool {
+        let Some(residents) = self.workers.get(&worker) else { return false };
+        let Some(resident) = residents.get(&cell) else { return false };
+        let limit = resident.limit;
+        self.has_turn(residents, principal)
+            && self.has_memory(Holding { principal, worker, held: limit, limit }, Some(cell))
+    }
+
+    fn has_turn(&self, residents: &Residents, principal: &Principal) -> bool {
+        let own = residents.values().filter(|one| one.is_running() && one.principal == *principal).count();
+        running(residents) < self.capacity.turns && own < Capacity::share_of(self.capacity.turns)
+    }
+
+    fn has_slot(&self, residents: &Residents, principal: &Principal) -> bool {
+        let own = residents.values().filter(|one| one.principal == *principal).count();
+        residents.len() < self.capacity.slots && own < Capacity::share_of(self.capacity.slots)
+    }
+
+    /// Whether a cell may hold this much, `instead` of what this resident holds now.
+    fn has_memory(&self, wanted: Holding<'_>, instead: Option<CellId>) -> bool {
+        let share = self.capacity.heap_share();
+        let large = |residents: &Residents| residents.values().any(|resident| resident.limit > share);
+        // Where no cell alone exceeds a principal's share of a worker, the workers do not depend on each other.
+        let all_workers = wanted.limit > share || self.workers.values().any(large);
+        let workers = self.workers.iter().filter(|(worker, _)| all_workers || **worker == wanted.worker);
+        let others = workers.flat_map(|(worker, residents)| {
+            residents.iter().filter(move |(cell, _)| Some(**cell) != instead).map(move |(_, resident)| Holding {
+                principal: &resident.principal,
+                worker: *worker,
+                held: resident.held,
+                limit: resident.limit,
+            })
+        });
+        memory::is_safe(&self.capacity, others.chain([wanted]))
+    }
+}
+
+fn running(residents: &Residents) -> usize {
+    residents.values().filter(|resident| resident.is_running()).count()
+}
