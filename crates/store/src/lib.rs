@@ -33,7 +33,10 @@ pub use keys::Keys;
 pub use location::{BadLocation, Location};
 pub use look::Look;
 pub use quota::{Exceeded, Quota};
-pub use rows::{CallRow, CallState, LegEnded, LegHow, LegRow, RunGlance, RunListed, RunRow, RunState, StoredReply};
+pub use rows::{
+    CallRow, CallState, JournalTotals, LegEnded, LegHow, LegRow, MAX_TRANSCRIPT_BYTES, RunGlance, RunListed, RunRow,
+    RunState, StoredReply,
+};
 pub use runs::{Held, LeaseError, NewRun};
 pub use seal::{Sealed, Unsealable};
 pub use settle::{SettleRefused, Settled};
