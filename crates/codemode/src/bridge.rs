@@ -98,10 +98,10 @@ fn query(payload: &[u8]) -> Result<Value, Refused> {
 }
 
 /// What a cell is told of how its call ended.
-pub(crate) fn reply(outcome: &Outcome, tool: &str) -> ReplyValue {
+pub(crate) fn reply(outcome: Outcome, tool: &str) -> ReplyValue {
     match outcome {
-        Outcome::Returned(returned) => resolve(&returned.for_guest(), tool),
-        Outcome::Failed(message) => reject(message, tool),
+        Outcome::Returned(returned) => resolve(&returned.into_guest(), tool),
+        Outcome::Failed(message) => reject(&message, tool),
         Outcome::Unknown => reject(UNKNOWN_OUTCOME, tool),
     }
 }

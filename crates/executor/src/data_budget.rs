@@ -37,9 +37,13 @@ pub struct Reserved {
 /// Why data cannot be kept now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DataRefused {
-    #[error("the unfinished calls of this run take too much memory: {needed} bytes do not fit in the {limit} that one run may have; await some calls before making more, or pass and ask for less")]
+    #[error(
+        "the unfinished calls of this run take too much memory: {needed} bytes do not fit in the {limit} that one run may have; await some calls before making more, or pass and ask for less"
+    )]
     Run { needed: usize, limit: usize },
-    #[error("the host is busy: {needed} bytes do not fit in the {limit} that it keeps for unfinished calls; try again later, or with less")]
+    #[error(
+        "the host is busy: {needed} bytes do not fit in the {limit} that it keeps for unfinished calls; try again later, or with less"
+    )]
     Host { needed: usize, limit: usize },
 }
 

@@ -104,12 +104,7 @@ impl Executor {
 
     /// Whether a person agreed to the call before it was made first. A repetition is bound to the definition that they
     /// agreed to.
-    async fn still_agreed(
-        &self,
-        journal: &Journal,
-        request: &CallRequest,
-        tool: &ToolSpec,
-    ) -> Result<bool, Disagreed> {
+    async fn still_agreed(&self, journal: &Journal, request: &CallRequest, tool: &ToolSpec) -> Result<bool, Disagreed> {
         let store = journal.store();
         let approvals = store.approvals_of_run(journal.run_id()).await.map_err(CommitError::from)?;
         let used = approvals.iter().rev().find(|one| one.call == request.call && one.state == ApprovalState::Used);
@@ -167,7 +162,8 @@ impl Executor {
         if input != given {
             check_arguments(tool, &input)?;
         }
-        let ask = ask.or_else(|| self.asks_about(tool).then(|| "this tool is called only when a person agrees".to_owned()));
+        let ask =
+            ask.or_else(|| self.asks_about(tool).then(|| "this tool is called only when a person agrees".to_owned()));
         Ok(Admitted { tool: tool.clone(), input, ask, gone_on: GoneOn::default() })
     }
 

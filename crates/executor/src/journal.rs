@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use contract::frame::Method;
 use serde_json::json;
 use store::{
-    CallRow, CallState, Change, CommitError, Durability, Entry, EntryKind, Exceeded, Held, JournalTotals, LegRow, Quota,
-    RunState, Store, StoredReply, fault,
+    CallRow, CallState, Change, CommitError, Durability, Entry, EntryKind, Exceeded, Held, JournalTotals, LegRow,
+    Quota, RunState, Store, StoredReply, fault,
 };
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -59,6 +59,7 @@ struct Known {
     row: CallRow,
     /// Its outcome is known. The row has the reply only until that is written.
     has_reply: bool,
+    is_written: bool,
 }
 
 /// Proof that a call's intent is written down, or need not be yet. Only a journal makes one.
@@ -92,7 +93,9 @@ impl Journal {
             unwritten.had_effects = totals.had_effects;
             unwritten.totals = totals.into();
             let open = calls.iter().filter(|row| !is_done(row));
-            let known = |row: &CallRow| (row.call, Known { has_reply: row.reply.is_some(), row: row.clone() });
+            let known = |row: &CallRow| {
+                (row.call, Known { has_reply: row.reply.is_some(), is_written: true, row: row.clone() })
+            };
             unwritten.known = open.map(known).collect();
         }
         journal
@@ -141,7 +144,7 @@ impl Journal {
         }
         unwritten.anything = true;
         unwritten.changed.insert(row.call);
-        unwritten.known.insert(row.call, Known { row, has_reply: false });
+        unwritten.known.insert(row.call, Known { row, has_reply: false, is_written: false });
         opened
     }
 
@@ -155,6 +158,18 @@ impl Journal {
         let unwritten = self.lock();
         unwritten.changed.len() >= MAX_UNWRITTEN_CALLS
             || usize::try_from(unwritten.change.journal_bytes).unwrap_or(0) >= MAX_UNWRITTEN_BYTES
+    }
+
+    /// Drops the payload of a call that no tool is called for: its hash tells whether a leg that is run again makes the
+    /// same call. What is written already stays.
+    pub fn forget_payload(&self, call: u32) {
+        let mut unwritten = self.lock();
+        let Some(known) = unwritten.known.get_mut(&call).filter(|known| !known.is_written) else { return };
+        let before = known.row.journal_bytes();
+        known.row.payload = String::new();
+        let freed = before - known.row.journal_bytes();
+        unwritten.totals.give_back(freed);
+        unwritten.change.journal_bytes -= i64::try_from(freed).unwrap_or(0);
     }
 
     pub fn cleared(&self, call: u32) {
@@ -369,6 +384,7 @@ impl Unwritten {
         let mut rows = Vec::with_capacity(self.changed.len());
         for call in std::mem::take(&mut self.changed) {
             let Some(known) = self.known.get_mut(&call) else { continue };
+            known.is_written = true;
             if is_done(&known.row) {
                 rows.extend(self.known.remove(&call).map(|known| known.row));
             } else if known.has_reply {

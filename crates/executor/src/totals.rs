@@ -6,9 +6,13 @@ use store::JournalTotals;
 /// Which budget of a run is used up. The text is for the cell that made the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalFull {
-    #[error("this run has made {MAX_RUN_CALLS} calls, timers included, which is as many as one run may make; return what there is, and go on in another cell")]
+    #[error(
+        "this run has made {MAX_RUN_CALLS} calls, timers included, which is as many as one run may make; return what there is, and go on in another cell"
+    )]
     Calls,
-    #[error("this run's calls and results take {used} bytes, and {needed} more do not fit: one run may keep {MAX_JOURNAL_BYTES}; pass or ask for less, or return what there is and go on in another cell")]
+    #[error(
+        "this run's calls and results take {used} bytes, and {needed} more do not fit: one run may keep {MAX_JOURNAL_BYTES}; pass or ask for less, or return what there is and go on in another cell"
+    )]
     Bytes { used: usize, needed: usize },
 }
 
@@ -83,6 +87,10 @@ impl Totals {
             return Err(JournalFull::Bytes { used: self.bytes, needed: bytes });
         }
         Ok(())
+    }
+
+    pub(crate) fn give_back(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
     }
 
     pub(crate) fn add(&mut self, bytes: usize) {
