@@ -5,8 +5,11 @@ use catalog::{Catalog, View};
 use contract::config::SearchLimits;
 use contract::frame::{HostCall, Method, ReplyValue};
 use contract::json;
-use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH};
+use contract::limits::{
+    MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH, MAX_JSON_VALUES, MAX_QUERY_BYTES, MAX_TARGET_BYTES,
+};
 use executor::{Outcome, UNKNOWN_OUTCOME};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 /// One question of a cell's, understood.
@@ -18,37 +21,87 @@ pub(crate) enum Request {
     Tool { id: String, input: Value },
 }
 
+/// The `code` of an error for a target or a payload that is too large to be read.
+const TOO_LARGE: &str = "value_too_large";
+
 impl Request {
+    /// Finds the tool or function that a call names, and parses its arguments only if there is one.
+    ///
     /// Yields and timers never come here: they are the driver's.
     pub(crate) fn read(catalog: &Catalog, view: View, limits: &SearchLimits, call: &HostCall) -> Self {
-        let payload = match std::str::from_utf8(&call.payload).map(json::read) {
-            Ok(Ok(payload)) => payload,
-            Ok(Err(_)) | Err(_) => return Self::Answered(reject("the call's arguments are not JSON", &call.target)),
-        };
-        match call.method {
-            Method::Search => Self::Answered(search(limits, &payload, "tools.search", |query, limit| {
-                catalog.search(view, query, limit)
-            })),
-            Method::Describe => Self::Answered(describe(catalog, view, &call.target)),
+        let target = call.target.as_str();
+        if target.len() > MAX_TARGET_BYTES {
+            let message = format!(
+                "the name of what is called has {} bytes, at most {MAX_TARGET_BYTES} are taken; use an id that \
+                 tools.search(query) lists",
+                target.len()
+            );
+            return Self::Answered(reject_as(TOO_LARGE, &message, target));
+        }
+        let read = match call.method {
+            Method::Search => query(&call.payload).map(|arguments| {
+                let find = |query: &str, limit| catalog.search(view, query, limit);
+                Self::Answered(search(limits, &arguments, "tools.search", find))
+            }),
+            Method::Describe => Ok(Self::Answered(describe(catalog, view, target))),
             // A tool that is not in view answers as one that does not exist.
-            Method::Call if catalog.get_in(view, &call.target).is_none() => {
-                Self::Answered(reject(&unknown(catalog, view, &call.target), &call.target))
+            Method::Call if catalog.get_in(view, target).is_none() => {
+                Ok(Self::Answered(reject(&unknown(catalog, view, target), target)))
             }
-            Method::Call => Self::Tool { id: call.target.clone(), input: payload },
+            Method::Call => arguments(&call.payload).map(|input| Self::Tool { id: target.to_owned(), input }),
             Method::Namespace if view == View::ToolSearch => {
-                Self::Answered(reject("there are no namespaces here; openclaw.tools has all tools", &call.target))
+                Ok(Self::Answered(reject("there are no namespaces here; openclaw.tools has all tools", target)))
             }
-            Method::Namespace => namespace(catalog, limits, &call.target, &payload),
-            Method::Yield | Method::Timer => Self::Answered(reject("nothing to answer", "")),
+            Method::Namespace => namespace(catalog, limits, target, &call.payload),
+            Method::Yield | Method::Timer => Ok(Self::Answered(reject("nothing to answer", ""))),
+        };
+        read.unwrap_or_else(|refused| Self::Answered(refused.reply(target)))
+    }
+}
+
+/// Why a payload is not parsed.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum Refused {
+    #[error("the call's arguments are not JSON")]
+    Malformed,
+    #[error("the call's arguments have {0} values, at most {MAX_JSON_VALUES} are taken; pass less, in several calls")]
+    TooManyValues(usize),
+    #[error("the query has {0} bytes, at most {MAX_QUERY_BYTES} are taken; ask in fewer words")]
+    LongQuery(usize),
+}
+
+impl Refused {
+    fn reply(&self, target: &str) -> ReplyValue {
+        match self {
+            Self::Malformed => reject(&self.to_string(), target),
+            Self::TooManyValues(_) | Self::LongQuery(_) => reject_as(TOO_LARGE, &self.to_string(), target),
         }
     }
 }
 
+/// Parses what a tool is called with, where it has few enough values.
+fn arguments(payload: &[u8]) -> Result<Value, Refused> {
+    let values = json::measure(payload).values;
+    if values > MAX_JSON_VALUES {
+        return Err(Refused::TooManyValues(values));
+    }
+    let text = std::str::from_utf8(payload).map_err(|_| Refused::Malformed)?;
+    json::read(text).map_err(|_| Refused::Malformed)
+}
+
+/// Parses what the catalog is asked.
+fn query(payload: &[u8]) -> Result<Value, Refused> {
+    if payload.len() > MAX_QUERY_BYTES {
+        return Err(Refused::LongQuery(payload.len()));
+    }
+    arguments(payload)
+}
+
 /// What a cell is told of how its call ended.
-pub(crate) fn reply(outcome: &Outcome, tool: &str) -> ReplyValue {
+pub(crate) fn reply(outcome: Outcome, tool: &str) -> ReplyValue {
     match outcome {
-        Outcome::Returned(returned) => resolve(&returned.for_guest(), tool),
-        Outcome::Failed(message) => reject(message, tool),
+        Outcome::Returned(returned) => resolve(&returned.into_guest(), tool),
+        Outcome::Failed(message) => reject(&message, tool),
         Outcome::Unknown => reject(UNKNOWN_OUTCOME, tool),
     }
 }
@@ -94,40 +147,66 @@ fn unknown(catalog: &Catalog, view: View, id: &str) -> String {
     catalog.unknown(view, id, search)
 }
 
-/// `[path, arguments]` of a namespace's function.
-fn namespace(catalog: &Catalog, limits: &SearchLimits, namespace: &str, payload: &Value) -> Request {
-    let path: Vec<&str> =
-        payload.get(0).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    let arguments = payload.get(1).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+/// `[path, arguments]` of a namespace's function. The arguments are parsed once the function is found.
+fn namespace(catalog: &Catalog, limits: &SearchLimits, namespace: &str, payload: &[u8]) -> Result<Request, Refused> {
+    let text = std::str::from_utf8(payload).map_err(|_| Refused::Malformed)?;
+    // Finds where each begins and ends, and keeps nothing of them.
+    let (path, given) = serde_json::from_str::<(&RawValue, &RawValue)>(text).map_err(|_| Refused::Malformed)?;
+    let (path, given) = (path.get(), given.get().as_bytes());
+    if path.len() > MAX_TARGET_BYTES {
+        return Ok(not_callable(namespace, ""));
+    }
+    let path = arguments(path.as_bytes())?;
+    let path: Vec<&str> = path.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let name = format!("{namespace}.{}", path.join("."));
-    let not_callable =
-        || Request::Answered(reject(&format!("`{name}` is not a function of this run's namespaces"), &name));
-    match (namespace, path.as_slice()) {
+    Ok(match (namespace, path.as_slice()) {
         ("MCP", ["$api"]) => Request::Answered(resolve(&catalog.mcp_api(), &name)),
-        ("MCP", ["$search"]) => Request::Answered(search(limits, &Value::from(arguments), &name, |query, limit| {
-            catalog.search_mcp(query, limit)
-        })),
+        ("MCP", ["$search"]) => {
+            let find = |query: &str, limit| catalog.search_mcp(query, limit);
+            Request::Answered(search(limits, &query(given)?, &name, find))
+        }
         ("MCP", [server, "$api"]) => {
-            let selector = arguments.first().and_then(Value::as_str);
-            let with_schema = arguments.get(1).and_then(|options| options.get("schema")) == Some(&Value::Bool(true));
+            let given = query(given)?;
+            let selector = given.get(0).and_then(Value::as_str);
+            let with_schema = given.get(1).and_then(|options| options.get("schema")) == Some(&Value::Bool(true));
             match catalog.mcp_server_api(server, selector, with_schema) {
                 Some(api) => Request::Answered(resolve(&api, &name)),
-                None => not_callable(),
+                None => not_callable(namespace, &name),
             }
         }
-        ("MCP", path) => match (catalog.mcp_function(path), arguments) {
-            (None, _) => not_callable(),
-            (Some(tool), []) => Request::Tool { id: tool.id.as_str().to_owned(), input: json!({}) },
-            (Some(tool), [input @ Value::Object(_)]) => {
-                Request::Tool { id: tool.id.as_str().to_owned(), input: input.clone() }
+        ("MCP", path) => match catalog.mcp_function(path) {
+            None => not_callable(namespace, &name),
+            Some(tool) => mcp_call(tool.id.as_str(), arguments(given)?, &name),
+        },
+        // Whether there is such a function does not depend on its arguments.
+        (global, path) if catalog.namespace_call(global, path, &[]).is_err() => not_callable(namespace, &name),
+        (global, path) => {
+            let given = arguments(given)?;
+            match catalog.namespace_call(global, path, given.as_array().map(Vec::as_slice).unwrap_or_default()) {
+                Ok((id, input)) => Request::Tool { id: id.as_str().to_owned(), input },
+                Err(_) => not_callable(namespace, &name),
             }
-            (Some(_), _) => Request::Answered(reject("MCP tools take one object argument", &name)),
-        },
-        (global, path) => match catalog.namespace_call(global, path, arguments) {
-            Ok((id, input)) => Request::Tool { id: id.as_str().to_owned(), input },
-            Err(_) => not_callable(),
-        },
-    }
+        }
+    })
+}
+
+/// MCP tools take one object, or nothing.
+fn mcp_call(id: &str, given: Value, name: &str) -> Request {
+    let mut given = match given {
+        Value::Array(given) => given,
+        _ => Vec::new(),
+    };
+    let input = match (given.pop(), given.is_empty()) {
+        (None, _) => json!({}),
+        (Some(input @ Value::Object(_)), true) => input,
+        _ => return Request::Answered(reject("MCP tools take one object argument", name)),
+    };
+    Request::Tool { id: id.to_owned(), input }
+}
+
+fn not_callable(namespace: &str, name: &str) -> Request {
+    let name = if name.is_empty() { namespace } else { name };
+    Request::Answered(reject(&format!("`{name}` is not a function of this run's namespaces"), name))
 }
 
 fn resolve(value: &Value, tool: &str) -> ReplyValue {
@@ -145,6 +224,14 @@ fn resolve(value: &Value, tool: &str) -> ReplyValue {
 }
 
 fn reject(message: &str, tool: &str) -> ReplyValue {
-    let shown: String = tool.chars().take(200).collect();
-    ReplyValue::Rejected(json!({"message": message, "tool": shown}).to_string().into_bytes())
+    ReplyValue::Rejected(json!({"message": message, "tool": shown(tool)}).to_string().into_bytes())
+}
+
+/// A rejection whose `code` the cell can tell apart.
+pub(crate) fn reject_as(code: &str, message: &str, tool: &str) -> ReplyValue {
+    ReplyValue::Rejected(json!({"message": message, "code": code, "tool": shown(tool)}).to_string().into_bytes())
+}
+
+fn shown(tool: &str) -> String {
+    tool.chars().take(200).collect()
 }

@@ -70,15 +70,23 @@ pub const MAX_JSON_VALUES: usize = 200_000;
 /// The target of a bridge call: a tool id, or the path of a namespace. Real ids have at most 200 bytes.
 pub const MAX_TARGET_BYTES: usize = 1 << 10;
 
+/// The payload of a call that the catalog answers: the query of a search, the options of `$api`.
+pub const MAX_QUERY_BYTES: usize = 64 << 10;
+
 /// Targets and payloads of the calls that one cell has outstanding, in bytes. Far below `frame::MAX_FRAME_BYTES`, so a
 /// leg that stays within it always fits into a frame. Past it a call rejects with `value_too_large`.
 pub const MAX_OUTSTANDING_BYTES: usize = 32 << 20;
 
-/// Calls of one run, from its start to its end. Each is a row of the run's journal.
+/// Calls of one run, timers included, from its start to its end. Each is a row of the run's journal. Past it a call
+/// rejects; a run that makes `MAX_OUTSTANDING_CALLS` more, or sets a timer, fails.
 pub const MAX_RUN_CALLS: usize = 100_000;
 
-/// Targets, payloads and replies that the journal of one run keeps in the store, in bytes.
+/// Targets, payloads and replies that the journal of one run keeps in the store, in bytes, with what the transcript
+/// shows of them. Past it a call rejects.
 pub const MAX_JOURNAL_BYTES: usize = 64 << 20;
+
+/// What a row of a journal counts for beside its texts.
+pub const JOURNAL_ROW_BYTES: usize = 512;
 
 /// Payloads and replies of unfinished calls that one host process keeps in memory at once, all runs together. Past it
 /// a call rejects with an error that the cell can catch.

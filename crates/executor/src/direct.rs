@@ -117,7 +117,9 @@ impl Executor {
         updates: Updates,
     ) -> Result<(Journal, CallRequest), getrandom::Error> {
         let journal = Journal::new(store.clone(), self.held(&format!("tc_{}", random_name()?), tool_call_id));
-        journal.opened(CallRow::requested(CALL, Method::Call.as_str(), id, input.to_string(), tool_call_id, now_ms()));
+        let row = CallRow::requested(CALL, Method::Call.as_str(), id, input.to_string(), tool_call_id, now_ms());
+        // The first call of a journal always has room: a message from a client is far smaller than a journal may be.
+        let _always = journal.opened(row);
         let parent = tool_call_id.to_owned();
         Ok((journal, CallRequest { call: CALL, id: id.to_owned(), input, parent, updates, states: States::default() }))
     }

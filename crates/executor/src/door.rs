@@ -10,7 +10,7 @@ use contract::scope::Scope;
 use contract::tool::{InputHash, Repeat, Source, ToolSpec};
 use futures_util::FutureExt;
 use serde_json::Value;
-use store::{CommitError, SettleRefused, fault};
+use store::{ApprovalState, CommitError, SettleRefused, fault};
 
 use crate::asker::Asker;
 use crate::hooks::{Hook, Judged, judge};
@@ -83,15 +83,44 @@ impl Executor {
     /// Repeats a call that a crash may have kept from being made; only where that does no harm.
     pub async fn again(&self, journal: &Journal, request: &CallRequest) -> CallEnd {
         match self.catalog.get(&request.id) {
-            Some(tool) if tool.repeat != Repeat::Never => {
-                let (tool, input) = (tool.clone(), request.input.clone());
-                self.make(journal, request, Admitted { tool, input, ask: None, gone_on: GoneOn::default() }).await
-            }
+            Some(tool) if tool.repeat != Repeat::Never => match self.still_agreed(journal, request, tool).await {
+                Ok(agreed) => {
+                    let gone_on = GoneOn { agreed, ..GoneOn::default() };
+                    let (tool, input) = (tool.clone(), request.input.clone());
+                    self.make(journal, request, Admitted { tool, input, ask: None, gone_on }).await
+                }
+                Err(Disagreed::Changed) => {
+                    let why = "the tool has changed since it was approved; call it again to ask again".to_owned();
+                    self.refuse(journal, request, why)
+                }
+                Err(Disagreed::Store(error)) => error.into(),
+            },
             _ => match self.given_up(journal, request).await {
                 Ok(outcome) => self.arrived(journal, request, outcome).await,
                 Err(error) => error.into(),
             },
         }
+    }
+
+    /// Whether a person agreed to the call before it was made first. A repetition is bound to the definition that they
+    /// agreed to.
+    async fn still_agreed(&self, journal: &Journal, request: &CallRequest, tool: &ToolSpec) -> Result<bool, Disagreed> {
+        let store = journal.store();
+        let approvals = store.approvals_of_run(journal.run_id()).await.map_err(CommitError::from)?;
+        let used = approvals.iter().rev().find(|one| one.call == request.call && one.state == ApprovalState::Used);
+        let agreed_to = match used {
+            Some(approval) => Some(approval.tool_hash.clone()),
+            // Nobody was asked, because of a standing rule for the definition of then.
+            None => journal.call(request.call).and_then(|row| row.tool_hash).filter(|_| self.asks_about(tool)),
+        };
+        match agreed_to {
+            Some(hash) if hash != tool.hash().to_string() => Err(Disagreed::Changed),
+            agreed_to => Ok(agreed_to.is_some()),
+        }
+    }
+
+    fn asks_about(&self, tool: &ToolSpec) -> bool {
+        self.ask.iter().any(|pattern| catalog::policy::names(pattern, &tool.id))
     }
 
     /// Nobody may know what became of the call. Whoever does has said so first, or is too late now: what the cell
@@ -133,8 +162,8 @@ impl Executor {
         if input != given {
             check_arguments(tool, &input)?;
         }
-        let asked = || self.ask.iter().any(|pattern| catalog::policy::names(pattern, &tool.id));
-        let ask = ask.or_else(|| asked().then(|| "this tool is called only when a person agrees".to_owned()));
+        let ask =
+            ask.or_else(|| self.asks_about(tool).then(|| "this tool is called only when a person agrees".to_owned()));
         Ok(Admitted { tool: tool.clone(), input, ask, gone_on: GoneOn::default() })
     }
 
@@ -194,6 +223,19 @@ impl Executor {
     }
 }
 
+/// Why a call is not made again.
+enum Disagreed {
+    /// A person agreed to another definition of the tool.
+    Changed,
+    Store(CommitError),
+}
+
+impl From<CommitError> for Disagreed {
+    fn from(error: CommitError) -> Self {
+        Self::Store(error)
+    }
+}
+
 impl CallRequest {
     /// Unique within a session: the parent's, and the call's number under it.
     pub fn tool_call_id(&self) -> String {
@@ -203,9 +245,8 @@ impl CallRequest {
 
 /// The outcome that counts, whoever brought it.
 pub(crate) async fn counted(journal: &Journal, call: u32) -> Result<Outcome, CommitError> {
-    let calls = journal.store().calls(journal.run_id()).await?;
-    let row = calls.iter().find(|row| row.call == call);
-    Ok(row.and_then(|row| row.outcome.as_deref()).map_or(Outcome::Unknown, Outcome::from_json))
+    let row = journal.store().call(journal.run_id(), call).await?;
+    Ok(row.and_then(|row| row.outcome).map_or(Outcome::Unknown, |outcome| Outcome::from_json(&outcome)))
 }
 
 /// A source that panics, in a program where panics unwind, has failed this call and no other.

@@ -41,7 +41,8 @@ impl Executor {
             Err(LeaseError::Unknown | LeaseError::HeldElsewhere { .. }) => return Err(CommitError::Fenced),
         };
         let calls = store.calls(run_id).await?;
-        let journal = Journal::resumed(store.clone(), held, &calls);
+        let totals = store.journal_totals(run_id).await?;
+        let journal = Journal::resumed(store.clone(), held, &calls, totals);
         let call = calls.into_iter().find(|call| call.call == CALL).ok_or(CommitError::Fenced)?;
         let input = contract::json::read(call.input.as_deref().unwrap_or(&call.payload)).unwrap_or(Value::Null);
         let (id, parent, states) = (call.target.clone(), row.tool_call_id, States::default());

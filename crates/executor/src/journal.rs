@@ -3,17 +3,24 @@
 //! Most of what happens can wait for the next commit: a leg, an answer from the catalog, the result of a tool
 //! that only reads. What cannot wait takes everything before it along, so that the journal has no holes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use contract::frame::Method;
+use serde_json::json;
 use store::{
-    CallRow, CallState, Change, CommitError, Durability, Entry, EntryKind, Exceeded, Held, LegRow, Quota, Store,
-    StoredReply, fault,
+    CallRow, CallState, Change, CommitError, Durability, Entry, EntryKind, Exceeded, Held, JournalTotals, LegRow,
+    Quota, RunState, Store, StoredReply, fault,
 };
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::clock::now_ms;
 use crate::lease::LeaseClock;
+use crate::totals::{JournalFull, NotOpened, Totals};
+
+/// What may be unwritten before it is written without anybody's need: it takes memory.
+const MAX_UNWRITTEN_BYTES: usize = 1 << 20;
+const MAX_UNWRITTEN_CALLS: usize = 1_000;
 
 #[derive(Debug)]
 pub struct Journal {
@@ -29,9 +36,12 @@ pub struct Journal {
 #[derive(Debug, Default)]
 struct Unwritten {
     change: Change,
-    calls: BTreeMap<u32, CallRow>,
-    /// All calls ever journaled by this holder, as they stand.
-    known: BTreeMap<u32, CallRow>,
+    /// Calls whose rows have changed.
+    changed: BTreeSet<u32>,
+    /// Calls that the cell has not seen the end of, and those whose end is not written yet.
+    known: BTreeMap<u32, Known>,
+    totals: Totals,
+    had_effects: bool,
     settle_order: i64,
     anything: bool,
     must_sync: bool,
@@ -40,6 +50,16 @@ struct Unwritten {
     unasked: BTreeMap<u32, Box<Exceeded>>,
     /// Why the run could not be put to rest.
     restless: Option<Box<Exceeded>>,
+    /// Why nothing but the end of the run is written any more: its principal has no room for its journal.
+    no_room: Option<Box<Exceeded>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    row: CallRow,
+    /// Its outcome is known. The row has the reply only until that is written.
+    has_reply: bool,
+    is_written: bool,
 }
 
 /// Proof that a call's intent is written down, or need not be yet. Only a journal makes one.
@@ -65,12 +85,18 @@ impl Journal {
     }
 
     /// Goes on with a journal that is in the store already.
-    pub fn resumed(store: Store, held: Held, calls: &[CallRow]) -> Self {
+    pub fn resumed(store: Store, held: Held, calls: &[CallRow], totals: JournalTotals) -> Self {
         let journal = Self::new(store, held);
         {
             let mut unwritten = journal.lock();
-            unwritten.settle_order = calls.iter().filter_map(|call| call.settle_order).max().unwrap_or(0);
-            unwritten.known = calls.iter().map(|call| (call.call, call.clone())).collect();
+            unwritten.settle_order = totals.settle_order;
+            unwritten.had_effects = totals.had_effects;
+            unwritten.totals = totals.into();
+            let open = calls.iter().filter(|row| !is_done(row));
+            let known = |row: &CallRow| {
+                (row.call, Known { has_reply: row.reply.is_some(), is_written: true, row: row.clone() })
+            };
+            unwritten.known = open.map(known).collect();
         }
         journal
     }
@@ -103,11 +129,47 @@ impl Journal {
         }
     }
 
-    pub fn opened(&self, row: CallRow) {
+    /// A call that its cell has just made. One that is refused is in the journal all the same, without its payload.
+    pub fn opened(&self, mut row: CallRow) -> Result<(), NotOpened> {
         let mut unwritten = self.lock();
+        let can_reject = ![Method::Timer, Method::Yield].iter().any(|method| method.as_str() == row.method);
+        let opened = unwritten.totals.open(row.call, row.journal_bytes(), can_reject);
+        match opened {
+            Ok(()) => unwritten.change.grow(row.journal_bytes()),
+            Err(NotOpened::Refused(_)) => {
+                row.payload = String::new();
+                unwritten.charge(row.journal_bytes());
+            }
+            Err(NotOpened::Spent(_) | NotOpened::Reused { .. }) => return opened,
+        }
         unwritten.anything = true;
-        unwritten.known.insert(row.call, row.clone());
-        unwritten.calls.insert(row.call, row);
+        unwritten.changed.insert(row.call);
+        unwritten.known.insert(row.call, Known { row, has_reply: false, is_written: false });
+        opened
+    }
+
+    /// Whether the journal can keep a reply of this length.
+    pub fn has_room_for(&self, reply: usize) -> Result<(), JournalFull> {
+        self.lock().totals.has_room_for(CallRow::reply_bytes(reply))
+    }
+
+    /// Whether so much is unwritten that it should be written now, to free the memory that it takes.
+    pub fn is_due(&self) -> bool {
+        let unwritten = self.lock();
+        unwritten.changed.len() >= MAX_UNWRITTEN_CALLS
+            || usize::try_from(unwritten.change.journal_bytes).unwrap_or(0) >= MAX_UNWRITTEN_BYTES
+    }
+
+    /// Drops the payload of a call that no tool is called for: its hash tells whether a leg that is run again makes the
+    /// same call. What is written already stays.
+    pub fn forget_payload(&self, call: u32) {
+        let mut unwritten = self.lock();
+        let Some(known) = unwritten.known.get_mut(&call).filter(|known| !known.is_written) else { return };
+        let before = known.row.journal_bytes();
+        known.row.payload = String::new();
+        let freed = before - known.row.journal_bytes();
+        unwritten.totals.give_back(freed);
+        unwritten.change.journal_bytes -= i64::try_from(freed).unwrap_or(0);
     }
 
     pub fn cleared(&self, call: u32) {
@@ -118,17 +180,22 @@ impl Journal {
     pub fn settled(&self, call: u32, outcome: Option<String>, reply: StoredReply) {
         let mut unwritten = self.lock();
         // It may be heard of twice; the first time counts, and its cell may have seen it already.
-        if unwritten.known.get(&call).is_some_and(|row| row.reply.is_some()) {
+        if unwritten.known.get(&call).is_none_or(|known| known.has_reply) {
             return;
         }
+        let outcome_bytes = outcome.as_ref().map_or(0, String::len);
+        unwritten.charge(CallRow::reply_bytes(reply.text().len()).saturating_add(outcome_bytes));
         unwritten.settle_order += 1;
         let order = unwritten.settle_order;
         unwritten.update(call, |row| {
             row.state = CallState::Settled;
             row.settle_order = row.settle_order.or(Some(order));
-            row.outcome = outcome;
+            row.outcome = outcome.or(row.outcome.take());
             row.reply = Some(reply);
         });
+        if let Some(known) = unwritten.known.get_mut(&call) {
+            known.has_reply = true;
+        }
     }
 
     pub fn entry(&self, entry: Entry) {
@@ -137,21 +204,21 @@ impl Journal {
         unwritten.change.entries.push(entry);
     }
 
-    /// All calls there are, as they stand.
+    /// The calls that the cell has not seen the end of, as they stand.
     pub fn calls(&self) -> Vec<CallRow> {
-        self.lock().known.values().cloned().collect()
+        self.lock().known.values().map(|known| known.row.clone()).collect()
     }
 
     /// Whether any call is with somebody whose word comes through the store.
     pub fn waits_for_others(&self) -> bool {
-        let with_others = |row: &CallRow| {
+        let with_others = |Known { row, .. }: &Known| {
             matches!(row.state, CallState::Approval | CallState::Parked | CallState::Away) && row.outcome.is_none()
         };
         self.lock().known.values().any(with_others)
     }
 
     pub fn call(&self, call: u32) -> Option<CallRow> {
-        self.lock().known.get(&call).cloned()
+        self.lock().known.get(&call).map(|known| known.row.clone())
     }
 
     /// The call is about to be made. Where it may be repeated, a crash costs nothing and this waits for
@@ -170,6 +237,7 @@ impl Journal {
                 row.attempt += 1;
                 change(row);
             });
+            unwritten.had_effects = true;
             unwritten.change.used_approvals.extend(used_approvals);
             let waits = !repeatable || !unwritten.change.used_approvals.is_empty();
             unwritten.must_sync |= waits;
@@ -213,12 +281,16 @@ impl Journal {
             let mut unwritten = self.lock();
             unwritten.must_sync = true;
             unwritten.anything = true;
-            let Unwritten { known, calls, change, .. } = &mut *unwritten;
-            if let Some(row) = known.get_mut(&call).filter(|row| row.reply.is_none()) {
+            let Unwritten { known, changed, change, .. } = &mut *unwritten;
+            let mut grown = 0;
+            if let Some(Known { row, .. }) = known.get_mut(&call).filter(|known| !known.has_reply) {
+                let before = row.journal_bytes();
                 row.state = state;
                 with(row, change);
-                calls.insert(call, row.clone());
+                changed.insert(call);
+                grown = row.journal_bytes().saturating_sub(before);
             }
+            unwritten.charge(grown);
         }
         self.flush().await?;
         self.lock().unasked.remove(&call).map_or(Ok(()), |exceeded| Err(CommitError::Quota(exceeded)))
@@ -259,15 +331,16 @@ impl Journal {
                 return Ok(());
             }
             let mut change = std::mem::take(&mut unwritten.change);
-            change.calls = std::mem::take(&mut unwritten.calls).into_values().collect();
+            change.calls = unwritten.take_changed();
             unwritten.anything = false;
             let must_sync = std::mem::take(&mut unwritten.must_sync);
             (change, if must_sync { Durability::Synced } else { Durability::Relaxed })
         };
+        self.lock().only_the_end(&mut change)?;
         let mut written = self.store.commit(&mut held, &change, durability, now_ms()).await;
         while let Err(CommitError::Quota(exceeded)) = written {
-            // Whoever it was for is told. Others' calls and results, in the same change, are none the worse.
-            self.lock().leave_out(&mut change, exceeded);
+            // The caller that it was for gets an error. Other calls and results of the same change are written.
+            self.lock().leave_out(&mut change, exceeded)?;
             written = self.store.commit(&mut held, &change, durability, now_ms()).await;
         }
         if written.is_err() {
@@ -280,7 +353,7 @@ impl Journal {
 
     /// Whether any tool was called.
     pub fn had_effects(&self) -> bool {
-        self.lock().known.values().any(|row| row.attempt > 0)
+        self.lock().had_effects
     }
 
     /// Held for a look or a change, never across an await.
@@ -291,29 +364,86 @@ impl Journal {
 
 impl Unwritten {
     fn update(&mut self, call: u32, change: impl FnOnce(&mut CallRow)) {
-        let Some(row) = self.known.get_mut(&call) else { return };
+        let Some(Known { row, .. }) = self.known.get_mut(&call) else { return };
+        let before = row.input.as_ref().map_or(0, String::len);
         change(row);
-        self.calls.insert(call, row.clone());
+        let grown = row.input.as_ref().map_or(0, String::len).saturating_sub(before);
+        self.changed.insert(call);
         self.anything = true;
+        self.charge(grown);
+    }
+
+    fn charge(&mut self, bytes: usize) {
+        self.totals.add(bytes);
+        self.change.grow(bytes);
+    }
+
+    /// The rows to be written. What nobody needs once it is written is not kept: calls that the cell has seen the end
+    /// of, payloads and replies of those whose end it is about to see.
+    fn take_changed(&mut self) -> Vec<CallRow> {
+        let mut rows = Vec::with_capacity(self.changed.len());
+        for call in std::mem::take(&mut self.changed) {
+            let Some(known) = self.known.get_mut(&call) else { continue };
+            known.is_written = true;
+            if is_done(&known.row) {
+                rows.extend(self.known.remove(&call).map(|known| known.row));
+            } else if known.has_reply {
+                let row = &mut known.row;
+                let (payload, reply) = (std::mem::take(&mut row.payload), row.reply.take());
+                rows.push(CallRow { payload, reply, outcome: row.outcome.take(), ..row.clone() });
+            } else {
+                rows.push(known.row.clone());
+            }
+        }
+        rows
     }
 
     /// Takes out of a change what there is no room for. Nothing of that kind is left in it.
-    fn leave_out(&mut self, change: &mut Change, exceeded: Box<Exceeded>) {
+    fn leave_out(&mut self, change: &mut Change, exceeded: Box<Exceeded>) -> Result<(), CommitError> {
         match exceeded.quota {
             Quota::OpenApprovals => {
                 for asked in change.approvals.drain(..) {
                     let rows = change.calls.iter_mut().filter(|row| row.call == asked.call);
-                    rows.chain(self.known.get_mut(&asked.call)).for_each(unask);
+                    rows.chain(self.known.get_mut(&asked.call).map(|known| &mut known.row)).for_each(unask);
                     self.unasked.insert(asked.call, exceeded.clone());
                 }
             }
-            Quota::WaitingRuns | Quota::SnapshotBytes => {
+            Quota::StoredBytes if change.snapshot.is_none() => {
+                self.no_room = Some(exceeded);
+                self.only_the_end(change)?;
+            }
+            Quota::WaitingRuns | Quota::StoredBytes => {
                 (change.state, change.snapshot, change.expires_at, change.release) = (None, None, None, false);
                 // What was to be told is not.
                 change.entries.retain(|entry| entry.kind != EntryKind::ControlResult);
                 self.restless = Some(exceeded);
             }
         }
+        Ok(())
+    }
+
+    /// Where there is no room for the journal, the run ends: its end is written, and nothing else of it.
+    fn only_the_end(&self, change: &mut Change) -> Result<(), CommitError> {
+        let Some(exceeded) = &self.no_room else { return Ok(()) };
+        if !change.state.is_some_and(RunState::is_over) {
+            return Err(CommitError::Quota(exceeded.clone()));
+        }
+        change.calls.clear();
+        change.legs.clear();
+        change.journal_bytes = 0;
+        change.entries.retain(|entry| !matches!(entry.kind, EntryKind::ToolCall | EntryKind::ToolResult));
+        let entry = json!({"note": "journal_not_kept", "why": exceeded.to_string()});
+        change.entries.push(Entry { at: now_ms(), kind: EntryKind::Note, entry });
+        Ok(())
+    }
+}
+
+/// Whether nothing becomes of the call any more. One that was cleared may still be at work, unless it is a timer.
+fn is_done(row: &CallRow) -> bool {
+    match row.state {
+        CallState::Delivered => true,
+        CallState::Cleared => row.method == Method::Timer.as_str(),
+        _ => false,
     }
 }
 

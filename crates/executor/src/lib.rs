@@ -10,6 +10,7 @@ mod asker;
 mod canned;
 pub mod clock;
 mod control;
+mod data_budget;
 mod direct;
 mod door;
 mod follow;
@@ -29,6 +30,7 @@ mod routes;
 pub mod run;
 mod source;
 mod told;
+mod totals;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +43,7 @@ pub use approved::Approved;
 pub use ask::{Answered, Ask, AskedHow};
 pub use asker::Asker;
 pub use canned::{Canned, CannedError};
+pub use data_budget::{DataBudget, DataRefused, Reserved, RunData};
 pub use direct::DirectCall;
 pub use door::Executor;
 pub use hooks::{HOOK_DEADLINE, Hook, HookAnswer, Hooking, ToolEvent, ToolKind};
@@ -56,6 +59,7 @@ pub use routes::Routes;
 pub use source::{
     Answering, AuthorizedCall, CallToken, CallingOff, Dispatch, Outcome, Returned, ToolSource, ToolUpdate,
 };
+pub use totals::{JournalFull, NotOpened};
 
 /// How long a person has to answer, where nobody says otherwise.
 const APPROVAL_MS: i64 = 15 * 60 * 1000;

@@ -4,15 +4,12 @@ use contract::json::depth;
 use contract::limits::MAX_BRIDGE_VALUE_DEPTH;
 use contract::tool::ToolSpec;
 use serde_json::{Value, json};
-use store::{ApprovalRequest, Entry, EntryKind};
+use store::{ApprovalRequest, Entry, EntryKind, MAX_TRANSCRIPT_BYTES};
 
 use crate::clock::now_ms;
 use crate::outcome::UNKNOWN_OUTCOME;
 use crate::request::CallRequest;
 use crate::source::Outcome;
-
-/// More of an input or a result than this is not written into a transcript; the journal has it whole.
-const MAX_RECORDED_BYTES: usize = 64 << 10;
 
 pub(crate) struct Recorded<'a> {
     pub(crate) call: &'a CallRequest,
@@ -70,7 +67,7 @@ pub fn for_transcript(value: &Value) -> Value {
     let text = value.to_string();
     match depth(text.as_bytes()) {
         levels if levels > MAX_BRIDGE_VALUE_DEPTH => json!({"omittedLevels": levels}),
-        _ if text.len() > MAX_RECORDED_BYTES => json!({"omittedBytes": text.len()}),
+        _ if text.len() > MAX_TRANSCRIPT_BYTES => json!({"omittedBytes": text.len()}),
         _ => value.clone(),
     }
 }

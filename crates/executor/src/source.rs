@@ -153,6 +153,11 @@ impl Returned {
         Self { content: vec![json!({"type": "text", "text": text.into()})], ..Self::default() }
     }
 
+    /// The same as [`Self::for_guest`], without a copy of the details.
+    pub fn into_guest(mut self) -> Value {
+        self.details.take().unwrap_or_else(|| self.for_guest())
+    }
+
     /// What a cell gets: the details where there are some, else the text, else the blocks.
     pub fn for_guest(&self) -> Value {
         if let Some(details) = &self.details {

@@ -1,5 +1,7 @@
 //! The connections to where the rows are: a file, memory, or a Postgres server.
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,6 +14,8 @@ use crate::commit::Durability;
 use crate::fault;
 use crate::keys::Keys;
 use crate::location::{Location, sqlite_url};
+use crate::private::make_private;
+use crate::tls::{self, WeakTls};
 use crate::{Millis, migrations};
 
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +30,19 @@ pub enum StoreError {
         "{cells} of the store's cells are sealed with another key {id} than this one; give the key file that the store's other processes use (`--key-file`), or wait until those cells have expired"
     )]
     OtherKey { id: u32, cells: u64 },
+    #[error(transparent)]
+    WeakTls(#[from] WeakTls),
+    #[error("`{path}` cannot be made, or cannot be kept from others: {source}; choose a file of your own")]
+    Exposed { path: PathBuf, source: io::Error },
+}
+
+impl From<tls::Problem> for StoreError {
+    fn from(problem: tls::Problem) -> Self {
+        match problem {
+            tls::Problem::Weak(weak) => Self::WeakTls(weak),
+            tls::Problem::Sql(error) => Self::Sql(error),
+        }
+    }
 }
 
 /// A handle to the rows; clones share the connections.
@@ -62,7 +79,7 @@ const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
 impl Store {
     pub async fn open(location: &Location, keys: Keys) -> Result<Self, StoreError> {
         sqlx::any::install_default_drivers();
-        let (keys, location) = (Arc::new(keys), location.clone());
+        let (keys, location) = (Arc::new(keys), location.secured()?);
         let store = match &location {
             Location::Memory => {
                 let options: AnyConnectOptions = fresh_memory().parse()?;
@@ -72,6 +89,7 @@ impl Store {
                 Self { keeper: Some(keeper), ..store }
             }
             Location::File(path) => {
+                make_private(path).map_err(|source| StoreError::Exposed { path: path.clone(), source })?;
                 let url = sqlite_url(path, "rwc");
                 look_at(&url).await?;
                 let options: AnyConnectOptions = url.parse()?;

@@ -14,12 +14,14 @@ mod keys;
 mod location;
 mod look;
 mod migrations;
+mod private;
 mod quota;
 mod rows;
 mod runs;
 mod seal;
 mod settle;
 mod sweep;
+mod tls;
 mod transcript;
 mod vouch;
 mod watch;
@@ -33,11 +35,15 @@ pub use keys::Keys;
 pub use location::{BadLocation, Location};
 pub use look::Look;
 pub use quota::{Exceeded, Quota};
-pub use rows::{CallRow, CallState, LegEnded, LegHow, LegRow, RunGlance, RunListed, RunRow, RunState, StoredReply};
+pub use rows::{
+    CallRow, CallState, JournalTotals, LegEnded, LegHow, LegRow, MAX_TRANSCRIPT_BYTES, RunGlance, RunListed, RunRow,
+    RunState, StoredReply,
+};
 pub use runs::{Held, LeaseError, NewRun};
 pub use seal::{Sealed, Unsealable};
 pub use settle::{SettleRefused, Settled};
 pub use sweep::Swept;
+pub use tls::WeakTls;
 pub use transcript::{Entry, EntryKind};
 pub use watch::{News, Watch};
 

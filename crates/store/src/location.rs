@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use url::Url;
 
+use crate::tls;
+
 /// Where a store lives.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
@@ -39,6 +41,14 @@ impl Location {
                 Ok(Self::Postgres(text.to_owned()))
             }
             Some(_) => Err(BadLocation::Scheme),
+        }
+    }
+
+    /// The same place, with what its address leaves open about TLS decided.
+    pub(crate) fn secured(&self) -> Result<Self, tls::Problem> {
+        match self {
+            Self::Postgres(url) => Ok(Self::Postgres(tls::verified(url)?)),
+            Self::Memory | Self::File(_) => Ok(self.clone()),
         }
     }
 }

@@ -33,7 +33,7 @@ impl Look {
 async fn look(location: &Location) -> Result<Look, StoreError> {
     sqlx::any::install_default_drivers();
     let known_schema = migrations::VERSION;
-    let (url, is_there, clock) = match location {
+    let (url, is_there, clock) = match &location.secured()? {
         Location::File(path) if path.exists() => (
             sqlite_url(path, "ro"),
             "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'",

@@ -5,7 +5,7 @@ use sqlx::{Executor, Row};
 use crate::backend::{Dialect, Store, StoreError};
 use crate::fault;
 
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     r"
 CREATE TABLE runs (
     run_id        TEXT PRIMARY KEY,
@@ -137,6 +137,7 @@ CREATE INDEX transcript_by_time ON transcript (at);
 ALTER TABLE legs ADD COLUMN ended TEXT;
 ALTER TABLE legs ADD COLUMN shown TEXT;
 ",
+    "ALTER TABLE runs ADD COLUMN journal_bytes BIGINT NOT NULL DEFAULT 0",
 ];
 
 /// The schema this program writes.

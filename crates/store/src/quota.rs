@@ -23,7 +23,8 @@ const MAX_NAMED: i64 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
     WaitingRuns,
-    SnapshotBytes,
+    /// Suspended cells and the journals of all runs that are kept, together.
+    StoredBytes,
     OpenApprovals,
 }
 
@@ -43,9 +44,11 @@ impl fmt::Display for Exceeded {
         let limit = self.limit;
         match self.quota {
             Quota::WaitingRuns => write!(f, "too many cells wait: {limit} is as many as one principal may have")?,
-            Quota::SnapshotBytes => {
-                write!(f, "suspended cells take too much room: one principal may have {limit} bytes")?
-            }
+            Quota::StoredBytes => write!(
+                f,
+                "suspended cells and recorded calls take too much room: one principal may have {limit} bytes \
+                 (`store.perPrincipal.maxStoredBytes`); runs that have ended are kept for `store.keepRunsSeconds`"
+            )?,
             Quota::OpenApprovals => {
                 return write!(
                     f,
@@ -76,16 +79,15 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// None where it takes nothing: a run that is over has nothing waiting.
+    /// None where it takes nothing. A run that is over has nothing waiting, but its journal is kept.
     pub(crate) fn of(change: &Change, sealed: Option<&(i64, Vec<u8>)>) -> Option<Self> {
-        if change.state.is_some_and(RunState::is_over) {
-            return None;
-        }
         let length = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
+        let is_over = change.state.is_some_and(RunState::is_over);
+        let snapshot = sealed.filter(|_| !is_over).map_or(0, |(_, bytes)| length(bytes.len()));
         let claim = Self {
             runs: i64::from(change.state == Some(RunState::Waiting)),
-            bytes: sealed.map_or(0, |(_, bytes)| length(bytes.len())),
-            approvals: length(change.approvals.len()),
+            bytes: snapshot.saturating_add(change.journal_bytes.max(0)),
+            approvals: if is_over { 0 } else { length(change.approvals.len()) },
         };
         (claim.runs + claim.bytes + claim.approvals > 0).then_some(claim)
     }
@@ -100,7 +102,7 @@ pub(crate) async fn take(
     now: Millis,
 ) -> Result<(), CommitError> {
     let most = |limit: u64| i64::try_from(limit).unwrap_or(i64::MAX);
-    let limits = [most(quotas.waiting_runs), most(quotas.snapshot_bytes), most(quotas.open_approvals)];
+    let limits = [most(quotas.waiting_runs), most(quotas.stored_bytes), most(quotas.open_approvals)];
     let agent_id = &held.scope.agent_id;
     let taken = sqlx::query(
         "UPDATE usage SET waiting_runs = waiting_runs + $1, snapshot_bytes = snapshot_bytes + $2, \
@@ -122,7 +124,7 @@ pub(crate) async fn take(
     }
     let has = count(connection, agent_id, now).await?;
     let claims = [claim.runs, claim.bytes, claim.approvals];
-    let named = [Quota::WaitingRuns, Quota::SnapshotBytes, Quota::OpenApprovals];
+    let named = [Quota::WaitingRuns, Quota::StoredBytes, Quota::OpenApprovals];
     let over = claims.iter().zip(has).zip(limits).position(|((claim, has), limit)| *claim > 0 && has > limit);
     if let Some((quota, limit)) = over.and_then(|place| Some((*named.get(place)?, *limits.get(place)?))) {
         let oldest = oldest(connection, held).await?;
@@ -153,8 +155,8 @@ async fn count(connection: &mut AnyConnection, agent_id: &str, now: Millis) -> R
     .await?;
     let row = sqlx::query(
         "SELECT CAST(COALESCE(SUM(CASE WHEN state = 'waiting' THEN 1 ELSE 0 END), 0) AS BIGINT), \
-         CAST(COALESCE(SUM(length(snapshot)), 0) AS BIGINT) FROM runs \
-         WHERE agent_id = $1 AND state IN ('running', 'waiting')",
+         CAST(COALESCE(SUM(length(snapshot)), 0) + COALESCE(SUM(journal_bytes), 0) AS BIGINT) FROM runs \
+         WHERE agent_id = $1",
     )
     .bind(agent_id.to_owned())
     .fetch_one(&mut *connection)

@@ -1,6 +1,7 @@
 //! A run as it is written down.
 
-use contract::frame::ReplyValue;
+use contract::frame::{Method, ReplyValue};
+use contract::limits::JOURNAL_ROW_BYTES;
 use contract::scope::Scope;
 use contract::tool::InputHash;
 use serde::{Deserialize, Serialize};
@@ -251,11 +252,55 @@ impl CallRow {
     }
 }
 
+/// More of an input or a result than this is not written into a transcript; the journal has it whole.
+pub const MAX_TRANSCRIPT_BYTES: usize = 64 << 10;
+
+impl CallRow {
+    /// Bytes that the row counts for in the journal of its run, with what the transcript shows of it.
+    pub fn journal_bytes(&self) -> usize {
+        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let reply = self.reply.as_ref().map_or(0, |reply| Self::reply_bytes(reply.text().len()));
+        let texts = self.target.len() + self.payload.len() + length(&self.input) + length(&self.outcome);
+        JOURNAL_ROW_BYTES + texts + length(&self.ticket) + self.transcript_bytes() + reply
+    }
+
+    /// A reply of this length, and what the transcript shows of it: content and details.
+    pub fn reply_bytes(length: usize) -> usize {
+        length + 2 * length.min(MAX_TRANSCRIPT_BYTES)
+    }
+
+    /// What the transcript shows of the call's arguments.
+    fn transcript_bytes(&self) -> usize {
+        let is_tool_call = [Method::Call, Method::Namespace].iter().any(|method| method.as_str() == self.method);
+        if is_tool_call { self.payload.len().min(MAX_TRANSCRIPT_BYTES) } else { 0 }
+    }
+}
+
+/// What a run's journal has come to, all calls together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalTotals {
+    pub calls: usize,
+    pub bytes: usize,
+    /// The highest id of a call; 0 where there is none.
+    pub last_call: u32,
+    pub settle_order: i64,
+    /// Whether any tool was called.
+    pub had_effects: bool,
+}
+
 /// What the cell is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoredReply {
     Resolved(String),
     Rejected(String),
+}
+
+impl StoredReply {
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Resolved(text) | Self::Rejected(text) => text,
+        }
+    }
 }
 
 impl From<&ReplyValue> for StoredReply {

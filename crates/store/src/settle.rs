@@ -36,6 +36,12 @@ impl Store {
     /// the outcome is looked for: whoever brought it is told whether it counts.
     pub async fn settle(&self, run_id: &str, call: u32, outcome: &str) -> Result<Settled, SettleRefused> {
         let mut transaction = self.writer(Durability::Synced).begin().await?;
+        // In the order of every commit: the run first, then its calls.
+        sqlx::query("UPDATE runs SET journal_bytes = journal_bytes + $1 WHERE run_id = $2")
+            .bind(i64::try_from(outcome.len()).unwrap_or(i64::MAX))
+            .bind(run_id.to_owned())
+            .execute(&mut *transaction)
+            .await?;
         if !write(&mut transaction, run_id, call, outcome).await? {
             return Err(SettleRefused::NotParked);
         }
@@ -56,10 +62,12 @@ impl Store {
     /// The same by whoever holds the run; who has lost it writes nothing. False where another outcome counts.
     pub async fn settle_held(&self, held: &Held, call: u32, outcome: &str) -> Result<bool, CommitError> {
         let mut transaction = self.writer(Durability::Synced).begin().await?;
-        // Changes nothing, and keeps everybody else from taking the run before this is written.
+        // Keeps every other process from taking the run before this is written.
         let ours = sqlx::query(
-            "UPDATE runs SET fence = fence WHERE run_id = $1 AND fence = $2 AND state IN ('running', 'waiting')",
+            "UPDATE runs SET journal_bytes = journal_bytes + $1 \
+             WHERE run_id = $2 AND fence = $3 AND state IN ('running', 'waiting')",
         )
+        .bind(i64::try_from(outcome.len()).unwrap_or(i64::MAX))
         .bind(held.run_id.clone())
         .bind(held.fence)
         .execute(&mut *transaction)
@@ -81,8 +89,8 @@ impl Store {
     }
 
     async fn has_outcome(&self, run_id: &str, call: u32, outcome: &str) -> Result<bool, StoreError> {
-        let calls = self.calls(run_id).await?;
-        Ok(calls.iter().any(|row| row.call == call && row.outcome.as_deref() == Some(outcome)))
+        let row = self.call(run_id, call).await?;
+        Ok(row.is_some_and(|row| row.outcome.as_deref() == Some(outcome)))
     }
 }
 

@@ -6,9 +6,9 @@
 pub(crate) mod look;
 mod place;
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use store::{BadLocation, KeyFileError, StoreError};
@@ -25,6 +25,8 @@ pub(crate) enum StateError {
     File { path: PathBuf, source: io::Error },
     #[error("`{0}` can be read by others; `chmod 600` it, and replace what it holds")]
     Exposed(PathBuf),
+    #[error("others can write to the folder `{0}`; `chmod 700` it, or choose another with --state-dir")]
+    Shared(PathBuf),
     #[error(transparent)]
     Key(#[from] KeyFileError),
     #[error(transparent)]
@@ -51,6 +53,7 @@ impl State {
             None => usual_folder().ok_or(StateError::NoHome)?,
         };
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|source| at(&folder, source))?;
+        keep_from_others(&folder)?;
         Ok(Self { folder })
     }
 
@@ -65,6 +68,44 @@ impl State {
             make_secret(&path)?;
         }
         read_secret(&path)
+    }
+}
+
+/// A folder of ours is taken from everybody else. One that others can write to and that is not ours alone to change,
+/// such as `/tmp`, is refused: they could put files of theirs in the place of ours.
+fn keep_from_others(folder: &Path) -> Result<(), StateError> {
+    let found = fs::metadata(folder).map_err(|source| at(folder, source))?;
+    match privacy(found.mode()) {
+        Privacy::Private => Ok(()),
+        Privacy::Refused => Err(StateError::Shared(folder.to_owned())),
+        Privacy::Tightened { is_writable } => {
+            match fs::set_permissions(folder, Permissions::from_mode(0o700)) {
+                // Somebody else's folder, in which nobody but them can do harm.
+                Err(_) if !is_writable => Ok(()),
+                Err(_) => Err(StateError::Shared(folder.to_owned())),
+                Ok(()) => Ok(()),
+            }
+        }
+    }
+}
+
+/// What is to be done about a folder with this mode.
+#[derive(Debug, PartialEq, Eq)]
+enum Privacy {
+    Private,
+    /// Others than its owner can look into it, or even write to it.
+    Tightened {
+        is_writable: bool,
+    },
+    Refused,
+}
+
+fn privacy(mode: u32) -> Privacy {
+    let (is_shared_by_design, is_writable) = (mode & 0o1000 != 0, mode & 0o022 != 0);
+    match mode & 0o077 {
+        0 => Privacy::Private,
+        _ if is_shared_by_design => Privacy::Refused,
+        _ => Privacy::Tightened { is_writable },
     }
 }
 
@@ -125,4 +166,21 @@ fn at(path: &Path, source: io::Error) -> StateError {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Privacy, privacy};
+
+    #[test]
+    fn a_folder_is_tightened_unless_it_is_meant_to_be_shared() {
+        assert_eq!(privacy(0o40700), Privacy::Private);
+        for mode in [0o40755, 0o40750, 0o40711] {
+            assert_eq!(privacy(mode), Privacy::Tightened { is_writable: false }, "{mode:o}");
+        }
+        for mode in [0o40777, 0o40775, 0o40722] {
+            assert_eq!(privacy(mode), Privacy::Tightened { is_writable: true }, "{mode:o}");
+        }
+        assert_eq!(privacy(0o41777), Privacy::Refused);
+    }
 }

@@ -7,9 +7,10 @@ use contract::error::ErrorCode;
 use contract::frame::{Failure, HostCall, Method, ReplyValue};
 use contract::ids::CallId;
 use contract::json;
+use contract::limits::MAX_QUERY_BYTES;
 use contract::tool::InputHash;
 use executor::clock::now_ms;
-use executor::{CallEnd, CallRequest, Outcome, States, Updates};
+use executor::{CallEnd, CallRequest, Outcome, Reserved, States, Updates};
 use serde_json::Value;
 use store::{CallRow, CallState, CommitError, StoredReply};
 use tokio::time::Instant;
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 use super::Driver;
 use crate::bridge::{self, Request};
 use crate::cell::Event;
+use crate::replay::recorded_target;
 
 /// What a task of a run's brought back.
 pub(super) struct Done {
@@ -29,7 +31,8 @@ pub(super) enum What {
     TimerFired,
     Replied {
         reply: ReplyValue,
-        outcome: Option<String>,
+        /// The memory that the reply takes, where it takes much.
+        held: Option<Reserved>,
     },
     Parked(PendingState),
     Decided,
@@ -54,9 +57,9 @@ impl Driver {
                 self.timers.remove(&call);
                 self.settle(call, ReplyValue::Resolved(b"null".to_vec()), None)
             }
-            What::Replied { reply, outcome } => {
+            What::Replied { reply, held } => {
                 self.asking.remove(&call);
-                self.settle(call, reply, outcome)
+                self.settle(call, reply, held)
             }
             What::WaitNow => Event::Wait,
             What::Parked(state) => {
@@ -78,31 +81,48 @@ impl Driver {
                 }
                 Event::Woke
             }
-            What::Stopped(error) => {
-                // A store that is away now is no end: whoever takes the run next goes on from what is written.
-                self.run.journal.lose();
-                self.taken_over |= matches!(error, CommitError::Fenced);
-                Event::Lost(Failure {
-                    code: Some(ErrorCode::InternalError),
-                    message: format!("the run cannot go on here: {error}"),
-                    place: None,
-                })
-            }
+            What::Stopped(error) => self.stopped(error),
             What::Nothing => Event::Woke,
         }
     }
 
-    fn settle(&mut self, call: CallId, reply: ReplyValue, outcome: Option<String>) -> Event {
-        self.run.journal.settled(call.0, outcome, StoredReply::from(&reply));
+    /// What the run does could not be written.
+    pub(super) fn stopped(&mut self, error: CommitError) -> Event {
+        if let CommitError::Quota(exceeded) = error {
+            // There is no room for its journal. That it failed, and why, can be written.
+            let code = Some(ErrorCode::RuntimeUnavailable);
+            return Event::Lost(Failure { code, message: exceeded.to_string(), place: None });
+        }
+        // A store that is away now is no end: whoever takes the run next goes on from what is written.
+        self.run.journal.lose();
+        self.taken_over |= matches!(error, CommitError::Fenced);
+        let message = format!("the run cannot go on here: {error}");
+        Event::Lost(Failure { code: Some(ErrorCode::InternalError), message, place: None })
+    }
+
+    fn settle(&mut self, call: CallId, reply: ReplyValue, held: Option<Reserved>) -> Event {
+        let (reply, held) = match self.run.journal.has_room_for(text_of(&reply).len()) {
+            Err(full) if text_of(&reply).len() > MAX_SMALL_REPLY => (not_kept(full.code(), &full), None),
+            _ => (reply, held),
+        };
+        match held {
+            Some(held) => self.reserved.insert(call, held),
+            None => self.reserved.remove(&call),
+        };
+        self.run.journal.settled(call.0, None, StoredReply::from(&reply));
         Event::Settled(call, reply)
     }
 
     pub(super) fn dispatch(&mut self, call: &HostCall) {
-        let request = Request::read(self.run.executor.catalog(), self.run.face.view(), &self.run.search, call);
+        let request = match self.refused.remove(&call.id) {
+            Some(rejection) => Request::Answered(rejection),
+            None => Request::read(self.run.executor.catalog(), self.run.face.view(), &self.run.search, call),
+        };
         self.count(call.method, &request);
         match request {
             Request::Answered(reply) => {
-                self.bring(call.id, reply, None);
+                self.run.journal.forget_payload(call.id.0);
+                self.bring(call.id, reply);
             }
             Request::Tool { id, input } => {
                 let request = self.request(call.id, id, input, self.parent_of(call.id));
@@ -135,9 +155,10 @@ impl Driver {
             let outcome = match known {
                 Some(outcome) => Some(outcome),
                 // Where the store is away, it is asked again with the next look.
-                None => journal.store().calls(journal.run_id()).await.ok().and_then(|calls| {
-                    calls.into_iter().find(|row| row.call == request.call).and_then(|row| row.outcome)
-                }),
+                None => {
+                    let row = journal.store().call(journal.run_id(), request.call).await.ok().flatten();
+                    row.and_then(|row| row.outcome)
+                }
             };
             match outcome {
                 Some(outcome) => executor.arrived(&journal, &request, Outcome::from_json(&outcome)).await,
@@ -147,8 +168,8 @@ impl Driver {
     }
 
     /// A reply that the journal has already.
-    pub(super) fn bring(&mut self, call: CallId, reply: ReplyValue, outcome: Option<String>) {
-        let what = What::Replied { reply, outcome };
+    pub(super) fn bring(&mut self, call: CallId, reply: ReplyValue) {
+        let what = What::Replied { reply, held: None };
         self.calls.spawn(async move { Done { call, what, took: Duration::ZERO } });
     }
 
@@ -187,12 +208,16 @@ impl Driver {
         E: Into<Option<CallEnd>>,
     {
         let (executor, journal) = (self.run.executor.clone(), std::sync::Arc::clone(&self.run.journal));
-        let (call, tool) = (CallId(request.call), request.id.clone());
+        let (call, tool, data) = (CallId(request.call), request.id.clone(), self.run.data.clone());
         self.calls.spawn(async move {
             let began = Instant::now();
             let what = match how(executor, journal, request).await.into() {
                 Some(CallEnd::Settled(outcome)) => {
-                    What::Replied { reply: bridge::reply(&outcome, &tool), outcome: Some(outcome.to_json()) }
+                    let reply = bridge::reply(outcome, &tool);
+                    match data.reserve(text_of(&reply).len(), 0) {
+                        Ok(held) => What::Replied { reply, held: Some(held) },
+                        Err(refused) => What::Replied { reply: not_kept(refused.code(), &refused), held: None },
+                    }
                 }
                 Some(CallEnd::Parked(state)) => What::Parked(state),
                 Some(CallEnd::Stopped(error)) => What::Stopped(error),
@@ -246,6 +271,20 @@ impl Driver {
 
 const MAX_NESTED_IDS: usize = 1024;
 
+/// A reply of this length is kept whatever the journal has come to: a rejection is no longer.
+const MAX_SMALL_REPLY: usize = 4 << 10;
+
+fn text_of(reply: &ReplyValue) -> &[u8] {
+    match reply {
+        ReplyValue::Resolved(text) | ReplyValue::Rejected(text) => text,
+    }
+}
+
+/// A tool answered, and there is no room for what it said.
+fn not_kept(code: &str, why: &dyn std::fmt::Display) -> ReplyValue {
+    bridge::reject_as(code, &format!("the tool was called, but its result is not kept: {why}"), "")
+}
+
 /// A call that a cell has just made.
 pub(super) fn row(call: &HostCall, leg: i64, parent: &str) -> CallRow {
     let now = now_ms();
@@ -253,9 +292,14 @@ pub(super) fn row(call: &HostCall, leg: i64, parent: &str) -> CallRow {
         let after = std::str::from_utf8(&call.payload).ok().and_then(|text| text.parse::<f64>().ok());
         now.saturating_add(after.unwrap_or(0.0) as i64)
     });
-    let payload = String::from_utf8_lossy(&call.payload).into_owned();
+    let payload = match call.method {
+        Method::Describe => String::new(),
+        // A query that is longer is refused, whoever reads it.
+        Method::Search if call.payload.len() > MAX_QUERY_BYTES => String::new(),
+        _ => String::from_utf8_lossy(&call.payload).into_owned(),
+    };
+    let target = recorded_target(&call.target);
+    let row = CallRow::requested(call.id.0, call.method.as_str(), &target, payload, parent, now);
     // Of the bytes themselves: a leg that is run again is compared by them.
-    let input_hash = InputHash::of(&call.payload).to_string();
-    let row = CallRow::requested(call.id.0, call.method.as_str(), &call.target, payload, parent, now);
-    CallRow { leg, due_at, input_hash, ..row }
+    CallRow { leg, due_at, input_hash: InputHash::of(&call.payload).to_string(), ..row }
 }

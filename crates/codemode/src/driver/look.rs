@@ -77,7 +77,7 @@ impl Driver {
 async fn looked(journal: &Journal) -> Result<(Vec<CallId>, Vec<CallId>), StoreError> {
     let (store, run_id) = (journal.store(), journal.run_id());
     let waits = |call: u32, states: &[CallState]| journal.call(call).is_some_and(|row| states.contains(&row.state));
-    let calls = store.calls(run_id).await?;
+    let calls = store.open_calls(run_id).await?;
     let arrived = calls.iter().filter(|row| row.outcome.is_some());
     let arrived = arrived.filter(|row| waits(row.call, &[CallState::Parked, CallState::Away]));
     let arrived = arrived.map(|row| CallId(row.call)).collect();

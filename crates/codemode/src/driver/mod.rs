@@ -16,16 +16,20 @@ use std::time::Duration;
 
 use contract::cell::{CellResult, PendingState, Telemetry};
 use contract::config::SearchLimits;
-use contract::frame::{Budget, LegEnd, Start};
+use contract::error::ErrorCode;
+use contract::frame::{Budget, Failure, HostCall, LegEnd, Method, ReplyValue, Start};
 use contract::ids::CallId;
+use contract::json;
+use contract::limits::MAX_JSON_VALUES;
 use contract::tables::CatalogTables;
 use executor::clock::now_us;
-use executor::{Executor, Journal};
+use executor::{Executor, Journal, NotOpened, Reserved, RunData};
 use store::LegRow;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
+use crate::bridge;
 use crate::cell::{Action, Cell, Event};
 use crate::definition::Definition;
 use crate::face::Face;
@@ -66,6 +70,8 @@ pub(crate) struct Run {
     pub(crate) pool: Pool,
     pub(crate) executor: Executor,
     pub(crate) journal: Arc<Journal>,
+    /// What its unfinished calls may take of the host's memory.
+    pub(crate) data: RunData,
     /// What the cell reads of its catalog: the same to its end, whatever becomes of the tools.
     pub(crate) tables: CatalogTables,
 }
@@ -104,6 +110,12 @@ pub(crate) struct Driver {
     tool_time: Duration,
     /// Calls under way whose tools have asked people something.
     asking: HashSet<CallId>,
+    /// Calls that have no room in the journal or in memory, and how they reject.
+    refused: HashMap<CallId, ReplyValue>,
+    /// Memory that payloads of unfinished calls and replies to them take.
+    reserved: HashMap<CallId, Reserved>,
+    /// The same for replies that the leg under way was given.
+    delivering: Vec<Reserved>,
     /// Where calls under way tell with whom they are.
     tell: mpsc::Sender<Whereto>,
     told: mpsc::Receiver<Whereto>,
@@ -174,6 +186,9 @@ impl Driver {
             telemetry,
             tool_time: Duration::ZERO,
             asking: HashSet::new(),
+            refused: HashMap::new(),
+            reserved: HashMap::new(),
+            delivering: Vec::new(),
             tell,
             told,
         }
@@ -224,19 +239,35 @@ impl Driver {
     }
 
     /// Whether the run can go on here.
-    async fn on(&mut self, event: Event) -> bool {
-        self.note(&event);
+    async fn on(&mut self, mut event: Event) -> bool {
+        if let Err(failure) = self.note(&mut event) {
+            event = Event::Lost(failure);
+        }
         let moved = matches!(event, Event::Settled(..) | Event::Decided(_));
+        if !self.step(event).await {
+            return false;
+        }
+        if !self.cell.is_over()
+            && self.run.journal.is_due()
+            && let Err(error) = self.run.journal.flush().await
+        {
+            let event = self.stopped(error);
+            return self.step(event).await;
+        }
+        if self.cell.is_over() || self.cell.in_turn() {
+            return true;
+        }
+        self.rest(moved).await
+    }
+
+    async fn step(&mut self, event: Event) -> bool {
         let now = self.now();
         for action in self.cell.on(event, now) {
             if !self.act(action).await {
                 return false;
             }
         }
-        if self.cell.is_over() || self.cell.in_turn() {
-            return true;
-        }
-        self.rest(moved).await
+        true
     }
 
     pub(crate) fn journal(&self) -> Arc<Journal> {
@@ -283,21 +314,59 @@ impl Driver {
         }
     }
 
-    /// What the journal must know of an event.
-    fn note(&mut self, event: &Event) {
-        let Event::LegEnded(leg) = event else { return };
-        if let LegEnd::Suspended { calls, cleared } = &leg.end {
+    /// What the journal must know of an event. A failure ends the run.
+    fn note(&mut self, event: &mut Event) -> Result<(), Failure> {
+        let Event::LegEnded(leg) = event else { return Ok(()) };
+        self.delivering.clear();
+        if let LegEnd::Suspended { calls, cleared } = &mut leg.end {
             for call in cleared {
                 self.run.journal.cleared(call.0);
             }
             for call in calls {
-                self.run.journal.opened(calls::row(call, self.leg, &self.parent));
+                self.open(call)?;
             }
         }
         // After its calls: a leg whose end is written has all of them.
         if let Some(begun) = self.begun.take() {
             let ended = begun.ended.clone().unwrap_or_else(|| ended_of(leg));
             self.run.journal.leg_ended(LegRow { ended: Some(ended), ..begun });
+        }
+        Ok(())
+    }
+
+    /// Takes a new call into the journal. One that there is no room for keeps no payload, and rejects when it is its turn.
+    fn open(&mut self, call: &mut HostCall) -> Result<(), Failure> {
+        let failure = |code, message| Failure { code: Some(code), message, place: None };
+        let row = calls::row(call, self.leg, &self.parent);
+        let refused = match self.run.journal.opened(row) {
+            Ok(()) => match call.method {
+                Method::Timer | Method::Yield => return Ok(()),
+                _ => self.reserve(call),
+            },
+            Err(NotOpened::Refused(full)) => Some((full.code(), full.to_string())),
+            Err(spent @ NotOpened::Spent(_)) => {
+                return Err(failure(ErrorCode::TooManyPendingToolCalls, spent.to_string()));
+            }
+            Err(reused @ NotOpened::Reused { .. }) => {
+                return Err(failure(ErrorCode::InternalError, reused.to_string()));
+            }
+        };
+        if let Some((code, message)) = refused {
+            call.payload = Vec::new();
+            self.refused.insert(call.id, bridge::reject_as(code, &message, &call.target));
+        }
+        Ok(())
+    }
+
+    /// Counts what a call takes of the host's memory until the cell has its reply.
+    fn reserve(&mut self, call: &HostCall) -> Option<(&'static str, String)> {
+        let values = json::measure(&call.payload).values.min(MAX_JSON_VALUES);
+        match self.run.data.reserve(call.target.len() + call.payload.len(), values) {
+            Ok(reserved) => {
+                self.reserved.insert(call.id, reserved);
+                None
+            }
+            Err(refused) => Some((refused.code(), refused.to_string())),
         }
     }
 
@@ -322,6 +391,7 @@ impl Driver {
                 let budget = self.budget(run_ms, output_bytes);
                 self.leg += 1;
                 let order = replies.iter().map(|reply| reply.call.0).collect();
+                self.delivering = replies.iter().filter_map(|reply| self.reserved.remove(&reply.call)).collect();
                 self.begin_leg(budget.clock_us, order);
                 self.work = Some(self.deliver(budget, replies));
             }

@@ -78,7 +78,7 @@ impl Driver {
             let call = CallId(row.call);
             match row.state {
                 CallState::Settled => match row.reply.clone() {
-                    Some(reply) => self.bring(call, reply.into(), row.outcome.clone()),
+                    Some(reply) => self.bring(call, reply.into()),
                     None => self.fetch_outcome(call),
                 },
                 CallState::Dispatched => self.repeat(call),

@@ -96,7 +96,7 @@ impl Driver {
     async fn end_without_room(&mut self, exceeded: &Exceeded, waiting: CellResult) -> Option<CellResult> {
         let code = match exceeded.quota {
             Quota::WaitingRuns | Quota::OpenApprovals => ErrorCode::RuntimeUnavailable,
-            Quota::SnapshotBytes => ErrorCode::SnapshotLimitExceeded,
+            Quota::StoredBytes => ErrorCode::SnapshotLimitExceeded,
         };
         let output = match waiting {
             CellResult::Waiting { output, .. }

@@ -1,16 +1,21 @@
 //! What a leg did, held against what is recorded of it. Pure: legs go in, verdicts come out.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use contract::cell::OutputItem;
 use contract::frame::{HostCall, Leg, LegEnd, Method, Reply, ReplyValue};
 use contract::ids::CallId;
+use contract::limits::MAX_TARGET_BYTES;
 use contract::tool::InputHash;
 use store::{CallRow, LegEnded, LegHow, LegRow};
 
 use super::divergence::{
     Divergence, happened_end, happened_output, made_call, recorded_call, recorded_end, recorded_output,
 };
+
+/// What is kept of a target that is too long.
+const MAX_SHOWN_TARGET: usize = 200;
 
 /// How a leg that was run again stands to what is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,10 +148,20 @@ fn how_of(end: &LegEnd) -> LegHow {
     }
 }
 
+/// The target of a call as the journal keeps it. A worker refuses targets that are too long; one that does not is
+/// no reason to write them down.
+pub(crate) fn recorded_target(target: &str) -> Cow<'_, str> {
+    if target.len() <= MAX_TARGET_BYTES {
+        return Cow::Borrowed(target);
+    }
+    let shown = target.get(..target.floor_char_boundary(MAX_SHOWN_TARGET)).unwrap_or_default();
+    Cow::Owned(format!("{shown}… ({} bytes, sha256 {})", target.len(), InputHash::of(target.as_bytes())))
+}
+
 fn is_same(row: &CallRow, call: &HostCall) -> bool {
     call.id.0 == row.call
         && call.method.as_str() == row.method
-        && call.target == row.target
+        && (call.target == row.target || recorded_target(&call.target) == row.target)
         && InputHash::of(&call.payload).to_string() == row.input_hash
 }
 

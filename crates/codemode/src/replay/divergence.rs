@@ -29,6 +29,11 @@ impl fmt::Display for Divergence {
 }
 
 pub(super) fn recorded_call(row: &CallRow) -> String {
+    // What the catalog answers is recorded by its hash, and so is what there was no room for.
+    if row.payload.is_empty() {
+        let hash = row.input_hash.get(..12).unwrap_or(&row.input_hash);
+        return call(&row.method, &row.target, &format!("arguments that are not kept (sha256 {hash})"));
+    }
     call(&row.method, &row.target, &row.payload)
 }
 

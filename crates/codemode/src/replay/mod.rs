@@ -16,6 +16,6 @@ pub use fork::ForkRefused;
 pub use record::{MAX_BY_HAND_MS, Record, Step, Unplayable, Unreadable};
 pub use walk::{MAX_RESUMING_MS, Stumble};
 
-pub(crate) use compare::{Comparison, ended_of};
+pub(crate) use compare::{Comparison, ended_of, recorded_target};
 pub(crate) use fork::forked;
 pub(crate) use walk::{Start, Walk};

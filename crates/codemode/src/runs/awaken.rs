@@ -82,9 +82,17 @@ impl Inner {
         let tables = self.store.tables(&row.catalog, MAX_CATALOG_BYTES).await?;
         let tables = CatalogTables::from_bytes(tables.ok_or_else(|| unreadable("its catalog is gone"))?);
         let legs = self.store.legs(run_id).await?;
-        let calls = self.store.calls(run_id).await?;
+        let last_leg = legs.iter().map(|leg| leg.leg).max();
+        let is_thawed = snapshot.as_ref().is_some_and(|snapshot| self.pool.can_thaw(snapshot));
+        // What the cell has seen the end of is needed only where legs are run again.
+        let calls = if is_thawed && row.snapshot_leg == last_leg {
+            self.store.open_calls(run_id).await?
+        } else {
+            self.store.calls(run_id).await?
+        };
+        let totals = self.store.journal_totals(run_id).await?;
         let approvals = self.store.approvals_of_run(run_id).await?;
-        let journal = Journal::resumed(self.store.clone(), held, &calls).under(self.lease.clone());
+        let journal = Journal::resumed(self.store.clone(), held, &calls, totals).under(self.lease.clone());
         let run = self.run(run_id.to_owned(), definition, config.search, executor, tables, journal);
         let driver = resumed(run, &row, snapshot, &legs, calls, &approvals).await?;
         fault::point("wait.after_restore")?;
@@ -93,7 +101,7 @@ impl Inner {
 
     /// Another process works on the run, and its results come through the store: the model waits again.
     pub(super) async fn held_elsewhere(&self, row: &RunRow) -> CellResult {
-        let calls = self.store.calls(&row.run_id).await.unwrap_or_default();
+        let calls = self.store.open_calls(&row.run_id).await.unwrap_or_default();
         let now = u64::try_from(now_ms().saturating_sub(row.created_at)).unwrap_or(0);
         let open = calls.iter().filter_map(|call| reopened(call, row.created_at));
         CellResult::Waiting {

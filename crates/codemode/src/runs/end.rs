@@ -38,7 +38,7 @@ impl CodeMode {
     pub async fn abort_with(&self, executor: &Executor, run_id: &str) -> bool {
         let ended = self.put_an_end_to(run_id).await;
         if ended == Some(Ended::Buried)
-            && let Ok(calls) = self.inner.store.calls(run_id).await
+            && let Ok(calls) = self.inner.store.open_calls(run_id).await
         {
             executor.call_off(run_id, &calls);
         }

@@ -5,7 +5,7 @@ use contract::scope::Scope;
 use executor::clock::now_ms;
 use executor::random_name;
 use serde_json::json;
-use store::{Change, Durability, Entry, EntryKind, RunState};
+use store::{CallRow, Change, Durability, Entry, EntryKind, RunState};
 
 use super::CodeMode;
 use crate::face::Face;
@@ -41,10 +41,12 @@ impl CodeMode {
         let kept = (record.run.definition.clone(), definition.expires_at(now));
         let mut held = self.inner.new_run(new_id.clone(), record.run.scope.clone(), tool_call_id, tables, kept);
         let entry = json!({"note": "forked", "runId": new_id, "from": run_id, "at": at});
+        let journal_bytes: usize = forked.calls.iter().map(CallRow::journal_bytes).sum();
         let change = Change {
             state: Some(RunState::Waiting),
             progress: serde_json::to_string(&forked.telemetry).ok(),
             legs: forked.legs,
+            journal_bytes: i64::try_from(journal_bytes).unwrap_or(i64::MAX),
             calls: forked.calls,
             release: true,
             entries: vec![Entry { at: now, kind: EntryKind::Note, entry }],

@@ -9,7 +9,7 @@ use contract::config::{self, SearchLimits};
 use contract::scope::Scope;
 use contract::tables::CatalogTables;
 use executor::clock::now_ms;
-use executor::{Executor, Journal, LeaseClock, random_name};
+use executor::{DataBudget, Executor, Journal, LeaseClock, random_name};
 use store::{Held, Millis, NewRun, News, RunRow, Store, StoreError};
 use tokio::sync::{Mutex as AsyncMutex, broadcast, mpsc};
 use tokio::time::Instant;
@@ -45,6 +45,8 @@ pub(super) struct Inner {
     /// A run is woken by one caller at a time: who comes meanwhile finds it awake.
     waking: [AsyncMutex<()>; WAKING],
     counted: Mutex<Counted>,
+    /// What unfinished calls of all runs take of this process's memory.
+    data: DataBudget,
 }
 
 #[derive(Clone, Debug)]
@@ -73,6 +75,7 @@ impl Inner {
             news: broadcast::Sender::new(NEWS_KEPT),
             waking: std::array::from_fn(|_| AsyncMutex::default()),
             counted: Mutex::default(),
+            data: DataBudget::default(),
         })
     }
 
@@ -93,6 +96,7 @@ impl Inner {
             pool: self.pool.for_principal(&executor.scope().agent_id),
             executor: executor.clone(),
             journal: Arc::new(journal),
+            data: self.data.for_run(),
             tables,
         }
     }

@@ -47,15 +47,15 @@ impl Retention {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quotas {
     pub waiting_runs: u64,
-    /// Of all its suspended cells together, as they are stored.
-    pub snapshot_bytes: u64,
+    /// Of its suspended cells, and of the journals of all its runs for as long as they are kept, together.
+    pub stored_bytes: u64,
     pub open_approvals: u64,
 }
 
 impl Quotas {
     pub const DEFAULT: Self = Self {
         waiting_runs: limits::MAX_WAITING_RUNS.default,
-        snapshot_bytes: limits::MAX_STORED_BYTES.default,
+        stored_bytes: limits::MAX_STORED_BYTES.default,
         open_approvals: limits::MAX_OPEN_APPROVALS.default,
     };
 }
@@ -92,7 +92,7 @@ impl StoreConfig {
             },
             quotas: Quotas {
                 waiting_runs: quotas.get(&limits::MAX_WAITING_RUNS),
-                snapshot_bytes: quotas.get(&limits::MAX_STORED_BYTES),
+                stored_bytes: quotas.get(&limits::MAX_STORED_BYTES),
                 open_approvals: quotas.get(&limits::MAX_OPEN_APPROVALS),
             },
         }
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(config.url.as_deref(), Some("postgres://app:secret@db/cellmate"));
         assert_eq!(config.key_file.as_deref(), Some("/etc/cellmate/keys"));
         assert_eq!(config.retention, Retention { runs_seconds: 3600, transcripts_seconds: 60 });
-        assert_eq!(config.quotas, Quotas { waiting_runs: 10, snapshot_bytes: 1 << 20, open_approvals: 3 });
+        assert_eq!(config.quotas, Quotas { waiting_runs: 10, stored_bytes: 1 << 20, open_approvals: 3 });
         assert!(!format!("{config:?}").contains("secret"));
     }
 

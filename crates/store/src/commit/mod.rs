@@ -40,10 +40,19 @@ pub struct Change {
     pub release: bool,
     pub legs: Vec<LegRow>,
     pub calls: Vec<CallRow>,
+    /// How many bytes the journal grows by with these calls, as [`CallRow::journal_bytes`] counts them.
+    pub journal_bytes: i64,
     pub approvals: Vec<ApprovalRequest>,
     /// Approvals that this change makes use of; each can be used once.
     pub used_approvals: Vec<String>,
     pub entries: Vec<Entry>,
+}
+
+impl Change {
+    /// Counts bytes of calls that go into the journal with this change.
+    pub fn grow(&mut self, bytes: usize) {
+        self.journal_bytes = self.journal_bytes.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -11,6 +11,9 @@ use crate::rows::{CallRow, LegRow};
 /// SQLite takes 32,766 parameters in a statement; rows are written in batches that stay far below.
 pub(crate) const ROWS_A_STATEMENT: usize = 64;
 
+/// Texts of calls in one statement.
+const BYTES_A_STATEMENT: usize = 2 << 20;
+
 pub(super) async fn write_legs(
     connection: &mut AnyConnection,
     run_id: &str,
@@ -38,19 +41,24 @@ pub(super) async fn write_legs(
     Ok(())
 }
 
-/// A call that somebody else has settled meanwhile stays settled.
+/// A call that somebody else has settled meanwhile stays settled. A reply and an outcome that are written stay, too:
+/// whoever writes the row again need not have them any more.
 pub(super) async fn write_calls(
     connection: &mut AnyConnection,
     run_id: &str,
     calls: &[CallRow],
 ) -> Result<(), CommitError> {
-    for batch in calls.chunks(ROWS_A_STATEMENT) {
+    let mut rest = calls;
+    while !rest.is_empty() {
+        let (batch, later) = rest.split_at(batch_of(rest));
+        rest = later;
         let sql = format!(
             "INSERT INTO calls (run_id, call, leg, method, target, payload, input_hash, tool_id, tool_hash, input, state, \
              attempt, due_at, since, settle_order, outcome, reply, parent, ticket) VALUES {} ON CONFLICT (run_id, call) DO UPDATE SET \
              tool_id = excluded.tool_id, tool_hash = excluded.tool_hash, input = excluded.input, state = excluded.state, attempt = excluded.attempt, \
-             due_at = excluded.due_at, settle_order = excluded.settle_order, outcome = excluded.outcome, \
-             reply = excluded.reply, ticket = excluded.ticket \
+             due_at = excluded.due_at, settle_order = excluded.settle_order, \
+             outcome = COALESCE(excluded.outcome, calls.outcome), reply = COALESCE(excluded.reply, calls.reply), \
+             ticket = excluded.ticket \
              WHERE calls.state <> 'settled' OR excluded.state IN ('settled', 'delivered', 'cleared')",
             places(batch.len(), 19)
         );
@@ -61,6 +69,16 @@ pub(super) async fn write_calls(
         query.execute(&mut *connection).await?;
     }
     Ok(())
+}
+
+/// How many of these calls go into one statement, which holds a copy of them: one at least.
+fn batch_of(calls: &[CallRow]) -> usize {
+    let mut bytes = 0;
+    let fits = |call: &&CallRow| {
+        bytes += call.journal_bytes();
+        bytes <= BYTES_A_STATEMENT
+    };
+    calls.iter().take(ROWS_A_STATEMENT).take_while(fits).count().max(1)
 }
 
 type AnyQuery<'q> = Query<'q, Any, AnyArguments<'q>>;

@@ -7,11 +7,16 @@ use sqlx::any::AnyRow;
 use super::Held;
 use crate::Millis;
 use crate::backend::{Store, StoreError};
-use crate::rows::{CallRow, CallState, LegEnded, LegHow, LegRow, RunGlance, RunListed, RunRow, RunState};
+use crate::rows::{
+    CallRow, CallState, JournalTotals, LegEnded, LegHow, LegRow, RunGlance, RunListed, RunRow, RunState,
+};
 use crate::seal::Unsealable;
 
 const COLUMNS: &str = "run_id, agent_id, session_id, agent_run_id, tool_call_id, state, created_at, expires_at, catalog, \
                        definition, progress, snapshot_leg, snapshot, result";
+
+const CALL_COLUMNS: &str = "call, leg, method, target, payload, input_hash, tool_id, tool_hash, input, state, attempt, \
+                            due_at, since, settle_order, outcome, reply, parent, ticket";
 
 impl Store {
     /// A run as it stands, its snapshot still sealed. Who may see it is for the caller to check.
@@ -52,14 +57,50 @@ impl Store {
     }
 
     pub async fn calls(&self, run_id: &str) -> Result<Vec<CallRow>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT call, leg, method, target, payload, input_hash, tool_id, tool_hash, input, state, attempt, due_at, since, \
-             settle_order, outcome, reply, parent, ticket FROM calls WHERE run_id = $1 ORDER BY call",
+        let sql = format!("SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 ORDER BY call");
+        let rows = sqlx::query(&sql).bind(run_id.to_owned()).fetch_all(self.reader()).await?;
+        rows.iter().map(read_call).collect()
+    }
+
+    /// One call of a run.
+    pub async fn call(&self, run_id: &str, call: u32) -> Result<Option<CallRow>, StoreError> {
+        let row = sqlx::query(&format!("SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND call = $2"))
+            .bind(run_id.to_owned())
+            .bind(i64::from(call))
+            .fetch_optional(self.reader())
+            .await?;
+        row.map(|row| read_call(&row)).transpose()
+    }
+
+    /// The calls of a run that its cell has not seen the end of. There are few of them, however long the run is.
+    pub async fn open_calls(&self, run_id: &str) -> Result<Vec<CallRow>, StoreError> {
+        let sql = format!(
+            "SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND state NOT IN ('delivered', 'cleared') ORDER BY call"
+        );
+        let rows = sqlx::query(&sql).bind(run_id.to_owned()).fetch_all(self.reader()).await?;
+        rows.iter().map(read_call).collect()
+    }
+
+    /// How much a run's journal has come to, without reading it.
+    pub async fn journal_totals(&self, run_id: &str) -> Result<JournalTotals, StoreError> {
+        let row = sqlx::query(
+            "SELECT COUNT(*), CAST(COALESCE(MAX(call), 0) AS BIGINT), CAST(COALESCE(MAX(settle_order), 0) AS BIGINT), \
+             CAST(COALESCE(MAX(attempt), 0) AS BIGINT), \
+             CAST(COALESCE((SELECT journal_bytes FROM runs WHERE run_id = $1), 0) AS BIGINT) \
+             FROM calls WHERE run_id = $1",
         )
         .bind(run_id.to_owned())
-        .fetch_all(self.reader())
+        .fetch_one(self.reader())
         .await?;
-        rows.iter().map(read_call).collect()
+        let count = |number: i64| usize::try_from(number).unwrap_or(0);
+        Ok(JournalTotals {
+            calls: count(row.try_get(0)?),
+            last_call: u32::try_from(row.try_get::<i64, _>(1)?)
+                .map_err(|_| StoreError::Corrupt("a call's number".to_owned()))?,
+            settle_order: row.try_get(2)?,
+            had_effects: row.try_get::<i64, _>(3)? > 0,
+            bytes: count(row.try_get(4)?),
+        })
     }
 
     /// Runs under way or waiting.

@@ -46,8 +46,9 @@ impl Held {
              expires_at = COALESCE($3, expires_at), progress = COALESCE($4, progress), \
              snapshot_leg = COALESCE($5, snapshot_leg), \
              snapshot = CASE WHEN $6 = 1 THEN NULL ELSE COALESCE($7, snapshot) END, \
-             result = COALESCE($8, result), lease_until = CASE WHEN $9 = 1 THEN 0 ELSE lease_until END \
-             WHERE run_id = $10 AND sequence = $11 AND fence = $12 AND state IN ('running', 'waiting')",
+             result = COALESCE($8, result), lease_until = CASE WHEN $9 = 1 THEN 0 ELSE lease_until END, \
+             journal_bytes = journal_bytes + $10 \
+             WHERE run_id = $11 AND sequence = $12 AND fence = $13 AND state IN ('running', 'waiting')",
         )
         .bind(now)
         .bind(change.state.map(RunState::as_str))
@@ -58,6 +59,7 @@ impl Held {
         .bind(snapshot)
         .bind(change.result.clone())
         .bind(i64::from(change.release || over))
+        .bind(change.journal_bytes)
         .bind(self.run_id.clone())
         .bind(self.sequence)
         .bind(self.fence)
@@ -79,7 +81,8 @@ async fn insert(
     sqlx::query(
         "INSERT INTO runs (run_id, agent_id, session_id, agent_run_id, tool_call_id, state, sequence, fence, holder, \
          lease_until, created_at, updated_at, expires_at, catalog, definition, progress, snapshot_leg, snapshot, \
-         result) VALUES ($1, $2, $3, $4, $5, $6, 1, 1, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16)",
+         result, journal_bytes) \
+         VALUES ($1, $2, $3, $4, $5, $6, 1, 1, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
     )
     .bind(run.run_id.clone())
     .bind(run.scope.agent_id.clone())
@@ -97,6 +100,7 @@ async fn insert(
     .bind(leg)
     .bind(snapshot.filter(|_| !over))
     .bind(change.result.clone())
+    .bind(change.journal_bytes)
     .execute(&mut *connection)
     .await?;
     keep_tables(connection, run, now).await

@@ -6,7 +6,7 @@ use store::{CallState, Change, CommitError, Durability, Exceeded, Held, Quota, R
 
 use crate::world::{NOW, Place, asked, call, everywhere};
 
-const QUOTAS: Quotas = Quotas { waiting_runs: 3, snapshot_bytes: 10_000, open_approvals: 2 };
+const QUOTAS: Quotas = Quotas { waiting_runs: 3, stored_bytes: 10_000, open_approvals: 2 };
 
 fn bounded(store: &Store) -> Store {
     store.clone().bounded(Retention::DEFAULT, QUOTAS)
@@ -77,7 +77,7 @@ async fn bytes_of_cells_are_counted_together() {
         let store = bounded(&place.store);
         put(&store, &mut place.new_run(1), &waits(6_000)).await.unwrap();
         let exceeded = put(&store, &mut place.new_run(2), &waits(6_000)).await.unwrap_err();
-        assert_eq!((exceeded.quota, exceeded.limit), (Quota::SnapshotBytes, 10_000));
+        assert_eq!((exceeded.quota, exceeded.limit), (Quota::StoredBytes, 10_000));
         put(&store, &mut place.new_run(3), &waits(2_000)).await.unwrap();
         // Smaller again, and there is room for more.
         let mut first = store.take(&place.new_run(1).run_id, "two", NOW, NOW + 1000).await.unwrap();

@@ -1,0 +1,153 @@
+//! Data of unfinished calls that one process keeps in memory: counted for all runs together and for each run.
+//!
+//! Nothing waits here. What does not fit is refused, so one run's data never delays or harms another's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use contract::limits::MAX_HOST_DATA_BYTES;
+
+/// A parsed JSON value takes about this much, beside its text: `[0]` is two values and 190 bytes, `{"a":0}` three and 400.
+const VALUE_BYTES: usize = 128;
+
+/// A payload or reply is in memory twice at least: for the call, and for the journal.
+const COPIES: usize = 2;
+
+/// The budget of a process. Clones share it.
+#[derive(Clone, Debug)]
+pub struct DataBudget {
+    limit: usize,
+    used: Arc<AtomicUsize>,
+}
+
+/// What one run may take of the budget: two thirds, so that no run alone can use it up.
+#[derive(Clone, Debug)]
+pub struct RunData {
+    host: DataBudget,
+    run: DataBudget,
+}
+
+/// Data that is counted until this is dropped.
+#[derive(Debug)]
+pub struct Reserved {
+    data: RunData,
+    bytes: usize,
+}
+
+/// Why data cannot be kept now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DataRefused {
+    #[error(
+        "the unfinished calls of this run take too much memory: {needed} bytes do not fit in the {limit} that one run may have; await some calls before making more, or pass and ask for less"
+    )]
+    Run { needed: usize, limit: usize },
+    #[error(
+        "the host is busy: {needed} bytes do not fit in the {limit} that it keeps for unfinished calls; try again later, or with less"
+    )]
+    Host { needed: usize, limit: usize },
+}
+
+impl DataRefused {
+    /// The `code` of the error that the cell can catch.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Run { .. } => "value_too_large",
+            Self::Host { .. } => "host_busy",
+        }
+    }
+}
+
+impl Default for DataBudget {
+    fn default() -> Self {
+        Self::new(MAX_HOST_DATA_BYTES)
+    }
+}
+
+impl DataBudget {
+    pub fn new(limit: usize) -> Self {
+        Self { limit, used: Arc::default() }
+    }
+
+    /// A share of the budget for one run.
+    pub fn for_run(&self) -> RunData {
+        RunData { host: self.clone(), run: Self::new(self.limit / 3 * 2) }
+    }
+
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let fits = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl RunData {
+    /// Counts a text of so many bytes, which is parsed into so many values, until what is returned is dropped.
+    pub fn reserve(&self, text: usize, values: usize) -> Result<Reserved, DataRefused> {
+        let bytes = text.saturating_mul(COPIES).saturating_add(values.saturating_mul(VALUE_BYTES));
+        if !self.run.take(bytes) {
+            return Err(DataRefused::Run { needed: bytes, limit: self.run.limit });
+        }
+        if !self.host.take(bytes) {
+            self.run.give_back(bytes);
+            return Err(DataRefused::Host { needed: bytes, limit: self.host.limit });
+        }
+        Ok(Reserved { data: self.clone(), bytes })
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.data.run.give_back(self.bytes);
+        self.data.host.give_back(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::limits::{MAX_HOST_DATA_BYTES, MAX_JSON_VALUES, MAX_OUTSTANDING_BYTES};
+
+    use super::{DataBudget, DataRefused};
+
+    #[test]
+    fn what_is_dropped_can_be_taken_again() {
+        let budget = DataBudget::new(300);
+        let run = budget.for_run();
+        let first = run.reserve(100, 0).unwrap();
+        assert_eq!(budget.used(), 200);
+        assert_eq!(run.reserve(1, 0).unwrap_err(), DataRefused::Run { needed: 2, limit: 200 });
+        drop(first);
+        assert_eq!(budget.used(), 0);
+        run.reserve(100, 0).unwrap();
+    }
+
+    #[test]
+    fn one_run_leaves_room_for_others_and_all_together_are_bounded() {
+        let budget = DataBudget::new(300);
+        let (one, other) = (budget.for_run(), budget.for_run());
+        let _taken = one.reserve(100, 0).unwrap();
+        let _rest = other.reserve(50, 0).unwrap();
+        assert_eq!(other.reserve(1, 0).unwrap_err(), DataRefused::Host { needed: 2, limit: 300 });
+        assert_eq!(budget.used(), 300, "a refused reservation takes nothing");
+    }
+
+    #[test]
+    fn values_weigh_more_than_their_text() {
+        let run = DataBudget::new(3 * 1_000).for_run();
+        assert!(run.reserve(100, 20).is_err());
+        assert!(run.reserve(100, 10).is_ok());
+    }
+
+    #[test]
+    fn whatever_one_call_may_send_fits_on_an_idle_host() {
+        let run = DataBudget::new(MAX_HOST_DATA_BYTES).for_run();
+        drop(run.reserve(MAX_OUTSTANDING_BYTES, 0).unwrap());
+        run.reserve(16 << 20, MAX_JSON_VALUES).unwrap();
+    }
+}

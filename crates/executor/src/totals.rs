@@ -1,0 +1,150 @@
+//! What a run's journal may come to: counts, their limits, and what is said when one is reached. Pure.
+
+use contract::limits::{MAX_JOURNAL_BYTES, MAX_OUTSTANDING_CALLS, MAX_RUN_CALLS};
+use store::JournalTotals;
+
+/// Which budget of a run is used up. The text is for the cell that made the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JournalFull {
+    #[error(
+        "this run has made {MAX_RUN_CALLS} calls, timers included, which is as many as one run may make; return what there is, and go on in another cell"
+    )]
+    Calls,
+    #[error(
+        "this run's calls and results take {used} bytes, and {needed} more do not fit: one run may keep {MAX_JOURNAL_BYTES}; pass or ask for less, or return what there is and go on in another cell"
+    )]
+    Bytes { used: usize, needed: usize },
+}
+
+impl JournalFull {
+    /// The `code` of the error that the cell can catch.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Calls => "call_limit_exceeded",
+            Self::Bytes { .. } => "journal_limit_exceeded",
+        }
+    }
+}
+
+/// Why a call is not in the journal as it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotOpened {
+    /// It is in the journal without its payload, and rejects.
+    #[error(transparent)]
+    Refused(JournalFull),
+    /// The run fails: it was refused calls again and again and did not stop, or it sets a timer, which cannot reject.
+    #[error("the cell did not stop when its calls were refused: {0}")]
+    Spent(JournalFull),
+    /// Ids of calls only ever grow. A worker that uses one again has broken the protocol.
+    #[error("the worker used the id {call} again: the last call of this run was {last}")]
+    Reused { call: u32, last: u32 },
+}
+
+/// What a journal has come to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    calls: usize,
+    bytes: usize,
+    last_call: u32,
+    refused: usize,
+}
+
+impl From<JournalTotals> for Totals {
+    fn from(totals: JournalTotals) -> Self {
+        let JournalTotals { calls, bytes, last_call, .. } = totals;
+        Self { calls, bytes, last_call, refused: 0 }
+    }
+}
+
+impl Totals {
+    /// Counts one more call. `can_reject` is false for timers and yields.
+    pub(crate) fn open(&mut self, call: u32, bytes: usize, can_reject: bool) -> Result<(), NotOpened> {
+        if call <= self.last_call {
+            return Err(NotOpened::Reused { call, last: self.last_call });
+        }
+        let full = if self.calls >= MAX_RUN_CALLS { Err(JournalFull::Calls) } else { self.has_room_for(bytes) };
+        let full = match full {
+            Err(JournalFull::Bytes { .. }) if !can_reject => Ok(()),
+            full => full,
+        };
+        if let Err(full) = full {
+            if !can_reject || self.refused >= MAX_OUTSTANDING_CALLS {
+                return Err(NotOpened::Spent(full));
+            }
+            self.refused += 1;
+            self.calls += 1;
+            self.last_call = call;
+            return Err(NotOpened::Refused(full));
+        }
+        self.calls += 1;
+        self.last_call = call;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    pub(crate) fn has_room_for(&self, bytes: usize) -> Result<(), JournalFull> {
+        if self.bytes.saturating_add(bytes) > MAX_JOURNAL_BYTES {
+            return Err(JournalFull::Bytes { used: self.bytes, needed: bytes });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn give_back(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::limits::{MAX_JOURNAL_BYTES, MAX_OUTSTANDING_CALLS, MAX_RUN_CALLS};
+
+    use super::{JournalFull, NotOpened, Totals};
+
+    fn full_of_calls() -> Totals {
+        Totals { calls: MAX_RUN_CALLS, last_call: MAX_RUN_CALLS as u32, ..Totals::default() }
+    }
+
+    #[test]
+    fn a_call_beyond_the_limit_is_refused_and_a_run_that_goes_on_is_spent() {
+        let mut totals = full_of_calls();
+        let mut id = totals.last_call;
+        for _ in 0..MAX_OUTSTANDING_CALLS {
+            id += 1;
+            assert_eq!(totals.open(id, 1, true), Err(NotOpened::Refused(JournalFull::Calls)));
+        }
+        assert_eq!(totals.open(id + 1, 1, true), Err(NotOpened::Spent(JournalFull::Calls)));
+    }
+
+    #[test]
+    fn a_timer_beyond_the_limit_ends_the_run_at_once() {
+        let mut totals = full_of_calls();
+        let id = totals.last_call + 1;
+        assert_eq!(totals.open(id, 1, false), Err(NotOpened::Spent(JournalFull::Calls)));
+    }
+
+    #[test]
+    fn bytes_beyond_the_limit_are_refused_and_smaller_calls_still_fit() {
+        let mut totals = Totals::default();
+        totals.open(1, MAX_JOURNAL_BYTES - 10, true).unwrap();
+        let full = JournalFull::Bytes { used: MAX_JOURNAL_BYTES - 10, needed: 11 };
+        assert_eq!(totals.open(2, 11, true), Err(NotOpened::Refused(full)));
+        totals.open(3, 10, true).unwrap();
+        assert!(totals.has_room_for(1).is_err());
+        // A timer is a row and hardly any bytes: only their number is limited.
+        totals.open(4, 1, false).unwrap();
+    }
+
+    #[test]
+    fn an_id_that_does_not_grow_is_refused() {
+        let mut totals = Totals::default();
+        totals.open(5, 1, true).unwrap();
+        for call in [0, 4, 5] {
+            assert_eq!(totals.open(call, 1, true), Err(NotOpened::Reused { call, last: 5 }));
+        }
+        totals.open(6, 1, true).unwrap();
+    }
+}
