@@ -135,6 +135,27 @@ pub const MAX_COMPACT_DESCRIPTION_BYTES: usize = 1 << 10;
 /// The description of one tool that the model sees directly.
 pub const MAX_TOOL_DESCRIPTION_BYTES: usize = 16 << 10;
 
+/// Work that the check of one call's arguments may take: so many steps for any input, so many more for each value in
+/// it, and so many in all. About a step for each schema, property, item or literal looked at.
+pub const ARGUMENT_CHECK_STEPS: usize = 100_000;
+pub const ARGUMENT_CHECK_STEPS_PER_VALUE: usize = 1_000;
+pub const MAX_ARGUMENT_CHECK_STEPS: usize = 4_000_000;
+
+/// Steps that a schema may cost for one value of the input alone. A schema that asks for more is not enforced there.
+pub const MAX_SCHEMA_STEPS_PER_VALUE: usize = 50_000;
+
+/// Levels of schemas for one value, references followed among them; deeper ones are not enforced.
+pub const MAX_SCHEMA_DEPTH: usize = 128;
+
+/// Levels of schemas for a value and all values around it. Arguments that nest deeper are refused.
+pub const MAX_ARGUMENT_CHECK_DEPTH: usize = 256;
+
+/// Text that one check of arguments matches with simple regular expressions; an eighth of it with costly ones.
+pub const MAX_MATCHED_BYTES: usize = 512 << 10;
+
+/// Different regular expressions that one check of arguments uses.
+pub const MAX_MATCHED_PATTERNS: usize = 256;
+
 /// What one cell may use, already clamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

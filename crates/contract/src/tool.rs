@@ -42,20 +42,38 @@ pub struct ToolId {
     owner_end: usize,
 }
 
+/// Why a text is not a tool id. The text is shown with its invisible characters escaped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not a tool id: write `<source>:<owner>:<name>`, with the source one of openclaw, plugin, mcp, client"
-)]
-pub struct BadToolId(pub String);
+pub enum BadToolId {
+    #[error(
+        "`{0}` is not a tool id: write `<source>:<owner>:<name>`, with the source one of openclaw, plugin, mcp, client"
+    )]
+    Parts(String),
+    #[error("`{0}` is not a tool id: the name of a tool has no `:`, which separates the parts of an id")]
+    Colon(String),
+    #[error(
+        "`{0}` is not a tool id: owner and name have no control or invisible characters, and no blanks around them"
+    )]
+    Invisible(String),
+}
 
 impl ToolId {
+    /// Owner and name contain neither `:` nor characters that a person cannot see, so a pattern over whole ids
+    /// matches exactly the tools that it seems to match.
     pub fn parse(text: &str) -> Result<Self, BadToolId> {
-        let bad = || BadToolId(text.chars().take(200).collect());
+        let shown = || text.chars().take(200).flat_map(char::escape_debug).collect();
+        let bad = || BadToolId::Parts(shown());
         let (source, rest) = text.split_once(':').ok_or_else(bad)?;
         let (owner, name) = rest.split_once(':').ok_or_else(bad)?;
         let parsed = Source::parse(source).ok_or_else(bad)?;
         if owner.is_empty() || name.is_empty() {
             return Err(bad());
+        }
+        if name.contains(':') {
+            return Err(BadToolId::Colon(shown()));
+        }
+        if !is_visible_name(owner) || !is_visible_name(name) {
+            return Err(BadToolId::Invisible(shown()));
         }
         let owner_end = source.len() + 1 + owner.len();
         Ok(Self { text: text.to_owned(), source: parsed, owner_end })
@@ -76,6 +94,23 @@ impl ToolId {
     pub fn name(&self) -> &str {
         self.text.get(self.owner_end + 1..).unwrap_or_default()
     }
+}
+
+/// Whether a person sees all of a name: no control, zero-width, direction-changing or blank-like characters, and no
+/// blanks around it.
+pub fn is_visible_name(name: &str) -> bool {
+    let visible = |letter: char| !letter.is_control() && !is_invisible(letter);
+    name.trim() == name && name.chars().all(|letter| letter == ' ' || (visible(letter) && !letter.is_whitespace()))
+}
+
+/// Characters of no width, that change the direction of text, or that look like a blank.
+fn is_invisible(letter: char) -> bool {
+    matches!(
+        u32::from(letter),
+        0xad | 0x34f | 0x61c | 0x115f..=0x1160 | 0x17b4..=0x17b5 | 0x180b..=0x180f | 0x200b..=0x200f | 0x2028..=0x202e
+            | 0x2060..=0x206f | 0x2800 | 0x3164 | 0xfe00..=0xfe0f | 0xfeff | 0xffa0 | 0xfff0..=0xfffb
+            | 0x1bca0..=0x1bca3 | 0x1d173..=0x1d17a | 0xe0000..=0xe0fff
+    )
 }
 
 /// A tool on offer: what it is called, what it does, what it takes and what it gives.
@@ -215,7 +250,7 @@ impl fmt::Debug for InputHash {
 mod tests {
     use serde_json::json;
 
-    use super::{Operation, Source, ToolId, ToolSpec};
+    use super::{BadToolId, Operation, Source, ToolId, ToolSpec};
 
     #[test]
     fn an_operation_is_named_after_its_place() {
@@ -240,11 +275,36 @@ mod tests {
     }
 
     #[test]
-    fn an_id_has_three_parts_and_the_name_keeps_its_colons() {
-        let id = ToolId::parse("mcp:github:create:issue").unwrap();
-        assert_eq!((id.source(), id.owner(), id.name()), (Source::Mcp, "github", "create:issue"));
-        for bad in ["", "mcp", "mcp:github", "mcp::x", "mcp:github:", "host:a:b"] {
-            assert!(ToolId::parse(bad).is_err(), "{bad}");
+    fn an_id_has_three_visible_parts() {
+        let id = ToolId::parse("mcp:git hub:create.issue-2").unwrap();
+        assert_eq!((id.source(), id.owner(), id.name()), (Source::Mcp, "git hub", "create.issue-2"));
+        for good in ["plugin:a:é", "client:日本:読む", "mcp:a:x y", "openclaw:core:a/b"] {
+            assert!(ToolId::parse(good).is_ok(), "{good}");
+        }
+        for bad in ["", "mcp", "mcp:github", "mcp::x", "mcp:github:", "host:a:b", "MCP:a:b"] {
+            assert!(matches!(ToolId::parse(bad), Err(BadToolId::Parts(_))), "{bad}");
+        }
+        for bad in ["mcp:evil:mcp:docs:wipe", "mcp:a:b:", "mcp:a::b", "openclaw:core:a:b", "mcp:a::"] {
+            assert!(matches!(ToolId::parse(bad), Err(BadToolId::Colon(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_with_characters_that_cannot_be_seen_are_no_ids() {
+        let unseen = [
+            '\0', '\n', '\u{1b}', '\u{7f}', '\u{9b}', '\u{a0}', '\u{ad}', '\u{61c}', '\u{115f}', '\u{180e}', '\u{2003}',
+            '\u{200b}', '\u{200d}', '\u{200f}', '\u{2028}', '\u{202e}', '\u{2060}', '\u{2066}', '\u{2800}', '\u{3000}',
+            '\u{3164}', '\u{fe0f}', '\u{feff}', '\u{fffb}', '\u{e0041}',
+        ];
+        for letter in unseen {
+            for text in [format!("mcp:a:wi{letter}pe"), format!("mcp:d{letter}ocs:wipe"), format!("mcp:a:{letter}")] {
+                let refused = ToolId::parse(&text).unwrap_err();
+                assert!(matches!(refused, BadToolId::Invisible(_)), "{text:?}");
+                assert!(!refused.to_string().contains(letter), "{refused}");
+            }
+        }
+        for text in ["mcp:a: wipe", "mcp:a:wipe ", "mcp: docs:wipe"] {
+            assert!(matches!(ToolId::parse(text), Err(BadToolId::Invisible(_))), "{text:?}");
         }
     }
 }

@@ -1,13 +1,18 @@
 //! Keywords about arrays.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
 use serde_json::Value;
 
+use super::budget::Excess;
+use super::equal::{integer, same};
 use super::path::Segment;
 use super::verdict::Verdict;
 use super::walk::{Keywords, Walk};
 
-/// Longer arrays are not searched for equal items: that costs the square of their length.
-const MAX_UNIQUE: usize = 100;
+/// How deep two items are compared.
+const MAX_COMPARED_DEPTH: usize = 64;
 
 impl<'a> Walk<'a> {
     pub(super) fn array(
@@ -40,28 +45,66 @@ impl<'a> Walk<'a> {
     fn each(&mut self, pairs: impl Iterator<Item = (usize, (&'a Value, &'a Value))>) -> Verdict {
         let mut verdict = Verdict::Fits;
         for (position, (item, schema)) in pairs {
-            if !self.spend(1) {
-                return verdict.and(Verdict::Unknown);
+            if let Err(spent) = self.spend_on_input(1) {
+                return verdict.and(spent);
             }
             verdict = verdict.and(self.part(Segment::Index(position), schema, item));
         }
         verdict
     }
 
+    /// Only items with equal hashes are compared, so that the cost is in proportion to the input.
     fn unique(&mut self, items: &'a [Value]) -> Verdict {
-        if items.len() > MAX_UNIQUE {
-            return Verdict::Unknown;
-        }
-        let mut verdict = Verdict::Fits;
+        let hashes = RandomState::new();
+        let mut seen: HashMap<u64, Vec<usize>> = HashMap::new();
         for (position, item) in items.iter().enumerate() {
-            for (earlier, other) in items.iter().enumerate().take(position) {
-                let differs = self.equal(other, item).not();
-                if differs == Verdict::Fails {
+            let hash = match self.hash(&hashes, item, MAX_COMPARED_DEPTH) {
+                Ok(hash) => hash,
+                Err(spent) => return spent,
+            };
+            let alike = seen.entry(hash).or_default();
+            for &earlier in alike.iter() {
+                let Some(other) = items.get(earlier) else { continue };
+                if same(other, item) {
                     return self.fail(|| format!("expected no two equal items, but [{position}] is [{earlier}] again"));
                 }
-                verdict = verdict.and(differs);
             }
+            alike.push(position);
         }
-        verdict
+        Verdict::Fits
+    }
+
+    /// Equal values have equal hashes, `1` and `1.0` too.
+    fn hash(&mut self, hashes: &RandomState, value: &Value, depth: usize) -> Result<u64, Verdict> {
+        self.spend_on_input(1)?;
+        let Some(depth) = depth.checked_sub(1) else { return Err(self.too_much(Excess::Depth)) };
+        Ok(match value {
+            Value::Null => hashes.hash_one(0_u8),
+            Value::Bool(flag) => hashes.hash_one((1_u8, flag)),
+            Value::Number(number) => match integer(number) {
+                Some(integer) => hashes.hash_one((2_u8, integer)),
+                None => hashes.hash_one((6_u8, number.as_f64().map(f64::to_bits))),
+            },
+            Value::String(text) => {
+                self.spend_on_input(text.len() / 1024)?;
+                hashes.hash_one((3_u8, text))
+            }
+            Value::Array(items) => {
+                let mut all = hashes.build_hasher();
+                for item in items {
+                    all.write_u64(self.hash(hashes, item, depth)?);
+                }
+                hashes.hash_one((4_u8, all.finish()))
+            }
+            // Order of names does not count.
+            Value::Object(fields) => {
+                let mut sum = 0_u64;
+                for (name, field) in fields {
+                    let field = self.hash(hashes, field, depth)?;
+                    sum = sum.wrapping_add(hashes.hash_one((name, field)));
+                }
+                hashes.hash_one((5_u8, sum))
+            }
+        })
     }
 }

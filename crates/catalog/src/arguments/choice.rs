@@ -27,7 +27,7 @@ impl<'a> Walk<'a> {
             ("if", _) => match self.trial(argument, input).0 {
                 Verdict::Fits => self.branch(keywords.get("then"), input),
                 Verdict::Fails => self.branch(keywords.get("else"), input),
-                Verdict::Unknown => Verdict::Unknown,
+                open @ (Verdict::Unknown | Verdict::TooMuch) => open,
             },
             _ => Verdict::Unknown,
         }
@@ -42,7 +42,7 @@ impl<'a> Walk<'a> {
         for branch in branches {
             match self.trial(branch, input) {
                 (Verdict::Fits, _) => return Verdict::Fits,
-                (Verdict::Unknown, _) => failed.is_open = true,
+                (open @ (Verdict::Unknown | Verdict::TooMuch), _) => failed.open = failed.open.max(Some(open)),
                 (Verdict::Fails, problems) => failed.add(problems),
             }
         }
@@ -55,14 +55,13 @@ impl<'a> Walk<'a> {
         for branch in branches {
             match self.trial(branch, input) {
                 (Verdict::Fits, _) => fitting += 1,
-                (Verdict::Unknown, _) => failed.is_open = true,
+                (open @ (Verdict::Unknown | Verdict::TooMuch), _) => failed.open = failed.open.max(Some(open)),
                 (Verdict::Fails, problems) => failed.add(problems),
             }
         }
         match fitting {
             0 => self.none_fits(failed),
-            1 if failed.is_open => Verdict::Unknown,
-            1 => Verdict::Fits,
+            1 => failed.open.unwrap_or(Verdict::Fits),
             // An object that is two things at once has a property too many. A scalar can do nothing about
             // overlapping branches, such as integer and number; there `oneOf` was written and `anyOf` meant.
             _ if input.is_object() => self
@@ -72,8 +71,8 @@ impl<'a> Walk<'a> {
     }
 
     fn none_fits(&mut self, failed: Failed) -> Verdict {
-        if failed.is_open {
-            return Verdict::Unknown;
+        if let Some(open) = failed.open {
+            return open;
         }
         let Some(nearest) = failed.nearest else { return Verdict::Unknown };
         nearest.problems.into_iter().for_each(|problem| self.keep(problem));
@@ -95,8 +94,8 @@ enum Distance {
 /// The branches that do not fit, of which only the nearest is told.
 struct Failed {
     level: usize,
-    /// Whether some branch may fit after all.
-    is_open: bool,
+    /// What is known of branches that may fit after all; none where there is no such branch.
+    open: Option<Verdict>,
     nearest: Option<Nearest>,
 }
 
@@ -109,7 +108,7 @@ struct Nearest {
 
 impl Failed {
     fn new(level: usize) -> Self {
-        Self { level, is_open: false, nearest: None }
+        Self { level, open: None, nearest: None }
     }
 
     fn add(&mut self, problems: Vec<Problem>) {

@@ -25,7 +25,7 @@ pub fn with_defaults(schema: &Value, mut input: Value) -> Value {
     let mut walk = Walk::new(schema, &known);
     for (name, property) in properties(schema).into_iter().flatten().take(MAX_PROPERTIES) {
         let Some(default) = property.get("default").filter(|_| !fields.contains_key(name)) else { continue };
-        if is_small(default) && walk.trial(property, default).0 != Verdict::Fails {
+        if is_small(default) && matches!(walk.trial(property, default).0, Verdict::Fits | Verdict::Unknown) {
             fields.insert(name.clone(), default.clone());
         }
     }

@@ -16,13 +16,16 @@ impl Walk<'_> {
     }
 
     fn equal_within(&mut self, left: &Value, right: &Value, depth: usize) -> Verdict {
-        if !self.spend(1) {
-            return Verdict::Unknown;
+        if let Err(spent) = self.spend(1) {
+            return spent;
         }
         match (left, right) {
             (Value::String(left), Value::String(right)) if left.len() == right.len() => {
                 // Comparing reads them.
-                if self.spend(left.len() / 1024) { (left == right).into() } else { Verdict::Unknown }
+                match self.spend(left.len() / 1024) {
+                    Ok(()) => (left == right).into(),
+                    Err(spent) => spent,
+                }
             }
             (Value::Number(left), Value::Number(right)) => (compare(left, right) == Some(Ordering::Equal)).into(),
             (Value::Array(_), Value::Array(_)) | (Value::Object(_), Value::Object(_)) if depth == 0 => Verdict::Unknown,
@@ -55,10 +58,33 @@ impl Walk<'_> {
     }
 }
 
-/// None for numbers that have no order, of which JSON has none.
+/// Whether two values are equal. Recursive: for values that are known not to nest deep.
+pub(super) fn same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => compare(left, right) == Some(Ordering::Equal),
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same(left, right))
+        }
+        (Value::Object(left), Value::Object(right)) => {
+            let has = |(name, value): (&String, &Value)| right.get(name).is_some_and(|other| same(value, other));
+            left.len() == right.len() && left.iter().all(has)
+        }
+        _ => left == right,
+    }
+}
+
+/// Exact, whether numbers are written as integers or not. None for numbers that have no order, of which JSON has none.
 pub(super) fn compare(left: &Number, right: &Number) -> Option<Ordering> {
-    match (left.as_i128(), right.as_i128()) {
+    match (integer(left), integer(right)) {
         (Some(left), Some(right)) => Some(left.cmp(&right)),
+        // A float with a fraction is far below where integers lose digits as floats.
         _ => left.as_f64()?.partial_cmp(&right.as_f64()?),
     }
+}
+
+/// The number, if it is an integer of up to 126 bits, however it is written.
+pub(super) fn integer(number: &Number) -> Option<i128> {
+    const BOUND: f64 = (1_u128 << 126) as f64;
+    let float = || number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < BOUND);
+    number.as_i128().or_else(|| float().map(|float| float as i128))
 }

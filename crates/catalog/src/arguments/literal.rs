@@ -59,7 +59,7 @@ impl<'a> Walk<'a> {
 
     /// The word that was probably meant, of as many as are worth the time; none if nobody will read it.
     pub(super) fn probably<'w>(&mut self, word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
-        if !self.has_room() || !self.spend(NEAREST_STEPS) {
+        if !self.has_room() || self.spend(NEAREST_STEPS).is_err() {
             return None;
         }
         let is_worth_it = |other: &&str| {

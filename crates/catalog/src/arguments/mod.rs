@@ -1,10 +1,12 @@
 //! Do a call's arguments fit its tool? Asked before dispatch, and again when a hook or a person changed them.
 //!
-//! The schema is a stranger's and the arguments are a model's, so the check is bounded whatever they are, and
-//! what it cannot decide does not stop the call: an odd schema must not make its tool uncallable. That is also why
-//! this is no library's validator: those have no budget, and refuse a schema whole for one bad part of it.
+//! The schema is a stranger's and the arguments are a model's, so the check is bounded whatever they are. What it cannot
+//! decide because of the schema does not stop the call: an odd schema must not make its tool uncallable. What it cannot
+//! decide because of the input's size, depth or length does: otherwise more input would switch a check off. That is also
+//! why this is no library's validator: those have no budget, and refuse a schema whole for one bad part of it.
 
 mod array;
+mod budget;
 mod choice;
 mod defaults;
 mod equal;
@@ -26,12 +28,6 @@ use walk::Walk;
 
 pub use defaults::with_defaults;
 pub use problem::BadArguments;
-
-/// What one check may cost: about a step for each schema, property, item or literal looked at.
-pub const MAX_STEPS: usize = 100_000;
-
-/// Schemas inside schemas, references followed among them. Deeper ones are not enforced.
-pub const MAX_DEPTH: usize = 128;
 
 /// Problems named in one message.
 pub const MAX_PROBLEMS: usize = 5;
@@ -59,8 +55,8 @@ impl Compiled {
 
     pub fn check(&self, schema: &Value, input: &Value) -> Result<(), BadArguments> {
         let mut walk = Walk::new(schema, &self.patterns);
-        walk.root(input);
-        walk.finish()
+        let verdict = walk.root(input);
+        walk.finish(verdict)
     }
 }
 

@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 
 use serde_json::{Number, Value};
 
-use super::equal::compare;
+use super::budget::Excess;
+use super::equal::{compare, integer};
 use super::show;
 use super::verdict::Verdict;
 use super::walk::{Keywords, Walk};
@@ -38,24 +39,27 @@ impl<'a> Walk<'a> {
     }
 
     fn multiple(&mut self, argument: &'a Value, input: &'a Number) -> Verdict {
-        let verdict = argument.as_number().map_or(Verdict::Unknown, |unit| is_multiple(input, unit));
-        if verdict == Verdict::Fails {
-            return self.fail(|| format!("expected a multiple of {}, was {input}", show::value(argument)));
+        match argument.as_number().map_or(Verdict::Unknown, |unit| is_multiple(input, unit)) {
+            Verdict::Fails => self.fail(|| format!("expected a multiple of {}, was {input}", show::value(argument))),
+            Verdict::TooMuch => self.too_much(Excess::Number),
+            verdict => verdict,
         }
-        verdict
     }
 }
 
 fn is_multiple(number: &Number, unit: &Number) -> Verdict {
-    if let (Some(number), Some(unit)) = (number.as_i128(), unit.as_i128()) {
-        return if unit > 0 { (number % unit == 0).into() } else { Verdict::Unknown };
+    if unit.as_f64().is_none_or(|unit| unit <= 0.0) {
+        return Verdict::Unknown;
+    }
+    if let (Some(number), Some(unit)) = (integer(number), integer(unit)) {
+        return (number % unit == 0).into();
     }
     let (Some(number), Some(unit)) = (number.as_f64(), unit.as_f64()) else { return Verdict::Unknown };
     let times = number / unit;
-    // Past this, neighbouring floats are further apart than the tolerance.
-    if unit <= 0.0 || !times.is_finite() || times.abs() > 1e6 {
-        return Verdict::Unknown;
+    // `0.3 / 0.1` is not quite 3. Each of the three is off by at most one digit in 53.
+    let tolerance = (times.abs() * 4.0 * f64::EPSILON).max(1e-9);
+    if !times.is_finite() || tolerance > 0.25 {
+        return Verdict::TooMuch;
     }
-    // `0.3 / 0.1` is not quite 3.
-    ((times - times.round()).abs() < 1e-9).into()
+    ((times - times.round()).abs() <= tolerance).into()
 }

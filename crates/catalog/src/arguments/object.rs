@@ -24,35 +24,38 @@ impl<'a> Walk<'a> {
     fn undeclared(&mut self, keywords: &'a Keywords, fields: &'a Fields) -> Verdict {
         let mut verdict = Verdict::Fits;
         for name in fields.keys() {
-            if !self.spend(1) {
-                return verdict.and(Verdict::Unknown);
+            if let Err(spent) = self.spend_on_input(1) {
+                return verdict.and(spent);
             }
             match self.is_declared(keywords, name) {
-                Some(true) => {}
-                Some(false) => verdict = self.unknown(keywords, fields, name),
-                None => verdict = verdict.and(Verdict::Unknown),
+                Ok(true) => {}
+                Ok(false) => verdict = self.unknown(keywords, fields, name),
+                Err(open) => verdict = verdict.and(open),
             }
         }
         verdict
     }
 
-    /// None where `properties` or a pattern is itself wrong, and so might have meant this name.
-    fn is_declared(&mut self, keywords: &'a Keywords, name: &'a str) -> Option<bool> {
+    /// An error where that cannot be said: `properties` or a pattern is itself wrong, and so might have meant this name,
+    /// or the input is too much.
+    fn is_declared(&mut self, keywords: &'a Keywords, name: &'a str) -> Result<bool, Verdict> {
         match keywords.get("properties") {
-            Some(Value::Object(properties)) if properties.contains_key(name) => return Some(true),
+            Some(Value::Object(properties)) if properties.contains_key(name) => return Ok(true),
             Some(Value::Object(_)) | None => {}
-            Some(_) => return None,
+            Some(_) => return Err(Verdict::Unknown),
         }
-        let Some(patterns) = keywords.get("patternProperties") else { return Some(false) };
-        let mut declared = Some(false);
-        for pattern in patterns.as_object()?.keys() {
-            match self.spend(1).then(|| self.patterns.matches(pattern, name)).flatten() {
-                Some(true) => return Some(true),
-                Some(false) => {}
-                None => declared = None,
+        let Some(patterns) = keywords.get("patternProperties") else { return Ok(false) };
+        let Value::Object(patterns) = patterns else { return Err(Verdict::Unknown) };
+        let mut open = None;
+        for pattern in patterns.keys() {
+            self.spend_on_input(1)?;
+            match self.patterns.matches(pattern, name) {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(unmatched) => open = open.max(Some(self.unmatched(unmatched))),
             }
         }
-        declared
+        open.map_or(Ok(false), Err)
     }
 
     fn unknown(&mut self, keywords: &'a Keywords, fields: &'a Fields, name: &'a str) -> Verdict {
@@ -74,8 +77,8 @@ impl<'a> Walk<'a> {
         let Some(Value::Array(required)) = keywords.get("required") else { return Verdict::Fits };
         let mut verdict = Verdict::Fits;
         for name in required {
-            if !self.spend(1) {
-                return verdict.and(Verdict::Unknown);
+            if let Err(spent) = self.spend(1) {
+                return verdict.and(spent);
             }
             verdict = match name.as_str() {
                 Some(name) if !fields.contains_key(name) => self.lacks(keywords, fields, name),
@@ -127,8 +130,8 @@ impl<'a> Walk<'a> {
     fn properties(&mut self, properties: &'a Keywords, fields: &'a Fields) -> Verdict {
         let mut verdict = Verdict::Fits;
         for (name, value) in fields {
-            if !self.spend(1) {
-                return verdict.and(Verdict::Unknown);
+            if let Err(spent) = self.spend_on_input(1) {
+                return verdict.and(spent);
             }
             if let Some(schema) = properties.get(name) {
                 verdict = verdict.and(self.part(Segment::Name(name), schema, value));
@@ -141,13 +144,13 @@ impl<'a> Walk<'a> {
         let mut verdict = Verdict::Fits;
         for (pattern, schema) in patterns {
             for (name, value) in fields {
-                if !self.spend(1) {
-                    return verdict.and(Verdict::Unknown);
+                if let Err(spent) = self.spend_on_input(1) {
+                    return verdict.and(spent);
                 }
                 verdict = verdict.and(match self.patterns.matches(pattern, name) {
-                    Some(true) => self.part(Segment::Name(name), schema, value),
-                    Some(false) => Verdict::Fits,
-                    None => Verdict::Unknown,
+                    Ok(true) => self.part(Segment::Name(name), schema, value),
+                    Ok(false) => Verdict::Fits,
+                    Err(unmatched) => self.unmatched(unmatched),
                 });
             }
         }
@@ -157,13 +160,13 @@ impl<'a> Walk<'a> {
     fn additional(&mut self, keywords: &'a Keywords, schema: &'a Value, fields: &'a Fields) -> Verdict {
         let mut verdict = Verdict::Fits;
         for (name, value) in fields {
-            if !self.spend(1) {
-                return verdict.and(Verdict::Unknown);
+            if let Err(spent) = self.spend_on_input(1) {
+                return verdict.and(spent);
             }
             verdict = verdict.and(match self.is_declared(keywords, name) {
-                Some(true) => Verdict::Fits,
-                Some(false) => self.part(Segment::Name(name), schema, value),
-                None => Verdict::Unknown,
+                Ok(true) => Verdict::Fits,
+                Ok(false) => self.part(Segment::Name(name), schema, value),
+                Err(open) => open,
             });
         }
         verdict

@@ -3,31 +3,49 @@
 //! What that engine does not know (look-around, back references) is not enforced.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
+use contract::limits::{MAX_MATCHED_BYTES, MAX_MATCHED_PATTERNS};
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
-/// Different patterns one check uses; those after are not enforced.
-const MAX_PATTERNS: usize = 32;
+/// Patterns that are compiled before a check. Others are compiled when they are met.
+const MAX_KNOWN: usize = 32;
 
 const MAX_PATTERN_BYTES: usize = 512;
 
-/// A compiled pattern. Matching takes at worst this times the text.
+/// A compiled pattern, and one that counts as simple. Matching takes at worst this times the text.
 const MAX_COMPILED_BYTES: usize = 64 << 10;
+const MAX_SIMPLE_BYTES: usize = 16 << 10;
+
+/// What a byte of text counts as where the pattern is not simple.
+const COSTLY_WEIGHT: usize = 8;
 
 /// The engine's scratch memory for one pattern.
 const MAX_CACHE_BYTES: usize = 256 << 10;
-
-/// Text that one check matches with patterns.
-const MAX_MATCHED_BYTES: usize = 64 << 10;
 
 /// Places of a schema that are searched for patterns.
 const MAX_PLACES: usize = 10_000;
 
 /// Patterns compiled before the check. None for those that cannot be.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known(BTreeMap<String, Option<Regex>>);
+pub(super) struct Known(BTreeMap<String, Option<Compiled>>);
+
+/// A pattern, and what a byte of text that is matched with it counts as.
+#[derive(Clone, Debug)]
+struct Compiled {
+    regex: Regex,
+    weight: usize,
+}
+
+/// Why it cannot be said whether a text matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unmatched {
+    /// The pattern is none, or none that this engine knows.
+    BadPattern,
+    TooMuchText,
+    TooManyPatterns,
+}
 
 impl Known {
     /// Whatever looks like a pattern: what is none does no harm but the time.
@@ -35,11 +53,11 @@ impl Known {
         let mut known = BTreeMap::new();
         let mut places = vec![schema];
         for _ in 0..MAX_PLACES {
-            let Some(place) = places.pop().filter(|_| known.len() < MAX_PATTERNS) else { break };
+            let Some(place) = places.pop().filter(|_| known.len() < MAX_KNOWN) else { break };
             let mut learn = |text: &str| known.entry(text.to_owned()).or_insert_with(|| compile(text)).is_some();
             place.get("pattern").and_then(Value::as_str).map(&mut learn);
             let names = place.get("patternProperties").and_then(Value::as_object);
-            names.into_iter().flatten().take(MAX_PATTERNS).for_each(|(name, _)| {
+            names.into_iter().flatten().take(MAX_KNOWN).for_each(|(name, _)| {
                 learn(name);
             });
             match place {
@@ -57,45 +75,54 @@ impl Known {
 pub(super) struct Used<'a> {
     known: &'a Known,
     /// Borrowed where known: a copy of a pattern starts without the states it has found.
-    met: Vec<(&'a str, Cow<'a, Option<Regex>>)>,
+    met: HashMap<&'a str, Cow<'a, Option<Compiled>>>,
+    /// Left to be matched.
     bytes: usize,
+    /// Values of the input.
+    values: usize,
 }
 
 impl<'a> Used<'a> {
-    pub(super) fn new(known: &'a Known) -> Self {
-        Self { known, met: Vec::new(), bytes: MAX_MATCHED_BYTES }
+    pub(super) fn new(known: &'a Known, values: usize) -> Self {
+        Self { known, met: HashMap::new(), bytes: MAX_MATCHED_BYTES, values }
     }
 
-    /// None where that cannot be said.
-    pub(super) fn matches(&mut self, pattern: &'a str, text: &str) -> Option<bool> {
+    /// Says how many values the input has.
+    pub(super) fn expect(&mut self, values: usize) {
+        self.values = values;
+    }
+
+    /// The answer does not depend on what was known beforehand.
+    pub(super) fn matches(&mut self, pattern: &'a str, text: &str) -> Result<bool, Unmatched> {
         if pattern.len() > MAX_PATTERN_BYTES {
-            return None;
+            return Err(Unmatched::BadPattern);
         }
-        // Counted alike whether the pattern was known or not, so that the answer is the same.
-        self.bytes = self.bytes.checked_sub(text.len())?;
-        if let Some((_, compiled)) = self.met.iter().find(|(met, _)| *met == pattern) {
-            return (**compiled).as_ref().map(|pattern| pattern.is_match(text));
+        if !self.met.contains_key(pattern) {
+            if self.met.len() >= MAX_MATCHED_PATTERNS {
+                // An input of fewer values than that can need so many only of a schema that is odd.
+                let by_input = self.values > MAX_MATCHED_PATTERNS;
+                return Err(if by_input { Unmatched::TooManyPatterns } else { Unmatched::BadPattern });
+            }
+            let compiled = self.known.0.get(pattern).map_or_else(|| Cow::Owned(compile(pattern)), Cow::Borrowed);
+            self.met.insert(pattern, compiled);
         }
-        if self.met.len() >= MAX_PATTERNS {
-            return None;
-        }
-        let compiled = self.known.0.get(pattern).map_or_else(|| Cow::Owned(compile(pattern)), Cow::Borrowed);
-        let matches = (*compiled).as_ref().map(|pattern| pattern.is_match(text));
-        self.met.push((pattern, compiled));
-        matches
+        let compiled = self.met.get(pattern).and_then(|compiled| (**compiled).as_ref()).ok_or(Unmatched::BadPattern)?;
+        let cost = text.len().saturating_mul(compiled.weight);
+        self.bytes = self.bytes.checked_sub(cost).ok_or(Unmatched::TooMuchText)?;
+        Ok(compiled.regex.is_match(text))
     }
 }
 
-fn compile(pattern: &str) -> Option<Regex> {
+fn compile(pattern: &str) -> Option<Compiled> {
     if pattern.len() > MAX_PATTERN_BYTES {
         return None;
     }
-    RegexBuilder::new(&translated(pattern)?)
-        .size_limit(MAX_COMPILED_BYTES)
-        .dfa_size_limit(MAX_CACHE_BYTES)
-        .nest_limit(50)
-        .build()
-        .ok()
+    let translated = translated(pattern)?;
+    let build = |size: usize| {
+        RegexBuilder::new(&translated).size_limit(size).dfa_size_limit(MAX_CACHE_BYTES).nest_limit(50).build().ok()
+    };
+    let simple = build(MAX_SIMPLE_BYTES).map(|regex| Compiled { regex, weight: 1 });
+    simple.or_else(|| build(MAX_COMPILED_BYTES).map(|regex| Compiled { regex, weight: COSTLY_WEIGHT }))
 }
 
 /// From JavaScript's syntax to the engine's, where the same text would mean something else.

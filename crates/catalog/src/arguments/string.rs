@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::budget::Excess;
+use super::pattern::Unmatched;
 use super::show;
 use super::verdict::Verdict;
 use super::walk::Walk;
@@ -10,10 +12,10 @@ impl<'a> Walk<'a> {
     pub(super) fn string(&mut self, keyword: &str, argument: &'a Value, text: &'a str) -> Verdict {
         match keyword {
             // Counting reads the text.
-            "minLength" | "maxLength" if self.spend(text.len() / 1024) => {
-                self.length(keyword, argument, text.chars().count(), ["character", "characters"])
-            }
-            "minLength" | "maxLength" => Verdict::Unknown,
+            "minLength" | "maxLength" => match self.spend_on_input(text.len() / 1024) {
+                Ok(()) => self.length(keyword, argument, text.chars().count(), ["character", "characters"]),
+                Err(spent) => spent,
+            },
             "pattern" => self.pattern(argument, text),
             _ => Verdict::Fits,
         }
@@ -34,11 +36,19 @@ impl<'a> Walk<'a> {
     fn pattern(&mut self, argument: &'a Value, text: &'a str) -> Verdict {
         let Some(pattern) = argument.as_str() else { return Verdict::Unknown };
         match self.patterns.matches(pattern, text) {
-            Some(true) => Verdict::Fits,
-            Some(false) => self.fail(|| {
+            Ok(true) => Verdict::Fits,
+            Ok(false) => self.fail(|| {
                 format!("expected text that matches {}, was {}", show::quoted(pattern, 100), show::quoted(text, 60))
             }),
-            None => Verdict::Unknown,
+            Err(unmatched) => self.unmatched(unmatched),
+        }
+    }
+
+    pub(super) fn unmatched(&mut self, unmatched: Unmatched) -> Verdict {
+        match unmatched {
+            Unmatched::BadPattern => Verdict::Unknown,
+            Unmatched::TooMuchText => self.too_much(Excess::Text),
+            Unmatched::TooManyPatterns => self.too_much(Excess::Patterns),
         }
     }
 }

@@ -6,6 +6,9 @@ pub(super) enum Verdict {
     Fits,
     /// The schema is wrong here, asks what we do not check, or asks too much. Never a reason to refuse.
     Unknown,
+    /// The input is too large for its check here, so it may break the schema. A reason to refuse: otherwise a cell
+    /// could switch a check off by sending more.
+    TooMuch,
     Fails,
 }
 
@@ -18,6 +21,7 @@ impl Verdict {
         match self {
             Self::Fits => Self::Fails,
             Self::Unknown => Self::Unknown,
+            Self::TooMuch => Self::TooMuch,
             Self::Fails => Self::Fits,
         }
     }

@@ -3,13 +3,15 @@
 use std::mem;
 use std::ptr;
 
+use contract::limits::{MAX_ARGUMENT_CHECK_DEPTH, MAX_SCHEMA_DEPTH};
 use serde_json::{Map, Value};
 
+use super::budget::{Budget, Excess, count};
 use super::path::{Segment, render};
 use super::pattern::{Known, Used};
 use super::problem::{BadArguments, Problem, Wanted, What};
 use super::verdict::Verdict;
-use super::{MAX_DEPTH, MAX_PROBLEMS, MAX_STEPS, show};
+use super::{MAX_PROBLEMS, show};
 use crate::reference;
 
 pub(super) type Keywords = Map<String, Value>;
@@ -42,10 +44,14 @@ const UNCHECKED: [&str; 14] = [
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
     root: &'a Value,
-    steps: usize,
+    budget: Budget,
+    /// Schemas around the one at hand: all of them, and those for the same value.
     depth: usize,
+    depth_at_value: usize,
     path: Vec<Segment<'a>>,
     problems: Vec<Problem>,
+    /// Where the input was too much first, and how.
+    excess: Option<(String, Excess)>,
     /// References being followed, each with the value it is applied to: the same pair again is a circle.
     following: Vec<(&'a Value, &'a Value)>,
     /// Up to draft 7 nothing beside a `$ref` counts.
@@ -56,34 +62,50 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
+    /// For an input that is not large. [`Self::root`] takes one of any size.
     pub(super) fn new(root: &'a Value, known: &'a Known) -> Self {
         let draft = root.get("$schema").and_then(Value::as_str).unwrap_or_default();
         Self {
             root,
-            steps: MAX_STEPS,
+            budget: Budget::for_input(&Value::Null),
             depth: 0,
+            depth_at_value: 0,
             path: Vec::new(),
             problems: Vec::new(),
+            excess: None,
             following: Vec::new(),
             ref_stands_alone: draft.contains("/draft-0"),
-            patterns: Used::new(known),
+            patterns: Used::new(known, 1),
             letter_pairs: MAX_LETTER_PAIRS,
         }
     }
 
     pub(super) fn root(&mut self, input: &'a Value) -> Verdict {
+        self.budget = Budget::for_input(input);
+        self.patterns.expect(count(input));
         self.applied(self.root, input)
     }
 
-    pub(super) fn finish(self) -> Result<(), BadArguments> {
+    pub(super) fn finish(mut self, verdict: Verdict) -> Result<(), BadArguments> {
+        if verdict == Verdict::TooMuch && self.problems.is_empty() {
+            let (path, excess) = self.excess.take().unwrap_or_else(|| (render(&[]), Excess::Work));
+            self.problems.push(Problem { path, depth: 0, what: What::Other(excess.explain()) });
+        }
         BadArguments::from(&self.problems).map_or(Ok(()), Err)
     }
 
     pub(super) fn schema(&mut self, schema: &'a Value, input: &'a Value) -> Verdict {
-        if self.depth >= MAX_DEPTH || !self.spend(1) {
+        if self.depth_at_value >= MAX_SCHEMA_DEPTH {
             return Verdict::Unknown;
         }
+        if self.depth >= MAX_ARGUMENT_CHECK_DEPTH {
+            return self.too_much(Excess::Depth);
+        }
+        if let Err(verdict) = self.spend(1) {
+            return verdict;
+        }
         self.depth += 1;
+        self.depth_at_value += 1;
         let verdict = match schema {
             Value::Bool(true) => Verdict::Fits,
             Value::Bool(false) => self.fail(|| "must be left out".to_owned()),
@@ -91,13 +113,17 @@ impl<'a> Walk<'a> {
             _ => Verdict::Unknown,
         };
         self.depth -= 1;
+        self.depth_at_value -= 1;
         verdict
     }
 
     /// A part of the value, where its name or index leads.
     pub(super) fn part(&mut self, segment: Segment<'a>, schema: &'a Value, input: &'a Value) -> Verdict {
         self.path.push(segment);
+        let (steps, depth) = (self.budget.enter(), mem::take(&mut self.depth_at_value));
         let verdict = self.schema(schema, input);
+        self.depth_at_value = depth;
+        self.budget.leave(steps);
         self.path.pop();
         verdict
     }
@@ -135,8 +161,8 @@ impl<'a> Walk<'a> {
     fn rest(&mut self, keywords: &'a Keywords, input: &'a Value) -> Verdict {
         let mut verdict = Verdict::Fits;
         for (keyword, argument) in keywords {
-            if !self.spend(1) {
-                return verdict.and(Verdict::Unknown);
+            if let Err(spent) = self.spend(1) {
+                return verdict.and(spent);
             }
             verdict = verdict.and(match keyword.as_str() {
                 "$ref" => self.reference(argument, input),
@@ -157,9 +183,10 @@ impl<'a> Walk<'a> {
     fn reference(&mut self, reference: &'a Value, input: &'a Value) -> Verdict {
         // Finding the place reads the address.
         let length = reference.as_str().map_or(0, str::len);
-        match reference::follow(self.root, reference).filter(|_| self.spend(length / 16)) {
-            Some(target) => self.applied(target, input),
-            None => Verdict::Unknown,
+        match (self.spend(length / 16), reference::follow(self.root, reference)) {
+            (Err(verdict), _) => verdict,
+            (Ok(()), Some(target)) => self.applied(target, input),
+            (Ok(()), None) => Verdict::Unknown,
         }
     }
 
@@ -173,11 +200,31 @@ impl<'a> Walk<'a> {
         verdict
     }
 
-    /// Whether the budget allows so many more steps.
-    pub(super) fn spend(&mut self, steps: usize) -> bool {
-        let left = self.steps.checked_sub(steps);
-        self.steps = left.unwrap_or(0);
-        left.is_some()
+    /// Takes steps for what the schema asks of the value at hand. The error is what that value's verdict is then.
+    pub(super) fn spend(&mut self, steps: usize) -> Result<(), Verdict> {
+        let spent = self.budget.spend_on_schema(steps);
+        self.noted(spent)
+    }
+
+    /// Takes steps for what the input has: items, properties, text.
+    pub(super) fn spend_on_input(&mut self, steps: usize) -> Result<(), Verdict> {
+        let spent = self.budget.spend_on_input(steps);
+        self.noted(spent)
+    }
+
+    fn noted(&mut self, spent: Result<(), Verdict>) -> Result<(), Verdict> {
+        if spent == Err(Verdict::TooMuch) {
+            self.too_much(Excess::Work);
+        }
+        spent
+    }
+
+    /// The input is too much to be checked here.
+    pub(super) fn too_much(&mut self, excess: Excess) -> Verdict {
+        if self.excess.is_none() {
+            self.excess = Some((render(&self.path), excess));
+        }
+        Verdict::TooMuch
     }
 
     /// Where the walk is, counted in names and indices.
@@ -207,14 +254,15 @@ impl<'a> Walk<'a> {
     }
 
     pub(super) fn keep(&mut self, problem: Problem) {
-        self.spend(PROBLEM_STEPS);
+        // What is left decides about the next step, not about this problem.
+        drop(self.budget.spend_on_schema(PROBLEM_STEPS));
         if self.has_room() && !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
     }
 
     #[cfg(test)]
-    pub(super) fn steps_taken(&self) -> usize {
-        MAX_STEPS - self.steps
+    pub(super) fn steps_left(&self) -> usize {
+        self.budget.left()
     }
 }

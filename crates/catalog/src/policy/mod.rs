@@ -74,12 +74,19 @@ fn find<'p>(patterns: &'p [Pattern], id: &ToolId) -> Option<&'p Pattern> {
     patterns.iter().find(|pattern| names(pattern, id))
 }
 
-/// A group by its members; a glob by the whole id, the name or the owner.
+/// Whether a pattern names a tool.
+///
+/// A group names its members. A glob with a `:` is matched with the whole id and nothing else, so `mcp:docs:*` is what
+/// the server `docs` has. A glob without one is matched with the name and with the owner, whichever source they are of.
 pub fn names(pattern: &Pattern, id: &ToolId) -> bool {
-    match pattern.group() {
-        Some(group) => group.contains(id),
-        None => [id.as_str(), id.name(), id.owner()].iter().any(|text| glob::matches(pattern.as_str(), text)),
+    if let Some(group) = pattern.group() {
+        return group.contains(id);
     }
+    let glob = pattern.as_str();
+    if pattern.is_about_ids() {
+        return glob::matches(glob, id.as_str());
+    }
+    glob::matches(glob, id.name()) || glob::matches(glob, id.owner())
 }
 
 impl fmt::Display for Decision<'_> {

@@ -79,12 +79,50 @@ fn patterns_name_ids_names_owners_and_groups() {
         ("mcp", vec![]),
         ("core:read", vec![]),
         ("hub", vec![]),
+        // Without a `:` it is no glob over ids, with one it is nothing else.
+        ("mcp*", vec![]),
+        ("*github*", github.to_vec()),
+        ("*:read", vec!["openclaw:core:read", evil]),
+        ("*:github:*", github.to_vec()),
+        ("github:*", vec![]),
+        (":read", vec![]),
+        ("mcp:evil", vec![]),
     ];
     for (pattern, named) in cases {
         check(&json!({ "allow": [pattern] }), &named);
         let others: Vec<&str> = TOOLS.into_iter().filter(|id| !named.contains(id)).collect();
         check(&json!({ "deny": [pattern] }), &others);
     }
+}
+
+/// A server cannot name a tool or itself so that a pattern about another server names it.
+#[test]
+fn no_name_imitates_the_id_of_another_servers_tool() {
+    let docs = Pattern::parse("mcp:docs:*").unwrap();
+    let imitations = [
+        "mcp:evil:mcp:docs:wipe",
+        "mcp:evil:docs:wipe",
+        "mcp:mcp:docs:wipe",
+        "mcp:evil:mcp\u{ff1a}docs\u{ff1a}wipe",
+        "mcp:evil:mcp\u{a789}docs\u{a789}wipe",
+        "mcp:evil:mcp\u{2236}docs\u{2236}wipe",
+        "mcp:do\u{200b}cs:wipe",
+        "mcp:evil:\u{202e}epiw",
+        "mcp:d\u{43e}cs:wipe",
+        "mcp:docs2:wipe",
+        "mcp:DOCS:wipe",
+        "plugin:docs:wipe",
+    ];
+    for text in imitations {
+        let named = ToolId::parse(text).is_ok_and(|id| super::names(&docs, &id));
+        assert!(!named, "{text:?}");
+    }
+    let read = Pattern::parse("read").unwrap();
+    for text in ["mcp:evil:re\u{200b}ad", "mcp:evil:r\u{435}ad", "mcp:evil:read ", "mcp:evil:\u{ff52}ead", "mcp:evil:x:read"] {
+        let named = ToolId::parse(text).is_ok_and(|id| super::names(&read, &id));
+        assert!(!named, "{text:?}");
+    }
+    assert!(super::names(&docs, &ToolId::parse("mcp:docs:wipe").unwrap()));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! One entry of an allow or deny list: a glob over a tool's id, name and owner, or a group.
+//! One entry of an allow or deny list: a glob over a tool's id, a glob over its name or owner, or a group.
 
 use std::fmt;
 
@@ -60,6 +60,11 @@ impl Pattern {
         &self.text
     }
 
+    /// Whether it is a glob over whole ids. Without a `:` it is one over the names and owners of tools.
+    pub fn is_about_ids(&self) -> bool {
+        self.group.is_none() && self.text.contains(':')
+    }
+
     /// The group it names; a glob names none.
     pub fn group(&self) -> Option<&'static Group> {
         self.group
@@ -85,6 +90,11 @@ mod tests {
         }
         for text in ["group:fs", "group:mcp", "bundle-mcp"] {
             assert!(Pattern::parse(text).unwrap().group().is_some(), "{text}");
+        }
+        for (text, about_ids) in
+            [("mcp:docs:*", true), ("*:read", true), ("docs", false), ("*", false), ("group:mcp", false)]
+        {
+            assert_eq!(Pattern::parse(text).unwrap().is_about_ids(), about_ids, "{text}");
         }
         let (longest, longer) = ("a".repeat(256), "a".repeat(257));
         assert!(Pattern::parse(&longest).is_ok());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use contract::tool::{Operation, Repeat, ToolId, ToolSpec};
+use contract::tool::{Operation, Repeat, ToolId, ToolSpec, is_visible_name};
 use serde_json::{Value, json};
 
 use crate::client::promoted;
@@ -147,8 +147,14 @@ impl<'a> Offer<'a> {
         if name.len() > MAX_TOOL_NAME_BYTES {
             return Err(format!("its name is longer than {MAX_TOOL_NAME_BYTES} bytes"));
         }
-        if name.is_empty() || name.chars().any(char::is_control) {
+        if name.is_empty() {
             return Err("it has no readable name".to_owned());
+        }
+        if name.contains(':') {
+            return Err("its name contains `:`, so it could pass for a tool of another server".to_owned());
+        }
+        if !is_visible_name(name) {
+            return Err("its name has control or invisible characters, or blanks around it".to_owned());
         }
         ToolId::parse(&format!("mcp:{}:{name}", self.server)).map_err(|error| error.to_string())
     }

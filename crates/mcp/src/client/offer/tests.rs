@@ -58,7 +58,14 @@ fn a_tool_past_a_limit_is_left_out_alone() {
     check(false, tool("t", json!({"inputSchema": null})), Err("its inputSchema is not an object"));
     check(false, tool("t", json!({"inputSchema": []})), Err("its inputSchema is not an object"));
     check(false, tool("", json!({})), Err("it has no readable name"));
-    check(false, tool("a\nb", json!({})), Err("it has no readable name"));
+    for name in ["a\nb", "a\u{200b}b", "\u{202e}ba", "a\u{e0041}", " a", "a\u{a0}"] {
+        let why = "its name has control or invisible characters, or blanks around it";
+        check(false, tool(name, json!({})), Err(why));
+    }
+    for name in ["mcp:docs:wipe", ":", "a:", ":a"] {
+        let why = "its name contains `:`, so it could pass for a tool of another server";
+        check(false, tool(name, json!({})), Err(why));
+    }
     check(false, tool(&"x".repeat(128), json!({})), Ok(Repeat::Never));
     check(false, tool(&"x".repeat(129), json!({})), Err("its name is longer than 128 bytes"));
     let task = |support: &str| tool("t", json!({"execution": {"taskSupport": support}}));

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use contract::tool::is_visible_name;
 use executor::Updates;
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -31,7 +32,7 @@ pub struct ConnectError {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectFailure {
-    #[error("a server's name has 1 to 64 bytes, no `:` and no control characters; rename it")]
+    #[error("a server's name has 1 to 64 bytes, no `:` and no control or invisible characters; rename it")]
     BadName,
     #[error("cannot start its command ({0}); see that the command is installed, on PATH, and its folder exists")]
     Start(#[source] io::Error),
@@ -58,8 +59,8 @@ pub enum ConnectFailure {
 }
 
 pub(super) async fn connect(spec: &ServerSpec, stderr: &Tail) -> Result<Server, ConnectFailure> {
-    let bad = |c: char| c == ':' || c.is_control();
-    if spec.name.is_empty() || spec.name.len() > MAX_SERVER_NAME_BYTES || spec.name.contains(bad) {
+    let readable = !spec.name.contains(':') && is_visible_name(&spec.name);
+    if spec.name.is_empty() || spec.name.len() > MAX_SERVER_NAME_BYTES || !readable {
         return Err(ConnectFailure::BadName);
     }
     let (session, draining, gone) = reach(spec, stderr).await?;
