@@ -23,7 +23,7 @@ pub(crate) struct Prepared {
     asked_about: AskedAbout,
     pub(crate) config: config::CodeMode,
     /// The tools a client is shown, in the protocol's shape.
-    pub(crate) listed: Vec<Value>,
+    pub(crate) listed: Arc<Vec<Value>>,
 }
 
 impl Prepared {
@@ -52,7 +52,7 @@ impl Prepared {
         // What is not in the catalog cannot be called, so nobody is asked about it.
         let asked_about = settings.asking.about(&settings.pass, run.executor.catalog().tools());
         Ok(Self {
-            listed: tools::listed(&shown, &run.config.code_mode, &settings.tool_prefix),
+            listed: Arc::new(tools::listed(&shown, &run.config.code_mode, &settings.tool_prefix)),
             config: run.config.code_mode,
             executor: run.executor,
             asked_about,

@@ -1,10 +1,16 @@
-//! Connections: so many at once, each with a deadline for saying what it wants.
+//! The accept loop. It never leaves a connection waiting in the backlog: `slots` decides which connection is closed when
+//! there is no room.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -12,15 +18,12 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// A client of an older revision keeps one for its stream, and one for each call under way.
-const MAX_CONNECTIONS: usize = 512;
+use super::limits::{HEAD_TIMEOUT, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_HEADERS};
+use super::paced::PacedStream;
+use super::slots::{Connection, Slots};
 
-/// From a connection, or from its last answer, to the end of the next request's head.
-const HEAD_IN_TIME: Duration = Duration::from_secs(30);
-
-/// Heads: lines, and bytes of all of them together.
-const MAX_HEADERS: usize = 64;
-const MAX_HEAD_BYTES: usize = 32 << 10;
+/// Sockets beyond `MAX_CONNECTIONS`, of connections that have lost their slot and are being closed.
+const CLOSING_CONNECTIONS: usize = 64;
 
 /// After an accept that failed: usually there are no file descriptors left, and some come back.
 const AFTER_TROUBLE: Duration = Duration::from_millis(100);
@@ -28,35 +31,59 @@ const AFTER_TROUBLE: Duration = Duration::from_millis(100);
 /// How long calls under way have when we are told to stop.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// The application as one connection calls it: every request carries the connection it came on.
+struct OnConnection {
+    app: TowerToHyperService<Router>,
+    connection: Connection,
+}
+
+impl Service<hyper::Request<Incoming>> for OnConnection {
+    type Response = Response;
+    type Error = std::convert::Infallible;
+    type Future = <TowerToHyperService<Router> as Service<Request>>::Future;
+
+    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(self.connection.clone());
+        self.app.call(request)
+    }
+}
+
 pub(super) async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) {
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let sockets = Arc::new(Semaphore::new(MAX_CONNECTIONS + CLOSING_CONNECTIONS));
+    let slots = Slots::default();
     let graceful = GracefulShutdown::new();
     loop {
         let permit = tokio::select! {
-            permit = Arc::clone(&room).acquire_owned() => permit,
+            permit = Arc::clone(&sockets).acquire_owned() => permit,
             () = stop.cancelled() => break,
         };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stop.cancelled() => break,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, peer)) = accepted else {
             tokio::time::sleep(AFTER_TROUBLE).await;
             continue;
         };
         // Answers are small and wanted at once. Where that cannot be had, they come all the same.
         drop(stream.set_nodelay(true));
+        let slot = slots.open(peer.ip());
+        let service = OnConnection { app: TowerToHyperService::new(app.clone()), connection: slot.connection() };
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_IN_TIME)
+            .header_read_timeout(HEAD_TIMEOUT)
             .max_headers(MAX_HEADERS)
             .max_buf_size(MAX_HEAD_BYTES)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(app.clone()));
+            .serve_connection(TokioIo::new(PacedStream::new(stream)), service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             // A connection that breaks concerns nobody but its client.
-            drop(connection.await);
-            drop(permit);
+            tokio::select! {
+                served = connection => drop(served),
+                () = slot.must_close() => {}
+            }
+            drop((slot, permit));
         });
     }
     drop(listener);

@@ -19,30 +19,39 @@ impl Hosts {
         Self(names)
     }
 
-    /// Every request names us, and a page that made it is one of ours.
+    /// Whether a request names this server everywhere it names one: in its `Host`, in a target in absolute form, and
+    /// in the `Origin` of the page that made it.
     pub(crate) fn admit(&self, headers: &HeaderMap, uri: &Uri) -> bool {
         let mut hosts = headers.get_all(header::HOST).iter();
         let host = match (hosts.next(), hosts.next()) {
-            (Some(host), None) => host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()),
-            (None, _) => uri.authority().cloned(),
-            (Some(_), Some(_)) => None,
+            (Some(host), None) => host.to_str().is_ok_and(|host| self.is_authority(host)),
+            (None, _) => uri.authority().is_some(),
+            (Some(_), Some(_)) => false,
         };
-        let named = host.is_some_and(|host| self.has(host.host()));
-        named
-            && headers
-                .get_all(header::ORIGIN)
-                .iter()
-                .all(|origin| origin.to_str().is_ok_and(|origin| self.is_ours(origin)))
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        host && self.is_target(uri) && origins.all(|origin| origin.to_str().is_ok_and(|origin| self.is_origin(origin)))
     }
 
-    fn is_ours(&self, origin: &str) -> bool {
-        let Ok(origin) = origin.parse::<Uri>() else { return false };
-        let web = matches!(origin.scheme_str(), Some("http" | "https"));
-        web && origin.host().is_some_and(|host| self.has(host))
+    /// `/path`, or `http://…` at this server.
+    fn is_target(&self, uri: &Uri) -> bool {
+        match (uri.scheme_str(), uri.authority()) {
+            (None, None) => true,
+            (Some("http" | "https"), Some(authority)) => self.is_authority(authority.as_str()),
+            _ => false,
+        }
     }
 
-    fn has(&self, host: &str) -> bool {
-        self.0.contains(&plain(host))
+    fn is_origin(&self, origin: &str) -> bool {
+        let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        authority.is_some_and(|authority| self.is_authority(authority))
+    }
+
+    /// A host with or without a port, and nothing else: no user, no path.
+    fn is_authority(&self, text: &str) -> bool {
+        let Ok(authority) = text.parse::<Authority>() else { return false };
+        let Some(port) = authority.as_str().strip_prefix(authority.host()) else { return false };
+        let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
+        is_port && self.0.contains(&plain(authority.host()))
     }
 }
 
@@ -70,15 +79,61 @@ mod tests {
         for good in ["localhost", "LOCALHOST:8620", "127.0.0.1:1", "[::1]:8620", "192.0.2.7", "cells.example:443"] {
             assert!(admit(&[(host.clone(), good)]), "{good}");
         }
-        for bad in ["evil.example", "localhost.evil.example", "", "127.0.0.2", "a b"] {
+        for bad in [
+            "evil.example",
+            "localhost.evil.example",
+            "",
+            "127.0.0.2",
+            "a b",
+            "evil@127.0.0.1",
+            "evil:secret@localhost:8620",
+            "@localhost",
+            "localhost@evil.example",
+            "localhost:",
+            "localhost:x",
+            "localhost:99999",
+            "localhost:1:2",
+            "localhost/evil.example",
+            "localhost, evil.example",
+            "http://localhost",
+        ] {
             assert!(!admit(&[(host.clone(), bad)]), "{bad}");
         }
         assert!(!admit(&[]));
         let from = |origin: &'static str| admit(&[(host.clone(), "localhost:8620"), (header::ORIGIN, origin)]);
         assert!(from("http://localhost:3000") && from("https://cells.example"));
-        for bad in ["http://evil.example", "null", "file:///etc", "", "http://localhost.evil.example:8620"] {
+        for bad in [
+            "http://evil.example",
+            "null",
+            "file:///etc",
+            "",
+            "http://localhost.evil.example:8620",
+            "http://evil@localhost",
+            "http://localhost/path",
+            "localhost",
+        ] {
             assert!(!from(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_target_in_absolute_form_must_name_this_server_too() {
+        let hosts = Hosts::new("127.0.0.1:8620".parse().unwrap(), &[]);
+        let host = headers(&[(header::HOST, "127.0.0.1:8620")]);
+        let admit = |headers: &HeaderMap, target: &str| hosts.admit(headers, &target.parse::<Uri>().unwrap());
+        assert!(admit(&host, "http://127.0.0.1:8620/mcp") && admit(&host, "http://localhost/mcp"));
+        for bad in [
+            "http://evil.example/mcp",
+            "http://evil@127.0.0.1/mcp",
+            "ftp://127.0.0.1/mcp",
+            "evil.example:443",
+            "127.0.0.1:8620",
+        ] {
+            assert!(!admit(&host, bad), "{bad}");
+        }
+        assert!(admit(&HeaderMap::new(), "http://127.0.0.1:8620/mcp"));
+        assert!(!admit(&HeaderMap::new(), "http://evil.example/mcp"));
+        assert!(!admit(&headers(&[(header::HOST, "evil.example")]), "http://127.0.0.1:8620/mcp"));
     }
 
     #[test]

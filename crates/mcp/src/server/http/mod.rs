@@ -1,23 +1,31 @@
 //! HTTP: who may speak to us, and how much of them we bear. What they say is for `wire`.
 
 mod access;
+mod budget;
 mod connections;
 mod gate;
 mod host;
+pub(super) mod limits;
+mod paced;
+mod slots;
 
 use std::io;
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Router, middleware};
 use tokio::net::TcpListener;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::frontend::Frontend;
 use super::wire;
 
 pub use access::{Access, BadToken, Token};
+pub(super) use budget::{Budget, Share};
 pub use gate::Gate;
 
 #[derive(Debug, thiserror::Error)]
@@ -39,22 +47,33 @@ pub async fn serve_http(
     if !address.ip().is_loopback() && gate.access.is_open() {
         return Err(HttpError::OpenToOthers(address));
     }
-    let gate = std::sync::Arc::new(gate.at(address));
+    let gate = Arc::new(gate.at(address));
     let guarded = wire::endpoint(frontend.clone(), stop.clone())
-        .layer(middleware::from_fn_with_state(std::sync::Arc::clone(&gate), gate::admit));
+        .layer(middleware::from_fn_with_state(Arc::clone(&gate), gate::admit));
     let health = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .with_state(frontend.clone());
+        .with_state(Arc::new(Readiness { frontend, last: Mutex::default() }));
     let app = guarded.merge(health).layer(middleware::from_fn_with_state(gate, gate::right_host));
     connections::serve(listener, app, stop).await;
     Ok(())
 }
 
-async fn ready(State(frontend): State<Frontend>) -> (StatusCode, &'static str) {
-    if frontend.is_ready().await {
-        (StatusCode::OK, "ready\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
-    }
+/// Whether calls can be answered, as it was last found. Anybody may ask, so the store is not asked each time.
+struct Readiness {
+    frontend: Frontend,
+    last: Mutex<Option<(Instant, bool)>>,
+}
+
+async fn ready(State(readiness): State<Arc<Readiness>>) -> (StatusCode, &'static str) {
+    let mut last = readiness.last.lock().await;
+    let is_ready = match *last {
+        Some((at, is_ready)) if at.elapsed() < limits::READINESS_TTL => is_ready,
+        _ => {
+            let is_ready = readiness.frontend.is_ready().await;
+            *last = Some((Instant::now(), is_ready));
+            is_ready
+        }
+    };
+    if is_ready { (StatusCode::OK, "ready\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }
 }

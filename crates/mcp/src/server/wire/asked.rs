@@ -1,5 +1,9 @@
 //! People asked through the client: within a result since 2026-07-28, by a request of ours before that.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use executor::clock::now_ms;
 use rmcp::RoleServer;
 use rmcp::model::{
     ClientResult, ElicitRequest, ElicitRequestParams, ElicitationSchema, InputRequest, InputRequests,
@@ -8,7 +12,10 @@ use rmcp::model::{
 use rmcp::service::{PeerRequestOptions, RequestContext, RequestHandle};
 use serde_json::Value;
 use store::Approval;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
 
+use super::handler::Session;
 use super::state::{Carried, Seal};
 use crate::server::elicit;
 use crate::server::frontend::{Call, Frontend};
@@ -16,6 +23,20 @@ use crate::server::principal::Principal;
 
 /// Questions that one result puts to a client at once; the others follow when these are answered.
 const MAX_QUESTIONS: usize = 8;
+
+/// Forms of one session that stay open after their calls have ended. A further one is taken back with its call.
+pub(super) const MAX_LATE_FORMS: usize = 32;
+
+/// How long such a form stays open at most, whatever its approval says; how often its approval is looked up; and how
+/// long the client has to hear that it was taken back.
+const MAX_LATE: Duration = Duration::from_secs(15 * 60);
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+const TAKE_BACK: Duration = Duration::from_secs(5);
+
+/// Why a form is taken back.
+const DECIDED: &str = "somebody has decided elsewhere";
+const EXPIRED: &str = "the time to decide is over";
+const TOO_MANY: &str = "too many forms are open";
 
 /// How people can be asked while a call is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +83,10 @@ pub(super) fn question(asked: &[&Approval], seal: &Seal, binding: &[u8]) -> Opti
 }
 
 /// Puts a form before the client's user. Whether something was decided, here or elsewhere, before the call must end.
-/// An answer that comes later still counts.
+/// An answer that comes later still counts, for as long as the approval is open.
 pub(super) async fn ask(
     frontend: &Frontend,
+    session: &Session,
     context: &RequestContext<RoleServer>,
     call: &Call,
     approval: &Approval,
@@ -83,29 +105,63 @@ pub(super) async fn ask(
             }
         }
         decided = elsewhere => {
-            if decided {
-                drop(handle.cancel(Some("somebody has decided elsewhere".to_owned())).await);
-            } else {
-                keep_listening(frontend.clone(), handle, call.principal.clone(), approval.clone());
+            match Arc::clone(&session.late_forms).try_acquire_owned() {
+                Ok(place) if !decided => {
+                    let form = LateForm { handle, principal: call.principal.clone(), approval: approval.clone() };
+                    tokio::spawn(form.answered(frontend.clone(), session.ended(), place));
+                }
+                _ => take_back(handle, if decided { DECIDED } else { TOO_MANY }).await,
             }
             decided
         }
     }
 }
 
-/// The form may stay on a screen for longer than a call may stay open.
-fn keep_listening(frontend: Frontend, handle: RequestHandle<RoleServer>, principal: Principal, approval: Approval) {
-    tokio::spawn(async move {
+/// A form that is still on a screen after its call has ended.
+struct LateForm {
+    handle: RequestHandle<RoleServer>,
+    principal: Principal,
+    approval: Approval,
+}
+
+impl LateForm {
+    /// Waits for the answer until the approval is decided elsewhere or expires, the session ends, or the process does.
+    async fn answered(mut self, frontend: Frontend, ended: CancellationToken, place: OwnedSemaphorePermit) {
+        let approval_id = &self.approval.approval_id;
+        let left = u64::try_from(self.approval.expires_at.saturating_sub(now_ms())).unwrap_or(0);
+        let deadline = tokio::time::sleep(Duration::from_millis(left).min(MAX_LATE));
         tokio::select! {
-            answer = handle.await_response() => {
-                let answer = answer.ok().map(said);
-                if let Some(decision) = answer.as_ref().and_then(|answer| elicit::decision(&approval, answer)) {
-                    frontend.decide(&principal, &approval.approval_id, &decision).await;
+            answer = &mut self.handle.rx => {
+                let answer = answer.ok().and_then(Result::ok).map(said);
+                if let Some(decision) = answer.as_ref().and_then(|answer| elicit::decision(&self.approval, answer)) {
+                    frontend.decide(&self.principal, approval_id, &decision).await;
                 }
             }
+            () = closed(&frontend, approval_id) => take_back(self.handle, DECIDED).await,
+            () = deadline => take_back(self.handle, EXPIRED).await,
+            () = ended.cancelled() => {}
             () = frontend.left() => {}
         }
-    });
+        drop(place);
+    }
+}
+
+/// Returns when nothing can be decided about an approval any more.
+async fn closed(frontend: &Frontend, approval_id: &str) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        match frontend.code_mode().store().approval(approval_id).await {
+            Ok(Some(approval)) if approval.is_open(now_ms()) => {}
+            Ok(_) => return,
+            // The store may come back; the deadline holds in any case.
+            Err(_) => {}
+        }
+    }
+}
+
+/// Tells the client to take a form off the screen. A client that does not read is not waited for.
+async fn take_back(handle: RequestHandle<RoleServer>, why: &str) {
+    drop(tokio::time::timeout(TAKE_BACK, handle.cancel(Some(why.to_owned()))).await);
 }
 
 fn said(answer: ClientResult) -> Value {

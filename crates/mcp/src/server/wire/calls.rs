@@ -67,7 +67,7 @@ impl Handler {
                 }
                 ([next, ..], Channel::Request) => {
                     asked.push(next.approval_id.clone());
-                    asked::ask(&self.frontend, context, call, next).await
+                    asked::ask(&self.frontend, &self.session, context, call, next).await
                 }
                 _ if tool == Tool::Wait => {
                     call.progress.say(elicit::waiting(&open));

@@ -1,20 +1,22 @@
 //! Requests in, answers out, for one connection or one request of it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::request::Parts;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelledNotificationParam, CompleteRequestMethod,
-    CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, ErrorData, Extensions,
-    Implementation, ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
-    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool as ListedTool,
+    CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult,
+    ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
+    ServerConfig, SubscriptionFilter, Tool as ListedTool,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::INSTRUCTIONS;
 use super::asked;
@@ -27,52 +29,61 @@ use crate::server::CALL_AT_MOST;
 use crate::server::answer::Answer;
 use crate::server::flight::Ticket;
 use crate::server::frontend::{Call, Frontend, refused};
-use crate::server::prepared::Prepared;
 use crate::server::principal::Principal;
 use crate::server::settings::Offered;
 
 /// How long a list of tools may be kept without asking again, by clients that do not listen for changes.
 const LIST_GOOD_FOR_MS: u64 = 60_000;
 
-/// How often a task that only waits looks whether its client is still there.
-const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(60);
-
 #[derive(Clone, Debug)]
 pub(super) struct Handler {
     pub(super) frontend: Frontend,
-    caller: Caller,
+    /// On whose behalf everything happens that comes over this connection or in this session.
+    principal: Principal,
     cancels: Arc<Cancels>,
     shown: Arc<Shown>,
     pub(super) seal: Seal,
+    pub(super) session: Arc<Session>,
 }
 
-/// Who calls.
-#[derive(Clone, Debug)]
-pub(super) enum Caller {
-    /// Whoever is at the other end of the streams.
-    Fixed(Principal),
-    /// Whoever the gate let in with each request.
-    OfRequest,
+/// State that one session, one connection or one request without a session has. It is dropped when that ends.
+#[derive(Debug)]
+pub(super) struct Session {
+    /// Whether a task tells the client of changes already, however often it says that it is initialized.
+    is_watched: AtomicBool,
+    /// Places for forms whose calls have ended without an answer.
+    pub(super) late_forms: Arc<Semaphore>,
+    ended: CancellationToken,
+}
+
+impl Session {
+    fn new() -> Self {
+        let late_forms = Arc::new(Semaphore::new(asked::MAX_LATE_FORMS));
+        Self { is_watched: AtomicBool::new(false), late_forms, ended: CancellationToken::new() }
+    }
+
+    /// Is cancelled when the session has ended. Tasks that may outlive it hold this and not the session.
+    pub(super) fn ended(&self) -> CancellationToken {
+        self.ended.clone()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.ended.cancel();
+    }
 }
 
 impl Handler {
-    pub(super) fn new(frontend: Frontend, caller: Caller) -> Self {
+    pub(super) fn new(frontend: Frontend, principal: Principal) -> Self {
         let seal = Seal::new(&frontend.settings().seal);
-        Self { frontend, caller, cancels: Arc::default(), shown: Arc::default(), seal }
+        let session = Arc::new(Session::new());
+        Self { frontend, principal, cancels: Arc::default(), shown: Arc::default(), seal, session }
     }
 
-    fn principal(&self, extensions: &Extensions) -> Result<Principal, ErrorData> {
-        let given = match &self.caller {
-            Caller::Fixed(principal) => Some(principal),
-            Caller::OfRequest => extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Principal>()),
-        };
-        given.cloned().ok_or_else(|| ErrorData::internal_error("the request came past the gate", None))
-    }
-
-    async fn listed(&self, principal: &Principal) -> Result<Vec<ListedTool>, ErrorData> {
-        let prepared = self.frontend.prepared(principal).await;
-        let prepared = prepared.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-        tools(&prepared)
+    async fn listed(&self) -> Result<Vec<ListedTool>, ErrorData> {
+        let prepared = self.frontend.prepared(&self.principal).await;
+        tools(&prepared.map_err(|error| ErrorData::internal_error(error.to_string(), None))?.listed)
     }
 
     /// The client does not wait for the answer any more. Only if it wants the call to end, the run does.
@@ -85,31 +96,31 @@ impl Handler {
             self.frontend.call_off(call).await;
         }
     }
+}
 
-    /// Waits for the tools to look different to this principal. Nothing to wait for once nobody can change them.
-    async fn changed(
-        &self,
-        changes: &mut watch::Receiver<Offered>,
-        principal: &Principal,
-        known: &mut Vec<ListedTool>,
-    ) {
-        loop {
-            if changes.changed().await.is_err() {
-                return std::future::pending().await;
-            }
-            if let Ok(now) = self.listed(principal).await
-                && now != *known
-            {
-                *known = now;
-                return;
-            }
+/// Waits for the tools to look different to this principal. Nothing to wait for once nobody can change them.
+async fn changed(
+    frontend: &Frontend,
+    principal: &Principal,
+    changes: &mut watch::Receiver<Offered>,
+    known: &mut Arc<Vec<Value>>,
+) {
+    loop {
+        if changes.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+        if let Ok(now) = frontend.prepared(principal).await
+            && now.listed != *known
+        {
+            *known = Arc::clone(&now.listed);
+            return;
         }
     }
 }
 
 /// In the library's types.
-fn tools(prepared: &Prepared) -> Result<Vec<ListedTool>, ErrorData> {
-    let tools = prepared.listed.iter().map(|tool| serde_json::from_value(tool.clone()));
+fn tools(listed: &[Value]) -> Result<Vec<ListedTool>, ErrorData> {
+    let tools = listed.iter().map(|tool| serde_json::from_value(tool.clone()));
     tools.collect::<Result<_, _>>().map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
@@ -126,7 +137,7 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = self.listed(&self.principal(&context.extensions)?).await?;
+        let tools = self.listed().await?;
         let list = ListToolsResult::with_all_items(tools);
         if asked::is_modern(&context) {
             return Ok(list.with_ttl_ms(LIST_GOOD_FOR_MS).with_cache_scope(CacheScope::Private));
@@ -144,7 +155,7 @@ impl ServerHandler for Handler {
         };
         let (progress, pump) = Pump::new(context.meta.get_progress_token(), &context.peer);
         let call = Call {
-            principal: self.principal(&context.extensions)?,
+            principal: self.principal.clone(),
             arguments: request.arguments.clone().unwrap_or_default(),
             progress,
             ticket: Arc::new(Ticket::default()),
@@ -216,27 +227,35 @@ impl ServerHandler for Handler {
         }
     }
 
-    /// From now on a client with a session hears of changes, for as long as it is there.
+    /// From now on a client with a session hears of changes, until the session ends.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let Ok(principal) = self.principal(&context.extensions) else { return };
-        let handler = self.clone();
+        if self.session.is_watched.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (frontend, principal, ended) = (self.frontend.clone(), self.principal.clone(), self.session.ended());
+        let peer = context.peer;
         tokio::spawn(async move {
             // What changed before this began is told to who was shown what was there before.
-            let mut changes = handler.frontend.changes();
-            let mut known = match handler.frontend.shown().get(&principal).and_then(|shown| tools(shown).ok()) {
-                Some(shown) => shown,
-                None => handler.listed(&principal).await.unwrap_or_default(),
-            };
-            while !context.peer.is_transport_closed() {
-                tokio::select! {
-                    () = handler.changed(&mut changes, &principal, &mut known) => {
-                        if context.peer.notify_tool_list_changed().await.is_err() {
-                            return;
-                        }
+            let mut changes = frontend.changes();
+            let watched = async {
+                let mut known = match frontend.shown().get(&principal) {
+                    Some(shown) => Arc::clone(&shown.listed),
+                    None => match frontend.prepared(&principal).await {
+                        Ok(prepared) => Arc::clone(&prepared.listed),
+                        Err(_) => Arc::default(),
+                    },
+                };
+                while !peer.is_transport_closed() {
+                    changed(&frontend, &principal, &mut changes, &mut known).await;
+                    if peer.notify_tool_list_changed().await.is_err() {
+                        return;
                     }
-                    () = tokio::time::sleep(LOOK_EVERY) => {}
-                    () = handler.frontend.left() => return,
                 }
+            };
+            tokio::select! {
+                () = watched => {}
+                () = ended.cancelled() => {}
+                () = frontend.left() => {}
             }
         });
     }
@@ -249,16 +268,15 @@ impl ServerHandler for Handler {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let principal = self.principal(&context.request_context().extensions)?;
         // The subscription has been acknowledged already: what changed since then is told, too.
-        let (before, since) = self.shown.take(&self.frontend, &principal);
+        let (before, since) = self.shown.take(&self.frontend, &self.principal);
         let (mut known, mut changes) = match before {
-            Some(shown) => (tools(&shown)?, self.frontend.changes()),
-            None => (Vec::new(), since),
+            Some(shown) => (Arc::clone(&shown.listed), self.frontend.changes()),
+            None => (Arc::default(), since),
         };
         loop {
             tokio::select! {
-                () = self.changed(&mut changes, &principal, &mut known) => {
+                () = changed(&self.frontend, &self.principal, &mut changes, &mut known) => {
                     if context.sink().notify_tool_list_changed().await.is_err() {
                         return Ok(());
                     }

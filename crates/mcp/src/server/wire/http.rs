@@ -1,33 +1,135 @@
 //! The endpoint that all clients over HTTP share, whichever revision they speak.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use axum::body::{Body, HttpBody};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use rmcp::model::ProtocolVersion;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::MAX_MESSAGE_BYTES;
-use super::handler::{Caller, Handler};
-use crate::server::Frontend;
-
-/// Sessions of older clients that nothing is heard of are closed. Their runs are not theirs alone, and go on.
-const SESSION_IDLE: Duration = Duration::from_secs(4 * 60 * 60);
+use super::handler::Handler;
+use super::sessions::{self, HTTP_REQUEST, HttpRequest, Refusal, Sessions};
+use crate::server::http::Budget;
+use crate::server::{Frontend, Principal};
 
 /// A comment on a stream that is otherwise silent, for whatever stands between us and the client.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// When a client that was refused for lack of room may try again.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+
+const SESSION_ID: &str = "mcp-session-id";
+const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+
 /// Host, origin and token have been looked at by the gate before anything comes here.
 pub(crate) fn endpoint(frontend: Frontend, stop: CancellationToken) -> Router {
-    let mut sessions = LocalSessionManager::default();
-    sessions.session_config.keep_alive = Some(SESSION_IDLE);
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .disable_allowed_origins()
         .with_sse_keep_alive(Some(KEEP_ALIVE))
         .with_max_request_body_bytes(MAX_MESSAGE_BYTES)
         .with_cancellation_token(stop);
-    let handler = move || Ok(Handler::new(frontend.clone(), Caller::OfRequest));
-    Router::new().route_service("/mcp", StreamableHttpService::new(handler, Arc::new(sessions), config))
+    let endpoint = Endpoint { frontend, config, all_sessions: sessions::all_sessions(), principals: Mutex::default() };
+    Router::new().route("/mcp", any(handle)).with_state(Arc::new(endpoint))
+}
+
+/// The session id that a request presents.
+pub(crate) fn session_of(headers: &HeaderMap) -> Option<&HeaderValue> {
+    headers.get(SESSION_ID)
+}
+
+/// Whether a request names a revision without sessions.
+pub(crate) fn is_modern_version(headers: &HeaderMap) -> bool {
+    let version = headers.get(PROTOCOL_VERSION).and_then(|version| version.to_str().ok());
+    version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
+}
+
+struct Endpoint {
+    frontend: Frontend,
+    config: StreamableHttpServerConfig,
+    all_sessions: Arc<Semaphore>,
+    principals: Mutex<HashMap<Principal, Service>>,
+}
+
+/// The protocol for one principal: nothing in it can reach another's sessions.
+#[derive(Clone)]
+struct Service {
+    sessions: Arc<Sessions>,
+    library: StreamableHttpService<Handler, Sessions>,
+}
+
+impl Endpoint {
+    fn of(&self, principal: &Principal, budget: &Arc<Budget>) -> Service {
+        let mut principals = self.principals.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(service) = principals.get(principal) {
+            return service.clone();
+        }
+        let sessions = Arc::new(Sessions::new(Arc::clone(budget), Arc::clone(&self.all_sessions)));
+        let (frontend, caller) = (self.frontend.clone(), principal.clone());
+        let handler = move || Ok(Handler::new(frontend.clone(), caller.clone()));
+        let library = StreamableHttpService::new(handler, Arc::clone(&sessions), self.config.clone());
+        let service = Service { sessions, library };
+        principals.insert(principal.clone(), service.clone());
+        service
+    }
+}
+
+async fn handle(State(endpoint): State<Arc<Endpoint>>, mut request: Request) -> Response {
+    let extensions = request.extensions();
+    let (Some(principal), Some(budget)) = (extensions.get::<Principal>(), extensions.get::<Arc<Budget>>()) else {
+        return (StatusCode::INTERNAL_SERVER_ERROR, "the request came past the gate\n").into_response();
+    };
+    let service = endpoint.of(principal, budget);
+    if !is_modern_version(request.headers())
+        && let Some(session) = session_of(request.headers())
+        && !session.to_str().is_ok_and(|id| service.sessions.has(id))
+    {
+        return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
+    }
+    // Requests in a session are counted by the session: answers and cancellations always get through.
+    if request.method() == Method::POST && session_of(request.headers()).is_none() {
+        match budget.request() {
+            Ok(share) => drop(request.extensions_mut().insert(RequestShare(share))),
+            Err(_) => return refused(Refusal::Requests),
+        }
+    }
+    let body_bytes = request.body().size_hint().exact().and_then(|size| usize::try_from(size).ok());
+    let known = HttpRequest { body_bytes: body_bytes.unwrap_or(usize::MAX), ..HttpRequest::default() };
+    let handled = async {
+        let response = service.library.handle(request).await.map(Body::new);
+        match HTTP_REQUEST.with(|known| known.refusal.take()) {
+            Some(refusal) => refused(refusal),
+            None => response,
+        }
+    };
+    HTTP_REQUEST.scope(known, handled).await
+}
+
+/// A place among the requests of a principal, as part of an HTTP request. The body's share of the budget is another.
+#[derive(Clone)]
+struct RequestShare(
+    #[expect(dead_code, reason = "it is held, and given back when it is dropped")] crate::server::http::Share,
+);
+
+fn refused(refusal: Refusal) -> Response {
+    let status = match refusal {
+        Refusal::InitializeTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Refusal::DuplicateId => StatusCode::BAD_REQUEST,
+        Refusal::Sessions => StatusCode::SERVICE_UNAVAILABLE,
+        Refusal::PrincipalSessions | Refusal::Streams | Refusal::Requests => StatusCode::TOO_MANY_REQUESTS,
+    };
+    let mut response = (status, format!("{refusal}\n")).into_response();
+    if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER.as_secs()));
+    }
+    response
 }

@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::MAX_MESSAGE_BYTES;
-use super::handler::{Caller, Handler};
+use super::handler::Handler;
 use crate::server::{Frontend, Principal};
 
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +30,7 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let transport = AsyncRwTransport::new_server(reader, writer).with_max_line_length(MAX_MESSAGE_BYTES);
-    let handler = Handler::new(frontend, Caller::Fixed(principal));
+    let handler = Handler::new(frontend, principal);
     let running = match handler.serve_with_ct(transport, stop).await {
         Ok(running) => running,
         // Gone before it said anything.

@@ -1,0 +1,122 @@
+//! What the requests of each principal may take together: request bodies in memory, and requests under way.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::limits::{
+    BODY_ROOM_TIMEOUT, FREE_BODY_BYTES, MAX_PRINCIPAL_BODY_BYTES, MAX_REQUESTS_PER_PRINCIPAL, MAX_TOTAL_BODY_BYTES,
+};
+use crate::server::principal::Principal;
+
+/// Bodies are counted in units of this size.
+const UNIT_BYTES: usize = 1 << 10;
+
+/// The budgets of all principals. There are as many as tokens name.
+#[derive(Debug)]
+pub(super) struct Budgets {
+    bodies: Arc<Semaphore>,
+    principals: Mutex<HashMap<Principal, Arc<Budget>>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Budget {
+    all_bodies: Arc<Semaphore>,
+    bodies: Arc<Semaphore>,
+    requests: Arc<Semaphore>,
+}
+
+/// Part of a budget. It travels with a request's extensions and is given back when the request has been handled.
+#[derive(Clone, Debug)]
+pub(crate) struct Share {
+    _permits: Arc<[OwnedSemaphorePermit]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoRoom;
+
+impl Default for Budgets {
+    fn default() -> Self {
+        let bodies = Arc::new(Semaphore::new(MAX_TOTAL_BODY_BYTES / UNIT_BYTES));
+        Self { bodies, principals: Mutex::default() }
+    }
+}
+
+impl Budgets {
+    pub(super) fn of(&self, principal: &Principal) -> Arc<Budget> {
+        let mut principals = self.principals.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(budget) = principals.get(principal) {
+            return Arc::clone(budget);
+        }
+        let budget = Arc::new(Budget {
+            all_bodies: Arc::clone(&self.bodies),
+            bodies: Arc::new(Semaphore::new(MAX_PRINCIPAL_BODY_BYTES / UNIT_BYTES)),
+            requests: Arc::new(Semaphore::new(MAX_REQUESTS_PER_PRINCIPAL)),
+        });
+        principals.insert(principal.clone(), Arc::clone(&budget));
+        budget
+    }
+}
+
+impl Budget {
+    pub(super) fn is_counted(&self, bytes: usize) -> bool {
+        bytes > FREE_BODY_BYTES
+    }
+
+    /// Waits until there is room for a body of this size. Small bodies are free.
+    pub(super) async fn body(&self, bytes: usize) -> Result<Option<Share>, NoRoom> {
+        if !self.is_counted(bytes) {
+            return Ok(None);
+        }
+        let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).map_err(|_| NoRoom)?;
+        let acquire = async {
+            let own = Arc::clone(&self.bodies).acquire_many_owned(units).await.ok()?;
+            let all = Arc::clone(&self.all_bodies).acquire_many_owned(units).await.ok()?;
+            Some(Share { _permits: Arc::new([own, all]) })
+        };
+        tokio::time::timeout(BODY_ROOM_TIMEOUT, acquire).await.ok().flatten().map(Some).ok_or(NoRoom)
+    }
+
+    /// A place for one more request.
+    pub(crate) fn request(&self) -> Result<Share, NoRoom> {
+        let permit = Arc::clone(&self.requests).try_acquire_owned().map_err(|_| NoRoom)?;
+        Ok(Share { _permits: Arc::new([permit]) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::limits::{FREE_BODY_BYTES, MAX_BODY_BYTES, MAX_PRINCIPAL_BODY_BYTES, MAX_REQUESTS_PER_PRINCIPAL};
+    use super::{Budgets, NoRoom};
+    use crate::server::Principal;
+
+    #[tokio::test]
+    async fn large_bodies_of_one_principal_wait_for_each_other_and_not_for_those_of_another() {
+        let budgets = Budgets::default();
+        let (ada, bob) = (Principal::named("ada").unwrap(), Principal::named("bob").unwrap());
+        let mut held = Vec::new();
+        for _ in 0..MAX_PRINCIPAL_BODY_BYTES / MAX_BODY_BYTES {
+            held.push(budgets.of(&ada).body(MAX_BODY_BYTES).await.unwrap());
+        }
+        let adas = budgets.of(&ada);
+        let waits = tokio::time::timeout(Duration::from_millis(50), adas.body(MAX_BODY_BYTES));
+        assert!(waits.await.is_err());
+        assert!(budgets.of(&ada).body(FREE_BODY_BYTES).await.unwrap().is_none());
+        assert!(budgets.of(&bob).body(MAX_BODY_BYTES).await.unwrap().is_some());
+        held.pop();
+        assert!(budgets.of(&ada).body(MAX_BODY_BYTES).await.unwrap().is_some());
+    }
+
+    #[test]
+    fn requests_of_one_principal_are_counted_until_they_have_been_handled() {
+        let budgets = Budgets::default();
+        let budget = budgets.of(&Principal::local());
+        let mut held: Vec<_> = (0..MAX_REQUESTS_PER_PRINCIPAL).map(|_| budget.request().unwrap()).collect();
+        assert_eq!(budget.request().err(), Some(NoRoom));
+        held.pop();
+        assert!(budget.request().is_ok());
+    }
+}

@@ -1,0 +1,98 @@
+//! A TCP stream whose writes must make progress, and which closes without losing its last response.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+
+use super::limits::{LINGER, LINGER_BYTES, WRITE_STALL};
+
+pub(super) struct PacedStream {
+    stream: TcpStream,
+    /// Runs while a write waits for the peer to read.
+    stall: Option<Pin<Box<Sleep>>>,
+    linger: Option<Linger>,
+}
+
+/// The end of a connection: what the peer still sends is read and discarded.
+struct Linger {
+    until: Pin<Box<Sleep>>,
+    bytes_left: usize,
+}
+
+impl PacedStream {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self { stream, stall: None, linger: None }
+    }
+
+    /// Fails a write that has been pending for `WRITE_STALL`.
+    fn pace<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stall = None;
+            return written;
+        }
+        ready!(self.stall.get_or_insert_with(|| Box::pin(sleep(WRITE_STALL))).as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read")))
+    }
+
+    fn poll_linger(stream: &mut TcpStream, linger: &mut Linger, cx: &mut Context<'_>) -> Poll<()> {
+        let mut chunk = [0; 4096];
+        loop {
+            let mut buffer = ReadBuf::new(&mut chunk);
+            match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() && linger.bytes_left > buffer.filled().len() => {
+                    linger.bytes_left -= buffer.filled().len();
+                }
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return linger.until.as_mut().poll(cx),
+            }
+        }
+    }
+}
+
+impl AsyncRead for PacedStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for PacedStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
+        this.pace(cx, written)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write_vectored(cx, slices);
+        this.pace(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let flushed = Pin::new(&mut this.stream).poll_flush(cx);
+        this.pace(cx, flushed)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, linger, .. } = self.get_mut();
+        if linger.is_none() {
+            ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
+        }
+        let linger = linger.get_or_insert_with(|| Linger { until: Box::pin(sleep(LINGER)), bytes_left: LINGER_BYTES });
+        Self::poll_linger(stream, linger, cx).map(Ok)
+    }
+}

@@ -1,0 +1,259 @@
+//! Slots for connections: which are open, from where, for whom, and which one is closed to make room.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::limits::{
+    MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PRINCIPAL, MAX_UNAUTHENTICATED, MAX_UNAUTHENTICATED_PER_NETWORK,
+    UNAUTHENTICATED_LIFETIME,
+};
+use crate::server::principal::Principal;
+
+/// The network that a peer controls as a whole: an IPv4 address, or an IPv6 /64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PeerNetwork(u128);
+
+impl PeerNetwork {
+    pub(super) fn of(address: IpAddr) -> Self {
+        let bits = |address: Ipv6Addr| u128::from_be_bytes(address.octets());
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self(bits(address.to_ipv6_mapped())),
+            IpAddr::V6(address) => Self(bits(address) >> 64 << 64),
+        }
+    }
+}
+
+/// Why a connection with a valid token is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    Principal,
+    Total,
+    /// The connection was closed in the meantime.
+    Closed,
+}
+
+/// The open connections, without any I/O. Numbers grow, so the first entry is the oldest.
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    unauthenticated: BTreeMap<u64, (PeerNetwork, CancellationToken)>,
+    authenticated: HashMap<u64, Principal>,
+}
+
+impl Table {
+    /// Adds a connection. Where its network or the server has no slot left, the oldest connection of that network, or
+    /// of the network that has most, is closed: a client that shows its token at once is not locked out by others
+    /// that stay silent.
+    fn open(&mut self, network: PeerNetwork) -> (u64, CancellationToken) {
+        if self.count(network) >= MAX_UNAUTHENTICATED_PER_NETWORK {
+            self.close_oldest(network);
+        } else if self.unauthenticated.len() >= MAX_UNAUTHENTICATED
+            && let Some(largest) = self.largest()
+        {
+            self.close_oldest(largest);
+        }
+        let closed = CancellationToken::new();
+        self.next += 1;
+        self.unauthenticated.insert(self.next, (network, closed.clone()));
+        (self.next, closed)
+    }
+
+    fn authenticate(&mut self, id: u64, principal: &Principal) -> Result<(), Full> {
+        let former = self.authenticated.get(&id);
+        if former == Some(principal) {
+            return Ok(());
+        }
+        let is_new = former.is_none();
+        if is_new && !self.unauthenticated.contains_key(&id) {
+            return Err(Full::Closed);
+        }
+        if self.authenticated.values().filter(|one| *one == principal).count() >= MAX_CONNECTIONS_PER_PRINCIPAL {
+            return Err(Full::Principal);
+        }
+        if is_new && self.authenticated.len() >= MAX_CONNECTIONS - MAX_UNAUTHENTICATED {
+            return Err(Full::Total);
+        }
+        self.unauthenticated.remove(&id);
+        self.authenticated.insert(id, principal.clone());
+        Ok(())
+    }
+
+    fn release(&mut self, id: u64) {
+        self.unauthenticated.remove(&id);
+        self.authenticated.remove(&id);
+    }
+
+    fn count(&self, network: PeerNetwork) -> usize {
+        self.unauthenticated.values().filter(|(one, _)| *one == network).count()
+    }
+
+    /// The network with most connections; of several, the one whose connection is oldest.
+    fn largest(&self) -> Option<PeerNetwork> {
+        let mut counts: HashMap<PeerNetwork, (usize, u64)> = HashMap::new();
+        for (id, (network, _)) in &self.unauthenticated {
+            counts.entry(*network).or_insert((0, u64::MAX - id)).0 += 1;
+        }
+        counts.into_iter().max_by_key(|(_, rank)| *rank).map(|(network, _)| network)
+    }
+
+    fn close_oldest(&mut self, network: PeerNetwork) {
+        let oldest = self.unauthenticated.iter().find(|(_, (one, _))| *one == network).map(|(id, _)| *id);
+        if let Some((_, closed)) = oldest.and_then(|id| self.unauthenticated.remove(&id)) {
+            closed.cancel();
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slots(Arc<Mutex<Table>>);
+
+impl Slots {
+    pub(super) fn open(&self, address: IpAddr) -> Slot {
+        let (id, closed) = self.table().open(PeerNetwork::of(address));
+        let connection = Connection { slots: self.clone(), id };
+        Slot { connection, closed, deadline: Instant::now() + UNAUTHENTICATED_LIFETIME }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The slot of one open connection, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Slot {
+    connection: Connection,
+    closed: CancellationToken,
+    deadline: Instant,
+}
+
+impl Slot {
+    pub(super) fn connection(&self) -> Connection {
+        self.connection.clone()
+    }
+
+    /// Returns when the connection must be closed: its slot went to another one, or it showed no valid token in time.
+    pub(super) async fn must_close(&self) {
+        tokio::select! {
+            () = self.closed.cancelled() => {}
+            () = tokio::time::sleep_until(self.deadline) => {
+                if self.connection.is_authenticated() {
+                    self.closed.cancelled().await;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.connection.slots.table().release(self.connection.id);
+    }
+}
+
+/// A connection as its requests see it.
+#[derive(Clone, Debug)]
+pub(super) struct Connection {
+    slots: Slots,
+    id: u64,
+}
+
+impl Connection {
+    /// Records that the connection showed a valid token of this principal.
+    pub(super) fn authenticate(&self, principal: &Principal) -> Result<(), Full> {
+        self.slots.table().authenticate(self.id, principal)
+    }
+
+    fn is_authenticated(&self) -> bool {
+        self.slots.table().authenticated.contains_key(&self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::super::limits::{
+        MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PRINCIPAL, MAX_UNAUTHENTICATED, MAX_UNAUTHENTICATED_PER_NETWORK,
+    };
+    use super::{Full, PeerNetwork, Table};
+    use crate::server::Principal;
+
+    fn network(address: &str) -> PeerNetwork {
+        PeerNetwork::of(address.parse::<IpAddr>().unwrap())
+    }
+
+    #[test]
+    fn ipv4_peers_count_by_address_and_ipv6_peers_by_their_64_bit_network() {
+        assert_eq!(network("2001:db8:0:1::1"), network("2001:db8:0:1:ffff::2"));
+        assert_ne!(network("2001:db8:0:1::1"), network("2001:db8:0:2::1"));
+        assert_ne!(network("192.0.2.1"), network("192.0.2.2"));
+        assert_eq!(network("192.0.2.1"), network("::ffff:192.0.2.1"));
+    }
+
+    #[test]
+    fn a_network_without_free_slots_loses_its_oldest_connection() {
+        let mut table = Table::default();
+        let (_, others) = table.open(network("192.0.2.2"));
+        let opened: Vec<_> = (0..=MAX_UNAUTHENTICATED_PER_NETWORK).map(|_| table.open(network("192.0.2.1"))).collect();
+        let closed: Vec<bool> = opened.iter().map(|(_, closed)| closed.is_cancelled()).collect();
+        assert!(closed[0] && !closed[1..].contains(&true), "{closed:?}");
+        assert!(!others.is_cancelled());
+    }
+
+    #[test]
+    fn a_full_server_closes_a_connection_of_the_network_that_has_most() {
+        let mut table = Table::default();
+        let (_, single) = table.open(network("203.0.113.1"));
+        let mut opened = Vec::new();
+        for number in 0..200 {
+            opened.push(table.open(network(&format!("2001:db8:0:{}::1", number % 10))));
+        }
+        assert_eq!(table.unauthenticated.len(), MAX_UNAUTHENTICATED);
+        assert!(!single.is_cancelled());
+        let closed = opened.iter().filter(|(_, closed)| closed.is_cancelled()).count();
+        assert_eq!(closed, 201 - MAX_UNAUTHENTICATED);
+    }
+
+    #[test]
+    fn connections_with_a_token_are_limited_by_principal_and_in_total_and_never_closed_for_others() {
+        let mut table = Table::default();
+        let (ada, bob) = (Principal::named("ada").unwrap(), Principal::named("bob").unwrap());
+        let mut opened = Vec::new();
+        let mut add = |table: &mut Table, principal: &Principal| {
+            let (id, closed) = table.open(network("127.0.0.1"));
+            opened.push(closed);
+            let result = table.authenticate(id, principal);
+            if result.is_err() {
+                table.release(id);
+            }
+            result
+        };
+        for _ in 0..MAX_CONNECTIONS_PER_PRINCIPAL {
+            assert_eq!(add(&mut table, &ada), Ok(()));
+        }
+        assert_eq!(add(&mut table, &ada), Err(Full::Principal));
+        for _ in MAX_CONNECTIONS_PER_PRINCIPAL..(MAX_CONNECTIONS - MAX_UNAUTHENTICATED) {
+            assert_eq!(add(&mut table, &bob), Ok(()));
+        }
+        assert_eq!(add(&mut table, &bob), Err(Full::Total));
+        for _ in 0..1000 {
+            table.open(network("127.0.0.1"));
+        }
+        assert!(opened.iter().all(|closed| !closed.is_cancelled()));
+        assert_eq!(table.unauthenticated.len(), MAX_UNAUTHENTICATED_PER_NETWORK);
+    }
+
+    #[test]
+    fn a_connection_that_was_closed_cannot_take_a_slot() {
+        let mut table = Table::default();
+        let (id, _) = table.open(network("127.0.0.1"));
+        table.release(id);
+        assert_eq!(table.authenticate(id, &Principal::local()), Err(Full::Closed));
+        assert!(table.authenticated.is_empty());
+    }
+}

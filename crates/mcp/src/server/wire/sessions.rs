@@ -1,0 +1,268 @@
+//! Sessions of clients that speak a revision before 2026-07-28, kept for each principal apart. The session id of another
+//! principal is unknown here, and with it its streams, its events, its questions and its cancellations.
+
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::{Stream, StreamExt};
+use rmcp::model::{ClientJsonRpcMessage, GetExtensions, RequestId, ServerJsonRpcMessage};
+use rmcp::transport::WorkerTransport;
+use rmcp::transport::streamable_http_server::SessionManager;
+use rmcp::transport::streamable_http_server::session::local::{
+    LocalSessionManager, LocalSessionManagerError, LocalSessionWorker,
+};
+use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use crate::server::http::limits::{
+    MAX_INITIALIZE_BYTES, MAX_REQUESTS_PER_PRINCIPAL, MAX_RESUMABLE_EVENTS, MAX_SESSIONS, MAX_SESSIONS_PER_PRINCIPAL,
+    MAX_STREAMS_PER_SESSION, SESSION_IDLE,
+};
+use crate::server::http::{Budget, Share};
+
+tokio::task_local! {
+    /// The HTTP request that is handled. The library's interface for sessions passes on neither.
+    pub(super) static HTTP_REQUEST: HttpRequest;
+}
+
+/// What is known of an HTTP request while the library handles it.
+#[derive(Debug, Default)]
+pub(super) struct HttpRequest {
+    pub(super) body_bytes: usize,
+    /// Why it was refused. The library would report an internal error.
+    pub(super) refusal: Cell<Option<Refusal>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("`initialize` may have at most {MAX_INITIALIZE_BYTES} bytes")]
+    InitializeTooLarge,
+    #[error(
+        "all {MAX_SESSIONS_PER_PRINCIPAL} sessions of this principal are in use; end one with DELETE, or try later"
+    )]
+    PrincipalSessions,
+    #[error("all {MAX_SESSIONS} sessions of the server are in use; try again later")]
+    Sessions,
+    #[error("this session has {MAX_STREAMS_PER_SESSION} open streams already; close some of them")]
+    Streams,
+    #[error("this principal has {MAX_REQUESTS_PER_PRINCIPAL} requests under way already; wait for some of them")]
+    Requests,
+    #[error("a request with this id is under way in this session; use an id once")]
+    DuplicateId,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SessionsError {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Library(#[from] LocalSessionManagerError),
+}
+
+/// Leaves the reason where the endpoint finds it.
+fn refuse(refusal: Refusal) -> SessionsError {
+    // Outside of a request there is nobody to tell.
+    let _ = HTTP_REQUEST.try_with(|request| request.refusal.set(Some(refusal)));
+    refusal.into()
+}
+
+/// The sessions of one principal.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    local: LocalSessionManager,
+    budget: Arc<Budget>,
+    all_sessions: Arc<Semaphore>,
+    open: Mutex<HashMap<SessionId, Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    last_used: Instant,
+    /// Held by open streams.
+    streams: Arc<()>,
+    requests: Arc<Mutex<HashSet<RequestId>>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Open {
+    fn is_idle(&self) -> bool {
+        self.stream_count() == 0 && lock(&self.requests).is_empty()
+    }
+
+    fn stream_count(&self) -> usize {
+        Arc::strong_count(&self.streams) - 1
+    }
+}
+
+/// A request under way in a session. It travels with the request's extensions and ends when the request has been
+/// handled.
+#[derive(Clone, Debug)]
+struct UnderWay {
+    _request: Arc<RequestGuard>,
+    _share: Share,
+}
+
+#[derive(Debug)]
+struct RequestGuard {
+    id: RequestId,
+    requests: Arc<Mutex<HashSet<RequestId>>>,
+}
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        lock(&self.requests).remove(&self.id);
+    }
+}
+
+/// How many sessions all principals may have together.
+pub(super) fn all_sessions() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(MAX_SESSIONS))
+}
+
+impl Sessions {
+    pub(super) fn new(budget: Arc<Budget>, all_sessions: Arc<Semaphore>) -> Self {
+        let mut local = LocalSessionManager::default();
+        local.session_config.keep_alive = Some(SESSION_IDLE);
+        local.session_config.channel_capacity = MAX_RESUMABLE_EVENTS;
+        Self { local, budget, all_sessions, open: Mutex::default() }
+    }
+
+    pub(super) fn has(&self, id: &str) -> bool {
+        lock(&self.open).contains_key(id)
+    }
+
+    /// Room for one more session: a permit, and the idle session that has to make room.
+    fn make_room(&self) -> Result<(OwnedSemaphorePermit, Option<SessionId>), Refusal> {
+        let mut open = lock(&self.open);
+        let permit = Arc::clone(&self.all_sessions).try_acquire_owned().ok();
+        if let Some(permit) = permit
+            && open.len() < MAX_SESSIONS_PER_PRINCIPAL
+        {
+            return Ok((permit, None));
+        }
+        let full = if open.len() < MAX_SESSIONS_PER_PRINCIPAL { Refusal::Sessions } else { Refusal::PrincipalSessions };
+        let idle = open.iter().filter(|(_, one)| one.is_idle()).min_by_key(|(_, one)| one.last_used);
+        let idle = idle.map(|(id, _)| SessionId::clone(id));
+        let evicted = idle.and_then(|id| Some((open.remove(&id)?, id)));
+        evicted.map(|(former, id)| (former._permit, Some(id))).ok_or(full)
+    }
+
+    fn streaming(&self, id: &SessionId) -> Result<Arc<()>, SessionsError> {
+        match lock(&self.open).get(id) {
+            Some(open) if open.stream_count() < MAX_STREAMS_PER_SESSION => Ok(Arc::clone(&open.streams)),
+            Some(_) => Err(refuse(Refusal::Streams)),
+            None => Err(LocalSessionManagerError::SessionNotFound(SessionId::clone(id)).into()),
+        }
+    }
+
+    fn under_way(&self, id: &SessionId, request: &RequestId) -> Result<UnderWay, SessionsError> {
+        let share = self.budget.request().map_err(|_| refuse(Refusal::Requests))?;
+        let open = lock(&self.open);
+        let requests = open.get(id).map(|open| Arc::clone(&open.requests));
+        let requests = requests.ok_or_else(|| LocalSessionManagerError::SessionNotFound(SessionId::clone(id)))?;
+        if !lock(&requests).insert(request.clone()) {
+            return Err(refuse(Refusal::DuplicateId));
+        }
+        let guard = RequestGuard { id: request.clone(), requests };
+        Ok(UnderWay { _request: Arc::new(guard), _share: share })
+    }
+
+    /// Ends a session without waiting for it: its worker stops when its handle is gone.
+    async fn remove(&self, id: &SessionId) {
+        lock(&self.open).remove(id);
+        self.local.sessions.write().await.remove(id);
+    }
+}
+
+impl SessionManager for Sessions {
+    type Error = SessionsError;
+    type Transport = WorkerTransport<LocalSessionWorker>;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
+        if HTTP_REQUEST.try_with(|request| request.body_bytes).unwrap_or(0) > MAX_INITIALIZE_BYTES {
+            return Err(refuse(Refusal::InitializeTooLarge));
+        }
+        let (permit, evicted) = self.make_room().map_err(refuse)?;
+        if let Some(evicted) = evicted {
+            self.remove(&evicted).await;
+        }
+        let (id, transport) = self.local.create_session().await?;
+        let open =
+            Open { last_used: Instant::now(), streams: Arc::default(), requests: Arc::default(), _permit: permit };
+        lock(&self.open).insert(SessionId::clone(&id), open);
+        Ok((id, transport))
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, Self::Error> {
+        Ok(self.local.initialize_session(id, message).await?)
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
+        match lock(&self.open).get_mut(id) {
+            Some(open) => {
+                open.last_used = Instant::now();
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
+        self.remove(id).await;
+        Ok(())
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        mut message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        let streaming = self.streaming(id)?;
+        if let ClientJsonRpcMessage::Request(request) = &mut message {
+            let under_way = self.under_way(id, &request.id)?;
+            request.request.extensions_mut().insert(under_way);
+        }
+        Ok(holding(self.local.create_stream(id, message).await?, streaming))
+    }
+
+    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
+        Ok(self.local.accept_message(id, message).await?)
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        let streaming = self.streaming(id)?;
+        Ok(holding(self.local.create_standalone_stream(id).await?, streaming))
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        let streaming = self.streaming(id)?;
+        Ok(holding(self.local.resume(id, last_event_id).await?, streaming))
+    }
+}
+
+/// A stream that counts as open until it is dropped.
+fn holding<S>(stream: S, streaming: Arc<()>) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static
+where
+    S: Stream<Item = ServerSseMessage> + Send + Sync + 'static,
+{
+    stream.inspect(move |_| {
+        let _ = &streaming;
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
