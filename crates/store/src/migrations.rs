@@ -5,7 +5,7 @@ use sqlx::{Executor, Row};
 use crate::backend::{Dialect, Store, StoreError};
 use crate::fault;
 
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     r"
 CREATE TABLE runs (
     run_id        TEXT PRIMARY KEY,
@@ -136,6 +136,12 @@ CREATE INDEX transcript_by_time ON transcript (at);
     r"
 ALTER TABLE legs ADD COLUMN ended TEXT;
 ALTER TABLE legs ADD COLUMN shown TEXT;
+",
+    // Rules from before this step have no identity, and allow nothing any more.
+    r"
+ALTER TABLE approvals ADD COLUMN source_identity TEXT;
+ALTER TABLE rules ADD COLUMN source_identity TEXT;
+CREATE INDEX rules_by_agent ON rules (agent_id, revoked_at);
 ",
 ];
 

@@ -5,6 +5,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
 use crate::client::Callback;
 
 /// One MCP server, as configuration names it.
@@ -16,6 +19,19 @@ pub struct ServerSpec {
     /// Whether what it says about its own tools (that they only read) is believed.
     pub trusted: bool,
     pub limits: Limits,
+}
+
+impl ServerSpec {
+    /// A hash that says which server this is: its name with the command, arguments and folder, or with the whole
+    /// address. Approvals are bound to it. Variables and headers do not count, so that a renewed token does not make
+    /// another server of it.
+    pub fn identity(&self) -> String {
+        let said = match &self.transport {
+            Transport::Stdio { command, args, cwd, .. } => json!(["stdio", self.name, command, args, cwd]),
+            Transport::Http { url, .. } => json!(["http", self.name, url]),
+        };
+        Sha256::digest(said.to_string()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 /// Where the server is.

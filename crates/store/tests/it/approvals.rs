@@ -1,7 +1,7 @@
 //! Asked once, answered once, used once.
 
 use serde_json::json;
-use store::{ApprovalState, Change, CommitError, Decision, DecisionRefused, Durability, Reach, RunState};
+use store::{ApprovalState, Change, CommitError, Decision, DecisionRefused, Durability, Reach, RuleSubject, RunState};
 
 use crate::world::{NOW, Place, asked, everywhere};
 
@@ -87,9 +87,11 @@ async fn a_rule_holds_for_its_tool_agent_and_session_until_it_is_revoked() {
     for place in everywhere().await {
         let scope = place.scope();
         let tool = asked(&place, 0).tool_id;
-        let allowed = async |hash: &str, agent: &str, session: &str| {
-            place.store.is_allowed_for_good(&tool, hash, agent, session).await.unwrap()
+        let allowed_at = async |identity: &str, hash: &str, agent: &str, session: &str| {
+            let subject = RuleSubject { tool_id: &tool, tool_hash: hash, source_identity: identity };
+            place.store.is_allowed_for_good(subject, agent, session).await.unwrap()
         };
+        let allowed = async |hash: &str, agent: &str, session: &str| allowed_at("server", hash, agent, session).await;
         assert!(!allowed("tool", &scope.agent_id, &scope.session_id).await);
         place.run(1, asking(&place, 1)).await;
         place.store.decide(&asked(&place, 1).approval_id, &yes(Reach::Session), "ada", NOW).await.unwrap();
@@ -101,6 +103,7 @@ async fn a_rule_holds_for_its_tool_agent_and_session_until_it_is_revoked() {
         ] {
             assert!(!allowed(hash, agent, session).await, "{hash} {agent} {session}");
         }
+        assert!(!allowed_at("another server", "tool", &scope.agent_id, &scope.session_id).await);
         place.run(2, asking(&place, 2)).await;
         place.store.decide(&asked(&place, 2).approval_id, &yes(Reach::Agent), "ada", NOW).await.unwrap();
         assert!(allowed("tool", &scope.agent_id, "other").await);
