@@ -241,3 +241,53 @@ mod tests {
         assert_eq!(shown("a\u{1b}[2J\n\tb\u{0}", 20), "a [2J\n\tb ");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Limits, ServerSpec, Transport};
+
+    fn stdio(name: &str, command: &str, args: &[&str], cwd: Option<&str>, token: &str) -> String {
+        identity(
+            name,
+            Transport::Stdio {
+                command: command.to_owned(),
+                args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+                env: BTreeMap::from([("TOKEN".to_owned(), token.to_owned())]),
+                cwd: cwd.map(Into::into),
+            },
+        )
+    }
+
+    fn http(name: &str, url: &str) -> String {
+        identity(name, Transport::Http { url: url.to_owned(), headers: BTreeMap::new(), login: None })
+    }
+
+    fn identity(name: &str, transport: Transport) -> String {
+        ServerSpec { name: name.to_owned(), transport, trusted: false, limits: Limits::DEFAULT }.identity()
+    }
+
+    #[test]
+    fn another_command_argument_folder_or_address_is_another_server_and_another_token_is_not() {
+        let first = stdio("s", "npx", &["-y", "a"], None, "1");
+        assert_eq!(first, stdio("s", "npx", &["-y", "a"], None, "2"));
+        let mut all = vec![
+            first,
+            stdio("t", "npx", &["-y", "a"], None, "1"),
+            stdio("s", "uvx", &["-y", "a"], None, "1"),
+            stdio("s", "npx", &["-y", "b"], None, "1"),
+            stdio("s", "npx", &["-y a"], None, "1"),
+            stdio("s", "npx", &["-y", "a"], Some("/tmp"), "1"),
+            http("s", "https://a.example/mcp"),
+            http("t", "https://a.example/mcp"),
+            http("s", "https://b.example/mcp"),
+            http("s", "https://a.example/mcp?tenant=2"),
+            http("s", "http://a.example/mcp"),
+        ];
+        let number = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), number);
+    }
+}
