@@ -213,7 +213,7 @@ pub(crate) fn shown(text: &str, chars: usize) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Login, Transport, plain_url, shown};
+    use super::{Limits, Login, ServerSpec, Transport, plain_url, shown};
 
     #[test]
     fn secrets_of_an_address_are_not_shown() {
@@ -240,13 +240,6 @@ mod tests {
         assert_eq!(shown("äöüß", 3), "äöü…");
         assert_eq!(shown("a\u{1b}[2J\n\tb\u{0}", 20), "a [2J\n\tb ");
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::{Limits, ServerSpec, Transport};
 
     fn stdio(name: &str, command: &str, args: &[&str], cwd: Option<&str>, token: &str) -> String {
         identity(

@@ -1,4 +1,7 @@
-use contract::limits::{MAX_FORM_ARGUMENT_CHARS, MAX_LISTED_ARGUMENT_CHARS, MAX_TERMINAL_ARGUMENT_CHARS};
+use contract::limits::{
+    HOST_STACK_BYTES, MAX_BRIDGE_VALUE_DEPTH, MAX_FORM_ARGUMENT_CHARS, MAX_JSON_VALUES, MAX_LISTED_ARGUMENT_CHARS,
+    MAX_TERMINAL_ARGUMENT_CHARS,
+};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -140,4 +143,16 @@ proptest! {
         let summary = summarize_arguments(&value, usize::MAX);
         prop_assert!(summary.is_cut || summary.text == whole_arguments(&value));
     }
+}
+
+#[test]
+fn arguments_of_the_greatest_depth_and_size_are_shown_on_a_hosts_stack() {
+    let deep = (0..MAX_BRIDGE_VALUE_DEPTH / 2).fold(json!("bottom"), |inner, _| json!({ "a": [inner] }));
+    let wide =
+        json!({"text": "\u{202e}é".repeat(1 << 20), "list": vec![json!([0]); MAX_JSON_VALUES / 2], "target": "t"});
+    let show = move || {
+        assert!(form(&deep).is_cut && whole_arguments(&deep).contains("\"bottom\""));
+        assert!(form(&wide).text.contains("\"target\": \"t\""));
+    };
+    std::thread::Builder::new().stack_size(HOST_STACK_BYTES).spawn(show).unwrap().join().unwrap();
 }
