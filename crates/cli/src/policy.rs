@@ -27,7 +27,8 @@ pub(crate) fn read(settings: &Value) -> Result<CallPolicy, BadSettings> {
     Ok(CallPolicy { config, asking, pass })
 }
 
-/// `{ "ask": "changes" | "never" | [patterns], "pass": [patterns] }`
+/// `{ "ask": "changes" | "never" | [patterns], "pass": [patterns], "nonInteractive": bool }`. What the last one means is
+/// decided in `approvals::non_interactive`, which reads the user's own files only.
 fn approvals(given: &Value) -> Result<(Asking, Vec<Pattern>), String> {
     let asking = match given.get("ask") {
         None | Some(Value::Null) => Asking::Changes,
@@ -37,6 +38,9 @@ fn approvals(given: &Value) -> Result<(Asking, Vec<Pattern>), String> {
         Some(_) => return Err("`approvals.ask`: expected \"changes\", \"never\" or a list of patterns".to_owned()),
     };
     let pass = given.get("pass").map_or_else(|| Ok(Vec::new()), |list| patterns("approvals.pass", list))?;
+    if given.get("nonInteractive").is_some_and(|value| !value.is_boolean()) {
+        return Err("`approvals.nonInteractive`: expected true or false".to_owned());
+    }
     Ok((asking, pass))
 }
 
@@ -66,6 +70,7 @@ mod tests {
         for bad in [
             json!({"approvals": {"ask": "nevr"}}),
             json!({"approvals": {"pass": "mcp:*"}}),
+            json!({"approvals": {"nonInteractive": "yes"}}),
             json!({"approvals": {"ask": ["group:nothing"]}}),
             json!({"tools": {"codeMode": 3}}),
         ] {

@@ -44,6 +44,18 @@ pub const MAX_WAITING_RUNS: Bound = Bound::new("maxWaitingRuns", 2_000, 1..=1_00
 pub const MAX_STORED_BYTES: Bound = Bound::new("maxStoredBytes", 1 << 30, (1 << 20)..=(1 << 40));
 pub const MAX_OPEN_APPROVALS: Bound = Bound::new("maxOpenApprovals", 500, 1..=100_000);
 
+/// Standing approvals of one agent that are in force at once. Past it a call can be approved once, but not for good.
+pub const MAX_STANDING_RULES: usize = 500;
+
+/// The arguments of one call in an approval form, in characters.
+pub const MAX_FORM_ARGUMENT_CHARS: usize = 2_000;
+
+/// The arguments of one call beside a question on a terminal, in characters: about two screens.
+pub const MAX_TERMINAL_ARGUMENT_CHARS: usize = 4_000;
+
+/// The arguments of one call in a line of `cellmate approvals list`, in characters.
+pub const MAX_LISTED_ARGUMENT_CHARS: usize = 160;
+
 /// Tool Search has its own, under `tools.toolSearch`.
 pub const TOOL_SEARCH_CODE_TIMEOUT_MS: Bound = Bound::new("codeTimeoutMs", 10_000, 1_000..=60_000);
 pub const TOOL_SEARCH_MAX_SEARCH_LIMIT: Bound = Bound::new("maxSearchLimit", 20, 1..=50);

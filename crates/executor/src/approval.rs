@@ -1,15 +1,18 @@
 //! A call that a person has a say in: parked while they are asked, gone on with when they have spoken.
 
 use contract::cell::PendingState;
-use contract::tool::{InputHash, ToolSpec};
+use contract::tool::{InputHash, Source, ToolSpec};
 use serde_json::Value;
-use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, Millis, StoreError, fault};
+use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, Millis, RuleSubject, StoreError, fault};
 
 use crate::clock::now_ms;
 use crate::door::{Admitted, Executor, GoneOn, check_arguments};
 use crate::journal::Journal;
 use crate::record::recorded;
 use crate::request::{CallEnd, CallRequest};
+
+/// The identity of sources that are part of the program itself.
+const EMBEDDED: &str = "embedded";
 
 impl Executor {
     /// Goes on with a call that people have decided about: whether it may be made, or what its tool wanted to know.
@@ -25,11 +28,13 @@ impl Executor {
             return self.refuse(journal, request, self.unknown(&request.id));
         };
         let input_hash = InputHash::of(request.input.to_string().as_bytes());
-        let bound = approval.tool_hash == tool.hash().to_string() && approval.input_hash == input_hash.to_string();
+        let bound = approval.tool_hash == tool.hash().to_string()
+            && approval.input_hash == input_hash.to_string()
+            && self.is_same_source(approval, tool);
         let refused = match approval.state {
             ApprovalState::Approved if bound => None,
             ApprovalState::Approved => {
-                Some("the tool has changed since it was approved; call it again to ask again".to_owned())
+                Some("the tool or its server has changed since it was approved; call it again to ask again".to_owned())
             }
             ApprovalState::Denied => Some(denied(approval)),
             ApprovalState::Pending | ApprovalState::Used | ApprovalState::Void => {
@@ -63,8 +68,24 @@ impl Executor {
 
     pub(crate) async fn is_allowed_for_good(&self, journal: &Journal, tool: &ToolSpec) -> Result<bool, CommitError> {
         let (agent, session) = (&self.scope.agent_id, &self.scope.session_id);
-        let hash = tool.hash().to_string();
-        Ok(journal.store().is_allowed_for_good(tool.id.as_str(), &hash, agent, session).await?)
+        let Some(source_identity) = self.source_identity(tool) else { return Ok(false) };
+        let tool_hash = tool.hash().to_string();
+        let subject =
+            RuleSubject { tool_id: tool.id.as_str(), tool_hash: &tool_hash, source_identity: &source_identity };
+        Ok(journal.store().is_allowed_for_good(subject, agent, session).await?)
+    }
+
+    /// What a standing approval of this tool is bound to, beside the definition. Tools of the embedding program share
+    /// one identity; an MCP server's tool has none where its source does not say which server it is.
+    fn source_identity(&self, tool: &ToolSpec) -> Option<String> {
+        let identity = self.routes.to(&tool.id)?.identity();
+        identity.or_else(|| (tool.id.source() != Source::Mcp).then(|| EMBEDDED.to_owned()))
+    }
+
+    /// Whether the tool is still at the source that the approval was asked for. Approvals that were asked for before
+    /// identities were recorded hold for any.
+    pub(crate) fn is_same_source(&self, approval: &Approval, tool: &ToolSpec) -> bool {
+        approval.source_identity.is_none() || approval.source_identity == self.source_identity(tool)
     }
 
     /// What is put to people about a call, for as long as they have; whoever asks says why.
@@ -81,6 +102,7 @@ impl Executor {
             call,
             tool_id: tool.id.as_str().to_owned(),
             tool_hash: tool.hash().to_string(),
+            source_identity: self.source_identity(tool),
             input_hash: InputHash::of(input.to_string().as_bytes()).to_string(),
             input: input.clone(),
             reason: String::new(),

@@ -22,6 +22,13 @@ pub trait ToolSource: fmt::Debug + Send + Sync {
     /// What it offers, as it stands now.
     fn tools(&self) -> Vec<ToolSpec>;
 
+    /// What this source is, so that a person's approval holds for it and for no other source that takes over its
+    /// name: for an MCP server a hash of its command and arguments, or of its address. Tools of an MCP server whose
+    /// source has none cannot be approved for good.
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     fn call(&self, call: AuthorizedCall) -> Answering<'_>;
 
     /// Sees a call to its end that was parked with a ticket, perhaps by another process. Dropping the future leaves

@@ -26,7 +26,9 @@ mod transcript;
 mod vouch;
 mod watch;
 
-pub use approvals::{Approval, ApprovalRequest, ApprovalState, Decision, DecisionRefused, Reach, StandingRule};
+pub use approvals::{
+    Approval, ApprovalRequest, ApprovalState, Decision, DecisionRefused, Reach, RuleSubject, StandingRule,
+};
 pub use backend::{Store, StoreError};
 pub use backup::{BackupError, Checked, Restoring, TABLES as BACKED_UP, check as check_backup};
 pub use commit::{Change, CommitError, Durability};

@@ -138,6 +138,12 @@ ALTER TABLE legs ADD COLUMN ended TEXT;
 ALTER TABLE legs ADD COLUMN shown TEXT;
 ",
     "ALTER TABLE runs ADD COLUMN journal_bytes BIGINT NOT NULL DEFAULT 0",
+    // Rules from before this step have no identity, and allow nothing any more.
+    r"
+ALTER TABLE approvals ADD COLUMN source_identity TEXT;
+ALTER TABLE rules ADD COLUMN source_identity TEXT;
+CREATE INDEX rules_by_agent ON rules (agent_id, revoked_at);
+",
 ];
 
 /// The schema this program writes.

@@ -25,7 +25,8 @@ def main(cellmate, address):
     with tempfile.TemporaryDirectory(prefix="cellmate-conformance-") as home:
         config = os.path.join(home, "cellmate.json")
         with open(config, "w", encoding="utf-8") as file:
-            json.dump({"mcpServers": {"peer": entry(address, context)}}, file)
+            approvals = {"nonInteractive": True}
+            json.dump({"mcpServers": {"peer": entry(address, context)}, "approvals": approvals}, file)
         client = Client(cellmate, config, home)
         if scenario.startswith("auth/"):
             client.log_in()
@@ -107,7 +108,7 @@ class Client:
         number = 1
         while told["status"] == "waiting":
             for asked in told.get("approvals", []):
-                words = [self.cellmate, "approvals", "approve", asked["approvalId"], "--input", "{}", "--state-dir", state]
+                words = [*self.command("approvals", "approve"), asked["approvalId"], "--input", "{}", "--state-dir", state]
                 subprocess.run(words, env=self.env, check=True, capture_output=True, timeout=COMMAND_SECONDS)
             number += 1
             call = {"name": "wait", "arguments": {"runId": told["runId"]}}

@@ -1,8 +1,12 @@
 //! `cellmate approvals`: what cells ask a person about, seen and decided while a server runs, on the same store.
 
 mod arguments;
+mod non_interactive;
 mod print;
+mod rules;
+pub(crate) mod terminal;
 
+use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
 
 use executor::clock::now_ms;
@@ -12,10 +16,11 @@ use store::{Approval, Decision, DecisionRefused, Reach, Store, StoreError};
 use crate::render;
 use crate::state::StateError;
 
+use arguments::Action;
 pub(crate) use arguments::ApprovalsArguments;
-use arguments::{Action, Decided};
+use terminal::Answer;
 
-/// What was to be decided is not pending.
+/// What was to be decided was not.
 const NOT_PENDING: u8 = 1;
 
 #[derive(Debug, thiserror::Error)]
@@ -24,10 +29,18 @@ enum ApprovalsError {
     State(#[from] StateError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error("configuration: {0}")]
+    Configuration(String),
     #[error("--input: {0}")]
     NoObject(String),
     #[error("--input answers one question; name one id")]
     OneInput,
+    #[error(
+        "approving needs a terminal, where the call is shown first: run `cellmate approvals` in one. To approve without \
+         a terminal, set `approvals: {{ nonInteractive: true }}` in your own configuration; a project's file cannot \
+         set it"
+    )]
+    NoTerminal,
 }
 
 pub(crate) async fn run(arguments: ApprovalsArguments) -> ExitCode {
@@ -38,59 +51,144 @@ pub(crate) async fn run(arguments: ApprovalsArguments) -> ExitCode {
 }
 
 async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> {
-    let store = arguments.store.choose()?.open().await?;
     let as_json = arguments.json;
+    let interactive = terminal::is_here();
+    if matches!(arguments.action, Some(Action::Approve { .. })) && !interactive {
+        let places = arguments.store.places();
+        let allowed = non_interactive::is_allowed(&places).map_err(ApprovalsError::Configuration)?;
+        if !allowed {
+            return Err(ApprovalsError::NoTerminal);
+        }
+    }
+    let store = arguments.store.choose()?.open().await?;
     match arguments.action {
-        Action::List => {
-            let now = now_ms();
-            let mut open = store.pending_approvals().await?;
-            open.retain(|approval| approval.is_open(now));
-            print::list(&open, now, as_json);
+        None if interactive && stdout().is_terminal() && !as_json => go_through(&store).await,
+        None | Some(Action::List) => {
+            print::list(&open(&store).await?, now_ms(), as_json);
             Ok(ExitCode::SUCCESS)
         }
-        Action::Show { id } => {
-            let found = store.pending_approvals().await?.into_iter().find(|approval| approval.approval_id == id);
-            match found.filter(|approval| approval.is_open(now_ms())) {
-                Some(approval) => {
-                    print::whole(&approval, now_ms(), as_json);
-                    Ok(ExitCode::SUCCESS)
-                }
-                None => Ok(not_pending(&id)),
+        Some(Action::Show { id }) => match find(&store, &id).await? {
+            Some(approval) => {
+                print::whole(&approval, now_ms(), as_json);
+                Ok(ExitCode::SUCCESS)
             }
-        }
-        Action::Approve { decided, always, input } => {
+            None => Ok(not_pending(&id)),
+        },
+        Some(Action::Approve { decided, always, input }) => {
             let reach = if always { Reach::Agent } else { Reach::Once };
             let edited_input = input.as_deref().map(read).transpose()?;
             if edited_input.is_some() && decided.ids.len() > 1 {
                 return Err(ApprovalsError::OneInput);
             }
-            decide(&store, &decided, &Decision::Approve { edited_input, reach }, as_json).await
+            let decision = Decision::Approve { edited_input, reach };
+            let mut code = ExitCode::SUCCESS;
+            for id in &decided.ids {
+                if interactive && !is_confirmed(&store, id, &decision).await? {
+                    code = ExitCode::from(NOT_PENDING);
+                } else if !decide(&store, id, &decision, as_json).await? {
+                    code = ExitCode::from(NOT_PENDING);
+                }
+            }
+            Ok(code)
         }
-        Action::Deny { decided, note } => decide(&store, &decided, &Decision::Deny { note }, as_json).await,
+        Some(Action::Deny { decided, note }) => {
+            let mut code = ExitCode::SUCCESS;
+            for id in &decided.ids {
+                if !decide(&store, id, &Decision::Deny { note: note.clone() }, as_json).await? {
+                    code = ExitCode::from(NOT_PENDING);
+                }
+            }
+            Ok(code)
+        }
+        Some(Action::Rules { action }) => rules::act(&store, &arguments.store.places(), action, as_json).await,
     }
 }
 
-/// Each by itself: one that is not pending any more does not keep the others from being decided.
-async fn decide(
-    store: &Store,
-    decided: &Decided,
-    decision: &Decision,
-    as_json: bool,
-) -> Result<ExitCode, ApprovalsError> {
-    let by = who("approvals");
-    let mut code = ExitCode::SUCCESS;
-    for id in &decided.ids {
-        match codemode::decide(store, id, decision, &by).await {
-            Ok(approval) => print::decided(&approval, as_json),
-            Err(DecisionRefused::NotPending) => code = not_pending(id),
-            Err(refused @ DecisionRefused::Unfit(_)) => {
-                eprintln!("cellmate: {refused}; see `cellmate approvals show {}`", mcp::server::plain(id, 100));
-                code = ExitCode::from(NOT_PENDING);
+/// Everything that somebody can still decide.
+async fn open(store: &Store) -> Result<Vec<Approval>, StoreError> {
+    let now = now_ms();
+    let mut open = store.pending_approvals().await?;
+    open.retain(|approval| approval.is_open(now));
+    Ok(open)
+}
+
+async fn find(store: &Store, id: &str) -> Result<Option<Approval>, StoreError> {
+    Ok(store.approval(id).await?.filter(|approval| approval.is_open(now_ms())))
+}
+
+/// Shows everything that is asked, one after the other, and decides what the person at the terminal says.
+async fn go_through(store: &Store) -> Result<ExitCode, ApprovalsError> {
+    let asked = open(store).await?;
+    print::list(&asked, now_ms(), false);
+    for (number, approval) in asked.iter().enumerate() {
+        eprintln!("\n{} of {}: {}", number + 1, asked.len(), print::heading(approval, now_ms()));
+        eprintln!("{}", terminal::call(approval));
+        if let Some(question) = terminal::question(approval) {
+            eprintln!("{question}");
+        }
+        loop {
+            let Some(line) = terminal::ask(terminal::choices(approval)).await else { return Ok(ExitCode::SUCCESS) };
+            match terminal::understood(approval, &line) {
+                Answer::Decide(decision) => {
+                    decide(store, &approval.approval_id, &decision, false).await?;
+                    break;
+                }
+                Answer::Skip => break,
+                Answer::Unclear(why) => eprintln!("{why}"),
             }
-            Err(DecisionRefused::Store(error)) => return Err(error.into()),
         }
     }
-    Ok(code)
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows what is about to be approved, and asks the person at the terminal. Whatever is not plainly a yes leaves it
+/// undecided.
+async fn is_confirmed(store: &Store, id: &str, decision: &Decision) -> Result<bool, ApprovalsError> {
+    let Some(approval) = find(store, id).await? else {
+        not_pending(id);
+        return Ok(false);
+    };
+    eprintln!("{}\n{}", print::heading(&approval, now_ms()), terminal::call(&approval));
+    if let Some(question) = terminal::question(&approval) {
+        eprintln!("{question}");
+    }
+    let prompt = match decision {
+        Decision::Approve { edited_input: Some(input), .. } => {
+            let input = terminal::arguments(input, id);
+            let what = if approval.question.is_some() { "answer with" } else { "call it with this instead" };
+            format!("{what}: {input}\n[y]es, [N]o: ")
+        }
+        Decision::Approve { reach: Reach::Agent, .. } => {
+            "call it, and make every later call of this tool without asking? [y]es, [N]o: ".to_owned()
+        }
+        Decision::Approve { .. } | Decision::Deny { .. } => "approve it? [y]es, [N]o: ".to_owned(),
+    };
+    let line = terminal::ask(&prompt).await.unwrap_or_default();
+    let confirmed = matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes");
+    if !confirmed {
+        eprintln!("cellmate: nothing was decided about `{}`", mcp::server::plain(id, 100));
+    }
+    Ok(confirmed)
+}
+
+/// Records a decision and says so; false where it could not be taken. One that is not pending any more does not keep
+/// others from being decided.
+async fn decide(store: &Store, id: &str, decision: &Decision, as_json: bool) -> Result<bool, ApprovalsError> {
+    match codemode::decide(store, id, decision, &who("approvals")).await {
+        Ok(approval) => {
+            print::decided(&approval, as_json);
+            return Ok(true);
+        }
+        Err(DecisionRefused::NotPending) => {
+            not_pending(id);
+        }
+        Err(refused @ DecisionRefused::Unfit(_)) => {
+            eprintln!("cellmate: {refused}; see `cellmate approvals show {}`", mcp::server::plain(id, 100));
+        }
+        Err(refused @ DecisionRefused::TooManyRules) => eprintln!("cellmate: {refused}"),
+        Err(DecisionRefused::Store(error)) => return Err(error.into()),
+    }
+    Ok(false)
 }
 
 fn read(input: &str) -> Result<Value, ApprovalsError> {

@@ -1,18 +1,18 @@
 //! Questions and decisions on a terminal, or as JSON.
 
-use mcp::server::plain;
+use contract::limits::MAX_LISTED_ARGUMENT_CHARS;
+use mcp::server::{plain, summarize_in_line, whole_arguments};
 use serde_json::{Value, json};
 use store::{Approval, ApprovalState, Millis};
 
 use super::tool;
 
-/// What of its arguments a list shows of a call; `show` shows all.
-const MAX_LINE_CHARS: usize = 100;
+/// Of what a tool asks, the most that `show` prints.
 const MAX_SHOWN_CHARS: usize = 200_000;
 
 pub(super) fn list(open: &[Approval], now: Millis, as_json: bool) {
     if as_json {
-        println!("{}", json!(open));
+        println!("{}", visible_json(&json!(open)));
         return;
     }
     if open.is_empty() {
@@ -20,25 +20,32 @@ pub(super) fn list(open: &[Approval], now: Millis, as_json: bool) {
     }
     for approval in open {
         let asked = approval.question.as_ref().and_then(|question| question.get("message")?.as_str());
-        let asked = asked.map_or_else(|| approval.input.to_string(), |message| format!("asks: {message}"));
-        let arguments = plain(&asked.replace('\n', " "), MAX_LINE_CHARS);
-        println!("{}  {}  {}  {arguments}", approval.approval_id, tool(approval), left(approval, now));
+        let asked = match asked {
+            Some(message) => format!("asks: {}", plain(&message.replace('\n', " "), MAX_LISTED_ARGUMENT_CHARS)),
+            None => summarize_in_line(&approval.input, MAX_LISTED_ARGUMENT_CHARS).text,
+        };
+        println!("{}  {asked}", heading(approval, now));
     }
 }
 
+/// Which approval, of which tool, and for how long it can be decided.
+pub(super) fn heading(approval: &Approval, now: Millis) -> String {
+    format!("{}  {}  {} left", approval.approval_id, tool(approval), left(approval, now))
+}
+
+/// All of one question: nothing is cut.
 pub(super) fn whole(approval: &Approval, now: Millis, as_json: bool) {
     if as_json {
-        println!("{}", json!(approval));
+        println!("{}", visible_json(&json!(approval)));
         return;
     }
-    let arguments = serde_json::to_string_pretty(&approval.input).unwrap_or_default();
     println!("id         {}", approval.approval_id);
     println!("tool       {}", tool(approval));
     println!("for        {}", plain(&approval.agent_id, 100));
     println!("run        {}", approval.run_id);
     println!("reason     {}", plain(&approval.reason, 1_000));
     println!("time left  {}", left(approval, now));
-    println!("arguments  {}", plain(&arguments, MAX_SHOWN_CHARS));
+    println!("arguments  {}", whole_arguments(&approval.input));
     if let Some(question) = &approval.question {
         question_of(question, &approval.approval_id);
     }
@@ -53,22 +60,51 @@ fn question_of(question: &Value, id: &str) {
         println!("answer     visit it where you trust it, then: cellmate approvals approve {id}");
     }
     if let Some(form) = question.get("form") {
-        let form = serde_json::to_string_pretty(form).unwrap_or_default();
-        println!("form       {}", plain(&form, MAX_SHOWN_CHARS));
+        println!("form       {}", whole_arguments(form));
         println!("answer     cellmate approvals approve {id} --input '{{…}}'");
     }
 }
 
 pub(super) fn decided(approval: &Approval, as_json: bool) {
     if as_json {
-        println!("{}", json!(approval));
+        println!("{}", visible_json(&json!(approval)));
         return;
     }
     let word = if approval.state == ApprovalState::Denied { "denied" } else { "approved" };
     println!("{word}  {}  {}", approval.approval_id, tool(approval));
 }
 
+/// JSON in ASCII: what a terminal would obey or not show is written as an escape, which every reader of JSON undoes.
+pub(super) fn visible_json(value: &Value) -> String {
+    let mut text = String::new();
+    for letter in value.to_string().chars() {
+        if letter.is_ascii() && !letter.is_ascii_control() {
+            text.push(letter);
+        } else {
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                text += &format!("\\u{unit:04x}");
+            }
+        }
+    }
+    text
+}
+
 fn left(approval: &Approval, now: Millis) -> String {
     let seconds = approval.expires_at.saturating_sub(now).max(0) / 1000;
     if seconds >= 120 { format!("{} min", seconds / 60) } else { format!("{seconds} s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::visible_json;
+
+    #[test]
+    fn json_that_is_printed_is_ascii_and_reads_back_as_it_was() {
+        let value = json!({"a\u{202e}": ["\u{9b}31m", "é日😀", "\u{7f}\n"]});
+        let text = visible_json(&value);
+        assert!(text.chars().all(|letter| matches!(letter, ' '..='~')), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
 }

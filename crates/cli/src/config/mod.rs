@@ -34,7 +34,7 @@ pub(crate) use judge::judge_entry;
 pub(crate) use load::{ConfigError, load, trust_note};
 pub(crate) use own::own_files;
 pub(crate) use places::{LISTS, Places};
-pub(crate) use server::{Problem, ServerEntry};
+pub(crate) use server::{Problem, ServerEntry, Source};
 pub(crate) use variables::{Dialect, Variables};
 
 /// What all files say together.

@@ -104,7 +104,7 @@ fn tell(run_id: &str, result: &CellResult, as_json: bool) -> ExitCode {
     let code = render::readable(result);
     if matches!(result, CellResult::Waiting { .. }) {
         eprintln!(
-            "cellmate: a person is asked first; see `cellmate approvals list`, then `wait` for the run from its client"
+            "cellmate: a person is asked first; see `cellmate approvals`, then `wait` for the run from its client"
         );
     }
     code

@@ -32,6 +32,10 @@ impl ToolSource for Offered {
         tools
     }
 
+    fn identity(&self) -> Option<String> {
+        self.source.identity()
+    }
+
     /// Whatever comes here came through the door, which knows only what is offered.
     fn call(&self, call: AuthorizedCall) -> Answering<'_> {
         self.source.call(call)

@@ -1,21 +1,16 @@
 //! Asking whoever typed a call whether it may be made.
 
 use std::collections::HashSet;
-use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 use std::time::Duration;
 
 use serde_json::Value;
 use store::{Approval, Decision, DecisionRefused, Reach, Store, StoreError};
 
-use crate::approvals::who;
+use crate::approvals::{terminal, who};
 use crate::config::shown;
-use crate::render;
 
 /// How often it is looked whether the call asks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// What is shown of the arguments on a terminal.
-const MAX_SHOWN_CHARS: usize = 10_000;
 
 /// Who there is to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +25,7 @@ impl Person {
     pub(super) fn here(agreed: bool) -> Self {
         match agreed {
             true => Self::Agreed,
-            false if stdin().is_terminal() && stderr().is_terminal() => Self::AtTerminal,
+            false if terminal::is_here() => Self::AtTerminal,
             false => Self::Nobody,
         }
     }
@@ -91,6 +86,13 @@ async fn record(store: &Store, approval: &Approval, decision: &Decision) -> Resu
     match codemode::decide(store, &approval.approval_id, decision, &who("tools call")).await {
         // Somebody else was faster, or is needed: then their word counts.
         Ok(_) | Err(DecisionRefused::NotPending | DecisionRefused::Unfit(_)) => Ok(()),
+        Err(refused @ DecisionRefused::TooManyRules) => {
+            eprintln!("cellmate: {refused}; it is called this once");
+            match codemode::decide(store, &approval.approval_id, &yes(Reach::Once), &who("tools call")).await {
+                Err(DecisionRefused::Store(error)) => Err(error),
+                Ok(_) | Err(_) => Ok(()),
+            }
+        }
         Err(DecisionRefused::Store(error)) => Err(error),
     }
 }
@@ -108,16 +110,8 @@ async fn asked(store: &Store, session: &str, seen: &mut HashSet<String>) -> Resu
 }
 
 async fn at_terminal(approval: &Approval) -> Decision {
-    let arguments = serde_json::to_string_pretty(&approval.input).unwrap_or_default();
-    let arguments: String = render::printable(&arguments).chars().take(MAX_SHOWN_CHARS).collect();
-    let (tool, reason) = (shown::plain(&approval.tool_id), shown::plain(&approval.reason));
-    eprint!("{tool}: {reason}\n{arguments}\ncall it? [y]es, [a]lways, [N]o: ");
-    drop(stderr().flush());
-    let answer = tokio::task::spawn_blocking(|| {
-        let mut line = String::new();
-        stdin().lock().read_line(&mut line).map(|_| line)
-    });
-    answer.await.ok().and_then(Result::ok).map_or_else(|| no(""), |line| understood(&line))
+    let prompt = format!("{}\ncall it? [y]es, [a]lways, [N]o: ", terminal::call(approval));
+    terminal::ask(&prompt).await.map_or_else(|| no(""), |line| understood(&line))
 }
 
 /// Whatever is not plainly a yes is none.

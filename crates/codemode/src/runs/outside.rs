@@ -71,7 +71,7 @@ impl CodeMode {
                 Ok(approval) => decided.push(approval),
                 // What is not pending is decided; what wants more than a yes waits for it.
                 Err(DecisionRefused::NotPending | DecisionRefused::Unfit(_)) => {}
-                Err(error @ DecisionRefused::Store(_)) => return Err(error),
+                Err(error @ (DecisionRefused::TooManyRules | DecisionRefused::Store(_))) => return Err(error),
             }
         }
         Ok(decided)

@@ -22,6 +22,8 @@ pub use connect::{ConnectError, ConnectFailure};
 #[derive(Debug)]
 pub struct Server {
     name: String,
+    /// As in [`ServerSpec::identity`].
+    identity: String,
     trusted: bool,
     pub(super) limits: Limits,
     /// Held for as long as it takes to look something up or to put another list in its place.

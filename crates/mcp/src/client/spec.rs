@@ -5,6 +5,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
 use crate::client::Callback;
 
 /// One MCP server, as configuration names it.
@@ -16,6 +19,19 @@ pub struct ServerSpec {
     /// Whether what it says about its own tools (that they only read) is believed.
     pub trusted: bool,
     pub limits: Limits,
+}
+
+impl ServerSpec {
+    /// A hash that says which server this is: its name with the command, arguments and folder, or with the whole
+    /// address. Approvals are bound to it. Variables and headers do not count, so that a renewed token does not make
+    /// another server of it.
+    pub fn identity(&self) -> String {
+        let said = match &self.transport {
+            Transport::Stdio { command, args, cwd, .. } => json!(["stdio", self.name, command, args, cwd]),
+            Transport::Http { url, .. } => json!(["http", self.name, url]),
+        };
+        Sha256::digest(said.to_string()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 /// Where the server is.
@@ -197,7 +213,7 @@ pub(crate) fn shown(text: &str, chars: usize) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Login, Transport, plain_url, shown};
+    use super::{Limits, Login, ServerSpec, Transport, plain_url, shown};
 
     #[test]
     fn secrets_of_an_address_are_not_shown() {
@@ -223,5 +239,48 @@ mod tests {
         assert_eq!(shown("abc", 3), "abc");
         assert_eq!(shown("äöüß", 3), "äöü…");
         assert_eq!(shown("a\u{1b}[2J\n\tb\u{0}", 20), "a [2J\n\tb ");
+    }
+
+    fn stdio(name: &str, command: &str, args: &[&str], cwd: Option<&str>, token: &str) -> String {
+        identity(
+            name,
+            Transport::Stdio {
+                command: command.to_owned(),
+                args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+                env: BTreeMap::from([("TOKEN".to_owned(), token.to_owned())]),
+                cwd: cwd.map(Into::into),
+            },
+        )
+    }
+
+    fn http(name: &str, url: &str) -> String {
+        identity(name, Transport::Http { url: url.to_owned(), headers: BTreeMap::new(), login: None })
+    }
+
+    fn identity(name: &str, transport: Transport) -> String {
+        ServerSpec { name: name.to_owned(), transport, trusted: false, limits: Limits::DEFAULT }.identity()
+    }
+
+    #[test]
+    fn another_command_argument_folder_or_address_is_another_server_and_another_token_is_not() {
+        let first = stdio("s", "npx", &["-y", "a"], None, "1");
+        assert_eq!(first, stdio("s", "npx", &["-y", "a"], None, "2"));
+        let mut all = vec![
+            first,
+            stdio("t", "npx", &["-y", "a"], None, "1"),
+            stdio("s", "uvx", &["-y", "a"], None, "1"),
+            stdio("s", "npx", &["-y", "b"], None, "1"),
+            stdio("s", "npx", &["-y a"], None, "1"),
+            stdio("s", "npx", &["-y", "a"], Some("/tmp"), "1"),
+            http("s", "https://a.example/mcp"),
+            http("t", "https://a.example/mcp"),
+            http("s", "https://b.example/mcp"),
+            http("s", "https://a.example/mcp?tenant=2"),
+            http("s", "http://a.example/mcp"),
+        ];
+        let number = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), number);
     }
 }

@@ -47,29 +47,28 @@ fn was_not_run(result: &CellResult) -> bool {
     }
 }
 
+/// For the model, which is to tell its user. It must not decide about its own call, so it gets no command that approves.
 fn message(asked: &[Approval]) -> String {
     let first = asked.first().map_or_else(String::new, |approval| {
-        let (tool, command) = (elicit::tool(approval), elicit::command(approval));
-        let what = match elicit::question(approval) {
-            Some(ask) => format!("answer what `{tool}` asks: {}", elicit::asked(&ask)),
-            None => format!("approve `{tool}`"),
-        };
-        format!("{what}: a person can run `{command}`, or `deny` in place of `approve`")
+        let (tool, id) = (elicit::tool(approval), &approval.approval_id);
+        match elicit::question(approval) {
+            Some(ask) => format!("answer what `{tool}` asks ({id}): {}", elicit::asked(&ask)),
+            None => format!("approve or deny a call of `{tool}` ({id})"),
+        }
     });
     let more = match asked.len() {
         0 | 1 => String::new(),
         number => format!(" ({} more below)", number - 1),
     };
-    format!("Waiting for a person to {first}{more}. Say so to the user, then call `wait` with the runId.")
+    format!(
+        "Waiting for a person to {first}{more}. Ask your user to run `cellmate approvals` in a terminal and to decide \
+         there, then call `wait` with the runId."
+    )
 }
 
 fn named(asked: &[Approval]) -> Value {
     let one = |approval: &Approval| {
-        let mut named = json!({
-            "approvalId": approval.approval_id,
-            "tool": elicit::tool(approval),
-            "approve": elicit::command(approval),
-        });
+        let mut named = json!({"approvalId": approval.approval_id, "tool": elicit::tool(approval)});
         if let (Some(question), Some(fields)) = (&approval.question, named.as_object_mut()) {
             fields.insert("question".to_owned(), question.clone());
         }

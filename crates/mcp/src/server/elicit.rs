@@ -1,14 +1,14 @@
 //! A person's word asked for through the client: the form, and what an answer to it means. It is asked for whether a
 //! call may be made, or on behalf of a tool that wants to know something.
 
+use contract::limits::MAX_FORM_ARGUMENT_CHARS;
 use executor::{Ask, AskedHow};
 use serde_json::{Value, json};
 use store::{Approval, Decision, Reach};
 
 use super::plain::plain;
+use super::summary::summarize_arguments;
 
-/// What is shown of a call's arguments and of why it is asked about. The whole is in `cellmate approvals show`.
-const MAX_ARGUMENT_CHARS: usize = 2_000;
 const MAX_REASON_CHARS: usize = 300;
 const MAX_TOOL_CHARS: usize = 200;
 
@@ -52,29 +52,30 @@ pub(crate) fn message(approval: &Approval) -> String {
 }
 
 fn permission(approval: &Approval) -> String {
-    let arguments = serde_json::to_string_pretty(&approval.input).unwrap_or_default();
+    let arguments = summarize_arguments(&approval.input, MAX_FORM_ARGUMENT_CHARS);
+    let cut = match arguments.is_cut {
+        true => format!("\nThis is not all of it. `cellmate approvals show {}` shows the whole.", approval.approval_id),
+        false => String::new(),
+    };
     format!(
-        "Allow a call of {}?\nArguments: {}\nWhy this is asked: {}.\n\"{ALWAYS}\" also holds for later calls of this tool.",
+        "Allow a call of {}?\nArguments: {}{cut}\nWhy this is asked: {}.\n\"{ALWAYS}\" also holds for later calls of this tool.",
         tool(approval),
-        plain(&arguments, MAX_ARGUMENT_CHARS),
+        arguments.text,
         plain(&approval.reason, MAX_REASON_CHARS),
     )
 }
 
-/// What is told of a call that holds on for people.
+/// Progress of a call that waits for a person. Models may read it, so it never has a command that approves.
 pub(crate) fn waiting(asked: &[Approval]) -> String {
     let one = |approval: &Approval| {
         let what = if approval.question.is_some() { "answer" } else { "approve" };
-        format!("waiting for a person to {what} {} ({})", tool(approval), command(approval))
+        format!(
+            "waiting for a person to {what} {} ({}) with `cellmate approvals`",
+            tool(approval),
+            approval.approval_id
+        )
     };
     asked.first().map_or_else(String::new, one)
-}
-
-/// What a person types who is asked nowhere else.
-pub(crate) fn command(approval: &Approval) -> String {
-    let form = matches!(question(approval), Some(Ask { how: AskedHow::Form(_), .. }));
-    let input = if form { " --input JSON" } else { "" };
-    format!("cellmate approvals approve {}{input}", approval.approval_id)
 }
 
 /// A tool as people read it: `github.create_issue`.
@@ -118,7 +119,7 @@ mod tests {
     use serde_json::{Value, json};
     use store::{Approval, ApprovalState, Decision, Reach};
 
-    use super::{command, decision, message, schema};
+    use super::{decision, message, schema, waiting};
 
     fn approval(question: Option<Value>) -> Approval {
         Approval {
@@ -129,6 +130,7 @@ mod tests {
             session_id: String::new(),
             tool_id: "mcp:git:push".to_owned(),
             tool_hash: String::new(),
+            source_identity: None,
             input: json!({"to": "a\u{202e}b", "long": "x".repeat(5000)}),
             input_hash: String::new(),
             reason: "because".to_owned(),
@@ -147,7 +149,7 @@ mod tests {
         let form = json!({"type": "object", "properties": {"city": {"type": "string"}}});
         let asks = approval(Some(json!({"key": "k", "message": "Where\u{202e}?", "form": form})));
         assert_eq!(message(&asks), "The tool git.push asks you something.\nIt says: Where\\u{202e}?");
-        assert_eq!((schema(&asks), command(&asks).as_str()), (form, "cellmate approvals approve apr_1 --input JSON"));
+        assert_eq!(schema(&asks), form);
         let said = |content: Value| decision(&asks, &json!({"action": "accept", "content": content}));
         let filled = Some(json!({"decision": "deny"}));
         let expected = Some(Decision::Approve { edited_input: filled, reach: Reach::Once });
@@ -157,7 +159,6 @@ mod tests {
 
         let page = approval(Some(json!({"key": "k", "message": "Log in.", "url": "https://example.com/x"})));
         assert!(message(&page).contains("https://example.com/x"), "{}", message(&page));
-        assert_eq!(command(&page), "cellmate approvals approve apr_1");
         let visited = json!({"action": "accept", "content": {"decision": "I have been there"}});
         let yes = Some(Decision::Approve { edited_input: None, reach: Reach::Once });
         assert_eq!(decision(&page, &visited), yes);
@@ -185,5 +186,15 @@ mod tests {
         let message = message(&approval);
         assert!(message.starts_with("Allow a call of git.push?\nArguments: {\n  \"to\": \"a\\u{202e}b\""), "{message}");
         assert!(message.chars().count() < 2_600, "{message}");
+        assert!(
+            message.contains("characters missing") && message.contains("`cellmate approvals show apr_1`"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn progress_names_the_approval_and_no_command_that_approves() {
+        let said = waiting(&[approval(None)]);
+        assert_eq!(said, "waiting for a person to approve git.push (apr_1) with `cellmate approvals`");
     }
 }

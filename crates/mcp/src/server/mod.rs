@@ -21,6 +21,7 @@ mod prepared;
 mod principal;
 mod progress;
 mod settings;
+mod summary;
 mod tools;
 mod unsaid;
 mod wire;
@@ -34,6 +35,7 @@ pub use plain::plain;
 pub use prefix::{BadPrefix, ToolPrefix};
 pub use principal::{BadPrincipal, Principal};
 pub use settings::{Offered, Settings};
+pub use summary::{Summary, summarize_arguments, summarize_in_line, whole_arguments};
 pub use wire::{ServeError, serve_streams};
 
 /// No call is held open longer: clients give up on a silent call after a minute, some on any call.

@@ -15,6 +15,10 @@ impl ToolSource for Upstream {
         self.state().listing.as_ref().map(|listing| listing.tools.clone()).unwrap_or_default()
     }
 
+    fn identity(&self) -> Option<String> {
+        Some(self.spec.identity())
+    }
+
     fn call(&self, call: AuthorizedCall) -> Answering<'_> {
         Box::pin(async move { self.make(&call).await })
     }

@@ -93,7 +93,9 @@ impl Upstream {
         let state = self.state();
         let (phase, listing) = (state.lifecycle.phase(), state.listing.as_ref());
         let tools = listing.map(|listing| listing.tools.as_slice()).unwrap_or_default();
-        let changed = tools.iter().filter(|tool| approved.changed(tool)).map(|tool| tool.id.as_str().to_owned());
+        let identity = self.spec.identity();
+        let changed =
+            tools.iter().filter(|tool| approved.changed(tool, &identity)).map(|tool| tool.id.as_str().to_owned());
         Status {
             name: self.name().to_owned(),
             state: named(phase),

@@ -1,5 +1,6 @@
 //! A person's word, taken down.
 
+use contract::limits::MAX_STANDING_RULES;
 use sqlx::Row;
 
 use super::read::{COLUMNS, read};
@@ -16,6 +17,11 @@ pub enum DecisionRefused {
     NotPending,
     #[error("this does not answer what is asked: {0}")]
     Unfit(String),
+    #[error(
+        "this agent has {MAX_STANDING_RULES} standing approvals, which is the most it may have; revoke one with \
+         `cellmate approvals rules revoke ID`, or approve this call once"
+    )]
+    TooManyRules,
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -12,7 +12,7 @@ use crate::Millis;
 
 pub use decide::DecisionRefused;
 pub(crate) use request::{mark_used, withdraw, write};
-pub use rules::StandingRule;
+pub use rules::{RuleSubject, StandingRule};
 
 /// What is asked. It holds for this call of this run, this input and this definition of the tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,9 @@ pub struct ApprovalRequest {
     pub call: u32,
     pub tool_id: String,
     pub tool_hash: String,
+    /// What the tool runs on, as `ToolSource::identity` says: for an MCP server a hash of its command or address. None
+    /// where the source has no identity; then a standing approval cannot be made.
+    pub source_identity: Option<String>,
     pub input: Value,
     pub input_hash: String,
     /// Why it is asked, for the person who answers.
@@ -69,6 +72,8 @@ pub struct Approval {
     pub tool_id: String,
     #[serde(skip)]
     pub tool_hash: String,
+    #[serde(skip)]
+    pub source_identity: Option<String>,
     pub input: Value,
     #[serde(skip)]
     pub input_hash: String,

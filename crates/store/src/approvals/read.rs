@@ -7,7 +7,7 @@ use super::{Approval, ApprovalState};
 use crate::backend::{Store, StoreError};
 
 pub(super) const COLUMNS: &str = "approval_id, run_id, call, agent_id, session_id, tool_id, tool_hash, input, input_hash, reason, \
-                       state, requested_at, expires_at, decided_by, note, edited_input, question";
+                       state, requested_at, expires_at, decided_by, note, edited_input, question, source_identity";
 
 impl Store {
     pub async fn pending_approvals(&self) -> Result<Vec<Approval>, StoreError> {
@@ -48,6 +48,7 @@ pub(super) fn read(row: &AnyRow) -> Result<Approval, StoreError> {
         session_id: row.try_get(4)?,
         tool_id: row.try_get(5)?,
         tool_hash: row.try_get(6)?,
+        source_identity: row.try_get(17)?,
         input: json(row.try_get(7)?)?,
         input_hash: row.try_get(8)?,
         reason: row.try_get(9)?,

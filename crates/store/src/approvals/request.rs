@@ -15,8 +15,8 @@ pub(crate) async fn write(
     for request in requests {
         sqlx::query(
             "INSERT INTO approvals (approval_id, run_id, call, agent_id, session_id, tool_id, tool_hash, input, \
-             input_hash, reason, state, requested_at, expires_at, question) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'pending', $11, $12, $13)",
+             input_hash, reason, state, requested_at, expires_at, question, source_identity) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'pending', $11, $12, $13, $14)",
         )
         .bind(request.approval_id.clone())
         .bind(held.run_id.clone())
@@ -31,6 +31,7 @@ pub(crate) async fn write(
         .bind(request.requested_at)
         .bind(request.expires_at)
         .bind(request.question.as_ref().map(ToString::to_string))
+        .bind(request.source_identity.clone())
         .execute(&mut *connection)
         .await?;
     }

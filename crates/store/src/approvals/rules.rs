@@ -1,21 +1,29 @@
-//! A yes for good.
+//! Standing approvals: calls of one tool that are allowed without asking, until somebody revokes that.
 
+use contract::limits::MAX_STANDING_RULES;
 use serde::Serialize;
+use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
-use super::{Approval, Reach};
+use super::{Approval, DecisionRefused, Reach};
 use crate::Millis;
 use crate::backend::{Store, StoreError};
 use crate::commit::Durability;
 
-/// A yes for good.
+const COLUMNS: &str =
+    "rule_id, tool_id, tool_hash, source_identity, agent_id, session_id, created_at, created_by, revoked_at";
+
+/// A standing approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StandingRule {
     pub rule_id: String,
     pub tool_id: String,
-    /// The definition it is bound to; for one that has changed since, it counts for nothing.
+    /// The definition of the tool that the rule is bound to. The rule does not allow any other.
     pub tool_hash: String,
+    /// The source that the rule is bound to, as in [`ApprovalRequest`](super::ApprovalRequest). None for a rule from
+    /// before this was recorded; such a rule allows nothing.
+    pub source_identity: Option<String>,
     pub agent_id: Option<String>,
     pub session_id: Option<String>,
     pub created_at: Millis,
@@ -23,21 +31,37 @@ pub struct StandingRule {
     pub revoked_at: Option<Millis>,
 }
 
+impl StandingRule {
+    /// Whether the rule can still allow a call.
+    pub fn is_in_force(&self) -> bool {
+        self.revoked_at.is_none() && self.source_identity.is_some()
+    }
+}
+
+/// A tool as a standing approval is bound to it.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleSubject<'a> {
+    pub tool_id: &'a str,
+    pub tool_hash: &'a str,
+    pub source_identity: &'a str,
+}
+
 impl Store {
-    /// Whether a standing rule lets this tool be called, as it is defined now, without asking.
+    /// Whether a standing approval of this agent and session allows the tool to be called without asking.
     pub async fn is_allowed_for_good(
         &self,
-        tool_id: &str,
-        tool_hash: &str,
+        subject: RuleSubject<'_>,
         agent_id: &str,
         session_id: &str,
     ) -> Result<bool, StoreError> {
         let row = sqlx::query(
-            "SELECT COUNT(*) FROM rules WHERE tool_id = $1 AND tool_hash = $2 AND revoked_at IS NULL \
-             AND (agent_id IS NULL OR agent_id = $3) AND (session_id IS NULL OR session_id = $4)",
+            "SELECT COUNT(*) FROM rules WHERE tool_id = $1 AND tool_hash = $2 AND source_identity = $3 \
+             AND revoked_at IS NULL AND (agent_id IS NULL OR agent_id = $4) \
+             AND (session_id IS NULL OR session_id = $5)",
         )
-        .bind(tool_id.to_owned())
-        .bind(tool_hash.to_owned())
+        .bind(subject.tool_id.to_owned())
+        .bind(subject.tool_hash.to_owned())
+        .bind(subject.source_identity.to_owned())
         .bind(agent_id.to_owned())
         .bind(session_id.to_owned())
         .fetch_one(self.reader())
@@ -45,30 +69,14 @@ impl Store {
         Ok(row.try_get::<i64, _>(0)? > 0)
     }
 
+    /// All standing approvals, revoked ones included, by agent, session and age.
     pub async fn rules(&self) -> Result<Vec<StandingRule>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT rule_id, tool_id, tool_hash, agent_id, session_id, created_at, created_by, revoked_at FROM rules \
-             ORDER BY created_at, rule_id",
-        )
-        .fetch_all(self.reader())
-        .await?;
-        rows.iter()
-            .map(|row| {
-                Ok(StandingRule {
-                    rule_id: row.try_get(0)?,
-                    tool_id: row.try_get(1)?,
-                    tool_hash: row.try_get(2)?,
-                    agent_id: row.try_get(3)?,
-                    session_id: row.try_get(4)?,
-                    created_at: row.try_get(5)?,
-                    created_by: row.try_get(6)?,
-                    revoked_at: row.try_get(7)?,
-                })
-            })
-            .collect()
+        let sql = format!("SELECT {COLUMNS} FROM rules ORDER BY agent_id, session_id, created_at, rule_id");
+        let rows = sqlx::query(&sql).fetch_all(self.reader()).await?;
+        rows.iter().map(read).collect()
     }
 
-    /// Whether there was such a rule in force.
+    /// Revokes a standing approval. False where no rule of that id is there, or it was revoked before.
     pub async fn revoke_rule(&self, rule_id: &str, now: Millis) -> Result<bool, StoreError> {
         let revoked = sqlx::query("UPDATE rules SET revoked_at = $1 WHERE rule_id = $2 AND revoked_at IS NULL")
             .bind(now)
@@ -79,30 +87,70 @@ impl Store {
     }
 }
 
+fn read(row: &AnyRow) -> Result<StandingRule, StoreError> {
+    Ok(StandingRule {
+        rule_id: row.try_get(0)?,
+        tool_id: row.try_get(1)?,
+        tool_hash: row.try_get(2)?,
+        source_identity: row.try_get(3)?,
+        agent_id: row.try_get(4)?,
+        session_id: row.try_get(5)?,
+        created_at: row.try_get(6)?,
+        created_by: row.try_get(7)?,
+        revoked_at: row.try_get(8)?,
+    })
+}
+
+/// Writes the rule that an approval with this reach makes. An approval without a source identity makes none: the call
+/// is approved once.
 pub(super) async fn write_rule(
     connection: &mut AnyConnection,
     approval: &Approval,
     reach: Reach,
     by: &str,
     now: Millis,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), DecisionRefused> {
     let session = match reach {
         Reach::Once => return Ok(()),
         Reach::Session => Some(approval.session_id.clone()),
         Reach::Agent => None,
     };
+    let Some(identity) = approval.source_identity.clone() else { return Ok(()) };
+    forget_dead_rules(connection, &approval.agent_id).await?;
+    let row = sqlx::query("SELECT COUNT(*) FROM rules WHERE agent_id = $1 AND revoked_at IS NULL")
+        .bind(approval.agent_id.clone())
+        .fetch_one(&mut *connection)
+        .await?;
+    if usize::try_from(row.try_get::<i64, _>(0)?).unwrap_or(usize::MAX) >= MAX_STANDING_RULES {
+        return Err(DecisionRefused::TooManyRules);
+    }
     sqlx::query(
-        "INSERT INTO rules (rule_id, tool_id, tool_hash, agent_id, session_id, created_at, created_by) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        "INSERT INTO rules (rule_id, tool_id, tool_hash, source_identity, agent_id, session_id, created_at, \
+         created_by) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
     )
     .bind(format!("rule_{}", approval.approval_id))
     .bind(approval.tool_id.clone())
     .bind(approval.tool_hash.clone())
+    .bind(identity)
     .bind(approval.agent_id.clone())
     .bind(session)
     .bind(now)
     .bind(by.to_owned())
     .execute(&mut *connection)
+    .await?;
+    Ok(())
+}
+
+/// Keeps the rows of an agent bounded: of rules that were revoked, the newest `MAX_STANDING_RULES` stay to be listed.
+async fn forget_dead_rules(connection: &mut AnyConnection, agent_id: &str) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "DELETE FROM rules WHERE agent_id = $1 AND revoked_at IS NOT NULL AND rule_id NOT IN \
+         (SELECT rule_id FROM rules WHERE agent_id = $1 AND revoked_at IS NOT NULL \
+         ORDER BY revoked_at DESC, rule_id LIMIT $2)",
+    )
+    .bind(agent_id.to_owned())
+    .bind(i64::try_from(MAX_STANDING_RULES).unwrap_or(i64::MAX))
+    .execute(connection)
     .await?;
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! Asked once, answered once, used once.
 
+use contract::limits::MAX_STANDING_RULES;
 use serde_json::json;
-use store::{ApprovalState, Change, CommitError, Decision, DecisionRefused, Durability, Reach, RunState};
+use sqlx::{Connection, Executor};
+use store::{ApprovalState, Change, CommitError, Decision, DecisionRefused, Durability, Reach, RuleSubject, RunState};
 
 use crate::world::{NOW, Place, asked, everywhere};
 
@@ -87,9 +89,11 @@ async fn a_rule_holds_for_its_tool_agent_and_session_until_it_is_revoked() {
     for place in everywhere().await {
         let scope = place.scope();
         let tool = asked(&place, 0).tool_id;
-        let allowed = async |hash: &str, agent: &str, session: &str| {
-            place.store.is_allowed_for_good(&tool, hash, agent, session).await.unwrap()
+        let allowed_at = async |identity: &str, hash: &str, agent: &str, session: &str| {
+            let subject = RuleSubject { tool_id: &tool, tool_hash: hash, source_identity: identity };
+            place.store.is_allowed_for_good(subject, agent, session).await.unwrap()
         };
+        let allowed = async |hash: &str, agent: &str, session: &str| allowed_at("server", hash, agent, session).await;
         assert!(!allowed("tool", &scope.agent_id, &scope.session_id).await);
         place.run(1, asking(&place, 1)).await;
         place.store.decide(&asked(&place, 1).approval_id, &yes(Reach::Session), "ada", NOW).await.unwrap();
@@ -101,6 +105,7 @@ async fn a_rule_holds_for_its_tool_agent_and_session_until_it_is_revoked() {
         ] {
             assert!(!allowed(hash, agent, session).await, "{hash} {agent} {session}");
         }
+        assert!(!allowed_at("another server", "tool", &scope.agent_id, &scope.session_id).await);
         place.run(2, asking(&place, 2)).await;
         place.store.decide(&asked(&place, 2).approval_id, &yes(Reach::Agent), "ada", NOW).await.unwrap();
         assert!(allowed("tool", &scope.agent_id, "other").await);
@@ -113,4 +118,68 @@ async fn a_rule_holds_for_its_tool_agent_and_session_until_it_is_revoked() {
         }
         assert!(!allowed("tool", &scope.agent_id, &scope.session_id).await);
     }
+}
+
+/// A store in a file, and a connection to change its rows behind its back.
+async fn file_and_connection() -> (Place, sqlx::AnyConnection) {
+    let mut places = everywhere().await;
+    let place = places.swap_remove(1);
+    let store::Location::File(path) = &place.location else { panic!("{:?}", place.location) };
+    let connection = sqlx::AnyConnection::connect(&format!("sqlite://{}", path.display())).await.unwrap();
+    (place, connection)
+}
+
+async fn is_allowed(place: &Place) -> bool {
+    let (scope, tool) = (place.scope(), asked(place, 0).tool_id);
+    let subject = RuleSubject { tool_id: &tool, tool_hash: "tool", source_identity: "server" };
+    place.store.is_allowed_for_good(subject, &scope.agent_id, &scope.session_id).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_rule_without_the_identity_of_its_server_allows_nothing_and_is_listed_as_such() {
+    let (place, mut connection) = file_and_connection().await;
+    place.run(1, asking(&place, 1)).await;
+    place.store.decide(&asked(&place, 1).approval_id, &yes(Reach::Agent), "ada", NOW).await.unwrap();
+    assert!(is_allowed(&place).await && place.store.rules().await.unwrap()[0].is_in_force());
+    // As rows from before the column look.
+    sqlx::query("UPDATE rules SET source_identity = NULL").execute(&mut connection).await.unwrap();
+    assert!(!is_allowed(&place).await);
+    let rules = place.store.rules().await.unwrap();
+    assert_eq!((rules.len(), rules[0].is_in_force(), rules[0].revoked_at), (1, false, None));
+    // An approval that was asked for before has no identity either: it approves the call, and makes no rule.
+    place.run(2, asking(&place, 2)).await;
+    sqlx::query("UPDATE approvals SET source_identity = NULL").execute(&mut connection).await.unwrap();
+    let once = place.store.decide(&asked(&place, 2).approval_id, &yes(Reach::Agent), "ada", NOW).await.unwrap();
+    assert_eq!((once.state, place.store.rules().await.unwrap().len()), (ApprovalState::Approved, 1));
+}
+
+#[tokio::test]
+async fn an_agent_has_a_bounded_number_of_rules_and_a_call_past_it_can_be_approved_once() {
+    let (place, mut connection) = file_and_connection().await;
+    let fill = |number: usize, revoked: &str| {
+        format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {number}) \
+             INSERT INTO rules (rule_id, tool_id, tool_hash, source_identity, agent_id, created_at, created_by, revoked_at) \
+             SELECT 'r{revoked}_' || i, 't', 'h', 's', '{}', 1, 'ada', {revoked} FROM n",
+            place.scope().agent_id
+        )
+    };
+    connection.execute(fill(MAX_STANDING_RULES, "NULL").as_str()).await.unwrap();
+    connection.execute(fill(MAX_STANDING_RULES + 100, "7").as_str()).await.unwrap();
+    place.run(1, asking(&place, 1)).await;
+    let id = asked(&place, 1).approval_id;
+    let refused = place.store.decide(&id, &yes(Reach::Agent), "ada", NOW).await;
+    assert!(matches!(refused, Err(DecisionRefused::TooManyRules)), "{refused:?}");
+    assert!(place.store.revoke_rule("rNULL_1", NOW).await.unwrap());
+    place.store.decide(&id, &yes(Reach::Agent), "ada", NOW).await.unwrap();
+    assert!(is_allowed(&place).await);
+    let rules = place.store.rules().await.unwrap();
+    let (revoked, live): (Vec<_>, Vec<_>) = rules.iter().partition(|rule| rule.revoked_at.is_some());
+    assert_eq!(
+        (live.len(), revoked.len()),
+        (MAX_STANDING_RULES, MAX_STANDING_RULES),
+        "old revoked rules are forgotten"
+    );
+    place.run(2, asking(&place, 2)).await;
+    place.store.decide(&asked(&place, 2).approval_id, &yes(Reach::Once), "ada", NOW).await.unwrap();
 }

@@ -132,6 +132,7 @@ pub fn asked(place: &Place, number: u32) -> ApprovalRequest {
         call: number,
         tool_id: format!("openclaw:core:{}", place.name),
         tool_hash: "tool".to_owned(),
+        source_identity: Some("server".to_owned()),
         input: serde_json::json!({"n": number}),
         input_hash: "input".to_owned(),
         reason: "it pays".to_owned(),

@@ -1,13 +1,12 @@
 //! A person's word: within a result, by a request, or from another process.
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::clients::{Era, Served, Streams, structured};
-use super::place::{Place, writes};
+use super::place::{Place, on_terminal, writes};
 
 const CELL: &str = "text('before'); return (await MCP.s.push({ to: 'main' })).structuredContent.done";
 
@@ -48,7 +47,7 @@ fn since_2026_the_result_asks_and_the_call_comes_back_with_the_answer() {
         assert_eq!(done["output"][0]["text"], "before", "what was said before the question: {done}");
         assert_eq!(made(&place), calls);
         if status == "waiting" {
-            assert!(done["message"].as_str().unwrap().contains("cellmate approvals approve apr_"), "{done}");
+            assert!(done["message"].as_str().unwrap().contains("run `cellmate approvals`"), "{done}");
         }
         // The state holds for its own call only.
         again["arguments"]["code"] = json!("return 2");
@@ -120,10 +119,8 @@ fn a_word_from_another_process_is_heard_by_a_wait_that_holds_on() {
         assert!(began.elapsed() < Duration::from_secs(15), "exec does not hold on");
         assert_eq!(waiting["status"], "waiting", "{waiting}");
         let id = waiting["approvals"][0]["approvalId"].as_str().unwrap().to_owned();
-        assert!(
-            waiting["message"].as_str().unwrap().contains(&format!("cellmate approvals approve {id}")),
-            "{waiting}"
-        );
+        let message = waiting["message"].as_str().unwrap();
+        assert!(message.contains(&id) && message.contains("run `cellmate approvals` in a terminal"), "{waiting}");
 
         let listed = place.approvals(&["list", "--json"]);
         let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
@@ -200,15 +197,7 @@ fn a_call_by_hand_is_not_asked_about_where_the_configuration_says_so() {
 fn on_a_terminal_whoever_types_a_call_is_asked_about_it() {
     for (answer, code, calls) in [("y\n", 0, 1), ("n\n", 1, 0), ("\n", 1, 0)] {
         let place = pushes();
-        let by_hand = place.by_hand("s.push");
-        let words = std::iter::once(by_hand.get_program()).chain(by_hand.get_args());
-        let line: Vec<String> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-        // Gives it a terminal, and types for it.
-        let mut terminal = Command::new("script");
-        terminal.args(["-qefc", &line.join(" "), "/dev/null"]).env("HOME", &place.0);
-        let mut terminal = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        terminal.stdin.as_mut().unwrap().write_all(answer.as_bytes()).unwrap();
-        let seen = terminal.wait_with_output().unwrap();
+        let seen = on_terminal(&place.by_hand("s.push"), answer);
         let text = String::from_utf8_lossy(&seen.stdout);
         assert!(
             text.contains("mcp:s:push: this tool may change something") && text.contains("\"to\": \"main\""),

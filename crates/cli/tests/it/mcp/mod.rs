@@ -1,6 +1,7 @@
 //! `cellmate mcp` as agents meet it: raw JSON-RPC at the real binary, in every revision of the protocol.
 
 mod approvals;
+mod approving;
 mod cancel;
 mod clients;
 mod eras;

@@ -1,5 +1,6 @@
 //! A folder for one server's state, its configuration, and a scripted server behind it.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -27,11 +28,18 @@ impl Place {
         std::fs::write(place.path("script.json"), script.to_string()).unwrap();
         let server = json!({"command": fake(), "args": [place.path("script.json")], "trusted": true});
         place.configure(&json!({"mcpServers": {"s": server}}));
+        place.own(&json!({"approvals": {"nonInteractive": true}}));
         place
     }
 
     pub fn configure(&self, config: &Value) {
         std::fs::write(self.path("config.json"), config.to_string()).unwrap();
+    }
+
+    /// The configuration of the user whose decisions these are: [`Self::approvals`] approves without a terminal.
+    pub fn own(&self, config: &Value) {
+        std::fs::create_dir_all(self.path("own/cellmate")).unwrap();
+        std::fs::write(self.path("own/cellmate/config.json5"), config.to_string()).unwrap();
     }
 
     pub fn path(&self, name: &str) -> String {
@@ -58,9 +66,14 @@ impl Place {
     }
 
     pub fn approvals(&self, arguments: &[&str]) -> Output {
+        self.approvals_command(arguments).output().unwrap()
+    }
+
+    pub fn approvals_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
         command.arg("approvals").args(arguments).args(["--state-dir", &self.path("state")]);
-        command.output().unwrap()
+        command.env("XDG_CONFIG_HOME", self.path("own")).env_remove("CELLMATE_CONFIG").stdin(Stdio::null());
+        command
     }
 }
 
@@ -73,6 +86,23 @@ impl Place {
         command.stdin(Stdio::null());
         command
     }
+}
+
+/// Runs a command on a terminal of its own and types for it. What was seen there is standard output.
+pub fn on_terminal(command: &Command, typed: &str) -> Output {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let line: Vec<String> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let mut terminal = Command::new("script");
+    terminal.args(["-qefc", &line.join(" "), "/dev/null"]);
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => terminal.env(name, value),
+            None => terminal.env_remove(name),
+        };
+    }
+    let mut terminal = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    terminal.stdin.as_mut().unwrap().write_all(typed.as_bytes()).unwrap();
+    terminal.wait_with_output().unwrap()
 }
 
 /// A tool of the scripted server. One that reads is not asked about.

@@ -76,8 +76,7 @@ fn without_one_a_person_answers_at_a_terminal_also_when_we_were_killed_meanwhile
     assert_eq!(waiting["pendingToolCalls"][0]["state"], "approval", "{waiting}");
     let id = waiting["approvals"][0]["approvalId"].as_str().unwrap().to_owned();
     let message = waiting["message"].as_str().unwrap();
-    let says =
-        format!("answer what `s.book` asks: Where to?: a person can run `cellmate approvals approve {id} --input");
+    let says = format!("answer what `s.book` asks ({id}): Where to?. Ask your user to run `cellmate approvals`");
     assert!(message.contains(&says), "{message}");
     assert_eq!(waiting["approvals"][0]["question"]["form"], form(), "{waiting}");
     client.child.kill().unwrap();

@@ -61,6 +61,7 @@ fn two_servers_on_one_postgres_are_one_service() {
         .args(["approvals", "approve", &id, "--state-dir", &third.path("state")])
         .env("CELLMATE_STORE", &url)
         .env("CELLMATE_KEY_FILE", &key)
+        .env("XDG_CONFIG_HOME", third.path("own"))
         .output()
         .unwrap();
     assert_eq!(exit(&decided).0, Some(0), "{}", said(&decided));
@@ -123,8 +124,8 @@ fn a_backup_taken_in_use_goes_on_elsewhere_and_comes_back() {
     assert!(code == Some(2) && told.contains("--replace"), "{told}");
     let mut client = Streams::start(&there, Era::July2026, json!({}), &arguments);
     assert_eq!(wait(&mut client, &sleeping["runId"])["value"], "slept");
-    let words: Vec<&str> = ["approvals", "approve", id].iter().chain(&arguments).copied().collect();
-    assert_eq!(exit(&there.command(&words)).0, Some(0));
+    let words: Vec<&str> = ["approve", id].iter().chain(&arguments).copied().collect();
+    assert_eq!(exit(&there.approvals(&words)).0, Some(0));
     assert_eq!(wait(&mut client, run)["value"], "push");
 
     // Back into a file, with the key, on a machine that has neither.

@@ -67,6 +67,7 @@ pub(super) async fn connect(spec: &ServerSpec, stderr: &Tail) -> Result<Server, 
     let listed = list(&session, &spec.name, spec.trusted, &spec.limits).await?;
     Ok(Server {
         name: spec.name.clone(),
+        identity: spec.identity(),
         trusted: spec.trusted,
         limits: spec.limits,
         listed: RwLock::new(Arc::new(listed)),

@@ -11,6 +11,10 @@ impl ToolSource for Server {
         self.listed().tools.values().cloned().collect()
     }
 
+    fn identity(&self) -> Option<String> {
+        Some(self.identity.clone())
+    }
+
     fn call(&self, call: AuthorizedCall) -> Answering<'_> {
         Box::pin(async move {
             match self.attempt(&call).await {

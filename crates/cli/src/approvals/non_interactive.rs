@@ -1,0 +1,79 @@
+//! Whether this user lets programs approve calls without a terminal.
+
+use serde_json::Value;
+
+use crate::config::document::{self, Format};
+use crate::config::{Places, Source, files, own_files};
+
+/// Reads `approvals.nonInteractive` from the user's own file, or from the files that were named in its place. A
+/// project's file never counts: it is not the user's word.
+pub(super) fn is_allowed(places: &Places) -> Result<bool, String> {
+    for (file, source) in own_files(places) {
+        if source == Source::Project {
+            continue;
+        }
+        let at = |why: &dyn std::fmt::Display| format!("`{}`: {why}", file.display());
+        let Some(text) = files::read(&file).map_err(|why| at(&why))? else { continue };
+        let tree = Format::of(&file).parse(&text).map_err(|why| at(&why))?;
+        let settings = Value::Object(document::settings(&tree).into_iter().collect());
+        // As with all settings, the first file that has the section wins.
+        let Some(approvals) = settings.get("approvals") else { continue };
+        return match approvals.get("nonInteractive") {
+            None => Ok(false),
+            Some(Value::Bool(allowed)) => Ok(*allowed),
+            Some(_) => Err(at(&"`approvals.nonInteractive`: expected true or false")),
+        };
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::is_allowed;
+    use crate::config::Places;
+
+    fn places(folder: &Path, named: &[&str]) -> Places {
+        let named: Vec<_> = named.iter().map(|name| folder.join(name)).collect();
+        let environment = [("HOME", "home"), ("XDG_CONFIG_HOME", "config")];
+        let environment =
+            environment.map(|(name, below)| (name.to_owned(), folder.join(below).to_str().unwrap().to_owned()));
+        Places::of(&named, folder.join("project"), environment.into())
+    }
+
+    #[test]
+    fn only_the_users_own_files_can_allow_it() {
+        const YES: &str = "{ approvals: { nonInteractive: true } }";
+        let cases: [(&[(&str, &str)], &[&str], Result<bool, &str>); 8] = [
+            (&[], &[], Ok(false)),
+            (&[("config/cellmate/config.json5", YES)], &[], Ok(true)),
+            (&[("config/cellmate/config.json5", "{ approvals: {} }")], &[], Ok(false)),
+            (&[("config/cellmate/config.json5", "{ approvals: { nonInteractive: false } }")], &[], Ok(false)),
+            (&[("config/cellmate/config.json5", "{ approvals: { nonInteractive: 1 } }")], &[], Err("true or false")),
+            (&[("project/.cellmate.json5", YES)], &[], Ok(false)),
+            (
+                &[
+                    ("config/cellmate/config.json5", "{ trustedProjects: ['~/../project', '.'] }"),
+                    ("project/.cellmate.json5", YES),
+                ],
+                &[],
+                Ok(false),
+            ),
+            (&[("mine.json5", YES)], &["mine.json5"], Ok(true)),
+        ];
+        for (files, named, expected) in cases {
+            let folder = tempfile::tempdir().unwrap();
+            for (name, text) in files {
+                let path = folder.path().join(name);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, text).unwrap();
+            }
+            let found = is_allowed(&places(folder.path(), named));
+            match expected {
+                Ok(allowed) => assert_eq!(found, Ok(allowed), "{files:?}"),
+                Err(why) => assert!(found.unwrap_err().contains(why), "{files:?}"),
+            }
+        }
+    }
+}

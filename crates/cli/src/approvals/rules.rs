@@ -1,0 +1,130 @@
+//! `cellmate approvals rules`: standing approvals, listed and revoked.
+
+use std::process::ExitCode;
+
+use contract::tool::{Source, ToolId};
+use executor::clock::now_ms;
+use mcp::server::plain;
+use serde_json::{Value, json};
+use store::{StandingRule, Store};
+
+use super::arguments::RulesAction;
+use super::{ApprovalsError, NOT_PENDING, print};
+use crate::config::{Places, ServerEntry, load};
+
+/// Whether a rule allows calls now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    InForce,
+    Revoked,
+    /// From before rules were bound to servers.
+    WithoutServer,
+    /// The server of this name has another command or address now.
+    OtherServer,
+    /// No server of this name is configured here.
+    NoServer,
+}
+
+impl Standing {
+    fn of(rule: &StandingRule, servers: &[ServerEntry]) -> Self {
+        if rule.revoked_at.is_some() {
+            return Self::Revoked;
+        }
+        let Some(identity) = &rule.source_identity else { return Self::WithoutServer };
+        let Some(id) = ToolId::parse(&rule.tool_id).ok().filter(|id| id.source() == Source::Mcp) else {
+            return Self::InForce;
+        };
+        match servers.iter().find(|server| server.name == id.owner()) {
+            Some(server) if server.spec().identity() == *identity => Self::InForce,
+            Some(_) => Self::OtherServer,
+            None => Self::NoServer,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::InForce => "in force",
+            Self::Revoked => "revoked",
+            Self::WithoutServer => "asks again: made before rules were bound to servers",
+            Self::OtherServer => "asks again: the server has another command or address now",
+            Self::NoServer => "no such server is configured here",
+        }
+    }
+
+    /// For programs.
+    fn key(self) -> &'static str {
+        match self {
+            Self::InForce => "inForce",
+            Self::Revoked => "revoked",
+            Self::WithoutServer => "withoutServer",
+            Self::OtherServer => "otherServer",
+            Self::NoServer => "noServer",
+        }
+    }
+}
+
+pub(super) async fn act(
+    store: &Store,
+    places: &Places,
+    action: RulesAction,
+    as_json: bool,
+) -> Result<ExitCode, ApprovalsError> {
+    match action {
+        RulesAction::List { all } => {
+            let mut rules = store.rules().await?;
+            rules.retain(|rule| all || rule.revoked_at.is_none());
+            let servers = load(places).map_err(crate::state::StateError::from)?.servers;
+            list(&rules, &servers, as_json);
+            Ok(ExitCode::SUCCESS)
+        }
+        RulesAction::Revoke { ids } => revoke(store, &ids, as_json).await,
+    }
+}
+
+fn list(rules: &[StandingRule], servers: &[ServerEntry], as_json: bool) {
+    if as_json {
+        let listed: Vec<Value> = rules.iter().map(|rule| described(rule, Standing::of(rule, servers))).collect();
+        println!("{}", print::visible_json(&json!(listed)));
+        return;
+    }
+    if rules.is_empty() {
+        eprintln!("there are no standing approvals");
+    }
+    let mut last = None;
+    for rule in rules {
+        let scope = (&rule.agent_id, &rule.session_id);
+        if last != Some(scope) {
+            let agent = plain(rule.agent_id.as_deref().unwrap_or("any"), 100);
+            let session = rule.session_id.as_deref().map(|session| format!(", session {}", plain(session, 100)));
+            println!("agent {agent}{}", session.unwrap_or_default());
+            last = Some(scope);
+        }
+        let (tool, by) = (plain(&rule.tool_id, 200), plain(&rule.created_by, 100));
+        let standing = Standing::of(rule, servers).as_str();
+        println!("  {}  {tool}  by {by}  {standing}", plain(&rule.rule_id, 200));
+    }
+}
+
+fn described(rule: &StandingRule, standing: Standing) -> Value {
+    let mut described = json!(rule);
+    if let Some(fields) = described.as_object_mut() {
+        fields.insert("standing".to_owned(), json!(standing.key()));
+    }
+    described
+}
+
+async fn revoke(store: &Store, ids: &[String], as_json: bool) -> Result<ExitCode, ApprovalsError> {
+    let mut code = ExitCode::SUCCESS;
+    for id in ids {
+        let shown = plain(id, 200);
+        if !store.revoke_rule(id, now_ms()).await? {
+            eprintln!("cellmate: no standing approval `{shown}` is in force; see `cellmate approvals rules list`");
+            code = ExitCode::from(NOT_PENDING);
+        } else if as_json {
+            println!("{}", print::visible_json(&json!({"ruleId": id, "revoked": true})));
+        } else {
+            println!("revoked  {shown}");
+        }
+    }
+    Ok(code)
+}
