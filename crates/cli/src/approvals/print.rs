@@ -12,7 +12,7 @@ const MAX_SHOWN_CHARS: usize = 200_000;
 
 pub(super) fn list(open: &[Approval], now: Millis, as_json: bool) {
     if as_json {
-        println!("{}", json!(open));
+        crate::render::say_json(&json!(open));
         return;
     }
     if open.is_empty() {
@@ -28,7 +28,7 @@ pub(super) fn list(open: &[Approval], now: Millis, as_json: bool) {
 
 pub(super) fn whole(approval: &Approval, now: Millis, as_json: bool) {
     if as_json {
-        println!("{}", json!(approval));
+        crate::render::say_json(&json!(approval));
         return;
     }
     let arguments = serde_json::to_string_pretty(&approval.input).unwrap_or_default();
@@ -61,7 +61,7 @@ fn question_of(question: &Value, id: &str) {
 
 pub(super) fn decided(approval: &Approval, as_json: bool) {
     if as_json {
-        println!("{}", json!(approval));
+        crate::render::say_json(&json!(approval));
         return;
     }
     let word = if approval.state == ApprovalState::Denied { "denied" } else { "approved" };

@@ -5,7 +5,7 @@ use executor::{Ask, AskedHow};
 use serde_json::{Value, json};
 use store::{Approval, Decision, Reach};
 
-use super::plain::plain;
+use super::plain;
 
 /// What is shown of a call's arguments and of why it is asked about. The whole is in `cellmate approvals show`.
 const MAX_ARGUMENT_CHARS: usize = 2_000;

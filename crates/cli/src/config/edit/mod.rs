@@ -101,6 +101,14 @@ impl Change {
         Ok(())
     }
 
+    pub(crate) fn before(&self) -> Option<&str> {
+        self.before.as_deref()
+    }
+
+    pub(crate) fn after(&self) -> &str {
+        &self.after
+    }
+
     pub(crate) fn is_new(&self) -> bool {
         self.before.is_none()
     }
