@@ -13,4 +13,6 @@ mod mcp;
 mod person;
 mod servers;
 mod standing;
+mod terminal;
+mod trust;
 mod workers;
