@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
+use contract::text;
 use serde_json::json;
 
 use crate::config::clients::{Client, Scope};
@@ -165,10 +166,9 @@ fn carry_out(
         render::say("nothing was written\n");
     } else {
         render::say(&format!("connected; {}\nto undo:\n", client.next_step()));
-        changes
-            .iter()
-            .zip(&written)
-            .for_each(|(change, written)| render::say(&format!("  {}\n", undo(change, written))));
+        changes.iter().zip(&written).for_each(|(change, written)| {
+            render::say(&format!("  {}\n", text::line(&undo(change, written), usize::MAX)))
+        });
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use contract::text;
 use serde_json::{Value, json};
 
 use crate::config::edit::{Change, Written};
@@ -38,7 +39,9 @@ pub(crate) fn carry_out(change: &Change, places: &Places, arguments: &ChangeArgu
         return ExitCode::SUCCESS;
     }
     match &written {
-        Some(written) => render::say(&format!("written; to undo: {}\n", undo(change, written))),
+        Some(written) => {
+            render::say(&format!("written; to undo: {}\n", text::line(&undo(change, written), usize::MAX)))
+        }
         None if change.is_empty() => render::say("nothing to change\n"),
         None => render::say("nothing was written (--dry-run)\n"),
     }

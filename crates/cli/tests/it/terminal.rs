@@ -26,7 +26,7 @@ const FOLDER: &str = "we\u{202e}ird\u{9b}2J\u{1b}[31m\nFORGED";
 fn cell() -> String {
     let text = json!(HOSTILE);
     format!(
-        "text({text}); json({{[{text}]: {text}}}); await tools.call('mcp:s:look', {{}}).catch(() => 0); return (await tools.call('mcp:s:greet', {{name: {text}}}))"
+        "text({text}); json({{[{text}]: {text}}}); await MCP.s.look({{}}).catch(() => 0); return await MCP.s.greet({{name: {text}}})"
     )
 }
 
@@ -51,6 +51,7 @@ while IFS= read -r line; do
   case "$line" in
     *'"method":"initialize"'*) [ "$1" = refuses ] && reply '"error":{{"code":-1,"message":{message}}}' && continue
       reply '"result":{{"protocolVersion":"2025-06-18","capabilities":{{"tools":{{}}}},"serverInfo":{info},"instructions":{message}}}' ;;
+    *'"method":"server/discover"'*) reply '"error":{{"code":-1,"message":{message}}}' ;;
     *'"method":"tools/list"'*) reply '"result":{{"tools":{tools}}}' ;;
     *'"name":"fails"'*) reply '"result":{text}' ;;
     *'"name":"errs"'*) reply '"error":{{"code":-1,"message":{message}}}' ;;
@@ -132,7 +133,7 @@ impl Hostile {
         let answer = messages.find(|message| message["id"] == 2).unwrap();
         drop(stdin);
         let output = child.wait_with_output().unwrap();
-        check("mcp (stderr while serving)", &String::from_utf8(output.stderr).unwrap(), true);
+        assert_eq!(complaint(&String::from_utf8(output.stderr).unwrap(), true), None, "while it serves");
         answer["result"]["structuredContent"].clone()
     }
 
@@ -144,12 +145,14 @@ impl Hostile {
     }
 }
 
-/// Fails where a character could steer a terminal, or where a stranger's text begins a line of its own.
-fn check(what: &str, text: &str, one_line: bool) {
+/// What is wrong with a printed text: a character could steer a terminal, or a stranger's text begins a line of its own.
+fn complaint(text: &str, one_line: bool) -> Option<String> {
     let found: Vec<char> = text.chars().filter(|letter| is_unsafe(*letter) && *letter != '\n').collect();
-    assert!(found.is_empty(), "{what} prints {found:?}: {text:?}");
-    let forged = text.lines().any(|line| line.trim_start().starts_with("FORGED"));
-    assert!(!(one_line && forged), "{what} lets a stranger begin a line: {text}");
+    if !found.is_empty() {
+        return Some(format!("prints {found:?}: {text:?}"));
+    }
+    let forged = one_line && text.lines().any(|line| line.trim_start().starts_with("FORGED"));
+    forged.then(|| format!("lets a stranger begin a line: {text}"))
 }
 
 /// Every command that can be typed, as clap's own help lists them.
@@ -207,7 +210,7 @@ fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 4]) -> Vec<Case<'a>> {
         one("runs show", &["cm_\u{9b}\u{202e}"]),
         one("runs replay", &[&hostile.run]),
         one("runs fork", &[&hostile.run, "--at", "1", "--no-wait"]),
-        one("runs fork", &[&hostile.run, "--at", "1"]),
+        ("runs fork", vec![&hostile.run, "--at", "1"], String::new(), false),
         one("approvals list", &[]),
         ("approvals show", vec![&hostile.approval], String::new(), false),
         one("approvals show", &["apr_\u{9b}"]),
@@ -235,28 +238,32 @@ fn every_command_prints_hostile_text_without_unsafe_characters() {
     for command in &known {
         assert!(cases.iter().any(|(case, ..)| case == command), "`cellmate {command}` has no case here");
     }
+    let mut wrong = Vec::new();
     for (command, more, input, one_line) in cases.iter().filter(|(command, ..)| known.contains(*command)) {
-        let typed: Vec<String> = command.split(' ').chain(more.iter().copied()).map(str::to_owned).collect();
-        let help: Vec<String> = command.split(' ').chain(["--help"]).map(str::to_owned).collect();
-        let has_json = String::from_utf8(hostile.types(&help, "").stdout).unwrap().contains("--json");
+        let words: Vec<&str> = command.split(' ').collect();
+        let typed = |middle: &[&str], more: &[&str]| -> Vec<String> {
+            [&words, middle, more].concat().into_iter().map(str::to_owned).collect()
+        };
+        let has_json =
+            String::from_utf8(hostile.types(&typed(&[], &["--help"]), "").stdout).unwrap().contains("--json");
         // A decision can be made once; the JSON of the others is asked for, too.
-        let variants = if has_json && !command.ends_with("approve") { vec![false, true] } else { vec![false] };
-        for as_json in variants {
-            let typed = if as_json { [typed.clone(), vec!["--json".to_owned()]].concat() } else { typed.clone() };
+        let both = has_json && !command.ends_with("approve");
+        for middle in [&[][..], &["--json"]].iter().take(if both { 2 } else { 1 }) {
+            let typed = typed(middle, more);
             let output = hostile.types(&typed, input);
-            let what = format!("{typed:?}");
             let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
             // Clap repeats what a person typed, and only that.
             if err.contains("For more information, try") {
                 continue;
             }
-            check(&what, &out, *one_line);
-            check(&what, &err, true);
-            if as_json && !out.is_empty() {
-                assert!(serde_json::from_str::<Value>(&out).is_ok(), "{what} prints no JSON: {out}");
+            wrong.extend(complaint(&out, *one_line).map(|why| format!("{typed:?} {why}")));
+            wrong.extend(complaint(&err, true).map(|why| format!("{typed:?} (stderr) {why}")));
+            if !middle.is_empty() && !out.is_empty() && serde_json::from_str::<Value>(&out).is_err() {
+                wrong.push(format!("{typed:?} prints no JSON: {out}"));
             }
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
