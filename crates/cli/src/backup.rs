@@ -71,7 +71,7 @@ pub(crate) async fn run_restore(arguments: RestoreArguments) -> ExitCode {
 fn said(done: Result<String, Trouble>) -> ExitCode {
     match done {
         Ok(said) => {
-            eprintln!("{said}");
+            render::note(&said);
             ExitCode::SUCCESS
         }
         Err(trouble) => render::trouble(&trouble.to_string()),

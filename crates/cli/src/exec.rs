@@ -1,5 +1,6 @@
 //! `cellmate exec`: one cell, canned tools, the contract's result.
 
+use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,6 +9,7 @@ use codemode::pool::Pool;
 use codemode::{CodeMode, ExecInput};
 use contract::cell::{CellResult, Language, OutputItem};
 use contract::config;
+use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_CATALOG_BYTES};
 use contract::scope::Scope;
 use executor::{Canned, Executor};
 use store::{Keys, Location, Store, StoreError};
@@ -19,6 +21,8 @@ use crate::render;
 enum ExecError {
     #[error("cannot read `{path}`: {source}")]
     Read { path: String, source: std::io::Error },
+    #[error("`{path}` has more than {most} bytes; shorten it")]
+    TooLong { path: String, most: usize },
     #[error("`{path}`: {reason}")]
     Catalog { path: String, reason: String },
     #[error(transparent)]
@@ -28,6 +32,9 @@ enum ExecError {
     #[error("the system has no randomness to give: {0}")]
     Randomness(#[from] getrandom::Error),
 }
+
+/// A cell's text that is read. The sandbox refuses far shorter ones, and says how long they may be.
+const MAX_READ_BYTES: usize = MAX_BRIDGE_VALUE_BYTES;
 
 /// There is no model that could name its call.
 const TOOL_CALL: &str = "cellmate-exec";
@@ -85,14 +92,8 @@ fn source(arguments: &ExecArguments) -> Result<String, ExecError> {
         return Ok(code.clone());
     }
     match arguments.file.as_deref().filter(|path| *path != Path::new("-")) {
-        Some(path) => read(path),
-        None => {
-            let mut text = String::new();
-            std::io::stdin()
-                .read_to_string(&mut text)
-                .map_err(|source| ExecError::Read { path: "standard input".to_owned(), source })?;
-            Ok(text)
-        }
+        Some(path) => read(path, MAX_READ_BYTES),
+        None => bounded(std::io::stdin().lock(), "standard input".to_owned(), MAX_READ_BYTES),
     }
 }
 
@@ -107,13 +108,26 @@ fn language(arguments: &ExecArguments) -> Language {
 
 fn canned_tools(path: Option<&Path>) -> Result<Executor, ExecError> {
     let (text, name) = match path {
-        Some(path) => (read(path)?, path.display().to_string()),
+        Some(path) => (read(path, MAX_CATALOG_BYTES)?, path.display().to_string()),
         None => (r#"{"tools": []}"#.to_owned(), String::new()),
     };
     let canned = Canned::parse(&text).and_then(|canned| canned.executor(Scope::default()));
     canned.map_err(|error| ExecError::Catalog { path: name, reason: error.to_string() })
 }
 
-fn read(path: &Path) -> Result<String, ExecError> {
-    std::fs::read_to_string(path).map_err(|source| ExecError::Read { path: path.display().to_string(), source })
+fn read(path: &Path, most: usize) -> Result<String, ExecError> {
+    let name = path.display().to_string();
+    match File::open(path) {
+        Ok(file) => bounded(file, name, most),
+        Err(source) => Err(ExecError::Read { path: name, source }),
+    }
+}
+
+fn bounded(from: impl Read, name: String, most: usize) -> Result<String, ExecError> {
+    let mut text = String::new();
+    match from.take(most as u64 + 1).read_to_string(&mut text) {
+        Ok(_) if text.len() > most => Err(ExecError::TooLong { path: name, most }),
+        Ok(_) => Ok(text),
+        Err(source) => Err(ExecError::Read { path: name, source }),
+    }
 }

@@ -13,6 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 use store::{KeyFile, KeyFileError, Store, StoreError};
 
+use crate::config::shown;
 use crate::render;
 use crate::state::{ConfiguredStore, Kept, StateError, put_new, replace};
 
@@ -82,7 +83,7 @@ async fn list(kept: &Kept, as_json: bool) -> Result<(), Trouble> {
         let told = listed
             .iter()
             .map(|(key, seals, cells)| json!({"id": key.id, "madeAt": key.since, "seals": seals, "cells": cells}));
-        println!("{}", json!(told.collect::<Vec<_>>()));
+        render::say_json(&json!(told.collect::<Vec<_>>()));
         return Ok(());
     }
     for (key, seals, cells) in listed {
@@ -113,9 +114,10 @@ async fn rotate(kept: &Kept, as_json: bool) -> Result<(), Trouble> {
     };
     let id = new.newest().map_or(0, |key| key.id);
     if as_json {
-        println!("{}", json!({"seals": id, "file": kept.key_file}));
+        render::say_json(&json!({"seals": id, "file": kept.key_file}));
     } else {
-        println!("key {id} seals from now on; processes that use {} notice by themselves", kept.key_file.display());
+        let file = shown::path(&kept.key_file);
+        println!("key {id} seals from now on; processes that use {file} notice by themselves");
         println!("machines with a copy of the file need the new one: copy it there first to last");
     }
     Ok(())
@@ -131,7 +133,7 @@ async fn prune(kept: &Kept, as_json: bool) -> Result<(), Trouble> {
         replace(&kept.key_file, &keys.without(&gone).text()).map_err(at)?;
     }
     if as_json {
-        println!("{}", json!({"removed": gone}));
+        render::say_json(&json!({"removed": gone}));
     } else if gone.is_empty() {
         println!(
             "every key is needed: a key is kept for a day after it was replaced, and while a cell is sealed with it"

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use contract::cell::{CellResult, OutputItem};
+use contract::text;
 use serde_json::Value;
 
 /// The cell failed; the result says how.
@@ -15,7 +16,7 @@ const WAITING: u8 = 3;
 
 pub(crate) fn json(result: &CellResult) -> ExitCode {
     match serde_json::to_string(result) {
-        Ok(text) => println!("{text}"),
+        Ok(text) => write_out(&format!("{}\n", text::escape_json(&text))),
         Err(error) => return trouble(&format!("the result cannot be printed: {error}")),
     }
     exit_code(result)
@@ -24,40 +25,55 @@ pub(crate) fn json(result: &CellResult) -> ExitCode {
 pub(crate) fn readable(result: &CellResult) -> ExitCode {
     for item in result.output() {
         match item {
-            OutputItem::Text { text } => println!("{}", printable(text)),
-            OutputItem::Json { value } => println!("{}", pretty(value.get())),
+            OutputItem::Text { text } => say(&format!("{text}\n")),
+            OutputItem::Json { value } => say(&format!("{}\n", pretty(value.get()))),
         }
     }
     match result {
         CellResult::Completed { value, telemetry, .. } => {
-            println!("{}", pretty(value.get()));
-            eprintln!("completed in {} ms, {} tool calls", telemetry.duration_ms.total, telemetry.call_count);
+            say(&format!("{}\n", pretty(value.get())));
+            note(&format!("completed in {} ms, {} tool calls", telemetry.duration_ms.total, telemetry.call_count));
         }
         CellResult::Waiting { run_id, pending_tool_calls, .. } => {
-            eprintln!("waiting for {} calls (run {run_id})", pending_tool_calls.len());
+            note(&format!("waiting for {} calls (run {run_id})", pending_tool_calls.len()));
         }
-        CellResult::Failed { error, code, .. } => match code {
-            Some(code) => eprintln!("failed ({}): {}", code.as_str(), printable(error)),
-            None => eprintln!("failed: {}", printable(error)),
-        },
+        CellResult::Failed { error, code, .. } => {
+            let code = code.map(|code| format!(" ({})", code.as_str())).unwrap_or_default();
+            eprintln!("failed{code}: {}", printable(error));
+        }
     }
     exit_code(result)
 }
 
-/// Something that was tried did not work.
-pub(crate) fn failed(message: &str) -> ExitCode {
-    eprintln!("cellmate: {message}");
-    ExitCode::from(FAILED)
+/// Prints text of any number of lines. Characters that a terminal would obey or hide are written as their numbers. A
+/// reader that has gone away, as `head` does, is no failure.
+pub(crate) fn say(text: &str) {
+    write_out(&printable(text));
 }
 
-/// Prints a text as it is. A reader that has gone away, as `head` does, is no failure.
-pub(crate) fn say(text: &str) {
+/// Prints a value as one line of JSON, with the same characters escaped.
+pub(crate) fn say_json(value: &Value) {
+    write_out(&format!("{}\n", text::escape_json(&value.to_string())));
+}
+
+fn write_out(text: &str) {
     let mut out = std::io::stdout().lock();
     drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
+/// Prints one line to standard error, whatever line breaks are in the text.
+pub(crate) fn note(text: &str) {
+    eprintln!("{}", text::line(text, usize::MAX));
+}
+
+/// Something that was tried did not work.
+pub(crate) fn failed(message: &str) -> ExitCode {
+    note(&format!("cellmate: {message}"));
+    ExitCode::from(FAILED)
+}
+
 pub(crate) fn trouble(message: &str) -> ExitCode {
-    eprintln!("cellmate: {message}");
+    note(&format!("cellmate: {message}"));
     ExitCode::from(TROUBLE)
 }
 
@@ -69,12 +85,14 @@ pub(crate) fn exit_code(result: &CellResult) -> ExitCode {
     }
 }
 
-fn pretty(json: &str) -> String {
+/// JSON of a server or cell for people to read.
+pub(crate) fn pretty(json: &str) -> String {
     let parsed: Result<Value, _> = serde_json::from_str(json);
-    parsed.and_then(|value| serde_json::to_string_pretty(&value)).unwrap_or_else(|_| json.to_owned())
+    let pretty = parsed.and_then(|value| serde_json::to_string_pretty(&value)).unwrap_or_else(|_| json.to_owned());
+    text::escape_json(&pretty).into_owned()
 }
 
-/// Guest text may carry escape sequences; a terminal must not obey them.
+/// Text of a server or cell, of any number of lines, that a terminal shows and does not obey.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+    text::plain(text, usize::MAX)
 }

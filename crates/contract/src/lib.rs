@@ -12,4 +12,5 @@ pub mod limits;
 pub mod scope;
 pub mod snapshot;
 pub mod tables;
+pub mod text;
 pub mod tool;

@@ -116,8 +116,14 @@ pub const MAX_WORKER_TURNS: usize = 4;
 pub const MAX_QUEUED_CELLS: usize = 1024;
 pub const MAX_QUEUED_SOURCE_BYTES: usize = 32 << 20;
 
-/// One configuration file.
+/// One configuration file. It has at most [`MAX_JSON_VALUES`] values, too.
 pub const MAX_CONFIG_FILE_BYTES: usize = 1 << 20;
+
+/// Servers that one configuration file may list; entries after these are not read.
+pub const MAX_CONFIG_ENTRIES: usize = 512;
+
+/// Patterns that the `tools.deny` of a project's file may have.
+pub const MAX_PROJECT_DENY_PATTERNS: usize = 1_000;
 
 /// An error's text, as the model reads it.
 pub const MAX_ERROR_BYTES: usize = 8 << 10;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -83,7 +83,9 @@ impl KeyFile {
         if found.len() > MAX_FILE_BYTES {
             return Err(KeyFileError::TooMany(path.to_owned()));
         }
-        Self::parse(&fs::read_to_string(path).map_err(at)?, path)
+        let mut text = String::new();
+        fs::File::open(path).map_err(at)?.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(at)?;
+        Self::parse(&text, path)
     }
 
     /// `path` is for what there is to complain about.

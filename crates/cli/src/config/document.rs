@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use contract::limits::MAX_JSON_VALUES;
 use serde_json::{Map, Value};
 
+use super::clients::Client;
+use super::places::Places;
 use super::tree::{Kind, Member, SyntaxError, Tree};
 use super::variables::Dialect;
 use super::{json5, toml};
@@ -20,11 +23,26 @@ impl Format {
         if path.extension().is_some_and(|extension| extension == "toml") { Self::Toml } else { Self::Json }
     }
 
+    /// Parses a text, after a count of its values: a parsed value takes far more memory than its text.
     pub(crate) fn parse(self, text: &str) -> Result<Tree, SyntaxError> {
+        if self.most_values(text) > MAX_JSON_VALUES {
+            let why = format!("it may have more than {MAX_JSON_VALUES} values; make it smaller");
+            return Err(SyntaxError { line: 1, column: 1, why });
+        }
         match self {
             Self::Json => json5::parse(text),
             Self::Toml => toml::parse(text),
         }
+    }
+
+    /// An upper bound of the values and keys in a text, whatever its strings and comments hold: one of these characters
+    /// stands before each but the first.
+    fn most_values(self, text: &str) -> usize {
+        let separates = |byte: &u8| match self {
+            Self::Json => matches!(byte, b',' | b':' | b'[' | b'{'),
+            Self::Toml => matches!(byte, b',' | b'=' | b'[' | b'{' | b'.' | b'\n'),
+        };
+        1 + text.bytes().filter(separates).count()
     }
 }
 
@@ -67,6 +85,15 @@ pub(crate) fn servers(tree: &Tree) -> Vec<Servers<'_>> {
         found.push(Servers { path: &[], members: tree.members(), dialect: Dialect::Dollar });
     }
     found
+}
+
+/// The places of a client's own file where its servers stand, in the order in which they win.
+pub(crate) fn clients_servers<'t>(tree: &'t Tree, client: Client, places: &Places) -> Vec<Servers<'t>> {
+    let folder = places.folder.display().to_string();
+    let found = client.containers(&folder).into_iter().filter_map(|path| tree.at(&path)).collect::<Vec<_>>();
+    let servers =
+        |found: &'t Tree| Servers { path: client.container(), members: found.members(), dialect: client.dialect() };
+    found.into_iter().map(servers).collect()
 }
 
 fn is_server(tree: &Tree) -> bool {

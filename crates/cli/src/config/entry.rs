@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mcp::Transport;
 
-use super::server::{Origin, ServerEntry};
+use super::server::{Origin, ServerEntry, Source};
 use super::shown;
 use super::tree::{Kind, Tree};
 use super::variables::{Dialect, Unset, Variables};
@@ -31,8 +31,8 @@ pub(crate) struct Entry {
     pub(crate) server: ServerEntry,
     /// A file with more variables; those of the entry itself win.
     pub(crate) env_file: Option<PathBuf>,
-    /// Something the server may miss.
-    pub(crate) note: Option<String>,
+    /// What of the entry is not applied, and why.
+    pub(crate) notes: Vec<String>,
 }
 
 /// Why an entry is not a server.
@@ -72,11 +72,18 @@ pub(crate) fn read(
     let call = milliseconds(tree, &["callTimeoutMs", "requestTimeoutMs"])?
         .or(seconds(tree, "tool_timeout_sec")?)
         .or(timeout.filter(|_| !opencode));
+    let said_trusted = truth(tree, "trusted")?.unwrap_or(false);
+    let mut notes = Vec::new();
+    if said_trusted && origin.source == Source::Project {
+        let note = "`trusted` is not applied: only your own configuration can say that a server is believed \
+             about its tools";
+        notes.push(note.to_owned());
+    }
     let server = ServerEntry {
         name: name.to_owned(),
         transport,
         enabled: truth(tree, "enabled")?.unwrap_or(true) && !truth(tree, "disabled")?.unwrap_or(false),
-        trusted: origin.source.is_ours() && truth(tree, "trusted")?.unwrap_or(false),
+        trusted: origin.source.is_the_users() && said_trusted,
         only_tools: first_list(tree, &ONLY_TOOLS)?,
         without_tools: first_list(tree, &WITHOUT_TOOLS)?.unwrap_or_default(),
         startup,
@@ -85,10 +92,11 @@ pub(crate) fn read(
         shown,
     };
     let env_file = fields.text("envFile")?.map(PathBuf::from);
-    let note = tree.get("headersHelper").map(|_| {
-        "its `headersHelper` is not run here, so its headers are missing; write them under `headers`".to_owned()
-    });
-    Ok(Entry { server, env_file, note })
+    if tree.get("headersHelper").is_some() {
+        let note = "its `headersHelper` is not run here, so its headers are missing; write them under `headers`";
+        notes.push(note.to_owned());
+    }
+    Ok(Entry { server, env_file, notes })
 }
 
 fn check_name(name: &str) -> Result<(), String> {

@@ -1,11 +1,14 @@
-//! The one place where configuration is read from files.
+//! The one place where configuration is read from files, at most [`MAX_CONFIG_FILE_BYTES`] of each.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Claude Code keeps whole conversations in its file; what is longer than this was not written by people.
-const MAX_FILE_BYTES: u64 = 64 << 20;
+use contract::limits::MAX_CONFIG_FILE_BYTES;
+use rustix::fs::OFlags;
+use sha2::{Digest, Sha256};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
@@ -13,22 +16,100 @@ pub(crate) enum FileError {
     Unreadable(ErrorKind),
     #[error("it is not Unicode text")]
     NotText,
-    #[error("it has more than {MAX_FILE_BYTES} bytes")]
+    #[error("it has more than {MAX_CONFIG_FILE_BYTES} bytes, which is the most that a configuration file may have")]
     TooLong,
 }
 
-/// Nothing where there is no such file.
+/// The SHA-256 of a file's content, in hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ContentHash(String);
+
+impl ContentHash {
+    pub(crate) fn of(content: &[u8]) -> Self {
+        Self(Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// One that was written down before.
+    pub(crate) fn parse(digits: &str) -> Self {
+        Self(digits.to_owned())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The text of a file; none where there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
-    let unreadable = |error: std::io::Error| FileError::Unreadable(error.kind());
-    let file = match File::open(path) {
+    read_bytes(path)?.map(text).transpose()
+}
+
+/// The text of a file that the user named on the command line. It may be a pipe.
+pub(crate) fn read_named(path: &Path) -> Result<Option<String>, FileError> {
+    bounded(File::open(path))?.map(text).transpose()
+}
+
+/// The content of a file. Never waits: a pipe in place of a project's file has no content.
+pub(crate) fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    bounded(OpenOptions::new().read(true).custom_flags(flags).open(path))
+}
+
+pub(crate) fn text(content: Vec<u8>) -> Result<String, FileError> {
+    String::from_utf8(content).map_err(|_| FileError::NotText)
+}
+
+fn bounded(opened: io::Result<File>) -> Result<Option<Vec<u8>>, FileError> {
+    let unreadable = |error: io::Error| FileError::Unreadable(error.kind());
+    let file = match opened {
         Ok(file) => file,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     };
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
+    let mut content = Vec::new();
+    file.take(MAX_CONFIG_FILE_BYTES as u64 + 1).read_to_end(&mut content).map_err(unreadable)?;
+    if content.len() > MAX_CONFIG_FILE_BYTES {
         return Err(FileError::TooLong);
     }
-    String::from_utf8(bytes).map(Some).map_err(|_| FileError::NotText)
+    Ok(Some(content))
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::limits::MAX_CONFIG_FILE_BYTES;
+
+    use super::{ContentHash, FileError, read};
+
+    #[test]
+    fn a_file_over_the_limit_is_refused_and_one_at_the_limit_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json5");
+        std::fs::write(&path, " ".repeat(MAX_CONFIG_FILE_BYTES)).unwrap();
+        assert_eq!(read(&path).unwrap().map(|text| text.len()), Some(MAX_CONFIG_FILE_BYTES));
+        std::fs::write(&path, " ".repeat(MAX_CONFIG_FILE_BYTES + 1)).unwrap();
+        assert!(matches!(read(&path), Err(FileError::TooLong)));
+        // Endless, so only a bounded read returns.
+        assert!(matches!(read(std::path::Path::new("/dev/zero")), Err(FileError::TooLong)));
+        assert!(read(&folder.path().join("none")).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_writes_to_does_not_block() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert_eq!(read(&path).unwrap().as_deref(), Some(""));
+    }
+
+    #[test]
+    fn content_is_hashed_with_sha256() {
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(ContentHash::of(b"abc").as_str(), expected);
+    }
 }

@@ -3,6 +3,7 @@
 use super::edit::Change;
 use super::entry::{self, EntryError};
 use super::load::variables;
+use super::own::own_files;
 use super::server::{Origin, Source};
 use super::{Places, document, itself};
 
@@ -16,12 +17,14 @@ pub(crate) fn judge_entry(change: &Change, name: &str, places: &Places) -> Resul
     let Some((member, dialect)) = found else {
         return Err("it would not be found where it was put; write it by hand".to_owned());
     };
-    let origin = Origin { file: change.file.clone(), line: 0, source: Source::User };
+    let own = own_files(places).into_iter().find(|(file, _)| *file == change.file);
+    let source = own.map_or(Source::User, |(_, source)| source);
+    let origin = Origin { file: change.file.clone(), line: 0, source };
     match entry::read(name, &member.value, origin, &variables(places, &tree), dialect) {
         Ok(entry) if itself::is_us(&entry.server.transport) => {
             Err("that is cellmate itself, which would start itself for ever".to_owned())
         }
-        Ok(entry) => Ok(entry.note.into_iter().collect()),
+        Ok(entry) => Ok(entry.notes),
         Err(EntryError::Unset(unset)) => Ok(vec![unset.to_string()]),
         Err(EntryError::Wrong(message)) => Err(message),
     }

@@ -1,8 +1,12 @@
 //! All files together: who wins, who is trusted, what is a problem.
+//!
+//! The user's own files come first, with what they import from the user's other clients; then the files of the
+//! project, each only while the user trusts its content. So no project's server takes the name of a user's.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use contract::limits::MAX_CONFIG_ENTRIES;
 use mcp::{Login, Transport};
 use serde_json::{Map, Value};
 
@@ -12,8 +16,10 @@ use super::entry::{self, Entry};
 use super::files::{self, FileError};
 use super::own::own_files;
 use super::places::Places;
+use super::project::Restrictions;
 use super::server::{Origin, Problem, ServerEntry, Source};
-use super::tree::{Member, SyntaxError, Tree, line_of};
+use super::tree::{Lines, Member, SyntaxError, Tree};
+use super::trust::{Trust, TrustRecord, TrustStore};
 use super::variables::Variables;
 use super::{Loaded, env_file, itself, shown};
 
@@ -23,90 +29,168 @@ const MAX_SERVERS: usize = 256;
 /// Nothing can be begun with such a file: it is the one that says what to begin with.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
-    #[error("`{}` does not exist; `cellmate servers add` makes one", .0.display())]
+    #[error("`{}` does not exist; `cellmate servers add` makes one", shown::path(.0))]
     Missing(PathBuf),
-    #[error("`{}`: {why}", file.display())]
+    #[error("`{}`: {why}", shown::path(file))]
     File { file: PathBuf, why: FileError },
-    #[error("`{}`: {why}", file.display())]
+    #[error("`{}`: {why}", shown::path(file))]
     Syntax { file: PathBuf, why: SyntaxError },
 }
 
 pub(crate) fn load(places: &Places) -> Result<Loaded, ConfigError> {
     let mut gathering = Gathering::new(places);
-    for (file, source) in own_files(places) {
-        gathering.own(&file, source)?;
-    }
-    for client in gathering.imports.clone() {
-        gathering.import(client);
-    }
+    gathering.take_users_files()?;
+    gathering.take_projects_files();
     gathering.loaded.settings = Value::Object(gathering.settings);
     Ok(gathering.loaded)
 }
 
-/// What to say of a file that something was put into and that is not read: a project's, in a folder nobody trusts.
+/// The files of the project that would be read here if the user trusted them, whether they exist or not.
+pub(crate) fn project_files(places: &Places) -> Result<Vec<(PathBuf, Option<Client>)>, ConfigError> {
+    let mut gathering = Gathering::new(places);
+    gathering.take_users_files()?;
+    Ok(gathering.project_files())
+}
+
+/// What to say of a file that something was put into and that is not read: a project's that nobody trusts.
 pub(crate) fn trust_note(file: &Path, places: &Places) -> Option<String> {
     let (_, source) = own_files(places).into_iter().find(|(own, _)| own == file)?;
-    let mut gathering = Gathering::new(places);
-    let read = places.user_file().map(|user| gathering.own(&user, Source::User));
-    let trusted = source != Source::Project || (matches!(read, Some(Ok(()))) && gathering.is_trusted(file));
-    (!trusted).then(|| {
-        "this folder is not trusted yet, so its file is not read; `cellmate servers trust` trusts it".to_owned()
-    })
+    if source != Source::Project {
+        return None;
+    }
+    let content = files::read_bytes(file).ok()?.unwrap_or_default();
+    match TrustStore::of(places).judge(file, &content) {
+        // What we write into it is trusted with it.
+        Trust::Trusted(_) => None,
+        Trust::Changed(_) => Some(
+            "this project's file has changed since you trusted it, so it is not read; \
+             look at it, `cellmate servers trust` trusts it"
+                .to_owned(),
+        ),
+        Trust::Never => Some(
+            "this project's file is not trusted yet, so it is not read; `cellmate servers trust` trusts it".to_owned(),
+        ),
+    }
 }
 
 struct Gathering<'p> {
     places: &'p Places,
+    trust: TrustStore,
     loaded: Loaded,
     settings: Map<String, Value>,
     names: BTreeSet<String>,
     imports: Vec<Client>,
-    /// Folders whose files may start processes.
-    trusted: Vec<PathBuf>,
+    /// Folders that an earlier version trusted, whatever their files came to contain. They count for nothing.
+    once_trusted: Vec<PathBuf>,
+    /// While a project's file is read: what the user trusted it with.
+    record: Option<TrustRecord>,
 }
 
 impl<'p> Gathering<'p> {
     fn new(places: &'p Places) -> Self {
         Self {
             places,
+            trust: TrustStore::of(places),
             loaded: Loaded { servers: Vec::new(), settings: Value::Null, problems: Vec::new(), files: Vec::new() },
             settings: Map::new(),
             names: BTreeSet::new(),
             imports: Vec::new(),
-            trusted: Vec::new(),
+            once_trusted: Vec::new(),
+            record: None,
         }
     }
 
-    /// A file of ours. The user's and a named one must be right; a project's may be anybody's work.
-    fn own(&mut self, file: &Path, source: Source) -> Result<(), ConfigError> {
-        let read = files::read(file).map_err(|why| ConfigError::File { file: file.to_owned(), why });
-        let parsed = read.and_then(|text| match text {
-            None if source == Source::Named => Err(ConfigError::Missing(file.to_owned())),
-            None => Ok(None),
-            Some(text) => match Format::of(file).parse(&text) {
-                Ok(tree) => Ok(Some((text, tree))),
-                Err(why) => Err(ConfigError::Syntax { file: file.to_owned(), why }),
-            },
-        });
-        let (text, tree) = match parsed {
-            Ok(Some(found)) => found,
-            Ok(None) => return Ok(()),
-            Err(error) if source == Source::Project => {
-                self.problem(file, None, None, error.to_string());
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
-        if source == Source::Project && !self.is_trusted(file) {
-            let message = "a project's file, which is not read until you trust its folder: \
-                 look at it, then run `cellmate servers trust`";
-            self.problem(file, None, None, message.to_owned());
-            return Ok(());
+    fn take_users_files(&mut self) -> Result<(), ConfigError> {
+        for (file, source) in own_files(self.places).into_iter().filter(|(_, source)| source.is_the_users()) {
+            self.own(&file, source)?;
         }
+        for client in self.imports.clone() {
+            for file in client.files(Scope::User, self.places) {
+                match files::read(&file) {
+                    Ok(Some(text)) => self.take_clients_text(client, &file, &text),
+                    Ok(None) => {}
+                    Err(why) => self.problem(&file, None, None, why.to_string()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_projects_files(&mut self) {
+        for (file, client) in self.project_files() {
+            // The home folder may be the project: its files are the user's, and read.
+            if self.loaded.files.contains(&file) {
+                continue;
+            }
+            let Some((text, record)) = self.trusted_text(&file) else { continue };
+            self.record = Some(record);
+            match client {
+                Some(client) => self.take_clients_text(client, &file, &text),
+                None => self.take_projects_text(&file, &text),
+            }
+            self.record = None;
+        }
+    }
+
+    fn project_files(&self) -> Vec<(PathBuf, Option<Client>)> {
+        let own = own_files(self.places).into_iter().filter(|(_, source)| *source == Source::Project);
+        let of_client = |client: Client| {
+            client.files(Scope::Project, self.places).into_iter().map(move |file| (file, Some(client)))
+        };
+        own.map(|(file, _)| (file, None)).chain(self.imports.iter().copied().flat_map(of_client)).collect()
+    }
+
+    /// The text of a project's file, if the user trusts it as it is. It is read once: what is hashed is what is parsed.
+    fn trusted_text(&mut self, file: &Path) -> Option<(String, TrustRecord)> {
+        let content = match files::read_bytes(file) {
+            Ok(content) => content?,
+            Err(why) => {
+                self.problem(file, None, None, format!("a project's file, which is not read: {why}"));
+                return None;
+            }
+        };
+        let message = match self.trust.judge(file, &content) {
+            Trust::Trusted(record) => match files::text(content) {
+                Ok(text) => return Some((text, record)),
+                Err(why) => why.to_string(),
+            },
+            Trust::Changed(_) => "it has changed since you trusted it, so it is not read: \
+                 `cellmate servers trust --dry-run` shows which servers changed, \
+                 `cellmate servers trust` trusts it as it is now"
+                .to_owned(),
+            Trust::Never if self.was_once_trusted(file) => "its folder is in `trustedProjects`, where an earlier \
+                 version put it without recording what the file contained, so it is not read: \
+                 look at it, then run `cellmate servers trust`"
+                .to_owned(),
+            Trust::Never => "a project's file, which is not read until you trust it: \
+                 look at it, then run `cellmate servers trust`"
+                .to_owned(),
+        };
+        self.problem(file, None, None, message);
+        None
+    }
+
+    fn was_once_trusted(&self, file: &Path) -> bool {
+        let Some(folder) = file.parent() else { return false };
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let folder = real(folder);
+        self.once_trusted.iter().any(|trusted| folder.starts_with(real(trusted)))
+    }
+
+    /// A file of the user's own, which must be right.
+    fn own(&mut self, file: &Path, source: Source) -> Result<(), ConfigError> {
+        let read = if source == Source::Named { files::read_named(file) } else { files::read(file) };
+        let text = match read.map_err(|why| ConfigError::File { file: file.to_owned(), why })? {
+            None if source == Source::Named => return Err(ConfigError::Missing(file.to_owned())),
+            None => return Ok(()),
+            Some(text) => text,
+        };
+        let tree = Format::of(file).parse(&text).map_err(|why| ConfigError::Syntax { file: file.to_owned(), why })?;
         match self.client_of(file) {
-            Some(client) => self.take_clients_servers(client, file, source, &text, &tree),
+            Some(client) => self.take_clients_servers(client, file, source, &Lines::of(&text), &tree),
             None => {
-                self.take_settings(file, &text, &tree);
-                self.take_servers(file, source, &text, &tree);
+                self.take_settings(file, &Lines::of(&text), &tree);
+                self.take_servers(file, source, &Lines::of(&text), &tree);
             }
         }
         Ok(())
@@ -119,31 +203,28 @@ impl<'p> Gathering<'p> {
         others.find(|client| of(client, Scope::User) || of(client, Scope::Project))
     }
 
-    fn is_trusted(&self, file: &Path) -> bool {
-        let Some(folder) = file.parent() else { return false };
-        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let folder = real(folder);
-        self.trusted.iter().any(|trusted| folder.starts_with(real(trusted)))
-    }
-
-    fn take_settings(&mut self, file: &Path, text: &str, tree: &Tree) {
+    fn take_settings(&mut self, file: &Path, lines: &Lines, tree: &Tree) {
         for (key, value) in document::settings(tree) {
             // First wins, key by key.
             if !self.settings.contains_key(&key) {
                 self.settings.insert(key, value);
             }
         }
-        if let Some((member, meant)) = document::misspelt(tree) {
-            let line = line_of(text, member.key_span.start);
-            self.problem(file, Some(line), None, format!("`{}`: did you mean `{meant}`?", shown::plain(&member.key)));
-        }
+        self.note_misspelt(file, lines, tree);
         match document::words(tree, "trustedProjects") {
-            Ok(folders) => self.trusted.extend(folders.into_iter().map(|folder| self.places.resolve(folder))),
-            Err(found) => self.wrong_list(file, text, "trustedProjects", found),
+            Ok(folders) => self.once_trusted.extend(folders.into_iter().map(|folder| self.places.resolve(folder))),
+            Err(found) => self.wrong_list(file, lines, "trustedProjects", found),
         }
         match document::words(tree, "imports") {
             Ok(names) => self.take_imports(file, &names),
-            Err(found) => self.wrong_list(file, text, "imports", found),
+            Err(found) => self.wrong_list(file, lines, "imports", found),
+        }
+    }
+
+    fn note_misspelt(&mut self, file: &Path, lines: &Lines, tree: &Tree) {
+        if let Some((member, meant)) = document::misspelt(tree) {
+            let line = lines.line(member.key_span.start);
+            self.problem(file, Some(line), None, format!("`{}`: did you mean `{meant}`?", shown::plain(&member.key)));
         }
     }
 
@@ -162,69 +243,81 @@ impl<'p> Gathering<'p> {
         }
     }
 
-    fn wrong_list(&mut self, file: &Path, text: &str, key: &str, found: &Tree) {
+    fn wrong_list(&mut self, file: &Path, lines: &Lines, key: &str, found: &Tree) {
         let message = format!("`{key}`: expected a list of texts, found {}", found.sort());
-        self.problem(file, Some(line_of(text, found.span.start)), None, message);
+        self.problem(file, Some(lines.line(found.span.start)), None, message);
     }
 
     /// What another client has. Whatever is wrong there is a problem, and no more.
-    fn import(&mut self, client: Client) {
-        for scope in [Scope::Project, Scope::User] {
-            for file in client.files(scope, self.places) {
-                let text = match files::read(&file) {
-                    Ok(Some(text)) => text,
-                    Ok(None) => continue,
-                    Err(why) => {
-                        self.problem(&file, None, None, why.to_string());
-                        continue;
-                    }
-                };
-                if scope == Scope::Project && !self.is_trusted(&file) {
-                    let message = "a project's file, whose servers are not read until you trust its folder: \
-                         look at it, then run `cellmate servers trust`";
-                    self.problem(&file, None, None, message.to_owned());
-                    continue;
-                }
-                match Format::of(&file).parse(&text) {
-                    Ok(tree) => self.take_clients_servers(client, &file, Source::Import(client), &text, &tree),
-                    Err(why) => self.problem(&file, Some(why.line), None, why.why),
-                }
-            }
+    fn take_clients_text(&mut self, client: Client, file: &Path, text: &str) {
+        match Format::of(file).parse(text) {
+            Ok(tree) => self.take_clients_servers(client, file, Source::Import(client), &Lines::of(text), &tree),
+            Err(why) => self.problem(file, Some(why.line), None, why.why),
         }
     }
 
-    fn take_clients_servers(&mut self, client: Client, file: &Path, source: Source, text: &str, tree: &Tree) {
+    /// A project's own file adds servers and restrictions. What else it says is named, and not applied.
+    fn take_projects_text(&mut self, file: &Path, text: &str) {
+        let tree = match Format::of(file).parse(text) {
+            Ok(tree) => tree,
+            Err(why) => return self.problem(file, Some(why.line), None, why.why),
+        };
+        let lines = Lines::of(text);
+        self.note_misspelt(file, &lines, &tree);
+        let mut restrictions = Restrictions::read(&tree);
+        for refusal in std::mem::take(&mut restrictions.refused) {
+            self.problem(file, Some(lines.line(refusal.offset)), None, refusal.message);
+        }
+        restrictions.add_to(&mut self.settings);
+        self.take_servers(file, Source::Project, &lines, &tree);
+    }
+
+    fn take_clients_servers(&mut self, client: Client, file: &Path, source: Source, lines: &Lines, tree: &Tree) {
         self.loaded.files.push(file.to_owned());
-        let folder = self.places.folder.display().to_string();
         let variables = variables(self.places, tree);
-        for found in client.containers(&folder).iter().filter_map(|path| tree.at(path)) {
-            let servers = Servers { path: client.container(), members: found.members(), dialect: client.dialect() };
-            self.take(file, source, text, &servers, &variables);
+        for servers in document::clients_servers(tree, client, self.places) {
+            self.take(file, source, lines, &servers, &variables);
         }
     }
 
-    fn take_servers(&mut self, file: &Path, source: Source, text: &str, tree: &Tree) {
+    fn take_servers(&mut self, file: &Path, source: Source, lines: &Lines, tree: &Tree) {
         self.loaded.files.push(file.to_owned());
         let variables = variables(self.places, tree);
         for servers in document::servers(tree) {
-            self.take(file, source, text, &servers, &variables);
+            self.take(file, source, lines, &servers, &variables);
         }
     }
 
-    fn take(&mut self, file: &Path, source: Source, text: &str, servers: &Servers<'_>, variables: &Variables) {
-        for member in servers.members {
-            let line = line_of(text, member.key_span.start);
-            // A name is taken also by an entry that is no good: another server must not step in for it unasked.
-            if !self.names.insert(member.key.clone()) {
-                continue;
+    fn take(&mut self, file: &Path, source: Source, lines: &Lines, servers: &Servers<'_>, variables: &Variables) {
+        for (position, member) in servers.members.iter().enumerate() {
+            let line = lines.line(member.key_span.start);
+            if position == MAX_CONFIG_ENTRIES {
+                let message = format!("it lists more than {MAX_CONFIG_ENTRIES} servers; the rest is not read");
+                return self.problem(file, Some(line), None, message);
             }
             let origin = Origin { file: file.to_owned(), line, source };
-            let read = entry::read(&member.key, &member.value, origin, variables, servers.dialect);
-            match read.map_err(|error| error.to_string()).and_then(|entry| self.finish(file, line, entry)) {
+            let read = || entry::read(&member.key, &member.value, origin, variables, servers.dialect);
+            // A name is taken also by an entry that is no good: another server must not step in for it unasked.
+            if !self.names.insert(member.key.clone()) {
+                if self.record.is_some() && read().is_ok_and(|entry| self.is_shadowed(&entry.server)) {
+                    let message = "your own configuration has another server of that name, which is used instead; \
+                         rename one of them";
+                    self.problem(file, Some(line), Some(&member.key), message.to_owned());
+                }
+                continue;
+            }
+            match read().map_err(|error| error.to_string()).and_then(|entry| self.finish(file, line, entry)) {
                 Ok(server) => self.add(file, line, member, server),
                 Err(message) => self.problem(file, Some(line), Some(&member.key), message),
             }
         }
+    }
+
+    /// Whether a user's server has the name of a project's, and is another one.
+    fn is_shadowed(&self, server: &ServerEntry) -> bool {
+        let in_project = |file: &PathBuf| self.project_files().iter().any(|(project, _)| project == file);
+        let other = self.loaded.servers.iter().find(|other| other.name == server.name);
+        other.is_some_and(|other| other.transport != server.transport && !in_project(&other.origin.file))
     }
 
     fn add(&mut self, file: &Path, line: usize, member: &Member, server: ServerEntry) {
@@ -243,8 +336,8 @@ impl<'p> Gathering<'p> {
     }
 
     fn finish(&mut self, file: &Path, line: usize, entry: Entry) -> Result<ServerEntry, String> {
-        let Entry { mut server, env_file, note } = entry;
-        if let Some(note) = note {
+        let Entry { mut server, env_file, notes } = entry;
+        for note in notes {
             self.problem(file, Some(line), Some(&server.name), note);
         }
         if let Transport::Http { login, .. } = &mut server.transport {
@@ -253,8 +346,16 @@ impl<'p> Gathering<'p> {
         }
         if let (Some(path), Transport::Stdio { env, .. }) = (env_file, &mut server.transport) {
             let path = self.places.resolve(&path.display().to_string());
-            let text = files::read(&path).map_err(|why| format!("its `envFile` `{}`: {why}", path.display()))?;
-            let text = text.ok_or_else(|| format!("its `envFile` `{}` does not exist", path.display()))?;
+            let about = |why: &dyn std::fmt::Display| format!("its `envFile` `{}` {why}", shown::path(&path));
+            let content = files::read_bytes(&path).map_err(|why| about(&format_args!("cannot be used: {why}")))?;
+            let content = content.ok_or_else(|| about(&"does not exist"))?;
+            // It comes with the project, too, and says what the server's process gets.
+            if self.record.as_ref().is_some_and(|record| !record.has_env_file(&path, &content)) {
+                let why = "is not what it was when you trusted the file that names it: \
+                     look at it, then run `cellmate servers trust`";
+                return Err(about(&why));
+            }
+            let text = files::text(content).map_err(|why| about(&format_args!("cannot be used: {why}")))?;
             for (name, value) in env_file::parse(&text) {
                 env.entry(name).or_insert(value);
             }

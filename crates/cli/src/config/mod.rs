@@ -16,12 +16,15 @@ mod judge;
 mod load;
 mod login;
 mod own;
+mod pin;
 pub(crate) mod places;
+mod project;
 mod server;
 pub(crate) mod shown;
 mod spec;
 mod toml;
 pub(crate) mod tree;
+mod trust;
 mod variables;
 
 use std::fmt;
@@ -31,10 +34,12 @@ use serde_json::Value;
 
 pub(crate) use arguments::ConfigArguments;
 pub(crate) use judge::judge_entry;
-pub(crate) use load::{ConfigError, load, trust_note};
+pub(crate) use load::{ConfigError, load, project_files, trust_note};
 pub(crate) use own::own_files;
+pub(crate) use pin::{Reviewed, write_change};
 pub(crate) use places::{LISTS, Places};
 pub(crate) use server::{Problem, ServerEntry, Source};
+pub(crate) use trust::{ServerChanges, Trust, TrustStore};
 pub(crate) use variables::{Dialect, Variables};
 
 /// What all files say together.

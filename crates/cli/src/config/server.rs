@@ -14,7 +14,7 @@ pub(crate) struct ServerEntry {
     pub(crate) name: String,
     pub(crate) transport: Transport,
     pub(crate) enabled: bool,
-    /// Whether what it says about its own tools is believed. Only files of ours can say so.
+    /// Whether what it says about its own tools is believed. Only the user's own files can say so.
     pub(crate) trusted: bool,
     /// Where given, no other tool of it is offered.
     pub(crate) only_tools: Option<Vec<String>>,
@@ -48,7 +48,15 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Whether the file is ours, so that it may say what is trusted.
+    /// Whether the file is the user's own word, so that it may say which servers are believed about their own tools.
+    pub(crate) fn is_the_users(self) -> bool {
+        match self {
+            Self::Named | Self::User => true,
+            Self::Project | Self::Import(_) => false,
+        }
+    }
+
+    /// Whether the file is written for us, and not for another client.
     pub(crate) fn is_ours(self) -> bool {
         match self {
             Self::Named | Self::User | Self::Project => true,
@@ -68,7 +76,7 @@ impl Source {
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file.display(), self.line)
+        write!(f, "{}:{}", shown::path(&self.file), self.line)
     }
 }
 
@@ -83,9 +91,9 @@ pub(crate) struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file.display())?;
+        write!(f, "{}", shown::path(&self.file))?;
         self.line.iter().try_for_each(|line| write!(f, ":{line}"))?;
         self.server.iter().try_for_each(|server| write!(f, ": server `{}`", shown::plain(server)))?;
-        write!(f, ": {}", self.message)
+        write!(f, ": {}", contract::text::line(&self.message, usize::MAX))
     }
 }

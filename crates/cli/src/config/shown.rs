@@ -1,6 +1,9 @@
 //! What of a configuration people may see: never a secret, and nothing that would steer a terminal.
 
 use std::borrow::Cow;
+use std::path::Path;
+
+use contract::text;
 
 /// In place of what is not shown.
 pub(crate) const HIDDEN: &str = "…";
@@ -12,14 +15,14 @@ const MAX_SHOWN_CHARS: usize = 200;
 const SECRET_WORDS: [&str; 12] =
     ["token", "secret", "password", "passwd", "key", "auth", "bearer", "credential", "cookie", "session", "pat", "dsn"];
 
-/// Text of others, cut, and without control characters.
+/// Text of others on one line, cut, and without characters that a terminal obeys or hides.
 pub(crate) fn plain(text: &str) -> String {
-    let mut plain: String =
-        text.chars().take(MAX_SHOWN_CHARS).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    if text.chars().nth(MAX_SHOWN_CHARS).is_some() {
-        plain.push('…');
-    }
-    plain
+    text::line(text, MAX_SHOWN_CHARS)
+}
+
+/// A path, whole: its folders may come with somebody's project.
+pub(crate) fn path(path: &Path) -> String {
+    text::line(&path.display().to_string(), usize::MAX)
 }
 
 /// An address without who goes there and what they ask for: both are where tokens are put.
@@ -176,7 +179,7 @@ mod tests {
     fn command_lines_can_be_read_back() {
         let line = command("npx", &["a b".to_owned(), "it's".to_owned(), String::new()]);
         assert_eq!(line, r"npx 'a b' 'it'\''s' ''");
-        assert_eq!(plain("a\u{1b}[2J"), "a\u{fffd}[2J");
+        assert_eq!(plain("a\u{1b}[2J"), "a\\u{1b}[2J");
     }
 
     #[test]

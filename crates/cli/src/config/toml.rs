@@ -53,3 +53,30 @@ fn kind(value: &Value) -> Kind {
 fn list(items: &Array) -> Vec<Tree> {
     items.iter().map(|item| Tree { span: item.span().unwrap_or_default(), kind: kind(item) }).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use contract::limits::MAX_JSON_VALUES;
+
+    use crate::config::document::Format;
+
+    #[test]
+    fn deep_and_wide_toml_is_refused_or_read_without_harm() {
+        let cases = [
+            (format!("[{}]\nx = 1\n", vec!["a"; 100_000].join(".")), false),
+            (format!("{} = 1\n", vec!["a"; 100_000].join(".")), false),
+            (format!("x = {}{}", "[".repeat(100_000), "]".repeat(100_000)), false),
+            (format!("x = {}1{}", "{a=".repeat(50_000), "}".repeat(50_000)), false),
+            (format!("x = [{}]", "0,".repeat(MAX_JSON_VALUES)), false),
+            (format!("x = [{}]", "0,".repeat(MAX_JSON_VALUES - 1_000)), true),
+            ("[[a]]\n".repeat(60_000), true),
+            ((0..40_000).map(|number| format!("[t{number}]\n")).collect(), true),
+        ];
+        for (text, is_read) in cases {
+            let began = std::time::Instant::now();
+            let shown = text.get(..20).unwrap_or_default();
+            assert_eq!(Format::Toml.parse(&text).is_ok(), is_read, "{shown}");
+            assert!(began.elapsed() < std::time::Duration::from_secs(10), "{shown}: {:?}", began.elapsed());
+        }
+    }
+}

@@ -50,6 +50,22 @@ pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }
 
+/// Where the lines of a text end, so that many offsets can be looked up.
+pub(crate) struct Lines {
+    breaks: Vec<usize>,
+}
+
+impl Lines {
+    pub(crate) fn of(text: &str) -> Self {
+        Self { breaks: text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect() }
+    }
+
+    /// The line of an offset, counted from one.
+    pub(crate) fn line(&self, offset: usize) -> usize {
+        self.breaks.partition_point(|at| *at < offset) + 1
+    }
+}
+
 impl Tree {
     pub(crate) fn empty_map() -> Self {
         Self { span: 0..0, kind: Kind::Map(Vec::new()) }

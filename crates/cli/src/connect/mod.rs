@@ -8,11 +8,12 @@ use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
+use contract::text;
 use serde_json::json;
 
 use crate::config::clients::{Client, Scope};
 use crate::config::edit::{Change, EditError, WriteError};
-use crate::config::{ConfigArguments, Places, trust_note};
+use crate::config::{ConfigArguments, Places, trust_note, write_change};
 use crate::render;
 use crate::servers::{change_json, undo};
 use take_over::{TakenOver, take_over};
@@ -149,26 +150,25 @@ fn carry_out(
     let mut written = Vec::new();
     if goes_on && !arguments.dry_run {
         for change in changes {
-            written.push(change.write(places.backups().as_deref())?);
+            written.push(write_change(change, places)?);
         }
     }
     if arguments.json {
         let done = changes.iter().enumerate().map(|(at, change)| change_json(change, written.get(at), &[]));
         let report = json!({"client": client.name(), "changes": done.collect::<Vec<_>>(), "notes": notes, "next": client.next_step()});
-        render::say(&format!("{report}\n"));
+        render::say_json(&report);
         return Ok(ExitCode::SUCCESS);
     }
-    notes.iter().for_each(|note| eprintln!("note: {note}"));
+    notes.iter().for_each(|note| render::note(&format!("note: {note}")));
     if changes.is_empty() {
         render::say(&format!("{} is connected already\n", client.name()));
     } else if written.is_empty() {
         render::say("nothing was written\n");
     } else {
         render::say(&format!("connected; {}\nto undo:\n", client.next_step()));
-        changes
-            .iter()
-            .zip(&written)
-            .for_each(|(change, written)| render::say(&format!("  {}\n", undo(change, written))));
+        changes.iter().zip(&written).for_each(|(change, written)| {
+            render::say(&format!("  {}\n", text::line(&undo(change, written), usize::MAX)))
+        });
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use contract::frame::{Hello, Jail};
+use contract::text;
 use serde_json::{Value, json};
 
 use crate::arguments::DoctorArguments;
@@ -29,12 +30,12 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
     if let Value::Object(all) = &mut all {
         all.insert("store".to_owned(), told);
     }
-    let machine = format!("{}\nstore          {said}", machine(&hello, start_ms));
+    let machine = format!("{}\nstore          {}", machine(&hello, start_ms), text::line(&said, usize::MAX));
     let servers = match Servers::look(&arguments).await {
         Ok(servers) => servers,
         // The machine is what it is, whatever a file says.
         Err(message) => {
-            render::say(&format!("{}\n", chosen(&all, &machine, &arguments)));
+            print(&all, &machine, &arguments);
             return render::trouble(&message);
         }
     };
@@ -42,12 +43,12 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
         all.extend(servers);
     }
     let readable = format!("{machine}\n{}", servers.readable());
-    render::say(&format!("{}\n", chosen(&all, readable.trim_end(), &arguments)));
+    print(&all, readable.trim_end(), &arguments);
     if hello.jail == Jail::Full && store_is_well && servers.are_well() { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
-fn chosen(json: &Value, readable: &str, arguments: &DoctorArguments) -> String {
-    if arguments.json { json.to_string() } else { readable.to_owned() }
+fn print(json: &Value, readable: &str, arguments: &DoctorArguments) {
+    if arguments.json { render::say_json(json) } else { render::say(&format!("{readable}\n")) }
 }
 
 fn jail(hello: &Hello) -> (&'static str, &'static str) {

@@ -40,11 +40,15 @@ pub(super) async fn run(
     let run_id = forked.map_err(|why| RunsError::Fork { run: name(&arguments.run), why })?;
     eprintln!("cellmate: run {run_id} goes on from step {} of {}", arguments.at, name(&arguments.run));
     if arguments.no_wait {
-        render::say(&if as_json { format!("{}\n", json!({"runId": run_id})) } else { format!("{run_id}\n") });
+        if as_json {
+            render::say_json(&json!({"runId": run_id}))
+        } else {
+            render::say(&format!("{run_id}\n"))
+        }
         return Ok(ExitCode::SUCCESS);
     }
     for problem in &loaded.problems {
-        eprintln!("cellmate: {problem}");
+        render::note(&format!("cellmate: {problem}"));
     }
     let (offer, offered) = watch::channel(Offered::default());
     let settings = Settings {
@@ -59,7 +63,9 @@ pub(super) async fn run(
     tokio::spawn(servers.clone().offer(offer));
     let result = to_a_stop(&code_mode, &frontend, &principal, &run_id).await;
     if let Err(error) = code_mode.leave().await {
-        eprintln!("cellmate: the run could not be let go of, so it is held for some seconds more: {error}");
+        render::note(&format!(
+            "cellmate: the run could not be let go of, so it is held for some seconds more: {error}"
+        ));
     }
     servers.stop().await;
     Ok(tell(&run_id, &result.map_err(RunsError::Setup)?, as_json))
@@ -98,7 +104,7 @@ async fn to_a_stop(
 
 fn tell(run_id: &str, result: &CellResult, as_json: bool) -> ExitCode {
     if as_json {
-        render::say(&format!("{}\n", json!({"runId": run_id, "result": result})));
+        render::say_json(&json!({"runId": run_id, "result": result}));
         return render::exit_code(result);
     }
     let code = render::readable(result);

@@ -89,7 +89,7 @@ async fn replay(record: &Record, jail: &JailArguments, as_json: bool) -> Result<
         let all = json!({
             "runId": record.run.run_id, "image": pool.image().to_string(), "steps": steps, "same": same, "error": why,
         });
-        println!("{all}");
+        render::say_json(&all);
     } else {
         print::sum(record, same, why.as_deref());
     }
@@ -98,5 +98,5 @@ async fn replay(record: &Record, jail: &JailArguments, as_json: bool) -> Result<
 
 /// A run's id as somebody typed it.
 fn name(run: &str) -> String {
-    mcp::server::plain(run, 100)
+    contract::text::line(run, 100)
 }

@@ -3,12 +3,12 @@
 use codemode::replay::{Record, Step, Verdict};
 use contract::cell::OutputItem;
 use contract::frame::{LegEnd, ReplyValue};
-use mcp::server::plain;
+use contract::text;
 use serde_json::Value;
 use store::{CallRow, Millis, RunListed, StoredReply};
 
 use super::values;
-use crate::render::{printable, say};
+use crate::render::{note, say, say_json};
 
 /// What one line shows of a value; `--json` shows all.
 const MAX_LINE_CHARS: usize = 160;
@@ -16,7 +16,7 @@ const MAX_NAME_CHARS: usize = 100;
 
 pub(super) fn list(runs: &[RunListed], now: Millis, as_json: bool) {
     if as_json {
-        say(&format!("{}\n", Value::from(runs.iter().map(values::listed).collect::<Vec<_>>())));
+        say_json(&Value::from(runs.iter().map(values::listed).collect::<Vec<_>>()));
         return;
     }
     if runs.is_empty() {
@@ -36,7 +36,7 @@ pub(super) fn list(runs: &[RunListed], now: Millis, as_json: bool) {
 
 pub(super) fn whole(record: &Record, now: Millis, as_json: bool) {
     if as_json {
-        say(&format!("{}\n", values::record(record)));
+        say_json(&values::record(record));
         return;
     }
     let run = &record.run;
@@ -59,7 +59,7 @@ pub(super) fn whole(record: &Record, now: Millis, as_json: bool) {
     if let Some((source, language)) = record.source() {
         text += &format!("source    {}\n", language.as_str());
         for line in source.lines() {
-            text += &format!("  {}\n", printable(line));
+            text += &format!("  {}\n", text::line(&line.replace('\t', "    "), usize::MAX));
         }
     }
     say(&text);
@@ -119,7 +119,7 @@ pub(super) fn step(record: &Record, step: &Step<'_>) {
         Err(_) => "  NOT as recorded\n",
     };
     if let Err(diverged) = &step.verdict {
-        text += &format!("  {}\n", plain(&diverged.to_string().replace('\n', " "), 4 * MAX_LINE_CHARS));
+        text += &format!("  {}\n", text::line(&diverged.to_string(), 4 * MAX_LINE_CHARS));
     }
     say(&text);
 }
@@ -127,7 +127,7 @@ pub(super) fn step(record: &Record, step: &Step<'_>) {
 pub(super) fn sum(record: &Record, same: bool, why: Option<&str>) {
     match (same, why) {
         (true, _) => say(&format!("all {} steps are as recorded; no tool was called\n", record.legs.len())),
-        (false, Some(why)) => eprintln!("cellmate: {}", plain(why, 4 * MAX_LINE_CHARS)),
+        (false, Some(why)) => note(&format!("cellmate: {}", text::line(why, 4 * MAX_LINE_CHARS))),
         (false, None) => eprintln!("cellmate: the cell does something else than is recorded; no tool was called"),
     }
 }
@@ -140,11 +140,11 @@ fn call(method: &str, target: &str, payload: &str) -> String {
 }
 
 fn line(text: &str) -> String {
-    plain(&text.replace('\n', " "), MAX_LINE_CHARS)
+    text::line(text, MAX_LINE_CHARS)
 }
 
 fn short(text: &str) -> String {
-    plain(text, MAX_NAME_CHARS)
+    text::line(text, MAX_NAME_CHARS)
 }
 
 /// `350 ms`, `12 s`, `5 min`, `3 h`, `2 d`

@@ -71,7 +71,7 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     let places = arguments.config.places();
     let loaded = load(&places)?;
     for problem in &loaded.problems {
-        eprintln!("cellmate: {problem}");
+        render::note(&format!("cellmate: {problem}"));
     }
     let served = policy::read(&loaded.settings)?;
     let kept = arguments.store.choose(&loaded.settings, &places)?;

@@ -9,7 +9,7 @@ use mcp::server::Offered as Behind;
 use mcp::{Unavailable, UpstreamOptions, Upstreams};
 use tokio::sync::watch;
 
-use crate::config::ServerEntry;
+use crate::config::{ServerEntry, shown};
 use crate::servers::Offered;
 
 /// All configured servers that are on. None is started yet.
@@ -66,7 +66,7 @@ fn report((name, why): &(String, Unavailable)) {
     if matches!(why, Unavailable::Retired | Unavailable::Stopped) {
         return;
     }
-    let why = mcp::server::plain(&why.to_string(), MAX_SHOWN_CHARS);
+    let (name, why) = (shown::plain(name), contract::text::line(&why.to_string(), MAX_SHOWN_CHARS));
     eprintln!("cellmate: server `{name}` is left out for now: {why}; `cellmate servers test {name}` says more");
 }
 

@@ -3,11 +3,12 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use contract::text;
 use serde_json::{Value, json};
 
-use crate::config::Places;
 use crate::config::edit::{Change, Written};
 use crate::config::shown::for_shell;
+use crate::config::{Places, write_change};
 use crate::render;
 
 #[derive(Debug, Args)]
@@ -28,21 +29,23 @@ pub(crate) fn carry_out(change: &Change, places: &Places, arguments: &ChangeArgu
     let written = if arguments.dry_run || change.is_empty() {
         None
     } else {
-        match change.write(places.backups().as_deref()) {
+        match write_change(change, places) {
             Ok(written) => Some(written),
             Err(error) => return render::failed(&error.to_string()),
         }
     };
     if arguments.json {
-        render::say(&format!("{}\n", as_json(change, written.as_ref(), notes)));
+        render::say_json(&as_json(change, written.as_ref(), notes));
         return ExitCode::SUCCESS;
     }
     match &written {
-        Some(written) => render::say(&format!("written; to undo: {}\n", undo(change, written))),
+        Some(written) => {
+            render::say(&format!("written; to undo: {}\n", text::line(&undo(change, written), usize::MAX)))
+        }
         None if change.is_empty() => render::say("nothing to change\n"),
         None => render::say("nothing was written (--dry-run)\n"),
     }
-    notes.iter().for_each(|note| eprintln!("note: {note}"));
+    notes.iter().for_each(|note| render::note(&format!("note: {note}")));
     ExitCode::SUCCESS
 }
 

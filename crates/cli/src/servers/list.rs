@@ -32,11 +32,11 @@ pub(super) async fn run(arguments: &ListArguments) -> ExitCode {
         Err(error) => return render::trouble(&error.to_string()),
     };
     if arguments.json {
-        render::say(&format!("{}\n", as_json(&loaded, &stood)));
+        render::say_json(&as_json(&loaded, &stood));
     } else {
         render::say(&table(&stood));
         stood.iter().for_each(remark);
-        loaded.problems.iter().for_each(|problem| eprintln!("problem: {problem}"));
+        loaded.problems.iter().for_each(|problem| render::note(&format!("problem: {problem}")));
     }
     ExitCode::SUCCESS
 }
@@ -46,7 +46,7 @@ fn remark(stood: &Stood) {
     let name = shown::plain(&stood.entry.name);
     let next = stood.next().filter(|_| stood.verdict().is_trouble());
     let next = next.map(|next| format!("; run `{next}`")).unwrap_or_default();
-    stood.remarks().iter().for_each(|remark| eprintln!("{name}: {remark}{next}"));
+    stood.remarks().iter().for_each(|remark| render::note(&format!("{name}: {remark}{next}")));
 }
 
 fn table(stood: &[Stood]) -> String {
@@ -61,7 +61,7 @@ fn table(stood: &[Stood]) -> String {
             stood.verdict().as_str().to_owned(),
             stood.tools(),
             server.transport.as_str().to_owned(),
-            server.shown.clone(),
+            contract::text::line(&server.shown, usize::MAX),
             origin,
         ]
     };

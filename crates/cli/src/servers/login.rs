@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use contract::text;
 use executor::ToolSource;
 use mcp::{LoggedIn, ServerSpec};
 use serde_json::{Value, json};
@@ -32,8 +33,11 @@ struct Done {
 pub(super) async fn run(arguments: &LoginArguments) -> ExitCode {
     match carried_out(arguments).await {
         Ok(done) => {
-            let told = if arguments.json { done.json.to_string() } else { done.words };
-            render::say(&format!("{told}\n"));
+            if arguments.json {
+                render::say_json(&done.json)
+            } else {
+                render::say(&format!("{}\n", done.words))
+            }
             ExitCode::SUCCESS
         }
         Err(message) => render::trouble(&message),
@@ -52,6 +56,7 @@ async fn carried_out(arguments: &LoginArguments) -> Result<Done, String> {
     }
     // On standard error: what is asked of a person is not the result.
     let show = |page: &str| {
+        let page = text::line(page, usize::MAX);
         eprintln!("open this in a browser to log in to `{name}`:\n\n  {page}\n\nwaiting for it to come back…")
     };
     let logged_in = mcp::login(&spec, show).await.map_err(|error| error.to_string())?;
@@ -73,13 +78,13 @@ fn forgotten(spec: &ServerSpec, name: &str) -> Result<Done, String> {
 fn made(name: &str, logged_in: &LoggedIn, met: Option<&Met>) -> Done {
     let (tools, error) = match met.map(|met| &met.server) {
         Some(Ok(server)) => (Some(server.tools().len()), None),
-        Some(Err(missed)) => (None, Some(render::printable(&missed.why))),
+        Some(Err(missed)) => (None, Some(missed.why.clone())),
         None => (None, None),
     };
     let issuer = shown::plain(logged_in.issuer.as_deref().unwrap_or("its issuer"));
     let mut words = format!("logged in to `{name}` at {issuer}");
     tools.iter().for_each(|tools| words += &format!("; it offers {tools} tools"));
-    error.iter().for_each(|error| words += &format!("; but {error}"));
+    error.iter().for_each(|error| words += &format!("; but {}", text::line(error, usize::MAX)));
     let (issuer, scopes) = (&logged_in.issuer, &logged_in.scopes);
     let json = json!({
         "server": name, "loggedIn": true, "issuer": issuer, "scopes": scopes, "tools": tools, "error": error,

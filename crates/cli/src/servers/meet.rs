@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use contract::text;
 use mcp::{ConnectFailure, Server, Transport};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::config::{ServerEntry, shown};
-use crate::render;
 
 /// Servers that are being started at one time: package runners are hungry.
 const MAX_STARTING: usize = 16;
@@ -81,7 +81,7 @@ fn why(failure: &ConnectFailure) -> String {
 fn last_lines(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let skipped = lines.len().saturating_sub(MAX_STDERR_LINES);
-    lines.into_iter().skip(skipped).map(render::printable).collect()
+    lines.into_iter().skip(skipped).map(|line| text::line(line, usize::MAX)).collect()
 }
 
 /// Servers repeat what they were given when they complain about it.

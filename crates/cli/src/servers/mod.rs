@@ -39,7 +39,7 @@ enum ServersCommand {
     Test(test::TestArguments),
     /// Log in to a server at an address, in a browser.
     Login(login::LoginArguments),
-    /// Let a folder's own `.cellmate.json5`, and other clients' files in it, start servers.
+    /// Let a project's own `.cellmate.json5`, and files of imported clients in it, start servers as they are now.
     Trust(trust::TrustArguments),
 }
 

@@ -1,5 +1,6 @@
 //! How each server stands, said without starting any: what is remembered of it, its login, and what to type next.
 
+use contract::text;
 use executor::Approved;
 use executor::clock::now_ms;
 use mcp::{Standing, Status, UpstreamOptions, Upstreams};
@@ -8,8 +9,10 @@ use store::Location;
 
 use super::meet::without_secrets;
 use crate::config::{Loaded, Places, ServerEntry, shown};
-use crate::render;
 use crate::state::{StateError, StoreArguments};
+
+/// What is shown of why a server failed.
+const MAX_SHOWN_CHARS: usize = 1_000;
 
 /// One configured server and all that is known of it.
 #[derive(Debug)]
@@ -124,13 +127,13 @@ impl Stood {
             Standing::LoggedOut { wanted: true } => remarks.push("it wants a login".to_owned()),
             Standing::LoggedIn { over: true, .. } => remarks.push("its login is over".to_owned()),
             Standing::LoggedIn { wanted, .. } if !wanted.is_empty() => {
-                remarks.push(format!("it wants a login that allows `{}`", render::printable(&wanted.join(" "))));
+                remarks.push(format!("it wants a login that allows `{}`", shown::plain(&wanted.join(" "))));
             }
             Standing::NotForIt | Standing::LoggedOut { .. } | Standing::LoggedIn { .. } => {}
         }
         if let Some(trouble) = self.status.trouble.as_ref().filter(|_| self.verdict() == Verdict::Failed) {
             let when = ago(now_ms().saturating_sub(trouble.at));
-            let why = render::printable(&without_secrets(&trouble.message, &self.entry));
+            let why = text::line(&without_secrets(&trouble.message, &self.entry), MAX_SHOWN_CHARS);
             remarks.push(format!("it failed {when}: {why}"));
         }
         if !self.status.changed_since_approved.is_empty() {

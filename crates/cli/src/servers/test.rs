@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use contract::text;
 use executor::ToolSource;
 use mcp::Server;
 use serde_json::{Value, json};
@@ -45,10 +46,10 @@ pub(super) async fn run(arguments: &TestArguments) -> ExitCode {
     if arguments.json {
         let servers: Vec<Value> = met.iter().map(as_json).collect();
         let problems: Vec<Value> = problems.iter().map(problem_json).collect();
-        render::say(&format!("{}\n", json!({"servers": servers, "problems": problems})));
+        render::say_json(&json!({"servers": servers, "problems": problems}));
     } else {
         met.iter().for_each(|met| render::say(&readable(met)));
-        problems.iter().for_each(|problem| eprintln!("problem: {problem}"));
+        problems.iter().for_each(|problem| render::note(&format!("problem: {problem}")));
         if met.is_empty() && problems.is_empty() {
             render::say("no servers; `cellmate servers add NAME -- COMMAND` adds one\n");
         }
@@ -86,7 +87,7 @@ fn readable(met: &Met) -> String {
         }
         Err(missed) => {
             let mut text =
-                format!("FAIL  {name}: {} ({ms} ms; {})\n", render::printable(&missed.why), met.entry.origin);
+                format!("FAIL  {name}: {} ({ms} ms; {})\n", text::line(&missed.why, usize::MAX), met.entry.origin);
             missed.stderr.iter().for_each(|line| text.push_str(&format!("      | {line}\n")));
             text
         }

@@ -1,44 +1,166 @@
-//! `cellmate servers trust`: a project's file comes with the project, and starts processes; so somebody says yes first.
+//! `cellmate servers trust`: a project's file comes with the project and starts processes, so the user says yes first.
+//!
+//! What is trusted is the content of the file. When it changes, it is not read until the user says yes again.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::change::{ChangeArguments, carry_out};
-use crate::config::edit::Change;
-use crate::config::{ConfigArguments, Places, document};
+use super::change::ChangeArguments;
+use crate::config::{self, ConfigArguments, Places, Reviewed, ServerChanges, Trust, TrustStore, shown};
 use crate::render;
 
 #[derive(Debug, Args)]
 pub(super) struct TrustArguments {
-    /// This folder where none is given; everything below it is trusted too.
+    /// The project's folder; this one where none is given.
     folder: Option<PathBuf>,
+    /// Trust its files no longer.
+    #[arg(long)]
+    remove: bool,
     #[command(flatten)]
     change: ChangeArguments,
 }
 
 pub(super) fn run(arguments: &TrustArguments) -> ExitCode {
-    let places = ConfigArguments::default().places();
-    match prepared(arguments, &places) {
-        Ok(change) => carry_out(&change, &places, &arguments.change, &[]),
+    let done = places(arguments)
+        .and_then(|places| if arguments.remove { remove(arguments, &places) } else { trust(arguments, &places) });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
         Err(message) => render::trouble(&message),
     }
 }
 
-fn prepared(arguments: &TrustArguments, places: &Places) -> Result<Change, String> {
+fn places(arguments: &TrustArguments) -> Result<Places, String> {
+    let places = ConfigArguments::default().places();
     let given = arguments.folder.as_ref().unwrap_or(&places.folder);
-    let folder = given.canonicalize().map_err(|_| format!("`{}` is no folder", given.display()))?;
-    let folder = folder.to_str().ok_or("the folder's name is not Unicode, and cannot be written down")?;
-    // Always the user's own: a file must not be able to trust itself.
-    let file = places.user_file().ok_or("there is no home folder to keep configuration in; set HOME")?;
-    let mut change = Change::open(&file).map_err(|error| error.to_string())?;
-    let tree = change.tree().map_err(|error| error.to_string())?;
-    let wrong = || format!("`{}`: `trustedProjects` is not a list of texts; mend it", file.display());
-    let trusted = document::words(&tree, "trustedProjects").map_err(|_| wrong())?;
-    if !trusted.contains(&folder) {
-        change.append(&["trustedProjects"], &json!(folder)).map_err(|error| error.to_string())?;
+    let folder = given.canonicalize().map_err(|_| format!("`{}` is no folder", shown::path(given)))?;
+    Ok(Places { folder, named: Vec::new(), ..places })
+}
+
+/// One file and what the user is about to trust in it.
+struct Review {
+    file: PathBuf,
+    reviewed: Reviewed,
+    /// None where the file is trusted as it is.
+    changes: Option<ServerChanges>,
+}
+
+fn trust(arguments: &TrustArguments, places: &Places) -> Result<(), String> {
+    let store = TrustStore::of(places);
+    let reviews = reviews(places, &store)?;
+    let is_new = reviews.iter().any(|review| review.changes.is_some());
+    if !arguments.change.json {
+        reviews.iter().for_each(|review| render::say(&readable(review)));
     }
-    Ok(change)
+    if !arguments.change.dry_run {
+        for review in reviews.iter().filter(|review| review.changes.is_some()) {
+            let failed = |error| format!("`{}` cannot be recorded as trusted: {error}", shown::path(&review.file));
+            store.write(&review.reviewed.record).map_err(failed)?;
+        }
+    }
+    let notes: Vec<String> = reviews.iter().flat_map(notes).collect();
+    if arguments.change.json {
+        let files: Vec<Value> = reviews.iter().map(as_json).collect();
+        let changed = is_new && !arguments.change.dry_run;
+        render::say_json(&json!({"changed": changed, "files": files, "notes": notes}));
+        return Ok(());
+    }
+    render::say(match (is_new, arguments.change.dry_run) {
+        (false, _) => "nothing to change\n",
+        (true, true) => "nothing was written (--dry-run)\n",
+        (true, false) => "trusted as it is now; to undo: cellmate servers trust --remove\n",
+    });
+    notes.iter().for_each(|note| render::note(&format!("note: {note}")));
+    Ok(())
+}
+
+/// Every file of the project that would be read, as it is now.
+fn reviews(places: &Places, store: &TrustStore) -> Result<Vec<Review>, String> {
+    let mut reviews = Vec::new();
+    for (file, client) in config::project_files(places).map_err(|error| error.to_string())? {
+        let about = |why: String| format!("`{}`: {why}", shown::path(&file));
+        let Some(content) = config::files::read_bytes(&file).map_err(|why| about(why.to_string()))? else { continue };
+        let reviewed = Reviewed::read(&file, client, &content, places).map_err(about)?;
+        let changes = match store.judge(&file, &content) {
+            Trust::Trusted(record) if record == reviewed.record => None,
+            Trust::Trusted(before) | Trust::Changed(before) => Some(reviewed.record.changes_since(&before)),
+            Trust::Never => Some(ServerChanges { added: reviewed.record.server_names(), ..ServerChanges::default() }),
+        };
+        reviews.push(Review { file, reviewed, changes });
+    }
+    if reviews.is_empty() {
+        let folder = shown::path(&places.folder);
+        return Err(format!(
+            "there is nothing to trust in `{folder}`: it has no `.cellmate.json5`, and no file of a client in `imports`"
+        ));
+    }
+    Ok(reviews)
+}
+
+fn readable(review: &Review) -> String {
+    let Some(changes) = &review.changes else { return String::new() };
+    let what = |name: &str| {
+        let found = review.reviewed.servers.iter().find(|(server, _)| server == &shown::plain(name));
+        found.map(|(_, what)| format!(": {what}")).unwrap_or_default()
+    };
+    let mut text = format!("{}\n", shown::path(&review.file));
+    for (sign, names) in [("+", &changes.added), ("~", &changes.changed), ("-", &changes.removed)] {
+        for name in names {
+            text += &format!("  {sign} server `{}`{}\n", shown::plain(name), what(name));
+        }
+    }
+    if *changes == ServerChanges::default() {
+        text += "  its servers are the same; something else in it, or in an `envFile`, has changed\n";
+    }
+    for path in review.reviewed.record.env_files() {
+        text += &format!("  with the variables in `{}`\n", contract::text::line(path, usize::MAX));
+    }
+    text
+}
+
+fn notes(review: &Review) -> Vec<String> {
+    let file = shown::path(&review.file);
+    review.reviewed.notes.iter().map(|note| format!("{file}: {note}")).collect()
+}
+
+fn as_json(review: &Review) -> Value {
+    let changes = review.changes.as_ref();
+    let names = |of: fn(&ServerChanges) -> &Vec<String>| changes.map(of).cloned().unwrap_or_default();
+    json!({
+        "file": review.file,
+        "sha256": review.reviewed.record.content().as_str(),
+        "new": changes.is_some(),
+        "added": names(|changes| &changes.added),
+        "changed": names(|changes| &changes.changed),
+        "removed": names(|changes| &changes.removed),
+        "envFiles": review.reviewed.record.env_files().collect::<Vec<_>>(),
+    })
+}
+
+fn remove(arguments: &TrustArguments, places: &Places) -> Result<(), String> {
+    let store = TrustStore::of(places);
+    let mut removed = Vec::new();
+    for (file, _) in config::project_files(places).map_err(|error| error.to_string())? {
+        let failed = |error| format!("what is recorded of `{}` cannot be removed: {error}", shown::path(&file));
+        let is_trusted = match arguments.change.dry_run {
+            true => store.record(&file).is_some(),
+            false => store.remove(&file).map_err(failed)?,
+        };
+        if is_trusted {
+            removed.push(file);
+        }
+    }
+    if arguments.change.json {
+        let changed = !removed.is_empty() && !arguments.change.dry_run;
+        render::say_json(&json!({"changed": changed, "removed": removed}));
+        return Ok(());
+    }
+    let word = if arguments.change.dry_run { "would not be trusted any more" } else { "not trusted any more" };
+    removed.iter().for_each(|file| render::say(&format!("{}: {word}\n", shown::path(file))));
+    if removed.is_empty() {
+        render::say("nothing to change\n");
+    }
+    Ok(())
 }

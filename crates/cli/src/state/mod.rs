@@ -7,10 +7,11 @@ pub(crate) mod look;
 mod place;
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use contract::limits::MAX_CONFIG_FILE_BYTES;
 use store::{BadLocation, KeyFileError, StoreError};
 
 use crate::config::ConfigError;
@@ -27,6 +28,8 @@ pub(crate) enum StateError {
     Exposed(PathBuf),
     #[error("others can write to the folder `{0}`; `chmod 700` it, or choose another with --state-dir")]
     Shared(PathBuf),
+    #[error("`{0}` has more than {MAX_CONFIG_FILE_BYTES} bytes; shorten it")]
+    TooLong(PathBuf),
     #[error(transparent)]
     Key(#[from] KeyFileError),
     #[error(transparent)]
@@ -145,13 +148,19 @@ fn draft(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     Ok(draft)
 }
 
-/// A file that only its owner can read.
+/// A file that only its owner can read, of at most [`MAX_CONFIG_FILE_BYTES`].
 pub(crate) fn read_secret(path: &Path) -> Result<String, StateError> {
-    let mode = fs::metadata(path).map_err(|source| at(path, source))?.mode();
+    let file = fs::File::open(path).map_err(|source| at(path, source))?;
+    let mode = file.metadata().map_err(|source| at(path, source))?.mode();
     if mode & 0o077 != 0 {
         return Err(StateError::Exposed(path.to_owned()));
     }
-    fs::read_to_string(path).map_err(|source| at(path, source))
+    let mut text = String::new();
+    file.take(MAX_CONFIG_FILE_BYTES as u64 + 1).read_to_string(&mut text).map_err(|source| at(path, source))?;
+    if text.len() > MAX_CONFIG_FILE_BYTES {
+        return Err(StateError::TooLong(path.to_owned()));
+    }
+    Ok(text)
 }
 
 fn usual_folder() -> Option<PathBuf> {

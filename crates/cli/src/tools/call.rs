@@ -56,7 +56,7 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
     let session = format!("{TOOL_CALL}-{}", random_name().map_err(no_randomness)?);
     let ready = arguments.run.ready(&loaded, vec![server], &session).await?;
     if let Some(missed) = ready.met.iter().find_map(|met| met.server.as_ref().err()) {
-        missed.stderr.iter().for_each(|line| eprintln!("      | {line}"));
+        missed.stderr.iter().for_each(|line| render::note(&format!("      | {line}")));
         return Ok(render::failed(&format!("server `{}`: {}", id.owner(), missed.why)));
     }
     let store = arguments.opened(&loaded).await.map_err(|error| error.to_string())?;
@@ -160,11 +160,11 @@ fn told(end: CallEnd, as_json: bool) -> ExitCode {
     // A tool's own error is a result, and still not what was wanted.
     let failed = result.as_ref().is_none_or(|result| result.get("isError") == Some(&Value::Bool(true)));
     if as_json {
-        render::say(&format!("{}\n", json!({"ok": !failed, "result": result, "error": message})));
+        render::say_json(&json!({"ok": !failed, "result": result, "error": message}));
     } else if let Some(result) = &result {
         render::say(&readable(result));
     } else if let Some(message) = &message {
-        eprintln!("cellmate: {}", render::printable(message));
+        render::note(&format!("cellmate: {message}"));
     }
     if failed { ExitCode::from(1) } else { ExitCode::SUCCESS }
 }
@@ -177,6 +177,6 @@ fn readable(result: &Value) -> String {
         blocks.filter(|blocks| !blocks.is_empty()).and_then(|blocks| blocks.iter().map(text).collect());
     match texts {
         Some(texts) => format!("{}\n", render::printable(&texts.join("\n"))),
-        None => format!("{}\n", serde_json::to_string_pretty(result).unwrap_or_else(|_| result.to_string())),
+        None => format!("{}\n", render::pretty(&result.to_string())),
     }
 }

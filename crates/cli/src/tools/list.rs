@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use contract::text;
 use contract::tool::ToolSpec;
 use serde_json::{Value, json};
 
@@ -40,10 +41,10 @@ pub(super) async fn run(arguments: &ListArguments) -> Result<ExitCode, String> {
         let missed = missed.map(|(met, missed)| json!({"server": met.entry.name, "message": missed.why}));
         let problems: Vec<Value> = loaded.problems.iter().map(problem_json).chain(missed).collect();
         let tools: Vec<Value> = tools.iter().map(as_json).collect();
-        render::say(&format!("{}\n", json!({"tools": tools, "problems": problems})));
+        render::say_json(&json!({"tools": tools, "problems": problems}));
     } else {
         tools.iter().for_each(|tool| render::say(&readable(tool)));
-        loaded.problems.iter().for_each(|problem| eprintln!("problem: {problem}"));
+        loaded.problems.iter().for_each(|problem| render::note(&format!("problem: {problem}")));
         complain(&ready.met);
     }
     let all_met = ready.met.iter().all(|met| met.server.is_ok());
@@ -52,11 +53,7 @@ pub(super) async fn run(arguments: &ListArguments) -> Result<ExitCode, String> {
 
 fn readable(tool: &ToolSpec) -> String {
     let first = tool.description.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    let mut short: String = first.chars().take(MAX_SHOWN_CHARS).collect();
-    if first.chars().nth(MAX_SHOWN_CHARS).is_some() {
-        short.push('…');
-    }
-    format!("{}  {}\n", shown::plain(tool.id.as_str()), render::printable(&short))
+    format!("{}  {}\n", shown::plain(tool.id.as_str()), text::line(first, MAX_SHOWN_CHARS))
 }
 
 fn as_json(tool: &ToolSpec) -> Value {

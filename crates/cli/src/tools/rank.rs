@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use catalog::search::{Document, Index, Meaning, Weights};
 use clap::Args;
+use contract::text::escape_json;
 use serde_json::{Value, json};
 
 /// So many tools are listed where a line does not say.
@@ -53,7 +54,9 @@ pub(super) fn run(arguments: &RankArguments) -> Result<ExitCode, String> {
         let found: Vec<&String> = hits.iter().filter_map(|hit| ids.get(hit.position)).collect();
         let answer =
             json!({"qid": asked.get("qid"), "ids": found, "us": u64::try_from(took.as_micros()).unwrap_or(u64::MAX)});
-        writeln!(out, "{answer}").and_then(|()| out.flush()).map_err(|error| format!("standard output: {error}"))?;
+        writeln!(out, "{}", escape_json(&answer.to_string()))
+            .and_then(|()| out.flush())
+            .map_err(|error| format!("standard output: {error}"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -11,8 +11,9 @@ use executor::{Executor, ToolSource};
 use mcp::server::Principal;
 use serde_json::Value;
 
-use crate::config::{self, ConfigArguments, Loaded, Places, ServerEntry};
+use crate::config::{self, ConfigArguments, Loaded, Places, ServerEntry, shown};
 use crate::policy::{self, CallPolicy};
+use crate::render;
 use crate::servers::{Met, Offered, meet};
 
 /// Whose run it is, and with which servers.
@@ -87,7 +88,8 @@ impl Ready {
 pub(super) fn complain(met: &[Met]) {
     for met in met {
         if let Err(missed) = &met.server {
-            eprintln!("problem: server `{}`: {}; `cellmate servers test` says more", met.entry.name, missed.why);
+            let (name, why) = (shown::plain(&met.entry.name), &missed.why);
+            render::note(&format!("problem: server `{name}`: {why}; `cellmate servers test` says more"));
         }
     }
 }

@@ -40,7 +40,7 @@ pub(super) async fn run(arguments: &SearchArguments) -> Result<ExitCode, String>
     });
     if arguments.json {
         let hits: Vec<Value> = hits.map(|(hit, why)| with_reasons(hit, why.as_ref())).collect();
-        render::say(&format!("{}\n", json!({"tools": hits})));
+        render::say_json(&json!({"tools": hits}));
     } else {
         hits.for_each(|(hit, why)| render::say(&readable(&hit, why.as_ref())));
         complain(&ready.met);
@@ -52,7 +52,8 @@ fn readable(hit: &Value, why: Option<&Why>) -> String {
     let text = |key: &str| shown::plain(hit.get(key).and_then(Value::as_str).unwrap_or_default());
     let mut line = format!("{}  {}\n", text("id"), text("signature"));
     if let Some(why) = why {
-        let words: Vec<String> = why.matched.iter().map(|(word, says)| format!("{word} {says:.1}")).collect();
+        let words: Vec<String> =
+            why.matched.iter().map(|(word, says)| format!("{} {says:.1}", shown::plain(word))).collect();
         let meaning = why.meaning.map_or_else(|| "none".to_owned(), |meaning| format!("{meaning:.2}"));
         let exact = if why.exact { "its name; " } else { "" };
         line += &format!("    {exact}words {:.2} ({}), meaning {meaning}\n", why.words, words.join(", "));

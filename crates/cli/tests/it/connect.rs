@@ -75,7 +75,7 @@ fn every_client_is_connected_where_it_looks() {
     person.write("project/.cursor/mcp.json", r#"{"mcpServers": {"a": {"command": "x"}}}"#);
     let said = person.types(&["connect", "cursor", "--scope", "project", "--take-over", "--yes"]);
     let notes = "note: `a` is behind cellmate now\n\
-        note: this folder is not trusted yet, so its file is not read; `cellmate servers trust` trusts it\n";
+        note: this project's file is not trusted yet, so it is not read; `cellmate servers trust` trusts it\n";
     assert_eq!((said.code, said.err.as_str()), (0, notes));
     let said = person.types(&["connect", "windsurf", "--scope", "project", "--yes"]);
     assert!(said.code == 2 && said.err.contains("--scope user"), "{}", said.err);

@@ -14,4 +14,6 @@ mod mcp;
 mod person;
 mod servers;
 mod standing;
+mod terminal;
+mod trust;
 mod workers;

@@ -6,7 +6,7 @@ use executor::{Ask, AskedHow};
 use serde_json::{Value, json};
 use store::{Approval, Decision, Reach};
 
-use super::plain::plain;
+use super::plain;
 use super::summary::summarize_arguments;
 
 const MAX_REASON_CHARS: usize = 300;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::flight::Flying;
 use super::frontend::{Call, Frontend, LOOK_EVERY, failed, refused};
-use super::plain::plain;
+use super::plain;
 
 /// How long a cell that is over can be found without its id. Its result is kept longer.
 const JUST_OVER_MS: Millis = 15 * 60 * 1000;

@@ -15,7 +15,6 @@ mod frontend;
 mod hold;
 mod http;
 mod lost;
-mod plain;
 mod prefix;
 mod prepared;
 mod principal;
@@ -29,9 +28,9 @@ mod wire;
 use std::time::Duration;
 
 pub use asking::{AskedAbout, Asking};
+pub use contract::text::plain;
 pub use frontend::Frontend;
 pub use http::{Access, BadToken, Gate, HttpError, Token, serve_http};
-pub use plain::plain;
 pub use prefix::{BadPrefix, ToolPrefix};
 pub use principal::{BadPrincipal, Principal};
 pub use settings::{Offered, Settings};

@@ -8,7 +8,7 @@ use executor::{Hook, HookAnswer, Hooking, ToolEvent, ToolUpdate};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::plain::plain;
+use super::plain;
 
 /// Lines that wait to be sent. More than that, and nobody reads along: the rest is left out.
 const MAX_WAITING_LINES: usize = 32;

@@ -12,6 +12,7 @@ use similar::TextDiff;
 
 use super::document::Format;
 use super::files::{self, FileError};
+use super::shown;
 use super::tree::SyntaxError;
 
 pub(crate) use write::{WriteError, Written};
@@ -101,6 +102,14 @@ impl Change {
         Ok(())
     }
 
+    pub(crate) fn before(&self) -> Option<&str> {
+        self.before.as_deref()
+    }
+
+    pub(crate) fn after(&self) -> &str {
+        &self.after
+    }
+
     pub(crate) fn is_new(&self) -> bool {
         self.before.is_none()
     }
@@ -114,9 +123,9 @@ impl Change {
         let before = self.before.as_deref().unwrap_or_default();
         let (masked_before, masked_after) = (mask::masked(before, self.format), mask::masked(&self.after, self.format));
         if before != self.after && masked_before == masked_after {
-            return format!("{}: only values that are not shown change\n", self.file.display());
+            return format!("{}: only values that are not shown change\n", shown::path(&self.file));
         }
-        let name = self.file.display().to_string();
+        let name = shown::path(&self.file);
         let old = if self.is_new() { "(new file)" } else { name.as_str() };
         let diff = TextDiff::from_lines(&masked_before, &masked_after);
         diff.unified_diff().context_radius(CONTEXT_LINES).header(old, &name).missing_newline_hint(false).to_string()

@@ -1,0 +1,283 @@
+//! Nothing that a server, a cell, a project's file or the store holds reaches a terminal in a form that steers it.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use contract::text::is_unsafe;
+use serde_json::{Value, json};
+
+use crate::person::Person;
+
+const OURS: &str = "home/.config/cellmate/config.json5";
+
+/// C0 and C1 controls, directions, zero widths, tags, separators, and a line that pretends to be ours.
+const HOSTILE: &str =
+    "\u{1b}[31m\u{9b}2J\u{7f}\u{85}\u{202e}\u{2066}\u{200b}\u{feff}\u{e0041}\u{2028}\u{ad}\r\nFORGED: all is well\u{7}";
+
+/// The same without what a server's name may not have.
+const NAME: &str = "na\u{202e}\u{200b}\u{e0041}me";
+
+/// A name for a folder: everything but a slash and a zero is allowed in it.
+const FOLDER: &str = "we\u{202e}ird\u{9b}2J\u{1b}[31m\nFORGED";
+
+/// A cell that shows hostile text, gets it from a tool, and waits for a person.
+fn cell() -> String {
+    let text = json!(HOSTILE);
+    format!(
+        "text({text}); json({{[{text}]: {text}}}); await MCP.s.look({{}}).catch(() => 0); return await MCP.s.greet({{name: {text}}})"
+    )
+}
+
+/// An MCP server, a few lines of shell, that says hostile things wherever it can.
+fn script() -> String {
+    let schema = json!({"type": "object", "title": HOSTILE, "properties": {(HOSTILE): {"description": HOSTILE}}});
+    let tool = |name: &str| json!({"name": name, "title": HOSTILE, "description": HOSTILE, "inputSchema": schema});
+    let mut reading = tool("look");
+    reading["annotations"] = json!({"readOnlyHint": true});
+    let tools =
+        json!([tool("greet"), reading, tool("fails"), tool("errs"), tool("hid\u{202e}\u{200b}den"), tool(HOSTILE)]);
+    let info = json!({"name": HOSTILE, "title": HOSTILE, "version": HOSTILE});
+    let result = json!({"content": [{"type": "text", "text": HOSTILE}], "structuredContent": {(HOSTILE): HOSTILE}});
+    let text = json!({"content": [{"type": "text", "text": HOSTILE}], "isError": true});
+    format!(
+        r#"#!/bin/sh
+reply() {{ printf '{{"jsonrpc":"2.0","id":%s,%s}}\n' "$id" "$1"; }}
+printf '%s\n' '{hostile}' >&2
+[ "$1" = dies ] && exit 3
+while IFS= read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"method":"initialize"'*) [ "$1" = refuses ] && reply '"error":{{"code":-1,"message":{message}}}' && continue
+      reply '"result":{{"protocolVersion":"2025-06-18","capabilities":{{"tools":{{}}}},"serverInfo":{info},"instructions":{message}}}' ;;
+    *'"method":"server/discover"'*) reply '"error":{{"code":-1,"message":{message}}}' ;;
+    *'"method":"tools/list"'*) reply '"result":{{"tools":{tools}}}' ;;
+    *'"name":"fails"'*) reply '"result":{text}' ;;
+    *'"name":"errs"'*) reply '"error":{{"code":-1,"message":{message}}}' ;;
+    *'"method":"tools/call"'*) reply '"result":{result}' ;;
+  esac
+done
+"#,
+        hostile = HOSTILE,
+        message = json!(HOSTILE),
+    )
+}
+
+struct Hostile {
+    person: Person,
+    folder: PathBuf,
+    run: String,
+    approval: String,
+}
+
+impl Hostile {
+    fn new() -> Self {
+        let person = Person::new();
+        person.write("hostile.sh", &script());
+        let server = |more: &str| json!({"command": "sh", "args": [person.path("hostile.sh"), more]});
+        let config = json!({
+            "mcpServers": {
+                "s": server(""), (NAME): server(""), "dies": server("dies"), "refuses": server("refuses"),
+                (HOSTILE): {"command": "x"},
+                "unset": {"command": HOSTILE, "args": [format!("${{{HOSTILE}}}")]},
+                "remote": {"url": format!("http://127.0.0.1:1/{HOSTILE}"), "headers": {(HOSTILE): HOSTILE}},
+            },
+            "imports": ["claude", HOSTILE], "approvals": {"nonInteractive": true},
+        });
+        person.write(OURS, &config.to_string());
+        let folder = person.path("project").join(FOLDER);
+        let project = json!({
+            "mcpServers": {(format!("p{NAME}")): {"command": HOSTILE, "trusted": true}, (HOSTILE): {"url": HOSTILE}},
+            (HOSTILE): 1, "approvals": HOSTILE, "tools": {"deny": [format!("group:{HOSTILE}")], (HOSTILE): 1},
+        });
+        person.write(&format!("project/{FOLDER}/.cellmate.json5"), &project.to_string());
+        person.write(&format!("project/{FOLDER}/.mcp.json"), &format!("{{\"{NAME}\": nonsense"));
+        let mine = json!({"mcpServers": {"mine": {"command": HOSTILE}, (HOSTILE): {"command": HOSTILE}}});
+        person.write("home/.cursor/mcp.json", &mine.to_string());
+        person.write("catalog.json", &json!({"tools": [{"id": HOSTILE}]}).to_string());
+        let ranked = json!({"id": HOSTILE, "name": HOSTILE, "description": HOSTILE});
+        person.write("ranked.jsonl", &format!("{ranked}\n"));
+        let mut hostile = Self { person, folder, run: String::new(), approval: String::new() };
+        let waiting = hostile.waiting_run();
+        hostile.run = waiting["runId"].as_str().unwrap_or_else(|| panic!("{waiting}")).to_owned();
+        hostile.approval =
+            waiting["approvals"][0]["approvalId"].as_str().unwrap_or_else(|| panic!("{waiting}")).to_owned();
+        hostile
+    }
+
+    fn command(&self, arguments: &[String]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
+        command.args(arguments).current_dir(&self.folder).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", self.person.path("home"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs the cell in `cellmate mcp`, until it waits for a person.
+    fn waiting_run(&self) -> Value {
+        let mut child = self.command(&["mcp".to_owned()]).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let hello =
+            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let call = json!({"name": "exec", "arguments": {"code": cell()}});
+        for message in [
+            json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}),
+            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+            json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}),
+        ] {
+            writeln!(stdin, "{message}").unwrap();
+        }
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut messages = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+        let answer = messages.find(|message| message["id"] == 2).unwrap();
+        drop(stdin);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(complaint(&String::from_utf8(output.stderr).unwrap(), true), None, "while it serves");
+        answer["result"]["structuredContent"].clone()
+    }
+
+    fn types(&self, arguments: &[String], input: &str) -> Output {
+        let mut child = self.command(arguments).spawn().unwrap();
+        // A command that does not read its input may be over already.
+        drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
+        child.wait_with_output().unwrap()
+    }
+}
+
+/// What is wrong with a printed text: a character could steer a terminal, or a stranger's text begins a line of its own.
+fn complaint(text: &str, one_line: bool) -> Option<String> {
+    let found: Vec<char> = text.chars().filter(|letter| is_unsafe(*letter) && *letter != '\n').collect();
+    if !found.is_empty() {
+        return Some(format!("prints {found:?}: {text:?}"));
+    }
+    let forged = one_line && text.lines().any(|line| line.trim_start().starts_with("FORGED"));
+    forged.then(|| format!("lets a stranger begin a line: {text}"))
+}
+
+/// Every command that can be typed, as clap's own help lists them.
+fn commands(before: &[String]) -> Vec<Vec<String>> {
+    let output = Command::new(env!("CARGO_BIN_EXE_cellmate")).args(before).arg("--help").output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    let Some((_, listed)) = help.split_once("Commands:\n") else { return vec![before.to_vec()] };
+    let names = listed.lines().take_while(|line| line.starts_with("  ")).filter(|line| !line.starts_with("   "));
+    let names = names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help");
+    names.flat_map(|name| commands(&[before, &[name.to_owned()]].concat())).collect()
+}
+
+/// A command, what is typed after it, what it reads, and whether a stranger's text may have lines of its own there.
+type Case<'a> = (&'a str, Vec<&'a str>, String, bool);
+
+fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 4]) -> Vec<Case<'a>> {
+    let [catalog, ranked, backup, cell] = files;
+    let one = |command: &'a str, more: &[&'a str]| (command, more.to_vec(), String::new(), true);
+    let asked = format!("{}\n", json!({"qid": HOSTILE, "query": "look"}));
+    vec![
+        one("exec", &["-e", cell]),
+        one("exec", &["-e", "throw new Error('\u{9b}\u{202e}\\nFORGED')"]),
+        one("exec", &["-e", "return {'\u{9b}\u{e0041}': '\u{9b}\u{202e}\u{7f}'}"]),
+        one("exec", &["-e", "1", "--catalog", catalog]),
+        one("servers list", &[]),
+        one("servers add", &[NAME, "--dry-run", "--", "x"]),
+        one("servers add", &["a", "--scope", "project", "--trusted", "--dry-run", "--", "\u{9b}x"]),
+        one("servers remove", &[NAME, "--dry-run"]),
+        one("servers remove", &[HOSTILE, "--dry-run"]),
+        one("servers remove", &["nobody\u{202e}", "--dry-run"]),
+        one("servers test", &[]),
+        one("servers test", &["nobody\u{202e}"]),
+        one("servers login", &["remote"]),
+        one("servers login", &[NAME, "--out"]),
+        one("servers trust", &["--dry-run"]),
+        one("servers trust", &["--remove"]),
+        one("servers list", &[]),
+        one("tools list", &[]),
+        ("tools call", vec!["s.greet", "name=\u{9b}", "--yes"], String::new(), false),
+        ("tools call", vec!["s.fails", "--yes"], String::new(), false),
+        one("tools call", &["s.errs", "--yes"]),
+        one("tools call", &["s.greet"]),
+        one("tools call", &["dies.greet"]),
+        one("tools call", &["refuses.greet"]),
+        one("tools call", &["s.\u{202e}", "\u{9b}:=\u{9b}"]),
+        one("tools search", &["forged", "--explain"]),
+        ("tools rank", vec!["--tools", ranked], asked, true),
+        one("connect", &["cursor", "--take-over", "--dry-run"]),
+        one("connect", &["claude-code", "--scope", "project", "--dry-run"]),
+        one("doctor", &[]),
+        one("doctor", &["--servers"]),
+        one("mcp", &[]),
+        one("runs list", &[]),
+        one("runs show", &[&hostile.run]),
+        one("runs show", &["cm_\u{9b}\u{202e}"]),
+        one("runs replay", &[&hostile.run]),
+        one("runs fork", &[&hostile.run, "--at", "1", "--no-wait"]),
+        ("runs fork", vec![&hostile.run, "--at", "1"], String::new(), false),
+        one("approvals list", &[]),
+        ("approvals show", vec![&hostile.approval], String::new(), false),
+        one("approvals show", &["apr_\u{9b}"]),
+        one("approvals approve", &[&hostile.approval, "--input", "{\u{9b}"]),
+        one("approvals approve", &[&hostile.approval]),
+        one("approvals deny", &["apr_\u{9b}", "--note", "\u{9b}"]),
+        one("approvals rules list", &[]),
+        one("approvals rules revoke", &["\u{9b}"]),
+        one("keys list", &[]),
+        one("keys rotate", &[]),
+        one("keys prune", &[]),
+        one("backup", &[backup]),
+        one("restore", &[backup, "--replace"]),
+    ]
+}
+
+#[test]
+fn every_command_prints_hostile_text_without_unsafe_characters() {
+    let hostile = Hostile::new();
+    let path = |name: &str| hostile.person.path(name).display().to_string();
+    let files = [path("catalog.json"), path("ranked.jsonl"), path("backup"), cell()];
+    let cases = cases(&hostile, &files);
+    let known: BTreeSet<String> = commands(&[]).into_iter().map(|command| command.join(" ")).collect();
+    assert!(known.len() > 20, "{known:?}");
+    for command in &known {
+        assert!(cases.iter().any(|(case, ..)| case == command), "`cellmate {command}` has no case here");
+    }
+    let mut wrong = Vec::new();
+    for (command, more, input, one_line) in cases.iter().filter(|(command, ..)| known.contains(*command)) {
+        let words: Vec<&str> = command.split(' ').collect();
+        let typed = |middle: &[&str], more: &[&str]| -> Vec<String> {
+            [&words, middle, more].concat().into_iter().map(str::to_owned).collect()
+        };
+        let has_json =
+            String::from_utf8(hostile.types(&typed(&[], &["--help"]), "").stdout).unwrap().contains("--json");
+        // A decision can be made once; the JSON of the others is asked for, too.
+        let both = has_json && !command.ends_with("approve");
+        for middle in [&[][..], &["--json"]].iter().take(if both { 2 } else { 1 }) {
+            let typed = typed(middle, more);
+            let output = hostile.types(&typed, input);
+            let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+            // Clap repeats what a person typed, and only that.
+            if err.contains("For more information, try") {
+                continue;
+            }
+            wrong.extend(complaint(&out, *one_line).map(|why| format!("{typed:?} {why}")));
+            wrong.extend(complaint(&err, true).map(|why| format!("{typed:?} (stderr) {why}")));
+            if !middle.is_empty() && !out.is_empty() && serde_json::from_str::<Value>(&out).is_err() {
+                wrong.push(format!("{typed:?} prints no JSON: {out}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn json_has_the_same_value_with_every_unsafe_character_escaped() {
+    let hostile = Hostile::new();
+    let json_of = |arguments: &[&str]| -> Value {
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        serde_json::from_slice(&hostile.types(&arguments, "").stdout).unwrap()
+    };
+    let listed = json_of(&["tools", "list", "--server", "s", "--json"]);
+    assert_eq!(listed["tools"][0]["parameters"]["title"], HOSTILE, "{listed}");
+    let code = format!("return {}", json!({(HOSTILE): HOSTILE}));
+    assert_eq!(json_of(&["exec", "-e", &code])["value"], json!({(HOSTILE): HOSTILE}));
+    let called = json_of(&["tools", "call", "s.look", "--yes", "--json"]);
+    assert_eq!(called["result"]["structuredContent"], json!({(HOSTILE): HOSTILE}), "{called}");
+    assert_eq!(json_of(&["runs", "show", &hostile.run, "--json"])["source"], cell());
+}
