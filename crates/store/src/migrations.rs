@@ -5,7 +5,7 @@ use sqlx::{Executor, Row};
 use crate::backend::{Dialect, Store, StoreError};
 use crate::fault;
 
-const STEPS: [&str; 6] = [
+const STEPS: [&str; 7] = [
     r"
 CREATE TABLE runs (
     run_id        TEXT PRIMARY KEY,

@@ -74,37 +74,7 @@ pub(super) fn decided(approval: &Approval, as_json: bool) {
     println!("{word}  {}  {}", approval.approval_id, tool(approval));
 }
 
-/// JSON in ASCII: what a terminal would obey or not show is written as an escape, which every reader of JSON undoes.
-pub(super) fn visible_json(value: &Value) -> String {
-    let mut text = String::new();
-    for letter in value.to_string().chars() {
-        if letter.is_ascii() && !letter.is_ascii_control() {
-            text.push(letter);
-        } else {
-            for unit in letter.encode_utf16(&mut [0; 2]) {
-                text += &format!("\\u{unit:04x}");
-            }
-        }
-    }
-    text
-}
-
 fn left(approval: &Approval, now: Millis) -> String {
     let seconds = approval.expires_at.saturating_sub(now).max(0) / 1000;
     if seconds >= 120 { format!("{} min", seconds / 60) } else { format!("{seconds} s") }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::visible_json;
-
-    #[test]
-    fn json_that_is_printed_is_ascii_and_reads_back_as_it_was() {
-        let value = json!({"a\u{202e}": ["\u{9b}31m", "é日😀", "\u{7f}\n"]});
-        let text = visible_json(&value);
-        assert!(text.chars().all(|letter| matches!(letter, ' '..='~')), "{text}");
-        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
-    }
 }

@@ -84,7 +84,7 @@ pub(super) async fn act(
 fn list(rules: &[StandingRule], servers: &[ServerEntry], as_json: bool) {
     if as_json {
         let listed: Vec<Value> = rules.iter().map(|rule| described(rule, Standing::of(rule, servers))).collect();
-        println!("{}", print::visible_json(&json!(listed)));
+        crate::render::say_json(&json!(listed));
         return;
     }
     if rules.is_empty() {
@@ -121,7 +121,7 @@ async fn revoke(store: &Store, ids: &[String], as_json: bool) -> Result<ExitCode
             eprintln!("cellmate: no standing approval `{shown}` is in force; see `cellmate approvals rules list`");
             code = ExitCode::from(NOT_PENDING);
         } else if as_json {
-            println!("{}", print::visible_json(&json!({"ruleId": id, "revoked": true})));
+            crate::render::say_json(&json!({"ruleId": id, "revoked": true}));
         } else {
             println!("revoked  {shown}");
         }
