@@ -39,7 +39,8 @@ pub(crate) fn readable(result: &CellResult) -> ExitCode {
         }
         CellResult::Failed { error, code, .. } => {
             let code = code.map(|code| format!(" ({})", code.as_str())).unwrap_or_default();
-            eprintln!("failed{code}: {}", printable(error));
+            // Lines after the first are the cell's, and look like it.
+            eprintln!("failed{code}: {}", printable(error).replace('\n', "\n  "));
         }
     }
     exit_code(result)

@@ -73,6 +73,12 @@ pub(crate) fn trust_note(file: &Path, places: &Places) -> Option<String> {
     }
 }
 
+/// What to type, with the files that were named: they say which clients are imported.
+fn trust_command(places: &Places) -> String {
+    let named = places.named.iter().map(|file| format!(" --config {}", shown::for_shell(&shown::path(file))));
+    format!("cellmate servers trust{}", named.collect::<String>())
+}
+
 struct Gathering<'p> {
     places: &'p Places,
     trust: TrustStore,
@@ -149,22 +155,23 @@ impl<'p> Gathering<'p> {
                 return None;
             }
         };
+        let command = trust_command(self.places);
         let message = match self.trust.judge(file, &content) {
             Trust::Trusted(record) => match files::text(content) {
                 Ok(text) => return Some((text, record)),
                 Err(why) => why.to_string(),
             },
-            Trust::Changed(_) => "it has changed since you trusted it, so it is not read: \
-                 `cellmate servers trust --dry-run` shows which servers changed, \
-                 `cellmate servers trust` trusts it as it is now"
-                .to_owned(),
-            Trust::Never if self.was_once_trusted(file) => "its folder is in `trustedProjects`, where an earlier \
-                 version put it without recording what the file contained, so it is not read: \
-                 look at it, then run `cellmate servers trust`"
-                .to_owned(),
-            Trust::Never => "a project's file, which is not read until you trust it: \
-                 look at it, then run `cellmate servers trust`"
-                .to_owned(),
+            Trust::Changed(_) => format!(
+                "it has changed since you trusted it, so it is not read: `{command} --dry-run` shows which servers \
+                 changed, `{command}` trusts it as it is now"
+            ),
+            Trust::Never if self.was_once_trusted(file) => format!(
+                "its folder is in `trustedProjects`, where an earlier version put it without recording what the file \
+                 contained, so it is not read: look at it, then run `{command}`"
+            ),
+            Trust::Never => {
+                format!("a project's file, which is not read until you trust it: look at it, then run `{command}`")
+            }
         };
         self.problem(file, None, None, message);
         None
@@ -351,9 +358,9 @@ impl<'p> Gathering<'p> {
             let content = content.ok_or_else(|| about(&"does not exist"))?;
             // It comes with the project, too, and says what the server's process gets.
             if self.record.as_ref().is_some_and(|record| !record.has_env_file(&path, &content)) {
-                let why = "is not what it was when you trusted the file that names it: \
-                     look at it, then run `cellmate servers trust`";
-                return Err(about(&why));
+                let command = trust_command(self.places);
+                let why = "is not what it was when you trusted the file that names it: look at it, then run";
+                return Err(about(&format_args!("{why} `{command}`")));
             }
             let text = files::text(content).map_err(|why| about(&format_args!("cannot be used: {why}")))?;
             for (name, value) in env_file::parse(&text) {

@@ -21,6 +21,8 @@ pub(super) struct TrustArguments {
     remove: bool,
     #[command(flatten)]
     change: ChangeArguments,
+    #[command(flatten)]
+    config: ConfigArguments,
 }
 
 pub(super) fn run(arguments: &TrustArguments) -> ExitCode {
@@ -33,10 +35,10 @@ pub(super) fn run(arguments: &TrustArguments) -> ExitCode {
 }
 
 fn places(arguments: &TrustArguments) -> Result<Places, String> {
-    let places = ConfigArguments::default().places();
+    let places = arguments.config.places();
     let given = arguments.folder.as_ref().unwrap_or(&places.folder);
     let folder = given.canonicalize().map_err(|_| format!("`{}` is no folder", shown::path(given)))?;
-    Ok(Places { folder, named: Vec::new(), ..places })
+    Ok(Places { folder, ..places })
 }
 
 /// One file and what the user is about to trust in it.

@@ -281,3 +281,19 @@ fn json_has_the_same_value_with_every_unsafe_character_escaped() {
     assert_eq!(called["result"]["structuredContent"], json!({(HOSTILE): HOSTILE}), "{called}");
     assert_eq!(json_of(&["runs", "show", &hostile.run, "--json"])["source"], cell());
 }
+
+#[test]
+fn a_terminal_sees_what_a_cell_shows_and_obeys_nothing_of_it() {
+    let hostile = Hostile::new();
+    let text = json!(HOSTILE);
+    let cells = [format!("text({text}); json({{a: {text}}}); return [{text}]"), format!("throw new Error({text})")];
+    for cell in cells {
+        hostile.person.write("cell.js", &cell);
+        let line = format!("{} exec {}", env!("CARGO_BIN_EXE_cellmate"), hostile.person.path("cell.js").display());
+        // Gives it a terminal, which ends lines with a carriage return.
+        let output = Command::new("script").args(["-qefc", &line, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
+        let seen = String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n");
+        assert!(seen.contains("\\u{9b}2J"), "{seen:?}");
+        assert_eq!(complaint(&seen, false), None);
+    }
+}
