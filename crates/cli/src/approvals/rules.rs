@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use store::{StandingRule, Store};
 
 use super::arguments::RulesAction;
-use super::{ApprovalsError, NOT_PENDING, print};
+use super::{ApprovalsError, NOT_PENDING};
 use crate::config::{Places, ServerEntry, load};
 
 /// Whether a rule allows calls now.

@@ -23,7 +23,7 @@ async fn journal() -> Journal {
 #[tokio::test]
 async fn a_call_that_was_settled_before_its_tool_parked_it_stays_settled() {
     let journal = journal().await;
-    journal.opened(CallRow::requested(1, "call", "client:a:b", "{}".to_owned(), "exec-1", 0));
+    journal.opened(CallRow::requested(1, "call", "client:a:b", "{}".to_owned(), "exec-1", 0)).unwrap();
     let _intent = journal.intend(1, false, None, |_| {}).await.unwrap();
     journal.settled(1, Some("\"brought\"".to_owned()), StoredReply::Resolved("1".to_owned()));
     journal.park(1, CallState::Away, |_, _| {}).await.unwrap();
