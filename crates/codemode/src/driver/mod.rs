@@ -225,6 +225,7 @@ impl Driver {
 
     /// Whether the run can go on here.
     async fn on(&mut self, event: Event) -> bool {
+        let event = self.vetted(event);
         self.note(&event);
         let moved = matches!(event, Event::Settled(..) | Event::Decided(_));
         let now = self.now();
@@ -237,6 +238,16 @@ impl Driver {
             return true;
         }
         self.rest(moved).await
+    }
+
+    /// Before the journal has a leg: where it breaks the protocol, its worker is terminated and the cell is lost.
+    fn vetted(&mut self, event: Event) -> Event {
+        let Event::LegEnded(leg) = &event else { return event };
+        match (self.cell.vet(leg), &mut self.whereabouts) {
+            (Err(what), Whereabouts::Live(lease)) => Event::Lost(places::pool_failure(&lease.broke_protocol(what))),
+            // Without a worker there is only the cell to judge by, which fails of the same.
+            _ => event,
+        }
     }
 
     pub(crate) fn journal(&self) -> Arc<Journal> {
