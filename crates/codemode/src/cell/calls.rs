@@ -15,6 +15,15 @@ pub(super) struct Open {
     pub(super) since: u64,
     /// Whether it counts among the calls that run at once. What waits for a person does not.
     pub(super) holds_slot: bool,
+    /// Length of its target and payload together.
+    pub(super) bytes: usize,
+}
+
+/// A call that has its reply, which the cell has not.
+#[derive(Debug)]
+pub(super) struct Settled {
+    pub(super) method: Method,
+    pub(super) reply: Reply,
 }
 
 #[derive(Debug)]
@@ -42,8 +51,8 @@ impl Cell {
             Method::Yield | Method::Timer => PendingState::Running,
             Method::Search | Method::Describe | Method::Call | Method::Namespace => PendingState::Queued,
         };
-        let open = Open { method: call.method, target: call.target.clone(), state, since: now, holds_slot: false };
-        self.open.insert(call.id, open);
+        self.last_call = self.last_call.max(call.id);
+        self.open.insert(call.id, Open::new(&call, state, now, false));
         match call.method {
             Method::Yield if self.turns == Turns::One => {
                 // There is nobody to yield to.
@@ -64,7 +73,7 @@ impl Cell {
     pub(super) fn settle(&mut self, call: CallId, value: ReplyValue) {
         let Some(open) = self.open.remove(&call) else { return };
         self.running -= u64::from(open.holds_slot);
-        self.settled.push(Reply { call, value });
+        self.settled.push(Settled { method: open.method, reply: Reply { call, value } });
     }
 
     /// A call that somebody else works on makes room for its siblings.
@@ -82,12 +91,19 @@ impl Cell {
         }
     }
 
-    pub(super) fn begin(&mut self, call: CallId) {
-        if let Some(open) = self.open.get_mut(&call) {
-            open.state = PendingState::Running;
-            open.holds_slot = true;
-            self.running += 1;
-        }
+    /// Gives the call a slot among those that run at once; false where it is no longer open, and must not be made.
+    pub(super) fn begin(&mut self, call: CallId) -> bool {
+        let Some(open) = self.open.get_mut(&call) else { return false };
+        open.state = PendingState::Running;
+        self.running += u64::from(!std::mem::replace(&mut open.holds_slot, true));
+        true
+    }
+}
+
+impl Open {
+    pub(super) fn new(call: &HostCall, state: PendingState, since: u64, holds_slot: bool) -> Self {
+        let bytes = call.target.len() + call.payload.len();
+        Self { method: call.method, target: call.target.clone(), state, since, holds_slot, bytes }
     }
 }
 

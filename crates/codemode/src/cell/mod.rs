@@ -8,6 +8,7 @@ mod block;
 mod calls;
 mod stored;
 mod turn;
+mod vet;
 mod words;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +19,7 @@ use contract::frame::{Failure, Leg, LegEnd, Method, Reply, ReplyValue};
 use contract::ids::CallId;
 use contract::limits::Limits;
 
-use calls::{Open, Queued, pending};
+use calls::{Open, Queued, Settled, pending};
 use turn::{Turn, TurnKind, Turns};
 
 pub(crate) use block::out_of_time;
@@ -42,7 +43,9 @@ pub struct Cell {
     open: BTreeMap<CallId, Open>,
     queue: VecDeque<Queued>,
     running: u64,
-    settled: Vec<Reply>,
+    settled: Vec<Settled>,
+    /// The highest id of a call so far: the guest counts upwards.
+    last_call: CallId,
     output: Vec<OutputItem>,
     guest_us: u64,
     snapshots: contract::cell::Snapshots,
@@ -72,6 +75,7 @@ impl Cell {
             queue: VecDeque::new(),
             running: 0,
             settled: Vec::new(),
+            last_call: CallId(0),
             output: Vec::new(),
             guest_us: 0,
             snapshots: contract::cell::Snapshots::default(),
@@ -150,11 +154,15 @@ impl Cell {
             self.open.iter().filter(|(_, open)| open.method == Method::Yield).map(|(call, _)| *call).collect();
         for call in yields.into_iter().rev() {
             self.open.remove(&call);
-            self.settled.insert(0, Reply { call, value: ReplyValue::Resolved(b"null".to_vec()) });
+            let reply = Reply { call, value: ReplyValue::Resolved(b"null".to_vec()) };
+            self.settled.insert(0, Settled { method: Method::Yield, reply });
         }
     }
 
     fn leg_ended(&mut self, leg: Leg, now: u64) -> Vec<Action> {
+        if let Err(what) = self.vet(&leg) {
+            return self.fail(broke_protocol(what));
+        }
         self.guest_us += leg.run_us;
         if let Some(turn) = &mut self.turn {
             turn.guest_us += leg.run_us;
@@ -170,6 +178,8 @@ impl Cell {
                 let mut actions = Vec::new();
                 for call in cleared {
                     self.open.remove(&call);
+                    // It may have fired while the leg ran.
+                    self.settled.retain(|settled| settled.reply.call != call);
                     actions.push(Action::CancelTimer(call));
                 }
                 calls.into_iter().for_each(|call| self.open_call(call, now, &mut actions));
@@ -185,12 +195,14 @@ impl Cell {
         while self.running < self.limits.pending_calls {
             match self.queue.pop_front() {
                 Some(Queued::New(call)) => {
-                    self.begin(call.id);
-                    actions.push(Action::Dispatch(call));
+                    if self.begin(call.id) {
+                        actions.push(Action::Dispatch(call));
+                    }
                 }
                 Some(Queued::Decided(call)) => {
-                    self.begin(call);
-                    actions.push(Action::GoOn(call));
+                    if self.begin(call) {
+                        actions.push(Action::GoOn(call));
+                    }
                 }
                 None => break,
             }
@@ -202,6 +214,10 @@ impl Cell {
             }
             return;
         };
+        if self.open.is_empty() && self.settled.is_empty() {
+            actions.extend(self.fail(nothing_pending()));
+            return;
+        }
         let hold_until = turn.hold_until(&self.limits);
         let run_ms = turn.run_ms(&self.limits, now);
         if self.must_answer(now >= hold_until) {
@@ -256,7 +272,7 @@ impl Cell {
         self.phase = Phase::Running;
         let shown: u64 = self.output.iter().map(|item| item.bytes() as u64).sum();
         actions.push(Action::Deliver {
-            replies: std::mem::take(&mut self.settled),
+            replies: std::mem::take(&mut self.settled).into_iter().map(|settled| settled.reply).collect(),
             run_ms,
             output_bytes: self.limits.output_bytes.saturating_sub(shown),
         });
@@ -297,6 +313,23 @@ impl Cell {
         self.queue.clear();
         self.settled.clear();
         vec![Action::Answer(answer), Action::Close]
+    }
+}
+
+fn broke_protocol(what: &str) -> Failure {
+    Failure {
+        code: Some(ErrorCode::InternalError),
+        message: format!("the sandbox worker that held the cell broke the protocol: {what}"),
+        place: None,
+    }
+}
+
+/// The worker says that the cell waits, and there is nothing that could ever resume it.
+fn nothing_pending() -> Failure {
+    Failure {
+        code: None,
+        message: "the cell waits, but no tool call and no timer of it is pending that could resume it".to_owned(),
+        place: None,
     }
 }
 

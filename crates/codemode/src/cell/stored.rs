@@ -1,6 +1,7 @@
 //! A cell that was put away, and comes back.
 
 use contract::cell::PendingState;
+use contract::ids::CallId;
 use contract::limits::Limits;
 
 use super::calls::{Open, Queued, Reopened};
@@ -11,6 +12,8 @@ use super::{Cell, Phase};
 pub struct Spent {
     pub guest_us: u64,
     pub snapshots: contract::cell::Snapshots,
+    /// The highest id among all calls of the run, open or not.
+    pub last_call: u32,
 }
 
 impl Cell {
@@ -23,13 +26,14 @@ impl Cell {
             turn: None,
             guest_us: spent.guest_us,
             snapshots: spent.snapshots,
+            last_call: CallId(spent.last_call),
             ..Self::started(limits, 0)
         };
         for Reopened { call, state, worked_on: holds_slot, decided, since } in open {
             cell.running += u64::from(holds_slot);
-            let open = Open { method: call.method, target: call.target.clone(), state, since, holds_slot };
             let id = call.id;
-            cell.open.insert(id, open);
+            cell.last_call = cell.last_call.max(id);
+            cell.open.insert(id, Open::new(&call, state, since, holds_slot));
             if decided {
                 cell.requeue(id);
             } else if state == PendingState::Queued {

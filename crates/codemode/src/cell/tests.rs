@@ -357,3 +357,111 @@ fn waiting_lists_what_is_pending() {
         ]
     );
 }
+
+fn cleared(ids: &[u32]) -> Event {
+    leg(LegEnd::Suspended { calls: Vec::new(), cleared: ids.iter().map(|id| CallId(*id)).collect() })
+}
+
+#[test]
+fn a_leg_that_clears_what_is_not_a_set_timer_fails_the_run() {
+    // 1 is a timer; of the calls 2 is answered, 3 waits for a person, 4 and 5 are at work, 6 is queued.
+    let methods = [Method::Timer, Method::Call, Method::Call, Method::Call, Method::Call, Method::Call];
+    let begun = || {
+        let mut cell = Cell::started(limits(), 0);
+        let calls = (1..).zip(methods).map(|(id, method)| call(id, method)).collect();
+        assert_eq!(words(&cell.on(suspended(calls), 0)), ["timer 1 in 40", "dispatch 2", "dispatch 3", "wake at 25"]);
+        cell.on(Event::Parked(CallId(3), PendingState::Approval), 1);
+        assert_eq!(words(&cell.on(settled(2), 2)), ["dispatch 5", "deliver [2] for 995"]);
+        cell
+    };
+    for ids in [&[2][..], &[3], &[4], &[5], &[6], &[9], &[0], &[1, 1], &[1, 5], &[u32::MAX]] {
+        let mut cell = begun();
+        let actions = cell.on(cleared(ids), 3);
+        let [Action::Answer(Answer::Failed { failure, .. }), Action::Close] = actions.as_slice() else {
+            panic!("{ids:?}: {actions:?}")
+        };
+        assert_eq!(failure.code, Some(ErrorCode::InternalError));
+        assert!(failure.message.ends_with("broke the protocol: a call cleared that is not a timer"), "{failure:?}");
+    }
+    assert_eq!(words(&begun().on(cleared(&[1]), 3)), ["cancel 1", "wake at 28"]);
+}
+
+#[test]
+fn a_timer_that_fires_while_a_leg_clears_it_is_not_delivered() {
+    check(vec![
+        (
+            0,
+            suspended(vec![call(1, Method::Timer), call(2, Method::Call), call(3, Method::Call)]),
+            &["timer 1 in 40", "dispatch 2", "dispatch 3", "wake at 25"],
+        ),
+        (1, settled(2), &["deliver [2] for 995"]),
+        (2, settled(1), &[]),
+        (3, cleared(&[1]), &["cancel 1", "wake at 28"]),
+    ]);
+}
+
+#[test]
+fn an_id_that_is_used_again_fails_the_run() {
+    let again = |ids: &[u32]| suspended(ids.iter().map(|id| call(*id, Method::Call)).collect());
+    for ids in [&[1][..], &[2], &[3], &[5, 5], &[6, 5]] {
+        let mut cell = Cell::started(limits(), 0);
+        cell.on(suspended(vec![call(1, Method::Call), call(3, Method::Call)]), 0);
+        cell.on(settled(1), 1);
+        assert_eq!(words(&cell.on(again(ids), 2)), ["failed Some(InternalError)", "close"], "{ids:?}");
+    }
+    // A run that comes back knows ids of calls that were answered long ago.
+    let spent = || Spent { last_call: 7, ..Spent::default() };
+    for (id, expected) in [(7, "failed Some(InternalError)"), (8, "dispatch 8")] {
+        let mut cell = Cell::resumed(limits(), vec![], spent(), false);
+        cell.on(Event::Wait, 0);
+        assert_eq!(words(&cell.on(again(&[id]), 1)).first().map(String::as_str), Some(expected));
+    }
+}
+
+#[test]
+fn a_leg_that_exceeds_what_may_be_outstanding_fails_the_run() {
+    let large = |id| HostCall { payload: vec![b' '; 15 << 20], ..call(id, Method::Call) };
+    let mut cell = Cell::started(limits(), 0);
+    cell.on(suspended(vec![large(1), large(2), call(3, Method::Call)]), 0);
+    cell.on(settled(2), 1);
+    let third = Leg {
+        end: LegEnd::Suspended { calls: vec![large(4), large(5)], cleared: vec![] },
+        output: vec![],
+        run_us: 0,
+        memory_bytes: 0,
+    };
+    assert_eq!(cell.vet(&third), Err("more bytes of calls than a cell may have"));
+    let many = suspended((4..1100).map(|id| call(id, Method::Call)).collect());
+    assert_eq!(words(&cell.on(many, 2)), ["failed Some(InternalError)", "close"]);
+}
+
+#[test]
+fn a_cell_that_waits_with_nothing_pending_fails() {
+    let nothing = |actions: &[Action]| match actions {
+        [.., Action::Answer(Answer::Failed { failure, .. }), Action::Close] => {
+            failure.code.is_none() && failure.message.contains("no tool call and no timer")
+        }
+        _ => false,
+    };
+    assert!(nothing(&Cell::started(limits(), 0).on(suspended(vec![]), 1)));
+    // Its only timer is cleared.
+    let mut cell = Cell::started(limits(), 0);
+    cell.on(suspended(vec![call(1, Method::Timer), call(2, Method::Call)]), 0);
+    cell.on(settled(2), 1);
+    assert!(nothing(&cell.on(cleared(&[1]), 2)));
+    // It comes back from the store with nothing open.
+    assert!(nothing(&Cell::resumed(limits(), vec![], Spent::default(), true).on(Event::Wait, 1)));
+    // One turn or many makes no difference.
+    assert!(nothing(&Cell::started_for_one_turn(limits(), 0).on(suspended(vec![]), 1)));
+}
+
+#[test]
+fn a_queued_call_that_was_settled_elsewhere_is_not_made_and_takes_no_slot() {
+    let calls = (1..=5).map(|id| call(id, Method::Call)).collect();
+    check(vec![
+        (0, suspended(calls), &["dispatch 1", "dispatch 2", "wake at 25"]),
+        (1, settled(3), &["deliver [3] for 995"]),
+        (2, settled(1), &["dispatch 4"]),
+        (3, settled(2), &["dispatch 5"]),
+    ]);
+}

@@ -239,7 +239,8 @@ impl Driver {
     }
 
     /// Whether the run can go on here.
-    async fn on(&mut self, mut event: Event) -> bool {
+    async fn on(&mut self, event: Event) -> bool {
+        let mut event = self.vetted(event);
         if let Err(failure) = self.note(&mut event) {
             event = Event::Lost(failure);
         }
@@ -268,6 +269,16 @@ impl Driver {
             }
         }
         true
+    }
+
+    /// Before the journal has a leg: where it breaks the protocol, its worker is terminated and the cell is lost.
+    fn vetted(&mut self, event: Event) -> Event {
+        let Event::LegEnded(leg) = &event else { return event };
+        match (self.cell.vet(leg), &mut self.whereabouts) {
+            (Err(what), Whereabouts::Live(lease)) => Event::Lost(places::pool_failure(&lease.broke_protocol(what))),
+            // Without a worker there is only the cell to judge by, which fails of the same.
+            _ => event,
+        }
     }
 
     pub(crate) fn journal(&self) -> Arc<Journal> {

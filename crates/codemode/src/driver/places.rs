@@ -91,7 +91,7 @@ fn ran(leg: Result<(Lease, Leg), PoolError>) -> (Whereabouts, Event) {
     }
 }
 
-fn pool_failure(error: &PoolError) -> Failure {
+pub(super) fn pool_failure(error: &PoolError) -> Failure {
     let code = match error {
         PoolError::Unavailable(_) | PoolError::Full | PoolError::QueueFull => ErrorCode::RuntimeUnavailable,
         PoolError::WorkerDied(_) => ErrorCode::InternalError,

@@ -53,7 +53,11 @@ pub(crate) async fn resumed(
         Some(Reopened { decided, ..open })
     };
     let open = calls.iter().filter_map(reopened).collect();
-    let spent = Spent { guest_us: telemetry.duration_ms.guest * 1000, snapshots: telemetry.snapshots };
+    let spent = Spent {
+        guest_us: telemetry.duration_ms.guest * 1000,
+        snapshots: telemetry.snapshots,
+        last_call: calls.iter().map(|call| call.call).max().unwrap_or(0),
+    };
     let cell = Cell::resumed(run.definition.limits, open, spent, last.is_none());
     let mut driver = Driver::around(run, cell, whereabouts, telemetry);
     driver.age_ms = age_ms;
@@ -122,10 +126,11 @@ pub(crate) fn reopened(row: &CallRow, created_at: i64) -> Option<Reopened> {
     })
 }
 
-/// The leg's end, without calls that the journal has already.
+/// The leg's end, without calls and cleared timers that the journal has already.
 fn without(mut leg: Leg, known: &[CallRow]) -> Leg {
-    if let LegEnd::Suspended { calls, .. } = &mut leg.end {
+    if let LegEnd::Suspended { calls, cleared } = &mut leg.end {
         calls.retain(|call| !known.iter().any(|row| row.call == call.id.0));
+        cleared.retain(|call| !known.iter().any(|row| row.call == call.0 && row.state == CallState::Cleared));
     }
     leg
 }

@@ -3,11 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::frame::{Budget, Deliver, Failure, FromWorker, Leg, LegEnd, Reply, ToWorker};
-use contract::ids::CellId;
+use contract::cell::OutputItem;
+use contract::frame::{Budget, Deliver, Failure, FromWorker, HostCall, Leg, LegEnd, Reply, ToWorker};
+use contract::ids::{CallId, CellId};
 use contract::json;
-use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH, MAX_OUTSTANDING_CALLS};
+use contract::limits::{
+    MAX_BRIDGE_VALUE_BYTES, MAX_BRIDGE_VALUE_DEPTH, MAX_JSON_VALUES, MAX_OUTSTANDING_BYTES, MAX_OUTSTANDING_CALLS,
+    MAX_TARGET_BYTES,
+};
 use contract::tables::CatalogTables;
+use serde_json::value::RawValue;
 
 use super::admission::{Principal, Request};
 use super::gate::{Gate, NoTurn, Turn};
@@ -129,7 +134,8 @@ impl Lease {
         PoolError::WorkerDied(self.worker.why_it_ended())
     }
 
-    fn broke_protocol(&mut self, what: &str) -> PoolError {
+    /// Terminates the worker.
+    pub(crate) fn broke_protocol(&mut self, what: &str) -> PoolError {
         self.worker.condemn(format!("it broke the protocol: {what}"));
         self.died()
     }
@@ -148,23 +154,129 @@ impl Drop for Lease {
     }
 }
 
-/// What a worker must have seen to already, seen to again.
+/// Checks again what the worker must have checked: it may be broken or hostile.
+///
+/// What needs the run's earlier legs to judge is in [`crate::cell::Cell::vet`].
 fn within_bounds(leg: &Leg, budget: Budget) -> Result<(), &'static str> {
-    let shown: usize = leg.output.iter().map(contract::cell::OutputItem::bytes).sum();
+    let shown: usize = leg.output.iter().map(OutputItem::bytes).sum();
     if shown as u64 > budget.output_bytes {
         return Err("more output than was allowed");
     }
-    let LegEnd::Suspended { calls, cleared } = &leg.end else { return Ok(()) };
+    let mut values = 0_usize;
+    for item in &leg.output {
+        if let OutputItem::Json { value } = item {
+            values = values.saturating_add(readable_values(value)?);
+        }
+    }
+    if values > MAX_JSON_VALUES {
+        return Err("more JSON values of output than are allowed");
+    }
+    match &leg.end {
+        LegEnd::Completed { value } if readable_values(value)? > MAX_JSON_VALUES => {
+            Err("a value with more JSON values than are allowed")
+        }
+        LegEnd::Completed { .. } | LegEnd::Failed(_) => Ok(()),
+        LegEnd::Suspended { calls, cleared } => calls_within_bounds(calls, cleared),
+    }
+}
+
+/// How many values a JSON text has, where it nests no deeper than allowed and every number in it can be read.
+fn readable_values(value: &RawValue) -> Result<usize, &'static str> {
+    let text = value.get().as_bytes();
+    let measure = json::measure(text);
+    if measure.depth > MAX_BRIDGE_VALUE_DEPTH || !json::numbers_are_readable(text) {
+        return Err("a value that cannot be read");
+    }
+    Ok(measure.values)
+}
+
+fn calls_within_bounds(calls: &[HostCall], cleared: &[CallId]) -> Result<(), &'static str> {
     if calls.len() > MAX_OUTSTANDING_CALLS || cleared.len() > MAX_OUTSTANDING_CALLS {
         return Err("more calls than a cell may have");
     }
-    if !calls.is_sorted_by_key(|call| call.id) {
-        return Err("calls out of order");
+    if !calls.is_sorted_by(|one, next| one.id < next.id) {
+        return Err("calls out of order, or an id used twice");
     }
-    let too_large = calls.iter().any(|call| {
-        call.payload.len() > MAX_BRIDGE_VALUE_BYTES
-            || call.target.len() > MAX_BRIDGE_VALUE_BYTES
-            || json::depth(&call.payload) > MAX_BRIDGE_VALUE_DEPTH
-    });
-    if too_large { Err("a call larger than one may be") } else { Ok(()) }
+    let bytes = calls.iter().map(|call| call.target.len().saturating_add(call.payload.len()));
+    if bytes.fold(0, usize::saturating_add) > MAX_OUTSTANDING_BYTES {
+        return Err("more bytes of calls than a cell may have");
+    }
+    for call in calls {
+        let measure = json::measure(&call.payload);
+        let too_large = call.target.len() > MAX_TARGET_BYTES
+            || call.payload.len() > MAX_BRIDGE_VALUE_BYTES
+            || measure.depth > MAX_BRIDGE_VALUE_DEPTH
+            || measure.values > MAX_JSON_VALUES;
+        if too_large {
+            return Err("a call larger than one may be");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::cell::OutputItem;
+    use contract::frame::{Budget, HostCall, Leg, LegEnd, Method};
+    use contract::ids::CallId;
+    use contract::limits::{MAX_BRIDGE_VALUE_BYTES, MAX_JSON_VALUES, MAX_OUTSTANDING_CALLS, MAX_TARGET_BYTES};
+    use serde_json::value::RawValue;
+
+    use super::within_bounds;
+
+    fn judged(end: LegEnd, shown: &[&str]) -> Result<(), &'static str> {
+        let budget = Budget { run_ms: 1, memory_bytes: 1, output_bytes: 4 << 20, clock_us: 0 };
+        let output = shown.iter().map(|text| OutputItem::Json { value: raw(text) }).collect();
+        within_bounds(&Leg { end, output, run_us: 0, memory_bytes: 0 }, budget)
+    }
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    fn called(calls: &[(u32, usize, &[u8])]) -> Result<(), &'static str> {
+        let calls = calls.iter().map(|(id, target, payload)| HostCall {
+            id: CallId(*id),
+            method: Method::Call,
+            target: "a".repeat(*target),
+            payload: payload.to_vec(),
+        });
+        judged(LegEnd::Suspended { calls: calls.collect(), cleared: Vec::new() }, &[])
+    }
+
+    #[test]
+    fn a_leg_whose_calls_break_a_limit_is_refused() {
+        let largest = vec![b' '; MAX_BRIDGE_VALUE_BYTES - 1];
+        let too_large = vec![b' '; MAX_BRIDGE_VALUE_BYTES + 1];
+        let values = format!("[{}0]", "0,".repeat(MAX_JSON_VALUES - 1));
+        let many: Vec<(u32, usize, &[u8])> =
+            (1..).map(|id| (id, 1, &b"0"[..])).take(MAX_OUTSTANDING_CALLS + 1).collect();
+        assert_eq!(called(&[(1, 1, &largest), (2, 1, &largest)]), Ok(()));
+        assert_eq!(called(&many[1..]), Ok(()));
+        let cases: [(&[(u32, usize, &[u8])], &str); 8] = [
+            (&[(1, 1, b"0"), (1, 1, b"0")], "calls out of order, or an id used twice"),
+            (&[(2, 1, b"0"), (1, 1, b"0")], "calls out of order, or an id used twice"),
+            (&[(1, MAX_TARGET_BYTES + 1, b"0")], "a call larger than one may be"),
+            (&[(1, 1, &too_large)], "a call larger than one may be"),
+            (&[(1, 1, values.as_bytes())], "a call larger than one may be"),
+            (&[(1, 1, &b"[".repeat(1001))], "a call larger than one may be"),
+            (&[(1, 1, &largest), (2, 2, &largest)], "more bytes of calls than a cell may have"),
+            (&many, "more calls than a cell may have"),
+        ];
+        for (calls, expected) in cases {
+            assert_eq!(called(calls), Err(expected));
+        }
+    }
+
+    #[test]
+    fn a_leg_whose_values_cannot_be_shown_is_refused() {
+        let completed = |text: &str| LegEnd::Completed { value: raw(text) };
+        let half = format!("[{}0]", "0,".repeat(MAX_JSON_VALUES / 2));
+        let values = format!("[{}0]", "0,".repeat(MAX_JSON_VALUES));
+        assert_eq!(judged(completed("1"), &[&half]), Ok(()));
+        assert_eq!(judged(completed("1e999"), &[]), Err("a value that cannot be read"));
+        assert_eq!(judged(completed("1"), &["[1,-1e999]"]), Err("a value that cannot be read"));
+        assert_eq!(judged(completed(&values), &[]), Err("a value with more JSON values than are allowed"));
+        assert_eq!(judged(completed("1"), &[&half, &half]), Err("more JSON values of output than are allowed"));
+    }
 }

@@ -1,0 +1,1 @@
+return Array(2000).fill(Array(1000).fill([]))
