@@ -94,7 +94,7 @@ async fn a_suspended_cell_goes_on_in_another_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn endless_cells_do_not_stop_cells_of_another_principal() {
+async fn endless_cells_do_not_stop_their_neighbours() {
     let pool = Pool::start(jailed(1)).await.unwrap();
     let neighbour = pool.for_principal("neighbour");
     let endless: Vec<_> = (0..4)

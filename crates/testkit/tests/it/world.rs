@@ -55,7 +55,8 @@ impl Parts {
             jail: JailPolicy::Off,
             workers: 1,
             slots: 16,
-            threads: 2,
+            // One of them is kept for another principal.
+            threads: 3,
             ..PoolOptions::new(Launch::Attached(sandbox::serve_attached))
         };
         let code_mode = CodeMode::new(Pool::start(options).await.unwrap(), store).unwrap();
