@@ -235,3 +235,75 @@ pub(crate) fn reject_as(code: &str, message: &str, tool: &str) -> ReplyValue {
 fn shown(tool: &str) -> String {
     tool.chars().take(200).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use catalog::{Catalog, View};
+    use contract::config::SearchLimits;
+    use contract::frame::{HostCall, Method, ReplyValue};
+    use contract::ids::CallId;
+    use contract::limits::{MAX_JSON_VALUES, MAX_QUERY_BYTES, MAX_TARGET_BYTES};
+    use contract::tool::{ToolId, ToolSpec};
+    use serde_json::{Value, json};
+
+    use super::Request;
+
+    fn read(method: Method, target: &str, payload: &str) -> Request {
+        let tool = |id: &str| ToolSpec::new(ToolId::parse(id).unwrap(), String::new(), json!({"type": "object"}));
+        let catalog = Catalog::new(vec![tool("openclaw:a:b"), tool("mcp:s:t")]).unwrap();
+        let limits = SearchLimits { default: 8, max: 50 };
+        let call = HostCall { id: CallId(1), method, target: target.to_owned(), payload: payload.into() };
+        Request::read(&catalog, View::CodeMode, &limits, &call)
+    }
+
+    fn rejection(request: Request) -> Value {
+        match request {
+            Request::Answered(ReplyValue::Rejected(text)) => serde_json::from_slice(&text).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn arguments_of_what_does_not_exist_are_not_parsed() {
+        // Text that no parser accepts: only who does not parse it can say what is wrong with the name.
+        let cases = [
+            (Method::Call, "openclaw:a:c", "[[[", "unknown tool `openclaw:a:c`"),
+            (Method::Describe, "openclaw:a:c", "[[[", "unknown tool `openclaw:a:c`"),
+            (Method::Namespace, "MCP", r#"[["s","no"],[1e,]]"#, "not JSON"),
+            (Method::Namespace, "MCP", r#"[["s","no"],[{"a":1}]]"#, "`MCP.s.no` is not a function"),
+            (Method::Namespace, "Nothing", r#"[["a"],[]]"#, "`Nothing.a` is not a function"),
+        ];
+        for (method, target, payload, expected) in cases {
+            let rejected = rejection(read(method, target, payload));
+            assert!(rejected["message"].as_str().unwrap().contains(expected), "{target} {payload}: {rejected}");
+        }
+    }
+
+    #[test]
+    fn long_names_long_queries_and_many_values_are_refused_with_a_code() {
+        let many = format!("[{}0]", "0,".repeat(MAX_JSON_VALUES));
+        let long_path = format!(r#"[["{}"],[]]"#, "a".repeat(MAX_TARGET_BYTES));
+        let long_query = format!(r#"["{}"]"#, "a".repeat(MAX_QUERY_BYTES));
+        let cases = [
+            (Method::Call, "a".repeat(MAX_TARGET_BYTES + 1), "{}".to_owned(), "at most 1024"),
+            (Method::Describe, "a".repeat(MAX_TARGET_BYTES + 1), "{}".to_owned(), "at most 1024"),
+            (Method::Call, "openclaw:a:b".to_owned(), many.clone(), "at most 200000"),
+            (Method::Namespace, "MCP".to_owned(), format!(r#"[["s","t"],{many}]"#), "at most 200000"),
+            (Method::Search, String::new(), long_query.clone(), "at most 65536"),
+            (Method::Namespace, "MCP".to_owned(), format!(r#"[["$search"],{long_query}]"#), "at most 65536"),
+        ];
+        for (method, target, payload, expected) in cases {
+            let rejected = rejection(read(method, &target, &payload));
+            assert!(rejected["message"].as_str().unwrap().contains(expected), "{rejected}");
+            assert_eq!(rejected["code"], "value_too_large", "{rejected}");
+        }
+        assert!(rejection(read(Method::Namespace, "MCP", &long_path))["message"].is_string());
+    }
+
+    #[test]
+    fn as_many_values_as_are_allowed_reach_the_tool() {
+        let zeros = "0,".repeat(MAX_JSON_VALUES - 3 - 1);
+        let request = read(Method::Call, "openclaw:a:b", &format!(r#"{{"a":[{zeros}0]}}"#));
+        assert!(matches!(request, Request::Tool { ref id, .. } if id == "openclaw:a:b"), "{request:?}");
+    }
+}

@@ -1,5 +1,7 @@
 //! A store is opened as it is, brought up to date, or refused.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -76,4 +78,36 @@ async fn what_is_no_store_is_refused() {
     let path = folder.path().join("store.db");
     assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&path).status().unwrap().success());
     assert!(Store::open(&Location::File(path), keys()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_file_and_what_is_beside_it_is_its_owners_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.db");
+    let mode = |name: &str| {
+        let found = std::fs::metadata(folder.path().join(name));
+        found.map(|found| found.permissions().mode() & 0o777).ok()
+    };
+    let location = Location::File(path.clone());
+    for round in 0..2 {
+        let store = Store::open(&location, keys()).await.unwrap();
+        for name in ["runs.db", "runs.db-wal", "runs.db-shm"] {
+            assert_eq!(mode(name), Some(0o600), "{name}, round {round}");
+        }
+        store.close().await;
+        // As an older version left it.
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_remote_server_is_not_talked_to_without_being_verified() {
+    for mode in ["require", "prefer", "allow"] {
+        let url = format!("postgres://me:hunter2@db.invalid/x?sslmode={mode}");
+        let refused = Store::open(&Location::Postgres(url.clone()), keys()).await.unwrap_err();
+        assert!(matches!(refused, StoreError::WeakTls(_)), "{refused}");
+        assert!(!refused.to_string().contains("hunter2") && refused.to_string().contains("verify-full"), "{refused}");
+        let looked = store::Look::at(&Location::Postgres(url)).await.unwrap_err();
+        assert!(matches!(looked, StoreError::WeakTls(_)), "{looked}");
+    }
 }

@@ -2,7 +2,10 @@
 
 use contract::config::{Quotas, Retention};
 use contract::scope::Scope;
-use store::{CallState, Change, CommitError, Durability, Exceeded, Held, Quota, RunState, Store};
+use store::{
+    CallRow, CallState, Change, CommitError, Durability, Exceeded, Held, JournalTotals, Quota, RunState, Store,
+    StoredReply,
+};
 
 use crate::world::{NOW, Place, asked, call, everywhere};
 
@@ -125,5 +128,83 @@ async fn of_many_who_come_to_the_last_places_at_once_no_more_get_one_than_there_
             got += usize::from(one.await.unwrap());
         }
         assert_eq!((got, place.store.live_runs().await.unwrap()), (3, 3));
+    }
+}
+
+/// A journal that has grown by so many bytes.
+fn journal(number: u32, bytes: i64) -> Change {
+    Change { calls: vec![call(number, CallState::Delivered)], journal_bytes: bytes, ..Change::default() }
+}
+
+#[tokio::test]
+async fn journals_count_with_cells_for_as_long_as_they_are_kept() {
+    for place in everywhere().await {
+        let store = bounded(&place.store);
+        let mut first = place.new_run(1);
+        put(&store, &mut first, &journal(1, 4_000)).await.unwrap();
+        put(&store, &mut first, &journal(2, 4_000)).await.unwrap();
+        let exceeded = put(&store, &mut first, &journal(3, 4_000)).await.unwrap_err();
+        assert_eq!((exceeded.quota, exceeded.limit), (Quota::StoredBytes, 10_000));
+        assert!(exceeded.to_string().contains("store.perPrincipal.maxStoredBytes"), "{exceeded}");
+        assert_eq!(place.store.calls(&first.run_id).await.unwrap().len(), 2, "nothing was written");
+        // A run that is over keeps its journal, and a cell needs room beside it.
+        let end = Change { state: Some(RunState::Completed), ..Change::default() };
+        put(&store, &mut first, &end).await.unwrap();
+        assert!(put(&store, &mut place.new_run(2), &waits(3_000)).await.is_err());
+        put(&store, &mut place.new_run(3), &waits(1_000)).await.unwrap();
+        // Another principal is not affected.
+        put(&store, &mut anothers(&place, 4), &journal(1, 9_000)).await.unwrap();
+        // What is forgotten makes room.
+        store.forget_before(NOW + 1).await.unwrap();
+        put(&store, &mut place.new_run(5), &journal(1, 4_000)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_run_is_refused_where_its_journal_does_not_fit() {
+    for place in everywhere().await {
+        let store = bounded(&place.store);
+        let mut held = place.new_run(1);
+        let ends = |bytes| Change { state: Some(RunState::Completed), ..journal(1, bytes) };
+        assert!(put(&store, &mut held, &ends(10_001)).await.is_err());
+        put(&store, &mut held, &ends(0)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_a_journal_has_come_to_is_known_without_reading_it() {
+    for place in everywhere().await {
+        let mut held = place.new_run(1);
+        let made = CallRow { attempt: 1, settle_order: Some(4), ..call(7, CallState::Settled) };
+        let change =
+            Change { calls: vec![call(3, CallState::Delivered), made], journal_bytes: 900, ..Change::default() };
+        place.store.commit(&mut held, &change, Durability::Relaxed, NOW).await.unwrap();
+        let parked = Change { calls: vec![call(9, CallState::Parked)], journal_bytes: 100, ..Change::default() };
+        place.store.commit(&mut held, &parked, Durability::Relaxed, NOW).await.unwrap();
+        place.store.settle(&held.run_id, 9, "outcome").await.unwrap();
+        let totals = place.store.journal_totals(&held.run_id).await.unwrap();
+        let bytes = 1_000 + "outcome".len();
+        let expected = JournalTotals { calls: 3, bytes, last_call: 9, settle_order: 5, had_effects: true };
+        assert_eq!(totals, expected);
+        let open: Vec<u32> = place.store.open_calls(&held.run_id).await.unwrap().iter().map(|row| row.call).collect();
+        assert_eq!(open, [7, 9]);
+        assert_eq!(place.store.call(&held.run_id, 9).await.unwrap().unwrap().outcome.as_deref(), Some("outcome"));
+        assert!(place.store.call(&held.run_id, 4).await.unwrap().is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_is_written_again_without_its_reply_keeps_it() {
+    for place in everywhere().await {
+        let mut held = place.new_run(1);
+        let reply = Some(StoredReply::Resolved("1".to_owned()));
+        let settled = CallRow { reply: reply.clone(), outcome: Some("o".to_owned()), ..call(1, CallState::Settled) };
+        for row in [settled, CallRow { payload: String::new(), ..call(1, CallState::Delivered) }] {
+            let change = Change { calls: vec![row], ..Change::default() };
+            place.store.commit(&mut held, &change, Durability::Relaxed, NOW).await.unwrap();
+        }
+        let row = place.store.call(&held.run_id, 1).await.unwrap().unwrap();
+        assert_eq!((row.state, row.reply, row.outcome.as_deref()), (CallState::Delivered, reply, Some("o")));
+        assert_eq!(row.payload, "{}");
     }
 }

@@ -1,11 +1,19 @@
 //! What the journal keeps of calls about which two things are heard at once.
 
+use contract::config::{Quotas, Retention};
+use contract::limits::MAX_JOURNAL_BYTES;
 use contract::scope::Scope;
-use executor::Journal;
-use store::{CallRow, CallState, Held, Keys, Location, NewRun, Store, StoredReply};
+use executor::{Journal, JournalFull, NotOpened};
+use store::{
+    CallRow, CallState, Change, CommitError, Durability, Held, Keys, LegRow, Location, NewRun, Quota, RunState, Store,
+    StoredReply,
+};
 
 async fn journal() -> Journal {
-    let store = Store::open(&Location::Memory, Keys::new(1, [7; 32])).await.unwrap();
+    in_store(Store::open(&Location::Memory, Keys::new(1, [7; 32])).await.unwrap())
+}
+
+fn in_store(store: Store) -> Journal {
     let held = Held::new(NewRun {
         run_id: "cm_1".to_owned(),
         scope: Scope::default(),
@@ -30,4 +38,88 @@ async fn a_call_that_was_settled_before_its_tool_parked_it_stays_settled() {
     let written = journal.store().calls("cm_1").await.unwrap();
     assert_eq!(written.iter().map(|row| row.state).collect::<Vec<_>>(), [CallState::Settled]);
     assert!(!journal.waits_for_others());
+}
+
+fn call(id: u32, payload: usize) -> CallRow {
+    CallRow::requested(id, "call", "client:a:b", "x".repeat(payload), "exec-1", 0)
+}
+
+#[tokio::test]
+async fn an_id_that_is_used_again_is_refused_and_the_older_row_stays() {
+    let journal = journal().await;
+    journal.opened(call(1, 10)).unwrap();
+    journal.opened(call(3, 10)).unwrap();
+    for id in [1, 2, 3] {
+        assert!(matches!(journal.opened(call(id, 99)), Err(NotOpened::Reused { last: 3, .. })), "{id}");
+    }
+    journal.flush().await.unwrap();
+    let written = journal.store().calls("cm_1").await.unwrap();
+    assert_eq!(written.iter().map(|row| (row.call, row.payload.len())).collect::<Vec<_>>(), [(1, 10), (3, 10)]);
+}
+
+#[tokio::test]
+async fn calls_and_replies_beyond_the_bytes_of_a_journal_are_refused_and_cost_next_to_nothing() {
+    let journal = journal().await;
+    let mut id = 0;
+    let full = loop {
+        id += 1;
+        match journal.opened(call(id, 1 << 20)) {
+            Ok(()) => journal.settled(id, None, StoredReply::Resolved("null".to_owned())),
+            Err(full) => break full,
+        }
+    };
+    assert!((55..64).contains(&id), "1 MiB of payload and what the transcript shows of it: {id}");
+    assert!(matches!(full, NotOpened::Refused(JournalFull::Bytes { .. })), "{full}");
+    assert!(full.to_string().contains("67108864"), "{full}");
+    assert!(journal.has_room_for(2 << 20).is_err());
+    assert!(journal.has_room_for(100).is_ok(), "smaller ones still fit");
+    journal.flush().await.unwrap();
+    let totals = journal.store().journal_totals("cm_1").await.unwrap();
+    assert!(totals.bytes <= MAX_JOURNAL_BYTES && totals.calls == id as usize, "{totals:?}");
+    let refused = journal.store().call("cm_1", id).await.unwrap().unwrap();
+    assert_eq!(refused.payload, "");
+    assert_eq!(refused.input_hash, call(id, 1 << 20).input_hash, "known by its hash");
+}
+
+#[tokio::test]
+async fn what_a_cell_has_seen_is_written_and_not_kept() {
+    let journal = journal().await;
+    for id in 1..=3 {
+        journal.opened(call(id, 10)).unwrap();
+        journal.settled(id, None, StoredReply::Resolved("1".to_owned()));
+    }
+    journal.leg(LegRow::begun(1, 0, vec![1, 2]));
+    journal.flush().await.unwrap();
+    let kept = journal.calls();
+    assert_eq!(kept.iter().map(|row| (row.call, row.payload.len(), &row.reply)).collect::<Vec<_>>(), [(3, 0, &None)]);
+    // It is heard of twice, and delivered: what is written stays.
+    journal.settled(3, None, StoredReply::Resolved("2".to_owned()));
+    journal.leg(LegRow::begun(2, 0, vec![3]));
+    journal.flush().await.unwrap();
+    assert!(journal.calls().is_empty());
+    for row in journal.store().calls("cm_1").await.unwrap() {
+        let reply = row.reply.unwrap();
+        assert_eq!((row.state, reply.text(), row.payload.len()), (CallState::Delivered, "1", 10), "{}", row.call);
+    }
+}
+
+#[tokio::test]
+async fn a_run_whose_principal_has_no_room_ends_and_only_its_end_is_written() {
+    let quotas = Quotas { stored_bytes: 100_000, ..Quotas::DEFAULT };
+    let journal = in_store(
+        Store::open(&Location::Memory, Keys::new(1, [7; 32])).await.unwrap().bounded(Retention::DEFAULT, quotas),
+    );
+    journal.opened(call(1, 10_000)).unwrap();
+    let _intent = journal.intend(1, false, None, |_| {}).await.unwrap();
+    journal.opened(call(2, 90_000)).unwrap();
+    let refused = journal.intend(2, false, None, |_| {}).await.unwrap_err();
+    assert!(matches!(&refused, CommitError::Quota(exceeded) if exceeded.quota == Quota::StoredBytes), "{refused}");
+    // Nothing but the end is written from then on.
+    journal.opened(call(3, 10)).unwrap();
+    assert!(journal.flush().await.is_err());
+    let end = |change: &mut Change| change.state = Some(RunState::Failed);
+    journal.commit(Durability::Relaxed, end).await.unwrap();
+    let calls = journal.store().calls("cm_1").await.unwrap();
+    assert_eq!(calls.iter().map(|row| (row.call, row.state)).collect::<Vec<_>>(), [(1, CallState::Dispatched)]);
+    assert_eq!(journal.store().run("cm_1").await.unwrap().unwrap().state, RunState::Failed);
 }

@@ -15,6 +15,7 @@ mod contract_map;
 mod visibility;
 
 mod approvals;
+mod budgets;
 mod hooks;
 mod standing_rules;
 

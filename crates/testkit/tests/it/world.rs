@@ -6,8 +6,8 @@ use std::sync::Arc;
 use catalog::{Registration, Registry};
 use codemode::CodeMode;
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
-use contract::config::AgentsConfig;
 use contract::config::pattern::Pattern;
+use contract::config::{AgentsConfig, Quotas, Retention};
 use contract::scope::Scope;
 use executor::run::{Host, PreparedRun, RunRequest, ToolsWanted, prepare};
 use executor::{Hook, ToolSource};
@@ -24,6 +24,7 @@ pub struct Parts {
     pub namespaces: Vec<(&'static str, Registration)>,
     pub store: Option<PathBuf>,
     pub key: u8,
+    pub quotas: Quotas,
 }
 
 impl Default for Parts {
@@ -37,6 +38,7 @@ impl Default for Parts {
             namespaces: Vec::new(),
             store: None,
             key: 7,
+            quotas: Quotas::DEFAULT,
         }
     }
 }
@@ -51,6 +53,7 @@ impl Parts {
     pub async fn open(self) -> World {
         let location = self.store.clone().map_or(Location::Memory, Location::File);
         let store = Store::open(&location, Keys::new(1, [self.key; 32])).await.unwrap();
+        let store = store.bounded(Retention::DEFAULT, self.quotas);
         let options = PoolOptions {
             jail: JailPolicy::Off,
             workers: 1,

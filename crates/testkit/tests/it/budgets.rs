@@ -1,0 +1,197 @@
+//! What one run may come to: its calls, what they carry, and what that leaves of its principal's room.
+
+use std::sync::{Arc, Mutex};
+
+use contract::config::Quotas;
+use contract::limits::{MAX_JOURNAL_BYTES, MAX_RUN_CALLS};
+use contract::scope::Scope;
+use contract::tool::{Repeat, ToolHash, ToolId, ToolSpec};
+use executor::{
+    Answering, AuthorizedCall, CallEnd, CallRequest, Dispatch, Executor, Journal, Outcome, Returned, Routes, States,
+    ToolSource, Updates,
+};
+use serde_json::{Value, json};
+use store::{CallRow, Held, Keys, Location, NewRun, Store};
+
+use crate::desk::{Desk, Does};
+use crate::replaying::pool;
+use crate::world::{Parts, World, value};
+
+const ECHO: &str = "openclaw:a:echo";
+
+async fn world(tools: Value) -> World {
+    let desk = Desk::new([(ECHO, Does::Echo)]);
+    Parts { sources: vec![desk], tools, ..Parts::default() }.open().await
+}
+
+fn patient() -> Value {
+    json!({"codeMode": {"enabled": true, "timeoutMs": 60_000, "maxWaitMs": 60_000}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cell_can_catch_that_its_journal_is_full_and_return_what_it_has() {
+    let world = world(patient()).await;
+    let cell = "
+        const text = 'a'.repeat(1 << 20);
+        for (let made = 0; made < 200; made++) {
+            try { await tools.call('openclaw:a:echo', { text }) }
+            catch (error) { return { made, code: error.code, message: error.message } }
+        }";
+    let result = world.run().exec(cell).await;
+    let ended = value(&result);
+    assert_eq!(ended["code"], "journal_limit_exceeded", "{result}");
+    let made = ended["made"].as_u64().unwrap();
+    assert!((20..32).contains(&made), "1 MiB there and back: {result}");
+    assert!(ended["message"].as_str().unwrap().contains(&MAX_JOURNAL_BYTES.to_string()), "{result}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cell_that_goes_on_when_its_calls_are_refused_fails() {
+    let world = world(patient()).await;
+    let cell = "
+        const text = 'a'.repeat(1 << 20);
+        for (;;) await tools.call('openclaw:a:echo', { text }).catch(() => 0)";
+    let result = world.run().exec(cell).await;
+    assert_eq!(result["code"], "too_many_pending_tool_calls", "{result}");
+    assert!(result["error"].as_str().unwrap().contains("did not stop when its calls were refused"), "{result}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cell_that_sets_timers_for_ever_fails_at_the_limit_of_calls() {
+    let world = world(patient()).await;
+    let cell =
+        "for (;;) await Promise.all(Array.from({ length: 900 }, () => new Promise(done => setTimeout(done, 0))))";
+    let run = world.run();
+    let mut result = run.exec(cell).await;
+    while result["status"] == "waiting" {
+        result = run.wait(result["runId"].as_str().unwrap()).await;
+    }
+    assert_eq!(result["code"], "too_many_pending_tool_calls", "{result}");
+    assert!(result["error"].as_str().unwrap().contains(&MAX_RUN_CALLS.to_string()), "{result}");
+    let runs = world.store().runs(1).await.unwrap();
+    let totals = world.store().journal_totals(&runs[0].run_id).await.unwrap();
+    assert!(totals.calls <= MAX_RUN_CALLS && totals.bytes <= MAX_JOURNAL_BYTES, "{totals:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_catalog_answers_is_recorded_by_its_hash_and_runs_again_the_same() {
+    let world = world(patient()).await;
+    let cell = "
+        await tools.search('echo echo echo');
+        await tools.describe('openclaw:a:echo');
+        await tools.call('openclaw:a:nothing', { secret: 'unread' }).catch(() => 0);
+        return await tools.call('openclaw:a:echo', { kept: 1 })";
+    value(&world.run().exec(cell).await);
+    let run_id = world.store().runs(1).await.unwrap()[0].run_id.clone();
+    let calls = world.store().calls(&run_id).await.unwrap();
+    let payloads: Vec<&str> = calls.iter().map(|row| row.payload.as_str()).collect();
+    assert_eq!(payloads, ["", "", "", r#"{"kept":1}"#], "{calls:?}");
+    let record = codemode::replay::Record::read(world.store(), &run_id).await.unwrap();
+    assert!(record.replay(&pool().await, 10_000, |_| {}).await.unwrap());
+    // As a version before wrote it: with the payload.
+    let mut older = record.clone();
+    older.calls[0].payload = r#"["echo echo echo"]"#.to_owned();
+    assert!(older.replay(&pool().await, 10_000, |_| {}).await.unwrap());
+    let mut other = record;
+    other.calls[0].input_hash = "another".to_owned();
+    assert!(!other.replay(&pool().await, 10_000, |_| {}).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_fails_where_its_principal_has_no_room_and_others_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let desk = Desk::new([(ECHO, Does::Echo)]);
+    let quotas = Quotas { stored_bytes: 4 << 20, ..Quotas::DEFAULT };
+    let (tools, store) = (patient(), Some(folder.path().join("runs.db")));
+    let world = Parts { sources: vec![desk], tools, store, quotas, ..Parts::default() }.open().await;
+    let cell = "
+        const text = 'a'.repeat(1 << 20);
+        for (let i = 0; i < 20; i++) await tools.call('openclaw:a:echo', { text });";
+    let result = world.run().exec(cell).await;
+    assert_eq!(result["code"], "runtime_unavailable", "{result}");
+    assert!(result["error"].as_str().unwrap().contains("store.perPrincipal.maxStoredBytes"), "{result}");
+    let size = std::fs::metadata(folder.path().join("runs.db")).unwrap().len();
+    assert!(size < 8 << 20, "{size}");
+    let other = world.run_as("other/session/run").exec("return await tools.call('openclaw:a:echo', { n: 1 })").await;
+    assert_eq!(value(&other), &json!({"n": 1}));
+}
+
+/// Remembers which definition each call was bound to.
+#[derive(Debug, Default)]
+struct Bound(Mutex<Vec<Option<ToolHash>>>);
+
+fn read() -> ToolSpec {
+    let spec = ToolSpec::new(ToolId::parse("openclaw:a:read").unwrap(), "Reads.", json!({"type": "object"}));
+    ToolSpec { repeat: Repeat::Always, ..spec }
+}
+
+impl ToolSource for Bound {
+    fn tools(&self) -> Vec<ToolSpec> {
+        vec![read()]
+    }
+
+    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+        self.0.lock().unwrap().push(call.agreed());
+        Box::pin(async { Dispatch::Settled(Outcome::Returned(Returned::text("read"))) })
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_call_is_bound_to_the_definition_that_was_agreed_to() {
+    let hash = read().hash();
+    let another = "0".repeat(64);
+    // Whether the tool is asked about, the definition of the first attempt, and what the repetition is bound to.
+    let cases =
+        [(true, hash.to_string(), Some(Some(hash))), (true, another.clone(), None), (false, another, Some(None))];
+    for (is_asked, definition, expected) in cases {
+        let bound = Arc::new(Bound::default());
+        let source: Arc<dyn ToolSource> = bound.clone();
+        let (routes, tools) = Routes::of(&[source]);
+        let catalog = Arc::new(catalog::Catalog::new(tools).unwrap());
+        let asked = if is_asked {
+            vec![contract::config::pattern::Pattern::parse("openclaw:a:*").unwrap()]
+        } else {
+            Vec::new()
+        };
+        let executor = Executor::new(catalog, routes, Scope::default()).asking_for(asked);
+        let store = Store::open(&Location::Memory, Keys::new(1, [7; 32])).await.unwrap();
+        let journal = Journal::new(store, held());
+        journal.opened(CallRow::requested(1, "call", "openclaw:a:read", "{}".to_owned(), "exec-1", 0)).unwrap();
+        let first = journal.intend(1, true, None, |row| row.tool_hash = Some(definition.clone()));
+        drop(first.await.unwrap());
+        let request = CallRequest {
+            call: 1,
+            id: "openclaw:a:read".to_owned(),
+            input: json!({}),
+            parent: "exec-1".to_owned(),
+            updates: Updates::default(),
+            states: States::default(),
+        };
+        let end = executor.again(&journal, &request).await;
+        let calls = bound.0.lock().unwrap().clone();
+        match expected {
+            Some(agreed) => assert_eq!(calls, [agreed], "{end:?}"),
+            None => {
+                assert!(calls.is_empty());
+                assert!(
+                    matches!(&end, CallEnd::Settled(Outcome::Failed(why)) if why.contains("has changed")),
+                    "{end:?}"
+                );
+            }
+        }
+    }
+}
+
+fn held() -> Held {
+    Held::new(NewRun {
+        run_id: "cm_1".to_owned(),
+        scope: Scope::default(),
+        tool_call_id: "exec-1".to_owned(),
+        holder: "here".to_owned(),
+        lease_until: i64::MAX,
+        expires_at: i64::MAX,
+        catalog: String::new(),
+        tables: Arc::from(Vec::new()),
+        definition: String::new(),
+    })
+}
