@@ -153,6 +153,52 @@ pub const MAX_COMPACT_DESCRIPTION_BYTES: usize = 1 << 10;
 /// The description of one tool that the model sees directly.
 pub const MAX_TOOL_DESCRIPTION_BYTES: usize = 16 << 10;
 
+/// What MCP servers send, as text and parsed, that one host process has in memory before its calls take it over: all
+/// servers together. A message that does not fit waits for its turn.
+pub const MAX_SERVER_DATA_BYTES: usize = 104 << 20;
+
+/// The part of it that small messages have for themselves, so that large ones do not hold them up.
+pub const SMALL_SERVER_DATA_BYTES: usize = 24 << 20;
+
+/// The largest message that counts as small, and the largest that is not counted at all.
+pub const SMALL_MESSAGE_BYTES: usize = 1 << 20;
+pub const TINY_MESSAGE_BYTES: usize = 16 << 10;
+
+/// How long a message from a server waits for its turn to be parsed, in seconds. Then its call fails.
+pub const MAX_SERVER_DATA_WAIT_SECONDS: u64 = 10;
+
+/// What a JSON value takes in memory once parsed, at most: `{"a":{"a":…}}` takes 300 bytes for each key and object.
+pub const PARSED_VALUE_BYTES: usize = 320;
+
+/// One message from an MCP server.
+pub const MAX_SERVER_MESSAGE_BYTES: usize = 8 << 20;
+
+/// How deep a message from an MCP server may nest. It is what the parser of such messages allows.
+pub const MAX_SERVER_MESSAGE_DEPTH: usize = 127;
+
+/// The answer that begins a connection, of which the protocol library keeps what it says for as long as the connection.
+pub const MAX_HANDSHAKE_BYTES: usize = 1 << 20;
+pub const MAX_HANDSHAKE_VALUES: usize = 20_000;
+
+/// A request of a server to us, such as a question to a person.
+pub const MAX_SERVER_REQUEST_BYTES: usize = 256 << 10;
+pub const MAX_SERVER_REQUEST_VALUES: usize = 10_000;
+
+/// A notification of a server. Longer ones are passed over, as are those that nothing reads.
+pub const MAX_NOTIFICATION_BYTES: usize = 64 << 10;
+pub const MAX_NOTIFICATION_VALUES: usize = 1_000;
+
+/// The body of an HTTP answer that refuses a request, and what a login server answers.
+pub const MAX_REFUSAL_VALUES: usize = 1_000;
+pub const MAX_LOGIN_ANSWER_VALUES: usize = 10_000;
+
+/// JSON values in the definitions of one tool, and of all tools of one server. They stay in memory.
+pub const MAX_TOOL_VALUES: usize = 10_000;
+pub const MAX_LISTED_VALUES: usize = 200_000;
+
+/// JSON values of a result's content that are kept beside the result itself, for transcripts.
+pub const MAX_CONTENT_VALUES: usize = 10_000;
+
 /// Work that the check of one call's arguments may take: so many steps for any input, so many more for each value in
 /// it, and so many in all. About a step for each schema, property, item or literal looked at.
 pub const ARGUMENT_CHECK_STEPS: usize = 100_000;
@@ -210,3 +256,18 @@ impl Limits {
 /// What a thread of a host needs to walk a value as deep as one may be, unoptimised too: whoever runs us on threads of its
 /// own gives them so much.
 pub const HOST_STACK_BYTES: usize = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        MAX_JSON_VALUES, MAX_SERVER_DATA_BYTES, MAX_SERVER_MESSAGE_BYTES, PARSED_VALUE_BYTES, SMALL_MESSAGE_BYTES,
+        SMALL_SERVER_DATA_BYTES, TINY_MESSAGE_BYTES,
+    };
+
+    #[test]
+    fn the_largest_message_of_a_server_fits_the_budget_for_large_ones() {
+        let largest = MAX_SERVER_MESSAGE_BYTES + MAX_JSON_VALUES * PARSED_VALUE_BYTES;
+        assert!(largest <= MAX_SERVER_DATA_BYTES - SMALL_SERVER_DATA_BYTES, "{largest}");
+        assert!(SMALL_MESSAGE_BYTES < SMALL_SERVER_DATA_BYTES && TINY_MESSAGE_BYTES < SMALL_MESSAGE_BYTES);
+    }
+}

@@ -7,11 +7,16 @@ use crate::source::{Outcome, Returned};
 impl Outcome {
     pub fn to_json(&self) -> String {
         match self {
-            Self::Returned(returned) => json!({
-                "returned": {"content": returned.content, "details": returned.details, "labels": returned.labels},
+            Self::Returned(returned) => {
+                // Written piece by piece: a copy of the details could take many times the memory of their text.
+                let [content, labels] = [json!(returned.content), json!(returned.labels)];
+                let details = returned.details.as_ref().unwrap_or(&Value::Null);
                 // `null` is a value that a tool may return; no details are another thing.
-                "hasDetails": returned.details.is_some(),
-            }),
+                let has_details = returned.details.is_some();
+                return format!(
+                    r#"{{"returned":{{"content":{content},"details":{details},"labels":{labels}}},"hasDetails":{has_details}}}"#
+                );
+            }
             Self::Failed(message) => json!({"failed": message}),
             Self::Unknown => json!({"unknown": true}),
         }

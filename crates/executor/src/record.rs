@@ -27,15 +27,14 @@ impl Recorded<'_> {
     }
 
     pub(crate) fn result(&self, outcome: &Outcome) -> Entry {
+        // Details may be large, so they are looked at where they are.
         let (is_error, content, details) = match outcome {
-            Outcome::Returned(returned) => {
-                (false, Value::from(returned.content.clone()), returned.details.clone().unwrap_or(Value::Null))
-            }
-            Outcome::Failed(message) => (true, text(message), Value::Null),
-            Outcome::Unknown => (true, text(UNKNOWN_OUTCOME), Value::Null),
+            Outcome::Returned(returned) => (false, Value::from(returned.content.clone()), returned.details.as_ref()),
+            Outcome::Failed(message) => (true, text(message), None),
+            Outcome::Unknown => (true, text(UNKNOWN_OUTCOME), None),
         };
-        let result =
-            json!({"isError": is_error, "content": for_transcript(&content), "details": for_transcript(&details)});
+        let details = for_transcript(details.unwrap_or(&Value::Null));
+        let result = json!({"isError": is_error, "content": for_transcript(&content), "details": details});
         self.entry(EntryKind::ToolResult, result)
     }
 

@@ -18,7 +18,6 @@ pub(super) enum Excess {
     Depth,
     Text,
     Patterns,
-    Number,
 }
 
 impl Excess {
@@ -37,7 +36,6 @@ impl Excess {
             Self::Patterns => format!(
                 "it needs more than {MAX_MATCHED_PATTERNS} patterns of the tool's schema; send fewer properties at once"
             ),
-            Self::Number => "is too large a number to be checked with the tool's schema; send a smaller one".into(),
         }
     }
 }

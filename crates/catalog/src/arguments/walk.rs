@@ -255,7 +255,7 @@ impl<'a> Walk<'a> {
 
     pub(super) fn keep(&mut self, problem: Problem) {
         // What is left decides about the next step, not about this problem.
-        drop(self.budget.spend_on_schema(PROBLEM_STEPS));
+        self.budget.spend_on_schema(PROBLEM_STEPS).ok();
         if self.has_room() && !self.problems.contains(&problem) {
             self.problems.push(problem);
         }

@@ -1,5 +1,6 @@
 //! A call as the protocol's request, and its result as ours.
 
+use contract::limits::MAX_CONTENT_VALUES;
 use contract::tool::{Operation, ToolId};
 use executor::Returned;
 use serde_json::{Map, Value, json};
@@ -41,7 +42,26 @@ pub(crate) fn returned(operation: Operation, result: Value) -> Result<Returned, 
         None | Some("complete") => {}
         Some(_) => return Err("it answered with a kind of result that is not known here".to_owned()),
     }
-    Ok(Returned { content: content(operation, &result), details: Some(result), labels: Vec::new() })
+    Ok(Returned { content: shown_content(operation, &result), details: Some(result), labels: Vec::new() })
+}
+
+/// A copy beside the result, so only of what is not large. The result itself is whole in either case.
+fn shown_content(operation: Operation, result: &Value) -> Vec<Value> {
+    let parts = ["content", "contents", "messages"].map(|key| result.get(key));
+    if parts.into_iter().flatten().map(values).sum::<usize>() > MAX_CONTENT_VALUES {
+        let text = format!("(content of more than {MAX_CONTENT_VALUES} JSON values is left out here)");
+        return vec![json!({"type": "text", "text": text})];
+    }
+    content(operation, result)
+}
+
+/// How many values there are, keys not counted. The parser has bounded how deep they nest.
+fn values(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(values).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(values).sum::<usize>(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
+    }
 }
 
 fn content(operation: Operation, result: &Value) -> Vec<Value> {
@@ -59,7 +79,7 @@ fn content(operation: Operation, result: &Value) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-    use contract::tool::{Operation, ToolId};
+use contract::tool::{Operation, ToolId};
     use serde_json::{Map, Value, json};
 
     use super::{request, returned};
@@ -107,5 +127,14 @@ mod tests {
         }
         assert!(returned(Operation::Tool, json!([])).is_err());
         assert!(returned(Operation::Tool, json!({"resultType": "input_required"})).is_err());
+    }
+
+    #[test]
+    fn content_that_is_large_stands_in_the_details_alone() {
+        let result = |count: usize| json!({"content": vec![json!({"type": "text"}); count]});
+        let small = super::returned(Operation::Tool, result(4_000)).unwrap();
+        assert_eq!((small.content.len(), small.details), (4_000, Some(result(4_000))));
+        let large = super::returned(Operation::Tool, result(6_000)).unwrap();
+        assert_eq!((large.content.len(), large.details), (1, Some(result(6_000))));
     }
 }

@@ -4,6 +4,7 @@ use contract::tool::ToolId;
 use executor::{Dispatch, Outcome, ParkedCall};
 use serde_json::{Value, json};
 
+use crate::client::intake::Slot;
 use crate::client::server::Server;
 use crate::client::task::{self, Seen, Task};
 use crate::client::ticket::Timed;
@@ -38,15 +39,17 @@ impl Server {
 
     /// Tells the server that nobody wants the task. What it says to that changes nothing.
     pub(crate) async fn cancel_task(&self, task: &Task) {
-        drop(self.ask("tasks/cancel", task).await);
+        drop(self.ask("tasks/cancel", task, &Slot::default()).await);
     }
 
     async fn look_until_over(&self, parked: &ParkedCall, timed: &mut Timed) -> Followed {
         let (id, task, until) = (parked.id(), &mut timed.task, timed.until);
         let (mut failed, mut told) = (0, None);
+        // Held until what the task gave is handed on.
+        let slot = Slot::default();
         loop {
             // At once for the first time: it may have ended while nobody looked.
-            let look = match self.ask("tasks/get", task).await {
+            let look = match self.ask("tasks/get", task, &slot).await {
                 Ok(look) => look,
                 // The task goes on whatever becomes of one look at it.
                 Err(error) if passes(&error) && failed < task::MAX_FAILED_LOOKS => {
@@ -59,7 +62,7 @@ impl Server {
                 }
                 Err(error) => return self.not_seen(id, error),
             };
-            let result = match task.seen(&look) {
+            let result = match task.seen(look) {
                 Seen::Working { said } => {
                     if let Some(said) = said.filter(|said| told.as_ref() != Some(said)) {
                         parked.updates().send(json!({"message": said}));
@@ -74,10 +77,11 @@ impl Server {
                 Seen::Fetch => {
                     let mut request = Request::plain("tasks/result", task.named(), self.limits.call);
                     request.asker = Some(parked.asker().clone());
+                    request.slot = slot.clone();
                     self.session.request(request).await
                 }
                 Seen::Failed(why) => return Followed::Over(Dispatch::Settled(self.failed(id, &why))),
-                Seen::Asks => {
+                Seen::Asks(look) => {
                     let ticket = Timed { task: task.clone(), until }.ticket();
                     return Followed::Over(self.asks(id, &look, ticket));
                 }
@@ -97,8 +101,9 @@ impl Server {
         }
     }
 
-    async fn ask(&self, method: &'static str, task: &Task) -> Result<Value, RequestError> {
-        self.session.request(Request::plain(method, task.named(), self.limits.call)).await
+    async fn ask(&self, method: &'static str, task: &Task, slot: &Slot) -> Result<Value, RequestError> {
+        let request = Request::plain(method, task.named(), self.limits.call);
+        self.session.request(Request { slot: slot.clone(), ..request }).await
     }
 }
 

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use contract::json::measure;
+use contract::limits::{MAX_LISTED_VALUES, MAX_TOOL_VALUES};
 use contract::tool::{Operation, Repeat, ToolId, ToolSpec, is_visible_name};
 use serde_json::{Value, json};
 
@@ -23,6 +25,8 @@ pub(crate) struct Offer<'a> {
     trusted: bool,
     limits: &'a Limits,
     bytes: usize,
+    /// JSON values in all that is listed.
+    values: usize,
     /// What the server says of itself.
     about: Option<Arc<str>>,
     /// Whether arguments may have to go into headers.
@@ -40,6 +44,8 @@ pub enum TooMuch {
     Tools(usize),
     #[error("its tools take more than {0} bytes to describe; have it offer fewer, or raise the limit")]
     Bytes(usize),
+    #[error("its tools' definitions have more than {0} JSON values; have it offer fewer or simpler tools")]
+    Values(usize),
     #[error("its list has more than {0} pages; have it offer fewer tools or longer pages")]
     Pages(usize),
 }
@@ -51,6 +57,7 @@ impl<'a> Offer<'a> {
             trusted,
             limits,
             bytes: 0,
+            values: 0,
             about: None,
             in_headers: false,
             tools: BTreeMap::new(),
@@ -73,12 +80,22 @@ impl<'a> Offer<'a> {
         if self.tools.len() + self.left_out.len() >= self.limits.tools {
             return Err(TooMuch::Tools(self.limits.tools));
         }
-        self.bytes += json_bytes(listed);
+        let text = listed.to_string();
+        let values = measure(text.as_bytes()).values;
+        self.bytes += text.len();
         if self.bytes > self.limits.total_bytes {
             return Err(TooMuch::Bytes(self.limits.total_bytes));
         }
+        self.values += values;
+        if self.values > MAX_LISTED_VALUES {
+            return Err(TooMuch::Values(MAX_LISTED_VALUES));
+        }
         let name = listed.get("name").and_then(Value::as_str).unwrap_or_default();
-        match self.read(name, listed) {
+        let read = match values {
+            0..=MAX_TOOL_VALUES => self.read(name, listed),
+            _ => Err(format!("its definition has more than {MAX_TOOL_VALUES} JSON values")),
+        };
+        match read {
             Ok(spec) => {
                 let must = listed.pointer("/execution/taskSupport").and_then(Value::as_str) == Some("required");
                 if must && !self.tools.contains_key(&spec.id) {

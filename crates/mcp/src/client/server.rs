@@ -146,6 +146,7 @@ mod tests {
     use super::connect::{list_tools, start};
     use super::{Limits, Server, ServerSpec, Tail};
     use crate::client::Era;
+    use crate::client::intake::Slot;
     use crate::client::offer::Offer;
     use crate::client::spec::Transport;
 
@@ -178,7 +179,8 @@ mod tests {
         });
         let id = ToolId::parse("mcp:peer:trigger-long-running-operation").unwrap();
         let (input, asker) = (json!({"duration": 1, "steps": 4}), Asker::default());
-        let made = Made { id: &id, input: &input, key: "key", updates: &updates, asker: &asker };
+        let slot = Slot::default();
+        let made = Made { id: &id, input: &input, key: "key", updates: &updates, asker: &asker, slot: &slot };
         let outcome = server.rounds(&made, Map::new()).await.unwrap();
         println!("{outcome:?}\n{heard:?}");
         assert!(matches!(outcome, Dispatch::Settled(Outcome::Returned(_))), "{outcome:?}");

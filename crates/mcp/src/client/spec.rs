@@ -166,7 +166,7 @@ pub(crate) const MAX_TOOL_NAME_BYTES: usize = 128;
 pub(crate) const MAX_PAGES: usize = 256;
 
 /// One message from a server. Its reader gives up before the rest of a longer one is in memory.
-pub(crate) const MAX_FRAME_BYTES: usize = 8 << 20;
+pub(crate) const MAX_FRAME_BYTES: usize = contract::limits::MAX_SERVER_MESSAGE_BYTES;
 
 /// Messages that a server at an address has begun and not ended, all together.
 pub(crate) const MAX_HELD_BYTES: usize = 32 << 20;

@@ -50,7 +50,7 @@ pub(crate) enum Seen {
     Fetch,
     Failed(String),
     /// It wants to know something before it goes on: the look says what.
-    Asks,
+    Asks(Value),
 }
 
 impl Task {
@@ -77,14 +77,15 @@ impl Task {
     }
 
     /// Reads what `tasks/get` brought. The server may also change how often it wants to be asked.
-    pub(crate) fn seen(&mut self, look: &Value) -> Seen {
-        self.pause = pause(look).unwrap_or(self.pause);
+    pub(crate) fn seen(&mut self, mut look: Value) -> Seen {
+        self.pause = pause(&look).unwrap_or(self.pause);
         let said = look.get("statusMessage").and_then(Value::as_str).map(|said| shown(said, MAX_UPDATE_CHARS));
         match (look.get("status").and_then(Value::as_str), self.dialect) {
             (Some("working"), _) => Seen::Working { said },
             // What the tool gave, its own errors included.
-            (Some("completed"), Dialect::Extension) => match look.get("result") {
-                Some(result) => Seen::Done(result.clone()),
+            (Some("completed"), Dialect::Extension) => match look.get_mut("result") {
+                // It may be large, so it is not copied.
+                Some(result) => Seen::Done(result.take()),
                 None => Seen::Failed("its task is done, but what it gave is not there".to_owned()),
             },
             // It fails there as the call would have.
@@ -98,7 +99,7 @@ impl Task {
                 ))
             }
             (Some("cancelled"), _) => Seen::Failed("its task was cancelled at the server".to_owned()),
-            (Some("input_required"), Dialect::Extension) => Seen::Asks,
+            (Some("input_required"), Dialect::Extension) => Seen::Asks(look),
             // What it wants to know comes by the connection, while `tasks/result` waits.
             (Some("input_required"), Dialect::Experimental) => Seen::Fetch,
             _ => Seen::Failed("it answered with something that is no task".to_owned()),
@@ -177,10 +178,10 @@ mod tests {
             (Dialect::Extension, json!({"status": 7}), failed("it answered with something that is no task")),
         ];
         for (dialect, look, expected) in cases {
-            assert_eq!(task(dialect, 1).seen(&look), expected, "{look}");
+            assert_eq!(task(dialect, 1).seen(look.clone()), expected, "{look}");
         }
         let mut changed = task(Dialect::Extension, 1);
-        changed.seen(&json!({"status": "working", "pollIntervalMs": 200}));
+        changed.seen(json!({"status": "working", "pollIntervalMs": 200}));
         assert_eq!(changed.pause, Duration::from_millis(200));
     }
 }

@@ -6,6 +6,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use contract::json::measure;
+use contract::limits::MAX_LISTED_VALUES;
 use contract::tool::{Operation, Repeat, ToolSpec};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -19,6 +21,12 @@ const VERSION: u64 = 2;
 
 /// What a file may have beside the tools themselves.
 const OVERHEAD_BYTES: u64 = 64 << 10;
+
+/// Those of the tools, and what a file has for each tool and for itself beside what the server said.
+const MAX_FILE_VALUES: usize = MAX_LISTED_VALUES + 16_000;
+
+/// A file about what went wrong has three.
+const MAX_TROUBLE_VALUES: usize = 100;
 
 /// Where one server's listing is kept.
 #[derive(Clone, Debug)]
@@ -37,6 +45,8 @@ pub(crate) enum Unread {
     Io(#[from] io::Error),
     #[error("the remembered list of its tools is longer than {0} bytes")]
     TooLong(u64),
+    #[error("the remembered list of its tools has more than {0} JSON values")]
+    TooManyValues(usize),
     #[error("the remembered list of its tools is not one that we wrote for it")]
     Other,
 }
@@ -75,6 +85,9 @@ impl CatalogFile {
         if text.len() as u64 > most {
             return Err(Unread::TooLong(most));
         }
+        if measure(text.as_bytes()).values > MAX_FILE_VALUES {
+            return Err(Unread::TooManyValues(MAX_FILE_VALUES));
+        }
         let read = contract::json::read(&text).map_err(|_| Unread::Other)?;
         if read.get("version").and_then(Value::as_u64).is_some_and(|version| version != VERSION) {
             return Ok(None);
@@ -86,7 +99,8 @@ impl CatalogFile {
     pub(crate) fn read_trouble(&self) -> Option<Trouble> {
         let mut text = String::new();
         File::open(self.trouble_path()).ok()?.take(OVERHEAD_BYTES).read_to_string(&mut text).ok()?;
-        let read = contract::json::read(&text).ok()?;
+        let is_small = measure(text.as_bytes()).values <= MAX_TROUBLE_VALUES;
+        let read = is_small.then(|| contract::json::read(&text).ok()).flatten()?;
         let message = shown(read.get("message")?.as_str()?, MAX_SHOWN_CHARS);
         Some(Trouble { at: read.get("at")?.as_i64()?, message, stderr: String::new() })
     }

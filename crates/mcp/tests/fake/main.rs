@@ -195,6 +195,13 @@ impl Fake {
             // Any message, also one that is no answer.
             "say" => out.say(value),
             // So often.
+            // A message of many equal parts: what is before them, one of them, how many, and what is after. `$ID` is the
+            // request's id.
+            "repeated" => {
+                let part = |index: usize| value[index].as_str().unwrap().replace("$ID", &message["id"].to_string());
+                let times = usize::try_from(value[2].as_u64().unwrap()).unwrap();
+                out.text(&format!("{}{}{}", part(0), part(1).repeat(times), part(3)));
+            }
             "sayTimes" => (0..value[0].as_u64().unwrap()).for_each(|_| out.say(&value[1])),
             // A whole HTTP answer.
             "raw" => out.raw(value.as_str().unwrap()),

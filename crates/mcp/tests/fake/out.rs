@@ -22,10 +22,17 @@ pub struct Answer {
 
 impl Out {
     pub fn say(&mut self, message: &Value) {
+        let unasked = message["method"].is_string();
+        if !matches!(self, Self::Http(answer) if answer.json && unasked) {
+            self.text(&message.to_string());
+        }
+    }
+
+    /// A message as this text, whether it is one or not.
+    pub fn text(&mut self, message: &str) {
         match self {
-            Self::Stdout => self.print(message.to_string().as_bytes(), b"\n"),
-            Self::Http(answer) if answer.json && message["method"].is_string() => true,
-            Self::Http(answer) if answer.json => self.print(message.to_string().as_bytes(), b""),
+            Self::Stdout => self.print(message.as_bytes(), b"\n"),
+            Self::Http(answer) if answer.json => self.print(message.as_bytes(), b""),
             Self::Http(_) => self.print(format!("data: {message}\n").as_bytes(), b"\n"),
         };
     }

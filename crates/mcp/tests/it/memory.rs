@@ -12,32 +12,43 @@ use crate::fake::{AtAddress, Connected, Folder, connect, limits, tool};
 /// One message of the longest, read and parsed, for each of a few servers at once, and what allocators keep.
 const MOST_GROWTH_KIB: u64 = 192 << 10;
 
+/// What may be left of it once nothing is under way: what allocators keep.
+const MOST_KEPT_KIB: u64 = 96 << 10;
+
 /// In a process of its own: other tests have memory, too.
 #[test]
 fn memory_stays_bounded_whatever_servers_send() {
     let us = std::env::current_exe().unwrap();
-    let child = Command::new(us)
-        .args(["memory::in_a_process_of_its_own", "--exact", "--ignored", "--nocapture"])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success(), "{said}\n{}", String::from_utf8_lossy(&child.stderr));
-    let growth = said.lines().find_map(|line| line.strip_prefix("grown by ")).unwrap().parse::<u64>().unwrap();
-    println!("grown by {growth} KiB");
-    assert!(growth < MOST_GROWTH_KIB, "{growth} KiB");
+    for part in ["memory::floods_in_a_process_of_its_own", "memory::values_in_a_process_of_its_own"] {
+        let child = Command::new(&us).args([part, "--exact", "--ignored", "--nocapture"]).output().unwrap();
+        let said = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success(), "{said}\n{}", String::from_utf8_lossy(&child.stderr));
+        let number = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse::<u64>().unwrap();
+        let (growth, kept) = (number("grown by "), number("kept "));
+        println!("{part}: grown by {growth} KiB, kept {kept} KiB");
+        assert!(growth < MOST_GROWTH_KIB, "{part}: {growth} KiB");
+        assert!(kept < MOST_KEPT_KIB, "{part}: {kept} KiB");
+    }
 }
 
 #[tokio::test]
 #[ignore = "run by the test above"]
-async fn in_a_process_of_its_own() {
+async fn floods_in_a_process_of_its_own() {
     let limits = || Limits { connect: Duration::from_secs(60), call: Duration::from_secs(60), ..limits() };
-    let before = peak_kib();
-    let flood = json!({"sayTimes": [10_000, {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x".repeat(500)}}]});
-    let tools = json!([
-        tool("flood", json!([flood, {"stderrBytes": 16 << 20}, {"result": {}}])),
-        tool("endless", json!([{"print": "data: "}, {"endless": true}])),
+    let before = Before::now();
+    let note = |method: &str, params: Value| json!({"jsonrpc": "2.0", "method": method, "params": params});
+    let flood = json!([
+        {"sayTimes": [10_000, note("notifications/message", json!({"data": "x".repeat(500)}))]},
+        {"sayTimes": [10_000, note("notifications/progress", json!({"progressToken": 1, "progress": 1, "message": "x".repeat(500)}))]},
+        {"sayTimes": [10_000, note("notifications/tools/list_changed", json!({}))]},
+        {"sayTimes": [20, note("notifications/message", json!({"data": vec![json!({"a": 0}); 200_000]}))]},
+        {"sayTimes": [20, note("notifications/progress", json!({"progressToken": 1, "data": vec![json!({"a": 0}); 200_000]}))]},
+        {"sayTimes": [10_000, {"jsonrpc": "2.0", "id": 999_999, "result": {"x": "x".repeat(500)}}]},
+        {"stderrBytes": 16 << 20},
+        {"result": {}},
     ]);
-    let floods = json!({"tools": tools});
+    let endless = tool("endless", json!([{"print": "data: "}, {"endless": true}]));
+    let floods = json!({"tools": [tool("flood", flood), endless]});
     for server in [Connected::with(floods.clone(), limits()).await, Connected::at_address(floods, limits()).await] {
         server.returned("flood", json!({})).await;
         assert!(matches!(server.call("endless", json!({})).await, Outcome::Unknown));
@@ -50,10 +61,91 @@ async fn in_a_process_of_its_own() {
     let big_pages = json!({"manyTools": 100_000, "pageSize": 100_000});
     for script in [huge, many, big_pages] {
         for why in [refused(&script).await, refused_at_address(&script).await] {
-            assert!(why.contains("8388608 bytes") || why.contains("more than 2000 tools"), "{why}");
+            let known = ["8388608 bytes", "more than 2000 tools", "JSON values"].iter().any(|known| why.contains(known));
+            assert!(known, "{why}");
         }
     }
-    println!("grown by {}", peak_kib() - before);
+    before.tell().await;
+}
+
+/// A result whose `x` is so many equal parts.
+fn result_of(part: &str, times: usize, last: &str) -> Value {
+    let before = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[],"structuredContent":{"x":["#;
+    json!([{"repeated": [before, part, times, format!("{last}]}}}}}}")]}])
+}
+
+/// Texts far below the limit on bytes that would take hundreds of times their length once parsed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "run by the test above"]
+async fn values_in_a_process_of_its_own() {
+    let limits = || Limits { connect: Duration::from_secs(60), call: Duration::from_secs(60), ..limits() };
+    let before = Before::now();
+    // What is too much, and what of it is.
+    let too_much = [
+        ("objects", result_of(r#"{"a":0},"#, 985_000, "0"), "JSON values"),
+        ("numbers", result_of("0,", 3_900_000, "0"), "JSON values"),
+        ("arrays", result_of("[],", 2_600_000, "0"), "JSON values"),
+        ("texts", result_of(r#""","#, 2_600_000, "0"), "JSON values"),
+        ("deep", result_of("[", 3_000_000, "0"), "JSON values"),
+        ("levels", json!([{"result": {"x": nested(200)}}]), "levels"),
+    ];
+    // What is just within the bounds.
+    let fits = [
+        ("fit_objects", result_of(r#"{"a":0},"#, 66_000, "0")),
+        ("fit_nested", result_of(r#"{"a":{"a":{"a":{}}}},"#, 28_000, "0")),
+        ("fit_numbers", result_of("0,", 199_000, "0")),
+        ("fit_escapes", escapes()),
+        ("fit_content", content_of(60_000)),
+    ];
+    let mut tools: Vec<Value> = too_much.iter().map(|(name, does, _)| tool(name, does.clone())).collect();
+    tools.extend(fits.iter().map(|(name, does)| tool(name, does.clone())));
+    tools.push(tool("small", json!([{"result": {"content": []}}])));
+    let script = json!({"tools": tools});
+    let json_script = json!({"tools": tools, "http": {"json": true}});
+    let servers = [
+        Connected::with(script.clone(), limits()).await,
+        Connected::at_address(script, limits()).await,
+        Connected::at_address(json_script, limits()).await,
+    ];
+    for server in &servers {
+        for (name, _, expected) in &too_much {
+            let four = [server.failed(name), server.failed(name), server.failed(name), server.failed(name)];
+            for why in futures_util::future::join_all(four).await {
+                assert!(why.contains(expected) && why.contains("ask it for less"), "{name} {why}");
+            }
+            // The connection is still there.
+            server.returned("small", json!({})).await;
+        }
+        for (name, _) in &fits {
+            let four = [1, 2, 3, 4].map(|_| async { drop(server.returned(name, json!({})).await) });
+            futures_util::future::join_all(four).await;
+        }
+    }
+    // All servers together.
+    let all = servers.iter().map(|server| async { drop(server.returned("fit_objects", json!({})).await) });
+    futures_util::future::join_all(all).await;
+    let page = json!({"on": {"tools/list": result_of("0,", 1_000_000, "0")}, "tools": []});
+    for why in [refused(&page).await, refused_at_address(&page).await] {
+        assert!(why.contains("JSON values"), "{why}");
+    }
+    drop(servers);
+    before.tell().await;
+}
+
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!(0), |inner, _| json!([inner]))
+}
+
+/// One text of nearly eight million bytes of escapes.
+fn escapes() -> Value {
+    let before = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[],"structuredContent":{"x":""#;
+    json!([{"repeated": [before, r"\u0041", 1_300_000, "\"}}}"]}])
+}
+
+/// A result whose content has so many blocks.
+fn content_of(blocks: usize) -> Value {
+    let before = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":["#;
+    json!([{"repeated": [before, r#"{"a":0},"#, blocks, "{}]}}"]}])
 }
 
 async fn refused(script: &Value) -> String {
@@ -66,9 +158,24 @@ async fn refused_at_address(script: &Value) -> String {
     Server::connect(at.spec(limits())).await.unwrap_err().to_string()
 }
 
-/// The most this process has ever held.
-fn peak_kib() -> u64 {
+/// What this process held before a test.
+struct Before(u64);
+
+impl Before {
+    fn now() -> Self {
+        Self(kib("VmHWM:"))
+    }
+
+    /// Prints how much it has grown at most, and by how much it has once all is over.
+    async fn tell(self) {
+        println!("grown by {}", kib("VmHWM:").saturating_sub(self.0));
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        println!("kept {}", kib("VmRSS:").saturating_sub(self.0));
+    }
+}
+
+fn kib(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }

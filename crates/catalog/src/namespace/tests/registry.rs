@@ -84,10 +84,11 @@ fn only_a_plugins_own_tools_show_its_namespace() {
         assert_eq!(!namespaces.is_empty(), is_visible, "{name}");
         assert!(namespaces.refused().is_empty(), "{name}");
     }
-    // The id of this plugin and that of the tool spell the same text.
+    // A tool's name has no `:`, so no id can be read as a tool of the plugin `a:b`.
     let mut registry = Registry::default();
     registry.register("a:b", Registration { required_tool_names: vec!["c".to_owned()], ..issues() }).unwrap();
-    assert!(visible(&registry, &catalog(&["plugin:a:b:c"])).is_empty());
+    assert!(contract::tool::ToolId::parse("plugin:a:b:c").is_err());
+    assert!(visible(&registry, &catalog(&["plugin:a:c", "plugin:b:c"])).is_empty());
 }
 
 #[test]

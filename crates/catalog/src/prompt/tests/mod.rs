@@ -145,7 +145,7 @@ fn strangers_words_are_cleaned_and_bounded() {
     for number in 0..MAX_NAMESPACES {
         register(&mut registry, &format!("N{number:02}"), &book, Some(&book));
     }
-    let mut ids: Vec<String> = (0..5000).map(|number| format!("mcp:{number}{}:x", "\u{1b}server".repeat(20))).collect();
+    let mut ids: Vec<String> = (0..5000).map(|number| format!("mcp:{number}{}:x", "#server".repeat(20))).collect();
     ids.push("plugin:github:list".to_owned());
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     let text = exec(&config.code_mode, &with_namespaces(catalog(&ids), &registry));

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use contract::json::measure;
+use contract::limits::MAX_REFUSAL_VALUES;
 use reqwest::{Response, StatusCode};
 use serde_json::{Map, Value};
 
@@ -13,8 +15,15 @@ use crate::client::spec::{MAX_FRAME_BYTES, MAX_HELD_BYTES, MAX_SHOWN_CHARS, show
 #[derive(Debug)]
 pub(crate) enum Answer {
     Accepted,
-    Message(Map<String, Value>),
+    Message(Body),
     Stream(Box<Events>),
+}
+
+/// The text of a message, counted for as long as it is there.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) text: Vec<u8>,
+    pub(crate) share: Share,
 }
 
 /// Why a request has no answer.
@@ -32,13 +41,13 @@ pub(crate) enum Failure {
     Closed(Closed),
 }
 
-/// Bytes of unfinished answers, of all requests of one connection together.
+/// Bytes of answers that are not read to their end or not parsed, of all requests of one connection together.
 #[derive(Debug, Default)]
 pub(crate) struct Held(AtomicUsize);
 
 /// One answer's part of them.
 #[derive(Debug)]
-struct Share {
+pub(crate) struct Share {
     of: Arc<Held>,
     bytes: usize,
 }
@@ -74,16 +83,17 @@ impl Answer {
             return Ok(Self::Stream(Box::new(Events::new(response, held))));
         }
         let body = whole(response, MAX_FRAME_BYTES, held).await?;
-        if body.trim_ascii().is_empty() {
+        if body.text.trim_ascii().is_empty() {
             return Ok(Self::Accepted);
         }
-        object(&body).map(Self::Message).ok_or(Failure::Confused)
+        // Whether it is a message inside is found out where it is parsed, one at a time.
+        if body.text.trim_ascii_start().starts_with(b"{") { Ok(Self::Message(body)) } else { Err(Failure::Confused) }
     }
 }
 
-/// The parser stops at 128 levels, so depth is bounded here too.
-pub(crate) fn object(bytes: &[u8]) -> Option<Map<String, Value>> {
-    serde_json::from_slice(bytes).ok()
+/// A refusal that is small enough to be parsed where it is. The parser stops at 128 levels, so depth is bounded, too.
+fn object(bytes: &[u8]) -> Option<Map<String, Value>> {
+    (measure(bytes).values <= MAX_REFUSAL_VALUES).then(|| serde_json::from_slice(bytes).ok()).flatten()
 }
 
 async fn refused(response: Response, kind: &str, held: &Arc<Held>) -> Failure {
@@ -97,7 +107,7 @@ async fn refused(response: Response, kind: &str, held: &Arc<Held>) -> Failure {
         return Failure::Status { code, message };
     }
     // What is cut off here was not going to be shown.
-    let body = whole(response, MAX_REFUSAL_BYTES, held).await.unwrap_or_default();
+    let body = whole(response, MAX_REFUSAL_BYTES, held).await.map(|body| body.text).unwrap_or_default();
     let forbids = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     match object(&body) {
         // Who may not is told so, whatever the protocol's code for it is.
@@ -123,21 +133,21 @@ async fn refused(response: Response, kind: &str, held: &Arc<Held>) -> Failure {
 /// The body of an answer that says no.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
 
-async fn whole(mut response: Response, most: usize, held: &Arc<Held>) -> Result<Vec<u8>, Failure> {
+async fn whole(mut response: Response, most: usize, held: &Arc<Held>) -> Result<Body, Failure> {
     let too_long = Failure::Closed(Closed::FrameTooLong);
     if response.content_length().is_some_and(|length| length > most as u64) {
         return Err(too_long);
     }
     let mut share = Share::new(held);
-    let mut body = Vec::new();
+    let mut text = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|_| Failure::Lost)? {
-        if body.len() + chunk.len() > most {
+        if text.len() + chunk.len() > most {
             return Err(too_long);
         }
-        share.set(body.len() + chunk.len())?;
-        body.extend_from_slice(&chunk);
+        share.set(text.len() + chunk.len())?;
+        text.extend_from_slice(&chunk);
     }
-    Ok(body)
+    Ok(Body { text, share })
 }
 
 fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
@@ -156,6 +166,13 @@ pub(crate) struct Events {
 impl Events {
     pub(crate) fn new(response: Response, held: &Arc<Held>) -> Self {
         Self { response, parser: Parser::default(), ready: Vec::new().into_iter(), share: Share::new(held) }
+    }
+
+    /// The data of an event as a message that is counted on its own.
+    pub(crate) fn body(&self, text: Vec<u8>) -> Result<Body, Failure> {
+        let mut share = Share::new(&self.share.of);
+        share.set(text.len())?;
+        Ok(Body { text, share })
     }
 
     /// The next event; none at the end.

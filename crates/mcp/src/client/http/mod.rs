@@ -8,7 +8,7 @@ mod client;
 mod sse;
 
 pub(crate) use address::Reach;
-pub(crate) use answer::{Answer, Events, Failure, object};
+pub(crate) use answer::{Answer, Body, Events, Failure, Share};
 pub use caller::BadAddress;
 pub(crate) use caller::{Caller, Posted};
 pub(crate) use challenge::Challenge;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{Attempt, Server};
 use crate::client::asked;
 use crate::client::convert;
+use crate::client::intake::Slot;
 use crate::client::promoted::promoted;
 use crate::client::spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, shown};
 use crate::client::task::Task;
@@ -29,20 +30,23 @@ pub(super) struct Made<'a> {
     pub(super) key: &'a str,
     pub(super) updates: &'a Updates,
     pub(super) asker: &'a Asker,
+    /// Keeps the result's part of the budget for data of servers until the call is settled.
+    pub(super) slot: &'a Slot,
 }
 
 impl<'a> Made<'a> {
-    fn of(call: &'a AuthorizedCall) -> Self {
-        Self { id: call.id(), input: call.input(), key: call.key(), updates: call.updates(), asker: call.asker() }
+    fn of(call: &'a AuthorizedCall, slot: &'a Slot) -> Self {
+        Self { id: call.id(), input: call.input(), key: call.key(), updates: call.updates(), asker: call.asker(), slot }
     }
 }
 
 impl Server {
     /// Tries a call once, and leaves it to whoever supervises this server what to do if the server is no more.
     pub(crate) async fn attempt(&self, call: &AuthorizedCall) -> Attempt {
+        let slot = Slot::default();
         let made = match call.answers() {
-            None => self.rounds(&Made::of(call), Map::new()).await,
-            Some(answers) => self.go_on(call, answers).await,
+            None => self.rounds(&Made::of(call, &slot), Map::new()).await,
+            Some(answers) => self.go_on(call, &slot, answers).await,
         };
         match made {
             Ok(dispatch) => Attempt::Settled(dispatch),
@@ -59,19 +63,19 @@ impl Server {
     }
 
     /// Brings what people have said, to a task or with the call made again.
-    async fn go_on(&self, call: &AuthorizedCall, answers: &Answers) -> Result<Dispatch, Attempt> {
+    async fn go_on(&self, call: &AuthorizedCall, slot: &Slot, answers: &Answers) -> Result<Dispatch, Attempt> {
         let said = asked::responses(&answers.by_key);
         match Ticket::read(&answers.ticket) {
             Some(Ticket::Question { state }) => {
                 let mut with = Map::from_iter([("inputResponses".to_owned(), said)]);
                 with.extend(state.map(|state| ("requestState".to_owned(), json!(state))));
-                self.rounds(&Made::of(call), with).await
+                self.rounds(&Made::of(call, slot), with).await
             }
             // The call is made again as it was, once they have been there.
             Some(Ticket::Pages) if answers.by_key.values().any(|said| *said == Answered::Declined) => {
                 Ok(Dispatch::Settled(self.failed(call.id(), "a person declined to visit the page that it asks for")))
             }
-            Some(Ticket::Pages) => self.rounds(&Made::of(call), Map::new()).await,
+            Some(Ticket::Pages) => self.rounds(&Made::of(call, slot), Map::new()).await,
             Some(ticket) => match ticket.task() {
                 Some(timed) => self.update_task(call.id(), &timed, said).await,
                 None => Ok(Dispatch::Settled(Outcome::Unknown)),
@@ -124,7 +128,7 @@ impl Server {
 
     /// One request. What it failed with is for the cell; what it never came to is for whoever minds the server.
     async fn request(&self, made: &Made<'_>, with: Map<String, Value>) -> Result<Result<Value, Outcome>, Attempt> {
-        let Made { id, input, key, updates, asker } = *made;
+        let Made { id, input, key, updates, asker, .. } = *made;
         let listed = self.listed();
         let Some(tool) = listed.tools.get(id) else {
             return Ok(Err(self.failed(id, "the server does not offer it")));
@@ -139,7 +143,8 @@ impl Server {
         params.extend(with);
         let headers = promoted(&tool.parameters, input);
         let (updates, asker) = (updates.clone(), Some(asker.clone()));
-        let request = Request { method, params, headers, key, updates, asker, deadline: self.limits.call };
+        let (deadline, slot) = (self.limits.call, made.slot.clone());
+        let request = Request { method, params, headers, key, updates, asker, deadline, slot };
         match self.session.request(request).await {
             Ok(result) => Ok(Ok(result)),
             Err(RequestError::Pages(pages)) => Ok(Ok(asked::pages(&pages))),
@@ -191,6 +196,7 @@ impl Server {
             RequestError::NotSent(why) | RequestError::Closed(why) => {
                 format!("the server is not there any more: {why}; its calls fail until it is connected again")
             }
+            RequestError::Unread(why) => why,
             RequestError::Pages(_) => "it wants a person to visit a page first".to_owned(),
             RequestError::Confused => "it answered with something that is not a result".to_owned(),
         }

@@ -11,6 +11,7 @@ use url::Url;
 
 use super::{Listed, Server};
 use crate::client::http::{BadAddress, Caller};
+use crate::client::intake::Slot;
 use crate::client::offer::{Offer, TooMuch};
 use crate::client::spec::{
     Limits, MAX_PAGES, MAX_SERVER_NAME_BYTES, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, ServerSpec, Transport, plain_url,
@@ -54,6 +55,9 @@ pub enum ConnectFailure {
         "it does not speak MCP as we know it; see that the command starts an MCP server on standard input and output, or that the address is that of its MCP endpoint"
     )]
     Confused,
+    /// It answered with more than is read.
+    #[error("{0}")]
+    Unread(String),
     #[error(transparent)]
     TooMuch(#[from] TooMuch),
 }
@@ -142,6 +146,8 @@ pub(super) async fn list_tools(
     deadline: Duration,
 ) -> Result<(), ConnectFailure> {
     let mut params = Map::new();
+    // Held for each page while its tools are taken.
+    let slot = Slot::default();
     for _ in 0..MAX_PAGES {
         let request = Request {
             method: "tools/list",
@@ -151,6 +157,7 @@ pub(super) async fn list_tools(
             updates: Updates::default(),
             asker: None,
             deadline,
+            slot: slot.clone(),
         };
         let page = session.request(request).await?;
         for tool in page.get("tools").and_then(Value::as_array).ok_or(ConnectFailure::Confused)? {
@@ -186,6 +193,7 @@ impl From<RequestError> for ConnectFailure {
                 Self::Refused { code, message: shown(&message, MAX_SHOWN_CHARS) }
             }
             RequestError::NotSent(why) | RequestError::Closed(why) => Self::Closed(why),
+            RequestError::Unread(why) => Self::Unread(why),
             RequestError::Confused | RequestError::Pages(_) => Self::Confused,
             RequestError::Deadline(limit) => Self::Deadline(limit),
         }

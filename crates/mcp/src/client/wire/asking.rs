@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use contract::limits::{MAX_SERVER_REQUEST_BYTES, MAX_SERVER_REQUEST_VALUES};
 use executor::{Answered, Asker};
 use rmcp::model::{
     ClientConfig, CustomRequest, CustomResult, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorCode,
@@ -13,6 +14,7 @@ use rmcp::service::RequestContext;
 use rmcp::{ClientHandler, RoleClient};
 use serde_json::Value;
 
+use super::bounds::TOO_LARGE;
 use crate::client::asked::{ask, response};
 
 /// What we are to a server.
@@ -134,6 +136,13 @@ impl ClientHandler for Us {
         request: CustomRequest,
         _context: RequestContext<RoleClient>,
     ) -> Result<CustomResult, ErrorData> {
+        if request.method == TOO_LARGE {
+            let why = format!(
+                "requests of more than {MAX_SERVER_REQUEST_BYTES} bytes or {MAX_SERVER_REQUEST_VALUES} JSON values are \
+                 not read; ask for less"
+            );
+            return Err(ErrorData::new(ErrorCode::INVALID_REQUEST, why, None));
+        }
         if request.method != "elicitation/create" {
             return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None));
         }

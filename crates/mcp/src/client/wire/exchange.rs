@@ -2,19 +2,16 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
-use super::gate::response_id;
 use crate::client::closed::Closed;
-use crate::client::http::{Answer, Caller, Event, Events, Failure, Posted, object};
+use crate::client::envelope::Envelope;
+use crate::client::http::{Answer, Body, Caller, Event, Events, Failure, Posted};
 
 /// What the tasks of a connection bring.
 #[derive(Debug)]
 pub(super) enum Arrived {
-    Message(Map<String, Value>),
-    /// Where a message belongs there was something else.
-    Garbage,
+    Message(Body),
     /// Nothing more comes for this request; for the connection itself where it names none.
     Failed(Option<i64>, Failure),
 }
@@ -127,19 +124,15 @@ impl Stream {
         let mut brought = false;
         while let Some(event) = events.next().await? {
             let Event { data, id: at, retry_ms } = event;
+            let answers = id.is_some() && Envelope::scan(&data).and_then(|envelope| envelope.response_id()) == id;
             self.last = at.or(self.last.take());
             self.retry = retry_ms.map(Duration::from_millis).or(self.retry);
             if data.trim_ascii().is_empty() {
                 continue;
             }
             brought = true;
-            let Some(message) = object(&data) else {
-                drop(tell.send(Arrived::Garbage).await);
-                continue;
-            };
-            let answers =
-                id.is_some() && !message.contains_key("method") && message.get("id").and_then(response_id) == id;
-            drop(tell.send(Arrived::Message(message)).await);
+            // Counted until it is read: what waits here is in memory.
+            drop(tell.send(Arrived::Message(events.body(data)?)).await);
             if answers {
                 return Ok(Drained::Answered);
             }

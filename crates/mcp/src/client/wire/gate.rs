@@ -1,7 +1,8 @@
 //! What stands between a server's messages and the protocol library, on every transport: it decides what gets through.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
+use contract::limits::MAX_JSON_VALUES;
 use executor::Updates;
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -12,9 +13,12 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
+use super::bounds::{self, Expected};
 use crate::client::closed::{Closed, ClosedCell};
-use crate::client::http::Failure;
-use crate::client::spec::{MAX_ASKED, MAX_UPDATE_CHARS, MAX_UPDATES, shown};
+use crate::client::envelope::{Envelope, response_id};
+use crate::client::http::{Failure, Share};
+use crate::client::intake::{Reservation, Reserving, Slot};
+use crate::client::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_UPDATE_CHARS, MAX_UPDATES, shown};
 
 /// Rides along with a request to where its progress will arrive.
 #[derive(Clone)]
@@ -22,6 +26,8 @@ pub(super) struct Listener {
     pub(super) updates: Updates,
     /// Arguments that the server wants in headers, too.
     pub(super) headers: Vec<(String, String)>,
+    /// Where its answer's part of the budget goes.
+    pub(super) slot: Slot,
 }
 
 impl Listener {
@@ -39,6 +45,12 @@ pub(crate) struct Gate {
     open: HashMap<i64, Open>,
     /// Requests of the server that the library has not answered.
     asked: usize,
+    /// A message that waits for its part of the budget.
+    incoming: Option<Incoming>,
+    /// Answers that we give ourselves, in place of one that cannot be read.
+    ready: VecDeque<RxJsonRpcMessage<RoleClient>>,
+    /// Messages in a row that are none.
+    bad: usize,
     /// How often the server has said that its tools changed.
     list_changes: watch::Sender<u64>,
     pub(super) closed: ClosedCell,
@@ -50,6 +62,16 @@ struct Open {
     token: Option<ProgressToken>,
     updates: Updates,
     updates_left: u32,
+    slot: Slot,
+}
+
+/// A message that is within its bounds and not parsed yet.
+#[derive(Debug)]
+struct Incoming {
+    text: Vec<u8>,
+    expected: Expected,
+    reserving: Reserving,
+    _share: Option<Share>,
 }
 
 /// The handshake's results are the library's to read; all others are kept whole.
@@ -73,7 +95,15 @@ impl Reader {
 
 impl Gate {
     pub(super) fn new() -> Self {
-        Self { open: HashMap::new(), asked: 0, list_changes: watch::Sender::new(0), closed: ClosedCell::new() }
+        Self {
+            open: HashMap::new(),
+            asked: 0,
+            incoming: None,
+            ready: VecDeque::new(),
+            bad: 0,
+            list_changes: watch::Sender::new(0),
+            closed: ClosedCell::new(),
+        }
     }
 
     pub(super) fn list_changes(&self) -> watch::Receiver<u64> {
@@ -86,11 +116,13 @@ impl Gate {
             JsonRpcMessage::Request(request) => {
                 let RequestId::Number(id) = request.id else { return };
                 let listener = Listener::of(&request.request);
+                let (updates, slot) = listener.clone().map(|one| (one.updates, one.slot)).unwrap_or_default();
                 let open = Open {
                     reader: Reader::of(&request.request, listener.as_ref()),
                     token: request.request.get_meta().get_progress_token(),
-                    updates: listener.map(|listener| listener.updates).unwrap_or_default(),
+                    updates,
                     updates_left: MAX_UPDATES,
+                    slot,
                 };
                 self.open.insert(id, open);
             }
@@ -105,11 +137,134 @@ impl Gate {
         }
     }
 
-    /// Decides what of a message the library sees.
-    pub(super) fn arriving(
+    /// Whether a message waits to be parsed; [`Self::parse`] does that, and no other is taken before.
+    pub(super) fn is_reading(&self) -> bool {
+        self.incoming.is_some()
+    }
+
+    /// An answer that we give ourselves.
+    pub(super) fn ready(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        self.ready.pop_front()
+    }
+
+    /// Takes the text of a message, and looks how large it is before anything parses it.
+    pub(super) fn take(
         &mut self,
-        mut message: Map<String, Value>,
+        text: Vec<u8>,
+        share: Option<Share>,
     ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+        let Some(envelope) = Envelope::scan(&text) else {
+            // What is too large to be looked into may have been anybody's answer.
+            if let Some(why) = bounds::unread(&text, MAX_JSON_VALUES) {
+                self.fail_all(&why);
+            }
+            return self.garbage();
+        };
+        let reader = envelope.response_id().and_then(|id| Some((id, self.open.get(&id)?.reader)));
+        let expected = match Expected::of(&envelope, reader.map(|(id, reader)| (id, reader != Reader::Us))) {
+            Some(expected) => expected,
+            None if envelope.has_method() || envelope.has_id() => {
+                self.bad = 0;
+                return Ok(None);
+            }
+            None => {
+                if let Some(why) = bounds::unread(&text, MAX_JSON_VALUES) {
+                    self.fail_all(&why);
+                }
+                self.bad = 0;
+                return Ok(None);
+            }
+        };
+        let measure = match expected.judge(&text) {
+            Ok(measure) => measure,
+            Err(why) => return self.unread(&expected, &envelope, why),
+        };
+        let reserving = matches!(expected, Expected::Answer(_)).then(|| Reserving::new(text.len(), measure)).flatten();
+        match reserving {
+            Some(reserving) => {
+                self.incoming = Some(Incoming { text, expected, reserving, _share: share });
+                Ok(None)
+            }
+            None => self.read(&text, &expected, Reservation::default()),
+        }
+    }
+
+    /// Parses the message that waits, once there is room for it. Can be dropped and called again.
+    pub(super) async fn parse(&mut self) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+        let Some(incoming) = &mut self.incoming else { return Ok(None) };
+        let room = incoming.reserving.come().await;
+        let Some(Incoming { text, expected, .. }) = self.incoming.take() else { return Ok(None) };
+        match (room, &expected) {
+            (Some(room), _) => self.read(&text, &expected, room),
+            (None, Expected::Answer(id) | Expected::Handshake(id)) => {
+                let message = "the host reads too much from servers at once, so this answer was dropped; try again";
+                Ok(self.failed(*id, Failure::Status { code: 503, message: message.to_owned() }))
+            }
+            (None, _) => Ok(None),
+        }
+    }
+
+    fn read(
+        &mut self,
+        text: &[u8],
+        expected: &Expected,
+        reservation: Reservation,
+    ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+        let parsed = serde_json::from_slice::<Map<String, Value>>(text).ok();
+        let Some(message) = parsed.filter(|message| expected.is(message)) else {
+            // Its call fails now and not at its deadline: nothing else will come for it.
+            if let Some(id) = expected.answers()
+                && let Some(failed) = self.failed(id, Failure::Confused)
+            {
+                self.ready.push_back(failed);
+            }
+            return self.garbage();
+        };
+        self.bad = 0;
+        if let Some(open) = expected.answers().and_then(|id| self.open.get(&id)) {
+            open.slot.keep(reservation);
+        }
+        self.arriving(message)
+    }
+
+    /// Servers print banners and stray logs where only messages belong; so much of it is borne.
+    fn garbage(&mut self) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+        self.bad += 1;
+        if self.bad >= MAX_BAD_FRAMES { Err(Closed::Garbage) } else { Ok(None) }
+    }
+
+    /// A message past its bounds is not parsed. Whoever waits for an answer to or from us has one all the same.
+    fn unread(
+        &mut self,
+        expected: &Expected,
+        envelope: &Envelope<'_>,
+        why: String,
+    ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+        self.bad = 0;
+        match expected {
+            Expected::Notification => Ok(None),
+            Expected::Request => match envelope.id() {
+                Some(id) => {
+                    let request = json!({"jsonrpc": "2.0", "id": id, "method": bounds::TOO_LARGE});
+                    self.request(request.as_object().cloned().unwrap_or_default())
+                }
+                None => Ok(None),
+            },
+            Expected::Answer(id) | Expected::Handshake(id) => {
+                let id = *id;
+                Ok(self.open.remove(&id).map(|_| unread_answer(id, why)))
+            }
+        }
+    }
+
+    /// For an answer past all bounds that does not say whose it is.
+    fn fail_all(&mut self, why: &str) {
+        let failed = self.open.drain().map(|(id, _)| unread_answer(id, why.to_owned()));
+        self.ready.extend(failed);
+    }
+
+    /// Decides what of a message the library sees.
+    fn arriving(&mut self, mut message: Map<String, Value>) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         if message.contains_key("method") {
             if message.get("id").is_none_or(Value::is_null) {
                 // The library would start a task for each.
@@ -200,32 +355,145 @@ fn unreadable() -> ErrorData {
     ErrorData::new(ErrorCode(0), "an error without a readable message", None)
 }
 
-/// Our ids are numbers; some servers give them back as text.
-pub(super) fn response_id(id: &Value) -> Option<i64> {
-    id.as_i64().or_else(|| id.as_str().and_then(|text| text.parse().ok()))
+fn unread_answer(id: i64, why: String) -> RxJsonRpcMessage<RoleClient> {
+    JsonRpcMessage::error(ErrorData::new(ErrorCode(bounds::UNREAD), why, None), Some(RequestId::Number(id)))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Map, Value, json};
+    use contract::limits::MAX_JSON_VALUES;
+    use executor::Updates;
+    use rmcp::RoleClient;
+    use rmcp::model::{ClientRequest, CustomRequest, RequestId};
+    use rmcp::service::RxJsonRpcMessage;
+    use serde_json::{Value, json};
 
-    use super::{Closed, Gate, JsonRpcMessage, MAX_ASKED};
+    use super::super::bounds::TOO_LARGE;
+    use super::{Closed, Gate, JsonRpcMessage, Listener, MAX_ASKED, MAX_BAD_FRAMES, Slot};
 
-    fn object(value: Value) -> Map<String, Value> {
-        serde_json::from_value(value).unwrap()
+    fn take(gate: &mut Gate, value: &Value) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+        gate.take(value.to_string().into_bytes(), None)
+    }
+
+    /// Our request, which waits for an answer.
+    fn asked(gate: &mut Gate, id: i64) {
+        let mut request = CustomRequest::new("tools/call", Some(json!({})));
+        request.extensions.insert(Listener { updates: Updates::default(), headers: Vec::new(), slot: Slot::default() });
+        gate.leaving(&JsonRpcMessage::request(ClientRequest::CustomRequest(request), RequestId::Number(id)));
+    }
+
+    /// What the call with this id is told in place of an answer.
+    fn told(message: Option<RxJsonRpcMessage<RoleClient>>, wanted: i64) -> String {
+        match message {
+            Some(JsonRpcMessage::Error(error)) if error.id == Some(RequestId::Number(wanted)) => {
+                error.error.message.into_owned()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_answer_past_a_bound_is_not_parsed_and_its_call_fails_alone() {
+        let many = format!("[{}0]", "0,".repeat(MAX_JSON_VALUES));
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        let objects = format!("[{}0]", r#"{"a":0},"#.repeat(1_000_000));
+        for (inside, expected) in [(&many, "JSON values"), (&deep, "levels"), (&objects, "JSON values")] {
+            for text in [
+                format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"x":{inside}}}}}"#),
+                format!(r#"{{"result":{inside},"id":"1"}}"#),
+                format!(r#"{{"id":1,"error":{{"code":1,"message":"m","data":{inside}}}}}"#),
+            ] {
+                let mut gate = Gate::new();
+                asked(&mut gate, 1);
+                asked(&mut gate, 2);
+                let message = gate.take(text.into_bytes(), None).unwrap();
+                assert!(!gate.is_reading());
+                let message = told(message, 1);
+                assert!(message.contains(expected) && message.contains("ask it for less"), "{message}");
+                assert!(gate.open.contains_key(&2) && gate.ready().is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_past_a_bound_that_hides_its_id_fails_all_calls() {
+        let many = format!("[{}0]", "0,".repeat(MAX_JSON_VALUES));
+        for text in [
+            format!(r#"{{"\u0069d":1,"result":{many}}}"#),
+            format!(r#"{{"result":{many}}}"#),
+            format!(r#"[{{"id":1,"result":{many}}}]"#),
+            format!(r#"{{"id":1,"result":{many}"#),
+        ] {
+            let mut gate = Gate::new();
+            asked(&mut gate, 1);
+            asked(&mut gate, 2);
+            assert!(matches!(gate.take(text.into_bytes(), None), Ok(None)));
+            let failed = [gate.ready(), gate.ready(), gate.ready()];
+            assert_eq!(failed.iter().flatten().count(), 2);
+        }
+    }
+
+    /// The scan and the parser must not see two different messages.
+    #[test]
+    fn a_message_that_is_not_what_it_seemed_is_garbage() {
+        let texts = [
+            r#"{"id":1,"\u006dethod":"ping","params":{}}"#,
+            r#"{"id":1,"\u0069d":2,"result":{}}"#,
+            r#"{"id":1,"result":{},"result":}"#,
+        ];
+        for text in texts {
+            let mut gate = Gate::new();
+            asked(&mut gate, 1);
+            assert!(matches!(gate.take(text.as_bytes().to_vec(), None), Ok(None)), "{text}");
+            let message = gate.ready();
+            assert!(told(message, 1).contains("no message"), "{text}");
+        }
+    }
+
+    #[test]
+    fn large_requests_are_refused_by_name_and_large_notifications_passed_over() {
+        let mut gate = Gate::new();
+        let many = vec![0; 20_000];
+        let request = json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {"x": many}});
+        let Ok(Some(JsonRpcMessage::Request(asked))) = take(&mut gate, &request) else { panic!() };
+        assert_eq!(serde_json::to_value(&asked).unwrap()["method"], TOO_LARGE);
+        for params in [json!({"x": many}), json!({"x": "x".repeat(100_000)})] {
+            let note = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": params});
+            assert!(matches!(take(&mut gate, &note), Ok(None)));
+        }
+        assert_eq!(*gate.list_changes().borrow(), 0);
+        let note = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+        assert!(matches!(take(&mut gate, &note), Ok(None)));
+        assert_eq!(*gate.list_changes().borrow(), 1);
+    }
+
+    #[test]
+    fn what_is_no_object_is_passed_over_until_it_is_too_much() {
+        let mut gate = Gate::new();
+        let good = || b"{\"a\":1}".to_vec();
+        for _ in 0..3 {
+            for text in ["x", "[1]", "7", "\u{1b}[0m", "{", "hello", "{\"a\"", "null", "\u{fffd}"] {
+                assert!(matches!(gate.take(text.as_bytes().to_vec(), None), Ok(None)), "{text}");
+            }
+            assert!(matches!(gate.take(good(), None), Ok(None)));
+        }
+        for _ in 1..MAX_BAD_FRAMES {
+            assert!(matches!(gate.take(b"\xff\xfe".to_vec(), None), Ok(None)));
+        }
+        assert!(matches!(gate.take(b"x".to_vec(), None), Err(Closed::Garbage)));
     }
 
     #[test]
     fn a_server_may_ask_so_much_at_once_and_more_once_that_is_answered() {
         let mut gate = Gate::new();
-        let ping = |id: usize| object(json!({"jsonrpc": "2.0", "id": id, "method": "ping"}));
+        let ping = |id: usize| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
         for id in 0..MAX_ASKED {
-            assert!(matches!(gate.arriving(ping(id)), Ok(Some(JsonRpcMessage::Request(_)))));
+            assert!(matches!(take(&mut gate, &ping(id)), Ok(Some(JsonRpcMessage::Request(_)))));
         }
-        let answer = JsonRpcMessage::response(rmcp::model::ClientResult::empty(()), super::RequestId::Number(0));
+        let answer = JsonRpcMessage::response(rmcp::model::ClientResult::empty(()), RequestId::Number(0));
         gate.leaving(&answer);
-        assert!(gate.arriving(ping(1)).is_ok());
-        assert!(matches!(gate.arriving(ping(2)), Err(Closed::AsksTooMuch)));
+        assert!(take(&mut gate, &ping(1)).is_ok());
+        assert!(matches!(take(&mut gate, &ping(2)), Err(Closed::AsksTooMuch)));
     }
 
     #[test]
@@ -244,7 +512,7 @@ mod tests {
             json!({"method": "notifications/progress", "params": [1]}),
         ];
         for stray in strays {
-            assert!(matches!(gate.arriving(object(stray.clone())), Ok(None)), "{stray}");
+            assert!(matches!(take(&mut gate, &stray), Ok(None)), "{stray}");
         }
     }
 }

@@ -17,8 +17,8 @@ use super::exchange::{self, Arrived};
 use super::gate::{Gate, Listener};
 use super::headers;
 use crate::client::closed::Closed;
-use crate::client::http::{Caller, Failure, Posted};
-use crate::client::spec::{GRACE, MAX_BAD_FRAMES, MAX_EXCHANGES};
+use crate::client::http::{Body, Caller, Failure, Posted};
+use crate::client::spec::{GRACE, MAX_EXCHANGES};
 
 #[derive(Debug)]
 pub(crate) struct Http {
@@ -33,7 +33,6 @@ pub(crate) struct Http {
     turns: Arc<Semaphore>,
     /// The revision without sessions, where closing a stream is how a request is taken back.
     modern: bool,
-    bad: usize,
 }
 
 impl Http {
@@ -49,7 +48,6 @@ impl Http {
             waiting: HashMap::new(),
             turns: Arc::new(Semaphore::new(MAX_EXCHANGES)),
             modern: false,
-            bad: 0,
         }
     }
 
@@ -100,23 +98,10 @@ impl Http {
 
     fn came(&mut self, arrived: Arrived) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         let message = match arrived {
-            Arrived::Message(message) => {
-                self.bad = 0;
-                self.gate.arriving(message)?
-            }
-            Arrived::Garbage => {
-                self.bad += 1;
-                if self.bad >= MAX_BAD_FRAMES {
-                    return Err(Closed::Garbage);
-                }
-                None
-            }
+            Arrived::Message(Body { text, share }) => self.gate.take(text, Some(share))?,
             Arrived::Failed(_, Failure::Closed(why)) => return Err(why),
             Arrived::Failed(id, failure) => id.and_then(|id| self.gate.failed(id, failure)),
         };
-        if let Some(message) = &message {
-            self.learn(message);
-        }
         Ok(message)
     }
 
@@ -170,10 +155,23 @@ impl Transport<RoleClient> for Http {
             if self.gate.closed.get().is_some() {
                 return None;
             }
-            // The sender of our own keeps the channel open.
-            let arrived = self.arrived.recv().await?;
-            match self.came(arrived) {
-                Ok(Some(message)) => return Some(message),
+            if let Some(answer) = self.gate.ready() {
+                self.learn(&answer);
+                return Some(answer);
+            }
+            let came = match self.gate.is_reading() {
+                true => self.gate.parse().await,
+                // The sender of our own keeps the channel open.
+                false => {
+                    let arrived = self.arrived.recv().await?;
+                    self.came(arrived)
+                }
+            };
+            match came {
+                Ok(Some(message)) => {
+                    self.learn(&message);
+                    return Some(message);
+                }
                 Ok(None) => {}
                 Err(why) => self.gate.closed.set(why),
             }

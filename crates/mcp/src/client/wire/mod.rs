@@ -5,6 +5,7 @@
 //! know.
 
 mod asking;
+mod bounds;
 mod exchange;
 mod gate;
 mod headers;
@@ -33,6 +34,7 @@ use tokio::sync::watch;
 
 use super::Closed;
 use super::closed::ClosedCell;
+use super::intake::Slot;
 use super::spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, shown};
 use asking::{Asking, Us};
 use gate::{Gate, Listener};
@@ -108,12 +110,23 @@ pub(crate) struct Request<'a> {
     /// its.
     pub(crate) asker: Option<Asker>,
     pub(crate) deadline: Duration,
+    /// Keeps the answer's part of the budget for data of servers, for as long as a clone of it is held.
+    pub(crate) slot: Slot,
 }
 
 impl Request<'_> {
     /// One that is not a call: without a key, heard by nobody.
     pub(crate) fn plain(method: &'static str, params: Map<String, Value>, deadline: Duration) -> Self {
-        Self { method, params, headers: Vec::new(), key: "", updates: Updates::default(), asker: None, deadline }
+        Self {
+            method,
+            params,
+            headers: Vec::new(),
+            key: "",
+            updates: Updates::default(),
+            asker: None,
+            deadline,
+            slot: Slot::default(),
+        }
     }
 }
 
@@ -121,6 +134,8 @@ impl Request<'_> {
 pub(crate) enum RequestError {
     /// The server answered with an error.
     Refused { code: i32, message: String },
+    /// It answered, with more than is read. The text says how much and what to do.
+    Unread(String),
     /// It wants a person to visit pages first, and to be asked again then.
     Pages(Value),
     /// It did not answer in time.
@@ -230,7 +245,7 @@ impl Session {
 
     async fn exchange(&self, request: Request<'_>) -> Result<Value, RequestError> {
         let mut custom = CustomRequest::new(request.method, Some(Value::Object(request.params)));
-        custom.extensions.insert(Listener { updates: request.updates, headers: request.headers });
+        custom.extensions.insert(Listener { updates: request.updates, headers: request.headers, slot: request.slot });
         let mut options = PeerRequestOptions::no_options();
         if !request.key.is_empty() {
             let meta = Map::from_iter([(KEY.to_owned(), json!(request.key))]);
@@ -262,9 +277,7 @@ impl Session {
             ServiceError::McpError(ErrorData { code: ErrorCode(PAGES_FIRST), data: Some(data), .. }) => {
                 RequestError::Pages(data.get("elicitations").cloned().unwrap_or_default())
             }
-            ServiceError::McpError(error) => {
-                RequestError::Refused { code: error.code.0, message: error.message.into_owned() }
-            }
+            ServiceError::McpError(error) => refused(error),
             ServiceError::UnexpectedResponse => RequestError::Confused,
             // The rest says in several ways that nobody is there to talk to.
             _ => RequestError::Closed(self.closed.get().unwrap_or(Closed::Ended)),
@@ -297,14 +310,20 @@ pub(crate) fn is_forbidden(code: i32) -> bool {
     matches!(code, 401 | 403)
 }
 
+fn refused(error: ErrorData) -> RequestError {
+    let message = error.message.into_owned();
+    match error.code.0 {
+        bounds::UNREAD => RequestError::Unread(message),
+        code => RequestError::Refused { code, message },
+    }
+}
+
 fn not_opened(error: ClientInitializeError, closed: &ClosedCell) -> RequestError {
     if let Some(why) = closed.get() {
         return RequestError::Closed(why);
     }
     match error {
-        ClientInitializeError::JsonRpcError(error) => {
-            RequestError::Refused { code: error.code.0, message: error.message.into_owned() }
-        }
+        ClientInitializeError::JsonRpcError(error) => refused(error),
         // The newer way was only a question; but who may not even ask gets no better answer to the next one.
         ClientInitializeError::LegacyFallbackFailed { discover, fallback } => match *discover {
             ClientInitializeError::JsonRpcError(error) if is_forbidden(error.code.0) => {

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract::json::measure;
+use contract::limits::MAX_LOGIN_ANSWER_VALUES;
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, CredentialStore, InMemoryCredentialStore, OAuthClientConfig, OAuthHttpClient,
     OAuthHttpClientFuture, OAuthHttpRedirectPolicy, OAuthHttpRequest, OAuthTokenResponse, StoredCredentials,
@@ -244,6 +246,9 @@ impl OAuthHttpClient for Bounded {
                     return Err(format!("an answer of more than {MAX_BODY_BYTES} bytes").into());
                 }
                 body.extend_from_slice(&chunk);
+            }
+            if measure(&body).values > MAX_LOGIN_ANSWER_VALUES {
+                return Err(format!("an answer of more than {MAX_LOGIN_ANSWER_VALUES} JSON values").into());
             }
             Ok(answer.body(body)?)
         })

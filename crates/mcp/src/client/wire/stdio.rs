@@ -68,7 +68,13 @@ where
             if self.gate.closed.get().is_some() {
                 return None;
             }
-            let arrived = self.lines.next().await.and_then(|message| self.gate.arriving(message));
+            if let Some(answer) = self.gate.ready() {
+                return Some(answer);
+            }
+            let arrived = match self.gate.is_reading() {
+                true => self.gate.parse().await,
+                false => self.lines.next().await.and_then(|text| self.gate.take(text, None)),
+            };
             match arrived {
                 Ok(Some(message)) => return Some(message),
                 Ok(None) => {}

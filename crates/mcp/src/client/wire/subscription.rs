@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::gate::Listener;
 use crate::client::closed::ClosedCell;
+use crate::client::intake::Slot;
 
 /// The first revision that has them.
 const SINCE: &str = "2026-07-28";
@@ -67,7 +68,7 @@ async fn keep(peer: Peer<RoleClient>, closed: ClosedCell) {
 async fn listen(peer: &Peer<RoleClient>) -> Result<(), ServiceError> {
     let params = json!({"notifications": {"toolsListChanged": true}});
     let mut request = CustomRequest::new("subscriptions/listen", Some(params));
-    request.extensions.insert(Listener { updates: Updates::default(), headers: Vec::new() });
+    request.extensions.insert(Listener { updates: Updates::default(), headers: Vec::new(), slot: Slot::default() });
     let options = PeerRequestOptions::no_options();
     let handle = peer.send_request_with_option(ClientRequest::CustomRequest(request), options).await?;
     handle.rx.await.map_err(|_| ServiceError::TransportClosed)?.map(|_| ())

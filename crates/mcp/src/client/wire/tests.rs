@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 
 use super::{Closed, Era, Request, RequestError, Session, Stdio};
+use crate::client::intake::Slot;
 use crate::client::spec::MAX_UPDATES;
 
 type Ours = Stdio<ReadHalf<DuplexStream>, WriteHalf<DuplexStream>>;
@@ -58,6 +59,7 @@ fn ask(updates: Updates) -> Request<'static> {
         updates,
         asker: None,
         deadline: Duration::from_secs(5),
+        slot: Slot::default(),
     }
 }
 

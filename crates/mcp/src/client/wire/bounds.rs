@@ -1,0 +1,138 @@
+//! How large each kind of message may be. Judged by a scan of its text, before anything parses it.
+
+use contract::json::{Measure, measure};
+use contract::limits::{
+    MAX_HANDSHAKE_BYTES, MAX_HANDSHAKE_VALUES, MAX_JSON_VALUES, MAX_NOTIFICATION_BYTES, MAX_NOTIFICATION_VALUES,
+    MAX_SERVER_MESSAGE_DEPTH, MAX_SERVER_REQUEST_BYTES, MAX_SERVER_REQUEST_VALUES,
+};
+use serde_json::{Map, Value};
+
+use crate::client::envelope::{Envelope, response_id};
+use crate::client::spec::MAX_FRAME_BYTES;
+
+/// The code of an answer that we did not read. No code of the protocol's: nobody sent it.
+pub(super) const UNREAD: i32 = i32::MIN;
+
+/// In place of the method of a request that is too large to be read, so that it is answered all the same.
+pub(super) const TOO_LARGE: &str = "cellmate/too-large";
+
+/// Notifications that something here reads.
+const READ: [&str; 2] = ["notifications/progress", "notifications/tools/list_changed"];
+
+/// What a message is taken for, by its envelope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    Notification,
+    Request,
+    /// The answer to a request of ours.
+    Answer(i64),
+    /// One that the protocol library reads and keeps.
+    Handshake(i64),
+}
+
+impl Expected {
+    /// None for what nothing here reads. `open` is the request of ours that it answers, and whether that is the
+    /// library's.
+    pub(super) fn of(envelope: &Envelope<'_>, open: Option<(i64, bool)>) -> Option<Self> {
+        match (envelope.has_method(), open) {
+            (true, _) if envelope.has_id() => Some(Self::Request),
+            (true, _) => READ.iter().any(|method| envelope.is_method(method)).then_some(Self::Notification),
+            (false, Some((id, true))) => Some(Self::Handshake(id)),
+            (false, Some((id, false))) => Some(Self::Answer(id)),
+            (false, None) => None,
+        }
+    }
+
+    /// The id of our request that it answers.
+    pub(super) fn answers(&self) -> Option<i64> {
+        match self {
+            Self::Answer(id) | Self::Handshake(id) => Some(*id),
+            Self::Notification | Self::Request => None,
+        }
+    }
+
+    /// Whether the parsed message is what its envelope said. A key that is written with escapes is another to the scan.
+    pub(super) fn is(&self, message: &Map<String, Value>) -> bool {
+        let has_id = message.get("id").is_some_and(|id| !id.is_null());
+        let has_method = message.contains_key("method");
+        match self {
+            Self::Notification => has_method && !has_id,
+            Self::Request => has_method && has_id,
+            Self::Answer(id) | Self::Handshake(id) => {
+                !has_method && message.get("id").and_then(response_id) == Some(*id)
+            }
+        }
+    }
+
+    /// The error says why it is not read, and what to do about it.
+    pub(super) fn judge(&self, text: &[u8]) -> Result<Measure, String> {
+        let (bytes, values) = match self {
+            Self::Notification => (MAX_NOTIFICATION_BYTES, MAX_NOTIFICATION_VALUES),
+            Self::Request => (MAX_SERVER_REQUEST_BYTES, MAX_SERVER_REQUEST_VALUES),
+            Self::Answer(_) => (MAX_FRAME_BYTES, MAX_JSON_VALUES),
+            Self::Handshake(_) => (MAX_HANDSHAKE_BYTES, MAX_HANDSHAKE_VALUES),
+        };
+        if text.len() > bytes {
+            return Err(format!("what it says of itself is longer than {bytes} bytes; have it say less"));
+        }
+        let found = measure(text);
+        too_much(found, values).map_or(Ok(found), Err)
+    }
+}
+
+/// Why a text is not read, if it is not.
+pub(super) fn unread(text: &[u8], values: usize) -> Option<String> {
+    too_much(measure(text), values)
+}
+
+fn too_much(found: Measure, values: usize) -> Option<String> {
+    let remedy = "ask it for less at once, such as a page, a filter or fewer fields; the call may have taken effect";
+    if found.values > values {
+        let count = found.values;
+        return Some(format!("its answer has {count} JSON values and more than {values} are not read; {remedy}"));
+    }
+    if found.depth > MAX_SERVER_MESSAGE_DEPTH {
+        let depth = found.depth;
+        return Some(format!(
+            "its answer nests {depth} levels deep and more than {MAX_SERVER_MESSAGE_DEPTH} are not read; {remedy}"
+        ));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Envelope, Expected};
+
+    #[test]
+    fn each_kind_of_message_has_its_bounds() {
+        let envelope = |text: &'static str| Envelope::scan(text.as_bytes()).unwrap();
+        let kinds = [
+            (r#"{"method":"notifications/progress"}"#, None, Some(Expected::Notification)),
+            (r#"{"method":"notifications/message"}"#, None, None),
+            (r#"{"method":"ping","id":1}"#, Some((1, false)), Some(Expected::Request)),
+            (r#"{"id":1}"#, Some((1, false)), Some(Expected::Answer(1))),
+            (r#"{"id":1}"#, Some((1, true)), Some(Expected::Handshake(1))),
+            (r#"{"id":1}"#, None, None),
+        ];
+        for (text, open, expected) in kinds {
+            assert_eq!(Expected::of(&envelope(text), open), expected, "{text}");
+        }
+        let bounds = [
+            (Expected::Notification, 64 << 10, 1_000),
+            (Expected::Request, 256 << 10, 10_000),
+            (Expected::Handshake(1), 1 << 20, 20_000),
+            (Expected::Answer(1), 8 << 20, 200_000),
+        ];
+        for (kind, bytes, values) in bounds {
+            let text = |length: usize| format!("\"{}\"", "x".repeat(length - 2)).into_bytes();
+            assert!(kind.judge(&text(bytes)).is_ok() && kind.judge(&text(bytes + 1)).is_err(), "{kind:?}");
+            // The array is a value, too.
+            let array = |count: usize| format!("[{}0]", "0,".repeat(count - 2)).into_bytes();
+            assert!(kind.judge(&array(values)).is_ok() && kind.judge(&array(values + 1)).is_err(), "{kind:?}");
+        }
+        let deep = |levels: usize| ("[".repeat(levels) + &"]".repeat(levels)).into_bytes();
+        assert!(Expected::Answer(1).judge(&deep(127)).is_ok() && Expected::Answer(1).judge(&deep(128)).is_err());
+        assert!(serde_json::from_slice::<serde_json::Value>(&deep(127)).is_ok());
+    }
+}
