@@ -353,7 +353,7 @@ impl Response {
     /// Whether the server may still send something. What it sent until now is read.
     pub fn is_open(&mut self) -> bool {
         self.socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-        let ended = matches!(std::io::copy(&mut self.body, &mut std::io::sink()), Ok(_));
+        let ended = std::io::copy(&mut self.body, &mut std::io::sink()).is_ok();
         self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
         !ended
     }
