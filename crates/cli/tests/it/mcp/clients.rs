@@ -226,7 +226,9 @@ impl Served {
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
         }
-        stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
+        // A server that refuses a request may answer, and close, before it has read all of it.
+        let sent = stream.write_all(format!("{head}\r\n{body}").as_bytes());
+        assert!(sent.is_ok() || body.len() > 64 << 10, "{sent:?}");
         Response::read(stream)
     }
 
@@ -288,6 +290,11 @@ pub struct HttpClient<'a> {
 }
 
 impl HttpClient<'_> {
+    /// The session id, which clients of the newest revision do not have.
+    pub fn session(&self) -> &str {
+        self.session.as_deref().unwrap()
+    }
+
     pub fn post(&self, message: &Value) -> Response {
         self.served.post(self.era, &self.token, self.session.as_deref(), message)
     }
@@ -315,11 +322,13 @@ impl HttpClient<'_> {
 pub struct Response {
     pub status: u16,
     head: String,
+    socket: TcpStream,
     body: Box<dyn BufRead>,
 }
 
 impl Response {
-    fn read(stream: TcpStream) -> Self {
+    pub fn read(stream: TcpStream) -> Self {
+        let socket = stream.try_clone().unwrap();
         let mut reader = BufReader::new(stream);
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -333,12 +342,20 @@ impl Response {
         let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
         let body: Box<dyn BufRead> =
             if chunked { Box::new(BufReader::with_capacity(1, Chunks { reader, left: 0 })) } else { Box::new(reader) };
-        Self { status, head, body }
+        Self { status, head, socket, body }
     }
 
     pub fn header(&self, name: &str) -> Option<String> {
         let line = self.head.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")))?;
         Some(line.split_once(':')?.1.trim().to_owned())
+    }
+
+    /// Whether the server may still send something. What it sent until now is read.
+    pub fn is_open(&mut self) -> bool {
+        self.socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let ended = std::io::copy(&mut self.body, &mut std::io::sink()).is_ok();
+        self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        !ended
     }
 
     pub fn text(mut self) -> String {

@@ -12,4 +12,6 @@ mod parked;
 mod place;
 mod questions;
 mod runs;
+mod sessions;
 mod stores;
+mod strangers;

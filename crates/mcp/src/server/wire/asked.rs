@@ -11,7 +11,7 @@ use rmcp::model::{
 };
 use rmcp::service::{PeerRequestOptions, RequestContext, RequestHandle};
 use serde_json::Value;
-use store::Approval;
+use store::{Approval, Millis};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +23,9 @@ use crate::server::principal::Principal;
 
 /// Questions that one result puts to a client at once; the others follow when these are answered.
 const MAX_QUESTIONS: usize = 8;
+
+/// The schema of one form. A person answers a larger one with `cellmate approvals`.
+const MAX_FORM_BYTES: usize = 64 << 10;
 
 /// Forms of one session that stay open after their calls have ended. A further one is taken back with its call.
 pub(super) const MAX_LATE_FORMS: usize = 32;
@@ -128,8 +131,7 @@ impl LateForm {
     /// Waits for the answer until the approval is decided elsewhere or expires, the session ends, or the process does.
     async fn answered(mut self, frontend: Frontend, ended: CancellationToken, place: OwnedSemaphorePermit) {
         let approval_id = &self.approval.approval_id;
-        let left = u64::try_from(self.approval.expires_at.saturating_sub(now_ms())).unwrap_or(0);
-        let deadline = tokio::time::sleep(Duration::from_millis(left).min(MAX_LATE));
+        let deadline = tokio::time::sleep(time_left(&self.approval, now_ms()));
         tokio::select! {
             answer = &mut self.handle.rx => {
                 let answer = answer.ok().and_then(Result::ok).map(said);
@@ -144,6 +146,12 @@ impl LateForm {
         }
         drop(place);
     }
+}
+
+/// How long a form stays open for an approval.
+fn time_left(approval: &Approval, now: Millis) -> Duration {
+    let left = u64::try_from(approval.expires_at.saturating_sub(now)).unwrap_or(0);
+    Duration::from_millis(left).min(MAX_LATE)
 }
 
 /// Returns when nothing can be decided about an approval any more.
@@ -168,9 +176,70 @@ fn said(answer: ClientResult) -> Value {
     serde_json::to_value(answer).unwrap_or_default()
 }
 
-/// None for a form of a tool's that the protocol's own words do not fit.
+/// None for a form of a tool's that the protocol's own words do not fit, or that is too large to be shown: a session
+/// keeps it for a client that resumes its stream.
 pub(super) fn form(approval: &Approval) -> Option<ElicitRequestParams> {
-    let requested_schema: ElicitationSchema = serde_json::from_value(elicit::schema(approval)).ok()?;
+    let schema = elicit::schema(approval);
+    if schema.to_string().len() > MAX_FORM_BYTES {
+        return None;
+    }
+    let requested_schema: ElicitationSchema = serde_json::from_value(schema).ok()?;
     let message = elicit::message(approval);
     Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+    use store::{Approval, ApprovalState};
+
+    use super::{MAX_FORM_BYTES, MAX_LATE, form, time_left};
+
+    fn approval(expires_at: i64, question: Option<Value>) -> Approval {
+        Approval {
+            approval_id: "apr_1".to_owned(),
+            run_id: "cm_1".to_owned(),
+            call: 1,
+            agent_id: String::new(),
+            session_id: String::new(),
+            tool_id: "mcp:git:push".to_owned(),
+            tool_hash: String::new(),
+            input: json!({}),
+            input_hash: String::new(),
+            reason: String::new(),
+            state: ApprovalState::Pending,
+            requested_at: 0,
+            expires_at,
+            decided_by: None,
+            note: None,
+            edited_input: None,
+            question,
+        }
+    }
+
+    #[test]
+    fn a_form_stays_open_until_its_approval_expires_and_never_for_long() {
+        for (expires_at, left) in [
+            (61_000, Duration::from_secs(60)),
+            (1_000, Duration::ZERO),
+            (0, Duration::ZERO),
+            (i64::MIN, Duration::ZERO),
+            (i64::MAX, MAX_LATE),
+        ] {
+            assert_eq!(time_left(&approval(expires_at, None), 1_000), left, "{expires_at}");
+        }
+    }
+
+    #[test]
+    fn a_form_that_is_too_large_is_not_shown() {
+        let asks = |bytes: usize| {
+            let city = json!({"type": "string", "title": "x".repeat(bytes)});
+            let form = json!({"type": "object", "properties": {"city": city}});
+            approval(1, Some(json!({"key": "k", "message": "Where?", "form": form})))
+        };
+        assert!(form(&asks(10)).is_some());
+        assert!(form(&asks(MAX_FORM_BYTES)).is_none());
+    }
 }

@@ -1,0 +1,320 @@
+//! HTTP sessions belong to the principal that started them.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::clients::{Era, HttpClient, Response, Served};
+use super::place::{Place, reads, writes};
+
+const ADA: &str = "ada-ada-ada-ada-ada";
+const BOB: &str = "bob-bob-bob-bob-bob";
+const UNKNOWN: &str = "00000000-0000-4000-8000-000000000000";
+
+fn served(place: &Place) -> Served {
+    std::fs::write(place.path("tokens"), format!("ada {ADA}\nbob {BOB}\n")).unwrap();
+    std::fs::set_permissions(place.path("tokens"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    Served::start(place, &["--tokens", &place.path("tokens")])
+}
+
+/// A request in a session, whoever's it is.
+fn in_session(
+    served: &Served,
+    token: &str,
+    session: &str,
+    method: &str,
+    more: &[(&str, &str)],
+    body: &str,
+) -> Response {
+    let bearer = format!("Bearer {token}");
+    let mut headers = vec![
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+        ("Accept", "application/json, text/event-stream"),
+        ("MCP-Protocol-Version", "2025-11-25"),
+        ("Mcp-Session-Id", session),
+    ];
+    headers.extend(more);
+    served.request(method, "/mcp", &headers, body)
+}
+
+fn list() -> String {
+    json!({"jsonrpc": "2.0", "id": 70, "method": "tools/list"}).to_string()
+}
+
+#[test]
+fn another_principal_with_the_session_id_gets_404_as_for_an_unknown_id() {
+    let place = Place::new(json!([reads("slow", json!([{"sleepMs": 3000}, {"result": {"content": []}}]))]));
+    let served = served(&place);
+    let mut ada = served.client(Era::November2025, ADA, json!({}));
+    let session = ada.session().to_owned();
+    let call = json!({"name": "exec", "arguments": {"code": "await MCP.s.slow({}); return 42"},
+        "_meta": {"progressToken": "t"}});
+    let mut stream = ada.send("tools/call", call);
+    let told = stream.message().unwrap();
+    assert_eq!(told["method"], "notifications/progress", "{told}");
+
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": ada.next_id}});
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let answer = json!({"jsonrpc": "2.0", "id": 0, "result": {"action": "accept", "content": {}}});
+    let requests = [
+        ("POST", None, list()),
+        ("POST", None, cancel.to_string()),
+        ("POST", None, initialized.to_string()),
+        ("POST", None, answer.to_string()),
+        ("GET", None, String::new()),
+        ("GET", Some("0"), String::new()),
+        ("GET", Some("0/0"), String::new()),
+        ("GET", Some("1/0"), String::new()),
+        ("GET", Some("1/1"), String::new()),
+        ("DELETE", None, String::new()),
+    ];
+    for (method, last_event, body) in &requests {
+        let more: Vec<_> = last_event.iter().map(|id| ("Last-Event-ID", *id)).collect();
+        let [foreign, unknown] = [session.as_str(), UNKNOWN].map(|id| {
+            let response = in_session(&served, BOB, id, method, &more, body);
+            (response.status, response.header("content-type"), response.text())
+        });
+        assert_eq!(foreign.0, 404, "{method} {more:?} {body}");
+        assert_eq!(foreign, unknown, "{method} {more:?} {body}");
+    }
+    let done = stream.answer();
+    assert_eq!(done["result"]["structuredContent"]["value"], 42, "{done}");
+    assert_eq!(in_session(&served, ADA, &session, "POST", &[], &list()).status, 200);
+    assert!(in_session(&served, ADA, &session, "DELETE", &[], "").status < 300);
+    for method in ["POST", "GET", "DELETE"] {
+        let body = if method == "POST" { list() } else { String::new() };
+        assert_eq!(in_session(&served, ADA, &session, method, &[], &body).status, 404, "{method}");
+    }
+}
+
+#[test]
+fn another_principal_cannot_answer_an_approval_form() {
+    let place = Place::new(json!([writes("push")]));
+    let served = served(&place);
+    let mut ada = served.client(Era::November2025, ADA, json!({"elicitation": {"form": {}}}));
+    let session = ada.session().to_owned();
+    let call = json!({"name": "exec", "arguments": {"code": "return (await MCP.s.push({})).structuredContent.done"}});
+    let mut stream = ada.send("tools/call", call);
+    let form = stream.message().unwrap();
+    assert_eq!(form["method"], "elicitation/create", "{form}");
+    let result = json!({"action": "accept", "content": {"decision": "approve once"}});
+    let answer = json!({"jsonrpc": "2.0", "id": form["id"], "result": result}).to_string();
+    assert_eq!(in_session(&served, BOB, &session, "POST", &[], &answer).status, 404);
+    let bobs = served.client(Era::November2025, BOB, json!({"elicitation": {"form": {}}}));
+    assert_eq!(in_session(&served, BOB, bobs.session(), "POST", &[], &answer).status, 202);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!place.heard().contains("\"tools/call\""), "{}", place.heard());
+    assert_eq!(in_session(&served, ADA, &session, "POST", &[], &answer).status, 202);
+    assert_eq!(stream.answer()["result"]["structuredContent"]["value"], "push");
+}
+
+#[test]
+fn another_principal_cannot_use_the_request_state_of_a_question() {
+    let place = Place::new(json!([writes("push")]));
+    let served = served(&place);
+    let forms = json!({"elicitation": {"form": {}}});
+    let call = json!({"name": "exec", "arguments": {"code": "return (await MCP.s.push({})).structuredContent.done"}});
+    let mut ada = served.client(Era::July2026, ADA, forms.clone());
+    let asked = ada.send("tools/call", call.clone()).answer()["result"].clone();
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let (id, _) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    let mut again = call;
+    again["requestState"] = asked["requestState"].clone();
+    again["inputResponses"] = json!({ id: {"action": "accept", "content": {"decision": "approve once"}} });
+    let refused = served.client(Era::July2026, BOB, forms).send("tools/call", again.clone()).answer();
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    assert!(!place.heard().contains("\"tools/call\""), "{}", place.heard());
+    let done = ada.send("tools/call", again).answer();
+    assert_eq!(done["result"]["structuredContent"]["value"], "push", "{done}");
+}
+
+/// The stream of a call that is cut, resumed by its own principal.
+#[test]
+fn a_principal_resumes_its_own_stream() {
+    let place = Place::new(json!([reads("slow", json!([{"sleepMs": 1500}, {"result": {"content": []}}]))]));
+    let served = served(&place);
+    let mut ada = served.client(Era::November2025, ADA, json!({}));
+    let call = json!({"name": "exec", "arguments": {"code": "await MCP.s.slow({}); return 42"},
+        "_meta": {"progressToken": "t"}});
+    let mut stream = ada.send("tools/call", call);
+    assert!(stream.message().is_some());
+    drop(stream);
+    let session = ada.session().to_owned();
+    let mut resumed = in_session(&served, ADA, &session, "GET", &[("Last-Event-ID", "1/0")], "");
+    assert_eq!(resumed.status, 200);
+    assert_eq!(resumed.answer()["result"]["structuredContent"]["value"], 42);
+}
+
+fn initialize(padding: usize) -> Value {
+    let info = json!({"name": "x".repeat(padding), "version": "1"});
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info});
+    json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+}
+
+fn session_of(begun: &Response) -> String {
+    assert_eq!(begun.status, 200);
+    begun.header("mcp-session-id").unwrap()
+}
+
+fn resident_mib(served: &Served) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", served.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn thousands_of_sessions_of_one_principal_take_little_memory_and_replace_the_idle_ones() {
+    let place = Place::new(json!([]));
+    let served = served(&place);
+    let keeps = served.client(Era::November2025, ADA, json!({}));
+    let kept = in_session(&served, ADA, keeps.session(), "GET", &[], "");
+    assert_eq!(kept.status, 200);
+    let bobs = served.client(Era::November2025, BOB, json!({}));
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
+    for _ in 0..100 {
+        served.post(Era::November2025, ADA, None, &initialize(0)).text();
+    }
+    let before = resident_mib(&served);
+    let first = session_of(&served.post(Era::November2025, ADA, None, &initialize(0)));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for number in 0..1000 {
+                    let session = session_of(&served.post(Era::November2025, ADA, None, &initialize(4 << 10)));
+                    if number % 4 == 0 {
+                        in_session(&served, ADA, &session, "POST", &[], &told);
+                    }
+                }
+            });
+        }
+    });
+    let grown = resident_mib(&served).saturating_sub(before);
+    assert!(grown <= 16, "{grown} MiB");
+    assert_eq!(in_session(&served, ADA, &first, "POST", &[], &list()).status, 404);
+    assert_eq!(in_session(&served, ADA, keeps.session(), "POST", &[], &list()).status, 200);
+    assert_eq!(in_session(&served, BOB, bobs.session(), "POST", &[], &list()).status, 200);
+}
+
+#[test]
+fn a_principal_whose_sessions_are_all_in_use_gets_429_and_another_is_served() {
+    let place = Place::new(json!([]));
+    let served = served(&place);
+    let mut streams = Vec::new();
+    for _ in 0..64 {
+        let session = session_of(&served.post(Era::November2025, ADA, None, &initialize(0)));
+        streams.push(in_session(&served, ADA, &session, "GET", &[], ""));
+    }
+    let refused = served.post(Era::November2025, ADA, None, &initialize(0));
+    assert_eq!((refused.status, refused.header("retry-after").is_some()), (429, true));
+    assert!(refused.text().contains("64 sessions"));
+    session_of(&served.post(Era::November2025, BOB, None, &initialize(0)));
+    drop(streams.pop());
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while served.post(Era::November2025, ADA, None, &initialize(0)).status != 200 {
+        assert!(Instant::now() < deadline, "the closed stream's session was not replaced");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+#[test]
+fn streams_of_one_session_are_bounded() {
+    let place = Place::new(json!([]));
+    let served = served(&place);
+    let ada = served.client(Era::November2025, ADA, json!({}));
+    let mut streams = Vec::new();
+    let before = resident_mib(&served);
+    let mut refused = 0;
+    for _ in 0..200 {
+        let stream = in_session(&served, ADA, ada.session(), "GET", &[], "");
+        assert!(matches!(stream.status, 200 | 429), "{}", stream.status);
+        refused += u32::from(stream.status == 429);
+        streams.push(stream);
+    }
+    assert!(resident_mib(&served) < before + 16);
+    // The protocol library ends the oldest of more than 33, so none has to be refused; both keep the total bounded.
+    let mut open = 0;
+    for stream in &mut streams {
+        open += u32::from(stream.status == 200 && stream.is_open());
+    }
+    assert!(open <= 64, "{open} open, {refused} refused");
+    assert_eq!(in_session(&served, ADA, ada.session(), "POST", &[], &list()).status, 200);
+}
+
+#[test]
+fn a_request_id_that_is_under_way_is_refused_in_its_session() {
+    let place = Place::new(json!([reads("slow", json!([{"sleepMs": 1500}, {"result": {"content": []}}]))]));
+    let served = served(&place);
+    let mut ada = served.client(Era::November2025, ADA, json!({}));
+    let call = json!({"name": "exec", "arguments": {"code": "await MCP.s.slow({}); return 42"}});
+    let mut stream = ada.send("tools/call", call);
+    ada.next_id -= 1;
+    let refused = ada.send("tools/list", json!({}));
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("id is under way"));
+    assert_eq!(stream.answer()["result"]["structuredContent"]["value"], 42);
+    ada.next_id -= 1;
+    assert_eq!(ada.send("tools/list", json!({})).status, 200);
+}
+
+#[test]
+fn initialize_is_small() {
+    let place = Place::new(json!([]));
+    let served = served(&place);
+    session_of(&served.post(Era::November2025, ADA, None, &initialize(60 << 10)));
+    let before = resident_mib(&served);
+    let mut modern = initialize(1 << 20);
+    modern["params"]["protocolVersion"] = json!("2026-07-28");
+    for era in [Era::June2025, Era::July2026] {
+        let mut message = if era.is_modern() { modern.clone() } else { initialize(1 << 20) };
+        if !era.is_modern() {
+            message["params"]["protocolVersion"] = json!(era.version());
+        }
+        let refused = served.post(era, ADA, None, &message);
+        assert_eq!((refused.status, refused.header("mcp-session-id")), (413, None), "{era:?}");
+    }
+    let bearer = format!("Bearer {ADA}");
+    let huge = initialize(3_900_000).to_string();
+    for number in 0..100 {
+        let mut headers = vec![
+            ("Authorization", bearer.as_str()),
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json, text/event-stream"),
+        ];
+        // Without the header, the server must read the body to see what it is.
+        if number % 10 != 0 {
+            headers.push(("MCP-Protocol-Version", "2025-11-25"));
+        }
+        assert_eq!(served.request("POST", "/mcp", &headers, &huge).status, 413);
+    }
+    let grown = resident_mib(&served).saturating_sub(before);
+    assert!(grown <= 32, "{grown} MiB");
+}
+
+#[test]
+fn a_message_of_very_many_values_is_refused_before_it_is_parsed() {
+    let place = Place::new(json!([]));
+    let served = served(&place);
+    let before = resident_mib(&served);
+    let junk: Vec<Value> = vec![json!([0]); 1_000_000];
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "exec", "arguments": {"code": "return 1", "junk": junk}, "_meta": Era::July2026.meta(&json!({}))}});
+    assert_eq!(served.post(Era::July2026, ADA, None, &message).status, 413);
+    let mut ada = served.client(Era::November2025, ADA, json!({}));
+    assert_eq!(ada.send("tools/call", message["params"].clone()).status, 413);
+    assert_eq!(ada.exec("return 1")["value"], 1);
+    let grown = resident_mib(&served).saturating_sub(before);
+    assert!(grown <= 64, "{grown} MiB");
+}
+
+#[test]
+fn a_client_may_repeat_that_it_is_initialized() {
+    let place = Place::new(json!([]));
+    let served = served(&place);
+    let ada: HttpClient<'_> = served.client(Era::November2025, ADA, json!({}));
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    for _ in 0..200 {
+        assert_eq!(ada.post(&told).status, 202);
+    }
+    assert_eq!(in_session(&served, ADA, ada.session(), "POST", &[], &list()).status, 200);
+}
