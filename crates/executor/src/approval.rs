@@ -28,13 +28,11 @@ impl Executor {
             return self.refuse(journal, request, self.unknown(&request.id));
         };
         let input_hash = InputHash::of(request.input.to_string().as_bytes());
-        let bound = approval.tool_hash == tool.hash().to_string()
-            && approval.input_hash == input_hash.to_string()
-            && self.is_same_source(approval, tool);
+        let bound = approval.tool_hash == tool.hash().to_string() && approval.input_hash == input_hash.to_string();
         let refused = match approval.state {
             ApprovalState::Approved if bound => None,
             ApprovalState::Approved => {
-                Some("the tool or its server has changed since it was approved; call it again to ask again".to_owned())
+                Some("the tool has changed since it was approved; call it again to ask again".to_owned())
             }
             ApprovalState::Denied => Some(denied(approval)),
             ApprovalState::Pending | ApprovalState::Used | ApprovalState::Void => {
@@ -80,12 +78,6 @@ impl Executor {
     fn source_identity(&self, tool: &ToolSpec) -> Option<String> {
         let identity = self.routes.to(&tool.id)?.identity();
         identity.or_else(|| (tool.id.source() != Source::Mcp).then(|| EMBEDDED.to_owned()))
-    }
-
-    /// Whether the tool is still at the source that the approval was asked for. Approvals that were asked for before
-    /// identities were recorded hold for any.
-    pub(crate) fn is_same_source(&self, approval: &Approval, tool: &ToolSpec) -> bool {
-        approval.source_identity.is_none() || approval.source_identity == self.source_identity(tool)
     }
 
     /// What is put to people about a call, for as long as they have; whoever asks says why.

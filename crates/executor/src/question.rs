@@ -67,8 +67,8 @@ impl Executor {
         let hash = tool.hash().to_string();
         let refused = match &answers {
             Err(why) => Some(*why),
-            Ok(_) if said.iter().any(|one| one.tool_hash != hash || !self.is_same_source(one, tool)) => {
-                Some("the tool or its server has changed since it asked; call it again to be asked again")
+            Ok(_) if said.iter().any(|one| one.tool_hash != hash) => {
+                Some("the tool has changed since it asked; call it again to be asked again")
             }
             Ok(_) if attempt >= MAX_ROUNDS => Some("it asked for the tenth time, so it was given up"),
             Ok(_) => None,

@@ -135,7 +135,7 @@ async fn a_yes_is_for_the_tool_as_it_was_shown() {
     desk.put(ToolSpec { description: "Pays twice.".to_owned(), ..pay() }, Does::Echo);
     decide(&world, &once(None)).await;
     let result = world.run().wait(&run_id).await;
-    assert_eq!(value(&result), "the tool or its server has changed since it was approved; call it again to ask again");
+    assert_eq!(value(&result), "the tool has changed since it was approved; call it again to ask again");
     // One that is gone is refused, too.
     let (run_id, _) = world.run().suspend(PAID).await;
     desk.remove(PAY);
