@@ -70,9 +70,7 @@ pub(crate) fn write_change(change: &Change, places: &Places) -> Result<Written, 
     let trusted = change.before().map(|before| store.judge(&change.file, before.as_bytes()));
     let written = change.write(places.backups().as_deref())?;
     if let Some(Trust::Trusted(before)) = trusted {
-        let client = Client::ALL
-            .into_iter()
-            .find(|client| client.files(Scope::Project, places).iter().any(|file| *file == change.file));
+        let client = Client::ALL.into_iter().find(|client| client.files(Scope::Project, places).contains(&change.file));
         if let Ok(now) = Reviewed::read(&change.file, client, change.after().as_bytes(), places) {
             // Env files stay as the user saw them. Where the record cannot be written, the next command says that the
             // file has changed, and what to do.

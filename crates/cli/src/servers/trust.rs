@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &TrustArguments) -> ExitCode {
     let done = places(arguments)
         .and_then(|places| if arguments.remove { remove(arguments, &places) } else { trust(arguments, &places) });
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(message) => render::trouble(&message),
     }
 }
@@ -49,9 +49,10 @@ struct Review {
     changes: Option<ServerChanges>,
 }
 
-fn trust(arguments: &TrustArguments, places: &Places) -> Result<(), String> {
+fn trust(arguments: &TrustArguments, places: &Places) -> Result<ExitCode, String> {
     let store = TrustStore::of(places);
-    let reviews = reviews(places, &store)?;
+    let (reviews, unusable) = reviews(places, &store)?;
+    let code = if unusable.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(render::FAILED) };
     let is_new = reviews.iter().any(|review| review.changes.is_some());
     if !arguments.change.json {
         reviews.iter().for_each(|review| render::say(&readable(review)));
@@ -62,12 +63,12 @@ fn trust(arguments: &TrustArguments, places: &Places) -> Result<(), String> {
             store.write(&review.reviewed.record).map_err(failed)?;
         }
     }
-    let notes: Vec<String> = reviews.iter().flat_map(notes).collect();
+    let notes: Vec<String> = reviews.iter().flat_map(notes).chain(unusable).collect();
     if arguments.change.json {
         let files: Vec<Value> = reviews.iter().map(as_json).collect();
         let changed = is_new && !arguments.change.dry_run;
         render::say_json(&json!({"changed": changed, "files": files, "notes": notes}));
-        return Ok(());
+        return Ok(code);
     }
     render::say(match (is_new, arguments.change.dry_run) {
         (false, _) => "nothing to change\n",
@@ -75,16 +76,26 @@ fn trust(arguments: &TrustArguments, places: &Places) -> Result<(), String> {
         (true, false) => "trusted as it is now; to undo: cellmate servers trust --remove\n",
     });
     notes.iter().for_each(|note| render::note(&format!("note: {note}")));
-    Ok(())
+    Ok(code)
 }
 
-/// Every file of the project that would be read, as it is now.
-fn reviews(places: &Places, store: &TrustStore) -> Result<Vec<Review>, String> {
-    let mut reviews = Vec::new();
+/// Every file of the project that would be read, as it is now; and why others cannot be. An error where there is none.
+fn reviews(places: &Places, store: &TrustStore) -> Result<(Vec<Review>, Vec<String>), String> {
+    let (mut reviews, mut unusable) = (Vec::new(), Vec::new());
     for (file, client) in config::project_files(places).map_err(|error| error.to_string())? {
-        let about = |why: String| format!("`{}`: {why}", shown::path(&file));
-        let Some(content) = config::files::read_bytes(&file).map_err(|why| about(why.to_string()))? else { continue };
-        let reviewed = Reviewed::read(&file, client, &content, places).map_err(about)?;
+        let read = config::files::read_bytes(&file).map_err(|why| why.to_string());
+        let reviewed = read.and_then(|content| {
+            let reviewed = |content: Vec<u8>| Ok((Reviewed::read(&file, client, &content, places)?, content));
+            content.map(reviewed).transpose()
+        });
+        let (reviewed, content) = match reviewed {
+            Ok(Some(found)) => found,
+            Ok(None) => continue,
+            Err(why) => {
+                unusable.push(format!("`{}` is not trusted: {why}", shown::path(&file)));
+                continue;
+            }
+        };
         let changes = match store.judge(&file, &content) {
             Trust::Trusted(record) if record == reviewed.record => None,
             Trust::Trusted(before) | Trust::Changed(before) => Some(reviewed.record.changes_since(&before)),
@@ -92,13 +103,15 @@ fn reviews(places: &Places, store: &TrustStore) -> Result<Vec<Review>, String> {
         };
         reviews.push(Review { file, reviewed, changes });
     }
-    if reviews.is_empty() {
-        let folder = shown::path(&places.folder);
-        return Err(format!(
-            "there is nothing to trust in `{folder}`: it has no `.cellmate.json5`, and no file of a client in `imports`"
-        ));
+    if !reviews.is_empty() {
+        return Ok((reviews, unusable));
     }
-    Ok(reviews)
+    let folder = shown::path(&places.folder);
+    Err(unusable.into_iter().next().unwrap_or_else(|| {
+        format!(
+            "there is nothing to trust in `{folder}`: it has no `.cellmate.json5`, and no file of a client in `imports`"
+        )
+    }))
 }
 
 fn readable(review: &Review) -> String {
@@ -141,7 +154,7 @@ fn as_json(review: &Review) -> Value {
     })
 }
 
-fn remove(arguments: &TrustArguments, places: &Places) -> Result<(), String> {
+fn remove(arguments: &TrustArguments, places: &Places) -> Result<ExitCode, String> {
     let store = TrustStore::of(places);
     let mut removed = Vec::new();
     for (file, _) in config::project_files(places).map_err(|error| error.to_string())? {
@@ -157,12 +170,12 @@ fn remove(arguments: &TrustArguments, places: &Places) -> Result<(), String> {
     if arguments.change.json {
         let changed = !removed.is_empty() && !arguments.change.dry_run;
         render::say_json(&json!({"changed": changed, "removed": removed}));
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     let word = if arguments.change.dry_run { "would not be trusted any more" } else { "not trusted any more" };
     removed.iter().for_each(|file| render::say(&format!("{}: {word}\n", shown::path(file))));
     if removed.is_empty() {
         render::say("nothing to change\n");
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

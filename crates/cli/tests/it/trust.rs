@@ -69,6 +69,14 @@ fn a_project_file_that_changes_is_not_read_and_every_command_says_what_to_run() 
     assert_eq!(person.types(&["servers", "test", "new"]).code, 0);
     assert!(person.has("after"));
 
+    // A file that cannot be read does not keep the others from being trusted.
+    person.write(OURS, "{imports: ['claude']}");
+    person.write("project/.mcp.json", "nonsense");
+    person.write(PROJECT, &before.to_string());
+    let trusted = person.types(&["servers", "trust"]);
+    assert!(trusted.code == 1 && trusted.err.contains(".mcp.json` is not trusted: line 1"), "{}", trusted.err);
+    assert_eq!(person.types(&["servers", "list", "--json"]).json()["servers"][0]["name"], "p");
+
     assert_eq!(person.types(&["servers", "trust", "--remove"]).code, 0);
     assert!(person.types(&["servers", "list"]).err.contains("not read until you trust it"));
     person.write("project/empty/x", "");
