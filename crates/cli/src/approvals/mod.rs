@@ -81,24 +81,10 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
                 return Err(ApprovalsError::OneInput);
             }
             let decision = Decision::Approve { edited_input, reach };
-            let mut code = ExitCode::SUCCESS;
-            for id in &decided.ids {
-                if interactive && !is_confirmed(&store, id, &decision).await? {
-                    code = ExitCode::from(NOT_PENDING);
-                } else if !decide(&store, id, &decision, as_json).await? {
-                    code = ExitCode::from(NOT_PENDING);
-                }
-            }
-            Ok(code)
+            decide_each(&store, &decided.ids, &decision, interactive, as_json).await
         }
         Some(Action::Deny { decided, note }) => {
-            let mut code = ExitCode::SUCCESS;
-            for id in &decided.ids {
-                if !decide(&store, id, &Decision::Deny { note: note.clone() }, as_json).await? {
-                    code = ExitCode::from(NOT_PENDING);
-                }
-            }
-            Ok(code)
+            decide_each(&store, &decided.ids, &Decision::Deny { note }, false, as_json).await
         }
         Some(Action::Rules { action }) => rules::act(&store, &arguments.store.places(), action, as_json).await,
     }
@@ -171,8 +157,27 @@ async fn is_confirmed(store: &Store, id: &str, decision: &Decision) -> Result<bo
     Ok(confirmed)
 }
 
-/// Records a decision and says so; false where it could not be taken. One that is not pending any more does not keep
-/// others from being decided.
+/// Takes the same decision on each of these, after the person at the terminal has confirmed it where that is wanted. One
+/// that cannot be decided does not keep the others from it.
+async fn decide_each(
+    store: &Store,
+    ids: &[String],
+    decision: &Decision,
+    confirm: bool,
+    as_json: bool,
+) -> Result<ExitCode, ApprovalsError> {
+    let mut code = ExitCode::SUCCESS;
+    for id in ids {
+        let decided =
+            (!confirm || is_confirmed(store, id, decision).await?) && decide(store, id, decision, as_json).await?;
+        if !decided {
+            code = ExitCode::from(NOT_PENDING);
+        }
+    }
+    Ok(code)
+}
+
+/// Records a decision and says so; false where it could not be taken.
 async fn decide(store: &Store, id: &str, decision: &Decision, as_json: bool) -> Result<bool, ApprovalsError> {
     match codemode::decide(store, id, decision, &who("approvals")).await {
         Ok(approval) => {

@@ -45,7 +45,8 @@ mod tests {
     #[test]
     fn only_the_users_own_files_can_allow_it() {
         const YES: &str = "{ approvals: { nonInteractive: true } }";
-        let cases: [(&[(&str, &str)], &[&str], Result<bool, &str>); 8] = [
+        type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], Result<bool, &'a str>);
+        let cases: [Case<'_>; 8] = [
             (&[], &[], Ok(false)),
             (&[("config/cellmate/config.json5", YES)], &[], Ok(true)),
             (&[("config/cellmate/config.json5", "{ approvals: {} }")], &[], Ok(false)),
