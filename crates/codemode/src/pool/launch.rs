@@ -84,7 +84,7 @@ fn spawn(program: &PathBuf, options: &PoolOptions, socket: UnixStream) -> std::i
 /// Lets the host go before its workers where cells use all processors, so that it can still serve other principals. The
 /// worker has not started its threads yet; they inherit the priority.
 fn lower_priority(child: &Child) {
-    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+    let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw) else { return };
     // Where the system refuses, cells only compete harder.
-    drop(pid.map(|pid| setpriority_process(Some(pid), WORKER_NICENESS)));
+    let _refused = setpriority_process(Some(pid), WORKER_NICENESS);
 }

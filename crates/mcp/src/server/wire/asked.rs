@@ -206,6 +206,7 @@ mod tests {
             session_id: String::new(),
             tool_id: "mcp:git:push".to_owned(),
             tool_hash: String::new(),
+            source_identity: None,
             input: json!({}),
             input_hash: String::new(),
             reason: String::new(),
