@@ -292,9 +292,31 @@ mod tests {
     #[test]
     fn names_with_characters_that_cannot_be_seen_are_no_ids() {
         let unseen = [
-            '\0', '\n', '\u{1b}', '\u{7f}', '\u{9b}', '\u{a0}', '\u{ad}', '\u{61c}', '\u{115f}', '\u{180e}', '\u{2003}',
-            '\u{200b}', '\u{200d}', '\u{200f}', '\u{2028}', '\u{202e}', '\u{2060}', '\u{2066}', '\u{2800}', '\u{3000}',
-            '\u{3164}', '\u{fe0f}', '\u{feff}', '\u{fffb}', '\u{e0041}',
+            '\0',
+            '\n',
+            '\u{1b}',
+            '\u{7f}',
+            '\u{9b}',
+            '\u{a0}',
+            '\u{ad}',
+            '\u{61c}',
+            '\u{115f}',
+            '\u{180e}',
+            '\u{2003}',
+            '\u{200b}',
+            '\u{200d}',
+            '\u{200f}',
+            '\u{2028}',
+            '\u{202e}',
+            '\u{2060}',
+            '\u{2066}',
+            '\u{2800}',
+            '\u{3000}',
+            '\u{3164}',
+            '\u{fe0f}',
+            '\u{feff}',
+            '\u{fffb}',
+            '\u{e0041}',
         ];
         for letter in unseen {
             for text in [format!("mcp:a:wi{letter}pe"), format!("mcp:d{letter}ocs:wipe"), format!("mcp:a:{letter}")] {

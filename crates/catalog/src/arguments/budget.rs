@@ -24,7 +24,9 @@ impl Excess {
     /// A whole sentence part, read after the place it is about.
     pub(super) fn explain(self) -> String {
         match self {
-            Self::Work => "there are too many values to check them all with the tool's schema; send fewer at once".into(),
+            Self::Work => {
+                "there are too many values to check them all with the tool's schema; send fewer at once".into()
+            }
             Self::Depth => format!(
                 "it nests too deep to be checked with the tool's schema (at most {MAX_ARGUMENT_CHECK_DEPTH} levels of \
                  schemas); send something flatter"
@@ -52,11 +54,7 @@ pub(super) struct Budget {
 impl Budget {
     pub(super) fn for_input(input: &Value) -> Self {
         let more = count(input).saturating_mul(ARGUMENT_CHECK_STEPS_PER_VALUE);
-        Self {
-            left: (ARGUMENT_CHECK_STEPS + more).min(MAX_ARGUMENT_CHECK_STEPS),
-            at_value: 0,
-            is_schema_odd: false,
-        }
+        Self { left: (ARGUMENT_CHECK_STEPS + more).min(MAX_ARGUMENT_CHECK_STEPS), at_value: 0, is_schema_odd: false }
     }
 
     /// Begins another value; gives what [`Self::leave`] takes back.

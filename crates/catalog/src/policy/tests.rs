@@ -118,7 +118,9 @@ fn no_name_imitates_the_id_of_another_servers_tool() {
         assert!(!named, "{text:?}");
     }
     let read = Pattern::parse("read").unwrap();
-    for text in ["mcp:evil:re\u{200b}ad", "mcp:evil:r\u{435}ad", "mcp:evil:read ", "mcp:evil:\u{ff52}ead", "mcp:evil:x:read"] {
+    for text in
+        ["mcp:evil:re\u{200b}ad", "mcp:evil:r\u{435}ad", "mcp:evil:read ", "mcp:evil:\u{ff52}ead", "mcp:evil:x:read"]
+    {
         let named = ToolId::parse(text).is_ok_and(|id| super::names(&read, &id));
         assert!(!named, "{text:?}");
     }

@@ -79,7 +79,7 @@ fn content(operation: Operation, result: &Value) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-use contract::tool::{Operation, ToolId};
+    use contract::tool::{Operation, ToolId};
     use serde_json::{Map, Value, json};
 
     use super::{request, returned};

@@ -128,7 +128,8 @@ impl<'a> Scanner<'a> {
             b'"' => return self.string(),
             b'{' | b'[' => self.nested()?,
             _ => {
-                while self.peek().is_some_and(|byte| !matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r')) {
+                while self.peek().is_some_and(|byte| !matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r'))
+                {
                     self.at += 1;
                 }
             }
@@ -186,13 +187,17 @@ mod tests {
 
     #[test]
     fn what_is_no_object_has_no_envelope_and_odd_ids_are_none() {
-        for text in ["", "7", "[1]", "hello", "{", "{\"id\"", "{\"id\":", "{\"id\":1", "{id:1}", "{\"a\":[1}", "{\"id\":1]"] {
+        for text in
+            ["", "7", "[1]", "hello", "{", "{\"id\"", "{\"id\":", "{\"id\":1", "{id:1}", "{\"a\":[1}", "{\"id\":1]"]
+        {
             let scanned = Envelope::scan(text.as_bytes());
             assert!(scanned.is_none(), "{text} {scanned:?}");
         }
         let id = |text: &str| Envelope::scan(text.as_bytes()).unwrap().response_id();
         assert_eq!(id(r#"{"id":"12","result":1}"#), Some(12));
-        for text in [r#"{"id":[1]}"#, r#"{"id":1e300}"#, r#"{"id":null}"#, r#"{"\u0069d":1}"#, r#"{"id":1,"method":"a"}"#] {
+        for text in
+            [r#"{"id":[1]}"#, r#"{"id":1e300}"#, r#"{"id":null}"#, r#"{"\u0069d":1}"#, r#"{"id":1,"method":"a"}"#]
+        {
             assert_eq!(id(text), None, "{text}");
         }
         let long = json!({"id": "1".repeat(2_000)}).to_string();

@@ -23,7 +23,8 @@ fn memory_stays_bounded_whatever_servers_send() {
         let child = Command::new(&us).args([part, "--exact", "--ignored", "--nocapture"]).output().unwrap();
         let said = String::from_utf8_lossy(&child.stdout);
         assert!(child.status.success(), "{said}\n{}", String::from_utf8_lossy(&child.stderr));
-        let number = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse::<u64>().unwrap();
+        let number =
+            |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse::<u64>().unwrap();
         let (growth, kept) = (number("grown by "), number("kept "));
         println!("{part}: grown by {growth} KiB, kept {kept} KiB");
         assert!(growth < MOST_GROWTH_KIB, "{part}: {growth} KiB");
@@ -61,7 +62,8 @@ async fn floods_in_a_process_of_its_own() {
     let big_pages = json!({"manyTools": 100_000, "pageSize": 100_000});
     for script in [huge, many, big_pages] {
         for why in [refused(&script).await, refused_at_address(&script).await] {
-            let known = ["8388608 bytes", "more than 2000 tools", "JSON values"].iter().any(|known| why.contains(known));
+            let known =
+                ["8388608 bytes", "more than 2000 tools", "JSON values"].iter().any(|known| why.contains(known));
             assert!(known, "{why}");
         }
     }

@@ -10,11 +10,8 @@ use serde_json::Value;
 const SLACK: &str = "5";
 
 fn drive(folder: &Path) -> (Value, bool) {
-    let output = Command::new(env!("CARGO_BIN_EXE_hostile"))
-        .arg(folder)
-        .args(["--json", "--slack", SLACK])
-        .output()
-        .unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_hostile")).arg(folder).args(["--json", "--slack", SLACK]).output().unwrap();
     let report = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
     (report, output.status.success())

@@ -220,7 +220,8 @@ fn no_bulk_of_input_hides_what_breaks_the_schema() {
         "__proto__": {"type": "object", "maxProperties": 0},
     });
     let tree = json!({"type": "object", "properties": {"child": {"$ref": "#/$defs/tree"}, "leaf": {"const": "ok"}}});
-    let schema = json!({"type": "object", "properties": wanted, "$defs": {"tree": tree}, "additionalProperties": false});
+    let schema =
+        json!({"type": "object", "properties": wanted, "$defs": {"tree": tree}, "additionalProperties": false});
     let mut nested = json!({"leaf": "bad"});
     (0..900).for_each(|_| nested = wrapped("child", nested.take()));
     let names: Map<String, Value> = (0..30_000).map(|n| (format!("a{n}"), json!(1))).collect();

@@ -93,11 +93,13 @@ fn a_list_past_a_limit_is_refused() {
 fn values_of_definitions_are_bounded_for_a_tool_and_for_a_server() {
     let limits = Limits::DEFAULT;
     let mut offer = Offer::new("s", false, &limits);
-    let with = |name: &str, values: usize| tool(name, json!({"inputSchema": {"type": "object", "enum": vec![0; values]}}));
+    let with =
+        |name: &str, values: usize| tool(name, json!({"inputSchema": {"type": "object", "enum": vec![0; values]}}));
     offer.tool(&with("fits", 9_900)).unwrap();
     offer.tool(&with("large", 10_000)).unwrap();
     assert_eq!(offer.tools.len(), 1);
-    let left_out = LeftOut { tool: "large".to_owned(), why: "its definition has more than 10000 JSON values".to_owned() };
+    let left_out =
+        LeftOut { tool: "large".to_owned(), why: "its definition has more than 10000 JSON values".to_owned() };
     assert_eq!(offer.left_out, [left_out]);
     let last = (0..20).find_map(|number| offer.tool(&with(&format!("t{number}"), 9_900)).err());
     assert_eq!(last, Some(TooMuch::Values(200_000)));
