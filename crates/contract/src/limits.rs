@@ -89,6 +89,9 @@ pub const MAX_QUERY_BYTES: usize = 64 << 10;
 /// leg that stays within it always fits into a frame. Past it a call rejects with `value_too_large`.
 pub const MAX_OUTSTANDING_BYTES: usize = 32 << 20;
 
+/// What a cell hands to `URL` at once, as JSON. Parsed into its parts, an address takes up to sixteen times its length.
+pub const MAX_URL_BYTES: usize = 1 << 20;
+
 /// Calls of one run, timers included, from its start to its end. Each is a row of the run's journal. Past it a call
 /// rejects; a run that makes `MAX_OUTSTANDING_CALLS` more, or sets a timer, fails.
 pub const MAX_RUN_CALLS: usize = 100_000;

@@ -60,6 +60,9 @@ const CLEAR_TIMER: i32 = 6;
 /// Past this many times its budget, output is no longer counted and the cell is stopped.
 const OUTPUT_OVERRUN: u64 = 4;
 
+/// What an item of output counts beyond its text: the same as `OutputItem::bytes` counts.
+const EMPTY_ITEM_BYTES: usize = 16;
+
 /// The host's side of one cell.
 pub(crate) struct CellHost {
     pub(crate) tables: Option<Arc<Tables>>,
@@ -151,10 +154,21 @@ impl Output {
     }
 
     fn push(&mut self, item: OutputItem) -> Result<()> {
-        self.total = self.total.saturating_add(item.bytes() as u64);
-        if !self.exceeded() {
+        let bytes = item.bytes() as u64;
+        if self.has_room(bytes) {
             self.items.push(item);
-        } else if self.total > self.budget.saturating_mul(OUTPUT_OVERRUN) {
+        }
+        self.count(bytes)
+    }
+
+    fn has_room(&self, bytes: u64) -> bool {
+        self.total.saturating_add(bytes) <= self.budget
+    }
+
+    /// Counts what is shown, kept or not.
+    fn count(&mut self, bytes: u64) -> Result<()> {
+        self.total = self.total.saturating_add(bytes);
+        if self.total > self.budget.saturating_mul(OUTPUT_OVERRUN) {
             return Err(Error::new(Stop::Output));
         }
         Ok(())
@@ -337,7 +351,13 @@ fn call(
 
 fn output(mut caller: Caller<'_, CellHost>, kind: i32, text: u32, length: u32) -> Result<()> {
     let (memory, host) = memory(&mut caller)?;
-    let text = text_of(slice(memory, text, length)?);
+    let text = slice(memory, text, length)?;
+    // What will not be kept is not copied.
+    let bytes = (text.len() + EMPTY_ITEM_BYTES) as u64;
+    if !host.output.has_room(bytes) {
+        return host.output.count(bytes);
+    }
+    let text = text_of(text);
     let item = match kind {
         0 => OutputItem::Text { text },
         1 => host.output.json_item(text)?,

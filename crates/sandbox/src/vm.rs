@@ -199,7 +199,7 @@ impl Vm {
                 LegEnd::Suspended { calls: std::mem::take(&mut host.calls), cleared: std::mem::take(&mut host.cleared) }
             }
             end::FAILED | end::BAD_SYNTAX => {
-                let described = self.result().unwrap_or_default();
+                let described = self.result(MAX_DESCRIBED_BYTES).ok().unwrap_or_default();
                 LegEnd::Failed(if number == end::FAILED {
                     failure::thrown(&described, &self.places)
                 } else {
@@ -212,13 +212,18 @@ impl Vm {
     }
 
     fn completed(&mut self, budget: Budget) -> LegEnd {
-        let Some(text) = self.result().and_then(|bytes| String::from_utf8(bytes).ok()) else {
+        let shown = self.store.data().output.total;
+        let room = budget.output_bytes.saturating_sub(shown);
+        let text = match self.result(usize::try_from(room).unwrap_or(usize::MAX)) {
+            Ok(bytes) => String::from_utf8(bytes).ok(),
+            Err(Unread::TooLong(length)) => {
+                return LegEnd::Failed(failure::output_limit(shown.saturating_add(length), budget.output_bytes));
+            }
+            Err(Unread::Missing) => None,
+        };
+        let Some(text) = text else {
             return LegEnd::Failed(failure::internal("the cell's value could not be read"));
         };
-        let total = self.store.data().output.total + text.len() as u64;
-        if total > budget.output_bytes {
-            return LegEnd::Failed(failure::output_limit(total, budget.output_bytes));
-        }
         let measure = json::measure(text.as_bytes());
         if measure.depth > MAX_BRIDGE_VALUE_DEPTH {
             return LegEnd::Failed(failure::too_deep());
@@ -272,11 +277,17 @@ impl Vm {
         Ok((pointer, length))
     }
 
-    fn result(&mut self) -> Option<Vec<u8>> {
-        let pointer = self.exports.result_pointer.clone().call(&mut self.store, ()).ok()?;
-        let length = self.exports.result_length.clone().call(&mut self.store, ()).ok()?;
-        let memory = self.memory.data(&self.store).get(pointer as usize..)?;
-        memory.get(..length as usize).map(<[u8]>::to_vec)
+    /// What the guest ended the leg with. Only what is not too long is copied.
+    fn result(&mut self, most: usize) -> Result<Vec<u8>, Unread> {
+        let mut ask = |export: &TypedFunc<(), u32>| export.call(&mut self.store, ()).map_err(|_| Unread::Missing);
+        let pointer = ask(&self.exports.result_pointer)? as usize;
+        let length = ask(&self.exports.result_length)? as usize;
+        let memory = self.memory.data(&self.store).get(pointer..).ok_or(Unread::Missing)?;
+        let result = memory.get(..length).ok_or(Unread::Missing)?;
+        if length > most {
+            return Err(Unread::TooLong(length as u64));
+        }
+        Ok(result.to_vec())
     }
 
     /// Replies as `deliver` in the shim reads them; one for a call nobody made is left out.
@@ -315,6 +326,15 @@ impl Vm {
         from.finish()
     }
 }
+
+/// Why the guest's result was not read.
+enum Unread {
+    Missing,
+    TooLong(u64),
+}
+
+/// What `describe` in `guest/prelude/output.js` says of an error is shorter, however much of it is escaped.
+const MAX_DESCRIBED_BYTES: usize = 1 << 20;
 
 impl Exports {
     fn of(instance: &Instance, store: &mut Store<CellHost>) -> wasmtime::Result<Self> {

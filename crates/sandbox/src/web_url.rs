@@ -1,10 +1,14 @@
 //! URLs for cells, parsed by the library that parses them as browsers do.
 
+use contract::limits::MAX_URL_BYTES;
 use serde_json::{Value, json};
 use url::{Url, quirks};
 
 /// Answers `["parse", text, base | null]` or `["set", href, part, value]` with the URL's parts.
 pub(crate) fn answer(request: &[u8]) -> Option<Vec<u8>> {
+    if request.len() > MAX_URL_BYTES {
+        return None;
+    }
     let request = contract::json::read(std::str::from_utf8(request).ok()?).ok()?;
     let field = |position: usize| request.get(position).and_then(Value::as_str);
     let url = match field(0)? {

@@ -69,7 +69,48 @@ async fn a_worker_is_jailed_before_it_sees_a_cell() {
         assert!(status.contains("NoNewPrivs:\t1"), "{status}");
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         assert!(environment.is_empty());
+        // Private writable memory is limited, above what the worker has when idle; address space is not.
+        let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let limit = |name: &str| {
+            let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.split_whitespace().next().unwrap().parse::<u64>().ok()
+        };
+        let idle = status.lines().find_map(|line| line.strip_prefix("VmData:")).unwrap();
+        let idle = idle.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10;
+        let data = limit("Max data size").unwrap();
+        println!("idle {} MiB, limit {} MiB", idle >> 20, data >> 20);
+        assert!(data > idle && data < idle + (4 << 30), "{data} with {idle} when idle");
+        assert_eq!(limit("Max address space"), None);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cells_that_send_too_much_harm_no_neighbour() {
+    let pool = Pool::start(jailed(1)).await.unwrap();
+    let pid = pool.worker_pids();
+    let sources = [
+        "for (let i = 0; i < 20; i++) tools.call('a:b:c', 'a'.repeat((16 << 20) - 64)).catch(() => 0)",
+        "const s = 'a'.repeat(16 << 20); for (let i = 0; i < 300; i++) tools.describe(s).catch(() => 0)",
+        "for (let i = 0; i < 1100; i++) tools.call('a:b:c', 'a'.repeat(1 << 20)).catch(() => 0)",
+        "tools.call('a:b:c', Array(4100).fill(Array(1000).fill([0]))).catch(() => 0); tools.describe('x')",
+    ];
+    let legs = sources.map(|source| {
+        let pool = pool.clone();
+        tokio::spawn(async move { run(&pool, source, 20_000).await })
+    });
+    for _ in 0..10 {
+        assert_eq!(value(&pool, "return 2").await, "2");
+    }
+    for (source, leg) in sources.into_iter().zip(legs) {
+        let (_, leg) = leg.await.unwrap().unwrap_or_else(|error| panic!("{source}: {error}"));
+        let sent = match &leg.end {
+            LegEnd::Suspended { calls, .. } => calls.iter().map(|call| call.payload.len() + call.target.len()).sum(),
+            LegEnd::Completed { .. } => 0,
+            LegEnd::Failed(failure) => panic!("{source}: {failure:?}"),
+        };
+        assert!(sent <= 32 << 20, "{source}: {sent} bytes");
+    }
+    assert_eq!(pool.worker_pids(), pid, "the worker is the same");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -332,6 +373,26 @@ async fn a_worker_that_breaks_the_protocol_is_ended() {
             })(s)
         }),
         "calls out of order",
+    )
+    .await;
+    check_lie(
+        Launch::Attached(|s, _, _| {
+            liar(|cell| {
+                leg(cell, LegEnd::Suspended { calls: vec![call(1, vec![]), call(1, vec![])], cleared: vec![] }, vec![])
+            })(s)
+        }),
+        "an id used twice",
+    )
+    .await;
+    check_lie(
+        Launch::Attached(|s, _, _| {
+            liar(|cell| {
+                let payload = vec![b' '; 15 << 20];
+                let calls = (1..4).map(|id| call(id, payload.clone())).collect();
+                leg(cell, LegEnd::Suspended { calls, cleared: vec![] }, vec![])
+            })(s)
+        }),
+        "more bytes of calls than a cell may have",
     )
     .await;
     check_lie(Launch::Attached(|s, _, _| liar(|_| Vec::new())(s)), "it did not answer within 1200 ms").await;

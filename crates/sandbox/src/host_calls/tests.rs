@@ -1,3 +1,4 @@
+use contract::cell::OutputItem;
 use contract::frame::{Method, Reader};
 use contract::ids::CallId;
 use contract::limits::{
@@ -5,7 +6,7 @@ use contract::limits::{
     MAX_TARGET_BYTES,
 };
 
-use super::{CLEAR_TIMER, CellHost, Outstanding, Refusal, Stop, text_of};
+use super::{CLEAR_TIMER, CellHost, EMPTY_ITEM_BYTES, Outstanding, Refusal, Stop, text_of};
 
 const CALL: i32 = 2;
 const TIMER: i32 = 5;
@@ -50,6 +51,11 @@ fn a_call_is_refused_for_the_limit_it_exceeds() {
         assert_eq!(refused, expected, "a target of {target} bytes, a payload of {}", payload.len());
         assert_eq!(host.calls.len(), usize::from(expected.is_none()));
     }
+}
+
+#[test]
+fn an_item_of_output_counts_the_same_whether_it_is_kept_or_not() {
+    assert_eq!(OutputItem::Text { text: String::new() }.bytes(), EMPTY_ITEM_BYTES);
 }
 
 #[test]

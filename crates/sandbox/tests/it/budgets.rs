@@ -124,6 +124,13 @@ fn values_that_are_shown_or_returned_are_counted() {
 }
 
 #[test]
+fn a_url_that_is_too_long_is_refused() {
+    let source = "const a = 'https://a.b/' + 'é'.repeat(20 << 20); \
+         try { new URL(a); return 'parsed' } catch (e) { return [e.name, URL.canParse(a), URL.canParse(a.slice(0, 1000))] }";
+    assert_eq!(run(source), End::Value(json!(["TypeError", false, true])));
+}
+
+#[test]
 fn clear_timeout_reaches_no_call_whatever_it_is_given() {
     // An object that is one number at first and another later.
     let liar =

@@ -34,6 +34,7 @@ mod host;
 mod hostile;
 mod journal;
 mod killed;
+mod lying_worker;
 mod replaying;
 mod simulation;
 mod tls;
