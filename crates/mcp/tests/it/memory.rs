@@ -38,12 +38,18 @@ async fn floods_in_a_process_of_its_own() {
     let limits = || Limits { connect: Duration::from_secs(60), call: Duration::from_secs(60), ..limits() };
     let before = Before::now();
     let note = |method: &str, params: Value| json!({"jsonrpc": "2.0", "method": method, "params": params});
+    let many_values = |method: &str| {
+        let before = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"progressToken":1,"data":["#);
+        json!({"repeated": [before, r#"{"a":0},"#, 985_000, "0]}}"]})
+    };
     let flood = json!([
         {"sayTimes": [10_000, note("notifications/message", json!({"data": "x".repeat(500)}))]},
         {"sayTimes": [10_000, note("notifications/progress", json!({"progressToken": 1, "progress": 1, "message": "x".repeat(500)}))]},
         {"sayTimes": [10_000, note("notifications/tools/list_changed", json!({}))]},
-        {"sayTimes": [20, note("notifications/message", json!({"data": vec![json!({"a": 0}); 200_000]}))]},
-        {"sayTimes": [20, note("notifications/progress", json!({"progressToken": 1, "data": vec![json!({"a": 0}); 200_000]}))]},
+        many_values("notifications/message"),
+        many_values("notifications/progress"),
+        many_values("notifications/tools/list_changed"),
+        many_values("notifications/message"),
         {"sayTimes": [10_000, {"jsonrpc": "2.0", "id": 999_999, "result": {"x": "x".repeat(500)}}]},
         {"stderrBytes": 16 << 20},
         {"result": {}},
