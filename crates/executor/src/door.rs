@@ -154,14 +154,19 @@ impl Executor {
             Source::Openclaw | Source::Plugin | Source::Client => request.input.clone(),
         };
         check_arguments(tool, &given)?;
-        let mut event = self.event(journal, request, &given);
-        let (input, ask) = match judge(&self.hooks, self.hook_deadline, &mut event).await {
-            Judged::Blocked(reason) => return Err(reason),
-            Judged::Goes { params, ask } => (params, ask),
+        let (input, ask) = if self.hooks.is_empty() {
+            (given, None)
+        } else {
+            let mut event = self.event(journal, request, &given);
+            let (input, ask) = match judge(&self.hooks, self.hook_deadline, &mut event).await {
+                Judged::Blocked(reason) => return Err(reason),
+                Judged::Goes { params, ask } => (params, ask),
+            };
+            if input != given {
+                check_arguments(tool, &input)?;
+            }
+            (input, ask)
         };
-        if input != given {
-            check_arguments(tool, &input)?;
-        }
         let ask =
             ask.or_else(|| self.asks_about(tool).then(|| "this tool is called only when a person agrees".to_owned()));
         Ok(Admitted { tool: tool.clone(), input, ask, gone_on: GoneOn::default() })

@@ -59,7 +59,8 @@ impl Executor {
         ToolEvent {
             tool_name: tool.map_or_else(String::new, |tool| tool.id.name().to_owned()),
             tool_id: tool.map(|tool| tool.id.as_str().to_owned()),
-            params: input.clone(),
+            // Only hooks look at it, and it may be large.
+            params: if self.hooks.is_empty() { Value::Null } else { input.clone() },
             tool_kind: None,
             tool_input_kind: None,
             run_id: journal.run_id().to_owned(),

@@ -53,6 +53,17 @@ pub(crate) fn settle_host_allocator() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn settle_host_allocator() {}
 
+/// Gives memory that is free inside the allocator back to the system. Parsed values are many small blocks; when they are
+/// gone, glibc keeps the pages they were on for as long as anything else is above them.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub fn release_free_memory() {
+    // SAFETY: `malloc_trim` takes a number, may be called by any thread at any time, and touches free blocks only.
+    unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn release_free_memory() {}
+
 #[cfg(target_os = "linux")]
 pub(crate) mod page_scan {
     //! PAGEMAP_SCAN: which pages of a private mapping have been written. Linux 6.7 and later.

@@ -96,6 +96,7 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     let frontend = Frontend::new(code_mode.clone(), settings, offered);
     let servers = Servers::new(&loaded.servers, state.path(LISTS), arguments.idle_stop());
     tokio::spawn(servers.clone().offer(offer));
+    tokio::spawn(release_memory());
     let stop = stopped_by_signals(&frontend)?;
     let served = match arguments.http {
         Some(address) => over_http(&frontend, &arguments, &state, address, stop).await,
@@ -104,6 +105,17 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     end(&frontend, &code_mode).await;
     servers.stop().await;
     served
+}
+
+/// How soon memory that a large call or result took is the system's again.
+const RELEASE_EVERY: Duration = Duration::from_secs(5);
+
+async fn release_memory() {
+    loop {
+        tokio::time::sleep(RELEASE_EVERY).await;
+        // It takes some milliseconds where much is free.
+        drop(tokio::task::spawn_blocking(sandbox::release_free_memory).await);
+    }
 }
 
 /// Leases are told by the clocks of those who hold them, so these must agree.

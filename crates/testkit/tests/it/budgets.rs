@@ -49,7 +49,7 @@ async fn a_cell_can_catch_that_its_journal_is_full_and_return_what_it_has() {
 async fn a_cell_that_goes_on_when_its_calls_are_refused_fails() {
     let world = world(patient()).await;
     let cell = "
-        const text = 'a'.repeat(1 << 20);
+        const text = 'a'.repeat(8 << 10);
         for (;;) await tools.call('openclaw:a:echo', { text }).catch(() => 0)";
     let result = world.run().exec(cell).await;
     assert_eq!(result["code"], "too_many_pending_tool_calls", "{result}");
