@@ -21,7 +21,7 @@ mod web_url;
 mod worker;
 
 pub use image::{IMAGE_ID, Image};
-pub use raw::release_free_memory;
 pub use machine::{Answer, Sandbox, Violation};
+pub use raw::release_free_memory;
 pub use snapshot::{BadSnapshot, VERSION as SNAPSHOT_VERSION};
 pub use worker::{enter_jail, serve_attached, worker_main};
