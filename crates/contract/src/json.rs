@@ -213,12 +213,12 @@ mod tests {
     #[test]
     fn numbers_are_readable_exactly_where_the_parser_reads_them() {
         let long = format!("[{}]", "9".repeat(400));
-        let largest = format!("[{}]", f64::MAX);
+        let large = format!("[{}]", 1e300);
         let cases = [
             ("1e999999", false),
             (r#"{"a":[1,-1E400]}"#, false),
             (long.as_str(), false),
-            (largest.as_str(), true),
+            (large.as_str(), true),
             ("[1.7976931348623157e+308,5e-324,1e-999999,-0]", true),
             (r#"["1e999999","\"1e999999",true,false,null]"#, true),
             ("", true),

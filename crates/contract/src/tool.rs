@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::ids::write_hex;
+use crate::text::is_unsafe;
 
 /// Where a tool comes from; the first part of its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -61,7 +62,7 @@ impl ToolId {
     /// Owner and name contain neither `:` nor characters that a person cannot see, so a pattern over whole ids
     /// matches exactly the tools that it seems to match.
     pub fn parse(text: &str) -> Result<Self, BadToolId> {
-        let shown = || text.chars().take(200).flat_map(char::escape_debug).collect();
+        let shown = || text.chars().take(200).map(visible).collect();
         let bad = || BadToolId::Parts(shown());
         let (source, rest) = text.split_once(':').ok_or_else(bad)?;
         let (owner, name) = rest.split_once(':').ok_or_else(bad)?;
@@ -105,12 +106,13 @@ pub fn is_visible_name(name: &str) -> bool {
 
 /// Characters of no width, that change the direction of text, or that look like a blank.
 fn is_invisible(letter: char) -> bool {
-    matches!(
-        u32::from(letter),
-        0xad | 0x34f | 0x61c | 0x115f..=0x1160 | 0x17b4..=0x17b5 | 0x180b..=0x180f | 0x200b..=0x200f | 0x2028..=0x202e
-            | 0x2060..=0x206f | 0x2800 | 0x3164 | 0xfe00..=0xfe0f | 0xfeff | 0xffa0 | 0xfff0..=0xfffb
-            | 0x1bca0..=0x1bca3 | 0x1d173..=0x1d17a | 0xe0000..=0xe0fff
-    )
+    // The blank Braille pattern is safe to print, but looks like a space.
+    is_unsafe(letter) || letter == '\u{2800}'
+}
+
+/// The character itself, or an escape where a person could not see it.
+fn visible(letter: char) -> String {
+    if is_invisible(letter) { letter.escape_unicode().to_string() } else { letter.escape_debug().to_string() }
 }
 
 /// A tool on offer: what it is called, what it does, what it takes and what it gives.

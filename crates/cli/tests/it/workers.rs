@@ -91,7 +91,7 @@ async fn cells_that_send_too_much_harm_no_neighbour() {
     let sources = [
         "for (let i = 0; i < 20; i++) tools.call('a:b:c', 'a'.repeat((16 << 20) - 64)).catch(() => 0)",
         "const s = 'a'.repeat(16 << 20); for (let i = 0; i < 300; i++) tools.describe(s).catch(() => 0)",
-        "for (let i = 0; i < 1100; i++) tools.call('a:b:c', 'a'.repeat(1 << 20)).catch(() => 0)",
+        "for (let i = 0; i < 1100; i++) tools.call('a:b:c', 'a'.repeat(1 << 15)).catch(() => 0)",
         "tools.call('a:b:c', Array(4100).fill(Array(1000).fill([0]))).catch(() => 0); tools.describe('x')",
     ];
     let legs = sources.map(|source| {

@@ -112,7 +112,8 @@ async fn a_server_that_ends_at_the_start_leaves_its_last_words() {
 #[tokio::test]
 async fn too_many_tools_or_pages_are_refused_and_a_huge_tool_left_out() {
     let many = "connect to MCP server `s`: it offers more than 2000 tools; have the server offer fewer, or raise the limit on tools";
-    assert_eq!(refused(json!({"manyTools": 100_000, "pageSize": 100_000}), limits()).await, many);
+    let long_page = refused(json!({"manyTools": 100_000, "pageSize": 100_000}), limits()).await;
+    assert!(long_page.contains("700009 JSON values"), "{long_page}");
     assert_eq!(refused(json!({"manyTools": 2_001, "pageSize": 500}), limits()).await, many);
     let pages =
         "connect to MCP server `s`: its list has more than 256 pages; have it offer fewer tools or longer pages";
