@@ -43,10 +43,14 @@ pub(crate) fn settle_allocator() -> bool {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub(crate) fn settle_host_allocator() {
     const LARGE_BYTES: i32 = 1 << 20;
-    for setting in [libc::M_MMAP_THRESHOLD, libc::M_TRIM_THRESHOLD] {
+    // Each arena keeps what it freed, and a thread that parses a large value leaves one behind.
+    let arenas = std::thread::available_parallelism().map_or(2, |cores| i32::try_from(cores.get()).unwrap_or(8));
+    let large =
+        [(libc::M_MMAP_THRESHOLD, LARGE_BYTES), (libc::M_TRIM_THRESHOLD, LARGE_BYTES), (libc::M_ARENA_MAX, arenas)];
+    for (setting, value) in large {
         // SAFETY: `mallopt` takes two numbers; it is called before any other thread exists.
         // What it refuses costs memory and nothing else.
-        unsafe { libc::mallopt(setting, LARGE_BYTES) };
+        unsafe { libc::mallopt(setting, value) };
     }
 }
 

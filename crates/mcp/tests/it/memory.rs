@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 
 use crate::fake::{AtAddress, Connected, Folder, connect, limits, tool};
 
-/// One message of the longest, read and parsed, for each of a few servers at once, and what allocators keep.
-const MOST_GROWTH_KIB: u64 = 192 << 10;
+/// One message of the longest, read and parsed, for each of a few servers at once, and what allocators keep; for messages
+/// that are long, and for messages of very many values.
+const PARTS: [(&str, u64); 2] =
+    [("memory::floods_in_a_process_of_its_own", 192 << 10), ("memory::values_in_a_process_of_its_own", 288 << 10)];
 
 /// What may be left of it once nothing is under way: what allocators keep.
 const MOST_KEPT_KIB: u64 = 96 << 10;
@@ -19,15 +21,18 @@ const MOST_KEPT_KIB: u64 = 96 << 10;
 #[test]
 fn memory_stays_bounded_whatever_servers_send() {
     let us = std::env::current_exe().unwrap();
-    for part in ["memory::floods_in_a_process_of_its_own", "memory::values_in_a_process_of_its_own"] {
-        let child = Command::new(&us).args([part, "--exact", "--ignored", "--nocapture"]).output().unwrap();
+    for (part, most) in PARTS {
+        let mut child = Command::new(&us);
+        // As a host has it: two cores need no more arenas, and each keeps what it freed.
+        child.env("MALLOC_ARENA_MAX", "2");
+        let child = child.args([part, "--exact", "--ignored", "--nocapture"]).output().unwrap();
         let said = String::from_utf8_lossy(&child.stdout);
         assert!(child.status.success(), "{said}\n{}", String::from_utf8_lossy(&child.stderr));
         let number =
             |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse::<u64>().unwrap();
         let (growth, kept) = (number("grown by "), number("kept "));
         println!("{part}: grown by {growth} KiB, kept {kept} KiB");
-        assert!(growth < MOST_GROWTH_KIB, "{part}: {growth} KiB");
+        assert!(growth < most, "{part}: {growth} KiB");
         assert!(kept < MOST_KEPT_KIB, "{part}: {kept} KiB");
     }
 }
@@ -94,7 +99,7 @@ async fn values_in_a_process_of_its_own() {
         ("numbers", result_of("0,", 3_900_000, "0"), "JSON values"),
         ("arrays", result_of("[],", 2_600_000, "0"), "JSON values"),
         ("texts", result_of(r#""","#, 2_600_000, "0"), "JSON values"),
-        ("deep", result_of("[", 3_000_000, "0"), "JSON values"),
+        ("deep", result_of("[", 1_000_000, &format!("0{}", "]".repeat(1_000_000))), "JSON values"),
         ("levels", result_of("[", 200, &format!("0{}", "]".repeat(200))), "levels"),
     ];
     // What is just within the bounds.
@@ -117,8 +122,9 @@ async fn values_in_a_process_of_its_own() {
     ];
     for server in &servers {
         for (name, _, expected) in &too_much {
-            let four = [server.failed(name), server.failed(name), server.failed(name), server.failed(name)];
-            for why in futures_util::future::join_all(four).await {
+            // More of them at once pass the limit on unfinished messages of one address, which ends the connection.
+            let two = [server.failed(name), server.failed(name)];
+            for why in futures_util::future::join_all(two).await {
                 assert!(why.contains(expected) && why.contains("ask it for less"), "{name} {why}");
             }
             // The connection is still there.
@@ -174,6 +180,8 @@ impl Before {
     async fn tell(self) {
         println!("grown by {}", kib("VmHWM:").saturating_sub(self.0));
         tokio::time::sleep(Duration::from_secs(2)).await;
+        // As `cellmate mcp` does every few seconds.
+        sandbox::release_free_memory();
         println!("kept {}", kib("VmRSS:").saturating_sub(self.0));
     }
 }
