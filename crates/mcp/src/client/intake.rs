@@ -41,11 +41,10 @@ impl Reserving {
 
     fn within(limit: Duration, bytes: usize, measure: Measure) -> Option<Self> {
         let weight = weight(bytes, measure);
-        let pool = match weight {
-            0..=TINY_MESSAGE_BYTES => return None,
-            ..=SMALL_MESSAGE_BYTES => &SMALL,
-            _ => &LARGE,
-        };
+        if weight <= TINY_MESSAGE_BYTES {
+            return None;
+        }
+        let pool = if weight <= SMALL_MESSAGE_BYTES { &SMALL } else { &LARGE };
         let permits = u32::try_from(weight.div_ceil(UNIT)).unwrap_or(u32::MAX);
         Some(Self(Box::pin(async move {
             let permit = tokio::time::timeout(limit, pool.acquire_many(permits)).await.ok()?.ok()?;

@@ -158,7 +158,7 @@ async fn a_repeated_call_is_bound_to_the_definition_that_was_agreed_to() {
         let journal = Journal::new(store, held());
         journal.opened(CallRow::requested(1, "call", "openclaw:a:read", "{}".to_owned(), "exec-1", 0)).unwrap();
         let first = journal.intend(1, true, None, |row| row.tool_hash = Some(definition.clone()));
-        drop(first.await.unwrap());
+        let _result = first.await.unwrap();
         let request = CallRequest {
             call: 1,
             id: "openclaw:a:read".to_owned(),
