@@ -271,6 +271,6 @@ mod tests {
     fn the_largest_message_of_a_server_fits_the_budget_for_large_ones() {
         let largest = MAX_SERVER_MESSAGE_BYTES + MAX_JSON_VALUES * PARSED_VALUE_BYTES;
         assert!(largest <= MAX_SERVER_DATA_BYTES - SMALL_SERVER_DATA_BYTES, "{largest}");
-        assert!(SMALL_MESSAGE_BYTES < SMALL_SERVER_DATA_BYTES && TINY_MESSAGE_BYTES < SMALL_MESSAGE_BYTES);
+        const { assert!(SMALL_MESSAGE_BYTES < SMALL_SERVER_DATA_BYTES && TINY_MESSAGE_BYTES < SMALL_MESSAGE_BYTES) };
     }
 }
