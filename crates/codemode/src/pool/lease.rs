@@ -253,7 +253,9 @@ mod tests {
             (1..).map(|id| (id, 1, &b"0"[..])).take(MAX_OUTSTANDING_CALLS + 1).collect();
         assert_eq!(called(&[(1, 1, &largest), (2, 1, &largest)]), Ok(()));
         assert_eq!(called(&many[1..]), Ok(()));
-        let cases: [(&[(u32, usize, &[u8])], &str); 8] = [
+        /// The id, the length of the target and the payload of a call.
+        type Call<'a> = (u32, usize, &'a [u8]);
+        let cases: [(&[Call<'_>], &str); 8] = [
             (&[(1, 1, b"0"), (1, 1, b"0")], "calls out of order, or an id used twice"),
             (&[(2, 1, b"0"), (1, 1, b"0")], "calls out of order, or an id used twice"),
             (&[(1, MAX_TARGET_BYTES + 1, b"0")], "a call larger than one may be"),
