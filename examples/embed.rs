@@ -18,9 +18,9 @@ use contract::config::pattern::Pattern;
 use contract::scope::Scope;
 use contract::tool::{ToolId, ToolSpec};
 use executor::run::{Host, PreparedRun, RunRequest, prepare};
-use executor::{Answering, AuthorizedCall, Dispatch, Outcome, Returned, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Returned, ToolSource};
 use serde_json::{Value, json};
-use store::{Decision, Keys, Location, Reach, Store};
+use store::{ApprovalScope, Decision, Keys, Location, Store};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -49,7 +49,7 @@ impl ToolSource for PostOffice {
         vec![ToolSpec::new(self.id.clone(), "Sends a letter on paper.", parameters)]
     }
 
-    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+    fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         Box::pin(async move {
             let to = call.input().get("to").cloned().unwrap_or_default();
             Dispatch::Settled(Outcome::Returned(Returned::json(json!({"number": 1, "to": to}))))
@@ -85,7 +85,7 @@ async fn finish(folder: &Path, run_id: &str) -> Result<()> {
     let (code_mode, run) = (open(folder).await?, this_run()?);
     for approval in code_mode.store().pending_approvals().await? {
         println!("somebody asks to call {} with {}", approval.tool_id, approval.input);
-        let yes = Decision::Approve { edited_input: None, reach: Reach::Once };
+        let yes = Decision::Approve { edited_input: None, reach: ApprovalScope::Once };
         code_mode.decide(&approval.approval_id, &yes, "the operator").await?;
     }
     let result = code_mode.wait(&run.executor, &run.config.code_mode, "call-2", run_id).await;

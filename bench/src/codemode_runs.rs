@@ -11,7 +11,7 @@ use contract::config;
 use contract::limits::Limits;
 use contract::scope::Scope;
 use contract::tool::{Repeat, ToolId, ToolSpec};
-use executor::{Answering, AuthorizedCall, Dispatch, Executor, Outcome, Returned, Routes, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, Executor, Outcome, Returned, Routes, ToolSource};
 use figures::machine::load_average;
 use figures::{Bar, Claim, Samples};
 use serde_json::json;
@@ -42,7 +42,7 @@ impl ToolSource for Tools {
         [tool(READ, Repeat::Always), tool(WRITE, Repeat::Never)].into_iter().flatten().collect()
     }
 
-    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+    fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         let input = call.input().clone();
         Box::pin(std::future::ready(Dispatch::Settled(Outcome::Returned(Returned::json(input)))))
     }
@@ -132,7 +132,7 @@ impl ToolSource for Many {
         self.0.clone()
     }
 
-    fn call(&self, _: AuthorizedCall) -> Answering<'_> {
+    fn call(&self, _: AuthorizedCall) -> CallFuture<'_> {
         Box::pin(std::future::ready(Dispatch::Settled(Outcome::Unknown)))
     }
 }

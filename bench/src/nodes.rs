@@ -16,7 +16,7 @@ use contract::limits::Limits;
 use contract::scope::Scope;
 use contract::tool::{Repeat, ToolId, ToolSpec};
 use executor::{
-    Answering, AuthorizedCall, CallToken, Dispatch, Executor, Outcome, Parked, Returned, Routes, ToolSource,
+    AuthorizedCall, CallFuture, CallToken, Dispatch, Executor, Outcome, Parked, Returned, Routes, ToolSource,
 };
 use figures::machine::load_average;
 use figures::{Bar, Claim, Samples};
@@ -68,7 +68,7 @@ impl ToolSource for Tools {
         [tool(PARKED, Repeat::Never), tool(WORKING, Repeat::Always)].into_iter().flatten().collect()
     }
 
-    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+    fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         Box::pin(async move {
             if call.id().as_str() == PARKED {
                 return Dispatch::Parked(Parked::Client);

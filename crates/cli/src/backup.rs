@@ -11,7 +11,7 @@ use executor::clock::now_ms;
 use store::{BackupError, Checked, KeyFile, Keys, Restoring, check_backup};
 
 use crate::render;
-use crate::state::{ConfiguredStore, Kept, StateError, put_new};
+use crate::state::{ConfiguredStore, StateError, StoreSettings, put_new};
 
 /// A file is written and read in pieces of this size.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -43,7 +43,7 @@ pub(crate) struct RestoreArguments {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum CommandError {
     #[error(transparent)]
     State(#[from] StateError),
     #[error("{location}: {error}")]
@@ -68,7 +68,7 @@ pub(crate) async fn run_restore(arguments: RestoreArguments) -> ExitCode {
     said(restore(&arguments).await)
 }
 
-fn said(done: Result<String, Trouble>) -> ExitCode {
+fn said(done: Result<String, CommandError>) -> ExitCode {
     match done {
         Ok(said) => {
             render::note(&said);
@@ -78,7 +78,7 @@ fn said(done: Result<String, Trouble>) -> ExitCode {
     }
 }
 
-async fn backup(arguments: &BackupArguments) -> Result<String, Trouble> {
+async fn backup(arguments: &BackupArguments) -> Result<String, CommandError> {
     let kept = arguments.store.choose()?;
     let store = kept.open().await?;
     let keys = match arguments.with_key {
@@ -86,25 +86,25 @@ async fn backup(arguments: &BackupArguments) -> Result<String, Trouble> {
         false => None,
     };
     let path = &arguments.file;
-    let at = |error| Trouble::File { path: path.clone(), error };
+    let at = |error| CommandError::File { path: path.clone(), error };
     if path.exists() {
-        return Err(Trouble::There(path.clone()));
+        return Err(CommandError::There(path.clone()));
     }
     let draft = beside(path).map_err(at)?;
     let written = async {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft).map_err(at)?;
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
         let backed_up = store.backup(&mut out, keys.as_deref()).await;
-        let rows = backed_up.map_err(|error| Trouble::Backup { location: kept.location.to_string(), error })?;
+        let rows = backed_up.map_err(|error| CommandError::Backup { location: kept.location.to_string(), error })?;
         out.flush().map_err(at)?;
         out.get_ref().sync_all().map_err(at)?;
         // Whoever put a file there meanwhile keeps it.
         match fs::hard_link(&draft, path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Trouble::There(path.clone())),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(CommandError::There(path.clone())),
             linked => linked.map_err(at),
         }?;
         sync_folder(path).map_err(at)?;
-        Ok::<u64, Trouble>(rows)
+        Ok::<u64, CommandError>(rows)
     };
     let written = written.await;
     drop(fs::remove_file(&draft));
@@ -116,15 +116,15 @@ async fn backup(arguments: &BackupArguments) -> Result<String, Trouble> {
     Ok(format!("{} rows of {} are in {}; {key}", written?, kept.location, path.display()))
 }
 
-async fn restore(arguments: &RestoreArguments) -> Result<String, Trouble> {
+async fn restore(arguments: &RestoreArguments) -> Result<String, CommandError> {
     let kept = arguments.store.choose()?;
-    let bad = |error| Trouble::Backup { location: arguments.file.display().to_string(), error };
+    let bad = |error| CommandError::Backup { location: arguments.file.display().to_string(), error };
     let checked = check_backup(&mut reader(&arguments.file)?).map_err(bad)?;
     let keys = keys_for(&kept, &checked, arguments.end_runs)?;
     let store = kept.open_with(keys).await?;
     let how = Restoring { replace: arguments.replace, end_runs: arguments.end_runs };
     let restored = store.restore(&mut reader(&arguments.file)?, &checked, how, now_ms()).await;
-    restored.map_err(|error| Trouble::Backup { location: kept.location.to_string(), error })?;
+    restored.map_err(|error| CommandError::Backup { location: kept.location.to_string(), error })?;
     store.close().await;
     // With its marks: whoever opens it next must have the same keys.
     kept.open().await?;
@@ -133,16 +133,17 @@ async fn restore(arguments: &RestoreArguments) -> Result<String, Trouble> {
     Ok(format!("{} has {} runs, {runs}; {} entries of transcripts", kept.location, count("runs"), count("transcript")))
 }
 
-fn reader(path: &Path) -> Result<BufReader<File>, Trouble> {
-    let file = File::open(path).map_err(|error| Trouble::File { path: path.to_owned(), error })?;
+fn reader(path: &Path) -> Result<BufReader<File>, CommandError> {
+    let file = File::open(path).map_err(|error| CommandError::File { path: path.to_owned(), error })?;
     Ok(BufReader::with_capacity(BUFFER_BYTES, file))
 }
 
 /// The keys at hand, or those in the backup where there are none; they must open what is in it.
-fn keys_for(kept: &Kept, checked: &Checked, end_runs: bool) -> Result<Keys, Trouble> {
+fn keys_for(kept: &StoreSettings, checked: &Checked, end_runs: bool) -> Result<Keys, CommandError> {
     if let (false, Some(text)) = (kept.key_file.exists(), &checked.keys) {
-        let there = KeyFile::parse(text, &kept.key_file).map_err(Trouble::BadKeys)?;
-        put_new(&kept.key_file, &there.text()).map_err(|error| Trouble::File { path: kept.key_file.clone(), error })?;
+        let there = KeyFile::parse(text, &kept.key_file).map_err(CommandError::BadKeys)?;
+        put_new(&kept.key_file, &there.text())
+            .map_err(|error| CommandError::File { path: kept.key_file.clone(), error })?;
     }
     kept.make_key()?;
     let known = KeyFile::read(&kept.key_file).map_err(StateError::Key)?;
@@ -152,7 +153,7 @@ fn keys_for(kept: &Kept, checked: &Checked, end_runs: bool) -> Result<Keys, Trou
             mark.is_some() && (!checked.marks.contains_key(id) || mark.as_ref() == checked.marks.get(id))
         };
         if let Some(id) = checked.sealed_with.iter().find(|id| !has(id)) {
-            return Err(Trouble::Keyless { path: kept.key_file.clone(), id: *id });
+            return Err(CommandError::Keyless { path: kept.key_file.clone(), id: *id });
         }
     }
     Ok(Keys::of_file(&kept.key_file).map_err(StateError::Key)?)

@@ -15,7 +15,7 @@ use store::{KeyFile, KeyFileError, Store, StoreError};
 
 use crate::config::shown;
 use crate::render;
-use crate::state::{ConfiguredStore, Kept, StateError, put_new, replace};
+use crate::state::{ConfiguredStore, StateError, StoreSettings, put_new, replace};
 
 /// No cell sleeps longer: what an older key sealed is over by then, or was sealed anew.
 const KEPT_MS: i64 = *SNAPSHOT_TTL_SECONDS.range.end() as i64 * 1000;
@@ -42,7 +42,7 @@ enum Action {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum CommandError {
     #[error(transparent)]
     State(#[from] StateError),
     #[error(transparent)]
@@ -62,7 +62,7 @@ pub(crate) async fn run(arguments: KeysArguments) -> ExitCode {
     }
 }
 
-async fn act(arguments: &KeysArguments) -> Result<(), Trouble> {
+async fn act(arguments: &KeysArguments) -> Result<(), CommandError> {
     let kept = arguments.store.choose()?;
     match arguments.action {
         Action::List => list(&kept, arguments.json).await,
@@ -71,7 +71,7 @@ async fn act(arguments: &KeysArguments) -> Result<(), Trouble> {
     }
 }
 
-async fn list(kept: &Kept, as_json: bool) -> Result<(), Trouble> {
+async fn list(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError> {
     let store = kept.open().await?;
     let keys = KeyFile::read(&kept.key_file)?;
     let (now, newest) = (now_ms(), keys.newest().map(|key| key.id));
@@ -93,11 +93,11 @@ async fn list(kept: &Kept, as_json: bool) -> Result<(), Trouble> {
     Ok(())
 }
 
-async fn rotate(kept: &Kept, as_json: bool) -> Result<(), Trouble> {
+async fn rotate(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError> {
     let _alone = alone(kept)?;
     let mut secret = [0; 32];
     getrandom::fill(&mut secret)?;
-    let at = |error| Trouble::File { path: kept.key_file.clone(), error };
+    let at = |error| CommandError::File { path: kept.key_file.clone(), error };
     let new = match KeyFile::read(&kept.key_file) {
         Ok(keys) => {
             let new = keys.rotated(secret, now_ms());
@@ -123,13 +123,13 @@ async fn rotate(kept: &Kept, as_json: bool) -> Result<(), Trouble> {
     Ok(())
 }
 
-async fn prune(kept: &Kept, as_json: bool) -> Result<(), Trouble> {
+async fn prune(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError> {
     let _alone = alone(kept)?;
     let store = kept.open().await?;
     let keys = KeyFile::read(&kept.key_file)?;
     let gone = not_needed(&store, &keys).await?;
     if !gone.is_empty() {
-        let at = |error| Trouble::File { path: kept.key_file.clone(), error };
+        let at = |error| CommandError::File { path: kept.key_file.clone(), error };
         replace(&kept.key_file, &keys.without(&gone).text()).map_err(at)?;
     }
     if as_json {
@@ -156,7 +156,7 @@ async fn not_needed(store: &Store, keys: &KeyFile) -> Result<Vec<u32>, StoreErro
 }
 
 /// Two who change the file take turns, or one's key would be lost.
-fn alone(kept: &Kept) -> Result<fs::File, Trouble> {
+fn alone(kept: &StoreSettings) -> Result<fs::File, CommandError> {
     let mut name = kept.key_file.file_name().unwrap_or_default().to_owned();
     name.push(".lock");
     let path = kept.key_file.with_file_name(name);
@@ -165,5 +165,5 @@ fn alone(kept: &Kept) -> Result<fs::File, Trouble> {
         flock(&file, FlockOperation::LockExclusive)?;
         Ok(file)
     })();
-    locked.map_err(|error| Trouble::File { path, error })
+    locked.map_err(|error| CommandError::File { path, error })
 }

@@ -2,14 +2,14 @@
 
 use contract::config::AgentsConfig;
 use contract::config::pattern::Pattern;
-use mcp::server::Asking;
+use mcp::server::ApprovalPolicy;
 use serde_json::Value;
 
 /// Decided. What is wrong here is refused: a typo must not let calls through unasked.
 #[derive(Debug)]
 pub(crate) struct CallPolicy {
     pub(crate) config: AgentsConfig,
-    pub(crate) asking: Asking,
+    pub(crate) asking: ApprovalPolicy,
     /// Tools that nobody is asked about all the same.
     pub(crate) pass: Vec<Pattern>,
 }
@@ -29,12 +29,12 @@ pub(crate) fn read(settings: &Value) -> Result<CallPolicy, BadSettings> {
 
 /// `{ "ask": "changes" | "never" | [patterns], "pass": [patterns], "nonInteractive": bool }`. What the last one means is
 /// decided in `approvals::non_interactive`, which reads the user's own files only.
-fn approvals(given: &Value) -> Result<(Asking, Vec<Pattern>), String> {
+fn approvals(given: &Value) -> Result<(ApprovalPolicy, Vec<Pattern>), String> {
     let asking = match given.get("ask") {
-        None | Some(Value::Null) => Asking::Changes,
-        Some(Value::String(word)) if word == "changes" => Asking::Changes,
-        Some(Value::String(word)) if word == "never" => Asking::Nobody,
-        Some(list @ Value::Array(_)) => Asking::Named(patterns("approvals.ask", list)?),
+        None | Some(Value::Null) => ApprovalPolicy::Changes,
+        Some(Value::String(word)) if word == "changes" => ApprovalPolicy::Changes,
+        Some(Value::String(word)) if word == "never" => ApprovalPolicy::Nobody,
+        Some(list @ Value::Array(_)) => ApprovalPolicy::Named(patterns("approvals.ask", list)?),
         Some(_) => return Err("`approvals.ask`: expected \"changes\", \"never\" or a list of patterns".to_owned()),
     };
     let pass = given.get("pass").map_or_else(|| Ok(Vec::new()), |list| patterns("approvals.pass", list))?;
@@ -55,7 +55,7 @@ fn patterns(place: &str, list: &Value) -> Result<Vec<Pattern>, String> {
 
 #[cfg(test)]
 mod tests {
-    use mcp::server::Asking;
+    use mcp::server::ApprovalPolicy;
     use serde_json::{Value, json};
 
     use super::read;
@@ -63,10 +63,10 @@ mod tests {
     #[test]
     fn who_is_asked_is_read_and_a_typo_is_refused() {
         let served = read(&json!({"approvals": {"ask": ["mcp:good:*"], "pass": ["mcp:good:read"]}})).unwrap();
-        assert!(matches!(served.asking, Asking::Named(ref patterns) if patterns.len() == 1));
+        assert!(matches!(served.asking, ApprovalPolicy::Named(ref patterns) if patterns.len() == 1));
         assert_eq!(served.pass.len(), 1);
-        assert_eq!(read(&Value::Null).unwrap().asking, Asking::Changes);
-        assert_eq!(read(&json!({"approvals": {"ask": "never"}})).unwrap().asking, Asking::Nobody);
+        assert_eq!(read(&Value::Null).unwrap().asking, ApprovalPolicy::Changes);
+        assert_eq!(read(&json!({"approvals": {"ask": "never"}})).unwrap().asking, ApprovalPolicy::Nobody);
         for bad in [
             json!({"approvals": {"ask": "nevr"}}),
             json!({"approvals": {"pass": "mcp:*"}}),

@@ -10,12 +10,12 @@ use crate::recorded;
 use crate::tool_search;
 
 #[derive(Clone, Debug)]
-pub(crate) enum Face {
+pub(crate) enum RunMode {
     CodeMode,
     ToolSearch(config::ToolSearch),
 }
 
-impl Face {
+impl RunMode {
     /// What the cell sees of the catalog.
     pub(crate) fn view(&self) -> View {
         match self {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, Millis, RuleSubject, StoreError, fault};
 
 use crate::clock::now_ms;
-use crate::door::{Admitted, Executor, GoneOn, check_arguments};
+use crate::door::{Admitted, Consent, Executor, check_arguments};
 use crate::journal::Journal;
 use crate::record::recorded;
 use crate::request::{CallEnd, CallRequest};
@@ -49,13 +49,13 @@ impl Executor {
         if let Err(error) = fault::point("approval.before_go_on") {
             return CallEnd::Stopped(error.into());
         }
-        let gone_on = GoneOn { approvals: vec![approval.approval_id.clone()], agreed: true, answers: None };
-        self.make(journal, request, Admitted { tool: tool.clone(), input, ask: None, gone_on }).await
+        let consent = Consent { approvals: vec![approval.approval_id.clone()], agreed: true, answers: None };
+        self.make(journal, request, Admitted { tool: tool.clone(), input, ask: None, consent }).await
     }
 
     /// What people have said to everything a call asked last, or that the time to say anything is over; nothing while
     /// it is not.
-    pub async fn word_on(&self, journal: &Journal, call: u32) -> Result<Option<Vec<Approval>>, StoreError> {
+    pub async fn decisions_for(&self, journal: &Journal, call: u32) -> Result<Option<Vec<Approval>>, StoreError> {
         let mut asked = journal.store().approvals_of_run(journal.run_id()).await?;
         asked.retain(|one| one.call == call);
         let Some(last) = asked.last().map(|last| (last.question.is_some(), last.requested_at)) else { return Ok(None) };

@@ -4,15 +4,15 @@ use serde_json::{Map, Value, json};
 
 /// One thing that a tool wants to know.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ask {
+pub struct Question {
     /// The tool's own name for it.
     pub key: String,
     pub message: String,
-    pub how: AskedHow,
+    pub how: QuestionKind,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum AskedHow {
+pub enum QuestionKind {
     /// A form: a flat JSON Schema.
     Form(Value),
     /// A page that the person visits on their own; what they say there is between them and the page.
@@ -20,7 +20,7 @@ pub enum AskedHow {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answered {
+pub enum Answer {
     /// The form, filled in.
     Filled(Map<String, Value>),
     /// The page; what was said there is not known here.
@@ -28,13 +28,13 @@ pub enum Answered {
     Declined,
 }
 
-impl Ask {
+impl Question {
     /// As the store has it, and as people read it.
     pub fn to_json(&self) -> Value {
         let mut asked = json!({"key": self.key, "message": self.message});
         let (how, what) = match &self.how {
-            AskedHow::Form(schema) => ("form", schema.clone()),
-            AskedHow::Url(url) => ("url", json!(url)),
+            QuestionKind::Form(schema) => ("form", schema.clone()),
+            QuestionKind::Url(url) => ("url", json!(url)),
         };
         if let Some(fields) = asked.as_object_mut() {
             fields.insert(how.to_owned(), what);
@@ -45,8 +45,8 @@ impl Ask {
     pub fn from_json(asked: &Value) -> Option<Self> {
         let text = |name: &str| asked.get(name).and_then(Value::as_str).map(str::to_owned);
         let how = match (asked.get("form"), text("url")) {
-            (Some(schema), None) => AskedHow::Form(schema.clone()),
-            (None, Some(url)) => AskedHow::Url(url),
+            (Some(schema), None) => QuestionKind::Form(schema.clone()),
+            (None, Some(url)) => QuestionKind::Url(url),
             _ => return None,
         };
         Some(Self { key: text("key")?, message: text("message")?, how })
@@ -54,16 +54,16 @@ impl Ask {
 
     /// What is given as a person's answer, where it fits what was asked. What they leave out is what the form says it is
     /// then.
-    pub fn filled(&self, given: Option<&Value>) -> Result<Answered, String> {
+    pub fn filled(&self, given: Option<&Value>) -> Result<Answer, String> {
         match (&self.how, given) {
-            (AskedHow::Url(_), None) => Ok(Answered::Visited),
-            (AskedHow::Url(_), Some(_)) => Err("this asks to visit a page, and takes no input".to_owned()),
-            (AskedHow::Form(schema), given) => {
+            (QuestionKind::Url(_), None) => Ok(Answer::Visited),
+            (QuestionKind::Url(_), Some(_)) => Err("this asks to visit a page, and takes no input".to_owned()),
+            (QuestionKind::Form(schema), given) => {
                 let given = given.cloned().unwrap_or_else(|| json!({}));
                 let given = catalog::arguments::with_defaults(schema, given);
                 catalog::arguments::check(schema, &given).map_err(|bad| bad.to_string())?;
                 match given {
-                    Value::Object(given) => Ok(Answered::Filled(given)),
+                    Value::Object(given) => Ok(Answer::Filled(given)),
                     _ => Err("a form is filled in with one JSON object".to_owned()),
                 }
             }
@@ -75,36 +75,36 @@ impl Ask {
 mod tests {
     use serde_json::{Map, Value, json};
 
-    use super::{Answered, Ask, AskedHow};
+    use super::{Answer, Question, QuestionKind};
 
-    fn ask(how: AskedHow) -> Ask {
-        Ask { key: "k".to_owned(), message: "Where to?".to_owned(), how }
+    fn ask(how: QuestionKind) -> Question {
+        Question { key: "k".to_owned(), message: "Where to?".to_owned(), how }
     }
 
-    fn form() -> Ask {
+    fn form() -> Question {
         let properties = json!({"city": {"type": "string"}, "nights": {"type": "integer", "default": 2}});
-        ask(AskedHow::Form(json!({"type": "object", "properties": properties, "required": ["city"]})))
+        ask(QuestionKind::Form(json!({"type": "object", "properties": properties, "required": ["city"]})))
     }
 
     #[test]
     fn a_question_comes_back_as_it_was() {
-        for ask in [form(), ask(AskedHow::Url("https://example.com/login".to_owned()))] {
-            assert_eq!(Ask::from_json(&ask.to_json()), Some(ask));
+        for ask in [form(), ask(QuestionKind::Url("https://example.com/login".to_owned()))] {
+            assert_eq!(Question::from_json(&ask.to_json()), Some(ask));
         }
-        assert_eq!(Ask::from_json(&json!({"key": "k", "message": "m"})), None);
+        assert_eq!(Question::from_json(&json!({"key": "k", "message": "m"})), None);
     }
 
     #[test]
     fn an_answer_must_fit_what_was_asked() {
         let given = |value: Value| form().filled(Some(&value));
         let oslo = Map::from_iter([("city".to_owned(), json!("Oslo")), ("nights".to_owned(), json!(2))]);
-        assert_eq!(given(json!({"city": "Oslo"})), Ok(Answered::Filled(oslo)));
+        assert_eq!(given(json!({"city": "Oslo"})), Ok(Answer::Filled(oslo)));
         for bad in [json!({"city": 7}), json!({}), json!(7)] {
             assert!(given(bad.clone()).is_err(), "{bad}");
         }
         assert!(form().filled(None).is_err());
-        let page = ask(AskedHow::Url("https://example.com".to_owned()));
-        assert_eq!(page.filled(None), Ok(Answered::Visited));
+        let page = ask(QuestionKind::Url("https://example.com".to_owned()));
+        assert_eq!(page.filled(None), Ok(Answer::Visited));
         assert!(page.filled(Some(&json!({}))).is_err());
     }
 }

@@ -6,7 +6,7 @@ use contract::cell::Language;
 use serde_json::Value;
 
 use crate::door::Executor;
-use crate::hooks::{Judged, ToolEvent, ToolKind, judge, tell};
+use crate::hooks::{HookVerdict, ToolEvent, ToolKind, judge, tell};
 use crate::source::{Outcome, Returned};
 
 impl Executor {
@@ -28,12 +28,12 @@ impl Executor {
             scope: Arc::clone(&self.scope),
         };
         match judge(&self.hooks, self.hook_deadline, &mut event).await {
-            Judged::Goes { params, ask: None } => Ok((params, event)),
-            Judged::Goes { ask: Some(reason), .. } => Err(format!(
+            HookVerdict::Proceed { params, ask: None } => Ok((params, event)),
+            HookVerdict::Proceed { ask: Some(reason), .. } => Err(format!(
                 "a hook wants a person to agree to this cell ({reason}); cells as a whole cannot be approved, \
                  only the calls they make"
             )),
-            Judged::Blocked(reason) => Err(reason),
+            HookVerdict::Blocked(reason) => Err(reason),
         }
     }
 

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use contract::cell::PendingState;
 use contract::frame::Method;
 use serde_json::{Value, json};
-use store::{CallRow, CallState, Durability, Held, NewRun, RunState, Store, StoredReply};
+use store::{CallRow, CallState, Durability, FencedRun, NewRun, RunState, Store, StoredReply};
 
 use crate::clock::now_ms;
 use crate::door::Executor;
 use crate::journal::Journal;
-use crate::listener::{States, Updates};
+use crate::listener::{ProgressSink, StateSink};
 use crate::random::random_name;
 use crate::request::{CallEnd, CallRequest};
 
@@ -36,7 +36,7 @@ impl Executor {
         tool_call_id: &str,
         id: &str,
         input: Value,
-        updates: Updates,
+        updates: ProgressSink,
     ) -> Result<DirectCall, getrandom::Error> {
         let (journal, request) = self.open(store, tool_call_id, id, input, updates)?;
         let called = self.call(&journal, &request).await;
@@ -51,7 +51,7 @@ impl Executor {
         tool_call_id: &str,
         id: &str,
         input: Value,
-        updates: Updates,
+        updates: ProgressSink,
         hold: Duration,
     ) -> Result<DirectCall, getrandom::Error> {
         let (journal, request) = self.open(store, tool_call_id, id, input, updates)?;
@@ -62,7 +62,7 @@ impl Executor {
             end = tokio::time::timeout_at(deadline.into(), following).await.unwrap_or(CallEnd::Parked(state));
             let CallEnd::Parked(state) = end else { break };
             if Instant::now() >= deadline {
-                return Ok(DirectCall { run_id: journal.run_id().to_owned(), end: call_off(&journal, state).await });
+                return Ok(DirectCall { run_id: journal.run_id().to_owned(), end: cancel(&journal, state).await });
             }
             tokio::time::sleep(LOOK_EVERY).await;
             end = self.look(&journal, request.clone(), state).await;
@@ -114,19 +114,22 @@ impl Executor {
         tool_call_id: &str,
         id: &str,
         input: Value,
-        updates: Updates,
+        updates: ProgressSink,
     ) -> Result<(Journal, CallRequest), getrandom::Error> {
         let journal = Journal::new(store.clone(), self.held(&format!("tc_{}", random_name()?), tool_call_id));
         let row = CallRow::requested(CALL, Method::Call.as_str(), id, input.to_string(), tool_call_id, now_ms());
         // The first call of a journal always has room: a message from a client is far smaller than a journal may be.
         let _always = journal.opened(row);
         let parent = tool_call_id.to_owned();
-        Ok((journal, CallRequest { call: CALL, id: id.to_owned(), input, parent, updates, states: States::default() }))
+        Ok((
+            journal,
+            CallRequest { call: CALL, id: id.to_owned(), input, parent, updates, states: StateSink::default() },
+        ))
     }
 
-    fn held(&self, run_id: &str, tool_call_id: &str) -> Held {
+    fn held(&self, run_id: &str, tool_call_id: &str) -> FencedRun {
         let now = now_ms();
-        Held::new(NewRun {
+        FencedRun::new(NewRun {
             run_id: run_id.to_owned(),
             scope: self.scope.as_ref().clone(),
             tool_call_id: tool_call_id.to_owned(),
@@ -156,7 +159,7 @@ impl Wanted<'_> {
 impl Drop for Wanted<'_> {
     fn drop(&mut self) {
         if !self.over {
-            self.executor.call_off(self.journal.run_id(), &self.journal.calls());
+            self.executor.cancel(self.journal.run_id(), &self.journal.calls());
         }
     }
 }
@@ -178,7 +181,7 @@ pub(crate) async fn finish(journal: &Journal, end: CallEnd) -> CallEnd {
 }
 
 /// Ends the run of a call that is still parked: nobody can say yes to it any more, and what comes is late.
-async fn call_off(journal: &Journal, parked: PendingState) -> CallEnd {
+async fn cancel(journal: &Journal, parked: PendingState) -> CallEnd {
     let written = journal.commit(Durability::Synced, |change| change.state = Some(RunState::Failed)).await;
     if let Err(error) = written {
         return CallEnd::Stopped(error);

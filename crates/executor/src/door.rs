@@ -12,15 +12,15 @@ use futures_util::FutureExt;
 use serde_json::Value;
 use store::{ApprovalState, CommitError, SettleRefused, fault};
 
-use crate::asker::Asker;
-use crate::hooks::{Hook, Judged, judge};
+use crate::asker::QuestionSender;
+use crate::hooks::{Hook, HookVerdict, judge};
 use crate::journal::Journal;
-use crate::listener::Listener;
+use crate::listener::Sink;
 use crate::parked::Answers;
 use crate::record::recorded;
 use crate::request::{CallEnd, CallRequest};
 use crate::routes::Routes;
-use crate::source::{Answering, AuthorizedCall, CallToken, Dispatch, Outcome, ToolUpdate};
+use crate::source::{AuthorizedCall, CallFuture, CallToken, Dispatch, Outcome, ToolUpdate};
 
 /// How the calls of one run are made.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct Executor {
     /// Tools that a person is asked about, unless a standing rule allows them.
     pub(crate) ask: Arc<[Pattern]>,
     /// Whoever wants to hear what the tools of the run say on their way.
-    pub(crate) listener: Listener<ToolUpdate>,
+    pub(crate) listener: Sink<ToolUpdate>,
     pub(crate) scope: Arc<Scope>,
     pub(crate) approval_ms: i64,
     pub(crate) hook_deadline: Duration,
@@ -42,12 +42,12 @@ pub(crate) struct Admitted {
     pub(crate) tool: ToolSpec,
     pub(crate) input: Value,
     pub(crate) ask: Option<String>,
-    pub(crate) gone_on: GoneOn,
+    pub(crate) consent: Consent,
 }
 
 /// What people have said of a call before it is made.
 #[derive(Debug, Default)]
-pub(crate) struct GoneOn {
+pub(crate) struct Consent {
     /// Approvals that are used up by it.
     pub(crate) approvals: Vec<String>,
     /// Whether they agreed to the tool's definition.
@@ -85,9 +85,9 @@ impl Executor {
         match self.catalog.get(&request.id) {
             Some(tool) if tool.repeat != Repeat::Never => match self.still_agreed(journal, request, tool).await {
                 Ok(agreed) => {
-                    let gone_on = GoneOn { agreed, ..GoneOn::default() };
+                    let consent = Consent { agreed, ..Consent::default() };
                     let (tool, input) = (tool.clone(), request.input.clone());
-                    self.make(journal, request, Admitted { tool, input, ask: None, gone_on }).await
+                    self.make(journal, request, Admitted { tool, input, ask: None, consent }).await
                 }
                 Err(Disagreed::Changed) => {
                     let why = "the tool has changed since it was approved; call it again to ask again".to_owned();
@@ -95,7 +95,7 @@ impl Executor {
                 }
                 Err(Disagreed::Store(error)) => error.into(),
             },
-            _ => match self.given_up(journal, request).await {
+            _ => match self.settle_unknown(journal, request).await {
                 Ok(outcome) => self.arrived(journal, request, outcome).await,
                 Err(error) => error.into(),
             },
@@ -125,14 +125,14 @@ impl Executor {
 
     /// Nobody may know what became of the call. Whoever does has said so first, or is too late now: what the cell
     /// is told must not be another thing than what they were.
-    async fn given_up(&self, journal: &Journal, request: &CallRequest) -> Result<Outcome, CommitError> {
+    async fn settle_unknown(&self, journal: &Journal, request: &CallRequest) -> Result<Outcome, CommitError> {
         let store = journal.store();
         match store.settle(journal.run_id(), request.call, &Outcome::Unknown.to_json()).await {
             Ok(_) => return Ok(Outcome::Unknown),
             Err(SettleRefused::NotParked) => {}
             Err(SettleRefused::Store(error)) => return Err(error.into()),
         }
-        counted(journal, request.call).await
+        stored_outcome(journal, request.call).await
     }
 
     /// An outcome that came from elsewhere, seen by hooks and transcript as any other.
@@ -159,8 +159,8 @@ impl Executor {
         } else {
             let mut event = self.event(journal, request, &given);
             let (input, ask) = match judge(&self.hooks, self.hook_deadline, &mut event).await {
-                Judged::Blocked(reason) => return Err(reason),
-                Judged::Goes { params, ask } => (params, ask),
+                HookVerdict::Blocked(reason) => return Err(reason),
+                HookVerdict::Proceed { params, ask } => (params, ask),
             };
             if input != given {
                 check_arguments(tool, &input)?;
@@ -169,7 +169,7 @@ impl Executor {
         };
         let ask =
             ask.or_else(|| self.asks_about(tool).then(|| "this tool is called only when a person agrees".to_owned()));
-        Ok(Admitted { tool: tool.clone(), input, ask, gone_on: GoneOn::default() })
+        Ok(Admitted { tool: tool.clone(), input, ask, consent: Consent::default() })
     }
 
     pub(crate) async fn make(&self, journal: &Journal, request: &CallRequest, admitted: Admitted) -> CallEnd {
@@ -182,7 +182,7 @@ impl Executor {
         request: &CallRequest,
         admitted: Admitted,
     ) -> Result<CallEnd, CommitError> {
-        let Admitted { tool, input, ask, gone_on: GoneOn { approvals, agreed, answers } } = admitted;
+        let Admitted { tool, input, ask, consent: Consent { approvals, agreed, answers } } = admitted;
         let agreed = (ask.is_some() || agreed).then(|| tool.hash());
         let Some(source) = self.routes.to(&tool.id) else {
             return Ok(self.refuse(journal, request, format!("`{}` is not there any more", tool.id.as_str())));
@@ -204,7 +204,7 @@ impl Executor {
         let intent = intent.await?;
         fault::point("dispatch.after_journal")?;
         let event = self.event(journal, request, &input);
-        let (asker, asked) = Asker::of(&request.states);
+        let (asker, asked) = QuestionSender::of(&request.states);
         let call = AuthorizedCall {
             id: tool.id.clone(),
             input,
@@ -219,7 +219,7 @@ impl Executor {
         };
         fault::point("dispatch.before_send")?;
         let answering = Box::pin(async { source.call(call).await });
-        let dispatched = self.answered_meanwhile(journal, request, &tool, answering, asked).await?;
+        let dispatched = self.dispatch_with_questions(journal, request, &tool, answering, asked).await?;
         fault::point("dispatch.after_send")?;
         Ok(match dispatched {
             Dispatch::Settled(outcome) => CallEnd::Settled(self.record(journal, request, &event, outcome).await),
@@ -249,13 +249,13 @@ impl CallRequest {
 }
 
 /// The outcome that counts, whoever brought it.
-pub(crate) async fn counted(journal: &Journal, call: u32) -> Result<Outcome, CommitError> {
+pub(crate) async fn stored_outcome(journal: &Journal, call: u32) -> Result<Outcome, CommitError> {
     let row = journal.store().call(journal.run_id(), call).await?;
     Ok(row.and_then(|row| row.outcome).map_or(Outcome::Unknown, |outcome| Outcome::from_json(&outcome)))
 }
 
 /// A source that panics, in a program where panics unwind, has failed this call and no other.
-pub(crate) async fn guarded(answering: Answering<'_>) -> Dispatch {
+pub(crate) async fn guarded(answering: CallFuture<'_>) -> Dispatch {
     let called = AssertUnwindSafe(answering).catch_unwind().await;
     called.unwrap_or_else(|_| {
         let message = "the tool broke down; look whether it had its effect before calling again";

@@ -6,10 +6,10 @@ use contract::cell::PendingState;
 use contract::tool::{Repeat, ToolId, ToolSpec};
 use store::{CallRow, CallState, CommitError, fault};
 
-use crate::asker::Asker;
-use crate::door::{Executor, counted, guarded};
+use crate::asker::QuestionSender;
+use crate::door::{Executor, guarded, stored_outcome};
 use crate::journal::Journal;
-use crate::listener::Updates;
+use crate::listener::ProgressSink;
 use crate::parked::{Parked, ParkedCall, Ticket};
 use crate::request::{CallEnd, CallRequest};
 use crate::source::{CallToken, Dispatch, Outcome};
@@ -49,10 +49,10 @@ impl Executor {
                 }
                 PendingState::Running
             }
-            Parked::Question(question) => match self.park_for_answers(journal, request, tool, question).await {
+            Parked::QuestionBatch(question) => match self.park_for_answers(journal, request, tool, question).await {
                 Ok(()) => PendingState::Approval,
                 Err(CommitError::Quota(exceeded)) => {
-                    self.call_off(journal.run_id(), journal.call(request.call).as_slice());
+                    self.cancel(journal.run_id(), journal.call(request.call).as_slice());
                     let why = format!("what it asks cannot be put to anybody: {exceeded}");
                     return Ok(self.arrived(journal, request, Outcome::Failed(why)).await);
                 }
@@ -70,7 +70,7 @@ impl Executor {
         let id = ToolId::parse(&request.id).ok()?;
         let source = self.routes.to_owner(&id)?;
         let ticket = row.ticket.and_then(Ticket::new)?;
-        let (asker, asked) = Asker::of(&request.states);
+        let (asker, asked) = QuestionSender::of(&request.states);
         let parked = ParkedCall {
             id,
             ticket: ticket.clone(),
@@ -79,7 +79,7 @@ impl Executor {
             asker,
         };
         let following = match self.catalog.get(&request.id) {
-            Some(tool) => self.answered_meanwhile(journal, request, tool, source.follow(parked), asked).await,
+            Some(tool) => self.dispatch_with_questions(journal, request, tool, source.follow(parked), asked).await,
             None => Ok(guarded(source.follow(parked)).await),
         };
         let followed = match following {
@@ -110,13 +110,13 @@ impl Executor {
     ) -> Result<CallEnd, CommitError> {
         let outcome = match journal.settle_away(request.call, &outcome.to_json()).await? {
             true => outcome,
-            false => counted(journal, request.call).await?,
+            false => stored_outcome(journal, request.call).await?,
         };
         Ok(self.arrived(journal, request, outcome).await)
     }
 
     /// Tells whoever works on these calls that nobody wants what they bring. Nobody waits for that.
-    pub fn call_off(&self, run_id: &str, calls: &[CallRow]) {
+    pub fn cancel(&self, run_id: &str, calls: &[CallRow]) {
         let unfinished = |row: &&CallRow| {
             row.outcome.is_none() && matches!(row.state, CallState::Away | CallState::Approval | CallState::Dispatched)
         };
@@ -131,9 +131,15 @@ impl Executor {
     fn call_off_later(&self, id: &ToolId, ticket: Ticket, run_id: &str, call: u32) {
         let Some(source) = self.routes.to_owner(id).cloned() else { return };
         let token = CallToken { run: run_id.to_owned(), call };
-        let parked = ParkedCall { id: id.clone(), ticket, token, updates: Updates::default(), asker: Asker::default() };
+        let parked = ParkedCall {
+            id: id.clone(),
+            ticket,
+            token,
+            updates: ProgressSink::default(),
+            asker: QuestionSender::default(),
+        };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { drop(tokio::time::timeout(CALL_OFF_WITHIN, source.call_off(parked)).await) });
+            runtime.spawn(async move { drop(tokio::time::timeout(CALL_OFF_WITHIN, source.cancel(parked)).await) });
         }
     }
 

@@ -8,7 +8,7 @@ use crate::clock::now_ms;
 use crate::direct::{CALL, DirectCall, finish};
 use crate::door::Executor;
 use crate::journal::Journal;
-use crate::listener::{States, Updates};
+use crate::listener::{ProgressSink, StateSink};
 use crate::request::{CallEnd, CallRequest};
 use crate::source::Outcome;
 
@@ -18,7 +18,7 @@ const HOLDER: &str = "";
 impl Executor {
     /// Goes on with a call that was parked: with a person's word, or an outcome that was brought meanwhile. Where
     /// there is neither yet, it stays parked.
-    pub async fn go_on_directly(&self, store: &Store, run_id: &str, updates: Updates) -> DirectCall {
+    pub async fn resume_direct_call(&self, store: &Store, run_id: &str, updates: ProgressSink) -> DirectCall {
         let end = match self.parked(store, run_id, updates).await {
             Ok((journal, request, row)) => finish(&journal, self.next(&journal, &request, &row).await).await,
             Err(error) => CallEnd::Stopped(error),
@@ -31,7 +31,7 @@ impl Executor {
         &self,
         store: &Store,
         run_id: &str,
-        updates: Updates,
+        updates: ProgressSink,
     ) -> Result<(Journal, CallRequest, CallRow), CommitError> {
         let row = store.run(run_id).await?.filter(|row| row.scope.admits(&self.scope)).ok_or(CommitError::Fenced)?;
         let now = now_ms();
@@ -45,7 +45,7 @@ impl Executor {
         let journal = Journal::resumed(store.clone(), held, &calls, totals);
         let call = calls.into_iter().find(|call| call.call == CALL).ok_or(CommitError::Fenced)?;
         let input = contract::json::read(call.input.as_deref().unwrap_or(&call.payload)).unwrap_or(Value::Null);
-        let (id, parent, states) = (call.target.clone(), row.tool_call_id, States::default());
+        let (id, parent, states) = (call.target.clone(), row.tool_call_id, StateSink::default());
         let request = CallRequest { call: CALL, id, input, parent, updates, states };
         Ok((journal, request, call))
     }
@@ -53,7 +53,7 @@ impl Executor {
     pub(crate) async fn next(&self, journal: &Journal, request: &CallRequest, row: &CallRow) -> CallEnd {
         match (&row.outcome, row.state) {
             (Some(outcome), _) => self.arrived(journal, request, Outcome::from_json(outcome)).await,
-            (None, CallState::Approval) => match self.word_on(journal, request.call).await {
+            (None, CallState::Approval) => match self.decisions_for(journal, request.call).await {
                 Ok(Some(said)) => self.decided(journal, request, &said).await,
                 Ok(None) => CallEnd::Parked(PendingState::Approval),
                 Err(error) => CallEnd::Stopped(error.into()),

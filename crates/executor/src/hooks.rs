@@ -54,17 +54,17 @@ pub struct HookAnswer {
     pub require_approval: Option<String>,
 }
 
-pub type Hooking<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type HookFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 pub trait Hook: fmt::Debug + Send + Sync {
     /// `before_tool_call`. An error denies the call; its text stays here.
-    fn before<'a>(&'a self, event: &'a ToolEvent) -> Hooking<'a, Result<HookAnswer, String>> {
+    fn before<'a>(&'a self, event: &'a ToolEvent) -> HookFuture<'a, Result<HookAnswer, String>> {
         let _ = event;
         Box::pin(async { Ok(HookAnswer::default()) })
     }
 
     /// `after_tool_call`.
-    fn after<'a>(&'a self, event: &'a ToolEvent, outcome: &'a Outcome) -> Hooking<'a, ()> {
+    fn after<'a>(&'a self, event: &'a ToolEvent, outcome: &'a Outcome) -> HookFuture<'a, ()> {
         let _ = (event, outcome);
         Box::pin(async {})
     }
@@ -72,31 +72,35 @@ pub trait Hook: fmt::Debug + Send + Sync {
 
 /// What all hooks together made of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Judged {
+pub(crate) enum HookVerdict {
     Blocked(String),
-    Goes { params: Value, ask: Option<String> },
+    Proceed { params: Value, ask: Option<String> },
 }
 
 /// One after the other: each sees what the one before made of the input. The first to block ends it.
-pub(crate) async fn judge(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &mut ToolEvent) -> Judged {
+pub(crate) async fn judge(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &mut ToolEvent) -> HookVerdict {
     let mut ask = None;
     for hook in hooks {
         // One that panics, in a program where panics unwind, has failed and takes nobody along.
         let asked = AssertUnwindSafe(async { hook.before(event).await }).catch_unwind();
         let answer = match tokio::time::timeout(deadline, asked).await {
             Ok(Ok(Ok(answer))) => answer,
-            Ok(Ok(Err(_)) | Err(_)) => return Judged::Blocked("blocked: a before_tool_call hook failed".to_owned()),
-            Err(_) => return Judged::Blocked("blocked: a before_tool_call hook did not answer in time".to_owned()),
+            Ok(Ok(Err(_)) | Err(_)) => {
+                return HookVerdict::Blocked("blocked: a before_tool_call hook failed".to_owned());
+            }
+            Err(_) => {
+                return HookVerdict::Blocked("blocked: a before_tool_call hook did not answer in time".to_owned());
+            }
         };
         if let Some(reason) = answer.block {
-            return Judged::Blocked(format!("blocked by a before_tool_call hook: {reason}"));
+            return HookVerdict::Blocked(format!("blocked by a before_tool_call hook: {reason}"));
         }
         if let Some(params) = answer.params {
             event.params = params;
         }
         ask = ask.or(answer.require_approval);
     }
-    Judged::Goes { params: event.params.clone(), ask }
+    HookVerdict::Proceed { params: event.params.clone(), ask }
 }
 
 /// What a hook does afterwards changes nothing, and is not waited for beyond its deadline.

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use contract::frame::Method;
 use serde_json::json;
 use store::{
-    CallRow, CallState, Change, CommitError, Durability, Entry, EntryKind, Exceeded, Held, JournalTotals, LegRow,
+    CallRow, CallState, Change, CommitError, Durability, Entry, EntryKind, Exceeded, FencedRun, JournalTotals, LegRow,
     Quota, RunState, Store, StoredReply, fault,
 };
 use tokio::sync::Mutex as AsyncMutex;
@@ -27,7 +27,7 @@ pub struct Journal {
     store: Store,
     run_id: String,
     /// Held by whoever writes: changes of a run are made one after the other.
-    held: AsyncMutex<Held>,
+    held: AsyncMutex<FencedRun>,
     unwritten: Mutex<Unwritten>,
     /// None where nobody could take the run without this holder's knowing.
     lease: Option<LeaseClock>,
@@ -47,9 +47,9 @@ struct Unwritten {
     must_sync: bool,
     lost: bool,
     /// Calls that nobody can be asked about now, because too many are asked about already.
-    unasked: BTreeMap<u32, Box<Exceeded>>,
+    approval_refused: BTreeMap<u32, Box<Exceeded>>,
     /// Why the run could not be put to rest.
-    restless: Option<Box<Exceeded>>,
+    suspend_refused: Option<Box<Exceeded>>,
     /// Why nothing but the end of the run is written any more: its principal has no room for its journal.
     no_room: Option<Box<Exceeded>>,
 }
@@ -67,7 +67,7 @@ struct Known {
 pub struct Receipt(());
 
 impl Journal {
-    pub fn new(store: Store, held: Held) -> Self {
+    pub fn new(store: Store, held: FencedRun) -> Self {
         Self {
             store,
             run_id: held.run_id.clone(),
@@ -85,7 +85,7 @@ impl Journal {
     }
 
     /// Goes on with a journal that is in the store already.
-    pub fn resumed(store: Store, held: Held, calls: &[CallRow], totals: JournalTotals) -> Self {
+    pub fn resumed(store: Store, held: FencedRun, calls: &[CallRow], totals: JournalTotals) -> Self {
         let journal = Self::new(store, held);
         {
             let mut unwritten = journal.lock();
@@ -265,7 +265,7 @@ impl Journal {
     }
 
     /// The run is another's: nothing more is done on its behalf here.
-    pub fn lose(&self) {
+    pub fn mark_lost(&self) {
         self.lock().lost = true;
     }
 
@@ -293,7 +293,7 @@ impl Journal {
             unwritten.charge(grown);
         }
         self.flush().await?;
-        self.lock().unasked.remove(&call).map_or(Ok(()), |exceeded| Err(CommitError::Quota(exceeded)))
+        self.lock().approval_refused.remove(&call).map_or(Ok(()), |exceeded| Err(CommitError::Quota(exceeded)))
     }
 
     /// Writes the outcome of a call that is away, where nobody has written another and the run is still ours. Whether
@@ -315,7 +315,7 @@ impl Journal {
             unwritten.must_sync |= durability == Durability::Synced;
         }
         self.flush().await?;
-        self.lock().restless.take().map_or(Ok(()), |exceeded| Err(CommitError::Quota(exceeded)))
+        self.lock().suspend_refused.take().map_or(Ok(()), |exceeded| Err(CommitError::Quota(exceeded)))
     }
 
     /// Writes what is unwritten. Whoever comes while another writes finds its own part written too.
@@ -405,7 +405,7 @@ impl Unwritten {
                 for asked in change.approvals.drain(..) {
                     let rows = change.calls.iter_mut().filter(|row| row.call == asked.call);
                     rows.chain(self.known.get_mut(&asked.call).map(|known| &mut known.row)).for_each(unask);
-                    self.unasked.insert(asked.call, exceeded.clone());
+                    self.approval_refused.insert(asked.call, exceeded.clone());
                 }
             }
             Quota::StoredBytes if change.snapshot.is_none() => {
@@ -416,7 +416,7 @@ impl Unwritten {
                 (change.state, change.snapshot, change.expires_at, change.release) = (None, None, None, false);
                 // What was to be told is not.
                 change.entries.retain(|entry| entry.kind != EntryKind::ControlResult);
-                self.restless = Some(exceeded);
+                self.suspend_refused = Some(exceeded);
             }
         }
         Ok(())

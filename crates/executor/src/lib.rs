@@ -40,24 +40,24 @@ use contract::config::pattern::Pattern;
 use contract::scope::Scope;
 
 pub use approved::Approved;
-pub use ask::{Answered, Ask, AskedHow};
-pub use asker::Asker;
+pub use ask::{Answer, Question, QuestionKind};
+pub use asker::QuestionSender;
 pub use canned::{Canned, CannedError};
 pub use data_budget::{DataBudget, DataRefused, Reserved, RunData};
 pub use direct::DirectCall;
 pub use door::Executor;
-pub use hooks::{HOOK_DEADLINE, Hook, HookAnswer, Hooking, ToolEvent, ToolKind};
+pub use hooks::{HOOK_DEADLINE, Hook, HookAnswer, HookFuture, ToolEvent, ToolKind};
 pub use journal::{Journal, Receipt};
 pub use lease::LeaseClock;
-pub use listener::{Listener, States, Updates};
+pub use listener::{ProgressSink, Sink, StateSink};
 pub use outcome::UNKNOWN_OUTCOME;
-pub use parked::{Answers, MAX_TICKET_BYTES, Parked, ParkedCall, Question, Ticket};
+pub use parked::{Answers, MAX_TICKET_BYTES, Parked, ParkedCall, QuestionBatch, Ticket};
 pub use random::{fill as fill_random, random_name};
 pub use record::for_transcript;
 pub use request::{CallEnd, CallRequest};
 pub use routes::Routes;
 pub use source::{
-    Answering, AuthorizedCall, CallToken, CallingOff, Dispatch, Outcome, Returned, ToolSource, ToolUpdate,
+    AuthorizedCall, CallFuture, CallToken, CancelFuture, Dispatch, Outcome, Returned, ToolSource, ToolUpdate,
 };
 pub use totals::{JournalFull, NotOpened};
 
@@ -72,7 +72,7 @@ impl Executor {
             routes: Arc::new(routes),
             hooks: Arc::default(),
             ask: Arc::default(),
-            listener: Listener::default(),
+            listener: Sink::default(),
             scope: Arc::new(scope),
             approval_ms: APPROVAL_MS,
             hook_deadline: HOOK_DEADLINE,
@@ -87,14 +87,14 @@ impl Executor {
 
     /// Hears what tools say on their way. Called from wherever a tool is; it must not take long.
     #[must_use]
-    pub fn heard_by(mut self, listener: impl Fn(ToolUpdate) + Send + Sync + 'static) -> Self {
-        self.listener = Listener::to(listener);
+    pub fn with_progress_sink(mut self, listener: impl Fn(ToolUpdate) + Send + Sync + 'static) -> Self {
+        self.listener = Sink::to(listener);
         self
     }
 
     /// Tools that are called only when a person agrees.
     #[must_use]
-    pub fn asking_for(mut self, patterns: Vec<Pattern>) -> Self {
+    pub fn with_approval_patterns(mut self, patterns: Vec<Pattern>) -> Self {
         self.ask = patterns.into();
         self
     }

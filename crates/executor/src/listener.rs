@@ -7,15 +7,15 @@ use contract::cell::PendingState;
 use serde_json::Value;
 
 /// Clones are the same listener; by default it is nobody.
-pub struct Listener<T>(pub(crate) Option<Arc<dyn Fn(T) + Send + Sync>>);
+pub struct Sink<T>(pub(crate) Option<Arc<dyn Fn(T) + Send + Sync>>);
 
 /// Where a tool tells how far it is.
-pub type Updates = Listener<Value>;
+pub type ProgressSink = Sink<Value>;
 
 /// Whoever is to know with whom a call is while it is being made.
-pub type States = Listener<PendingState>;
+pub type StateSink = Sink<PendingState>;
 
-impl<T> Listener<T> {
+impl<T> Sink<T> {
     pub fn to(listener: impl Fn(T) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(listener)))
     }
@@ -27,19 +27,19 @@ impl<T> Listener<T> {
     }
 }
 
-impl<T> Clone for Listener<T> {
+impl<T> Clone for Sink<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<T> Default for Listener<T> {
+impl<T> Default for Sink<T> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<T> fmt::Debug for Listener<T> {
+impl<T> fmt::Debug for Sink<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "Listener(somebody)" } else { "Listener(nobody)" })
     }

@@ -9,15 +9,15 @@ use contract::tool::ToolSpec;
 use store::{ApprovalState, CallState, CommitError};
 use tokio::sync::mpsc;
 
-use crate::ask::{Answered, Ask};
-use crate::asker::Asked;
+use crate::ask::{Answer, Question};
+use crate::asker::PendingQuestion;
 use crate::clock::now_ms;
 use crate::door::{Executor, guarded};
 use crate::journal::Journal;
 use crate::question::question_id;
 use crate::record::recorded;
 use crate::request::CallRequest;
-use crate::source::{Answering, Dispatch};
+use crate::source::{CallFuture, Dispatch};
 
 /// Questions that one call may have in all.
 const MAX_ASKED: usize = 16;
@@ -27,18 +27,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 impl Executor {
     /// Waits for a source's answer, and puts to people what it asks on the way.
-    pub(crate) async fn answered_meanwhile(
+    pub(crate) async fn dispatch_with_questions(
         &self,
         journal: &Journal,
         request: &CallRequest,
         tool: &ToolSpec,
-        answering: Answering<'_>,
-        mut asked: mpsc::Receiver<Asked>,
+        answering: CallFuture<'_>,
+        mut asked: mpsc::Receiver<PendingQuestion>,
     ) -> Result<Dispatch, CommitError> {
         let mut answering = pin!(guarded(answering));
         let mut number = 0;
         loop {
-            let Asked { ask, tell } = tokio::select! {
+            let PendingQuestion { ask, tell } = tokio::select! {
                 dispatch = &mut answering => return Ok(dispatch),
                 Some(asked) = asked.recv() => asked,
             };
@@ -69,8 +69,8 @@ impl Executor {
         request: &CallRequest,
         tool: &ToolSpec,
         id: &str,
-        ask: &Ask,
-    ) -> Result<Option<Answered>, CommitError> {
+        ask: &Question,
+    ) -> Result<Option<Answer>, CommitError> {
         let asked = self.asked_by_tool(now_ms(), id.to_owned(), request, tool, ask);
         journal.entry(recorded(request, tool).asked(&asked));
         let state = journal.call(request.call).map_or(CallState::Dispatched, |row| row.state);
@@ -90,7 +90,7 @@ impl Executor {
             }
             return Ok(match said.state {
                 ApprovalState::Approved => ask.filled(said.edited_input.as_ref()).ok(),
-                ApprovalState::Denied => Some(Answered::Declined),
+                ApprovalState::Denied => Some(Answer::Declined),
                 ApprovalState::Pending | ApprovalState::Used | ApprovalState::Void => None,
             });
         }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use contract::tool::ToolId;
 
-use crate::ask::{Answered, Ask};
-use crate::asker::Asker;
-use crate::listener::Updates;
+use crate::ask::{Answer, Question};
+use crate::asker::QuestionSender;
+use crate::listener::ProgressSink;
 use crate::source::CallToken;
 
 /// The longest ticket: the state that a server may give for a question is most of it.
@@ -22,7 +22,7 @@ pub enum Parked {
     /// The tool works on without us, and must be asked how far it is: whoever holds the run does, by this ticket.
     Followed(Ticket),
     /// The tool wants to know something from a person before it goes on.
-    Question(Question),
+    QuestionBatch(QuestionBatch),
 }
 
 /// What a source needs to take a call up again, in its own words. It outlives the process.
@@ -46,8 +46,8 @@ pub struct ParkedCall {
     pub(crate) id: ToolId,
     pub(crate) ticket: Ticket,
     pub(crate) token: CallToken,
-    pub(crate) updates: Updates,
-    pub(crate) asker: Asker,
+    pub(crate) updates: ProgressSink,
+    pub(crate) asker: QuestionSender,
 }
 
 impl ParkedCall {
@@ -63,28 +63,28 @@ impl ParkedCall {
         &self.token
     }
 
-    pub fn updates(&self) -> &Updates {
+    pub fn updates(&self) -> &ProgressSink {
         &self.updates
     }
 
     /// Where the tool puts what it wants to know while it is followed.
-    pub fn asker(&self) -> &Asker {
+    pub fn asker(&self) -> &QuestionSender {
         &self.asker
     }
 }
 
 /// What a tool wants to know. It is called again with all the answers, or not at all.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Question {
+pub struct QuestionBatch {
     pub ticket: Ticket,
-    pub asks: Vec<Ask>,
+    pub asks: Vec<Question>,
 }
 
 /// What people have answered, and where the call stood when they were asked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answers {
     pub ticket: Ticket,
-    pub by_key: BTreeMap<String, Answered>,
+    pub by_key: BTreeMap<String, Answer>,
 }
 
 #[cfg(test)]

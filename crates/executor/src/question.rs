@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use contract::tool::ToolSpec;
 use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, Millis};
 
-use crate::ask::{Answered, Ask};
+use crate::ask::{Answer, Question};
 use crate::clock::now_ms;
-use crate::door::{Admitted, Executor, GoneOn};
+use crate::door::{Admitted, Consent, Executor};
 use crate::journal::Journal;
-use crate::parked::{Answers, Question, Ticket};
+use crate::parked::{Answers, QuestionBatch, Ticket};
 use crate::record::recorded;
 use crate::request::{CallEnd, CallRequest};
 use crate::source::Outcome;
@@ -24,7 +24,7 @@ impl Executor {
         journal: &Journal,
         request: &CallRequest,
         tool: &ToolSpec,
-        question: Question,
+        question: QuestionBatch,
     ) -> Result<(), CommitError> {
         let attempt = journal.call(request.call).map_or(0, |row| row.attempt);
         let id = |number| question_id(journal.run_id(), request.call, attempt, number);
@@ -46,7 +46,7 @@ impl Executor {
         approval_id: String,
         request: &CallRequest,
         tool: &ToolSpec,
-        ask: &Ask,
+        ask: &Question,
     ) -> ApprovalRequest {
         ApprovalRequest {
             reason: "the tool wants to know something before it goes on".to_owned(),
@@ -74,13 +74,13 @@ impl Executor {
             Ok(_) => None,
         };
         let (None, Ok(answers)) = (refused, answers) else {
-            self.call_off(journal.run_id(), row.as_slice());
+            self.cancel(journal.run_id(), row.as_slice());
             return self.arrived(journal, request, Outcome::Failed(refused.unwrap_or_default().to_owned())).await;
         };
         let approved = said.iter().filter(|one| one.state == ApprovalState::Approved);
         let approvals = approved.map(|one| one.approval_id.clone()).collect();
-        let gone_on = GoneOn { approvals, agreed: true, answers: Some(answers) };
-        let admitted = Admitted { tool: tool.clone(), input: request.input.clone(), ask: None, gone_on };
+        let consent = Consent { approvals, agreed: true, answers: Some(answers) };
+        let admitted = Admitted { tool: tool.clone(), input: request.input.clone(), ask: None, consent };
         self.make(journal, request, admitted).await
     }
 }
@@ -88,13 +88,13 @@ impl Executor {
 fn answers(ticket: Ticket, said: &[Approval]) -> Result<Answers, &'static str> {
     let mut by_key = BTreeMap::new();
     for one in said {
-        let ask = one.question.as_ref().and_then(Ask::from_json).ok_or("what it asked cannot be read any more")?;
+        let ask = one.question.as_ref().and_then(Question::from_json).ok_or("what it asked cannot be read any more")?;
         let answer = match one.state {
             ApprovalState::Approved => {
                 let filled = ask.filled(one.edited_input.as_ref());
                 filled.map_err(|_| "what a person answered does not fit what it asked")?
             }
-            ApprovalState::Denied => Answered::Declined,
+            ApprovalState::Denied => Answer::Declined,
             ApprovalState::Pending | ApprovalState::Used | ApprovalState::Void => {
                 return Err("nobody answered in time what it asked; call it again to be asked again");
             }

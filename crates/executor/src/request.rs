@@ -4,7 +4,7 @@ use contract::cell::PendingState;
 use serde_json::Value;
 use store::CommitError;
 
-use crate::listener::{States, Updates};
+use crate::listener::{ProgressSink, StateSink};
 use crate::source::Outcome;
 
 /// A call somebody wants made.
@@ -15,9 +15,9 @@ pub struct CallRequest {
     pub input: Value,
     /// The control call it is made from; its own id where it is made directly.
     pub parent: String,
-    pub updates: Updates,
+    pub updates: ProgressSink,
     /// Where nobody is told, the tool can ask nobody anything while it is at work.
-    pub states: States,
+    pub states: StateSink,
 }
 
 /// How far a call came.

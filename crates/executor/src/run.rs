@@ -105,7 +105,7 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
     let visible = surface.visible_tools(&config, &catalog);
     let executor = Executor::new(catalog, routes, request.scope.clone())
         .with_hooks(host.hooks.clone())
-        .asking_for(host.ask.clone());
+        .with_approval_patterns(host.ask.clone());
     Ok(PreparedRun { surface, visible, executor, config, refused_namespaces })
 }
 

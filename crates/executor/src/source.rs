@@ -9,9 +9,9 @@ use contract::scope::Scope;
 use contract::tool::{ToolHash, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
-use crate::asker::Asker;
+use crate::asker::QuestionSender;
 use crate::journal::Receipt;
-use crate::listener::Updates;
+use crate::listener::ProgressSink;
 use crate::parked::{Answers, Parked, ParkedCall};
 
 /// Canned answers, core tools, MCP servers, clients.
@@ -29,23 +29,23 @@ pub trait ToolSource: fmt::Debug + Send + Sync {
         None
     }
 
-    fn call(&self, call: AuthorizedCall) -> Answering<'_>;
+    fn call(&self, call: AuthorizedCall) -> CallFuture<'_>;
 
     /// Sees a call to its end that was parked with a ticket, perhaps by another process. Dropping the future leaves
     /// the call as it is, for whoever follows it next; one that cannot be followed now gives its ticket back.
-    fn follow(&self, _parked: ParkedCall) -> Answering<'_> {
+    fn follow(&self, _parked: ParkedCall) -> CallFuture<'_> {
         Box::pin(std::future::ready(Dispatch::Settled(Outcome::Unknown)))
     }
 
     /// Nobody wants what a parked call brings: whoever works on it is told.
-    fn call_off(&self, _parked: ParkedCall) -> CallingOff<'_> {
+    fn cancel(&self, _parked: ParkedCall) -> CancelFuture<'_> {
         Box::pin(std::future::ready(()))
     }
 }
 
-pub type Answering<'a> = Pin<Box<dyn Future<Output = Dispatch> + Send + 'a>>;
+pub type CallFuture<'a> = Pin<Box<dyn Future<Output = Dispatch> + Send + 'a>>;
 
-pub type CallingOff<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+pub type CancelFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// A call that has come through the door; only this crate can make one.
 #[derive(Debug)]
@@ -55,10 +55,10 @@ pub struct AuthorizedCall {
     pub(crate) token: CallToken,
     pub(crate) key: String,
     pub(crate) scope: Arc<Scope>,
-    pub(crate) updates: Updates,
+    pub(crate) updates: ProgressSink,
     pub(crate) agreed: Option<ToolHash>,
     pub(crate) answers: Option<Answers>,
-    pub(crate) asker: Asker,
+    pub(crate) asker: QuestionSender,
     /// Without it there is no call: the journal knows of this one.
     pub(crate) _intent: Receipt,
 }
@@ -101,7 +101,7 @@ impl AuthorizedCall {
         &self.scope
     }
 
-    pub fn updates(&self) -> &Updates {
+    pub fn updates(&self) -> &ProgressSink {
         &self.updates
     }
 
@@ -112,7 +112,7 @@ impl AuthorizedCall {
     }
 
     /// Where the tool puts what it wants to know while it is at work.
-    pub fn asker(&self) -> &Asker {
+    pub fn asker(&self) -> &QuestionSender {
         &self.asker
     }
 

@@ -7,20 +7,20 @@ use serde_json::Value;
 use crate::door::Executor;
 use crate::hooks::{ToolEvent, tell};
 use crate::journal::Journal;
-use crate::listener::Updates;
+use crate::listener::ProgressSink;
 use crate::record::recorded;
 use crate::request::{CallEnd, CallRequest};
 use crate::source::{Outcome, ToolUpdate};
 
 impl Executor {
     /// What the tool says goes to whoever made the request, or to whoever listens to the run.
-    pub(crate) fn updates(&self, journal: &Journal, request: &CallRequest) -> Updates {
+    pub(crate) fn updates(&self, journal: &Journal, request: &CallRequest) -> ProgressSink {
         let Some(listener) = self.listener.0.clone().filter(|_| request.updates.0.is_none()) else {
             return request.updates.clone();
         };
         let (run_id, tool_call_id) = (journal.run_id().to_owned(), request.tool_call_id());
         let tool_id = request.id.clone();
-        Updates::to(move |update| {
+        ProgressSink::to(move |update| {
             let (run_id, tool_call_id, tool_id) = (run_id.clone(), tool_call_id.clone(), tool_id.clone());
             listener(ToolUpdate { run_id, tool_call_id, tool_id, update });
         })

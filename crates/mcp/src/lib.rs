@@ -17,11 +17,12 @@ mod upstream;
 
 pub use client::{
     BadAddress, BadCallback, Callback, Closed, ConnectError, ConnectFailure, LeftOut, Limits, LoggedIn, Login,
-    LoginError, LoginRefused, NotBuilt, Server, ServerSpec, Standing, TooMuch, Transport, login, logout, standing,
+    LoginError, LoginRefused, LoginStatus, NotBuilt, Server, ServerSpec, TooMuch, Transport, login, logout, standing,
 };
 #[doc(hidden)]
 pub use keeper::keep_with;
 pub use keeper::keeper_main;
 pub use upstream::{
-    Restart, ServerState, Status, Trouble, Unavailable, UnknownServer, Upstream, UpstreamOptions, Upstreams, remember,
+    LastFailure, Restart, ServerState, Status, Unavailable, UnknownServer, Upstream, UpstreamOptions, Upstreams,
+    remember,
 };

@@ -27,7 +27,7 @@ mod vouch;
 mod watch;
 
 pub use approvals::{
-    Approval, ApprovalRequest, ApprovalState, Decision, DecisionRefused, Reach, RuleSubject, StandingRule,
+    Approval, ApprovalRequest, ApprovalScope, ApprovalState, Decision, DecisionRefused, RuleSubject, StandingRule,
 };
 pub use backend::{Store, StoreError};
 pub use backup::{BackupError, Checked, Restoring, TABLES as BACKED_UP, check as check_backup};
@@ -35,19 +35,19 @@ pub use commit::{Change, CommitError, Durability};
 pub use key_file::{Key, KeyFile, KeyFileError};
 pub use keys::Keys;
 pub use location::{BadLocation, Location};
-pub use look::Look;
+pub use look::StoreProbe;
 pub use quota::{Exceeded, Quota};
 pub use rows::{
     CallRow, CallState, JournalTotals, LegEnded, LegHow, LegRow, MAX_TRANSCRIPT_BYTES, RunGlance, RunListed, RunRow,
     RunState, StoredReply,
 };
-pub use runs::{Held, LeaseError, NewRun};
+pub use runs::{FencedRun, LeaseError, NewRun};
 pub use seal::{Sealed, Unsealable};
 pub use settle::{SettleRefused, Settled};
 pub use sweep::Swept;
 pub use tls::WeakTls;
 pub use transcript::{Entry, EntryKind};
-pub use watch::{News, Watch};
+pub use watch::{RunChange, Watch};
 
 /// Milliseconds since 1970, as the caller's clock has them. The store itself reads no clock.
 pub type Millis = i64;

@@ -12,7 +12,7 @@ use crate::{Millis, migrations};
 const PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct StoreProbe {
     /// None where there is no store yet.
     pub schema: Option<i64>,
     /// What this program makes of a store that is older.
@@ -21,7 +21,7 @@ pub struct Look {
     pub clock: Option<Millis>,
 }
 
-impl Look {
+impl StoreProbe {
     pub async fn at(location: &Location) -> Result<Self, StoreError> {
         match tokio::time::timeout(PATIENCE, look(location)).await {
             Ok(looked) => looked,
@@ -30,7 +30,7 @@ impl Look {
     }
 }
 
-async fn look(location: &Location) -> Result<Look, StoreError> {
+async fn look(location: &Location) -> Result<StoreProbe, StoreError> {
     sqlx::any::install_default_drivers();
     let known_schema = migrations::VERSION;
     let (url, is_there, clock) = match &location.secured()? {
@@ -39,7 +39,7 @@ async fn look(location: &Location) -> Result<Look, StoreError> {
             "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'",
             None,
         ),
-        Location::Memory | Location::File(_) => return Ok(Look { schema: None, known_schema, clock: None }),
+        Location::Memory | Location::File(_) => return Ok(StoreProbe { schema: None, known_schema, clock: None }),
         Location::Postgres(url) => (
             url.clone(),
             "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = current_schema() \
@@ -58,5 +58,5 @@ async fn look(location: &Location) -> Result<Look, StoreError> {
         None => None,
     };
     connection.close().await?;
-    Ok(Look { schema, known_schema, clock })
+    Ok(StoreProbe { schema, known_schema, clock })
 }

@@ -12,7 +12,7 @@ use sqlx::{AnyConnection, Row};
 use crate::Millis;
 use crate::commit::{Change, CommitError};
 use crate::rows::RunState;
-use crate::runs::Held;
+use crate::runs::FencedRun;
 
 /// How long a count is added to before everything is counted anew: processes of an older version do not add to it.
 const COUNT_KEPT_MS: i64 = 10 * 60 * 1000;
@@ -96,7 +96,7 @@ impl Claim {
 /// Takes it, after everything that it is for is written.
 pub(crate) async fn take(
     connection: &mut AnyConnection,
-    held: &Held,
+    held: &FencedRun,
     claim: Claim,
     quotas: &Quotas,
     now: Millis,
@@ -171,7 +171,7 @@ async fn count(connection: &mut AnyConnection, agent_id: &str, now: Millis) -> R
     Ok([runs, bytes, row.try_get(0)?])
 }
 
-async fn oldest(connection: &mut AnyConnection, held: &Held) -> Result<Vec<String>, CommitError> {
+async fn oldest(connection: &mut AnyConnection, held: &FencedRun) -> Result<Vec<String>, CommitError> {
     let rows = sqlx::query(
         "SELECT run_id FROM runs WHERE agent_id = $1 AND state = 'waiting' AND run_id <> $2 \
          ORDER BY created_at, run_id LIMIT $3",

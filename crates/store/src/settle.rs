@@ -6,7 +6,7 @@ use sqlx::AnyConnection;
 use crate::backend::{Store, StoreError};
 use crate::commit::{CommitError, Durability};
 use crate::fault;
-use crate::runs::Held;
+use crate::runs::FencedRun;
 
 /// What became of an outcome that was brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Store {
     }
 
     /// The same by whoever holds the run; who has lost it writes nothing. False where another outcome counts.
-    pub async fn settle_held(&self, held: &Held, call: u32, outcome: &str) -> Result<bool, CommitError> {
+    pub async fn settle_held(&self, held: &FencedRun, call: u32, outcome: &str) -> Result<bool, CommitError> {
         let mut transaction = self.writer(Durability::Synced).begin().await?;
         // Keeps every other process from taking the run before this is written.
         let ours = sqlx::query(

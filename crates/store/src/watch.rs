@@ -19,7 +19,7 @@ const CHANNEL: &str = "cellmate_runs";
 
 /// What was heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum RunChange {
     /// Something came for this run, or became of it.
     Of(String),
     /// Something may have: whoever waits looks for itself.
@@ -30,11 +30,11 @@ pub enum News {
 #[derive(Debug)]
 pub struct Watch {
     location: Location,
-    ear: Ear,
+    ear: WatchSource,
 }
 
 #[derive(Debug)]
-enum Ear {
+enum WatchSource {
     Deaf,
     Server(Box<PgListener>),
     File { connection: Box<AnyConnection>, version: i64 },
@@ -42,7 +42,7 @@ enum Ear {
 
 impl Store {
     pub fn watch(&self) -> Watch {
-        Watch { location: self.location.clone(), ear: Ear::Deaf }
+        Watch { location: self.location.clone(), ear: WatchSource::Deaf }
     }
 
     /// Lets other processes hear of a run when the transaction is written.
@@ -60,51 +60,51 @@ impl Store {
 
 impl Watch {
     /// The next news. Dropped while it waits, it has missed nothing that is not looked for anyway.
-    pub async fn next(&mut self) -> News {
+    pub async fn next(&mut self) -> RunChange {
         match self.listen().await {
             Ok(news) => news,
             Err(_) => {
-                self.ear = Ear::Deaf;
+                self.ear = WatchSource::Deaf;
                 tokio::time::sleep(LOOK_EVERY).await;
-                News::Perhaps
+                RunChange::Perhaps
             }
         }
     }
 
-    async fn listen(&mut self) -> Result<News, sqlx::Error> {
-        if let Ear::Deaf = self.ear {
+    async fn listen(&mut self) -> Result<RunChange, sqlx::Error> {
+        if let WatchSource::Deaf = self.ear {
             self.ear = match &self.location {
                 // Nobody else has this memory; clones of its store may.
                 Location::Memory => {
                     tokio::time::sleep(BELIEVED).await;
-                    return Ok(News::Perhaps);
+                    return Ok(RunChange::Perhaps);
                 }
                 Location::File(path) => {
                     let url = sqlite_url(path, "rw");
                     let connection = fault::alone(AnyConnection::connect(&url)).await?;
-                    Ear::File { connection: Box::new(connection), version: 0 }
+                    WatchSource::File { connection: Box::new(connection), version: 0 }
                 }
                 Location::Postgres(url) => {
                     let mut listener = PgListener::connect(url).await?;
                     listener.listen(CHANNEL).await?;
-                    Ear::Server(Box::new(listener))
+                    WatchSource::Server(Box::new(listener))
                 }
             };
-            return Ok(News::Perhaps);
+            return Ok(RunChange::Perhaps);
         }
         match &mut self.ear {
-            Ear::Deaf => Ok(News::Perhaps),
-            Ear::Server(listener) => match tokio::time::timeout(BELIEVED, listener.try_recv()).await {
-                Ok(heard) => Ok(heard?.map_or(News::Perhaps, |heard| News::Of(heard.payload().to_owned()))),
-                Err(_) => Ok(News::Perhaps),
+            WatchSource::Deaf => Ok(RunChange::Perhaps),
+            WatchSource::Server(listener) => match tokio::time::timeout(BELIEVED, listener.try_recv()).await {
+                Ok(heard) => Ok(heard?.map_or(RunChange::Perhaps, |heard| RunChange::Of(heard.payload().to_owned()))),
+                Err(_) => Ok(RunChange::Perhaps),
             },
-            Ear::File { connection, version } => loop {
+            WatchSource::File { connection, version } => loop {
                 tokio::time::sleep(LOOK_EVERY).await;
                 let row = fault::alone(sqlx::query("PRAGMA data_version").fetch_one(&mut **connection)).await?;
                 let now: i64 = row.try_get(0)?;
                 if now != *version {
                     *version = now;
-                    return Ok(News::Perhaps);
+                    return Ok(RunChange::Perhaps);
                 }
             },
         }

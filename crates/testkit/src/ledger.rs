@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use contract::tool::{Repeat, ToolId, ToolSpec};
-use executor::{Answering, AuthorizedCall, Dispatch, Outcome, Parked, Returned, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Parked, Returned, ToolSource};
 use serde_json::{Value, json};
 
 pub const TASK: &str = "openclaw:ledger:task";
@@ -57,7 +57,7 @@ impl ToolSource for Ledger {
         .collect()
     }
 
-    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+    fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         Box::pin(async move {
             if let Err(error) = self.write(&call) {
                 return Dispatch::Settled(Outcome::Failed(format!("the ledger cannot be written: {error}")));

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use executor::clock::now_ms;
 use serde_json::Value;
-use store::{Approval, Decision, DecisionRefused, Reach, Store, StoreError};
+use store::{Approval, ApprovalScope, Decision, DecisionRefused, Store, StoreError};
 
 use crate::render;
 use crate::state::StateError;
@@ -75,7 +75,7 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
             None => Ok(not_pending(&id)),
         },
         Some(Action::Approve { decided, always, input }) => {
-            let reach = if always { Reach::Agent } else { Reach::Once };
+            let reach = if always { ApprovalScope::Agent } else { ApprovalScope::Once };
             let edited_input = input.as_deref().map(read).transpose()?;
             if edited_input.is_some() && decided.ids.len() > 1 {
                 return Err(ApprovalsError::OneInput);
@@ -144,7 +144,7 @@ async fn is_confirmed(store: &Store, id: &str, decision: &Decision) -> Result<bo
             let what = if approval.question.is_some() { "answer with" } else { "call it with this instead" };
             format!("{what}: {input}\n[y]es, [N]o: ")
         }
-        Decision::Approve { reach: Reach::Agent, .. } => {
+        Decision::Approve { reach: ApprovalScope::Agent, .. } => {
             "call it, and make every later call of this tool without asking? [y]es, [N]o: ".to_owned()
         }
         Decision::Approve { .. } | Decision::Deny { .. } => "approve it? [y]es, [N]o: ".to_owned(),

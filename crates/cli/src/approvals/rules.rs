@@ -14,7 +14,7 @@ use crate::config::{Places, ServerEntry, load};
 
 /// Whether a rule allows calls now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum RuleStatus {
     InForce,
     Revoked,
     /// From before rules were bound to servers.
@@ -25,7 +25,7 @@ enum Standing {
     NoServer,
 }
 
-impl Standing {
+impl RuleStatus {
     fn of(rule: &StandingRule, servers: &[ServerEntry]) -> Self {
         if rule.revoked_at.is_some() {
             return Self::Revoked;
@@ -83,7 +83,7 @@ pub(super) async fn act(
 
 fn list(rules: &[StandingRule], servers: &[ServerEntry], as_json: bool) {
     if as_json {
-        let listed: Vec<Value> = rules.iter().map(|rule| described(rule, Standing::of(rule, servers))).collect();
+        let listed: Vec<Value> = rules.iter().map(|rule| described(rule, RuleStatus::of(rule, servers))).collect();
         crate::render::say_json(&json!(listed));
         return;
     }
@@ -100,12 +100,12 @@ fn list(rules: &[StandingRule], servers: &[ServerEntry], as_json: bool) {
             last = Some(scope);
         }
         let (tool, by) = (plain(&rule.tool_id, 200), plain(&rule.created_by, 100));
-        let standing = Standing::of(rule, servers).as_str();
+        let standing = RuleStatus::of(rule, servers).as_str();
         println!("  {}  {tool}  by {by}  {standing}", plain(&rule.rule_id, 200));
     }
 }
 
-fn described(rule: &StandingRule, standing: Standing) -> Value {
+fn described(rule: &StandingRule, standing: RuleStatus) -> Value {
     let mut described = json!(rule);
     if let Some(fields) = described.as_object_mut() {
         fields.insert("standing".to_owned(), json!(standing.key()));

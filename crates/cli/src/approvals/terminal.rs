@@ -5,7 +5,7 @@ use std::io::{BufRead, IsTerminal, Read, Write, stderr, stdin};
 use contract::limits::MAX_TERMINAL_ARGUMENT_CHARS;
 use mcp::server::{plain, summarize_arguments};
 use serde_json::Value;
-use store::{Approval, Decision, Reach};
+use store::{Approval, ApprovalScope, Decision};
 
 /// The longest line that is read; a form's answer may be long.
 const MAX_LINE_BYTES: u64 = 1 << 20;
@@ -72,10 +72,10 @@ pub(super) fn understood(approval: &Approval, line: &str) -> Answer {
     match line.trim().to_ascii_lowercase().as_str() {
         "" | "s" | "skip" => Answer::Skip,
         "n" | "no" => Answer::Decide(Decision::Deny { note: String::new() }),
-        "y" | "yes" if !is_form => approve(None, Reach::Once),
-        "a" | "always" if !is_question => approve(None, Reach::Agent),
+        "y" | "yes" if !is_form => approve(None, ApprovalScope::Once),
+        "a" | "always" if !is_question => approve(None, ApprovalScope::Agent),
         _ if is_form => match contract::json::read(line.trim()) {
-            Ok(input @ Value::Object(_)) => approve(Some(input), Reach::Once),
+            Ok(input @ Value::Object(_)) => approve(Some(input), ApprovalScope::Once),
             Ok(_) | Err(_) => Answer::Unclear("a form is filled in with one JSON object on one line".to_owned()),
         },
         _ => Answer::Unclear("type one of the words".to_owned()),
@@ -93,7 +93,7 @@ pub(super) fn choices(approval: &Approval) -> &'static str {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use store::{Approval, ApprovalState, Decision, Reach};
+    use store::{Approval, ApprovalScope, ApprovalState, Decision};
 
     use super::{Answer, call, understood};
 
@@ -126,9 +126,9 @@ mod tests {
         let no = Answer::Decide(Decision::Deny { note: String::new() });
         let asked = approval(json!({}), None);
         for (line, answer) in [
-            ("y\n", yes(None, Reach::Once)),
-            (" YES \n", yes(None, Reach::Once)),
-            ("a\n", yes(None, Reach::Agent)),
+            ("y\n", yes(None, ApprovalScope::Once)),
+            (" YES \n", yes(None, ApprovalScope::Once)),
+            ("a\n", yes(None, ApprovalScope::Agent)),
             ("no\n", no.clone()),
             ("\n", Answer::Skip),
             ("s\n", Answer::Skip),
@@ -139,13 +139,13 @@ mod tests {
             assert!(matches!(understood(&asked, line), Answer::Unclear(_)), "{line:?}");
         }
         let form = approval(json!({}), Some(json!({"key": "k", "message": "m", "form": {}})));
-        assert_eq!(understood(&form, "{\"a\":1}\n"), yes(Some(json!({"a": 1})), Reach::Once));
+        assert_eq!(understood(&form, "{\"a\":1}\n"), yes(Some(json!({"a": 1})), ApprovalScope::Once));
         assert_eq!(understood(&form, "n\n"), no);
         for line in ["y\n", "a\n", "7\n"] {
             assert!(matches!(understood(&form, line), Answer::Unclear(_)), "{line:?}");
         }
         let page = approval(json!({}), Some(json!({"key": "k", "message": "m", "url": "https://example.com"})));
-        assert_eq!(understood(&page, "y\n"), yes(None, Reach::Once));
+        assert_eq!(understood(&page, "y\n"), yes(None, ApprovalScope::Once));
         assert!(matches!(understood(&page, "a\n"), Answer::Unclear(_)));
     }
 

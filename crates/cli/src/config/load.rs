@@ -38,7 +38,7 @@ pub(crate) enum ConfigError {
 }
 
 pub(crate) fn load(places: &Places) -> Result<Loaded, ConfigError> {
-    let mut gathering = Gathering::new(places);
+    let mut gathering = ConfigLoader::new(places);
     gathering.take_users_files()?;
     gathering.take_projects_files();
     gathering.loaded.settings = Value::Object(gathering.settings);
@@ -47,7 +47,7 @@ pub(crate) fn load(places: &Places) -> Result<Loaded, ConfigError> {
 
 /// The files of the project that would be read here if the user trusted them, whether they exist or not.
 pub(crate) fn project_files(places: &Places) -> Result<Vec<(PathBuf, Option<Client>)>, ConfigError> {
-    let mut gathering = Gathering::new(places);
+    let mut gathering = ConfigLoader::new(places);
     gathering.take_users_files()?;
     Ok(gathering.project_files())
 }
@@ -79,7 +79,7 @@ fn trust_command(places: &Places) -> String {
     format!("cellmate servers trust{}", named.collect::<String>())
 }
 
-struct Gathering<'p> {
+struct ConfigLoader<'p> {
     places: &'p Places,
     trust: TrustStore,
     loaded: Loaded,
@@ -92,7 +92,7 @@ struct Gathering<'p> {
     record: Option<TrustRecord>,
 }
 
-impl<'p> Gathering<'p> {
+impl<'p> ConfigLoader<'p> {
     fn new(places: &'p Places) -> Self {
         Self {
             places,

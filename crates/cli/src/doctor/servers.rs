@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use crate::arguments::DoctorArguments;
 use crate::config::{self, Loaded, Problem, shown};
-use crate::servers::{Stood, meet, problem_json, server_json, standings};
+use crate::servers::{ServerReport, meet, problem_json, server_json, standings};
 
 #[derive(Debug)]
 pub(super) struct Servers {
-    stood: Vec<Stood>,
+    stood: Vec<ServerReport>,
     problems: Vec<Problem>,
 }
 

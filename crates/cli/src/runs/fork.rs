@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use codemode::CodeMode;
 use codemode::pool::Pool;
 use contract::cell::{CellResult, OutputItem, PendingState};
-use mcp::server::{Frontend, Offered, Principal, Settings, ToolPrefix};
+use mcp::server::{McpService, Offered, Principal, Settings, ToolPrefix};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -15,13 +15,13 @@ use crate::config::{Places, load};
 use crate::policy::read;
 use crate::render;
 use crate::serve::Servers;
-use crate::state::Kept;
+use crate::state::StoreSettings;
 
 /// There is no model that could name its call.
 const TOOL_CALL: &str = "cellmate-runs-fork";
 
 pub(super) async fn run(
-    kept: &Kept,
+    kept: &StoreSettings,
     places: &Places,
     arguments: &ForkArguments,
     as_json: bool,
@@ -58,7 +58,7 @@ pub(super) async fn run(
         tool_prefix: ToolPrefix::parse("").map_err(|error| setup(&error))?,
         seal: key,
     };
-    let frontend = Frontend::new(code_mode.clone(), settings, offered);
+    let frontend = McpService::new(code_mode.clone(), settings, offered);
     let servers = Servers::new(&loaded.servers, kept.state.path("servers"), None);
     tokio::spawn(servers.clone().offer(offer));
     let result = to_a_stop(&code_mode, &frontend, &principal, &run_id).await;
@@ -74,7 +74,7 @@ pub(super) async fn run(
 /// Waits as a model would, until the cell ends or only people can go on with it, and keeps what was shown on the way.
 async fn to_a_stop(
     code_mode: &CodeMode,
-    frontend: &Frontend,
+    frontend: &McpService,
     principal: &Principal,
     run_id: &str,
 ) -> Result<CellResult, String> {

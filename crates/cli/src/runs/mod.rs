@@ -15,7 +15,7 @@ use store::{Keys, Store, StoreError};
 
 use crate::jail::JailArguments;
 use crate::render;
-use crate::state::{Kept, StateError};
+use crate::state::{StateError, StoreSettings};
 
 use arguments::Action;
 pub(crate) use arguments::RunsArguments;
@@ -65,7 +65,7 @@ async fn act(arguments: RunsArguments) -> Result<ExitCode, RunsError> {
 }
 
 /// The store for whoever only looks: snapshots stay sealed, so no key is read.
-async fn unopened(kept: &Kept) -> Result<Store, RunsError> {
+async fn unopened(kept: &StoreSettings) -> Result<Store, RunsError> {
     Ok(kept.open_with(Keys::new(0, [0; 32])).await?)
 }
 

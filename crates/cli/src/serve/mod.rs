@@ -12,7 +12,7 @@ use codemode::CodeMode;
 use codemode::pool::{Launch, Pool, PoolOptions};
 use executor::clock::now_ms;
 use mcp::server::{
-    Asking, Frontend, Gate, HttpError, Offered, Principal, ServeError, Settings, serve_http, serve_streams,
+    ApprovalPolicy, Gate, HttpError, McpService, Offered, Principal, ServeError, Settings, serve_http, serve_streams,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use store::Store;
@@ -93,7 +93,7 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
         tool_prefix: arguments.tool_prefix.clone(),
         seal: key,
     };
-    let frontend = Frontend::new(code_mode.clone(), settings, offered);
+    let frontend = McpService::new(code_mode.clone(), settings, offered);
     let servers = Servers::new(&loaded.servers, state.path(LISTS), arguments.idle_stop());
     tokio::spawn(servers.clone().offer(offer));
     tokio::spawn(release_memory());
@@ -140,23 +140,23 @@ fn allow_many_files() {
     }
 }
 
-fn asking(arguments: &McpArguments, configured: Asking) -> Asking {
+fn asking(arguments: &McpArguments, configured: ApprovalPolicy) -> ApprovalPolicy {
     if arguments.ask_nobody {
-        Asking::Nobody
+        ApprovalPolicy::Nobody
     } else if arguments.ask.is_empty() {
         configured
     } else {
-        Asking::Named(arguments.ask.clone())
+        ApprovalPolicy::Named(arguments.ask.clone())
     }
 }
 
-async fn over_streams(frontend: &Frontend, stop: CancellationToken) -> Result<(), McpError> {
+async fn over_streams(frontend: &McpService, stop: CancellationToken) -> Result<(), McpError> {
     let streams = (stdin::stdin().map_err(McpError::Stdin)?, tokio::io::stdout());
     Ok(serve_streams(frontend.clone(), Principal::local(), streams, stop).await?)
 }
 
 async fn over_http(
-    frontend: &Frontend,
+    frontend: &McpService,
     arguments: &McpArguments,
     state: &State,
     address: std::net::SocketAddr,
@@ -172,7 +172,7 @@ async fn over_http(
 }
 
 /// Cells come to rest where they can, and whoever comes next need not wait for our leases to run out.
-async fn end(frontend: &Frontend, code_mode: &CodeMode) {
+async fn end(frontend: &McpService, code_mode: &CodeMode) {
     frontend.leave();
     let resting = async {
         while !frontend.is_idle() {
@@ -185,7 +185,7 @@ async fn end(frontend: &Frontend, code_mode: &CodeMode) {
     }
 }
 
-fn stopped_by_signals(frontend: &Frontend) -> Result<CancellationToken, McpError> {
+fn stopped_by_signals(frontend: &McpService) -> Result<CancellationToken, McpError> {
     let stop = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).map_err(McpError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(McpError::Signals)?;

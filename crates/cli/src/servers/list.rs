@@ -6,7 +6,7 @@ use clap::Args;
 use mcp::Transport;
 use serde_json::{Value, json};
 
-use super::standing::{Stood, standings};
+use super::standing::{ServerReport, standings};
 use crate::config::{self, ConfigArguments, Loaded, Problem, shown};
 use crate::render;
 use crate::state::StoreArguments;
@@ -42,18 +42,18 @@ pub(super) async fn run(arguments: &ListArguments) -> ExitCode {
 }
 
 /// What is not well with a server, and what to type.
-fn remark(stood: &Stood) {
+fn remark(stood: &ServerReport) {
     let name = shown::plain(&stood.entry.name);
     let next = stood.next().filter(|_| stood.verdict().is_trouble());
     let next = next.map(|next| format!("; run `{next}`")).unwrap_or_default();
     stood.remarks().iter().for_each(|remark| render::note(&format!("{name}: {remark}{next}")));
 }
 
-fn table(stood: &[Stood]) -> String {
+fn table(stood: &[ServerReport]) -> String {
     if stood.is_empty() {
         return "no servers; `cellmate servers add NAME -- COMMAND` adds one\n".to_owned();
     }
-    let row = |stood: &Stood| {
+    let row = |stood: &ServerReport| {
         let server = &stood.entry;
         let origin = format!("{} ({})", server.origin, server.origin.source.as_str());
         [
@@ -83,7 +83,7 @@ pub(super) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     rows.iter().map(line).collect()
 }
 
-fn as_json(loaded: &Loaded, stood: &[Stood]) -> Value {
+fn as_json(loaded: &Loaded, stood: &[ServerReport]) -> Value {
     json!({
         "servers": stood.iter().map(server_json).collect::<Vec<_>>(),
         "problems": loaded.problems.iter().map(problem_json).collect::<Vec<_>>(),
@@ -91,7 +91,7 @@ fn as_json(loaded: &Loaded, stood: &[Stood]) -> Value {
     })
 }
 
-pub(crate) fn server_json(stood: &Stood) -> Value {
+pub(crate) fn server_json(stood: &ServerReport) -> Value {
     let server = &stood.entry;
     let (env, headers): (Vec<&String>, Vec<&String>) = match &server.transport {
         Transport::Stdio { env, .. } => (env.keys().collect(), Vec::new()),

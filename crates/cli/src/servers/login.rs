@@ -8,7 +8,7 @@ use executor::ToolSource;
 use mcp::{LoggedIn, ServerSpec};
 use serde_json::{Value, json};
 
-use super::{Met, meet};
+use super::{ProbeResult, meet};
 use crate::config::{self, ConfigArguments, shown};
 use crate::render;
 
@@ -75,7 +75,7 @@ fn forgotten(spec: &ServerSpec, name: &str) -> Result<Done, String> {
     Ok(Done { words, json: json!({"server": name, "loggedIn": false, "forgotten": forgotten}) })
 }
 
-fn made(name: &str, logged_in: &LoggedIn, met: Option<&Met>) -> Done {
+fn made(name: &str, logged_in: &LoggedIn, met: Option<&ProbeResult>) -> Done {
     let (tools, error) = match met.map(|met| &met.server) {
         Some(Ok(server)) => (Some(server.tools().len()), None),
         Some(Err(missed)) => (None, Some(missed.why.clone())),

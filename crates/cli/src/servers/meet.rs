@@ -22,7 +22,7 @@ const MIN_SECRET_BYTES: usize = 5;
 
 /// One server, met or missed.
 #[derive(Debug)]
-pub(crate) struct Met {
+pub(crate) struct ProbeResult {
     pub(crate) entry: ServerEntry,
     pub(crate) took: Duration,
     pub(crate) server: Result<Arc<Server>, Missed>,
@@ -37,7 +37,7 @@ pub(crate) struct Missed {
 }
 
 /// In the order given, when the last has started or failed. What came of it is kept in the folder, if there is one.
-pub(crate) async fn meet(servers: Vec<ServerEntry>, lists: Option<PathBuf>) -> Vec<Met> {
+pub(crate) async fn meet(servers: Vec<ServerEntry>, lists: Option<PathBuf>) -> Vec<ProbeResult> {
     let places = Arc::new(Semaphore::new(MAX_STARTING));
     let mut meeting = JoinSet::new();
     for (position, entry) in servers.into_iter().enumerate() {
@@ -52,7 +52,7 @@ pub(crate) async fn meet(servers: Vec<ServerEntry>, lists: Option<PathBuf>) -> V
     met.into_iter().map(|(_, met)| met).collect()
 }
 
-async fn meet_one(entry: ServerEntry, lists: Option<&Path>) -> Met {
+async fn meet_one(entry: ServerEntry, lists: Option<&Path>) -> ProbeResult {
     let began = Instant::now();
     let spec = entry.spec();
     let server = Server::connect(spec.clone()).await;
@@ -64,7 +64,7 @@ async fn meet_one(entry: ServerEntry, lists: Option<&Path>) -> Met {
         why: without_secrets(&why(&error.why), &entry),
         stderr: last_lines(&without_secrets(&error.stderr, &entry)),
     });
-    Met { entry, took, server }
+    ProbeResult { entry, took, server }
 }
 
 /// In the words of who can do something about it here.

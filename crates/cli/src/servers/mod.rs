@@ -17,9 +17,9 @@ use clap::{Args, Subcommand};
 
 pub(crate) use change::{as_json as change_json, undo};
 pub(crate) use list::{problem_json, server_json};
-pub(crate) use meet::{Met, meet};
+pub(crate) use meet::{ProbeResult, meet};
 pub(crate) use offered::Offered;
-pub(crate) use standing::{Stood, standings};
+pub(crate) use standing::{ServerReport, standings};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServersArguments {

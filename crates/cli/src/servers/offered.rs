@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contract::tool::ToolSpec;
-use executor::{Answering, AuthorizedCall, CallingOff, ParkedCall, ToolSource};
+use executor::{AuthorizedCall, CallFuture, CancelFuture, ParkedCall, ToolSource};
 
 use crate::config::ServerEntry;
 
@@ -37,15 +37,15 @@ impl ToolSource for Offered {
     }
 
     /// Whatever comes here came through the door, which knows only what is offered.
-    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+    fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         self.source.call(call)
     }
 
-    fn follow(&self, parked: ParkedCall) -> Answering<'_> {
+    fn follow(&self, parked: ParkedCall) -> CallFuture<'_> {
         self.source.follow(parked)
     }
 
-    fn call_off(&self, parked: ParkedCall) -> CallingOff<'_> {
-        self.source.call_off(parked)
+    fn cancel(&self, parked: ParkedCall) -> CancelFuture<'_> {
+        self.source.cancel(parked)
     }
 }

@@ -3,7 +3,7 @@
 use contract::text;
 use executor::Approved;
 use executor::clock::now_ms;
-use mcp::{Standing, Status, UpstreamOptions, Upstreams};
+use mcp::{LoginStatus, Status, UpstreamOptions, Upstreams};
 use serde_json::{Value, json};
 use store::Location;
 
@@ -16,10 +16,10 @@ const MAX_SHOWN_CHARS: usize = 1_000;
 
 /// One configured server and all that is known of it.
 #[derive(Debug)]
-pub(crate) struct Stood {
+pub(crate) struct ServerReport {
     pub(crate) entry: ServerEntry,
     status: Status,
-    login: Standing,
+    login: LoginStatus,
 }
 
 /// What there is to be said of a server in a word.
@@ -36,14 +36,14 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    fn of(enabled: bool, status: &Status, login: &Standing) -> Self {
+    fn of(enabled: bool, status: &Status, login: &LoginStatus) -> Self {
         match login {
             _ if !enabled => Self::Off,
-            Standing::LoggedOut { wanted: true } | Standing::LoggedIn { over: true, .. } => Self::WantsLogin,
-            Standing::LoggedIn { wanted, .. } if !wanted.is_empty() => Self::WantsMore,
+            LoginStatus::LoggedOut { wanted: true } | LoginStatus::LoggedIn { over: true, .. } => Self::WantsLogin,
+            LoginStatus::LoggedIn { wanted, .. } if !wanted.is_empty() => Self::WantsMore,
             _ if status.trouble.is_some() => Self::Failed,
             _ if status.listed_at.is_none() => Self::Unmet,
-            Standing::NotForIt | Standing::LoggedOut { .. } | Standing::LoggedIn { .. } => Self::Ready,
+            LoginStatus::NotForIt | LoginStatus::LoggedOut { .. } | LoginStatus::LoggedIn { .. } => Self::Ready,
         }
     }
 
@@ -77,14 +77,18 @@ pub(crate) async fn standings(
     loaded: &Loaded,
     places: &Places,
     store: &StoreArguments,
-) -> Result<Vec<Stood>, StateError> {
+) -> Result<Vec<ServerReport>, StateError> {
     let lists = store.lists(places);
     let options = UpstreamOptions { cache_dir: lists, ..UpstreamOptions::DEFAULT };
     let upstreams = Upstreams::new(loaded.servers.iter().map(ServerEntry::spec).collect(), &options);
     let mut statuses = upstreams.statuses_against(&approved(loaded, places, store).await?);
     let stood = |entry: &ServerEntry| {
         let at = statuses.iter().position(|status| status.name == entry.name)?;
-        Some(Stood { entry: entry.clone(), status: statuses.swap_remove(at), login: mcp::standing(&entry.spec()) })
+        Some(ServerReport {
+            entry: entry.clone(),
+            status: statuses.swap_remove(at),
+            login: mcp::standing(&entry.spec()),
+        })
     };
     Ok(loaded.servers.iter().filter_map(stood).collect())
 }
@@ -102,7 +106,7 @@ async fn approved(loaded: &Loaded, places: &Places, store: &StoreArguments) -> R
     approved.map_err(|error| StateError::Store { location: kept.location.to_string(), error })
 }
 
-impl Stood {
+impl ServerReport {
     pub(crate) fn verdict(&self) -> Verdict {
         Verdict::of(self.entry.enabled, &self.status, &self.login)
     }
@@ -124,12 +128,12 @@ impl Stood {
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         match &self.login {
-            Standing::LoggedOut { wanted: true } => remarks.push("it wants a login".to_owned()),
-            Standing::LoggedIn { over: true, .. } => remarks.push("its login is over".to_owned()),
-            Standing::LoggedIn { wanted, .. } if !wanted.is_empty() => {
+            LoginStatus::LoggedOut { wanted: true } => remarks.push("it wants a login".to_owned()),
+            LoginStatus::LoggedIn { over: true, .. } => remarks.push("its login is over".to_owned()),
+            LoginStatus::LoggedIn { wanted, .. } if !wanted.is_empty() => {
                 remarks.push(format!("it wants a login that allows `{}`", shown::plain(&wanted.join(" "))));
             }
-            Standing::NotForIt | Standing::LoggedOut { .. } | Standing::LoggedIn { .. } => {}
+            LoginStatus::NotForIt | LoginStatus::LoggedOut { .. } | LoginStatus::LoggedIn { .. } => {}
         }
         if let Some(trouble) = self.status.trouble.as_ref().filter(|_| self.verdict() == Verdict::Failed) {
             let when = ago(now_ms().saturating_sub(trouble.at));
@@ -145,9 +149,9 @@ impl Stood {
 
     pub(crate) fn to_json(&self) -> Value {
         let login = match &self.login {
-            Standing::NotForIt => Value::Null,
-            Standing::LoggedOut { wanted } => json!({"loggedIn": false, "wanted": wanted}),
-            Standing::LoggedIn { issuer, scopes, over, wanted } => {
+            LoginStatus::NotForIt => Value::Null,
+            LoginStatus::LoggedOut { wanted } => json!({"loggedIn": false, "wanted": wanted}),
+            LoginStatus::LoggedIn { issuer, scopes, over, wanted } => {
                 json!({"loggedIn": !over, "issuer": issuer, "scopes": scopes, "wantedScopes": wanted})
             }
         };
@@ -179,7 +183,7 @@ fn ago(milliseconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mcp::{ServerState, Standing, Status, Trouble};
+    use mcp::{LastFailure, LoginStatus, ServerState, Status};
 
     use super::{Verdict, ago};
 
@@ -197,27 +201,27 @@ mod tests {
             listed_at: listed.then_some(1),
             remembered: listed,
             changed_since_approved: Vec::new(),
-            trouble: failed.then(|| Trouble { at: 1, message: "m".to_owned(), stderr: String::new() }),
+            trouble: failed.then(|| LastFailure { at: 1, message: "m".to_owned(), stderr: String::new() }),
         }
     }
 
     #[test]
     fn what_a_person_can_mend_comes_first() {
-        let logged_in = |over: bool, wanted: &[&str]| Standing::LoggedIn {
+        let logged_in = |over: bool, wanted: &[&str]| LoginStatus::LoggedIn {
             issuer: None,
             scopes: Vec::new(),
             over,
             wanted: wanted.iter().map(|scope| (*scope).to_owned()).collect(),
         };
         let cases = [
-            (false, status(true, true), Standing::LoggedOut { wanted: true }, Verdict::Off),
-            (true, status(true, true), Standing::LoggedOut { wanted: true }, Verdict::WantsLogin),
+            (false, status(true, true), LoginStatus::LoggedOut { wanted: true }, Verdict::Off),
+            (true, status(true, true), LoginStatus::LoggedOut { wanted: true }, Verdict::WantsLogin),
             (true, status(true, true), logged_in(true, &[]), Verdict::WantsLogin),
             (true, status(true, true), logged_in(false, &["a"]), Verdict::WantsMore),
             (true, status(true, true), logged_in(false, &[]), Verdict::Failed),
-            (true, status(true, true), Standing::NotForIt, Verdict::Failed),
-            (true, status(false, false), Standing::LoggedOut { wanted: false }, Verdict::Unmet),
-            (true, status(true, false), Standing::LoggedOut { wanted: false }, Verdict::Ready),
+            (true, status(true, true), LoginStatus::NotForIt, Verdict::Failed),
+            (true, status(false, false), LoginStatus::LoggedOut { wanted: false }, Verdict::Unmet),
+            (true, status(true, false), LoginStatus::LoggedOut { wanted: false }, Verdict::Ready),
         ];
         for (enabled, status, login, expected) in cases {
             assert_eq!(Verdict::of(enabled, &status, &login), expected, "{status:?} {login:?}");

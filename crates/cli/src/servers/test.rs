@@ -10,7 +10,7 @@ use mcp::Server;
 use serde_json::{Value, json};
 
 use super::list::problem_json;
-use super::{Met, Offered, meet};
+use super::{Offered, ProbeResult, meet};
 use crate::config::{self, ConfigArguments, Loaded, Problem, shown};
 use crate::render;
 
@@ -63,12 +63,12 @@ fn is_known(loaded: &Loaded, name: &str) -> bool {
         || loaded.problems.iter().any(|problem| problem.server.as_deref() == Some(name))
 }
 
-fn offered(met: &Met, server: &Arc<Server>) -> usize {
+fn offered(met: &ProbeResult, server: &Arc<Server>) -> usize {
     let source: Arc<dyn ToolSource> = server.clone();
     Offered::new(source, &met.entry).tools().len()
 }
 
-fn readable(met: &Met) -> String {
+fn readable(met: &ProbeResult) -> String {
     let (name, ms) = (shown::plain(&met.entry.name), met.took.as_millis());
     match &met.server {
         Ok(server) => {
@@ -94,7 +94,7 @@ fn readable(met: &Met) -> String {
     }
 }
 
-fn as_json(met: &Met) -> Value {
+fn as_json(met: &ProbeResult) -> Value {
     let mut report = json!({
         "name": met.entry.name,
         "ok": met.server.is_ok(),

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use executor::clock::now_ms;
 use serde_json::{Value, json};
-use store::Look;
+use store::StoreProbe;
 
-use super::{ConfiguredStore, Kept, StateError};
+use super::{ConfiguredStore, StateError, StoreSettings};
 
 /// Machines whose clocks differ by more from the server's do not agree on whose lease is over. A lease is 3 s, and is
 /// renewed every second.
@@ -27,9 +27,9 @@ pub(crate) async fn look(store: &ConfiguredStore) -> (String, Value, bool) {
     }
 }
 
-async fn looked(kept: &Kept) -> Result<(String, Option<i64>, bool), StateError> {
+async fn looked(kept: &StoreSettings) -> Result<(String, Option<i64>, bool), StateError> {
     let began = (Instant::now(), now_ms());
-    let look = Look::at(&kept.location).await.map_err(|error| kept.failed(error))?;
+    let look = StoreProbe::at(&kept.location).await.map_err(|error| kept.failed(error))?;
     let took = began.0.elapsed().as_millis();
     let skew = look.clock.map(|clock| skew(clock, began.1, now_ms()));
     let (said, is_well) = match look.schema {

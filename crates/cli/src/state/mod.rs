@@ -16,7 +16,7 @@ use store::{BadLocation, KeyFileError, StoreError};
 
 use crate::config::ConfigError;
 
-pub(crate) use place::{ConfiguredStore, Kept, StoreArguments};
+pub(crate) use place::{ConfiguredStore, StoreArguments, StoreSettings};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StateError {

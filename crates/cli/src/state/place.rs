@@ -58,7 +58,7 @@ fn address(text: &str) -> Result<Address, std::convert::Infallible> {
 
 /// A store that was chosen, and not opened yet.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct StoreSettings {
     pub(crate) state: State,
     pub(crate) location: Location,
     pub(crate) key_file: PathBuf,
@@ -75,7 +75,7 @@ impl ConfiguredStore {
         &self.store
     }
 
-    pub(crate) fn choose(&self) -> Result<Kept, StateError> {
+    pub(crate) fn choose(&self) -> Result<StoreSettings, StateError> {
         let places = self.places();
         self.store.choose(&load(&places)?.settings, &places)
     }
@@ -93,7 +93,7 @@ impl StoreArguments {
     }
 
     /// `settings` is what files say beside servers.
-    pub(crate) fn choose(&self, settings: &Value, places: &Places) -> Result<Kept, StateError> {
+    pub(crate) fn choose(&self, settings: &Value, places: &Places) -> Result<StoreSettings, StateError> {
         let state = State::open(self.state_dir.as_deref())?;
         let config = StoreConfig::resolve(settings.get("store").unwrap_or(&Value::Null)).map_err(|errors| {
             StateError::Settings(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
@@ -123,11 +123,11 @@ impl StoreArguments {
             (None, Some(path)) => places.resolve(&expand(path)?),
             (None, None) => state.path("key"),
         };
-        Ok(Kept { state, location, key_file, config })
+        Ok(StoreSettings { state, location, key_file, config })
     }
 }
 
-impl Kept {
+impl StoreSettings {
     /// Opens it with its keys; the first to come makes both.
     pub(crate) async fn open(&self) -> Result<Store, StateError> {
         self.make_key()?;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::Value;
-use store::{Approval, Decision, DecisionRefused, Reach, Store, StoreError};
+use store::{Approval, ApprovalScope, Decision, DecisionRefused, Store, StoreError};
 
 use crate::approvals::{terminal, who};
 use crate::config::shown;
@@ -51,7 +51,7 @@ pub(super) async fn decide(store: &Store, session: &str, person: Person) -> Resu
         let approval = asked(store, session, &mut seen).await?;
         let tool = shown::plain(&approval.tool_id);
         let decision = match (question(&approval), person) {
-            (None, Person::Agreed) => yes(Reach::Once),
+            (None, Person::Agreed) => yes(ApprovalScope::Once),
             (None, Person::AtTerminal) => at_terminal(&approval).await,
             (None, Person::Nobody) => {
                 let reason = shown::plain(&approval.reason);
@@ -88,7 +88,7 @@ async fn record(store: &Store, approval: &Approval, decision: &Decision) -> Resu
         Ok(_) | Err(DecisionRefused::NotPending | DecisionRefused::Unfit(_)) => Ok(()),
         Err(refused @ DecisionRefused::TooManyRules) => {
             eprintln!("cellmate: {refused}; it is called this once");
-            match codemode::decide(store, &approval.approval_id, &yes(Reach::Once), &who("tools call")).await {
+            match codemode::decide(store, &approval.approval_id, &yes(ApprovalScope::Once), &who("tools call")).await {
                 Err(DecisionRefused::Store(error)) => Err(error),
                 Ok(_) | Err(_) => Ok(()),
             }
@@ -117,13 +117,13 @@ async fn at_terminal(approval: &Approval) -> Decision {
 /// Whatever is not plainly a yes is none.
 fn understood(line: &str) -> Decision {
     match line.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => yes(Reach::Once),
-        "a" | "always" => yes(Reach::Agent),
+        "y" | "yes" => yes(ApprovalScope::Once),
+        "a" | "always" => yes(ApprovalScope::Agent),
         _ => no(""),
     }
 }
 
-fn yes(reach: Reach) -> Decision {
+fn yes(reach: ApprovalScope) -> Decision {
     Decision::Approve { edited_input: None, reach }
 }
 
@@ -133,16 +133,16 @@ fn no(note: &str) -> Decision {
 
 #[cfg(test)]
 mod tests {
-    use store::Reach;
+    use store::ApprovalScope;
 
     use super::{no, understood, yes};
 
     #[test]
     fn only_a_plain_yes_is_one() {
         for line in ["y\n", "YES\n", " yes "] {
-            assert_eq!(understood(line), yes(Reach::Once), "{line:?}");
+            assert_eq!(understood(line), yes(ApprovalScope::Once), "{line:?}");
         }
-        assert_eq!(understood("a\n"), yes(Reach::Agent));
+        assert_eq!(understood("a\n"), yes(ApprovalScope::Agent));
         for line in ["", "\n", "n", "yep", "yes please", "ja"] {
             assert_eq!(understood(line), no(""), "{line:?}");
         }

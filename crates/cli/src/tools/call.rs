@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use contract::tool::ToolId;
-use executor::{CallEnd, Outcome, UNKNOWN_OUTCOME, Updates, random_name};
+use executor::{CallEnd, Outcome, ProgressSink, UNKNOWN_OUTCOME, random_name};
 use serde_json::{Map, Value, json};
 use store::Store;
 
@@ -61,7 +61,7 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
     }
     let store = arguments.opened(&loaded).await.map_err(|error| error.to_string())?;
     let executor = ready.executor();
-    let calling = executor.call_directly_within(&store, TOOL_CALL, id.as_str(), input, Updates::default(), HOLD);
+    let calling = executor.call_directly_within(&store, TOOL_CALL, id.as_str(), input, ProgressSink::default(), HOLD);
     tokio::pin!(calling);
     let end = tokio::select! {
         biased;

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::config::{self, ConfigArguments, Loaded, Places, ServerEntry, shown};
 use crate::policy::{self, CallPolicy};
 use crate::render;
-use crate::servers::{Met, Offered, meet};
+use crate::servers::{Offered, ProbeResult, meet};
 
 /// Whose run it is, and with which servers.
 #[derive(Debug, Args)]
@@ -59,7 +59,7 @@ impl RunArguments {
     }
 }
 
-fn offered(met: &Met) -> Option<Arc<dyn ToolSource>> {
+fn offered(met: &ProbeResult) -> Option<Arc<dyn ToolSource>> {
     let source: Arc<dyn ToolSource> = met.server.as_ref().ok()?.clone();
     Some(Arc::new(Offered::new(source, &met.entry)))
 }
@@ -67,7 +67,7 @@ fn offered(met: &Met) -> Option<Arc<dyn ToolSource>> {
 /// A run that can begin, and the servers it has; they end when this is dropped.
 pub(super) struct Ready {
     pub(super) run: PreparedRun,
-    pub(super) met: Vec<Met>,
+    pub(super) met: Vec<ProbeResult>,
     policy: CallPolicy,
 }
 
@@ -85,7 +85,7 @@ impl Ready {
 }
 
 /// Servers that could not be started, said where people read.
-pub(super) fn complain(met: &[Met]) {
+pub(super) fn complain(met: &[ProbeResult]) {
     for met in met {
         if let Err(missed) = &met.server {
             let (name, why) = (shown::plain(&met.entry.name), &missed.why);

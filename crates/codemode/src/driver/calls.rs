@@ -10,7 +10,7 @@ use contract::json;
 use contract::limits::MAX_QUERY_BYTES;
 use contract::tool::InputHash;
 use executor::clock::now_ms;
-use executor::{CallEnd, CallRequest, Outcome, Reserved, States, Updates};
+use executor::{CallEnd, CallRequest, Outcome, ProgressSink, Reserved, StateSink};
 use serde_json::Value;
 use store::{CallRow, CallState, CommitError, StoredReply};
 use tokio::time::Instant;
@@ -21,13 +21,13 @@ use crate::cell::Event;
 use crate::replay::recorded_target;
 
 /// What a task of a run's brought back.
-pub(super) struct Done {
+pub(super) struct TaskDone {
     pub(super) call: CallId,
-    pub(super) what: What,
+    pub(super) what: TaskResult,
     pub(super) took: Duration,
 }
 
-pub(super) enum What {
+pub(super) enum TaskResult {
     TimerFired,
     Replied {
         reply: ReplyValue,
@@ -49,20 +49,20 @@ pub(super) enum What {
 }
 
 impl Driver {
-    pub(super) fn took(&mut self, done: Done) -> Event {
-        let Done { call, what, took } = done;
+    pub(super) fn took(&mut self, done: TaskDone) -> Event {
+        let TaskDone { call, what, took } = done;
         self.tool_time += took;
         match what {
-            What::TimerFired => {
+            TaskResult::TimerFired => {
                 self.timers.remove(&call);
                 self.settle(call, ReplyValue::Resolved(b"null".to_vec()), None)
             }
-            What::Replied { reply, held } => {
+            TaskResult::Replied { reply, held } => {
                 self.asking.remove(&call);
                 self.settle(call, reply, held)
             }
-            What::WaitNow => Event::Wait,
-            What::Parked(state) => {
+            TaskResult::WaitNow => Event::Wait,
+            TaskResult::Parked(state) => {
                 if state == PendingState::Approval {
                     // A word given before this was known here was not heard.
                     self.look_for_decision(call);
@@ -72,17 +72,17 @@ impl Driver {
                 }
                 Event::Parked(call, state)
             }
-            What::Decided => Event::Decided(call),
-            What::Looked { arrived, decided } => {
+            TaskResult::Decided => Event::Decided(call),
+            TaskResult::Looked { arrived, decided } => {
                 self.looking = false;
                 arrived.into_iter().for_each(|call| self.fetch_outcome(call));
                 for call in decided {
-                    self.calls.spawn(async move { Done { call, what: What::Decided, took: Duration::ZERO } });
+                    self.calls.spawn(async move { TaskDone { call, what: TaskResult::Decided, took: Duration::ZERO } });
                 }
                 Event::Woke
             }
-            What::Stopped(error) => self.stopped(error),
-            What::Nothing => Event::Woke,
+            TaskResult::Stopped(error) => self.stopped(error),
+            TaskResult::Nothing => Event::Woke,
         }
     }
 
@@ -94,7 +94,7 @@ impl Driver {
             return Event::Lost(Failure { code, message: exceeded.to_string(), place: None });
         }
         // A store that is away now is no end: whoever takes the run next goes on from what is written.
-        self.run.journal.lose();
+        self.run.journal.mark_lost();
         self.taken_over |= matches!(error, CommitError::Fenced);
         let message = format!("the run cannot go on here: {error}");
         Event::Lost(Failure { code: Some(ErrorCode::InternalError), message, place: None })
@@ -139,7 +139,7 @@ impl Driver {
             return;
         }
         self.make(request, |executor, journal, request| async move {
-            match executor.word_on(&journal, request.call).await {
+            match executor.decisions_for(&journal, request.call).await {
                 Ok(Some(said)) => executor.decided(&journal, &request, &said).await,
                 // Where the store is away, it is asked again with the next look.
                 Ok(None) | Err(_) => CallEnd::Parked(PendingState::Approval),
@@ -169,8 +169,8 @@ impl Driver {
 
     /// A reply that the journal has already.
     pub(super) fn bring(&mut self, call: CallId, reply: ReplyValue) {
-        let what = What::Replied { reply, held: None };
-        self.calls.spawn(async move { Done { call, what, took: Duration::ZERO } });
+        let what = TaskResult::Replied { reply, held: None };
+        self.calls.spawn(async move { TaskDone { call, what, took: Duration::ZERO } });
     }
 
     /// The tool works on, and says how far it is only to who asks. Where it cannot be asked now, the next to wait tries
@@ -181,8 +181,8 @@ impl Driver {
     }
 
     /// The run is over: nobody wants what its tools still work on.
-    pub(super) fn call_off(&self) {
-        self.run.executor.call_off(&self.run.id, &self.run.journal.calls());
+    pub(super) fn cancel(&self) {
+        self.run.executor.cancel(&self.run.id, &self.run.journal.calls());
     }
 
     /// The host stopped while the call was being made.
@@ -194,7 +194,7 @@ impl Driver {
     pub(super) fn set_timer(&mut self, call: CallId, after_ms: u64) {
         let timer = self.calls.spawn(async move {
             tokio::time::sleep(Duration::from_millis(after_ms)).await;
-            Done { call, what: What::TimerFired, took: Duration::ZERO }
+            TaskDone { call, what: TaskResult::TimerFired, took: Duration::ZERO }
         });
         self.timers.insert(call, timer);
     }
@@ -215,25 +215,25 @@ impl Driver {
                 Some(CallEnd::Settled(outcome)) => {
                     let reply = bridge::reply(outcome, &tool);
                     match data.reserve(text_of(&reply).len(), 0) {
-                        Ok(held) => What::Replied { reply, held: Some(held) },
-                        Err(refused) => What::Replied { reply: not_kept(refused.code(), &refused), held: None },
+                        Ok(held) => TaskResult::Replied { reply, held: Some(held) },
+                        Err(refused) => TaskResult::Replied { reply: not_kept(refused.code(), &refused), held: None },
                     }
                 }
-                Some(CallEnd::Parked(state)) => What::Parked(state),
-                Some(CallEnd::Stopped(error)) => What::Stopped(error),
-                None => What::Nothing,
+                Some(CallEnd::Parked(state)) => TaskResult::Parked(state),
+                Some(CallEnd::Stopped(error)) => TaskResult::Stopped(error),
+                None => TaskResult::Nothing,
             };
-            Done { call, what, took: began.elapsed() }
+            TaskDone { call, what, took: began.elapsed() }
         });
     }
 
     fn request(&self, call: CallId, id: String, input: Value, parent: String) -> CallRequest {
         let tell = self.tell.clone();
         // Where that many wait to be told, one that is not looks to the model as if its tool were at work.
-        let states = States::to(move |state| {
+        let states = StateSink::to(move |state| {
             let _told = tell.try_send((call, state));
         });
-        CallRequest { call: call.0, id, input, parent, updates: Updates::default(), states }
+        CallRequest { call: call.0, id, input, parent, updates: ProgressSink::default(), states }
     }
 
     /// Where a call was asked for: queued or parked, it may be made much later.

@@ -10,7 +10,7 @@ use executor::clock::now_ms;
 use store::{CallState, StoreError};
 
 use super::Driver;
-use super::calls::{Done, What};
+use super::calls::{TaskDone, TaskResult};
 use crate::cell::Event;
 
 /// Twice what a call under way takes to hear what was said to its question.
@@ -30,12 +30,12 @@ impl Driver {
     pub(super) fn look_for_decision(&mut self, call: CallId) {
         let (executor, journal) = (self.run.executor.clone(), Arc::clone(&self.run.journal));
         self.calls.spawn(async move {
-            let what = match executor.word_on(&journal, call.0).await {
-                Ok(Some(_)) => What::Decided,
+            let what = match executor.decisions_for(&journal, call.0).await {
+                Ok(Some(_)) => TaskResult::Decided,
                 // Where the store is away, it is asked again with the next look.
-                Ok(None) | Err(_) => What::Nothing,
+                Ok(None) | Err(_) => TaskResult::Nothing,
             };
-            Done { call, what, took: Duration::ZERO }
+            TaskDone { call, what, took: Duration::ZERO }
         });
     }
 
@@ -51,12 +51,12 @@ impl Driver {
             if asked.iter().any(|one| one.question.is_some() && !one.is_open(now) && heard_soon(one.call)) {
                 tokio::time::sleep(HEARD_WITHIN).await;
             }
-            Done { call: CallId(0), what: What::WaitNow, took: Duration::ZERO }
+            TaskDone { call: CallId(0), what: TaskResult::WaitNow, took: Duration::ZERO }
         });
     }
 
     /// What this process may not have heard of: others use the same store. One look at a time is enough.
-    pub(super) fn look_around(&mut self) {
+    pub(super) fn poll_store(&mut self) {
         if self.looking || !self.run.journal.waits_for_others() {
             return;
         }
@@ -64,11 +64,11 @@ impl Driver {
         let journal = Arc::clone(&self.run.journal);
         self.calls.spawn(async move {
             let what = match looked(&journal).await {
-                Ok((arrived, decided)) => What::Looked { arrived, decided },
+                Ok((arrived, decided)) => TaskResult::Looked { arrived, decided },
                 // The store is away: nothing is known that was not before.
-                Err(_) => What::Looked { arrived: Vec::new(), decided: Vec::new() },
+                Err(_) => TaskResult::Looked { arrived: Vec::new(), decided: Vec::new() },
             };
-            Done { call: CallId(0), what, took: Duration::ZERO }
+            TaskDone { call: CallId(0), what, took: Duration::ZERO }
         });
     }
 }

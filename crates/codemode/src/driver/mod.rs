@@ -32,11 +32,11 @@ use tokio::time::Instant;
 use crate::bridge;
 use crate::cell::{Action, Cell, Event};
 use crate::definition::Definition;
-use crate::face::Face;
+use crate::face::RunMode;
 use crate::pool::Pool;
 use crate::replay::ended_of;
-use calls::Done;
-use places::{Whereabouts, Work};
+use calls::TaskDone;
+use places::{CellLocation, Work};
 
 pub(crate) use resume::{reopened, resumed};
 pub(crate) use tell::{failed, failed_with, failure_text};
@@ -55,7 +55,7 @@ pub(crate) enum Command {
     /// The store has a person's word on this call.
     Decided(CallId),
     /// Another process may have brought either.
-    Look,
+    StoreProbe,
     /// Dropped when the run is over.
     Abort(oneshot::Sender<()>),
 }
@@ -64,7 +64,7 @@ pub(crate) enum Command {
 #[derive(Clone)]
 pub(crate) struct Run {
     pub(crate) id: String,
-    pub(crate) face: Face,
+    pub(crate) face: RunMode,
     pub(crate) definition: Arc<Definition>,
     pub(crate) search: SearchLimits,
     pub(crate) pool: Pool,
@@ -79,9 +79,9 @@ pub(crate) struct Run {
 pub(crate) struct Driver {
     run: Run,
     cell: Cell,
-    whereabouts: Whereabouts,
+    whereabouts: CellLocation,
     work: Option<Work>,
-    calls: JoinSet<Done>,
+    calls: JoinSet<TaskDone>,
     timers: HashMap<CallId, AbortHandle>,
     wake_at: Option<u64>,
     began: Instant,
@@ -117,18 +117,18 @@ pub(crate) struct Driver {
     /// The same for replies that the leg under way was given.
     delivering: Vec<Reserved>,
     /// Where calls under way tell with whom they are.
-    tell: mpsc::Sender<Whereto>,
-    told: mpsc::Receiver<Whereto>,
+    tell: mpsc::Sender<CallStateChange>,
+    told: mpsc::Receiver<CallStateChange>,
 }
 
 /// A call, and with whom it is.
-type Whereto = (CallId, PendingState);
+type CallStateChange = (CallId, PendingState);
 
 /// As many as a cell may have calls.
 const MAX_STATES: usize = 1_024;
 
 /// How a driver's life ended.
-pub(crate) enum Left {
+pub(crate) enum DriverExit {
     Over(Box<CellResult>),
     /// The run is in the store, and nothing is left to do until somebody comes.
     Dormant,
@@ -148,10 +148,10 @@ impl Driver {
             ..Telemetry::default()
         };
         let cell = match run.face {
-            Face::CodeMode => Cell::started(run.definition.limits, 0),
-            Face::ToolSearch(_) => Cell::started_for_one_turn(run.definition.limits, 0),
+            RunMode::CodeMode => Cell::started(run.definition.limits, 0),
+            RunMode::ToolSearch(_) => Cell::started_for_one_turn(run.definition.limits, 0),
         };
-        let mut driver = Self::around(run, cell, Whereabouts::Nowhere, telemetry);
+        let mut driver = Self::around(run, cell, CellLocation::Nowhere, telemetry);
         driver.parent.clone_from(&tool_call_id);
         driver.listeners.push((tool_call_id, listener));
         driver.asked = true;
@@ -160,7 +160,7 @@ impl Driver {
         driver
     }
 
-    fn around(run: Run, cell: Cell, whereabouts: Whereabouts, telemetry: Telemetry) -> Self {
+    fn around(run: Run, cell: Cell, whereabouts: CellLocation, telemetry: Telemetry) -> Self {
         let (tell, told) = mpsc::channel(MAX_STATES);
         Self {
             run,
@@ -195,11 +195,11 @@ impl Driver {
     }
 
     /// The run's whole life, or until there is nothing to do for it.
-    pub(crate) async fn drive(mut self, commands: &mut mpsc::Receiver<Command>) -> Left {
+    pub(crate) async fn drive(mut self, commands: &mut mpsc::Receiver<Command>) -> DriverExit {
         let mut heard = true;
         while !self.cell.is_over() {
             if self.released {
-                return Left::Dormant;
+                return DriverExit::Dormant;
             }
             let waits = !self.cell.in_turn();
             // In this order, so that the same things happening are the same run.
@@ -229,12 +229,12 @@ impl Driver {
             };
             let Some(event) = event else { continue };
             if !self.on(event).await {
-                return Left::Stopped;
+                return DriverExit::Stopped;
             }
         }
         match self.last_word.take() {
-            Some(last_word) => Left::Over(Box::new(last_word)),
-            None => Left::Stopped,
+            Some(last_word) => DriverExit::Over(Box::new(last_word)),
+            None => DriverExit::Stopped,
         }
     }
 
@@ -275,7 +275,7 @@ impl Driver {
     fn vetted(&mut self, event: Event) -> Event {
         let Event::LegEnded(leg) = &event else { return event };
         match (self.cell.vet(leg), &mut self.whereabouts) {
-            (Err(what), Whereabouts::Live(lease)) => Event::Lost(places::pool_failure(&lease.broke_protocol(what))),
+            (Err(what), CellLocation::Live(lease)) => Event::Lost(places::pool_failure(&lease.broke_protocol(what))),
             // Without a worker there is only the cell to judge by, which fails of the same.
             _ => event,
         }
@@ -290,7 +290,7 @@ impl Driver {
     }
 
     fn hear(&mut self, command: Command) -> Option<Event> {
-        self.asked |= !matches!(command, Command::Look);
+        self.asked |= !matches!(command, Command::StoreProbe);
         match command {
             Command::Wait { tool_call_id, executor, listener } => {
                 self.enter_wait(&tool_call_id);
@@ -302,7 +302,7 @@ impl Driver {
                     return None;
                 }
                 self.parent = tool_call_id;
-                self.look_around();
+                self.poll_store();
                 if self.asking.is_empty() {
                     return Some(Event::Wait);
                 }
@@ -314,8 +314,8 @@ impl Driver {
                 None
             }
             Command::Decided(call) => Some(Event::Decided(call)),
-            Command::Look => {
-                self.look_around();
+            Command::StoreProbe => {
+                self.poll_store();
                 None
             }
             Command::Abort(done) => {
@@ -411,8 +411,8 @@ impl Driver {
             Action::Answer(answer) => return self.answer(answer).await,
             Action::Close => {
                 self.calls.abort_all();
-                self.call_off();
-                self.whereabouts = Whereabouts::Nowhere;
+                self.cancel();
+                self.whereabouts = CellLocation::Nowhere;
             }
         }
         true

@@ -11,54 +11,54 @@ use super::Driver;
 use crate::cell::Event;
 use crate::pool::{FreezeError, Lease, Pool, PoolError};
 
-pub(super) enum Whereabouts {
+pub(super) enum CellLocation {
     Nowhere,
     Live(Lease),
     Frozen { snapshot: Vec<u8>, saved: bool },
 }
 
 /// A leg or a freeze under way, with the cell's place moved into it.
-pub(super) type Work = Pin<Box<dyn Future<Output = (Whereabouts, Event)> + Send>>;
+pub(super) type Work = Pin<Box<dyn Future<Output = (CellLocation, Event)> + Send>>;
 
 impl Driver {
     pub(super) fn deliver(&mut self, budget: Budget, replies: Vec<Reply>) -> Work {
-        match std::mem::replace(&mut self.whereabouts, Whereabouts::Nowhere) {
-            Whereabouts::Live(mut lease) => Box::pin(async move {
+        match std::mem::replace(&mut self.whereabouts, CellLocation::Nowhere) {
+            CellLocation::Live(mut lease) => Box::pin(async move {
                 let leg = lease.deliver(budget, replies).await;
                 ran(leg.map(|leg| (lease, leg)))
             }),
-            Whereabouts::Frozen { snapshot, .. } => {
+            CellLocation::Frozen { snapshot, .. } => {
                 let (pool, tables) = (self.run.pool.clone(), self.run.tables.clone());
                 let deliver = Deliver { budget, replies };
                 Box::pin(async move {
                     if let Err(error) = fault::point("wait.before_deliver") {
-                        return (Whereabouts::Nowhere, Event::Lost(broken(&error)));
+                        return (CellLocation::Nowhere, Event::Lost(broken(&error)));
                     }
                     ran(pool.thaw_cell(&tables, snapshot, deliver).await)
                 })
             }
-            Whereabouts::Nowhere => Box::pin(async { (Whereabouts::Nowhere, Event::Lost(nowhere())) }),
+            CellLocation::Nowhere => Box::pin(async { (CellLocation::Nowhere, Event::Lost(nowhere())) }),
         }
     }
 
     pub(super) fn freeze(&mut self) -> Work {
         let max_bytes = self.run.definition.limits.snapshot_bytes;
-        match std::mem::replace(&mut self.whereabouts, Whereabouts::Nowhere) {
-            Whereabouts::Live(lease) => Box::pin(async move {
+        match std::mem::replace(&mut self.whereabouts, CellLocation::Nowhere) {
+            CellLocation::Live(lease) => Box::pin(async move {
                 match lease.freeze(max_bytes).await {
                     Ok(snapshot) => {
                         if let Err(error) = fault::point("suspend.after_freeze") {
-                            return (Whereabouts::Nowhere, Event::Lost(broken(&error)));
+                            return (CellLocation::Nowhere, Event::Lost(broken(&error)));
                         }
                         let bytes = snapshot.len() as u64;
-                        (Whereabouts::Frozen { snapshot, saved: false }, Event::Froze { bytes })
+                        (CellLocation::Frozen { snapshot, saved: false }, Event::Froze { bytes })
                     }
-                    Err(FreezeError::Refused(failure)) => (Whereabouts::Nowhere, Event::Lost(failure)),
-                    Err(FreezeError::Pool(error)) => (Whereabouts::Nowhere, Event::Lost(pool_failure(&error))),
+                    Err(FreezeError::Refused(failure)) => (CellLocation::Nowhere, Event::Lost(failure)),
+                    Err(FreezeError::Pool(error)) => (CellLocation::Nowhere, Event::Lost(pool_failure(&error))),
                 }
             }),
-            Whereabouts::Frozen { .. } | Whereabouts::Nowhere => {
-                Box::pin(async { (Whereabouts::Nowhere, Event::Lost(nowhere())) })
+            CellLocation::Frozen { .. } | CellLocation::Nowhere => {
+                Box::pin(async { (CellLocation::Nowhere, Event::Lost(nowhere())) })
             }
         }
     }
@@ -69,25 +69,25 @@ pub(super) fn start(pool: Pool, tables: CatalogTables, start: Start) -> Work {
         let (leg, point) = tokio::join!(pool.start_cell(&tables, start), async { fault::point("exec.guest_running") });
         match point {
             Ok(()) => ran(leg),
-            Err(error) => (Whereabouts::Nowhere, Event::Lost(broken(&error))),
+            Err(error) => (CellLocation::Nowhere, Event::Lost(broken(&error))),
         }
     })
 }
 
-pub(super) async fn work(work: &mut Option<Work>) -> (Whereabouts, Event) {
+pub(super) async fn work(work: &mut Option<Work>) -> (CellLocation, Event) {
     match work {
         Some(work) => work.await,
         None => std::future::pending().await,
     }
 }
 
-fn ran(leg: Result<(Lease, Leg), PoolError>) -> (Whereabouts, Event) {
+fn ran(leg: Result<(Lease, Leg), PoolError>) -> (CellLocation, Event) {
     match leg {
         Ok((lease, leg)) => match fault::point("leg.ended") {
-            Ok(()) => (Whereabouts::Live(lease), Event::LegEnded(leg)),
-            Err(error) => (Whereabouts::Nowhere, Event::Lost(broken(&error))),
+            Ok(()) => (CellLocation::Live(lease), Event::LegEnded(leg)),
+            Err(error) => (CellLocation::Nowhere, Event::Lost(broken(&error))),
         },
-        Err(error) => (Whereabouts::Nowhere, Event::Lost(pool_failure(&error))),
+        Err(error) => (CellLocation::Nowhere, Event::Lost(pool_failure(&error))),
     }
 }
 

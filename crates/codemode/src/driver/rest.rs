@@ -6,7 +6,7 @@ use executor::clock::now_ms;
 use store::{CommitError, Durability, RunState, fault};
 use tokio::time::Instant;
 
-use super::{Driver, Left};
+use super::{Driver, DriverExit};
 use crate::runs::snapshot_expired;
 
 impl Driver {
@@ -55,15 +55,15 @@ impl Driver {
     }
 
     /// Its time is over while tools still work for it: they stop with it.
-    pub(super) async fn expire(self) -> Left {
+    pub(super) async fn expire(self) -> DriverExit {
         let written = self.run.journal.commit(Durability::Relaxed, |change| change.state = Some(RunState::Expired));
         let written = written.await;
         if written.is_ok() {
-            self.call_off();
+            self.cancel();
         }
         match written {
-            Ok(()) => Left::Over(Box::new(snapshot_expired())),
-            Err(_) => Left::Stopped,
+            Ok(()) => DriverExit::Over(Box::new(snapshot_expired())),
+            Err(_) => DriverExit::Stopped,
         }
     }
 }

@@ -7,7 +7,7 @@ use executor::clock::now_ms;
 use serde_json::json;
 use store::{Approval, CallRow, CallState, Entry, EntryKind, LegRow, RunRow};
 
-use super::places::Whereabouts;
+use super::places::CellLocation;
 use super::{Driver, Run};
 use crate::cell::{Cell, Event, Reopened, Spent};
 use crate::pool::Lease;
@@ -34,7 +34,7 @@ pub(crate) async fn resumed(
     }
 
     let (whereabouts, last) = match snapshot {
-        Some(snapshot) if row.snapshot_leg == Some(last_leg) => (Whereabouts::Frozen { snapshot, saved: true }, None),
+        Some(snapshot) if row.snapshot_leg == Some(last_leg) => (CellLocation::Frozen { snapshot, saved: true }, None),
         snapshot => {
             let again = run_again(&run, row.snapshot_leg, snapshot, legs, &calls).await;
             let Returned { place, leg, ended, cleared } = again.map_err(|stumble| stumble.failure())?;
@@ -42,7 +42,7 @@ pub(crate) async fn resumed(
                 call.state = CallState::Cleared;
                 run.journal.cleared(call.call);
             }
-            (Whereabouts::Live(place), Some((leg, ended)))
+            (CellLocation::Live(place), Some((leg, ended)))
         }
     };
     let now = now_ms();
@@ -66,7 +66,7 @@ pub(crate) async fn resumed(
     if let Some((leg, ended)) = last {
         driver.begun = ended;
         // The leg's end is an event like any other, and brings the cell's place along.
-        let place = std::mem::replace(&mut driver.whereabouts, Whereabouts::Nowhere);
+        let place = std::mem::replace(&mut driver.whereabouts, CellLocation::Nowhere);
         let event = Event::LegEnded(without(leg, &calls));
         driver.work = Some(Box::pin(std::future::ready((place, event))));
     }

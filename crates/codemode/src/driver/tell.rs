@@ -8,7 +8,7 @@ use executor::clock::now_ms;
 use serde_json::{Value, json};
 use store::{CommitError, Durability, Entry, EntryKind, Exceeded, Quota, RunState, fault};
 
-use super::{Driver, Run, Whereabouts};
+use super::{CellLocation, Driver, Run};
 use crate::cell::Answer;
 use crate::recorded;
 
@@ -120,11 +120,11 @@ impl Driver {
 
     pub(super) fn unsaved_snapshot(&mut self) -> Option<(i64, Vec<u8>)> {
         match &mut self.whereabouts {
-            Whereabouts::Frozen { snapshot, saved } if !*saved => {
+            CellLocation::Frozen { snapshot, saved } if !*saved => {
                 *saved = true;
                 Some((self.leg, snapshot.clone()))
             }
-            Whereabouts::Frozen { .. } | Whereabouts::Live(_) | Whereabouts::Nowhere => None,
+            CellLocation::Frozen { .. } | CellLocation::Live(_) | CellLocation::Nowhere => None,
         }
     }
 

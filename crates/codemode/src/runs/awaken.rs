@@ -10,46 +10,46 @@ use contract::limits::MAX_CATALOG_BYTES;
 use contract::tables::CatalogTables;
 use executor::clock::now_ms;
 use executor::{Executor, Journal};
-use store::{Held, LeaseError, RunRow, StoreError, Unsealable, fault};
+use store::{FencedRun, LeaseError, RunRow, StoreError, Unsealable, fault};
 
-use super::inner::Inner;
+use super::inner::RunRegistry;
 use super::said::{internal, locked, unreadable};
 use crate::definition::Definition;
 use crate::driver::{Command, Driver, failed, failed_with, reopened, resumed};
 
 /// Why a stored run cannot be gone on with.
-pub(super) enum Asleep {
-    Held,
+pub(super) enum WakeError {
+    FencedRun,
     /// Its key is not here. Whoever has it can go on with the run, and so can this process once it has.
     Locked(Failure),
     Failed(Failure),
 }
 
-impl From<StoreError> for Asleep {
+impl From<StoreError> for WakeError {
     fn from(error: StoreError) -> Self {
         Self::Failed(internal(&error.to_string()))
     }
 }
 
-impl From<Failure> for Asleep {
+impl From<Failure> for WakeError {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
 }
 
-impl Inner {
+impl RunRegistry {
     pub(super) async fn awaken(
         self: &Arc<Self>,
         executor: &Executor,
         config: &config::CodeMode,
         row: &RunRow,
         first: Command,
-    ) -> Result<(), Asleep> {
+    ) -> Result<(), WakeError> {
         let now = self.lease.now_ms();
         let _held = self.keeps(&row.run_id);
         let held = match self.store.take(&row.run_id, &self.holder, now, self.lease_until()).await {
             Ok(held) => held,
-            Err(LeaseError::HeldElsewhere { .. } | LeaseError::Unknown) => return Err(Asleep::Held),
+            Err(LeaseError::HeldElsewhere { .. } | LeaseError::Unknown) => return Err(WakeError::FencedRun),
             Err(LeaseError::Store(error)) => return Err(error.into()),
         };
         match self.driver(executor, config, &row.run_id, held.clone()).await {
@@ -70,13 +70,13 @@ impl Inner {
         executor: &Executor,
         config: &config::CodeMode,
         run_id: &str,
-        held: Held,
-    ) -> Result<Driver, Asleep> {
+        held: FencedRun,
+    ) -> Result<Driver, WakeError> {
         // What was read before the run was taken may be old.
-        let row = self.store.run(run_id).await?.ok_or(Asleep::Held)?;
+        let row = self.store.run(run_id).await?.ok_or(WakeError::FencedRun)?;
         let definition = Definition::from_json(&row.definition).ok_or_else(|| unreadable("its definition"))?;
         let snapshot = self.store.open_snapshot(&held, &row).map_err(|error| match error {
-            Unsealable::UnknownKey { id } => Asleep::Locked(locked(id)),
+            Unsealable::UnknownKey { id } => WakeError::Locked(locked(id)),
             Unsealable::Damaged | Unsealable::NoRandomness => unreadable(&error.to_string()).into(),
         })?;
         let tables = self.store.tables(&row.catalog, MAX_CATALOG_BYTES).await?;

@@ -10,7 +10,7 @@ use store::{Change, CommitError, Durability, Entry, EntryKind, LeaseError, RunRo
 use tokio::sync::oneshot;
 
 use super::CodeMode;
-use super::inner::Inner;
+use super::inner::RunRegistry;
 use crate::driver::{Command, failed_with};
 use crate::recorded;
 
@@ -30,22 +30,22 @@ impl CodeMode {
     /// Ends a run, whatever it is doing, wherever it is. Whether there was anything to end. When this returns, the
     /// end is written, and what worked on the run's behalf in this process has been told to stop.
     pub async fn abort(&self, run_id: &str) -> bool {
-        self.put_an_end_to(run_id).await.is_some()
+        self.abort_run(run_id).await.is_some()
     }
 
     /// The same, and what works on the run's behalf elsewhere is told to stop, too: tools that were left working when
     /// another process ended.
     pub async fn abort_with(&self, executor: &Executor, run_id: &str) -> bool {
-        let ended = self.put_an_end_to(run_id).await;
+        let ended = self.abort_run(run_id).await;
         if ended == Some(Ended::Buried)
             && let Ok(calls) = self.inner.store.open_calls(run_id).await
         {
-            executor.call_off(run_id, &calls);
+            executor.cancel(run_id, &calls);
         }
         ended.is_some()
     }
 
-    async fn put_an_end_to(&self, run_id: &str) -> Option<Ended> {
+    async fn abort_run(&self, run_id: &str) -> Option<Ended> {
         for _ in 0..ATTEMPTS {
             let (done, ended) = oneshot::channel();
             let alone = self.inner.alone_with(run_id).await;
@@ -87,7 +87,7 @@ impl CodeMode {
     }
 }
 
-impl Inner {
+impl RunRegistry {
     fn of_session(&self, session_id: &str) -> Vec<String> {
         let live = self.lock();
         live.iter().filter(|(_, live)| live.session_id == session_id).map(|(run_id, _)| run_id.clone()).collect()

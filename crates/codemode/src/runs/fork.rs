@@ -8,7 +8,7 @@ use serde_json::json;
 use store::{CallRow, Change, Durability, Entry, EntryKind, RunState};
 
 use super::CodeMode;
-use crate::face::Face;
+use crate::face::RunMode;
 use crate::replay::{ForkRefused, Record, Unreadable, forked};
 
 impl CodeMode {
@@ -28,7 +28,7 @@ impl CodeMode {
         }
         let definition = record.definition.as_ref().ok_or(Unreadable::NoCell)?;
         let tables = record.tables.as_ref().ok_or(Unreadable::NoCatalog)?;
-        let prefix = Face::CodeMode.run_prefix();
+        let prefix = RunMode::CodeMode.run_prefix();
         if !run_id.starts_with(prefix) {
             return Err(ForkRefused::NotExec);
         }

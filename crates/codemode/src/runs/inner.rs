@@ -10,14 +10,14 @@ use contract::scope::Scope;
 use contract::tables::CatalogTables;
 use executor::clock::now_ms;
 use executor::{DataBudget, Executor, Journal, LeaseClock, random_name};
-use store::{Held, Millis, NewRun, News, RunRow, Store, StoreError};
+use store::{FencedRun, Millis, NewRun, RunChange, RunRow, Store, StoreError};
 use tokio::sync::{Mutex as AsyncMutex, broadcast, mpsc};
 use tokio::time::Instant;
 
-use super::awaken::Asleep;
+use super::awaken::WakeError;
 use crate::definition::Definition;
-use crate::driver::{Command, Driver, Left, Run};
-use crate::face::Face;
+use crate::driver::{Command, Driver, DriverExit, Run};
+use crate::face::RunMode;
 use crate::pool::Pool;
 
 /// How long a count of all runs is good for, as long as it is far from the cap.
@@ -30,7 +30,7 @@ const NEWS_KEPT: usize = 1024;
 const WAKING: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct RunRegistry {
     pub(super) pool: Pool,
     pub(super) store: Store,
     /// Who this process is to others that use the same store.
@@ -41,7 +41,7 @@ pub(super) struct Inner {
     /// Runs that were taken and have nobody working on them yet.
     coming: Mutex<Vec<String>>,
     /// What other processes did to runs, for whoever waits for one.
-    news: broadcast::Sender<News>,
+    news: broadcast::Sender<RunChange>,
     /// A run is woken by one caller at a time: who comes meanwhile finds it awake.
     waking: [AsyncMutex<()>; WAKING],
     counted: Mutex<Counted>,
@@ -63,7 +63,7 @@ struct Counted {
     at_most: u64,
 }
 
-impl Inner {
+impl RunRegistry {
     pub(super) fn new(pool: Pool, store: Store, lease: Duration) -> Result<Self, getrandom::Error> {
         Ok(Self {
             pool,
@@ -90,7 +90,7 @@ impl Inner {
     ) -> Run {
         Run {
             id,
-            face: Face::CodeMode,
+            face: RunMode::CodeMode,
             definition: Arc::new(definition),
             search,
             pool: self.pool.for_principal(&executor.scope().agent_id),
@@ -117,7 +117,7 @@ impl Inner {
             // Who asked in the meantime is told the end, or finds the run in the store.
             received.close();
             while let Some(command) = received.recv().await {
-                if let (Command::Wait { listener, .. }, Left::Over(result)) = (command, &left) {
+                if let (Command::Wait { listener, .. }, DriverExit::Over(result)) = (command, &left) {
                     drop(listener.send(result.as_ref().clone()));
                 }
             }
@@ -132,8 +132,8 @@ impl Inner {
         tool_call_id: &str,
         tables: &CatalogTables,
         (definition, expires_at): (String, Millis),
-    ) -> Held {
-        Held::new(NewRun {
+    ) -> FencedRun {
+        FencedRun::new(NewRun {
             run_id,
             scope,
             tool_call_id: tool_call_id.to_owned(),
@@ -173,7 +173,7 @@ impl Inner {
             self.store.renew(&self.holder, &runs, self.lease_until()).await?;
             for run_id in self.store.lost(&self.holder, &runs).await? {
                 if let Some(live) = self.lock().get(&run_id) {
-                    live.journal.lose();
+                    live.journal.mark_lost();
                 } else if self.coming.lock().unwrap_or_else(PoisonError::into_inner).contains(&run_id) {
                     // It is just being put to work: the clock must not say that it may.
                     return Ok(());
@@ -185,24 +185,24 @@ impl Inner {
     }
 
     /// A run that is being taken is kept, too, for as long as this is.
-    pub(super) fn keeps(&self, run_id: &str) -> Kept<'_> {
+    pub(super) fn keeps(&self, run_id: &str) -> ClaimGuard<'_> {
         self.coming.lock().unwrap_or_else(PoisonError::into_inner).push(run_id.to_owned());
-        Kept { coming: &self.coming, run_id: run_id.to_owned() }
+        ClaimGuard { coming: &self.coming, run_id: run_id.to_owned() }
     }
 
     /// Something came for runs, from elsewhere: whoever works on them here, or waits for them, looks.
-    pub(super) fn hear(&self, news: News) {
+    pub(super) fn hear(&self, news: RunChange) {
         for (run_id, live) in self.lock().iter() {
-            if news == News::Perhaps || news == News::Of(run_id.clone()) {
+            if news == RunChange::Perhaps || news == RunChange::Of(run_id.clone()) {
                 // Who has too much to do already looks when it has done it.
-                drop(live.commands.try_send(Command::Look));
+                drop(live.commands.try_send(Command::StoreProbe));
             }
         }
         // There may be nobody who waits.
         drop(self.news.send(news));
     }
 
-    pub(super) fn news(&self) -> broadcast::Receiver<News> {
+    pub(super) fn news(&self) -> broadcast::Receiver<RunChange> {
         self.news.subscribe()
     }
 
@@ -222,7 +222,7 @@ impl Inner {
         config: &config::CodeMode,
         row: &RunRow,
         command: Command,
-    ) -> Result<(), Asleep> {
+    ) -> Result<(), WakeError> {
         let _alone = self.alone_with(&row.run_id).await;
         match self.send(&row.run_id, command).await {
             Ok(()) => Ok(()),
@@ -270,14 +270,14 @@ impl Inner {
     }
 }
 
-/// See [`Inner::keeps`].
+/// See [`RunRegistry::keeps`].
 #[derive(Debug)]
-pub(super) struct Kept<'a> {
+pub(super) struct ClaimGuard<'a> {
     coming: &'a Mutex<Vec<String>>,
     run_id: String,
 }
 
-impl Drop for Kept<'_> {
+impl Drop for ClaimGuard<'_> {
     fn drop(&mut self) {
         let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = coming.iter().position(|run_id| *run_id == self.run_id) {

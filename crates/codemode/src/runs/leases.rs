@@ -3,7 +3,7 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use super::inner::Inner;
+use super::inner::RunRegistry;
 
 /// How long a process that says nothing keeps its runs, where nobody says otherwise.
 pub(super) const LEASE: Duration = Duration::from_millis(3_000);
@@ -18,7 +18,7 @@ const FIRST_SWEEP: Duration = Duration::from_secs(1);
 /// How often the store's clock is looked at.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(1);
 
-pub(super) async fn keep(inner: Weak<Inner>, lease: Duration) {
+pub(super) async fn keep(inner: Weak<RunRegistry>, lease: Duration) {
     let every = lease / RENEWALS;
     loop {
         tokio::time::sleep(every).await;
@@ -29,7 +29,7 @@ pub(super) async fn keep(inner: Weak<Inner>, lease: Duration) {
 }
 
 /// Looks at the store's clock, at once and then again and again: renewals must not wait for that either.
-pub(super) async fn keep_time(inner: Weak<Inner>) {
+pub(super) async fn keep_time(inner: Weak<RunRegistry>) {
     loop {
         let Some(held) = inner.upgrade() else { return };
         held.set_clock().await;
@@ -39,7 +39,7 @@ pub(super) async fn keep_time(inner: Weak<Inner>) {
 }
 
 /// Puts away what is over. Not beside the renewals: those must not wait for it.
-pub(super) async fn put_away(inner: Weak<Inner>) {
+pub(super) async fn put_away(inner: Weak<RunRegistry>) {
     let mut pause = FIRST_SWEEP;
     loop {
         tokio::time::sleep(pause).await;

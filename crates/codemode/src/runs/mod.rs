@@ -25,12 +25,12 @@ use tokio::time::Instant;
 
 use crate::definition::Definition;
 use crate::driver::{Command, Driver, Run, failed, failed_with};
-use crate::face::Face;
+use crate::face::RunMode;
 use crate::input::ExecInput;
 use crate::pool::Pool;
 use crate::recorded;
-use awaken::Asleep;
-use inner::Inner;
+use awaken::WakeError;
+use inner::RunRegistry;
 
 pub use outside::decide;
 pub use recent::Recent;
@@ -45,7 +45,7 @@ const LOOK_ELSEWHERE: Duration = Duration::from_millis(250);
 /// The two tools.
 #[derive(Clone, Debug)]
 pub struct CodeMode {
-    inner: Arc<Inner>,
+    inner: Arc<RunRegistry>,
 }
 
 impl CodeMode {
@@ -57,7 +57,7 @@ impl CodeMode {
     /// The same, for whoever wants the runs of a process that died to be taken over sooner, or later.
     pub fn with_lease(pool: Pool, store: Store, lease: Duration) -> Result<Self, getrandom::Error> {
         let watch = store.watch();
-        let inner = Arc::new(Inner::new(pool, store, lease)?);
+        let inner = Arc::new(RunRegistry::new(pool, store, lease)?);
         tokio::spawn(leases::keep(Arc::downgrade(&inner), lease));
         tokio::spawn(leases::keep_time(Arc::downgrade(&inner)));
         tokio::spawn(leases::put_away(Arc::downgrade(&inner)));
@@ -88,7 +88,7 @@ impl CodeMode {
         input: ExecInput,
         began: impl FnOnce(&str) + Send,
     ) -> CellResult {
-        match self.begin(executor, config, Face::CodeMode, tool_call_id, input).await {
+        match self.begin(executor, config, RunMode::CodeMode, tool_call_id, input).await {
             Ok((run_id, told)) => {
                 began(&run_id);
                 match told.await {
@@ -106,7 +106,7 @@ impl CodeMode {
         &self,
         executor: &Executor,
         config: &config::CodeMode,
-        face: Face,
+        face: RunMode,
         tool_call_id: &str,
         input: ExecInput,
     ) -> Result<(String, oneshot::Receiver<CellResult>), Failure> {
@@ -159,7 +159,7 @@ impl CodeMode {
                 // Only cells of code mode can be gone on with; others answer once.
                 Ok(row) => row
                     .filter(|row| row.scope.admits(executor.scope()))
-                    .filter(|row| row.run_id.starts_with(Face::CodeMode.run_prefix())),
+                    .filter(|row| row.run_id.starts_with(RunMode::CodeMode.run_prefix())),
                 Err(error) => return failed(ErrorCode::InternalError, &error.to_string()),
             };
             let Some(row) = row else { return said::no_such_run() };
@@ -182,9 +182,9 @@ impl CodeMode {
                     // It was put away just then: it is in the store.
                     tokio::time::sleep(LOOK_AGAIN).await;
                 }
-                Err(Asleep::Held) => news::of(&mut news, run_id, LOOK_ELSEWHERE).await,
-                Err(Asleep::Locked(failure)) => return failed_with(&failure),
-                Err(Asleep::Failed(failure)) => return self.inner.could_not(&row, &failure).await,
+                Err(WakeError::FencedRun) => news::of(&mut news, run_id, LOOK_ELSEWHERE).await,
+                Err(WakeError::Locked(failure)) => return failed_with(&failure),
+                Err(WakeError::Failed(failure)) => return self.inner.could_not(&row, &failure).await,
             }
             late = Instant::now() >= deadline;
         }

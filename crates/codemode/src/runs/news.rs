@@ -3,13 +3,13 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use store::{News, Watch};
+use store::{RunChange, Watch};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::inner::Inner;
+use super::inner::RunRegistry;
 
 /// Passes on what is heard, for as long as anybody has runs.
-pub(super) async fn listen(inner: Weak<Inner>, mut watch: Watch) {
+pub(super) async fn listen(inner: Weak<RunRegistry>, mut watch: Watch) {
     loop {
         let news = watch.next().await;
         let Some(inner) = inner.upgrade() else { return };
@@ -18,11 +18,11 @@ pub(super) async fn listen(inner: Weak<Inner>, mut watch: Watch) {
 }
 
 /// Returns when there may be something new of a run, and at the latest after so long.
-pub(super) async fn of(news: &mut broadcast::Receiver<News>, run_id: &str, at_most: Duration) {
+pub(super) async fn of(news: &mut broadcast::Receiver<RunChange>, run_id: &str, at_most: Duration) {
     let heard = async {
         loop {
             match news.recv().await {
-                Ok(News::Of(other)) if other != run_id => {}
+                Ok(RunChange::Of(other)) if other != run_id => {}
                 Ok(_) | Err(RecvError::Lagged(_) | RecvError::Closed) => return,
             }
         }

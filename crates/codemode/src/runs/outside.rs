@@ -2,9 +2,9 @@
 
 use contract::ids::CallId;
 use executor::clock::now_ms;
-use executor::{Ask, CallToken, Outcome};
+use executor::{CallToken, Outcome, Question};
 use serde_json::{Value, json};
-use store::{Approval, Decision, DecisionRefused, Entry, EntryKind, Reach, SettleRefused, Settled, Store};
+use store::{Approval, ApprovalScope, Decision, DecisionRefused, Entry, EntryKind, SettleRefused, Settled, Store};
 
 use super::CodeMode;
 use crate::definition::Definition;
@@ -80,9 +80,9 @@ impl CodeMode {
 
 /// What a tool asks is answered with what it asked for, and for this time.
 fn fits(asked: Option<&Approval>, decision: &Decision) -> Result<(), DecisionRefused> {
-    let asked = asked.and_then(|asked| asked.question.as_ref()).and_then(Ask::from_json);
+    let asked = asked.and_then(|asked| asked.question.as_ref()).and_then(Question::from_json);
     let (Some(ask), Decision::Approve { edited_input, reach }) = (asked, decision) else { return Ok(()) };
-    if *reach != Reach::Once {
+    if *reach != ApprovalScope::Once {
         return Err(DecisionRefused::Unfit("it is a question, and is answered once".to_owned()));
     }
     ask.filled(edited_input.as_ref()).map(drop).map_err(DecisionRefused::Unfit)

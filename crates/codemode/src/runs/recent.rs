@@ -5,7 +5,7 @@ use store::{Millis, RunState, StoreError};
 
 use super::CodeMode;
 use crate::definition::Definition;
-use crate::face::Face;
+use crate::face::RunMode;
 
 /// A run of somebody's, and what it was started with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl CodeMode {
     /// not written yet are not among them.
     pub async fn recent(&self, scope: &Scope, since: Millis, limit: u32) -> Result<Vec<Recent>, StoreError> {
         let rows = self.inner.store.recent_runs(scope, since, limit).await?;
-        let cells = rows.into_iter().filter(|row| row.run_id.starts_with(Face::CodeMode.run_prefix()));
+        let cells = rows.into_iter().filter(|row| row.run_id.starts_with(RunMode::CodeMode.run_prefix()));
         Ok(cells
             .map(|row| Recent {
                 run_id: row.run_id,

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::driver::{failed, failed_with};
-use crate::face::Face;
+use crate::face::RunMode;
 use crate::input::ExecInput;
 use crate::runs::CodeMode;
 use crate::runs::without_a_word;
@@ -55,7 +55,7 @@ impl ToolSearch {
         let source = json!({"code": input.get("code")});
         let begun = match ExecInput::parse(&source) {
             Ok(cell) => {
-                let face = Face::ToolSearch(config.clone());
+                let face = RunMode::ToolSearch(config.clone());
                 self.code_mode.begin(executor, &limits(config), face, tool_call_id, cell).await
             }
             Err(failure) => Err(failure),

@@ -7,7 +7,7 @@ use contract::config::{self, ToolSearchMode};
 use contract::error::ErrorCode;
 use contract::frame::{Failure, Method};
 use executor::clock::now_ms;
-use executor::{CallEnd, Executor, Outcome, UNKNOWN_OUTCOME, Updates, for_transcript};
+use executor::{CallEnd, Executor, Outcome, ProgressSink, UNKNOWN_OUTCOME, for_transcript};
 use serde_json::{Value, json};
 use store::{CommitError, Entry, EntryKind};
 
@@ -89,7 +89,7 @@ impl ToolSearch {
         let store = self.code_mode.store();
         let made = control
             .executor
-            .call_directly_within(store, control.tool_call_id, id, arguments, Updates::default(), hold)
+            .call_directly_within(store, control.tool_call_id, id, arguments, ProgressSink::default(), hold)
             .await
             .map_err(|_| refused(ErrorCode::RuntimeUnavailable, "the system has no randomness to give"))?;
         match made.end {

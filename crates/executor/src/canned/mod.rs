@@ -23,7 +23,7 @@ use contract::tool::{BadToolId, ToolId, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{Answering, AuthorizedCall, Dispatch, Executor, Outcome, Returned, Routes, ToolSource};
+use crate::{AuthorizedCall, CallFuture, Dispatch, Executor, Outcome, Returned, Routes, ToolSource};
 use namespaces::NamespaceFormat;
 
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl ToolSource for Canned {
         self.specs.clone()
     }
 
-    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+    fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         Box::pin(async move {
             let Some(answer) = self.answers.get(call.id()).map(Answers::next) else {
                 return Dispatch::Settled(Outcome::Failed("no answer is written down for this tool".to_owned()));

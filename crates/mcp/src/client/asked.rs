@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use executor::{Answered, Ask, AskedHow};
+use executor::{Answer, Question, QuestionKind};
 use serde_json::{Map, Value, json};
 use url::Url;
 
@@ -31,7 +31,7 @@ pub(crate) fn pages(elicitations: &Value) -> Value {
 
 /// The questions of a result, none where it only wants to be asked again. Everything in it must be a question to a
 /// person: a server is answered whole or not at all.
-pub(crate) fn asks(result: &Value) -> Result<Vec<Ask>, String> {
+pub(crate) fn asks(result: &Value) -> Result<Vec<Question>, String> {
     let requests = match result.get("inputRequests") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(requests)) => requests,
@@ -43,7 +43,7 @@ pub(crate) fn asks(result: &Value) -> Result<Vec<Ask>, String> {
     requests.iter().map(|(key, request)| one(key, request)).collect()
 }
 
-fn one(key: &str, request: &Value) -> Result<Ask, String> {
+fn one(key: &str, request: &Value) -> Result<Question, String> {
     if key.len() > MAX_KEY_BYTES {
         return Err("it asks in a way that cannot be read".to_owned());
     }
@@ -55,15 +55,15 @@ fn one(key: &str, request: &Value) -> Result<Ask, String> {
 }
 
 /// One question, in the protocol's own parameters.
-pub(crate) fn ask(key: &str, params: &Value) -> Result<Ask, String> {
+pub(crate) fn ask(key: &str, params: &Value) -> Result<Question, String> {
     let text = |name: &str| params.get(name).and_then(Value::as_str);
     let message = shown(text("message").unwrap_or_default(), MAX_SHOWN_CHARS);
     let how = match text("mode") {
-        None | Some("form") => AskedHow::Form(form(params.get("requestedSchema"))?),
-        Some("url") => AskedHow::Url(page(text("url").unwrap_or_default())?),
+        None | Some("form") => QuestionKind::Form(form(params.get("requestedSchema"))?),
+        Some("url") => QuestionKind::Url(page(text("url").unwrap_or_default())?),
         Some(_) => return Err("it asks in a way that is not known here".to_owned()),
     };
-    Ok(Ask { key: key.to_owned(), message, how })
+    Ok(Question { key: key.to_owned(), message, how })
 }
 
 /// Forms are flat: fields with plain values, and lists of choices.
@@ -87,27 +87,27 @@ fn page(url: &str) -> Result<String, String> {
 }
 
 /// What people said, as the protocol has it.
-pub(crate) fn responses(by_key: &BTreeMap<String, Answered>) -> Value {
-    let one = |(key, answer): (&String, &Answered)| (key.clone(), response(answer));
+pub(crate) fn responses(by_key: &BTreeMap<String, Answer>) -> Value {
+    let one = |(key, answer): (&String, &Answer)| (key.clone(), response(answer));
     Value::Object(by_key.iter().map(one).collect::<Map<_, _>>())
 }
 
-pub(crate) fn response(answer: &Answered) -> Value {
+pub(crate) fn response(answer: &Answer) -> Value {
     match answer {
-        Answered::Filled(content) => json!({"action": "accept", "content": content}),
-        Answered::Visited => json!({"action": "accept"}),
-        Answered::Declined => json!({"action": "decline"}),
+        Answer::Filled(content) => json!({"action": "accept", "content": content}),
+        Answer::Visited => json!({"action": "accept"}),
+        Answer::Declined => json!({"action": "decline"}),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use executor::{Ask, AskedHow};
+    use executor::{Question, QuestionKind};
     use serde_json::{Value, json};
 
     use super::asks;
 
-    fn asked(params: Value) -> Result<Vec<Ask>, String> {
+    fn asked(params: Value) -> Result<Vec<Question>, String> {
         asks(&json!({"inputRequests": {"k": {"method": "elicitation/create", "params": params}}}))
     }
 
@@ -115,11 +115,12 @@ mod tests {
     fn forms_and_pages_are_asked_and_nothing_else() {
         let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
         let form = |mode: Value| asked(json!({"mode": mode, "message": "Where\u{1b}?", "requestedSchema": schema}));
-        let expected = Ask { key: "k".to_owned(), message: "Where ?".to_owned(), how: AskedHow::Form(schema.clone()) };
+        let expected =
+            Question { key: "k".to_owned(), message: "Where ?".to_owned(), how: QuestionKind::Form(schema.clone()) };
         assert_eq!(form(Value::Null), Ok(vec![expected.clone()]));
         assert_eq!(form(json!("form")), Ok(vec![expected]));
         let page = asked(json!({"mode": "url", "message": "m", "url": "https://example.com/a?b"})).unwrap();
-        assert_eq!(page[0].how, AskedHow::Url("https://example.com/a?b".to_owned()));
+        assert_eq!(page[0].how, QuestionKind::Url("https://example.com/a?b".to_owned()));
         assert_eq!(asks(&json!({"requestState": "s"})), Ok(Vec::new()));
 
         let deep = json!({"type": "object", "properties": {"a": {"type": "object"}}});

@@ -77,7 +77,7 @@ pub fn logout(spec: &ServerSpec) -> Result<bool, LoginError> {
 
 /// How a login stands, as far as can be said without asking anybody.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum LoginStatus {
     /// There is none to be had: a process of ours, or a header that says who we are.
     NotForIt,
     LoggedOut {
@@ -94,15 +94,15 @@ pub enum Standing {
     },
 }
 
-pub fn standing(spec: &ServerSpec) -> Standing {
-    let Ok((url, login)) = address(spec) else { return Standing::NotForIt };
+pub fn standing(spec: &ServerSpec) -> LoginStatus {
+    let Ok((url, login)) = address(spec) else { return LoginStatus::NotForIt };
     let file = TokenFile::new(login.tokens.clone(), &spec.name, url.as_str());
     let refusal = file.refusal();
-    let Some(grant) = file.read() else { return Standing::LoggedOut { wanted: refusal.is_some() } };
+    let Some(grant) = file.read() else { return LoginStatus::LoggedOut { wanted: refusal.is_some() } };
     let over = grant.refresh_token.is_none() && grant.ends_by(now_secs());
     let mut wanted = refusal.filter(Challenge::wants_more).map(|refusal| refusal.scopes()).unwrap_or_default();
     wanted.retain(|scope| !grant.scopes.contains(scope));
-    Standing::LoggedIn { issuer: grant.issuer, scopes: grant.scopes, over, wanted }
+    LoginStatus::LoggedIn { issuer: grant.issuer, scopes: grant.scopes, over, wanted }
 }
 
 fn address(spec: &ServerSpec) -> Result<(Url, &Login), LoginError> {
@@ -128,17 +128,17 @@ async fn wait_for(
     loop {
         let Ok((mut stream, _)) = listener.accept().await else { continue };
         let read = tokio::time::timeout(REQUEST, request(&mut stream)).await;
-        let came = read.ok().flatten().and_then(|target| Came::read(&target, path, &state));
+        let came = read.ok().flatten().and_then(|target| OAuthCallback::read(&target, path, &state));
         let Some(came) = came else {
             answer(&mut stream, "400 Bad Request", "This is not the login that was asked for.").await;
             continue;
         };
         let redeemed = match came {
-            Came::Code { code, issuer } => authority
+            OAuthCallback::Code { code, issuer } => authority
                 .redeem(&code, &state, issuer.as_deref())
                 .await
                 .map_err(|why| LoginError::Refused { server: server.to_owned(), why }),
-            Came::Denied(why) => Err(LoginError::Denied(why)),
+            OAuthCallback::Denied(why) => Err(LoginError::Denied(why)),
         };
         let (status, words) = match &redeemed {
             Ok(_) => ("200 OK", "You are logged in. This window can be closed."),
@@ -151,12 +151,12 @@ async fn wait_for(
 
 /// What the browser brought.
 #[derive(Debug, PartialEq, Eq)]
-enum Came {
+enum OAuthCallback {
     Code { code: String, issuer: Option<String> },
     Denied(String),
 }
 
-impl Came {
+impl OAuthCallback {
     /// None where it is not for us: another path, another state.
     fn read(target: &str, path: &str, state: &str) -> Option<Self> {
         let url = Url::parse("http://127.0.0.1").ok()?.join(target).ok()?;
@@ -202,16 +202,17 @@ async fn answer(stream: &mut TcpStream, status: &str, words: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::Came;
+    use super::OAuthCallback;
 
     #[test]
     fn only_the_login_that_was_asked_for_is_taken() {
-        let code = |issuer: Option<&str>| Came::Code { code: "c".to_owned(), issuer: issuer.map(str::to_owned) };
+        let code =
+            |issuer: Option<&str>| OAuthCallback::Code { code: "c".to_owned(), issuer: issuer.map(str::to_owned) };
         let cases = [
             ("/callback?code=c&state=s", Some(code(None))),
             ("/callback?state=s&code=c&iss=https%3A%2F%2Fi.example", Some(code(Some("https://i.example")))),
-            ("/callback?error=access_denied&state=s", Some(Came::Denied("access_denied".to_owned()))),
-            ("/callback?error=x&error_description=no%1b&state=s", Some(Came::Denied("no ".to_owned()))),
+            ("/callback?error=access_denied&state=s", Some(OAuthCallback::Denied("access_denied".to_owned()))),
+            ("/callback?error=x&error_description=no%1b&state=s", Some(OAuthCallback::Denied("no ".to_owned()))),
             ("/callback?error=access_denied", None),
             ("/callback?code=c&state=t", None),
             ("/callback?code=c", None),
@@ -220,8 +221,8 @@ mod tests {
             ("http://evil.example/callback?code=c&state=t", None),
         ];
         for (target, expected) in cases {
-            assert_eq!(Came::read(target, "/callback", "s"), expected, "{target}");
+            assert_eq!(OAuthCallback::read(target, "/callback", "s"), expected, "{target}");
         }
-        assert_eq!(Came::read("/callback?code=c&state=", "/callback", ""), None);
+        assert_eq!(OAuthCallback::read("/callback?code=c&state=", "/callback", ""), None);
     }
 }

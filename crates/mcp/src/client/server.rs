@@ -139,13 +139,13 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use contract::tool::ToolId;
-    use executor::{Asker, Dispatch, Outcome, Updates};
+    use executor::{Dispatch, Outcome, ProgressSink, QuestionSender};
     use serde_json::{Map, json};
 
-    use super::call::Made;
+    use super::call::CallParts;
     use super::connect::{list_tools, start};
     use super::{Limits, Server, ServerSpec, Tail};
-    use crate::client::Era;
+    use crate::client::Handshake;
     use crate::client::intake::Slot;
     use crate::client::offer::Offer;
     use crate::client::spec::Transport;
@@ -173,14 +173,14 @@ mod tests {
         let spec = peer("npx", &["--no-install", "mcp-server-everything", "stdio"], "npm");
         let server = Server::connect(spec).await.unwrap_or_else(|error| panic!("{error}\n{}", error.stderr));
         let heard = Arc::new(Mutex::new(Vec::new()));
-        let updates = Updates::to({
+        let updates = ProgressSink::to({
             let heard = Arc::clone(&heard);
             move |update| heard.lock().unwrap().push(update)
         });
         let id = ToolId::parse("mcp:peer:trigger-long-running-operation").unwrap();
-        let (input, asker) = (json!({"duration": 1, "steps": 4}), Asker::default());
+        let (input, asker) = (json!({"duration": 1, "steps": 4}), QuestionSender::default());
         let slot = Slot::default();
-        let made = Made { id: &id, input: &input, key: "key", updates: &updates, asker: &asker, slot: &slot };
+        let made = CallParts { id: &id, input: &input, key: "key", updates: &updates, asker: &asker, slot: &slot };
         let outcome = server.rounds(&made, Map::new()).await.unwrap();
         println!("{outcome:?}\n{heard:?}");
         assert!(matches!(outcome, Dispatch::Settled(Outcome::Returned(_))), "{outcome:?}");
@@ -192,7 +192,7 @@ mod tests {
     #[ignore = "needs installed servers; run through `make test-peers`"]
     async fn peer_time_is_met_without_initialize_too() {
         let spec = peer("PEERS/python/bin/mcp-server-time", &[], "python");
-        let (session, _draining, _gone) = start(&spec, &Tail::default(), Era::Discover).await.unwrap();
+        let (session, _draining, _gone) = start(&spec, &Tail::default(), Handshake::Discover).await.unwrap();
         let mut offer = Offer::new("peer", true, &spec.limits);
         list_tools(&session, &mut offer, spec.limits.connect).await.unwrap();
         println!("{:?}", offer.tools.keys());

@@ -21,7 +21,7 @@ pub(crate) enum Ticket {
         until: i64,
     },
     /// A call that is made again with what people have answered, and with what the server gave to know it by.
-    Question { state: Option<String> },
+    QuestionBatch { state: Option<String> },
     /// A call that is made again once a person has visited the pages that its server wants visited.
     Pages,
 }
@@ -75,7 +75,7 @@ impl Ticket {
                 let pause = task::between(Duration::from_millis(pause_ms));
                 Some(Timed { task: Task { id, dialect, pause }, until })
             }
-            Self::Question { .. } | Self::Pages => None,
+            Self::QuestionBatch { .. } | Self::Pages => None,
         }
     }
 }

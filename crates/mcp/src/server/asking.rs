@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use contract::config::pattern::Pattern;
 use contract::tool::{Repeat, ToolId, ToolSpec};
-use executor::{Hook, HookAnswer, Hooking, ToolEvent};
+use executor::{Hook, HookAnswer, HookFuture, ToolEvent};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asking {
+pub enum ApprovalPolicy {
     /// About every tool that may change something.
     Changes,
     /// About tools that these name, whatever they say of themselves.
@@ -21,7 +21,7 @@ pub enum Asking {
     Nobody,
 }
 
-impl Asking {
+impl ApprovalPolicy {
     fn is_about(&self, tool: &ToolSpec) -> bool {
         match self {
             Self::Changes => tool.repeat != Repeat::Always,
@@ -31,9 +31,9 @@ impl Asking {
     }
 
     /// What is said beside this, by whoever knows a tool to be harmless.
-    pub fn about(&self, pass: &[Pattern], tools: &[ToolSpec]) -> AskedAbout {
+    pub fn about(&self, pass: &[Pattern], tools: &[ToolSpec]) -> ApprovalHook {
         let asked = tools.iter().filter(|tool| self.is_about(tool) && !names(pass, &tool.id));
-        AskedAbout(Arc::new(asked.map(|tool| tool.id.as_str().to_owned()).collect()))
+        ApprovalHook(Arc::new(asked.map(|tool| tool.id.as_str().to_owned()).collect()))
     }
 }
 
@@ -43,10 +43,10 @@ fn names(patterns: &[Pattern], id: &ToolId) -> bool {
 
 /// The tools of one catalog that are called only when a person agrees.
 #[derive(Clone, Debug)]
-pub struct AskedAbout(Arc<HashSet<String>>);
+pub struct ApprovalHook(Arc<HashSet<String>>);
 
-impl Hook for AskedAbout {
-    fn before<'a>(&'a self, event: &'a ToolEvent) -> Hooking<'a, Result<HookAnswer, String>> {
+impl Hook for ApprovalHook {
+    fn before<'a>(&'a self, event: &'a ToolEvent) -> HookFuture<'a, Result<HookAnswer, String>> {
         let asked = event.tool_id.as_ref().is_some_and(|id| self.0.contains(id));
         let reason = asked.then(|| "this tool may change something".to_owned());
         Box::pin(async move { Ok(HookAnswer { require_approval: reason, ..HookAnswer::default() }) })
@@ -59,7 +59,7 @@ mod tests {
     use contract::tool::{Repeat, ToolId, ToolSpec};
     use serde_json::json;
 
-    use super::Asking;
+    use super::ApprovalPolicy;
 
     fn tool(id: &str, repeat: Repeat) -> ToolSpec {
         ToolSpec { repeat, ..ToolSpec::new(ToolId::parse(id).unwrap(), "", json!({})) }
@@ -73,14 +73,14 @@ mod tests {
             tool("mcp:git:push", Repeat::Never),
             tool("mcp:files:write", Repeat::WithKey),
         ];
-        let asked = |asking: &Asking, pass: &[Pattern]| {
+        let asked = |asking: &ApprovalPolicy, pass: &[Pattern]| {
             let mut ids: Vec<String> = asking.about(pass, &tools).0.iter().cloned().collect();
             ids.sort_unstable();
             ids
         };
-        assert_eq!(asked(&Asking::Changes, &[]), ["mcp:files:write", "mcp:git:push"]);
-        assert_eq!(asked(&Asking::Changes, &[pattern("mcp:files:*")]), ["mcp:git:push"]);
-        assert_eq!(asked(&Asking::Named(vec![pattern("mcp:git:*")]), &[]), ["mcp:git:log", "mcp:git:push"]);
-        assert!(asked(&Asking::Nobody, &[]).is_empty());
+        assert_eq!(asked(&ApprovalPolicy::Changes, &[]), ["mcp:files:write", "mcp:git:push"]);
+        assert_eq!(asked(&ApprovalPolicy::Changes, &[pattern("mcp:files:*")]), ["mcp:git:push"]);
+        assert_eq!(asked(&ApprovalPolicy::Named(vec![pattern("mcp:git:*")]), &[]), ["mcp:git:log", "mcp:git:push"]);
+        assert!(asked(&ApprovalPolicy::Nobody, &[]).is_empty());
     }
 }

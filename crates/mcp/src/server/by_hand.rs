@@ -4,11 +4,11 @@ use contract::config;
 use executor::Executor;
 use executor::run::PrepareError;
 
-use super::frontend::Frontend;
+use super::frontend::McpService;
 use super::principal::Principal;
 use super::progress::Progress;
 
-impl Frontend {
+impl McpService {
     /// Waits, as calls of agents do, for the servers behind us to be there.
     pub async fn made_with(&self, principal: &Principal) -> Result<(Executor, config::CodeMode), PrepareError> {
         let prepared = self.prepared(principal).await?;

@@ -2,9 +2,9 @@
 //! call may be made, or on behalf of a tool that wants to know something.
 
 use contract::limits::MAX_FORM_ARGUMENT_CHARS;
-use executor::{Ask, AskedHow};
+use executor::{Question, QuestionKind};
 use serde_json::{Value, json};
-use store::{Approval, Decision, Reach};
+use store::{Approval, ApprovalScope, Decision};
 
 use super::plain;
 use super::summary::summarize_arguments;
@@ -25,23 +25,23 @@ const MAX_URL_CHARS: usize = 2_048;
 const DENIED: &str = "denied when asked through the client";
 
 /// What a tool wants to know; none where it is asked whether it may be called.
-pub(crate) fn question(approval: &Approval) -> Option<Ask> {
-    approval.question.as_ref().and_then(Ask::from_json)
+pub(crate) fn question(approval: &Approval) -> Option<Question> {
+    approval.question.as_ref().and_then(Question::from_json)
 }
 
 /// A tool's question as people and models read it. A page is shown, and never opened by us.
-pub(crate) fn asked(ask: &Ask) -> String {
+pub(crate) fn asked(ask: &Question) -> String {
     let message = plain(&ask.message, MAX_QUESTION_CHARS);
     match &ask.how {
-        AskedHow::Form(_) => message,
-        AskedHow::Url(url) => format!("{message} (a page to visit: {})", plain(url, MAX_URL_CHARS)),
+        QuestionKind::Form(_) => message,
+        QuestionKind::Url(url) => format!("{message} (a page to visit: {})", plain(url, MAX_URL_CHARS)),
     }
 }
 
 /// The words above a form.
 pub(crate) fn message(approval: &Approval) -> String {
     match question(approval) {
-        Some(ask) if matches!(ask.how, AskedHow::Url(_)) => format!(
+        Some(ask) if matches!(ask.how, QuestionKind::Url(_)) => format!(
             "The tool {} asks you to visit a page.\nIt says: {}\nSee that the address is one you trust before you open it.",
             tool(approval),
             asked(&ask)
@@ -87,8 +87,8 @@ pub(crate) fn tool(approval: &Approval) -> String {
 /// One field, in the form that all revisions of the protocol know; or the fields that a tool wants filled in.
 pub(crate) fn schema(approval: &Approval) -> Value {
     let choices: &[&str] = match question(approval) {
-        Some(Ask { how: AskedHow::Form(schema), .. }) => return schema,
-        Some(Ask { how: AskedHow::Url(_), .. }) => &[VISITED, DENY],
+        Some(Question { how: QuestionKind::Form(schema), .. }) => return schema,
+        Some(Question { how: QuestionKind::Url(_), .. }) => &[VISITED, DENY],
         None => &[ONCE, ALWAYS, DENY],
     };
     let decision = json!({"type": "string", "title": "Decision", "enum": choices});
@@ -99,13 +99,13 @@ pub(crate) fn schema(approval: &Approval) -> Value {
 pub(crate) fn decision(approval: &Approval, answer: &Value) -> Option<Decision> {
     let deny = || Decision::Deny { note: DENIED.to_owned() };
     match answer.get("action")?.as_str()? {
-        "accept" if matches!(question(approval), Some(Ask { how: AskedHow::Form(_), .. })) => {
+        "accept" if matches!(question(approval), Some(Question { how: QuestionKind::Form(_), .. })) => {
             let edited_input = Some(answer.get("content").cloned().unwrap_or_else(|| json!({})));
-            Some(Decision::Approve { edited_input, reach: Reach::Once })
+            Some(Decision::Approve { edited_input, reach: ApprovalScope::Once })
         }
         "accept" => match answer.pointer("/content/decision")?.as_str()? {
-            ONCE | VISITED => Some(Decision::Approve { edited_input: None, reach: Reach::Once }),
-            ALWAYS => Some(Decision::Approve { edited_input: None, reach: Reach::Agent }),
+            ONCE | VISITED => Some(Decision::Approve { edited_input: None, reach: ApprovalScope::Once }),
+            ALWAYS => Some(Decision::Approve { edited_input: None, reach: ApprovalScope::Agent }),
             DENY => Some(deny()),
             _ => None,
         },
@@ -117,7 +117,7 @@ pub(crate) fn decision(approval: &Approval, answer: &Value) -> Option<Decision> 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use store::{Approval, ApprovalState, Decision, Reach};
+    use store::{Approval, ApprovalScope, ApprovalState, Decision};
 
     use super::{decision, message, schema, waiting};
 
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(schema(&asks), form);
         let said = |content: Value| decision(&asks, &json!({"action": "accept", "content": content}));
         let filled = Some(json!({"decision": "deny"}));
-        let expected = Some(Decision::Approve { edited_input: filled, reach: Reach::Once });
+        let expected = Some(Decision::Approve { edited_input: filled, reach: ApprovalScope::Once });
         assert_eq!(said(json!({"decision": "deny"})), expected);
         assert!(matches!(decision(&asks, &json!({"action": "decline"})), Some(Decision::Deny { .. })));
         assert_eq!(decision(&asks, &json!({"action": "cancel"})), None);
@@ -160,7 +160,7 @@ mod tests {
         let page = approval(Some(json!({"key": "k", "message": "Log in.", "url": "https://example.com/x"})));
         assert!(message(&page).contains("https://example.com/x"), "{}", message(&page));
         let visited = json!({"action": "accept", "content": {"decision": "I have been there"}});
-        let yes = Some(Decision::Approve { edited_input: None, reach: Reach::Once });
+        let yes = Some(Decision::Approve { edited_input: None, reach: ApprovalScope::Once });
         assert_eq!(decision(&page, &visited), yes);
     }
 
@@ -170,8 +170,8 @@ mod tests {
         let asked = approval(None);
         let decision = |answer: &Value| decision(&asked, answer);
         let yes = |reach| Some(Decision::Approve { edited_input: None, reach });
-        assert_eq!(decision(&accept("approve once")), yes(Reach::Once));
-        assert_eq!(decision(&accept("approve always")), yes(Reach::Agent));
+        assert_eq!(decision(&accept("approve once")), yes(ApprovalScope::Once));
+        assert_eq!(decision(&accept("approve always")), yes(ApprovalScope::Agent));
         for no in [accept("deny"), json!({"action": "decline"})] {
             assert!(matches!(decision(&no), Some(Decision::Deny { .. })), "{no}");
         }

@@ -10,7 +10,7 @@ use super::principal::Principal;
 
 /// One control call, from its beginning to its answer.
 #[derive(Debug, Default)]
-pub(crate) struct Ticket {
+pub(crate) struct CallHandle {
     state: Mutex<Called>,
 }
 
@@ -22,7 +22,7 @@ struct Called {
     off: bool,
 }
 
-impl Ticket {
+impl CallHandle {
     /// Whether the call was called off before it had a run, which then must end.
     pub(crate) fn began(&self, run_id: &str) -> bool {
         let mut state = self.lock();
@@ -39,7 +39,7 @@ impl Ticket {
     }
 
     /// The run whose turn must end with the call, where there is one.
-    pub(crate) fn call_off(&self) -> Option<String> {
+    pub(crate) fn cancel(&self) -> Option<String> {
         let mut state = self.lock();
         state.off = true;
         state.run_id.clone().filter(|_| !state.holding)
@@ -52,7 +52,7 @@ impl Ticket {
 
 /// A cell in its first turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Flying {
+pub(crate) struct InFlightRun {
     pub(crate) run_id: String,
     pub(crate) principal: Principal,
     pub(crate) source: String,
@@ -61,11 +61,11 @@ pub(crate) struct Flying {
 
 /// The cells that this process runs the first turn of, by their runs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Flights(Arc<Mutex<Known>>);
+pub(crate) struct InFlight(Arc<Mutex<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
-    flying: HashMap<String, Flying>,
+    flying: HashMap<String, InFlightRun>,
     /// Cells that are asked for and have no run yet.
     starting: HashMap<Principal, usize>,
 }
@@ -73,7 +73,7 @@ struct Known {
 /// A cell on its way to having a run; dropped when it has one, or never will.
 #[derive(Debug)]
 pub(crate) struct Starting {
-    flights: Flights,
+    flights: InFlight,
     principal: Principal,
 }
 
@@ -87,7 +87,7 @@ impl Drop for Starting {
     }
 }
 
-impl Flights {
+impl InFlight {
     pub(crate) fn starting(&self, principal: &Principal) -> Starting {
         *self.lock().starting.entry(principal.clone()).or_default() += 1;
         Starting { flights: self.clone(), principal: principal.clone() }
@@ -97,7 +97,7 @@ impl Flights {
         self.lock().starting.contains_key(principal)
     }
 
-    pub(crate) fn add(&self, flying: Flying) {
+    pub(crate) fn add(&self, flying: InFlightRun) {
         self.lock().flying.insert(flying.run_id.clone(), flying);
     }
 
@@ -109,7 +109,7 @@ impl Flights {
         self.lock().flying.get(run_id).is_some_and(|flying| flying.principal == *principal)
     }
 
-    pub(crate) fn of(&self, principal: &Principal) -> Vec<Flying> {
+    pub(crate) fn of(&self, principal: &Principal) -> Vec<InFlightRun> {
         self.lock().flying.values().filter(|flying| flying.principal == *principal).cloned().collect()
     }
 
@@ -125,29 +125,29 @@ impl Flights {
 
 #[cfg(test)]
 mod tests {
-    use super::{Flights, Flying, Ticket};
+    use super::{CallHandle, InFlight, InFlightRun};
     use crate::server::Principal;
 
     #[test]
     fn a_call_can_be_called_off_before_and_after_it_has_a_run() {
-        let ticket = Ticket::default();
+        let ticket = CallHandle::default();
         assert!(!ticket.began("cm_1"));
-        assert_eq!(ticket.call_off().as_deref(), Some("cm_1"));
-        let early = Ticket::default();
-        assert_eq!(early.call_off(), None);
+        assert_eq!(ticket.cancel().as_deref(), Some("cm_1"));
+        let early = CallHandle::default();
+        assert_eq!(early.cancel(), None);
         assert!(early.began("cm_2"));
-        let holding = Ticket::default();
+        let holding = CallHandle::default();
         holding.began("cm_3");
         holding.hold(true);
-        assert_eq!(holding.call_off(), None);
+        assert_eq!(holding.cancel(), None);
     }
 
     #[test]
     fn a_flight_is_seen_by_its_principal_only() {
-        let flights = Flights::default();
+        let flights = InFlight::default();
         let (ada, local) = (Principal::named("ada").unwrap(), Principal::local());
         let run_id = "cm_1".to_owned();
-        flights.add(Flying { run_id, principal: ada.clone(), source: String::new(), started_at: 0 });
+        flights.add(InFlightRun { run_id, principal: ada.clone(), source: String::new(), started_at: 0 });
         assert!(flights.has("cm_1", &ada) && !flights.has("cm_1", &local));
         assert_eq!((flights.of(&ada).len(), flights.of(&local).len()), (1, 0));
         flights.remove("cm_1");

@@ -11,17 +11,17 @@ use executor::clock::now_ms;
 use executor::random_name;
 use executor::run::PrepareError;
 use serde_json::{Map, Value};
-use store::{Decision, DecisionRefused, Reach};
+use store::{ApprovalScope, Decision, DecisionRefused};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::flight::{Flights, Flying, Ticket};
+use super::flight::{CallHandle, InFlight, InFlightRun};
 use super::prepared::{Cache, Prepared};
 use super::principal::Principal;
 use super::progress::Progress;
 use super::settings::{Offered, Settings};
-use super::unsaid::Unsaid;
+use super::unsaid::UndeliveredOutput;
 
 /// How long after the start calls wait for the servers behind us to be there.
 const SETTLE_AT_MOST: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A handle; clones are the same server.
 #[derive(Clone, Debug)]
-pub struct Frontend {
+pub struct McpService {
     inner: Arc<Inner>,
 }
 
@@ -43,8 +43,8 @@ struct Inner {
     /// From here on nobody waits for servers that are not there.
     settle_by: Instant,
     prepared: Cache,
-    flights: Flights,
-    unsaid: Unsaid,
+    flights: InFlight,
+    unsaid: UndeliveredOutput,
     leaving: CancellationToken,
 }
 
@@ -54,14 +54,14 @@ pub(crate) struct Call {
     pub(crate) principal: Principal,
     pub(crate) arguments: Map<String, Value>,
     pub(crate) progress: Progress,
-    pub(crate) ticket: Arc<Ticket>,
+    pub(crate) ticket: Arc<CallHandle>,
     pub(crate) until: Instant,
 }
 
-impl Frontend {
+impl McpService {
     pub fn new(code_mode: CodeMode, settings: Settings, offered: watch::Receiver<Offered>) -> Self {
         let prepared = Cache::new(offered.clone());
-        let (flights, unsaid, leaving) = (Flights::default(), Unsaid::default(), CancellationToken::new());
+        let (flights, unsaid, leaving) = (InFlight::default(), UndeliveredOutput::default(), CancellationToken::new());
         let settle_by = Instant::now() + SETTLE_AT_MOST;
         Self { inner: Arc::new(Inner { code_mode, settings, offered, settle_by, prepared, flights, unsaid, leaving }) }
     }
@@ -99,11 +99,11 @@ impl Frontend {
         &self.inner.code_mode
     }
 
-    pub(crate) fn flights(&self) -> &Flights {
+    pub(crate) fn flights(&self) -> &InFlight {
         &self.inner.flights
     }
 
-    pub(crate) fn unsaid(&self) -> &Unsaid {
+    pub(crate) fn unsaid(&self) -> &UndeliveredOutput {
         &self.inner.unsaid
     }
 
@@ -144,7 +144,7 @@ impl Frontend {
                 run = Some(run_id.to_owned());
                 let (run_id, source) = (run_id.to_owned(), source.to_owned());
                 let called_off = ticket.began(&run_id);
-                flights.add(Flying { run_id: run_id.clone(), principal, source, started_at: now_ms() });
+                flights.add(InFlightRun { run_id: run_id.clone(), principal, source, started_at: now_ms() });
                 drop(starting);
                 if called_off {
                     let code_mode = code_mode.clone();
@@ -187,8 +187,8 @@ impl Frontend {
     }
 
     /// A client called its call off: the turn under way ends, and with it what it has asked of others.
-    pub(crate) async fn call_off(&self, call: &Call) {
-        let Some(run_id) = call.ticket.call_off() else { return };
+    pub(crate) async fn cancel(&self, call: &Call) {
+        let Some(run_id) = call.ticket.cancel() else { return };
         let mine = match self.inner.code_mode.store().run(&run_id).await {
             Ok(Some(row)) => row.scope.admits(&call.principal.scope()),
             Ok(None) => self.inner.flights.has(&run_id, &call.principal),
@@ -209,7 +209,7 @@ impl Frontend {
             Ok(_) | Err(DecisionRefused::NotPending) => true,
             Err(DecisionRefused::TooManyRules) => {
                 // The person agreed to this call as well.
-                let once = Decision::Approve { edited_input: None, reach: Reach::Once };
+                let once = Decision::Approve { edited_input: None, reach: ApprovalScope::Once };
                 self.inner.code_mode.decide(approval_id, &once, &by).await.is_ok()
             }
             Err(DecisionRefused::Unfit(_) | DecisionRefused::Store(_)) => false,

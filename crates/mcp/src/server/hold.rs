@@ -8,7 +8,7 @@ use executor::clock::now_ms;
 use store::Approval;
 use tokio::time::Instant;
 
-use super::frontend::Frontend;
+use super::frontend::McpService;
 use super::principal::Principal;
 
 /// How soon a word given in another process is noticed.
@@ -25,7 +25,7 @@ pub(crate) fn waits_for_people(result: &CellResult) -> Option<&str> {
     }
 }
 
-impl Frontend {
+impl McpService {
     /// What a person can still say something about, of a run that waits.
     pub(crate) async fn asked(&self, principal: &Principal, result: &CellResult) -> Vec<Approval> {
         let CellResult::Waiting { run_id, .. } = result else { return Vec::new() };

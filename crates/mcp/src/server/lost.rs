@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use store::{Millis, RunState};
 use tokio::time::Instant;
 
-use super::flight::Flying;
-use super::frontend::{Call, Frontend, LOOK_EVERY, failed, refused};
+use super::flight::InFlightRun;
+use super::frontend::{Call, LOOK_EVERY, McpService, failed, refused};
 use super::plain;
 
 /// How long a cell that is over can be found without its id. Its result is kept longer.
@@ -21,20 +21,22 @@ const MAX_LISTED: u32 = 20;
 const MAX_CODE_CHARS: usize = 160;
 
 /// What `wait` was asked for.
-pub(crate) enum Wanted {
+pub(crate) enum WaitTarget {
     Run(String),
     Listed(Value),
     Failed(Box<CellResult>),
 }
 
-impl Frontend {
+impl McpService {
     /// Which run `wait` means.
-    pub(crate) async fn wanted(&self, call: &Call) -> Wanted {
+    pub(crate) async fn wanted(&self, call: &Call) -> WaitTarget {
         let given = ["runId", "run_id"].iter().find_map(|name| call.arguments.get(*name));
         match given {
-            Some(Value::String(run_id)) if !run_id.trim().is_empty() => return Wanted::Run(run_id.trim().to_owned()),
+            Some(Value::String(run_id)) if !run_id.trim().is_empty() => {
+                return WaitTarget::Run(run_id.trim().to_owned());
+            }
             None | Some(Value::Null | Value::String(_)) => {}
-            Some(_) => return Wanted::Failed(Box::new(refused("`runId` must be a string"))),
+            Some(_) => return WaitTarget::Failed(Box::new(refused("`runId` must be a string"))),
         }
         // One that is only starting will be there in a moment, and may be the one that is meant.
         while self.flights().is_starting(&call.principal) && Instant::now() < call.until {
@@ -44,12 +46,12 @@ impl Frontend {
         let flying = self.flights().of(&call.principal);
         let recent = self.code_mode().recent(&scope, now - JUST_OVER_MS, MAX_LISTED).await;
         match recent.map(|recent| found(recent, flying, now)) {
-            Ok(Found::Only(run_id)) => Wanted::Run(run_id),
-            Ok(Found::Several(list)) => Wanted::Listed(list),
+            Ok(Found::Only(run_id)) => WaitTarget::Run(run_id),
+            Ok(Found::Several(list)) => WaitTarget::Listed(list),
             Ok(Found::Nothing) => {
-                Wanted::Failed(Box::new(refused("no cell of yours is live or just over; start one with `exec`")))
+                WaitTarget::Failed(Box::new(refused("no cell of yours is live or just over; start one with `exec`")))
             }
-            Err(error) => Wanted::Failed(Box::new(failed(&error.to_string()))),
+            Err(error) => WaitTarget::Failed(Box::new(failed(&error.to_string()))),
         }
     }
 }
@@ -63,7 +65,7 @@ enum Found {
 }
 
 /// Flights are cells that the store may not have yet.
-fn found(recent: Vec<Recent>, flying: Vec<Flying>, now: Millis) -> Found {
+fn found(recent: Vec<Recent>, flying: Vec<InFlightRun>, now: Millis) -> Found {
     let unwritten = flying.into_iter().filter(|one| recent.iter().all(|other| other.run_id != one.run_id));
     let unwritten = unwritten.map(|one| Recent {
         run_id: one.run_id,
@@ -104,7 +106,7 @@ mod tests {
     use serde_json::json;
     use store::RunState;
 
-    use super::{Flying, Found, found};
+    use super::{Found, InFlightRun, found};
     use crate::server::Principal;
 
     fn recent(run_id: &str, started_at: i64) -> Recent {
@@ -116,7 +118,7 @@ mod tests {
     fn the_only_one_is_meant_and_several_are_listed_newest_first() {
         assert_eq!(found(vec![], vec![], 0), Found::Nothing);
         assert_eq!(found(vec![recent("cm_1", 5)], vec![], 9), Found::Only("cm_1".to_owned()));
-        let flying = |run_id: &str| Flying {
+        let flying = |run_id: &str| InFlightRun {
             run_id: run_id.to_owned(),
             principal: Principal::local(),
             source: "f()".to_owned(),

@@ -27,9 +27,9 @@ mod wire;
 
 use std::time::Duration;
 
-pub use asking::{AskedAbout, Asking};
+pub use asking::{ApprovalHook, ApprovalPolicy};
 pub use contract::text::plain;
-pub use frontend::Frontend;
+pub use frontend::McpService;
 pub use http::{Access, BadToken, Gate, HttpError, Token, serve_http};
 pub use prefix::{BadPrefix, ToolPrefix};
 pub use principal::{BadPrincipal, Principal};

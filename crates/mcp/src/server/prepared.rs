@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::TURN_AT_MOST_MS;
-use super::asking::AskedAbout;
+use super::asking::ApprovalHook;
 use super::principal::Principal;
 use super::progress::Progress;
 use super::settings::{Offered, Settings};
@@ -20,7 +20,7 @@ use super::tools;
 #[derive(Debug)]
 pub(crate) struct Prepared {
     executor: Executor,
-    asked_about: AskedAbout,
+    asked_about: ApprovalHook,
     pub(crate) config: config::CodeMode,
     /// The tools a client is shown, in the protocol's shape.
     pub(crate) listed: Arc<Vec<Value>>,
@@ -63,7 +63,7 @@ impl Prepared {
     pub(crate) fn executor(&self, progress: &Progress) -> Executor {
         let hooks: Vec<Arc<dyn Hook>> = vec![Arc::new(self.asked_about.clone()), Arc::new(progress.clone())];
         let heard = progress.clone();
-        self.executor.clone().with_hooks(hooks).heard_by(move |update| heard.heard(&update))
+        self.executor.clone().with_hooks(hooks).with_progress_sink(move |update| heard.heard(&update))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use executor::{Hook, HookAnswer, Hooking, ToolEvent, ToolUpdate};
+use executor::{Hook, HookAnswer, HookFuture, ToolEvent, ToolUpdate};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -54,7 +54,7 @@ impl Progress {
 }
 
 impl Hook for Progress {
-    fn before<'a>(&'a self, event: &'a ToolEvent) -> Hooking<'a, Result<HookAnswer, String>> {
+    fn before<'a>(&'a self, event: &'a ToolEvent) -> HookFuture<'a, Result<HookAnswer, String>> {
         if let (Some(told), Some(id)) = (&self.0, &event.tool_id) {
             let number = told.calls.fetch_add(1, Ordering::Relaxed) + 1;
             self.say(format!("call {number}: {}", tool(id)));

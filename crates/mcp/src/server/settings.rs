@@ -6,14 +6,14 @@ use contract::config::AgentsConfig;
 use contract::config::pattern::Pattern;
 use executor::ToolSource;
 
-use super::asking::Asking;
+use super::asking::ApprovalPolicy;
 use super::prefix::ToolPrefix;
 
 /// How an agent meets us, decided once.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub config: AgentsConfig,
-    pub asking: Asking,
+    pub asking: ApprovalPolicy,
     /// Tools that nobody is asked about all the same.
     pub pass: Vec<Pattern>,
     pub tool_prefix: ToolPrefix,

@@ -15,7 +15,7 @@ use super::principal::Principal;
 const MAX_RUNS: usize = 256;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Unsaid(Arc<Mutex<VecDeque<Kept>>>);
+pub(crate) struct UndeliveredOutput(Arc<Mutex<VecDeque<Kept>>>);
 
 /// Found by both: whoever guesses a run's id must not hear what it said.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ struct Kept {
     output: Vec<OutputItem>,
 }
 
-impl Unsaid {
+impl UndeliveredOutput {
     /// Keeps what a result says that is not told after all. Ends need no keeping.
     pub(crate) fn keep(&self, principal: &Principal, result: &mut CellResult) {
         let CellResult::Waiting { run_id, output, .. } = result else { return };
@@ -74,7 +74,7 @@ impl Kept {
 mod tests {
     use contract::cell::{CellResult, OutputItem, Telemetry, WaitingReason};
 
-    use super::Unsaid;
+    use super::UndeliveredOutput;
     use crate::server::Principal;
 
     fn waiting(run_id: &str, texts: &[&str]) -> CellResult {
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_was_not_told_comes_first_next_time_and_once() {
-        let unsaid = Unsaid::default();
+        let unsaid = UndeliveredOutput::default();
         let (me, other) = (Principal::local(), Principal::named("other").unwrap());
         unsaid.keep(&me, &mut waiting("a", &["1"]));
         unsaid.keep(&me, &mut waiting("a", &["2"]));

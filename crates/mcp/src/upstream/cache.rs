@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::listing::{Listing, Millis};
-use super::status::Trouble;
+use super::status::LastFailure;
 use crate::client::{Limits, MAX_SHOWN_CHARS, Offer, ServerSpec, Transport, plain_url, shown};
 
 /// A file of another version is as good as none; the next listing writes one of this.
@@ -96,17 +96,17 @@ impl CatalogFile {
     }
 
     /// What went wrong with it last; none where it worked since.
-    pub(crate) fn read_trouble(&self) -> Option<Trouble> {
+    pub(crate) fn read_trouble(&self) -> Option<LastFailure> {
         let mut text = String::new();
         File::open(self.trouble_path()).ok()?.take(OVERHEAD_BYTES).read_to_string(&mut text).ok()?;
         let is_small = measure(text.as_bytes()).values <= MAX_TROUBLE_VALUES;
         let read = is_small.then(|| contract::json::read(&text).ok()).flatten()?;
         let message = shown(read.get("message")?.as_str()?, MAX_SHOWN_CHARS);
-        Some(Trouble { at: read.get("at")?.as_i64()?, message, stderr: String::new() })
+        Some(LastFailure { at: read.get("at")?.as_i64()?, message, stderr: String::new() })
     }
 
     /// Without what the server wrote to its standard error: that may hold secrets.
-    pub(crate) fn write_trouble(&self, trouble: &Trouble) -> io::Result<()> {
+    pub(crate) fn write_trouble(&self, trouble: &LastFailure) -> io::Result<()> {
         let text = json!({"at": trouble.at, "message": trouble.message}).to_string();
         self.put(&self.trouble_path(), &text)
     }

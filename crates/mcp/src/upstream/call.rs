@@ -1,7 +1,7 @@
 //! A call to a server that need not be running, and may fall while it is made.
 
 use contract::tool::{Repeat, ToolId, ToolSpec};
-use executor::{Answering, AuthorizedCall, CallingOff, Dispatch, Outcome, ParkedCall, ToolSource};
+use executor::{AuthorizedCall, CallFuture, CancelFuture, Dispatch, Outcome, ParkedCall, ToolSource};
 
 use super::one::Upstream;
 use crate::client::{Attempt, MAX_SHOWN_NAME_CHARS, shown};
@@ -19,15 +19,15 @@ impl ToolSource for Upstream {
         Some(self.spec.identity())
     }
 
-    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+    fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         Box::pin(async move { self.make(&call).await })
     }
 
-    fn follow(&self, parked: ParkedCall) -> Answering<'_> {
+    fn follow(&self, parked: ParkedCall) -> CallFuture<'_> {
         Box::pin(async move { self.see_to_its_end(&parked).await })
     }
 
-    fn call_off(&self, parked: ParkedCall) -> CallingOff<'_> {
+    fn cancel(&self, parked: ParkedCall) -> CancelFuture<'_> {
         Box::pin(async move { self.cancel(&parked).await })
     }
 }

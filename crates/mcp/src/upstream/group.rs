@@ -40,9 +40,11 @@ impl Upstreams {
         let changes = Arc::new(watch::Sender::new(0));
         let mut servers = BTreeMap::new();
         for spec in specs {
-            let heard_by = Some(Arc::clone(&changes));
+            let with_progress_sink = Some(Arc::clone(&changes));
             let name = spec.name.clone();
-            servers.entry(name).or_insert_with(|| Upstream::heard_by(spec, options.clone(), heard_by));
+            servers
+                .entry(name)
+                .or_insert_with(|| Upstream::with_progress_sink(spec, options.clone(), with_progress_sink));
         }
         Self { servers, changes }
     }

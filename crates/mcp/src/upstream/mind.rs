@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::lifecycle::{Action, Event, Phase};
 use super::one::{Upstream, part};
-use super::status::Trouble;
+use super::status::LastFailure;
 use crate::client::{Closed, Server};
 
 /// A server that changes several tools says so several times; it is asked once they are all changed.
@@ -29,7 +29,7 @@ fn listing_due(now: Instant, last: Option<Instant>) -> Instant {
 impl Upstream {
     /// Watches over a connection until it is no more. The task keeps neither the server nor us alive.
     pub(super) fn mind(&self, number: u64, server: &Arc<Server>) {
-        let minder = Minder {
+        let minder = Monitor {
             upstream: self.me.clone(),
             server: Arc::downgrade(server),
             number,
@@ -49,7 +49,7 @@ impl Upstream {
             }
             Err(error) => {
                 let why = format!("it could not be listed again: {}", error.why);
-                self.state().trouble = Some(Trouble { stderr: error.stderr, ..Trouble::new(why.clone()) });
+                self.state().trouble = Some(LastFailure { stderr: error.stderr, ..LastFailure::new(why.clone()) });
                 Err(why)
             }
         }
@@ -73,7 +73,7 @@ impl Upstream {
     }
 }
 
-struct Minder {
+struct Monitor {
     upstream: Weak<Upstream>,
     server: Weak<Server>,
     number: u64,
@@ -82,7 +82,7 @@ struct Minder {
     due: Option<Instant>,
 }
 
-impl Minder {
+impl Monitor {
     async fn watch(mut self, closed: impl Future<Output = Closed> + Send) {
         tokio::pin!(closed);
         let why = loop {

@@ -17,4 +17,4 @@ pub use group::{UnknownServer, Upstreams};
 pub use lifecycle::Restart;
 pub use one::{Unavailable, Upstream, UpstreamOptions};
 pub use remember::remember;
-pub use status::{ServerState, Status, Trouble};
+pub use status::{LastFailure, ServerState, Status};

@@ -13,7 +13,7 @@ use super::cache::CatalogFile;
 use super::lifecycle::{Action, Event, Lifecycle, Phase, Restart};
 use super::listing::{Listing, Millis};
 use super::start::Attempted;
-use super::status::Trouble;
+use super::status::LastFailure;
 use crate::client::{Server, ServerSpec, Transport};
 
 /// How one server is looked after.
@@ -45,7 +45,7 @@ pub struct Upstream {
     state: Mutex<State>,
     changes: watch::Sender<u64>,
     /// Whoever wants to hear of changes of any server of a group.
-    heard_by: Option<Arc<watch::Sender<u64>>>,
+    with_progress_sink: Option<Arc<watch::Sender<u64>>>,
 }
 
 impl fmt::Debug for Upstream {
@@ -65,7 +65,7 @@ pub(super) struct State {
     pub(super) in_flight: usize,
     pub(super) last_used: Instant,
     pub(super) listing: Option<Arc<Listing>>,
-    pub(super) trouble: Option<Trouble>,
+    pub(super) trouble: Option<LastFailure>,
 }
 
 /// Why a server cannot be had. It is for operators and cells alike, so it holds nothing of the server's own log.
@@ -86,13 +86,13 @@ pub enum Unavailable {
 impl Upstream {
     /// Nothing is started; the last listing is read where there is one.
     pub fn new(spec: ServerSpec, options: UpstreamOptions) -> Arc<Self> {
-        Self::heard_by(spec, options, None)
+        Self::with_progress_sink(spec, options, None)
     }
 
-    pub(super) fn heard_by(
+    pub(super) fn with_progress_sink(
         spec: ServerSpec,
         options: UpstreamOptions,
-        heard_by: Option<Arc<watch::Sender<u64>>>,
+        with_progress_sink: Option<Arc<watch::Sender<u64>>>,
     ) -> Arc<Self> {
         let file = options.cache_dir.as_ref().map(|folder| CatalogFile::of(folder, &spec));
         let mut state = State {
@@ -111,11 +111,11 @@ impl Upstream {
                 state.listing = listing.map(Arc::new);
                 state.trouble = file.as_ref().and_then(CatalogFile::read_trouble);
             }
-            Some(Err(error)) => state.trouble = Some(Trouble::new(error.to_string())),
+            Some(Err(error)) => state.trouble = Some(LastFailure::new(error.to_string())),
             None => {}
         }
         let (state, changes) = (Mutex::new(state), watch::Sender::new(0));
-        Arc::new_cyclic(|me| Self { me: me.clone(), spec, options, file, state, changes, heard_by })
+        Arc::new_cyclic(|me| Self { me: me.clone(), spec, options, file, state, changes, with_progress_sink })
     }
 
     pub fn name(&self) -> &str {
@@ -206,13 +206,14 @@ impl Upstream {
             tokio::task::spawn_blocking(move || {
                 file.forget_trouble();
                 if let (Err(error), Some(me)) = (file.write(&listing), me.upgrade()) {
-                    me.state().trouble = Some(Trouble::new(format!("its list of tools cannot be remembered: {error}")));
+                    me.state().trouble =
+                        Some(LastFailure::new(format!("its list of tools cannot be remembered: {error}")));
                 }
             });
         }
         if before.is_none_or(|before| before.tools != listing.tools) {
             self.changes.send_modify(|times| *times += 1);
-            if let Some(group) = &self.heard_by {
+            if let Some(group) = &self.with_progress_sink {
                 group.send_modify(|times| *times += 1);
             }
         }

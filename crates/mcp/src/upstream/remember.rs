@@ -8,7 +8,7 @@ use executor::clock::now_ms;
 
 use super::cache::CatalogFile;
 use super::listing::Listing;
-use super::status::Trouble;
+use super::status::LastFailure;
 use crate::client::{ConnectError, Server, ServerSpec};
 
 /// Where it cannot be kept, whoever asks next has to meet the server.
@@ -20,6 +20,6 @@ pub fn remember(folder: &Path, spec: &ServerSpec, met: &Result<Arc<Server>, Conn
             drop(file.write(&Listing { tools, left_out, listed_at: now_ms(), remembered: false }));
             file.forget_trouble();
         }
-        Err(error) => drop(file.write_trouble(&Trouble::new(error.why.to_string()))),
+        Err(error) => drop(file.write_trouble(&LastFailure::new(error.why.to_string()))),
     }
 }

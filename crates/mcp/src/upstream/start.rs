@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 
 use super::lifecycle::{Action, Event, Phase};
 use super::one::{State, Unavailable, Upstream, part};
-use super::status::Trouble;
+use super::status::LastFailure;
 use crate::client::{ConnectError, Server};
 
 /// How long a call waits for a server that is left alone after a failure. Past it the caller is better told.
@@ -132,7 +132,7 @@ impl Upstream {
             Err(error) => {
                 self.on(&mut state, Event::StartFailed);
                 let why: Arc<str> = error.why.to_string().into();
-                let trouble = Trouble { stderr: error.stderr, ..Trouble::new(why.to_string()) };
+                let trouble = LastFailure { stderr: error.stderr, ..LastFailure::new(why.to_string()) };
                 if let (Some(file), trouble) = (self.file.clone(), trouble.clone()) {
                     // For whoever asks how it is without starting it; where it cannot be written, they start it.
                     tokio::task::spawn_blocking(move || drop(file.write_trouble(&trouble)));
@@ -151,7 +151,7 @@ impl Upstream {
         self.on(state, Event::Ended);
         if let Some(server) = part(state) {
             state.trouble =
-                Some(Trouble { stderr: server.stderr_tail(), ..Trouble::new(format!("it ran, but {why}")) });
+                Some(LastFailure { stderr: server.stderr_tail(), ..LastFailure::new(format!("it ran, but {why}")) });
         }
     }
 }

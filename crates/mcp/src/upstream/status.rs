@@ -39,14 +39,14 @@ impl ServerState {
 
 /// What last went wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct LastFailure {
     pub at: Millis,
     pub message: String,
     /// The end of what the server wrote to its standard error. It may hold secrets of the server's: never for a cell.
     pub stderr: String,
 }
 
-impl Trouble {
+impl LastFailure {
     pub(super) fn new(message: String) -> Self {
         Self { at: now_ms(), message, stderr: String::new() }
     }
@@ -80,7 +80,7 @@ pub struct Status {
     pub remembered: bool,
     /// Tools that somebody agreed to for good and that are others now: their next call asks again.
     pub changed_since_approved: Vec<String>,
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<LastFailure>,
 }
 
 impl Upstream {
@@ -162,13 +162,13 @@ impl Status {
 
 #[cfg(test)]
 mod tests {
-    use super::{STDERR_LINES, Trouble};
+    use super::{LastFailure, STDERR_LINES};
 
     #[test]
     fn a_status_shows_the_last_lines_made_plain() {
         let text: String = (0..100).map(|n| format!("line {n}\u{1b}[0m\n")).collect();
-        let lines = Trouble { stderr: text, ..Trouble::new(String::new()) }.last_lines();
+        let lines = LastFailure { stderr: text, ..LastFailure::new(String::new()) }.last_lines();
         assert_eq!((lines.len(), lines[0].as_str()), (STDERR_LINES, "line 80 [0m"));
-        assert!(Trouble::new(String::new()).last_lines().is_empty());
+        assert!(LastFailure::new(String::new()).last_lines().is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use contract::tool::ToolSpec;
-use executor::{Outcome, ToolSource, Updates};
+use executor::{Outcome, ProgressSink, ToolSource};
 use mcp::{Closed, Limits, Server, Transport};
 use serde_json::{Value, json};
 
@@ -86,7 +86,7 @@ async fn progress_is_heard_and_a_change_of_tools_too_in_either_revision() {
         let names: Vec<ToolSpec> = server.server.relist().await.unwrap();
         assert_eq!(names[0].id.as_str(), "mcp:s:slow");
         let (send, receive) = std::sync::mpsc::channel();
-        let updates = Updates::to(move |update| send.send(update).unwrap());
+        let updates = ProgressSink::to(move |update| send.send(update).unwrap());
         let outcome = server.call_heard("slow", json!({}), updates).await;
         assert!(matches!(outcome, Outcome::Returned(_)), "{outcome:?}");
         assert_eq!(receive.try_iter().collect::<Vec<_>>(), [json!({"progress": 1, "total": 2, "message": "half"})]);

@@ -87,7 +87,7 @@ async fn what_a_tool_says_on_its_way_is_heard_with_its_call() {
     let server = Connected::with(json!({"tools": [tool("slow", steps)]}), limits()).await;
     let heard: Arc<Mutex<Vec<ToolUpdate>>> = Arc::default();
     let hearing = Arc::clone(&heard);
-    let executor = server.executor().clone().heard_by(move |update| hearing.lock().unwrap().push(update));
+    let executor = server.executor().clone().with_progress_sink(move |update| hearing.lock().unwrap().push(update));
     let code_mode = runner::in_process().await.unwrap();
     let config = config::CodeMode::enabled(Limits::DEFAULT);
     let cell = ExecInput::javascript("await MCP.s.slow({}); return 1");

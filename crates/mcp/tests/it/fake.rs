@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use catalog::Catalog;
 use contract::scope::Scope;
-use executor::{CallEnd, Executor, Outcome, Returned, Routes, ToolSource, Updates};
+use executor::{CallEnd, Executor, Outcome, ProgressSink, Returned, Routes, ToolSource};
 use mcp::{ConnectError, Limits, Server, ServerSpec, Transport};
 use serde_json::{Value, json};
 use store::{Keys, Location, Store};
@@ -173,10 +173,10 @@ impl Connected {
     }
 
     pub async fn call(&self, name: &str, input: Value) -> Outcome {
-        self.call_heard(name, input, Updates::default()).await
+        self.call_heard(name, input, ProgressSink::default()).await
     }
 
-    pub async fn call_heard(&self, name: &str, input: Value, updates: Updates) -> Outcome {
+    pub async fn call_heard(&self, name: &str, input: Value, updates: ProgressSink) -> Outcome {
         let memory = || async { Store::open(&Location::Memory, Keys::ephemeral().unwrap()).await.unwrap() };
         let store = self.store.get_or_init(memory).await;
         let id = format!("mcp:s:{name}");

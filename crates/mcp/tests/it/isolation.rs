@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use catalog::Catalog;
 use contract::scope::Scope;
-use executor::{CallEnd, Executor, Outcome, Routes, Updates};
+use executor::{CallEnd, Executor, Outcome, ProgressSink, Routes};
 use futures_util::future::join_all;
 use mcp::{Limits, ServerSpec, Upstreams};
 use serde_json::{Value, json};
@@ -69,7 +69,13 @@ impl Fleet {
 
     async fn call(&self, server: &str) -> Outcome {
         let id = format!("mcp:{server}:call");
-        match self.executor.call_directly(&self.store, "test", &id, json!({}), Updates::default()).await.unwrap().end {
+        match self
+            .executor
+            .call_directly(&self.store, "test", &id, json!({}), ProgressSink::default())
+            .await
+            .unwrap()
+            .end
+        {
             CallEnd::Settled(outcome) => outcome,
             other => panic!("{other:?}"),
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use catalog::Catalog;
 use contract::config::pattern::Pattern;
 use contract::scope::Scope;
-use executor::{CallEnd, DirectCall, Executor, Outcome, Routes, ToolSource, Updates};
+use executor::{CallEnd, DirectCall, Executor, Outcome, ProgressSink, Routes, ToolSource};
 use mcp::{Limits, Restart, ServerSpec, Upstream, UpstreamOptions};
 use serde_json::{Value, json};
 use store::{Keys, Location, Store};
@@ -67,7 +67,7 @@ impl Kept {
         let (routes, tools) = Routes::of(&[source]);
         let scope = Scope { agent_id: "main".to_owned(), session_id: "session".to_owned(), ..Scope::default() };
         let ask = ask.iter().map(|text| Pattern::parse(text).unwrap()).collect();
-        Executor::new(Arc::new(Catalog::new(tools).unwrap()), routes, scope).asking_for(ask)
+        Executor::new(Arc::new(Catalog::new(tools).unwrap()), routes, scope).with_approval_patterns(ask)
     }
 
     pub async fn call(&self, name: &str) -> Outcome {
@@ -79,7 +79,7 @@ impl Kept {
 
     pub async fn call_by(&self, executor: &Executor, name: &str) -> DirectCall {
         let id = format!("mcp:s:{name}");
-        executor.call_directly(&self.store, "test", &id, json!({}), Updates::default()).await.unwrap()
+        executor.call_directly(&self.store, "test", &id, json!({}), ProgressSink::default()).await.unwrap()
     }
 
     pub async fn failed(&self, name: &str) -> String {

@@ -8,10 +8,10 @@ use codemode::ExecInput;
 use contract::config;
 use contract::limits::Limits;
 use contract::tool::Repeat;
-use executor::{Outcome, ToolSource, Updates};
+use executor::{Outcome, ProgressSink, ToolSource};
 use mcp::{Server, ServerSpec, Transport};
 use serde_json::{Value, json};
-use store::{Decision, Reach};
+use store::{ApprovalScope, Decision};
 use testkit::runner;
 
 use crate::fake::{Connected, Folder, limits, spec};
@@ -64,7 +64,7 @@ async fn peer_everything_answers_the_same_at_an_address() {
     let server = start(ServerSpec { name: "s".to_owned(), transport, trusted: true, limits: limits() }).await;
     answers(&server).await;
     let (send, receive) = std::sync::mpsc::channel();
-    let updates = Updates::to(move |update| send.send(update).unwrap());
+    let updates = ProgressSink::to(move |update| send.send(update).unwrap());
     server.call_heard("trigger-long-running-operation", json!({"duration": 1, "steps": 4}), updates).await;
     assert_eq!(receive.try_iter().count(), 4);
 }
@@ -119,7 +119,7 @@ async fn peer_everything_asks_a_person_and_goes_on_with_the_answer() {
         let run_id = told["runId"].as_str().unwrap_or_else(|| panic!("{told}")).to_owned();
         let asked = code_mode.store().approvals_of_run(&run_id).await.unwrap();
         println!("{:?}", asked[0].question);
-        let decision = Decision::Approve { edited_input, reach: Reach::Once };
+        let decision = Decision::Approve { edited_input, reach: ApprovalScope::Once };
         code_mode.decide(&asked[0].approval_id, &decision, "test").await.unwrap();
         while told["status"] == "waiting" {
             told = json!(code_mode.wait(server.executor(), &config, "wait", &run_id).await);

@@ -1,9 +1,9 @@
 //! What a person agreed to is a definition: a tool that is another by now asks again.
 
-use executor::{Approved, CallEnd, Outcome, Updates};
+use executor::{Approved, CallEnd, Outcome, ProgressSink};
 use mcp::{Upstream, UpstreamOptions};
 use serde_json::{Value, json};
-use store::{Decision, Reach};
+use store::{ApprovalScope, Decision};
 
 use crate::fake::{limits, tool};
 use crate::kept::{Kept, eventually, options, scripted};
@@ -26,9 +26,9 @@ async fn agree(kept: &Kept) {
     let asked = kept.call_by(&executor, "pay").await;
     assert!(is_asked(&asked.end), "{asked:?}");
     let pending = kept.store.pending_approvals().await.unwrap();
-    let yes = Decision::Approve { edited_input: None, reach: Reach::Agent };
+    let yes = Decision::Approve { edited_input: None, reach: ApprovalScope::Agent };
     kept.store.decide(&pending.first().unwrap().approval_id, &yes, "ada", executor::clock::now_ms()).await.unwrap();
-    let done = executor.go_on_directly(&kept.store, &asked.run_id, Updates::default()).await;
+    let done = executor.resume_direct_call(&kept.store, &asked.run_id, ProgressSink::default()).await;
     assert!(matches!(done.end, CallEnd::Settled(Outcome::Returned(_))), "{done:?}");
     let again = kept.call_by(&executor, "pay").await;
     assert!(matches!(again.end, CallEnd::Settled(Outcome::Returned(_))), "nobody is asked twice: {again:?}");

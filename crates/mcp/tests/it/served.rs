@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use contract::config::AgentsConfig;
 use contract::tool::{ToolId, ToolSpec};
-use executor::{Answering, AuthorizedCall, Dispatch, Outcome, Returned, ToolSource};
-use mcp::server::{Asking, Frontend, Offered, Principal, Settings, ToolPrefix, serve_streams};
+use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Returned, ToolSource};
+use mcp::server::{ApprovalPolicy, McpService, Offered, Principal, Settings, ToolPrefix, serve_streams};
 use serde_json::{Value, json};
 use testkit::runner;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split};
@@ -22,7 +22,7 @@ impl ToolSource for Behind {
         vec![ToolSpec::new(id, "Says its name.", json!({"type": "object"}))]
     }
 
-    fn call(&self, _call: AuthorizedCall) -> Answering<'_> {
+    fn call(&self, _call: AuthorizedCall) -> CallFuture<'_> {
         let returned = Returned::json(json!({"structuredContent": self.0}));
         Box::pin(async move { Dispatch::Settled(Outcome::Returned(returned)) })
     }
@@ -59,12 +59,12 @@ async fn serve_through(pipe_bytes: usize) -> (Client, watch::Sender<Offered>) {
     let (offer, offered) = watch::channel(Offered { sources: vec![Arc::new(Behind("one"))], settled: true });
     let settings = Settings {
         config: AgentsConfig::resolve(&Value::Null, &Value::Null).unwrap(),
-        asking: Asking::Nobody,
+        asking: ApprovalPolicy::Nobody,
         pass: Vec::new(),
         tool_prefix: ToolPrefix::default(),
         seal: [1; 32],
     };
-    let frontend = Frontend::new(code_mode, settings, offered);
+    let frontend = McpService::new(code_mode, settings, offered);
     let (ours, theirs) = tokio::io::duplex(pipe_bytes);
     let stop = CancellationToken::new();
     tokio::spawn(serve_streams(frontend, Principal::local(), split(ours), stop));

@@ -1,6 +1,6 @@
 //! Tools that answer with a task.
 
-use executor::{Outcome, Updates};
+use executor::{Outcome, ProgressSink};
 use serde_json::{Value, json};
 
 use crate::fake::{Connected, Folder, hears, limits, tool};
@@ -43,7 +43,7 @@ async fn a_task_is_seen_to_its_end_in_either_dialect_over_either_transport() {
             };
             let (send, receive) = std::sync::mpsc::channel();
             let outcome =
-                server.call_heard("long", json!({}), Updates::to(move |update| send.send(update).unwrap())).await;
+                server.call_heard("long", json!({}), ProgressSink::to(move |update| send.send(update).unwrap())).await;
             let Outcome::Returned(returned) = outcome else { panic!("{outcome:?}") };
             assert_eq!(returned.for_guest(), result);
             assert_eq!(receive.try_iter().collect::<Vec<_>>(), [json!({"message": "half"})]);

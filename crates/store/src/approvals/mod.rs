@@ -90,13 +90,13 @@ pub struct Approval {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    Approve { edited_input: Option<Value>, reach: Reach },
+    Approve { edited_input: Option<Value>, reach: ApprovalScope },
     Deny { note: String },
 }
 
 /// How far a yes goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum ApprovalScope {
     Once,
     /// This tool as it is defined now, for the rest of the session.
     Session,

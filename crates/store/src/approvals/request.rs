@@ -5,11 +5,11 @@ use sqlx::AnyConnection;
 use super::ApprovalRequest;
 use crate::backend::{Store, StoreError};
 use crate::commit::{CommitError, Durability};
-use crate::runs::Held;
+use crate::runs::FencedRun;
 
 pub(crate) async fn write(
     connection: &mut AnyConnection,
-    held: &Held,
+    held: &FencedRun,
     requests: &[ApprovalRequest],
 ) -> Result<(), CommitError> {
     for request in requests {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
-use super::{Approval, DecisionRefused, Reach};
+use super::{Approval, ApprovalScope, DecisionRefused};
 use crate::Millis;
 use crate::backend::{Store, StoreError};
 use crate::commit::Durability;
@@ -106,14 +106,14 @@ fn read(row: &AnyRow) -> Result<StandingRule, StoreError> {
 pub(super) async fn write_rule(
     connection: &mut AnyConnection,
     approval: &Approval,
-    reach: Reach,
+    reach: ApprovalScope,
     by: &str,
     now: Millis,
 ) -> Result<(), DecisionRefused> {
     let session = match reach {
-        Reach::Once => return Ok(()),
-        Reach::Session => Some(approval.session_id.clone()),
-        Reach::Agent => None,
+        ApprovalScope::Once => return Ok(()),
+        ApprovalScope::Session => Some(approval.session_id.clone()),
+        ApprovalScope::Agent => None,
     };
     let Some(identity) = approval.source_identity.clone() else { return Ok(()) };
     forget_dead_rules(connection, &approval.agent_id).await?;

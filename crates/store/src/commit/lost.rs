@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::CommitError;
 use crate::backend::{Dialect, Store, StoreError};
-use crate::runs::Held;
+use crate::runs::FencedRun;
 
 /// How long a server that is away, or a commit that may be in it, is waited for: longer than a restart takes. Where a
 /// lease runs out meanwhile, the fence still guards what is written.
@@ -58,7 +58,7 @@ impl Store {
     /// Looks by run, sequence and fence for what an attempt may have written.
     pub(super) async fn look_for(
         &self,
-        held: &Held,
+        held: &FencedRun,
         failed: Failed,
         patience: &mut Patience,
     ) -> Result<Found, CommitError> {
@@ -89,7 +89,7 @@ impl Store {
     }
 
     /// Where a run stands. On a server this waits for whoever is writing it, so that what it finds is final.
-    async fn sequence_and_fence(&self, held: &Held) -> Result<Option<(i64, i64)>, sqlx::Error> {
+    async fn sequence_and_fence(&self, held: &FencedRun) -> Result<Option<(i64, i64)>, sqlx::Error> {
         let mut transaction = self.reader().begin().await?;
         let lock = match self.dialect {
             Dialect::Sqlite => "",

@@ -7,7 +7,7 @@ use crate::approvals::ApprovalRequest;
 use crate::backend::{Store, StoreError};
 use crate::quota::{Claim, Exceeded};
 use crate::rows::{CallRow, LegRow, RunState};
-use crate::runs::Held;
+use crate::runs::FencedRun;
 use crate::seal::Unsealable;
 use crate::transcript::Entry;
 use crate::{Millis, approvals, fault, quota, transcript};
@@ -82,7 +82,7 @@ impl Store {
     /// answer was lost is looked for, never repeated before it is known not to be there.
     pub async fn commit(
         &self,
-        held: &mut Held,
+        held: &mut FencedRun,
         change: &Change,
         durability: Durability,
         now: Millis,
@@ -106,7 +106,7 @@ impl Store {
 
     async fn write(
         &self,
-        held: &Held,
+        held: &FencedRun,
         change: &Change,
         sealed: Option<&(i64, Vec<u8>)>,
         durability: Durability,

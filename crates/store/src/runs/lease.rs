@@ -3,7 +3,7 @@
 use contract::scope::Scope;
 use sqlx::Row;
 
-use super::Held;
+use super::FencedRun;
 use crate::Millis;
 use crate::backend::{Store, StoreError};
 use crate::commit::{Durability, list};
@@ -31,7 +31,13 @@ const RUNS_A_STATEMENT: usize = 500;
 
 impl Store {
     /// Takes a run over: whoever held it before can change nothing any more.
-    pub async fn take(&self, run_id: &str, holder: &str, now: Millis, lease_until: Millis) -> Result<Held, LeaseError> {
+    pub async fn take(
+        &self,
+        run_id: &str,
+        holder: &str,
+        now: Millis,
+        lease_until: Millis,
+    ) -> Result<FencedRun, LeaseError> {
         let mut transaction = self.writer(Durability::Relaxed).begin().await?;
         let taken = sqlx::query(
             "UPDATE runs SET sequence = sequence + 1, fence = fence + 1, holder = $1, lease_until = $2 \
@@ -58,7 +64,7 @@ impl Store {
         fault::point("wait.before_take")?;
         fault::answered(transaction.commit().await)?;
         fault::point("wait.after_take")?;
-        Ok(Held {
+        Ok(FencedRun {
             run_id: run_id.to_owned(),
             scope: Scope {
                 agent_id: row.try_get(3)?,
@@ -74,12 +80,12 @@ impl Store {
     }
 
     /// Takes a run from whoever has it, lease or no lease: for an end that does not wait.
-    pub async fn seize(&self, run_id: &str, holder: &str, lease_until: Millis) -> Result<Held, LeaseError> {
+    pub async fn seize(&self, run_id: &str, holder: &str, lease_until: Millis) -> Result<FencedRun, LeaseError> {
         self.take(run_id, holder, Millis::MAX, lease_until).await
     }
 
     /// Lets go of a run that was taken and not changed.
-    pub async fn let_go(&self, held: &Held) -> Result<(), StoreError> {
+    pub async fn let_go(&self, held: &FencedRun) -> Result<(), StoreError> {
         sqlx::query("UPDATE runs SET lease_until = 0 WHERE run_id = $1 AND fence = $2")
             .bind(held.run_id.clone())
             .bind(held.fence)
@@ -89,7 +95,7 @@ impl Store {
     }
 
     /// Goes on holding a run that was slept on, where nobody has taken it meanwhile.
-    pub async fn hold_on(&self, held: &Held, lease_until: Millis) -> Result<bool, StoreError> {
+    pub async fn hold_on(&self, held: &FencedRun, lease_until: Millis) -> Result<bool, StoreError> {
         if !held.is_written() {
             return Ok(true);
         }

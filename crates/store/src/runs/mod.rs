@@ -27,7 +27,7 @@ pub struct NewRun {
 
 /// The right to change a run, for as long as nobody takes it over.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct FencedRun {
     pub run_id: String,
     pub scope: Scope,
     pub(crate) sequence: i64,
@@ -36,7 +36,7 @@ pub struct Held {
     unwritten: Option<NewRun>,
 }
 
-impl Held {
+impl FencedRun {
     pub fn new(run: NewRun) -> Self {
         Self {
             run_id: run.run_id.clone(),

@@ -4,7 +4,7 @@ use contract::scope::Scope;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use super::Held;
+use super::FencedRun;
 use crate::Millis;
 use crate::backend::{Store, StoreError};
 use crate::rows::{
@@ -29,7 +29,7 @@ impl Store {
     }
 
     /// Opens a run's snapshot.
-    pub fn open_snapshot(&self, held: &Held, row: &RunRow) -> Result<Option<Vec<u8>>, Unsealable> {
+    pub fn open_snapshot(&self, held: &FencedRun, row: &RunRow) -> Result<Option<Vec<u8>>, Unsealable> {
         match (&row.snapshot, row.snapshot_leg) {
             (Some(sealed), Some(leg)) => self.keys.open(sealed, &held.binding(leg)).map(Some),
             _ => Ok(None),

@@ -2,7 +2,7 @@
 
 use sqlx::{AnyConnection, Row};
 
-use super::{Held, NewRun};
+use super::{FencedRun, NewRun};
 use crate::Millis;
 use crate::backend::StoreError;
 use crate::commit::{Change, CommitError};
@@ -11,7 +11,7 @@ use crate::rows::RunState;
 /// Half as long as a sweep leaves alone what was used.
 const SAY_USED_EVERY_MS: i64 = 30 * 60 * 1000;
 
-impl Held {
+impl FencedRun {
     pub(crate) async fn move_on(
         &self,
         connection: &mut AnyConnection,

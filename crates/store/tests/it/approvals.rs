@@ -3,11 +3,13 @@
 use contract::limits::MAX_STANDING_RULES;
 use serde_json::json;
 use sqlx::{Connection, Executor};
-use store::{ApprovalState, Change, CommitError, Decision, DecisionRefused, Durability, Reach, RuleSubject, RunState};
+use store::{
+    ApprovalScope, ApprovalState, Change, CommitError, Decision, DecisionRefused, Durability, RuleSubject, RunState,
+};
 
 use crate::world::{NOW, Place, asked, everywhere};
 
-fn yes(reach: Reach) -> Decision {
+fn yes(reach: ApprovalScope) -> Decision {
     Decision::Approve { edited_input: None, reach }
 }
 
@@ -20,11 +22,11 @@ async fn a_decision_counts_once() {
     for place in everywhere().await {
         place.run(1, asking(&place, 1)).await;
         let id = asked(&place, 1).approval_id;
-        let decision = Decision::Approve { edited_input: Some(json!({"n": 2})), reach: Reach::Once };
+        let decision = Decision::Approve { edited_input: Some(json!({"n": 2})), reach: ApprovalScope::Once };
         let approval = place.store.decide(&id, &decision, "ada", NOW + 1).await.unwrap();
         assert_eq!((approval.state, approval.decided_by.as_deref()), (ApprovalState::Approved, Some("ada")));
         assert_eq!((approval.input, approval.edited_input), (json!({"n": 1}), Some(json!({"n": 2}))));
-        for again in [yes(Reach::Once), Decision::Deny { note: "no".to_owned() }] {
+        for again in [yes(ApprovalScope::Once), Decision::Deny { note: "no".to_owned() }] {
             let refused = place.store.decide(&id, &again, "bob", NOW + 2).await;
             assert!(matches!(refused, Err(DecisionRefused::NotPending)), "{refused:?}");
         }
@@ -37,7 +39,8 @@ async fn racing_decisions_count_once() {
         place.run(1, asking(&place, 1)).await;
         let racers = (0..12).map(|number| {
             let (store, id) = (place.store.clone(), asked(&place, 1).approval_id);
-            let decision = if number % 2 == 0 { yes(Reach::Agent) } else { Decision::Deny { note: String::new() } };
+            let decision =
+                if number % 2 == 0 { yes(ApprovalScope::Agent) } else { Decision::Deny { note: String::new() } };
             tokio::spawn(async move { store.decide(&id, &decision, "ada", NOW).await.is_ok() })
         });
         let mut decided = 0;
@@ -55,7 +58,7 @@ async fn a_yes_is_used_once_and_a_no_never() {
         let used = || Change { used_approvals: vec![asked(&place, 1).approval_id], ..Change::default() };
         let refused = place.store.commit(&mut held.clone(), &used(), Durability::Synced, NOW).await;
         assert!(matches!(refused, Err(CommitError::ApprovalGone)), "not before it is given: {refused:?}");
-        place.store.decide(&asked(&place, 1).approval_id, &yes(Reach::Once), "ada", NOW).await.unwrap();
+        place.store.decide(&asked(&place, 1).approval_id, &yes(ApprovalScope::Once), "ada", NOW).await.unwrap();
         place.store.commit(&mut held, &used(), Durability::Synced, NOW).await.unwrap();
         let again = place.store.commit(&mut held.clone(), &used(), Durability::Synced, NOW).await;
         assert!(matches!(again, Err(CommitError::ApprovalGone)), "{again:?}");
@@ -71,12 +74,13 @@ async fn a_yes_is_used_once_and_a_no_never() {
 async fn nobody_is_asked_after_the_time_or_the_run_is_over() {
     for place in everywhere().await {
         place.run(1, asking(&place, 1)).await;
-        let late = place.store.decide(&asked(&place, 1).approval_id, &yes(Reach::Once), "ada", NOW + 5000).await;
+        let late =
+            place.store.decide(&asked(&place, 1).approval_id, &yes(ApprovalScope::Once), "ada", NOW + 5000).await;
         assert!(matches!(late, Err(DecisionRefused::NotPending)), "{late:?}");
         let mut held = place.run(2, asking(&place, 2)).await;
         let end = Change { state: Some(RunState::Aborted), ..Change::default() };
         place.store.commit(&mut held, &end, Durability::Synced, NOW).await.unwrap();
-        let over = place.store.decide(&asked(&place, 2).approval_id, &yes(Reach::Once), "ada", NOW).await;
+        let over = place.store.decide(&asked(&place, 2).approval_id, &yes(ApprovalScope::Once), "ada", NOW).await;
         assert!(matches!(over, Err(DecisionRefused::NotPending)), "{over:?}");
         assert_eq!(place.store.approvals_of_run(&held.run_id).await.unwrap()[0].state, ApprovalState::Void);
         let pending = place.store.pending_approvals().await.unwrap();
@@ -96,7 +100,7 @@ async fn a_rule_holds_for_its_tool_agent_and_session_until_it_is_revoked() {
         let allowed = async |hash: &str, agent: &str, session: &str| allowed_at("server", hash, agent, session).await;
         assert!(!allowed("tool", &scope.agent_id, &scope.session_id).await);
         place.run(1, asking(&place, 1)).await;
-        place.store.decide(&asked(&place, 1).approval_id, &yes(Reach::Session), "ada", NOW).await.unwrap();
+        place.store.decide(&asked(&place, 1).approval_id, &yes(ApprovalScope::Session), "ada", NOW).await.unwrap();
         assert!(allowed("tool", &scope.agent_id, &scope.session_id).await);
         for (hash, agent, session) in [
             ("other", scope.agent_id.as_str(), scope.session_id.as_str()),
@@ -107,7 +111,7 @@ async fn a_rule_holds_for_its_tool_agent_and_session_until_it_is_revoked() {
         }
         assert!(!allowed_at("another server", "tool", &scope.agent_id, &scope.session_id).await);
         place.run(2, asking(&place, 2)).await;
-        place.store.decide(&asked(&place, 2).approval_id, &yes(Reach::Agent), "ada", NOW).await.unwrap();
+        place.store.decide(&asked(&place, 2).approval_id, &yes(ApprovalScope::Agent), "ada", NOW).await.unwrap();
         assert!(allowed("tool", &scope.agent_id, "other").await);
         let rules = place.store.rules().await.unwrap();
         let ours: Vec<_> = rules.iter().filter(|rule| rule.tool_id == tool).collect();
@@ -139,7 +143,7 @@ async fn is_allowed(place: &Place) -> bool {
 async fn a_rule_without_the_identity_of_its_server_allows_nothing_and_is_listed_as_such() {
     let (place, mut connection) = file_and_connection().await;
     place.run(1, asking(&place, 1)).await;
-    place.store.decide(&asked(&place, 1).approval_id, &yes(Reach::Agent), "ada", NOW).await.unwrap();
+    place.store.decide(&asked(&place, 1).approval_id, &yes(ApprovalScope::Agent), "ada", NOW).await.unwrap();
     assert!(is_allowed(&place).await && place.store.rules().await.unwrap()[0].is_in_force());
     // As rows from before the column look.
     sqlx::query("UPDATE rules SET source_identity = NULL").execute(&mut connection).await.unwrap();
@@ -149,7 +153,7 @@ async fn a_rule_without_the_identity_of_its_server_allows_nothing_and_is_listed_
     // An approval that was asked for before has no identity either: it approves the call, and makes no rule.
     place.run(2, asking(&place, 2)).await;
     sqlx::query("UPDATE approvals SET source_identity = NULL").execute(&mut connection).await.unwrap();
-    let once = place.store.decide(&asked(&place, 2).approval_id, &yes(Reach::Agent), "ada", NOW).await.unwrap();
+    let once = place.store.decide(&asked(&place, 2).approval_id, &yes(ApprovalScope::Agent), "ada", NOW).await.unwrap();
     assert_eq!((once.state, place.store.rules().await.unwrap().len()), (ApprovalState::Approved, 1));
 }
 
@@ -168,10 +172,10 @@ async fn an_agent_has_a_bounded_number_of_rules_and_a_call_past_it_can_be_approv
     connection.execute(fill(MAX_STANDING_RULES + 100, "7").as_str()).await.unwrap();
     place.run(1, asking(&place, 1)).await;
     let id = asked(&place, 1).approval_id;
-    let refused = place.store.decide(&id, &yes(Reach::Agent), "ada", NOW).await;
+    let refused = place.store.decide(&id, &yes(ApprovalScope::Agent), "ada", NOW).await;
     assert!(matches!(refused, Err(DecisionRefused::TooManyRules)), "{refused:?}");
     assert!(place.store.revoke_rule("rNULL_1", NOW).await.unwrap());
-    place.store.decide(&id, &yes(Reach::Agent), "ada", NOW).await.unwrap();
+    place.store.decide(&id, &yes(ApprovalScope::Agent), "ada", NOW).await.unwrap();
     assert!(is_allowed(&place).await);
     let rules = place.store.rules().await.unwrap();
     let (revoked, live): (Vec<_>, Vec<_>) = rules.iter().partition(|rule| rule.revoked_at.is_some());
@@ -181,5 +185,5 @@ async fn an_agent_has_a_bounded_number_of_rules_and_a_call_past_it_can_be_approv
         "old revoked rules are forgotten"
     );
     place.run(2, asking(&place, 2)).await;
-    place.store.decide(&asked(&place, 2).approval_id, &yes(Reach::Once), "ada", NOW).await.unwrap();
+    place.store.decide(&asked(&place, 2).approval_id, &yes(ApprovalScope::Once), "ada", NOW).await.unwrap();
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use sqlx::{AnyConnection, Connection, Row};
 use store::{
-    ApprovalState, BACKED_UP, BackupError, CallState, Change, CommitError, Decision, Durability, LegRow, Location,
-    Reach, Restoring, RunState, check_backup,
+    ApprovalScope, ApprovalState, BACKED_UP, BackupError, CallState, Change, CommitError, Decision, Durability, LegRow,
+    Location, Restoring, RunState, check_backup,
 };
 
 use crate::world::{NOW, Place, asked, call, entry, everywhere};
@@ -28,7 +28,7 @@ async fn fill(place: &Place) {
     };
     place.run(1, waits).await;
     place.run(2, Change { state: Some(RunState::Completed), result: Some("{}".to_owned()), ..Change::default() }).await;
-    let yes = Decision::Approve { edited_input: None, reach: Reach::Agent };
+    let yes = Decision::Approve { edited_input: None, reach: ApprovalScope::Agent };
     place.store.decide(&asked(place, 1).approval_id, &yes, "ada", NOW).await.unwrap();
 }
 

@@ -107,7 +107,7 @@ async fn a_remote_server_is_not_talked_to_without_being_verified() {
         let refused = Store::open(&Location::Postgres(url.clone()), keys()).await.unwrap_err();
         assert!(matches!(refused, StoreError::WeakTls(_)), "{refused}");
         assert!(!refused.to_string().contains("hunter2") && refused.to_string().contains("verify-full"), "{refused}");
-        let looked = store::Look::at(&Location::Postgres(url)).await.unwrap_err();
+        let looked = store::StoreProbe::at(&Location::Postgres(url)).await.unwrap_err();
         assert!(matches!(looked, StoreError::WeakTls(_)), "{looked}");
     }
 }

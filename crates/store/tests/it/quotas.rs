@@ -3,7 +3,7 @@
 use contract::config::{Quotas, Retention};
 use contract::scope::Scope;
 use store::{
-    CallRow, CallState, Change, CommitError, Durability, Exceeded, Held, JournalTotals, Quota, RunState, Store,
+    CallRow, CallState, Change, CommitError, Durability, Exceeded, FencedRun, JournalTotals, Quota, RunState, Store,
     StoredReply,
 };
 
@@ -19,7 +19,7 @@ fn waits(bytes: usize) -> Change {
     Change { state: Some(RunState::Waiting), release: true, snapshot: Some((0, vec![1; bytes])), ..Change::default() }
 }
 
-async fn put(store: &Store, held: &mut Held, change: &Change) -> Result<(), Box<Exceeded>> {
+async fn put(store: &Store, held: &mut FencedRun, change: &Change) -> Result<(), Box<Exceeded>> {
     match store.commit(held, change, Durability::Relaxed, NOW).await {
         Ok(()) => Ok(()),
         Err(CommitError::Quota(exceeded)) => Err(exceeded),
@@ -27,7 +27,7 @@ async fn put(store: &Store, held: &mut Held, change: &Change) -> Result<(), Box<
     }
 }
 
-fn anothers(place: &Place, number: u32) -> Held {
+fn anothers(place: &Place, number: u32) -> FencedRun {
     let agent_id = format!("other-{}", place.name);
     place.new_run_of(number, Scope { agent_id, ..place.scope() })
 }

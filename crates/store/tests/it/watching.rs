@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use store::{Change, Durability, News, RunState};
+use store::{Change, Durability, RunChange, RunState};
 
 use crate::world::{NOW, everywhere};
 
@@ -17,7 +17,7 @@ async fn another_process_hears_of_a_change_within_a_second() {
         let other = place.again().await;
         let mut watch = other.watch();
         // The first word is that there may be something; from then on it listens.
-        assert_eq!(watch.next().await, News::Perhaps);
+        assert_eq!(watch.next().await, RunChange::Perhaps);
         let mut took = Vec::new();
         for number in 0..TRIES as u32 {
             let mut held = place.new_run(number);
@@ -27,7 +27,7 @@ async fn another_process_hears_of_a_change_within_a_second() {
             loop {
                 // What names another run is old; what names none is a reason to look.
                 let news = watch.next().await;
-                let is_of_it = news == News::Perhaps || news == News::Of(held.run_id.clone());
+                let is_of_it = news == RunChange::Perhaps || news == RunChange::Of(held.run_id.clone());
                 if is_of_it && other.run(&held.run_id).await.unwrap().is_some() {
                     break;
                 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use contract::scope::Scope;
 use sqlx::{AnyConnection, Connection, Executor};
 use store::{
-    ApprovalRequest, CallRow, CallState, Change, Durability, Entry, EntryKind, Held, Keys, Location, NewRun, Store,
+    ApprovalRequest, CallRow, CallState, Change, Durability, Entry, EntryKind, FencedRun, Keys, Location, NewRun, Store,
 };
 use tempfile::TempDir;
 
@@ -45,12 +45,12 @@ impl Place {
     }
 
     /// A run that is not written yet, held until `NOW + 1000`, kept until `NOW + 10_000`.
-    pub fn new_run(&self, number: u32) -> Held {
+    pub fn new_run(&self, number: u32) -> FencedRun {
         self.new_run_of(number, self.scope())
     }
 
-    pub fn new_run_of(&self, number: u32, scope: Scope) -> Held {
-        Held::new(NewRun {
+    pub fn new_run_of(&self, number: u32, scope: Scope) -> FencedRun {
+        FencedRun::new(NewRun {
             run_id: format!("cm_{}_{number}", self.name),
             scope,
             tool_call_id: "exec-1".to_owned(),
@@ -64,7 +64,7 @@ impl Place {
     }
 
     /// One that is.
-    pub async fn run(&self, number: u32, change: Change) -> Held {
+    pub async fn run(&self, number: u32, change: Change) -> FencedRun {
         let mut held = self.new_run(number);
         self.store.commit(&mut held, &change, Durability::Synced, NOW).await.unwrap();
         held

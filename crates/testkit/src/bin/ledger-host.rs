@@ -19,7 +19,7 @@ use contract::scope::Scope;
 use executor::clock::now_ms;
 use executor::{CallToken, Executor, Outcome, Returned, Routes, ToolSource};
 use serde_json::{Value, json};
-use store::{Decision, Keys, Location, Reach, Store, fault};
+use store::{ApprovalScope, Decision, Keys, Location, Store, fault};
 use testkit::ledger::{ASK, Ledger};
 use testkit::other_image;
 
@@ -135,7 +135,7 @@ impl Host {
             ..Scope::default()
         };
         let ask = Pattern::parse(ASK).map_err(|error| format!("{error:?}"))?;
-        Ok(Executor::new(Arc::new(Catalog::new(tools)?), routes, scope).asking_for(vec![ask]))
+        Ok(Executor::new(Arc::new(Catalog::new(tools)?), routes, scope).with_approval_patterns(vec![ask]))
     }
 
     /// A line may name its session; otherwise it is the host's.
@@ -163,7 +163,8 @@ impl Host {
                 json!(pending)
             }
             "decide" => {
-                let decision = Decision::Approve { edited_input: line.get("edited").cloned(), reach: Reach::Once };
+                let decision =
+                    Decision::Approve { edited_input: line.get("edited").cloned(), reach: ApprovalScope::Once };
                 let decided = self.code_mode.decide(&text("approvalId"), &decision, "a person").await;
                 json!({"decided": decided.is_ok()})
             }

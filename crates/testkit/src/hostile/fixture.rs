@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use contract::tool::{ToolId, ToolSpec};
-use executor::{Answering, AuthorizedCall, Dispatch, Outcome, Returned, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Returned, ToolSource};
 use serde_json::{Value, json};
 
 pub const APPROVE: &str = "openclaw:test:approve";
@@ -79,7 +79,7 @@ impl ToolSource for Fixture {
         table().into_iter().filter_map(tool).collect()
     }
 
-    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+    fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         Box::pin(async move {
             let id = call.id().as_str();
             let Ok(count) = self.effects.add(id) else {

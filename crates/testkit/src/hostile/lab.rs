@@ -11,7 +11,7 @@ use contract::config::pattern::Pattern;
 use contract::config::{self, AgentsConfig};
 use contract::scope::Scope;
 use executor::run::{Host, RunRequest, prepare};
-use executor::{Executor, Hook, HookAnswer, Hooking, ToolEvent, ToolSource};
+use executor::{Executor, Hook, HookAnswer, HookFuture, ToolEvent, ToolSource};
 use mcp::{Limits, Server, ServerSpec, Transport};
 use serde_json::{Map, Value, json};
 use store::{Keys, Location, Store};
@@ -93,7 +93,7 @@ impl Lab {
 struct Blocker;
 
 impl Hook for Blocker {
-    fn before<'a>(&'a self, event: &'a ToolEvent) -> Hooking<'a, std::result::Result<HookAnswer, String>> {
+    fn before<'a>(&'a self, event: &'a ToolEvent) -> HookFuture<'a, std::result::Result<HookAnswer, String>> {
         let block = (event.tool_id.as_deref() == Some(HOOK_BLOCKED)).then(|| "not here".to_owned());
         Box::pin(async { Ok(HookAnswer { block, ..HookAnswer::default() }) })
     }

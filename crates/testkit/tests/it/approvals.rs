@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use contract::tool::ToolSpec;
-use executor::{CallEnd, Outcome, Updates};
+use executor::{CallEnd, Outcome, ProgressSink};
 use serde_json::{Value, json};
-use store::{ApprovalState, Decision, DecisionRefused, Reach};
+use store::{ApprovalScope, ApprovalState, Decision, DecisionRefused};
 
 use crate::desk::{Desk, Does, eventually, spec};
 use crate::world::{Parts, World, value};
@@ -26,7 +26,7 @@ async fn world() -> (World, Arc<Desk>) {
 }
 
 fn once(edited_input: Option<Value>) -> Decision {
-    Decision::Approve { edited_input, reach: Reach::Once }
+    Decision::Approve { edited_input, reach: ApprovalScope::Once }
 }
 
 async fn decide(world: &World, decision: &Decision) {
@@ -177,7 +177,7 @@ async fn a_word_given_while_siblings_still_work_is_heard() {
     let code = "return await Promise.all([tools.slow({ n: 1 }), tools.pay({ amount: 1 })])";
     let waiting = tokio::spawn(async move { run.exec(code).await });
     eventually("somebody is asked", async || !world.pending().await.is_empty()).await;
-    world.approve_all(Reach::Once).await;
+    world.approve_all(ApprovalScope::Once).await;
     // One turn: the cell never had to stop for it.
     assert_eq!(value(&waiting.await.unwrap()), &json!([{"n": 1}, {"amount": 1}]));
     assert_eq!(desk.called().len(), 2);
@@ -191,12 +191,12 @@ async fn a_call_without_a_cell_is_asked_about_as_well() {
         let (world, desk) = world().await;
         let executor = world.run().prepared.executor;
         let input = json!({"amount": 1});
-        let call = executor.call_directly(world.store(), "call-1", PAY, input, Updates::default()).await.unwrap();
+        let call = executor.call_directly(world.store(), "call-1", PAY, input, ProgressSink::default()).await.unwrap();
         assert!(matches!(call.end, CallEnd::Parked(_)), "{call:?}");
-        let early = executor.go_on_directly(world.store(), &call.run_id, Updates::default()).await;
+        let early = executor.resume_direct_call(world.store(), &call.run_id, ProgressSink::default()).await;
         assert!(matches!(early.end, CallEnd::Parked(_)), "{early:?}");
         decide(&world, &decision).await;
-        let end = executor.go_on_directly(world.store(), &call.run_id, Updates::default()).await.end;
+        let end = executor.resume_direct_call(world.store(), &call.run_id, ProgressSink::default()).await.end;
         let CallEnd::Settled(outcome) = end else { panic!("{end:?}") };
         match expected {
             Some(message) => assert_eq!(outcome, Outcome::Failed(message.to_owned())),
@@ -204,7 +204,7 @@ async fn a_call_without_a_cell_is_asked_about_as_well() {
         }
         assert_eq!(world.store().live_runs().await.unwrap(), 0);
         // It is over, and is not made again.
-        let again = executor.go_on_directly(world.store(), &call.run_id, Updates::default()).await.end;
+        let again = executor.resume_direct_call(world.store(), &call.run_id, ProgressSink::default()).await.end;
         assert!(matches!(again, CallEnd::Stopped(_)), "{again:?}");
     }
 }

@@ -7,11 +7,11 @@ use contract::limits::{MAX_JOURNAL_BYTES, MAX_RUN_CALLS};
 use contract::scope::Scope;
 use contract::tool::{Repeat, ToolHash, ToolId, ToolSpec};
 use executor::{
-    Answering, AuthorizedCall, CallEnd, CallRequest, Dispatch, Executor, Journal, Outcome, Returned, Routes, States,
-    ToolSource, Updates,
+    AuthorizedCall, CallEnd, CallFuture, CallRequest, Dispatch, Executor, Journal, Outcome, ProgressSink, Returned,
+    Routes, StateSink, ToolSource,
 };
 use serde_json::{Value, json};
-use store::{CallRow, Held, Keys, Location, NewRun, Store};
+use store::{CallRow, FencedRun, Keys, Location, NewRun, Store};
 
 use crate::desk::{Desk, Does};
 use crate::replaying::pool;
@@ -130,7 +130,7 @@ impl ToolSource for Bound {
         vec![read()]
     }
 
-    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+    fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         self.0.lock().unwrap().push(call.agreed());
         Box::pin(async { Dispatch::Settled(Outcome::Returned(Returned::text("read"))) })
     }
@@ -153,7 +153,7 @@ async fn a_repeated_call_is_bound_to_the_definition_that_was_agreed_to() {
         } else {
             Vec::new()
         };
-        let executor = Executor::new(catalog, routes, Scope::default()).asking_for(asked);
+        let executor = Executor::new(catalog, routes, Scope::default()).with_approval_patterns(asked);
         let store = Store::open(&Location::Memory, Keys::new(1, [7; 32])).await.unwrap();
         let journal = Journal::new(store, held());
         journal.opened(CallRow::requested(1, "call", "openclaw:a:read", "{}".to_owned(), "exec-1", 0)).unwrap();
@@ -164,8 +164,8 @@ async fn a_repeated_call_is_bound_to_the_definition_that_was_agreed_to() {
             id: "openclaw:a:read".to_owned(),
             input: json!({}),
             parent: "exec-1".to_owned(),
-            updates: Updates::default(),
-            states: States::default(),
+            updates: ProgressSink::default(),
+            states: StateSink::default(),
         };
         let end = executor.again(&journal, &request).await;
         let calls = bound.0.lock().unwrap().clone();
@@ -182,8 +182,8 @@ async fn a_repeated_call_is_bound_to_the_definition_that_was_agreed_to() {
     }
 }
 
-fn held() -> Held {
-    Held::new(NewRun {
+fn held() -> FencedRun {
+    FencedRun::new(NewRun {
         run_id: "cm_1".to_owned(),
         scope: Scope::default(),
         tool_call_id: "exec-1".to_owned(),

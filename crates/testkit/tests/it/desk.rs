@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use contract::scope::Scope;
 use contract::tool::{ToolId, ToolSpec};
-use executor::{Answering, AuthorizedCall, CallToken, Dispatch, Outcome, Parked, Returned, ToolSource};
+use executor::{AuthorizedCall, CallFuture, CallToken, Dispatch, Outcome, Parked, Returned, ToolSource};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -105,7 +105,7 @@ impl ToolSource for Desk {
         self.tools.lock().unwrap().iter().map(|(spec, _)| spec.clone()).collect()
     }
 
-    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+    fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         let does =
             self.tools.lock().unwrap().iter().find(|(spec, _)| spec.id == *call.id()).map(|(_, does)| does.clone());
         self.seen.lock().unwrap().push(Call {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use store::{Reach, RunState};
+use store::{ApprovalScope, RunState};
 
 use crate::desk::{Desk, Does, eventually};
 use crate::world::{Parts, World, code, value};
@@ -58,7 +58,7 @@ async fn whatever_comes_for_a_run_gives_it_its_time_again() {
     let run = world.run();
     let (run_id, _) = run.suspend("return await tools.asked({ n: 1 })").await;
     tokio::time::sleep(Duration::from_millis(700)).await;
-    assert_eq!(world.approve_all(Reach::Once).await, 1);
+    assert_eq!(world.approve_all(ApprovalScope::Once).await, 1);
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert_eq!(value(&run.wait(&run_id).await), &json!({"n": 1}));
 }

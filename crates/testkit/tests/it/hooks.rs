@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use contract::cell::Language;
-use executor::{CallEnd, Hook, Outcome, Returned, ToolKind, Updates};
+use executor::{CallEnd, Hook, Outcome, ProgressSink, Returned, ToolKind};
 use serde_json::{Value, json};
 
 use crate::desk::{Desk, Does, spec};
@@ -28,7 +28,12 @@ async fn directly(run: &Run) -> Outcome {
     let input = json!({"path": "a"});
     let store = run.code_mode.store();
     let executor = &run.prepared.executor;
-    match executor.call_directly(store, "call-1", "openclaw:core:read", input, Updates::default()).await.unwrap().end {
+    match executor
+        .call_directly(store, "call-1", "openclaw:core:read", input, ProgressSink::default())
+        .await
+        .unwrap()
+        .end
+    {
         CallEnd::Settled(outcome) => outcome,
         other => panic!("{other:?}"),
     }
@@ -169,7 +174,7 @@ async fn a_hook_may_ask_for_a_person() {
     let pending = world.pending().await;
     assert_eq!((pending[0].reason.as_str(), &pending[0].input), ("it reads", &json!({"path": "a"})));
     assert_eq!(desk.called(), [""; 0]);
-    assert_eq!(world.approve_all(store::Reach::Once).await, 1);
+    assert_eq!(world.approve_all(store::ApprovalScope::Once).await, 1);
     assert_eq!(value(&run.wait(&run_id).await), &json!({"path": "a"}));
     // A whole cell is not something a person can be asked about.
     let (whole, ..) = self::world("exec", Says::Ask("it runs")).await;

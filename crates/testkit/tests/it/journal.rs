@@ -5,8 +5,8 @@ use contract::limits::MAX_JOURNAL_BYTES;
 use contract::scope::Scope;
 use executor::{Journal, JournalFull, NotOpened};
 use store::{
-    CallRow, CallState, Change, CommitError, Durability, Held, Keys, LegRow, Location, NewRun, Quota, RunState, Store,
-    StoredReply,
+    CallRow, CallState, Change, CommitError, Durability, FencedRun, Keys, LegRow, Location, NewRun, Quota, RunState,
+    Store, StoredReply,
 };
 
 async fn journal() -> Journal {
@@ -14,7 +14,7 @@ async fn journal() -> Journal {
 }
 
 fn in_store(store: Store) -> Journal {
-    let held = Held::new(NewRun {
+    let held = FencedRun::new(NewRun {
         run_id: "cm_1".to_owned(),
         scope: Scope::default(),
         tool_call_id: "exec-1".to_owned(),

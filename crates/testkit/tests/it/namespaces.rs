@@ -172,7 +172,7 @@ async fn a_suspended_call_resumes_through_wait() {
     desk.gate.notify_one();
     let asked = run.wait(&run_id).await;
     assert_eq!(asked["pendingToolCalls"][0]["state"], "approval", "{asked}");
-    world.approve_all(store::Reach::Once).await;
+    world.approve_all(store::ApprovalScope::Once).await;
     assert_eq!(value(&run.wait(&run_id).await), &json!([{"n": 1}, {"number": 1, "patch": {}}]));
 }
 

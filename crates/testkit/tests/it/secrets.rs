@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contract::tool::ToolSpec;
-use executor::{Answering, AuthorizedCall, Dispatch, Hook, Outcome, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, Hook, Outcome, ToolSource};
 use serde_json::json;
 
 use crate::desk::spec;
@@ -21,7 +21,7 @@ impl ToolSource for Guarded {
         vec![spec("openclaw:core:guarded"), spec("openclaw:core:hooked")]
     }
 
-    fn call(&self, _: AuthorizedCall) -> Answering<'_> {
+    fn call(&self, _: AuthorizedCall) -> CallFuture<'_> {
         Box::pin(async {
             let private: Result<(), String> = Err(format!("401 for token {CANARY}"));
             Dispatch::Settled(Outcome::Failed(private.map_or("the service refused".to_owned(), |()| String::new())))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contract::tool::ToolSpec;
 use serde_json::json;
-use store::Reach;
+use store::ApprovalScope;
 
 use crate::desk::{Desk, Does, spec};
 use crate::world::{Parts, World, value};
@@ -28,7 +28,7 @@ async fn is_free(world: &World, scope: &str) -> bool {
     value(&result) == &json!({"amount": 1})
 }
 
-async fn allow(world: &World, reach: Reach) {
+async fn allow(world: &World, reach: ApprovalScope) {
     let run = world.run();
     let (run_id, _) = run.suspend(PAID).await;
     world.approve_all(reach).await;
@@ -38,7 +38,7 @@ async fn allow(world: &World, reach: Reach) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_yes_for_once_makes_no_rule() {
     let (world, _) = world().await;
-    allow(&world, Reach::Once).await;
+    allow(&world, ApprovalScope::Once).await;
     assert_eq!(world.store().rules().await.unwrap(), []);
     assert!(!is_free(&world, "main/session/run").await);
 }
@@ -46,7 +46,7 @@ async fn a_yes_for_once_makes_no_rule() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_yes_for_the_session_holds_in_it_alone() {
     let (world, _) = world().await;
-    allow(&world, Reach::Session).await;
+    allow(&world, ApprovalScope::Session).await;
     assert!(is_free(&world, "main/session/run").await);
     assert!(is_free(&world, "main/session/another-run").await);
     assert!(!is_free(&world, "main/another-session/run").await);
@@ -56,7 +56,7 @@ async fn a_yes_for_the_session_holds_in_it_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_yes_for_the_agent_holds_for_it_until_it_is_revoked() {
     let (world, _) = world().await;
-    allow(&world, Reach::Agent).await;
+    allow(&world, ApprovalScope::Agent).await;
     assert!(is_free(&world, "main/another-session/run").await);
     assert!(!is_free(&world, "other/session/run").await);
     let rules = world.store().rules().await.unwrap();
@@ -75,7 +75,7 @@ async fn a_yes_for_the_agent_holds_for_it_until_it_is_revoked() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rule_is_void_for_a_tool_that_was_changed() {
     let (world, desk) = world().await;
-    allow(&world, Reach::Agent).await;
+    allow(&world, ApprovalScope::Agent).await;
     desk.put(ToolSpec { description: "Pays twice.".to_owned(), ..spec(PAY) }, Does::Echo);
     assert!(!is_free(&world, "main/session/run").await);
     // As it was, it is allowed again.

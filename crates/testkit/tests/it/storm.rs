@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use executor::{Outcome, Parked, Returned};
 use serde_json::{Value, json};
-use store::{Decision, Reach, RunState};
+use store::{ApprovalScope, Decision, RunState};
 
 use crate::desk::{Desk, Does, eventually};
 use crate::world::{Parts, World};
@@ -43,7 +43,7 @@ async fn settle(world: World, desk: Arc<Desk>, run_id: String) {
 
 async fn decide(world: World, run_id: String) {
     let approval = world.store().approvals_of_run(&run_id).await.unwrap().remove(0);
-    let decision = Decision::Approve { edited_input: None, reach: Reach::Once };
+    let decision = Decision::Approve { edited_input: None, reach: ApprovalScope::Once };
     for _ in 0..2 {
         drop(world.code_mode.decide(&approval.approval_id, &decision, "ada").await);
     }

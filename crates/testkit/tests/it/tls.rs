@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contract::scope::Scope;
-use store::{Change, Durability, Held, Keys, Location, NewRun, News, RunState, Store, StoreError};
+use store::{Change, Durability, FencedRun, Keys, Location, NewRun, RunChange, RunState, Store, StoreError};
 use testkit::postgres::Secured;
 
 async fn open(url: String) -> Result<Store, StoreError> {
@@ -19,8 +19,8 @@ async fn a_server_is_talked_to_by_tls_and_only_if_somebody_trusted_vouches_for_i
     assert!(store.server_clock().await.unwrap().is_some());
     // So is the connection that hears of others' changes; only a server names the run.
     let mut watch = store.watch();
-    assert_eq!(watch.next().await, News::Perhaps);
-    let mut run = Held::new(NewRun {
+    assert_eq!(watch.next().await, RunChange::Perhaps);
+    let mut run = FencedRun::new(NewRun {
         run_id: "cm_1".to_owned(),
         scope: Scope::default(),
         tool_call_id: "exec-1".to_owned(),
@@ -33,7 +33,7 @@ async fn a_server_is_talked_to_by_tls_and_only_if_somebody_trusted_vouches_for_i
     });
     let waits = Change { state: Some(RunState::Waiting), release: true, ..Change::default() };
     store.commit(&mut run, &waits, Durability::Synced, 1).await.unwrap();
-    assert_eq!(watch.next().await, News::Of("cm_1".to_owned()));
+    assert_eq!(watch.next().await, RunChange::Of("cm_1".to_owned()));
 
     open(server.url("require")).await.unwrap();
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use executor::{Outcome, Parked, Returned};
 use serde_json::{Value, json};
-use store::Reach;
+use store::ApprovalScope;
 
 use crate::desk::{Desk, Does};
 use crate::world::{Parts, World, value};
@@ -66,7 +66,7 @@ async fn a_call_keeps_its_id_however_long_it_takes() {
     let (world, desk) = world().await;
     let run = world.run();
     let (run_id, _) = run.suspend("return await Promise.all([tools.pick({ n: 1 }), tools.asked({ n: 2 })])").await;
-    world.approve_all(Reach::Once).await;
+    world.approve_all(ApprovalScope::Once).await;
     let token = desk.calls().into_iter().find(|call| call.id == "client:app:pick").unwrap().token;
     world.code_mode.settle(&token, &Outcome::Returned(Returned::json(json!("picked")))).await.unwrap();
     value(&run.wait(&run_id).await);
@@ -107,7 +107,7 @@ async fn a_call_without_a_cell_is_in_the_transcript() {
     let (world, _) = world().await;
     let executor = world.run().prepared.executor;
     for (id, call) in [("openclaw:core:read", "call-1"), ("openclaw:core:fails", "call-2")] {
-        executor.call_directly(world.store(), call, id, json!({}), executor::Updates::default()).await.unwrap();
+        executor.call_directly(world.store(), call, id, json!({}), executor::ProgressSink::default()).await.unwrap();
     }
     let entries = lines(&world.export("session").await);
     let kinds: Vec<&str> = entries.iter().map(|[kind, ..]| kind.as_str()).collect();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use executor::{Hook, HookAnswer, Hooking, Outcome, ToolEvent};
+use executor::{Hook, HookAnswer, HookFuture, Outcome, ToolEvent};
 use serde_json::Value;
 
 /// What it says to the tool of this name; to any other, nothing.
@@ -63,13 +63,13 @@ impl Witness {
 }
 
 impl Hook for Witness {
-    fn before<'a>(&'a self, event: &'a ToolEvent) -> Hooking<'a, Result<HookAnswer, String>> {
+    fn before<'a>(&'a self, event: &'a ToolEvent) -> HookFuture<'a, Result<HookAnswer, String>> {
         self.before.lock().unwrap().push(event.clone());
         let concerned = event.tool_name == self.about;
         Box::pin(async move { if concerned { self.answer().await } else { Ok(HookAnswer::default()) } })
     }
 
-    fn after<'a>(&'a self, event: &'a ToolEvent, outcome: &'a Outcome) -> Hooking<'a, ()> {
+    fn after<'a>(&'a self, event: &'a ToolEvent, outcome: &'a Outcome) -> HookFuture<'a, ()> {
         self.after.lock().unwrap().push((event.clone(), outcome.clone()));
         Box::pin(async {})
     }

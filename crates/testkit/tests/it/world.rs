@@ -12,7 +12,7 @@ use contract::scope::Scope;
 use executor::run::{Host, PreparedRun, RunRequest, ToolsWanted, prepare};
 use executor::{Hook, ToolSource};
 use serde_json::{Value, json};
-use store::{Approval, Decision, Keys, Location, Reach, Store};
+use store::{Approval, ApprovalScope, Decision, Keys, Location, Store};
 
 /// What a world is made of; everything can be left out.
 pub struct Parts {
@@ -123,7 +123,7 @@ impl World {
     }
 
     /// Says yes to whatever is asked, and how many times that was.
-    pub async fn approve_all(&self, reach: Reach) -> usize {
+    pub async fn approve_all(&self, reach: ApprovalScope) -> usize {
         let pending = self.pending().await;
         for approval in &pending {
             let decision = Decision::Approve { edited_input: None, reach };

@@ -4,7 +4,7 @@ use std::process::Output;
 
 use contract::tool::InputHash;
 use serde_json::{Value, json};
-use store::{Change, Durability, Held, Keys, Location, NewRun, RunState, Store};
+use store::{Change, Durability, FencedRun, Keys, Location, NewRun, RunState, Store};
 
 use super::clients::{Era, Streams};
 use super::place::{Place, reads, writes};
@@ -152,7 +152,7 @@ async fn forge(place: &Place, run: &str) {
     let mut calls = store.calls(run).await.unwrap();
     calls[1].payload = calls[1].payload.replace("main", "other");
     calls[1].input_hash = InputHash::of(calls[1].payload.as_bytes()).to_string();
-    let mut held = Held::new(NewRun {
+    let mut held = FencedRun::new(NewRun {
         run_id: "cm_forged".to_owned(),
         scope: row.scope,
         tool_call_id: "exec-1".to_owned(),

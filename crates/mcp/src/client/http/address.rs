@@ -54,13 +54,13 @@ impl Class {
 
 /// What the configured address allows the server to name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reach {
+pub(crate) struct AddressScope {
     host: String,
     class: Class,
     plain: bool,
 }
 
-impl Reach {
+impl AddressScope {
     pub(crate) fn of(configured: &Url) -> Self {
         let class = match configured.host() {
             Some(Host::Ipv4(address)) => Class::of(address.into()),
@@ -96,7 +96,7 @@ impl Reach {
 mod tests {
     use url::Url;
 
-    use super::{Class, Reach};
+    use super::{AddressScope, Class};
 
     #[test]
     fn addresses_have_a_class() {
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_server_reaches_no_further_than_its_own_address_does() {
-        let reach = |configured: &str| Reach::of(&Url::parse(configured).unwrap());
+        let reach = |configured: &str| AddressScope::of(&Url::parse(configured).unwrap());
         let cases = [
             ("https://mcp.example/mcp", "https://auth.example/token", true),
             ("https://mcp.example/mcp", "http://auth.example/token", false),

@@ -9,7 +9,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::{Attempt, Policy};
 use url::Url;
 
-use super::Reach;
+use super::AddressScope;
 
 /// Until a server has taken a connection. Everything after that has the deadline of the call it is for.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ pub(crate) fn build() -> Result<reqwest::Client, NotBuilt> {
 }
 
 /// For addresses that the server named.
-pub(crate) fn guarded(reach: &Reach) -> Result<reqwest::Client, NotBuilt> {
+pub(crate) fn guarded(reach: &AddressScope) -> Result<reqwest::Client, NotBuilt> {
     Ok(base().timeout(LOGIN_REQUEST).dns_resolver(Guard(reach.clone())).build()?)
 }
 
@@ -59,7 +59,7 @@ fn redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
 
 /// Resolves names to those addresses alone that the server may name.
 #[derive(Debug)]
-struct Guard(Reach);
+struct Guard(AddressScope);
 
 impl Resolve for Guard {
     fn resolve(&self, name: Name) -> Resolving {

@@ -7,7 +7,7 @@ mod challenge;
 mod client;
 mod sse;
 
-pub(crate) use address::Reach;
+pub(crate) use address::AddressScope;
 pub(crate) use answer::{Answer, Body, Events, Failure, Share};
 pub use caller::BadAddress;
 pub(crate) use caller::{Caller, Posted};

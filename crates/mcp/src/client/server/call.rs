@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use contract::tool::{Operation, Repeat, ToolId};
-use executor::{Answered, Answers, Asker, AuthorizedCall, Dispatch, Outcome, Parked, Question, Updates};
+use executor::{
+    Answer, Answers, AuthorizedCall, Dispatch, Outcome, Parked, ProgressSink, QuestionBatch, QuestionSender,
+};
 use serde_json::{Map, Value, json};
 
 use super::{Attempt, Server};
@@ -24,17 +26,17 @@ const ROUND_PAUSE: Duration = Duration::from_millis(500);
 
 /// A call as its request is made of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Made<'a> {
+pub(super) struct CallParts<'a> {
     pub(super) id: &'a ToolId,
     pub(super) input: &'a Value,
     pub(super) key: &'a str,
-    pub(super) updates: &'a Updates,
-    pub(super) asker: &'a Asker,
+    pub(super) updates: &'a ProgressSink,
+    pub(super) asker: &'a QuestionSender,
     /// Keeps the result's part of the budget for data of servers until the call is settled.
     pub(super) slot: &'a Slot,
 }
 
-impl<'a> Made<'a> {
+impl<'a> CallParts<'a> {
     fn of(call: &'a AuthorizedCall, slot: &'a Slot) -> Self {
         Self { id: call.id(), input: call.input(), key: call.key(), updates: call.updates(), asker: call.asker(), slot }
     }
@@ -45,7 +47,7 @@ impl Server {
     pub(crate) async fn attempt(&self, call: &AuthorizedCall) -> Attempt {
         let slot = Slot::default();
         let made = match call.answers() {
-            None => self.rounds(&Made::of(call, &slot), Map::new()).await,
+            None => self.rounds(&CallParts::of(call, &slot), Map::new()).await,
             Some(answers) => self.go_on(call, &slot, answers).await,
         };
         match made {
@@ -66,16 +68,16 @@ impl Server {
     async fn go_on(&self, call: &AuthorizedCall, slot: &Slot, answers: &Answers) -> Result<Dispatch, Attempt> {
         let said = asked::responses(&answers.by_key);
         match Ticket::read(&answers.ticket) {
-            Some(Ticket::Question { state }) => {
+            Some(Ticket::QuestionBatch { state }) => {
                 let mut with = Map::from_iter([("inputResponses".to_owned(), said)]);
                 with.extend(state.map(|state| ("requestState".to_owned(), json!(state))));
-                self.rounds(&Made::of(call, slot), with).await
+                self.rounds(&CallParts::of(call, slot), with).await
             }
             // The call is made again as it was, once they have been there.
-            Some(Ticket::Pages) if answers.by_key.values().any(|said| *said == Answered::Declined) => {
+            Some(Ticket::Pages) if answers.by_key.values().any(|said| *said == Answer::Declined) => {
                 Ok(Dispatch::Settled(self.failed(call.id(), "a person declined to visit the page that it asks for")))
             }
-            Some(Ticket::Pages) => self.rounds(&Made::of(call, slot), Map::new()).await,
+            Some(Ticket::Pages) => self.rounds(&CallParts::of(call, slot), Map::new()).await,
             Some(ticket) => match ticket.task() {
                 Some(timed) => self.update_task(call.id(), &timed, said).await,
                 None => Ok(Dispatch::Settled(Outcome::Unknown)),
@@ -96,7 +98,7 @@ impl Server {
     }
 
     /// Makes the call, and makes it again while the server only wants that.
-    pub(super) async fn rounds(&self, made: &Made<'_>, mut with: Map<String, Value>) -> Result<Dispatch, Attempt> {
+    pub(super) async fn rounds(&self, made: &CallParts<'_>, mut with: Map<String, Value>) -> Result<Dispatch, Attempt> {
         let id = made.id;
         for _ in 0..MAX_ROUNDS {
             let result = match self.request(made, with).await? {
@@ -117,7 +119,7 @@ impl Server {
             }
             let state = result.get("requestState").and_then(Value::as_str).map(str::to_owned);
             if result.get("inputRequests").is_some() || state.is_none() {
-                return Ok(self.asks(id, &result, Ticket::Question { state }.text()));
+                return Ok(self.asks(id, &result, Ticket::QuestionBatch { state }.text()));
             }
             with = Map::from_iter(state.map(|state| ("requestState".to_owned(), json!(state))));
             tokio::time::sleep(ROUND_PAUSE).await;
@@ -127,8 +129,8 @@ impl Server {
     }
 
     /// One request. What it failed with is for the cell; what it never came to is for whoever minds the server.
-    async fn request(&self, made: &Made<'_>, with: Map<String, Value>) -> Result<Result<Value, Outcome>, Attempt> {
-        let Made { id, input, key, updates, asker, .. } = *made;
+    async fn request(&self, made: &CallParts<'_>, with: Map<String, Value>) -> Result<Result<Value, Outcome>, Attempt> {
+        let CallParts { id, input, key, updates, asker, .. } = *made;
         let listed = self.listed();
         let Some(tool) = listed.tools.get(id) else {
             return Ok(Err(self.failed(id, "the server does not offer it")));
@@ -167,12 +169,12 @@ impl Server {
     /// Something that people must answer before the call goes on, where it can be put to them.
     pub(in crate::client) fn asks(&self, id: &ToolId, result: &Value, ticket: Option<executor::Ticket>) -> Dispatch {
         let question = asked::asks(result).and_then(|asks| match (ticket, asks.is_empty()) {
-            (Some(ticket), false) => Ok(Question { ticket, asks }),
+            (Some(ticket), false) => Ok(QuestionBatch { ticket, asks }),
             (Some(_), true) => Err("it does not say what".to_owned()),
             (None, _) => Err("what it wants to be given back with the answer is too long".to_owned()),
         });
         match question {
-            Ok(question) => Dispatch::Parked(Parked::Question(question)),
+            Ok(question) => Dispatch::Parked(Parked::QuestionBatch(question)),
             Err(why) => Dispatch::Settled(self.failed(id, &format!("it wants to ask something first: {why}"))),
         }
     }

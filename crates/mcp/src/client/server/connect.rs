@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use contract::tool::is_visible_name;
-use executor::Updates;
+use executor::ProgressSink;
 use serde_json::{Map, Value, json};
 use url::Url;
 
@@ -19,7 +19,7 @@ use crate::client::spec::{
 };
 use crate::client::tokens::Tokens;
 use crate::client::wire::{Http, is_forbidden};
-use crate::client::{Closed, Draining, Era, Gone, Process, Request, RequestError, Session, Started, Stdio, Tail};
+use crate::client::{Closed, Draining, Gone, Handshake, Process, Request, RequestError, Session, Started, Stdio, Tail};
 
 /// Why a server has no tools for us, for who configured it.
 #[derive(Debug, thiserror::Error)]
@@ -88,10 +88,10 @@ type Opened = (Session, Option<Draining>, Option<Gone>);
 /// Starts the server or finds it at its address, and shakes hands.
 async fn reach(spec: &ServerSpec, stderr: &Tail) -> Result<Opened, ConnectFailure> {
     match &spec.transport {
-        Transport::Stdio { .. } => match start(spec, stderr, Era::Initialize).await {
+        Transport::Stdio { .. } => match start(spec, stderr, Handshake::Initialize).await {
             // It is there and says no: perhaps it is too new to know `initialize`. What it says to that counts.
             Err(refused @ ConnectFailure::Refused { .. }) => {
-                start(spec, stderr, Era::Discover).await.map_err(|_| refused)
+                start(spec, stderr, Handshake::Discover).await.map_err(|_| refused)
             }
             other => other,
         },
@@ -100,12 +100,12 @@ async fn reach(spec: &ServerSpec, stderr: &Tail) -> Result<Opened, ConnectFailur
             let url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https")).ok_or_else(bad)?;
             let tokens = login.as_ref().map(|login| Tokens::new(&spec.name, &url, login));
             let caller = Caller::new(&url, headers, tokens)?;
-            Ok((Session::open(Http::new(caller), Era::Auto).await?, None, None))
+            Ok((Session::open(Http::new(caller), Handshake::Auto).await?, None, None))
         }
     }
 }
 
-pub(super) async fn start(spec: &ServerSpec, stderr: &Tail, era: Era) -> Result<Opened, ConnectFailure> {
+pub(super) async fn start(spec: &ServerSpec, stderr: &Tail, era: Handshake) -> Result<Opened, ConnectFailure> {
     let Transport::Stdio { command, args, env, cwd } = &spec.transport else { return Err(ConnectFailure::Confused) };
     let started = Process::start(command, args, env, cwd.as_deref()).map_err(ConnectFailure::Start)?;
     let Started { process, stdin, stdout, stderr: said } = started;
@@ -154,7 +154,7 @@ pub(super) async fn list_tools(
             params,
             headers: Vec::new(),
             key: "",
-            updates: Updates::default(),
+            updates: ProgressSink::default(),
             asker: None,
             deadline,
             slot: slot.clone(),

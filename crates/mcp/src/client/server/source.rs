@@ -1,7 +1,7 @@
 //! One connection as a source of tools: what ends with it is over.
 
 use contract::tool::ToolSpec;
-use executor::{Answering, AuthorizedCall, CallingOff, Dispatch, Outcome, ParkedCall, ToolSource};
+use executor::{AuthorizedCall, CallFuture, CancelFuture, Dispatch, Outcome, ParkedCall, ToolSource};
 
 use super::{Attempt, Server};
 use crate::client::{Followed, RequestError, Ticket};
@@ -15,7 +15,7 @@ impl ToolSource for Server {
         Some(self.identity.clone())
     }
 
-    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+    fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         Box::pin(async move {
             match self.attempt(&call).await {
                 Attempt::Settled(dispatch) => dispatch,
@@ -27,7 +27,7 @@ impl ToolSource for Server {
         })
     }
 
-    fn follow(&self, parked: ParkedCall) -> Answering<'_> {
+    fn follow(&self, parked: ParkedCall) -> CallFuture<'_> {
         Box::pin(async move {
             let Some(mut timed) = Ticket::read(parked.ticket()).and_then(Ticket::task) else {
                 return Dispatch::Settled(Outcome::Unknown);
@@ -39,7 +39,7 @@ impl ToolSource for Server {
         })
     }
 
-    fn call_off(&self, parked: ParkedCall) -> CallingOff<'_> {
+    fn cancel(&self, parked: ParkedCall) -> CancelFuture<'_> {
         Box::pin(async move {
             if let Some(timed) = Ticket::read(parked.ticket()).and_then(Ticket::task) {
                 self.cancel_task(&timed.task).await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contract::limits::{MAX_SERVER_REQUEST_BYTES, MAX_SERVER_REQUEST_VALUES};
-use executor::{Answered, Asker};
+use executor::{Answer, QuestionSender};
 use rmcp::model::{
     ClientConfig, CustomRequest, CustomResult, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorCode,
     ErrorData,
@@ -19,7 +19,7 @@ use crate::client::asked::{ask, response};
 
 /// What we are to a server.
 #[derive(Debug)]
-pub(super) struct Us {
+pub(super) struct ElicitationHandler {
     pub(super) config: ClientConfig,
     pub(super) asking: Asking,
 }
@@ -38,18 +38,18 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Calls {
-    askers: HashMap<u64, Asker>,
+    askers: HashMap<u64, QuestionSender>,
     next: u64,
 }
 
 impl Asking {
     /// A call is under way for as long as this is held.
-    pub(super) fn during(&self, asker: Asker) -> During {
+    pub(super) fn during(&self, asker: QuestionSender) -> CallGuard {
         let mut calls = self.calls();
         let number = calls.next;
         calls.next += 1;
         calls.askers.insert(number, asker);
-        During { asking: self.clone(), number }
+        CallGuard { asking: self.clone(), number }
     }
 
     /// Whether a person is being asked: a call need not be over in time while they think.
@@ -59,7 +59,7 @@ impl Asking {
 
     /// A server does not say which call its question belongs to. Where there is more than one, people might be asked
     /// about what another's call does, so nobody is.
-    fn only(&self) -> Option<Asker> {
+    fn only(&self) -> Option<QuestionSender> {
         let calls = self.calls();
         let mut askers = calls.askers.values();
         match (askers.next(), askers.next()) {
@@ -73,24 +73,24 @@ impl Asking {
     }
 
     /// Whatever cannot be asked, for whatever reason, is cancelled: nobody has said no.
-    async fn answer(&self, params: &Value) -> Option<Answered> {
+    async fn answer(&self, params: &Value) -> Option<Answer> {
         let asker = self.only()?;
         let ask = ask("", params).ok()?;
-        let _open = Thinking::about(&self.0.open);
+        let _open = QuestionGuard::about(&self.0.open);
         asker.ask(ask).await
     }
 }
 
-struct Thinking<'a>(&'a AtomicUsize);
+struct QuestionGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Thinking<'a> {
+impl<'a> QuestionGuard<'a> {
     fn about(open: &'a AtomicUsize) -> Self {
         open.fetch_add(1, Ordering::Relaxed);
         Self(open)
     }
 }
 
-impl Drop for Thinking<'_> {
+impl Drop for QuestionGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -98,18 +98,18 @@ impl Drop for Thinking<'_> {
 
 /// See [`Asking::during`].
 #[derive(Debug)]
-pub(super) struct During {
+pub(super) struct CallGuard {
     asking: Asking,
     number: u64,
 }
 
-impl Drop for During {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         self.asking.calls().askers.remove(&self.number);
     }
 }
 
-impl ClientHandler for Us {
+impl ClientHandler for ElicitationHandler {
     fn get_info(&self) -> ClientConfig {
         self.config.clone()
     }
@@ -121,11 +121,11 @@ impl ClientHandler for Us {
     ) -> Result<ElicitResult, ErrorData> {
         let params = serde_json::to_value(request).unwrap_or_default();
         Ok(match self.asking.answer(&params).await {
-            Some(Answered::Filled(content)) => {
+            Some(Answer::Filled(content)) => {
                 ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(content))
             }
-            Some(Answered::Visited) => ElicitResult::new(ElicitationAction::Accept),
-            Some(Answered::Declined) => ElicitResult::new(ElicitationAction::Decline),
+            Some(Answer::Visited) => ElicitResult::new(ElicitationAction::Accept),
+            Some(Answer::Declined) => ElicitResult::new(ElicitationAction::Decline),
             None => ElicitResult::new(ElicitationAction::Cancel),
         })
     }

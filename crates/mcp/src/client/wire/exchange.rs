@@ -57,7 +57,7 @@ async fn follow(
     let mut resumes = 0;
     loop {
         match stream.drain(&mut events, id, tell).await {
-            Ok(Drained::Answered) => return Ok(()),
+            Ok(Drained::Answer) => return Ok(()),
             Ok(Drained::Ended { brought }) if brought => resumes = 0,
             Ok(Drained::Ended { .. }) | Err(Failure::Lost) => {}
             Err(failure) => return Err(failure),
@@ -87,7 +87,7 @@ pub(super) async fn listen(caller: &Caller, tell: &mpsc::Sender<Arrived>) {
             Err(failure) => Err(failure),
         };
         match drained {
-            Ok(Drained::Answered | Drained::Ended { brought: true }) => failures = 0,
+            Ok(Drained::Answer | Drained::Ended { brought: true }) => failures = 0,
             Ok(Drained::Ended { brought: false }) | Err(Failure::Lost) => failures += 1,
             // It may be back in a moment; a call would find out the same.
             Err(Failure::Closed(Closed::Unreachable)) if failures < 2 => failures += 1,
@@ -110,7 +110,7 @@ struct Stream {
 }
 
 enum Drained {
-    Answered,
+    Answer,
     Ended { brought: bool },
 }
 
@@ -134,7 +134,7 @@ impl Stream {
             // Counted until it is read: what waits here is in memory.
             drop(tell.send(Arrived::Message(events.body(data)?)).await);
             if answers {
-                return Ok(Drained::Answered);
+                return Ok(Drained::Answer);
             }
         }
         Ok(Drained::Ended { brought })

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use contract::limits::MAX_JSON_VALUES;
-use executor::Updates;
+use executor::ProgressSink;
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientNotification, ClientRequest, CustomResult, ErrorCode, ErrorData, GetMeta, JsonRpcMessage, ProgressToken,
@@ -22,15 +22,15 @@ use crate::client::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_UPDATE_CHARS, MAX_UPDAT
 
 /// Rides along with a request to where its progress will arrive.
 #[derive(Clone)]
-pub(super) struct Listener {
-    pub(super) updates: Updates,
+pub(super) struct Sink {
+    pub(super) updates: ProgressSink,
     /// Arguments that the server wants in headers, too.
     pub(super) headers: Vec<(String, String)>,
     /// Where its answer's part of the budget goes.
     pub(super) slot: Slot,
 }
 
-impl Listener {
+impl Sink {
     pub(super) fn of(request: &ClientRequest) -> Option<Self> {
         match request {
             ClientRequest::CustomRequest(custom) => custom.extensions.get::<Self>().cloned(),
@@ -60,7 +60,7 @@ pub(crate) struct Gate {
 struct Open {
     reader: Reader,
     token: Option<ProgressToken>,
-    updates: Updates,
+    updates: ProgressSink,
     updates_left: u32,
     slot: Slot,
 }
@@ -77,16 +77,16 @@ struct Incoming {
 /// The handshake's results are the library's to read; all others are kept whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
-    Us,
+    ElicitationHandler,
     Library,
     /// It asks which revisions the server speaks.
     LibraryAskingWhich,
 }
 
 impl Reader {
-    fn of(request: &ClientRequest, listener: Option<&Listener>) -> Self {
+    fn of(request: &ClientRequest, listener: Option<&Sink>) -> Self {
         match request {
-            _ if listener.is_some() => Self::Us,
+            _ if listener.is_some() => Self::ElicitationHandler,
             ClientRequest::DiscoverRequest(_) => Self::LibraryAskingWhich,
             _ => Self::Library,
         }
@@ -115,7 +115,7 @@ impl Gate {
         match message {
             JsonRpcMessage::Request(request) => {
                 let RequestId::Number(id) = request.id else { return };
-                let listener = Listener::of(&request.request);
+                let listener = Sink::of(&request.request);
                 let (updates, slot) = listener.clone().map(|one| (one.updates, one.slot)).unwrap_or_default();
                 let open = Open {
                     reader: Reader::of(&request.request, listener.as_ref()),
@@ -161,20 +161,21 @@ impl Gate {
             return self.garbage();
         };
         let reader = envelope.response_id().and_then(|id| Some((id, self.open.get(&id)?.reader)));
-        let expected = match Expected::of(&envelope, reader.map(|(id, reader)| (id, reader != Reader::Us))) {
-            Some(expected) => expected,
-            None if envelope.has_method() || envelope.has_id() => {
-                self.bad = 0;
-                return Ok(None);
-            }
-            None => {
-                if let Some(why) = bounds::unread(&text, MAX_JSON_VALUES) {
-                    self.fail_all(&why);
+        let expected =
+            match Expected::of(&envelope, reader.map(|(id, reader)| (id, reader != Reader::ElicitationHandler))) {
+                Some(expected) => expected,
+                None if envelope.has_method() || envelope.has_id() => {
+                    self.bad = 0;
+                    return Ok(None);
                 }
-                self.bad = 0;
-                return Ok(None);
-            }
-        };
+                None => {
+                    if let Some(why) = bounds::unread(&text, MAX_JSON_VALUES) {
+                        self.fail_all(&why);
+                    }
+                    self.bad = 0;
+                    return Ok(None);
+                }
+            };
         let measure = match expected.judge(&text) {
             Ok(measure) => measure,
             Err(why) => return self.unread(&expected, &envelope, why),
@@ -279,7 +280,7 @@ impl Gate {
         if let Some(result) = message.remove("result") {
             let whole = |result| ServerResult::CustomResult(CustomResult(result));
             let result = match open.reader {
-                Reader::Us => whole(result),
+                Reader::ElicitationHandler => whole(result),
                 // Some older servers have an empty result for whatever they do not know.
                 Reader::LibraryAskingWhich if !result.get("supportedVersions").is_some_and(Value::is_array) => {
                     let unknown = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "it names no revisions", None);
@@ -362,14 +363,14 @@ fn unread_answer(id: i64, why: String) -> RxJsonRpcMessage<RoleClient> {
 #[cfg(test)]
 mod tests {
     use contract::limits::MAX_JSON_VALUES;
-    use executor::Updates;
+    use executor::ProgressSink;
     use rmcp::RoleClient;
     use rmcp::model::{ClientRequest, CustomRequest, RequestId};
     use rmcp::service::RxJsonRpcMessage;
     use serde_json::{Value, json};
 
     use super::super::bounds::TOO_LARGE;
-    use super::{Closed, Gate, JsonRpcMessage, Listener, MAX_ASKED, MAX_BAD_FRAMES, Slot};
+    use super::{Closed, Gate, JsonRpcMessage, MAX_ASKED, MAX_BAD_FRAMES, Sink, Slot};
 
     fn take(gate: &mut Gate, value: &Value) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         gate.take(value.to_string().into_bytes(), None)
@@ -378,7 +379,11 @@ mod tests {
     /// Our request, which waits for an answer.
     fn asked(gate: &mut Gate, id: i64) {
         let mut request = CustomRequest::new("tools/call", Some(json!({})));
-        request.extensions.insert(Listener { updates: Updates::default(), headers: Vec::new(), slot: Slot::default() });
+        request.extensions.insert(Sink {
+            updates: ProgressSink::default(),
+            headers: Vec::new(),
+            slot: Slot::default(),
+        });
         gate.leaving(&JsonRpcMessage::request(ClientRequest::CustomRequest(request), RequestId::Number(id)));
     }
 

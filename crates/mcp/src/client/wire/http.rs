@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::exchange::{self, Arrived};
-use super::gate::{Gate, Listener};
+use super::gate::{Gate, Sink};
 use super::headers;
 use crate::client::closed::Closed;
 use crate::client::http::{Body, Caller, Failure, Posted};
@@ -54,7 +54,7 @@ impl Http {
     fn post(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
         let Ok(value) = serde_json::to_value(message) else { return };
         let promoted = match message {
-            JsonRpcMessage::Request(request) => Listener::of(&request.request).map(|listener| listener.headers),
+            JsonRpcMessage::Request(request) => Sink::of(&request.request).map(|listener| listener.headers),
             JsonRpcMessage::Response(_) | JsonRpcMessage::Notification(_) | JsonRpcMessage::Error(_) => None,
         };
         let version = value.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion").and_then(Value::as_str);

@@ -18,7 +18,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use executor::{Asker, Updates};
+use executor::{ProgressSink, QuestionSender};
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientRequest, CustomRequest, ErrorCode, ErrorData, Implementation,
@@ -36,8 +36,8 @@ use super::Closed;
 use super::closed::ClosedCell;
 use super::intake::Slot;
 use super::spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, shown};
-use asking::{Asking, Us};
-use gate::{Gate, Listener};
+use asking::{Asking, ElicitationHandler};
+use gate::{Gate, Sink};
 pub(crate) use http::Http;
 pub use oauth::LoginRefused;
 pub(crate) use oauth::{Asked, Authority, RenewError, renew};
@@ -53,7 +53,7 @@ const PAGES_FIRST: i32 = -32042;
 /// How a connection begins. Every server of the older revisions knows `initialize` and those that speak both still do,
 /// whereas some older ones end at the first message that is something else; so it is tried first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Era {
+pub(crate) enum Handshake {
     Initialize,
     Discover,
     /// Asks which, for servers at an address: there a question that is not understood costs nothing.
@@ -89,7 +89,7 @@ where
 
 #[derive(Debug)]
 pub(crate) struct Session {
-    running: RunningService<RoleClient, Us>,
+    running: RunningService<RoleClient, ElicitationHandler>,
     asking: Asking,
     closed: ClosedCell,
     list_changes: watch::Receiver<u64>,
@@ -105,10 +105,10 @@ pub(crate) struct Request<'a> {
     pub(crate) headers: Vec<(String, String)>,
     /// Empty where there is none.
     pub(crate) key: &'a str,
-    pub(crate) updates: Updates,
+    pub(crate) updates: ProgressSink,
     /// Who is asked what the server wants to know meanwhile. Some also for one that can ask nobody: a question may be
     /// its.
-    pub(crate) asker: Option<Asker>,
+    pub(crate) asker: Option<QuestionSender>,
     pub(crate) deadline: Duration,
     /// Keeps the answer's part of the budget for data of servers, for as long as a clone of it is held.
     pub(crate) slot: Slot,
@@ -122,7 +122,7 @@ impl Request<'_> {
             params,
             headers: Vec::new(),
             key: "",
-            updates: Updates::default(),
+            updates: ProgressSink::default(),
             asker: None,
             deadline,
             slot: Slot::default(),
@@ -149,7 +149,7 @@ pub(crate) enum RequestError {
 }
 
 impl Session {
-    pub(crate) async fn open<T: Gated>(transport: T, era: Era) -> Result<Self, RequestError> {
+    pub(crate) async fn open<T: Gated>(transport: T, era: Handshake) -> Result<Self, RequestError> {
         let (closed, list_changes) = (transport.gate().closed.clone(), transport.gate().list_changes());
         // Tasks, and questions to people: sampling and roots are refused, whoever asks.
         let able = serde_json::from_value(json!({
@@ -160,15 +160,17 @@ impl Session {
         let us = ClientConfig::new(able, Implementation::new("cellmate", env!("CARGO_PKG_VERSION")))
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
         let lifecycle = match era {
-            Era::Initialize => ClientLifecycleMode::Initialize,
-            Era::Discover => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] },
-            Era::Auto => ClientLifecycleMode::Auto {
+            Handshake::Initialize => ClientLifecycleMode::Initialize,
+            Handshake::Discover => {
+                ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+            }
+            Handshake::Auto => ClientLifecycleMode::Auto {
                 preferred_versions: vec![ProtocolVersion::V_2026_07_28],
                 legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
             },
         };
         let asking = Asking::default();
-        let us = Us { config: us, asking: asking.clone() };
+        let us = ElicitationHandler { config: us, asking: asking.clone() };
         match us.serve_with_lifecycle(transport, lifecycle).await {
             Ok(running) => {
                 let _subscription = Subscription::of(&running, &closed);
@@ -245,7 +247,7 @@ impl Session {
 
     async fn exchange(&self, request: Request<'_>) -> Result<Value, RequestError> {
         let mut custom = CustomRequest::new(request.method, Some(Value::Object(request.params)));
-        custom.extensions.insert(Listener { updates: request.updates, headers: request.headers, slot: request.slot });
+        custom.extensions.insert(Sink { updates: request.updates, headers: request.headers, slot: request.slot });
         let mut options = PeerRequestOptions::no_options();
         if !request.key.is_empty() {
             let meta = Map::from_iter([(KEY.to_owned(), json!(request.key))]);

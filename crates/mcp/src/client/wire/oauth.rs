@@ -14,7 +14,7 @@ use rmcp::transport::auth::{
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::client::http::{Challenge, NotBuilt, Reach, guarded};
+use crate::client::http::{AddressScope, Challenge, NotBuilt, guarded};
 use crate::client::spec::{Login, MAX_SHOWN_CHARS, shown};
 use crate::client::tokens::{Grant, now_secs};
 
@@ -118,7 +118,7 @@ impl Authority {
         manager.configure_client(client.clone()).map_err(said)?;
         let page = manager.get_authorization_url(&scopes).await.map_err(said)?;
         let page = Url::parse(&page).map_err(|error| LoginRefused::Said(error.to_string()))?;
-        if !Reach::of(url).allows_url(&page) {
+        if !AddressScope::of(url).allows_url(&page) {
             return Err(LoginRefused::Said("its issuer's page is at an address that no server may name".to_owned()));
         }
         let metadata = refusal.and_then(|refusal| url.join(&refusal.metadata()?).ok()).map(String::from);
@@ -179,7 +179,7 @@ pub(crate) async fn renew(url: &Url, old: &Grant) -> Result<Grant, RenewError> {
 }
 
 async fn manager(url: &Url) -> Result<(AuthorizationManager, InMemoryCredentialStore), AuthError> {
-    let reach = Reach::of(url);
+    let reach = AddressScope::of(url);
     let client = guarded(&reach).map_err(|error: NotBuilt| AuthError::InternalError(error.to_string()))?;
     let client = Arc::new(Bounded { client, reach });
     let mut manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), client).await?;
@@ -218,7 +218,7 @@ fn said(error: AuthError) -> LoginRefused {
 /// What the library sends its requests with: bounded in time and length, and to no address that a server may not name.
 struct Bounded {
     client: reqwest::Client,
-    reach: Reach,
+    reach: AddressScope,
 }
 
 impl OAuthHttpClient for Bounded {

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use executor::Updates;
+use executor::ProgressSink;
 use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, CustomRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RunningService, Service, ServiceError};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use super::gate::Listener;
+use super::gate::Sink;
 use crate::client::closed::ClosedCell;
 use crate::client::intake::Slot;
 
@@ -68,7 +68,7 @@ async fn keep(peer: Peer<RoleClient>, closed: ClosedCell) {
 async fn listen(peer: &Peer<RoleClient>) -> Result<(), ServiceError> {
     let params = json!({"notifications": {"toolsListChanged": true}});
     let mut request = CustomRequest::new("subscriptions/listen", Some(params));
-    request.extensions.insert(Listener { updates: Updates::default(), headers: Vec::new(), slot: Slot::default() });
+    request.extensions.insert(Sink { updates: ProgressSink::default(), headers: Vec::new(), slot: Slot::default() });
     let options = PeerRequestOptions::no_options();
     let handle = peer.send_request_with_option(ClientRequest::CustomRequest(request), options).await?;
     handle.rx.await.map_err(|_| ServiceError::TransportClosed)?.map(|_| ())

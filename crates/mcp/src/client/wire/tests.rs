@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use executor::Updates;
+use executor::ProgressSink;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 
-use super::{Closed, Era, Request, RequestError, Session, Stdio};
+use super::{Closed, Handshake, Request, RequestError, Session, Stdio};
 use crate::client::intake::Slot;
 use crate::client::spec::MAX_UPDATES;
 
@@ -46,11 +46,11 @@ fn pair() -> (Ours, Peer) {
 
 async fn connected() -> (Arc<Session>, Peer) {
     let (stdio, mut peer) = pair();
-    let (session, ()) = tokio::join!(Session::open(stdio, Era::Initialize), peer.shake_hands());
+    let (session, ()) = tokio::join!(Session::open(stdio, Handshake::Initialize), peer.shake_hands());
     (Arc::new(session.unwrap()), peer)
 }
 
-fn ask(updates: Updates) -> Request<'static> {
+fn ask(updates: ProgressSink) -> Request<'static> {
     Request {
         method: "tools/call",
         params: Map::new(),
@@ -76,7 +76,7 @@ async fn a_request_carries_its_key_and_its_result_comes_back_whole() {
         peer.say(json!({"jsonrpc": "2.0", "id": id, "result": result})).await;
         peer.say(json!({"jsonrpc": "2.0", "id": id, "result": {"content": ["late"]}})).await;
     };
-    let (got, ()) = tokio::join!(session.request(ask(Updates::default())), serve);
+    let (got, ()) = tokio::join!(session.request(ask(ProgressSink::default())), serve);
     assert_eq!(got, Ok(result.clone()));
 }
 
@@ -84,7 +84,7 @@ async fn a_request_carries_its_key_and_its_result_comes_back_whole() {
 async fn progress_reaches_its_own_call_bounded_in_number_and_length() {
     let (session, mut peer) = connected().await;
     let heard = Arc::new(Mutex::new(Vec::new()));
-    let updates = Updates::to({
+    let updates = ProgressSink::to({
         let heard = Arc::clone(&heard);
         move |update| heard.lock().unwrap().push(update)
     });
@@ -110,7 +110,7 @@ async fn whoever_stops_waiting_tells_the_server() {
     let (session, mut peer) = connected().await;
     let call = tokio::spawn({
         let session = Arc::clone(&session);
-        async move { session.request(ask(Updates::default())).await }
+        async move { session.request(ask(ProgressSink::default())).await }
     });
     let dropped = peer.hear().await;
     call.abort();
@@ -119,7 +119,7 @@ async fn whoever_stops_waiting_tells_the_server() {
         (&cancelled["method"], &cancelled["params"]["requestId"]),
         (&json!("notifications/cancelled"), &dropped["id"])
     );
-    let late = Request { deadline: Duration::from_millis(20), ..ask(Updates::default()) };
+    let late = Request { deadline: Duration::from_millis(20), ..ask(ProgressSink::default()) };
     let (got, request) = tokio::join!(session.request(late), peer.hear());
     assert_eq!(got, Err(RequestError::Deadline(Duration::from_millis(20))));
     assert_eq!(peer.hear().await["params"]["requestId"], request["id"]);
@@ -141,7 +141,7 @@ async fn what_a_server_asks_of_us_is_refused_and_too_much_of_it_ends_the_connect
             break;
         }
     }
-    let why = session.request(ask(Updates::default())).await;
+    let why = session.request(ask(ProgressSink::default())).await;
     let (Err(RequestError::NotSent(why)) | Err(RequestError::Closed(why))) = why else { panic!("{why:?}") };
     assert!(matches!(why, Closed::AsksTooMuch | Closed::DoesNotRead), "{why:?}");
 }
@@ -159,16 +159,16 @@ async fn an_error_is_told_and_a_silent_end_too() {
             let id = peer.hear().await["id"].clone();
             peer.say(json!({"jsonrpc": "2.0", "id": id, "error": error})).await;
         };
-        let (got, ()) = tokio::join!(session.request(ask(Updates::default())), serve);
+        let (got, ()) = tokio::join!(session.request(ask(ProgressSink::default())), serve);
         assert_eq!(got, Err(RequestError::Refused { code, message: message.to_owned() }));
     }
     let end = async {
         peer.hear().await;
         drop(peer);
     };
-    let (got, ()) = tokio::join!(session.request(ask(Updates::default())), end);
+    let (got, ()) = tokio::join!(session.request(ask(ProgressSink::default())), end);
     assert_eq!(got, Err(RequestError::Closed(Closed::Ended)));
-    assert_eq!(session.request(ask(Updates::default())).await, Err(RequestError::NotSent(Closed::Ended)));
+    assert_eq!(session.request(ask(ProgressSink::default())).await, Err(RequestError::NotSent(Closed::Ended)));
 }
 
 #[tokio::test]
@@ -188,7 +188,7 @@ async fn a_handshake_refused_or_odd_is_told() {
             message["id"] = peer.hear().await["id"].clone();
             peer.say(message).await;
         };
-        let (session, ()) = tokio::join!(Session::open(stdio, Era::Initialize), serve);
+        let (session, ()) = tokio::join!(Session::open(stdio, Handshake::Initialize), serve);
         assert_eq!(session.map(|_| ()), Err(expected), "{answer}");
     }
 }

@@ -34,15 +34,15 @@ pub struct Gate {
 }
 
 #[derive(Debug)]
-pub(super) struct Standing {
+pub(super) struct GateState {
     access: Access,
     hosts: Hosts,
     budgets: Budgets,
 }
 
 impl Gate {
-    pub(super) fn at(self, address: SocketAddr) -> Standing {
-        Standing { hosts: Hosts::new(address, &self.hosts), access: self.access, budgets: Budgets::default() }
+    pub(super) fn at(self, address: SocketAddr) -> GateState {
+        GateState { hosts: Hosts::new(address, &self.hosts), access: self.access, budgets: Budgets::default() }
     }
 }
 
@@ -52,7 +52,7 @@ struct Admitted;
 
 /// Checks the host. A connection whose request shows no valid token is closed after its response: a stranger gets one
 /// response, also from `/healthz`.
-pub(super) async fn right_host(State(gate): State<Arc<Standing>>, request: Request, next: Next) -> Response {
+pub(super) async fn right_host(State(gate): State<Arc<GateState>>, request: Request, next: Next) -> Response {
     let mut response = if gate.hosts.admit(request.headers(), request.uri()) {
         next.run(request).await
     } else {
@@ -67,7 +67,7 @@ pub(super) async fn right_host(State(gate): State<Arc<Standing>>, request: Reque
 }
 
 /// Lets a request with a valid token through, with its principal, its whole body and its share of the budgets.
-pub(super) async fn admit(State(gate): State<Arc<Standing>>, request: Request, next: Next) -> Response {
+pub(super) async fn admit(State(gate): State<Arc<GateState>>, request: Request, next: Next) -> Response {
     let authorization = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let Some(principal) = gate.access.principal(authorization) else {
         let why = "a token is needed: `Authorization: Bearer …`; `cellmate mcp --http` says where it is\n";

@@ -21,7 +21,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::frontend::Frontend;
+use super::frontend::McpService;
 use super::wire;
 
 pub use access::{Access, BadToken, Token};
@@ -38,7 +38,7 @@ pub enum HttpError {
 
 /// Serves until `stop` is called; then calls under way have a few seconds to be answered.
 pub async fn serve_http(
-    frontend: Frontend,
+    frontend: McpService,
     listener: TcpListener,
     gate: Gate,
     stop: CancellationToken,
@@ -61,7 +61,7 @@ pub async fn serve_http(
 
 /// Whether calls can be answered, as it was last found. Anybody may ask, so the store is not asked each time.
 struct Readiness {
-    frontend: Frontend,
+    frontend: McpService,
     last: Mutex<Option<(Instant, bool)>>,
 }
 

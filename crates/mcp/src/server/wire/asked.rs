@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::handler::Session;
 use super::state::{Carried, Seal};
 use crate::server::elicit;
-use crate::server::frontend::{Call, Frontend};
+use crate::server::frontend::{Call, McpService};
 use crate::server::principal::Principal;
 
 /// Questions that one result puts to a client at once; the others follow when these are answered.
@@ -88,7 +88,7 @@ pub(super) fn question(asked: &[&Approval], seal: &Seal, binding: &[u8]) -> Opti
 /// Puts a form before the client's user. Whether something was decided, here or elsewhere, before the call must end.
 /// An answer that comes later still counts, for as long as the approval is open.
 pub(super) async fn ask(
-    frontend: &Frontend,
+    frontend: &McpService,
     session: &Session,
     context: &RequestContext<RoleServer>,
     call: &Call,
@@ -129,7 +129,7 @@ struct LateForm {
 
 impl LateForm {
     /// Waits for the answer until the approval is decided elsewhere or expires, the session ends, or the process does.
-    async fn answered(mut self, frontend: Frontend, ended: CancellationToken, place: OwnedSemaphorePermit) {
+    async fn answered(mut self, frontend: McpService, ended: CancellationToken, place: OwnedSemaphorePermit) {
         let approval_id = &self.approval.approval_id;
         let deadline = tokio::time::sleep(time_left(&self.approval, now_ms()));
         tokio::select! {
@@ -155,7 +155,7 @@ fn time_left(approval: &Approval, now: Millis) -> Duration {
 }
 
 /// Returns when nothing can be decided about an approval any more.
-async fn closed(frontend: &Frontend, approval_id: &str) {
+async fn closed(frontend: &McpService, approval_id: &str) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         match frontend.code_mode().store().approval(approval_id).await {

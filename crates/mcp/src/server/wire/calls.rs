@@ -17,7 +17,7 @@ use crate::server::answer::Answer;
 use crate::server::elicit;
 use crate::server::frontend::Call;
 use crate::server::hold::waits_for_people;
-use crate::server::lost::Wanted;
+use crate::server::lost::WaitTarget;
 use crate::server::prefix::Tool;
 
 enum Begun {
@@ -98,9 +98,9 @@ impl Handler {
         match tool {
             Tool::Exec => Begun::Result(Box::new(self.frontend.exec(call).await)),
             Tool::Wait => match self.frontend.wanted(call).await {
-                Wanted::Run(run_id) => Begun::Result(Box::new(self.frontend.wait(call, &run_id).await)),
-                Wanted::Failed(result) => Begun::Result(result),
-                Wanted::Listed(list) => Begun::Listed(list),
+                WaitTarget::Run(run_id) => Begun::Result(Box::new(self.frontend.wait(call, &run_id).await)),
+                WaitTarget::Failed(result) => Begun::Result(result),
+                WaitTarget::Listed(list) => Begun::Listed(list),
             },
         }
     }

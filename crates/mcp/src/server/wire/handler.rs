@@ -27,8 +27,8 @@ use super::shown::Shown;
 use super::state::Seal;
 use crate::server::CALL_AT_MOST;
 use crate::server::answer::Answer;
-use crate::server::flight::Ticket;
-use crate::server::frontend::{Call, Frontend, refused};
+use crate::server::flight::CallHandle;
+use crate::server::frontend::{Call, McpService, refused};
 use crate::server::principal::Principal;
 use crate::server::settings::Offered;
 
@@ -37,7 +37,7 @@ const LIST_GOOD_FOR_MS: u64 = 60_000;
 
 #[derive(Clone, Debug)]
 pub(super) struct Handler {
-    pub(super) frontend: Frontend,
+    pub(super) frontend: McpService,
     /// On whose behalf everything happens that comes over this connection or in this session.
     principal: Principal,
     cancels: Arc<Cancels>,
@@ -75,7 +75,7 @@ impl Drop for Session {
 }
 
 impl Handler {
-    pub(super) fn new(frontend: Frontend, principal: Principal) -> Self {
+    pub(super) fn new(frontend: McpService, principal: Principal) -> Self {
         let seal = Seal::new(&frontend.settings().seal);
         let session = Arc::new(Session::new());
         Self { frontend, principal, cancels: Arc::default(), shown: Arc::default(), seal, session }
@@ -93,14 +93,14 @@ impl Handler {
         }
         let closing_is_cancelling = context.extensions.get::<Parts>().is_some() && asked::is_modern(context);
         if closing_is_cancelling || self.cancels.has(&context.id).await {
-            self.frontend.call_off(call).await;
+            self.frontend.cancel(call).await;
         }
     }
 }
 
 /// Waits for the tools to look different to this principal. Nothing to wait for once nobody can change them.
 async fn changed(
-    frontend: &Frontend,
+    frontend: &McpService,
     principal: &Principal,
     changes: &mut watch::Receiver<Offered>,
     known: &mut Arc<Vec<Value>>,
@@ -158,7 +158,7 @@ impl ServerHandler for Handler {
             principal: self.principal.clone(),
             arguments: request.arguments.clone().unwrap_or_default(),
             progress,
-            ticket: Arc::new(Ticket::default()),
+            ticket: Arc::new(CallHandle::default()),
             until: Instant::now() + CALL_AT_MOST,
         };
         tokio::select! {

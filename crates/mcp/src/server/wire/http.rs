@@ -19,7 +19,7 @@ use super::MAX_MESSAGE_BYTES;
 use super::handler::Handler;
 use super::sessions::{self, HTTP_REQUEST, HttpRequest, Refusal, Sessions};
 use crate::server::http::Budget;
-use crate::server::{Frontend, Principal};
+use crate::server::{McpService, Principal};
 
 /// A comment on a stream that is otherwise silent, for whatever stands between us and the client.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -31,7 +31,7 @@ const SESSION_ID: &str = "mcp-session-id";
 const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 
 /// Host, origin and token have been looked at by the gate before anything comes here.
-pub(crate) fn endpoint(frontend: Frontend, stop: CancellationToken) -> Router {
+pub(crate) fn endpoint(frontend: McpService, stop: CancellationToken) -> Router {
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .disable_allowed_origins()
@@ -54,7 +54,7 @@ pub(crate) fn is_modern_version(headers: &HeaderMap) -> bool {
 }
 
 struct Endpoint {
-    frontend: Frontend,
+    frontend: McpService,
     config: StreamableHttpServerConfig,
     all_sessions: Arc<Semaphore>,
     principals: Mutex<HashMap<Principal, Service>>,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::server::frontend::Frontend;
+use crate::server::frontend::McpService;
 use crate::server::prepared::Prepared;
 use crate::server::principal::Principal;
 use crate::server::settings::Offered;
@@ -28,7 +28,7 @@ struct Before {
 }
 
 impl Before {
-    fn now(frontend: &Frontend) -> Self {
+    fn now(frontend: &McpService) -> Self {
         let mut since = frontend.changes();
         since.mark_unchanged();
         Self { lists: frontend.shown(), since }
@@ -36,7 +36,7 @@ impl Before {
 }
 
 impl Shown {
-    pub(super) fn keep(&self, frontend: &Frontend) {
+    pub(super) fn keep(&self, frontend: &McpService) {
         let before = Before::now(frontend);
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_back(before);
@@ -48,7 +48,7 @@ impl Shown {
     /// What this principal had been shown, if anything, and what tells of changes since then.
     pub(super) fn take(
         &self,
-        frontend: &Frontend,
+        frontend: &McpService,
         principal: &Principal,
     ) -> (Option<Arc<Prepared>>, watch::Receiver<Offered>) {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front();

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::MAX_MESSAGE_BYTES;
 use super::handler::Handler;
-use crate::server::{Frontend, Principal};
+use crate::server::{McpService, Principal};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -20,7 +20,7 @@ pub enum ServeError {
 
 /// Serves until the client closes its end or `stop` is called. Calls under way then have a few seconds to be answered.
 pub async fn serve_streams<R, W>(
-    frontend: Frontend,
+    frontend: McpService,
     principal: Principal,
     (reader, writer): (R, W),
     stop: CancellationToken,

@@ -1,6 +1,6 @@
 //! The store beside the rules: the same operations in the same order, and the same answers, row for row.
 
-use store::{CallState, CommitError, Durability, Held, LeaseError, NewRun, RunState, SettleRefused};
+use store::{CallState, CommitError, Durability, FencedRun, LeaseError, NewRun, RunState, SettleRefused};
 
 use super::row::{self, Call, End, OURS, Outcome, Row};
 use crate::world::{NOW, Place, call, everywhere};
@@ -14,7 +14,7 @@ struct Walk<'a> {
     place: &'a Place,
     row: Row,
     now: i64,
-    holders: [Option<(row::Held, Held)>; 2],
+    holders: [Option<(row::Held, FencedRun)>; 2],
     taken: u32,
     seed: u64,
 }
@@ -79,7 +79,7 @@ impl Walk<'_> {
         self.has_taken(holder, expected, taken);
     }
 
-    fn has_taken(&mut self, holder: usize, expected: Option<row::Held>, taken: Result<Held, LeaseError>) {
+    fn has_taken(&mut self, holder: usize, expected: Option<row::Held>, taken: Result<FencedRun, LeaseError>) {
         assert_eq!(taken.is_ok(), expected.is_some(), "{taken:?}");
         if let (Some(rules), Ok(held)) = (expected, taken) {
             self.holders[holder] = Some((rules, held));
@@ -161,7 +161,7 @@ impl Walk<'_> {
 async fn the_store_keeps_to_the_rules_that_the_model_checks() {
     for place in everywhere().await {
         for number in 0..WALKS as u32 {
-            let held = Held::new(NewRun {
+            let held = FencedRun::new(NewRun {
                 run_id: format!("cm_{}_{number}", place.name),
                 scope: place.scope(),
                 tool_call_id: "exec-1".to_owned(),

@@ -1,7 +1,7 @@
 //! What people do in a history: start cells, wait for them, bring outcomes, decide, give up; and what they are told.
 
 use serde_json::{Value, json};
-use store::{ApprovalState, Decision, Reach};
+use store::{ApprovalScope, ApprovalState, Decision};
 
 use super::history::{Asked, History, So, Started};
 use super::oracle;
@@ -101,9 +101,9 @@ impl History {
             1 => {
                 let mut input = approval.input.clone();
                 input["edited"] = json!(true);
-                Decision::Approve { edited_input: Some(input), reach: Reach::Once }
+                Decision::Approve { edited_input: Some(input), reach: ApprovalScope::Once }
             }
-            _ => Decision::Approve { edited_input: None, reach: Reach::Once },
+            _ => Decision::Approve { edited_input: None, reach: ApprovalScope::Once },
         };
         self.said.entry(approval.approval_id.clone()).or_default().push(decision.clone());
         let request = Request::Decide { approval: approval.approval_id.clone(), decision };

@@ -84,7 +84,7 @@ impl Server {
     fn executor(&self, session: &str) -> Executor {
         let (routes, tools) = Routes::of(&[Arc::clone(&self.tools)]);
         let ask = Pattern::parse(&Kind::Ask.tool()).unwrap();
-        Executor::new(Arc::new(Catalog::new(tools).unwrap()), routes, scope(session)).asking_for(vec![ask])
+        Executor::new(Arc::new(Catalog::new(tools).unwrap()), routes, scope(session)).with_approval_patterns(vec![ask])
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use contract::tool::{Repeat, ToolId, ToolSpec};
-use executor::{Answering, AuthorizedCall, Dispatch, Outcome, Parked, Returned, ToolSource};
+use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Parked, Returned, ToolSource};
 use serde_json::{Value, json};
 
 use super::programs::Kind;
@@ -64,7 +64,7 @@ impl ToolSource for Tools {
         Kind::ALL.map(tool).to_vec()
     }
 
-    fn call(&self, call: AuthorizedCall) -> Answering<'_> {
+    fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         Box::pin(async move {
             if self.dead.load(Ordering::Relaxed) {
                 return std::future::pending().await;

@@ -7,7 +7,7 @@ use codemode::tool_search::is_failure;
 use contract::config::CodeMode;
 use contract::limits::Limits;
 use contract::scope::Scope;
-use executor::{Executor, Hook, HookAnswer, Hooking, Routes, ToolEvent};
+use executor::{Executor, Hook, HookAnswer, HookFuture, Routes, ToolEvent};
 use serde_json::{Value, json};
 
 use super::{Bench, EVENT, SECRET, TICKET, host, ids, source};
@@ -121,7 +121,7 @@ async fn a_tool_that_has_gone_fails_and_a_cell_has_nobody_to_yield_to() {
 struct Strict;
 
 impl Hook for Strict {
-    fn before<'a>(&'a self, event: &'a ToolEvent) -> Hooking<'a, Result<HookAnswer, String>> {
+    fn before<'a>(&'a self, event: &'a ToolEvent) -> HookFuture<'a, Result<HookAnswer, String>> {
         let title = event.params["title"].as_str().unwrap_or_default().to_uppercase();
         let answer = match event.tool_id.as_deref() {
             Some(EVENT) => HookAnswer { block: Some("no meetings".to_owned()), ..HookAnswer::default() },

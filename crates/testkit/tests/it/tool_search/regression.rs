@@ -2,7 +2,7 @@
 
 use catalog::VisibleTool;
 use executor::run::{Host, PreparedRun};
-use executor::{CallEnd, Outcome, Updates};
+use executor::{CallEnd, Outcome, ProgressSink};
 use serde_json::json;
 
 use super::{Bench, SECRET, TICKET, host, run, source};
@@ -24,7 +24,7 @@ async fn tool_search_calls_what_direct_mode_calls_with_a_fraction_of_the_request
     assert_eq!(tool.id.as_str(), TICKET);
     let store = bench.code_mode.store();
     let input = json!({"title": "Crash"});
-    let made = direct.executor.call_directly(store, "call-0", TICKET, input, Updates::default()).await.unwrap();
+    let made = direct.executor.call_directly(store, "call-0", TICKET, input, ProgressSink::default()).await.unwrap();
     let CallEnd::Settled(Outcome::Returned(directly)) = made.end else { panic!("{made:?}") };
     // 2. Tool Search can call the same.
     let answer = bench.code(FIND_AND_CALL).await;

@@ -8,7 +8,7 @@ use contract::config::CodeMode;
 use contract::limits::Limits;
 use executor::{CallToken, Outcome, Returned, ToolSource};
 use serde_json::json;
-use store::{Decision, Reach};
+use store::{ApprovalScope, Decision};
 use testkit::ledger::{CLIENT, Ledger};
 
 use super::{Bench, DEPLOY, NEVER, host, source};
@@ -60,7 +60,7 @@ async fn a_cell_has_its_time_and_no_more() {
 async fn a_persons_word_within_that_time_counts() {
     let bench = Bench::new(json!({"codeTimeoutMs": 5000})).await;
     let code = format!("return await openclaw.tools.call('{DEPLOY}', {{}}).catch((error) => error.message)");
-    let yes = || Decision::Approve { edited_input: None, reach: Reach::Once };
+    let yes = || Decision::Approve { edited_input: None, reach: ApprovalScope::Once };
     let no = || Decision::Deny { note: "not on a Friday".to_owned() };
     let refused = "a person denied this call: not on a Friday";
 
