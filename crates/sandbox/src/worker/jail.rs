@@ -63,12 +63,12 @@ mod linux {
         }
     }
 
-    /// What a jail is worth with this much of Landlock. Part of it is not all of it.
+    /// The jail that the required ruleset makes. One that is enforced in part counts as none.
     fn judge(wish: JailWish, status: &RulesetStatus) -> Result<Jail, JailError> {
         match status {
             RulesetStatus::FullyEnforced => Ok(Jail::Full),
             RulesetStatus::PartiallyEnforced => {
-                missing(wish, "this kernel enforces a part of Landlock only (Linux 6.12 and later have all)".to_owned())
+                missing(wish, "this kernel enforces a part of Landlock only (Linux 5.13 and later deny all files)".to_owned())
             }
             RulesetStatus::NotEnforced => missing(wish, "this kernel has no Landlock".to_owned()),
         }
@@ -117,17 +117,26 @@ mod linux {
             .map_err(|error| system("limit memory", error))
     }
 
-    /// A ruleset without rules: everything it handles is denied.
+    /// Rulesets without rules: everything they handle is denied.
+    ///
+    /// The first is required and denies all access to files (Linux 5.13). The second adds what later kernels know:
+    /// truncation, device controls, the network, signals. Seccomp forbids the system calls for these on any kernel, so a
+    /// kernel without them has a full jail all the same.
     fn landlock() -> Result<RulesetStatus, landlock::RulesetError> {
-        let abi = ABI::V6;
-        let status = Ruleset::default()
-            .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(AccessFs::from_all(abi))?
-            .handle_access(AccessNet::from_all(abi))?
-            .scope(Scope::from_all(abi))?
+        let required = Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::from_all(ABI::V1))?
             .create()?
             .restrict_self()?;
-        Ok(status.ruleset)
+        let newest = ABI::V6;
+        Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_all(newest))?
+            .handle_access(AccessNet::from_all(newest))?
+            .scope(Scope::from_all(newest))?
+            .create()?
+            .restrict_self()?;
+        Ok(required.ruleset)
     }
 
     fn missing(wish: JailWish, what: String) -> Result<Jail, JailError> {
