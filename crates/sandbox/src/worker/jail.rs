@@ -67,9 +67,10 @@ mod linux {
     fn judge(wish: JailWish, status: &RulesetStatus) -> Result<Jail, JailError> {
         match status {
             RulesetStatus::FullyEnforced => Ok(Jail::Full),
-            RulesetStatus::PartiallyEnforced => {
-                missing(wish, "this kernel enforces a part of Landlock only (Linux 5.13 and later deny all files)".to_owned())
-            }
+            RulesetStatus::PartiallyEnforced => missing(
+                wish,
+                "this kernel enforces a part of Landlock only (Linux 5.13 and later deny all files)".to_owned(),
+            ),
             RulesetStatus::NotEnforced => missing(wish, "this kernel has no Landlock".to_owned()),
         }
     }
@@ -119,12 +120,12 @@ mod linux {
 
     /// Rulesets without rules: everything they handle is denied.
     ///
-    /// The first is required and denies all access to files (Linux 5.13). The second adds what later kernels know:
+    /// The first denies all access to files (Linux 5.13), and the jail is judged by it. The second adds what later kernels know:
     /// truncation, device controls, the network, signals. Seccomp forbids the system calls for these on any kernel, so a
     /// kernel without them has a full jail all the same.
     fn landlock() -> Result<RulesetStatus, landlock::RulesetError> {
         let required = Ruleset::default()
-            .set_compatibility(CompatLevel::HardRequirement)
+            .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(ABI::V1))?
             .create()?
             .restrict_self()?;
