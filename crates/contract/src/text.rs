@@ -11,7 +11,7 @@ pub fn plain(text: &str, chars: usize) -> String {
     shown(text, chars, '\n')
 }
 
-/// The same for a place where one line is expected: every line break becomes a space.
+/// Like [`plain`], for output that must stay on one line: every line break becomes a space.
 pub fn line(text: &str, chars: usize) -> String {
     shown(text, chars, ' ')
 }
