@@ -12,6 +12,7 @@ use crate::backup::{BackupArguments, RestoreArguments};
 use crate::connect::ConnectArguments;
 use crate::jail::JailArguments;
 use crate::keys::KeysArguments;
+use crate::log::{LogArguments, LogsArguments};
 use crate::runs::RunsArguments;
 use crate::serve::McpArguments;
 use crate::servers::ServersArguments;
@@ -24,6 +25,8 @@ use crate::tools::ToolsArguments;
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) log: LogArguments,
 }
 
 #[derive(Debug, Subcommand)]
@@ -49,6 +52,8 @@ pub(crate) enum Command {
     Restore(RestoreArguments),
     /// Keep the keys that suspended cells are sealed with: list, rotate, prune.
     Keys(KeysArguments),
+    /// Print the log of `cellmate mcp`.
+    Logs(LogsArguments),
     /// Look at runs, go through one again step by step, or go on from one of its steps.
     Runs(RunsArguments),
 }

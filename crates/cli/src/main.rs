@@ -9,6 +9,7 @@ mod doctor;
 mod exec;
 mod jail;
 mod keys;
+mod log;
 mod policy;
 mod render;
 mod runs;
@@ -31,6 +32,13 @@ fn main() -> std::process::ExitCode {
     mcp::keeper_main();
 
     let arguments = Arguments::parse();
+    let kind = match arguments.command {
+        Command::Mcp(_) => log::CommandKind::Server,
+        _ => log::CommandKind::Short,
+    };
+    if let Err(message) = log::init(&arguments.log, kind) {
+        return render::trouble(&message);
+    }
     let runtime =
         match tokio::runtime::Builder::new_multi_thread().thread_stack_size(HOST_STACK_BYTES).enable_all().build() {
             Ok(runtime) => runtime,
@@ -48,6 +56,7 @@ fn main() -> std::process::ExitCode {
         Command::Backup(arguments) => runtime.block_on(backup::run_backup(arguments)),
         Command::Restore(arguments) => runtime.block_on(backup::run_restore(arguments)),
         Command::Keys(arguments) => runtime.block_on(keys::run(arguments)),
+        Command::Logs(arguments) => runtime.block_on(log::run(arguments)),
     };
     runtime.shutdown_timeout(LAST_WORDS);
     code

@@ -122,6 +122,14 @@ pub const MAX_QUEUED_SOURCE_BYTES: usize = 32 << 20;
 /// One configuration file. It has at most [`MAX_JSON_VALUES`] values, too.
 pub const MAX_CONFIG_FILE_BYTES: usize = 1 << 20;
 
+/// A file that the user named, or another client's file in the user's own folder: `~/.claude.json` also holds that
+/// client's history and can be large.
+pub const MAX_USER_FILE_BYTES: usize = 16 << 20;
+
+/// The log file of `cellmate mcp`; one older file of the same size is kept. A longer event is replaced by a note.
+pub const MAX_LOG_FILE_BYTES: u64 = 8 << 20;
+pub const MAX_LOG_LINE_BYTES: usize = 64 << 10;
+
 /// Servers that one configuration file may list; entries after these are not read.
 pub const MAX_CONFIG_ENTRIES: usize = 512;
 

@@ -1,7 +1,7 @@
 //! From a linked module to the image: run its initialisation once, then compile the result.
 
 use wasmparser::ValType;
-use wasmtime::{Config, Engine, Instance, Linker, Module, Store, Val};
+use wasmtime::{Config, Engine, Instance, Linker, Module, OptLevel, Store, Val};
 use wasmtime_wizer::{InstanceState, SnapshotVal, Wizer};
 
 use crate::{Result, engine_config};
@@ -10,15 +10,18 @@ use crate::{Result, engine_config};
 pub(crate) fn pre_initialise(linked: &[u8]) -> Result<Vec<u8>> {
     let mut config = Config::new();
     engine_config::stacks(&mut config);
+    // This code runs once, for a few milliseconds: optimising it would take seconds.
+    config.cranelift_opt_level(OptLevel::None);
     let engine = Engine::new(&config)?;
-    let mut linker = Linker::new(&engine);
-    // Initialisation has no business with the host; a call would stop the build.
-    linker.define_unknown_imports_as_traps(&Module::new(&engine, linked)?)?;
     let mut wizer = Wizer::new();
     wizer.init_func(INITIALISE);
     let (context, instrumented) = wizer.instrument(linked)?;
+    let module = Module::new(&engine, &instrumented)?;
+    let mut linker = Linker::new(&engine);
+    // Initialisation must not call the host; a call would stop the build.
+    linker.define_unknown_imports_as_traps(&module)?;
     let mut store = Store::new(&engine, ());
-    let instance = linker.instantiate(&mut store, &Module::new(&engine, &instrumented)?)?;
+    let instance = linker.instantiate(&mut store, &module)?;
     instance.get_typed_func::<(), ()>(&mut store, INITIALISE)?.call(&mut store, ())?;
     Ok(block_on(wizer.snapshot(&context, &mut Initialised { store, instance }))?)
 }

@@ -15,6 +15,7 @@ use crate::fault;
 use crate::keys::Keys;
 use crate::location::{Location, sqlite_url};
 use crate::private::make_private;
+use crate::quota::DeferredBytes;
 use crate::tls::{self, WeakTls};
 use crate::{Millis, migrations};
 
@@ -61,6 +62,7 @@ pub struct Store {
     pub(crate) keys: Arc<Keys>,
     pub(crate) retention: Retention,
     pub(crate) quotas: Quotas,
+    pub(crate) deferred_bytes: Arc<DeferredBytes>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +120,8 @@ impl Store {
 
     fn of(dialect: Dialect, [durable, relaxed, readers]: [AnyPool; 3], location: Location, keys: Arc<Keys>) -> Self {
         let (retention, quotas) = (Retention::DEFAULT, Quotas::DEFAULT);
-        Self { dialect, durable, relaxed, readers, keeper: None, location, keys, retention, quotas }
+        let deferred_bytes = Arc::default();
+        Self { dialect, durable, relaxed, readers, keeper: None, location, keys, retention, quotas, deferred_bytes }
     }
 
     /// Keeps what is over for so long, and lets one principal have so much.

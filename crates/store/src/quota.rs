@@ -4,7 +4,9 @@
 //! off. So the usual case is one cheap write, and only where that row says no is everything counted, under its lock:
 //! two who come at once to the last place take turns, from whatever processes.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use contract::config::Quotas;
 use sqlx::{AnyConnection, Row};
@@ -74,7 +76,8 @@ impl fmt::Display for Exceeded {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     runs: i64,
-    bytes: i64,
+    snapshot_bytes: i64,
+    journal_bytes: i64,
     approvals: i64,
 }
 
@@ -86,10 +89,51 @@ impl Claim {
         let snapshot = sealed.filter(|_| !is_over).map_or(0, |(_, bytes)| length(bytes.len()));
         let claim = Self {
             runs: i64::from(change.state == Some(RunState::Waiting)),
-            bytes: snapshot.saturating_add(change.journal_bytes.max(0)),
+            snapshot_bytes: snapshot,
+            journal_bytes: change.journal_bytes.max(0),
             approvals: if is_over { 0 } else { length(change.approvals.len()) },
         };
-        (claim.runs + claim.bytes + claim.approvals > 0).then_some(claim)
+        (claim.journal_bytes > 0 || !claim.can_be_deferred()).then_some(claim)
+    }
+
+    /// Whether the claim is for journal bytes only.
+    fn can_be_deferred(&self) -> bool {
+        self.runs + self.snapshot_bytes + self.approvals == 0
+    }
+
+    fn bytes(&self) -> i64 {
+        self.snapshot_bytes.saturating_add(self.journal_bytes)
+    }
+}
+
+/// Journal bytes that each principal has written and that are not in its row of `usage` yet.
+///
+/// Most commits add a few hundred bytes of journal. Adding them to `usage` one commit at a time would cost a statement
+/// each, so a process collects them and adds them with the next claim for something else, or once they come to
+/// [`MAX_DEFERRED_BYTES`]. If the process dies, at most that much is missing until the next full count.
+#[derive(Debug, Default)]
+pub(crate) struct DeferredBytes(Mutex<HashMap<String, i64>>);
+
+/// Bytes that one process may defer for one principal; a small quota allows less ([`DeferredBytes::due`]).
+const MAX_DEFERRED_BYTES: i64 = 64 << 10;
+
+/// Principals for which one process defers bytes; for further ones every claim is taken at once.
+const MAX_DEFERRING_PRINCIPALS: usize = 1_024;
+
+impl DeferredBytes {
+    /// Returns the claim to take now, with the bytes deferred before, or `None` if it is deferred.
+    pub(crate) fn due(&self, agent_id: &str, claim: Claim, quotas: &Quotas) -> Option<Claim> {
+        let most = i64::try_from(quotas.stored_bytes / 16).unwrap_or(i64::MAX).min(MAX_DEFERRED_BYTES);
+        let mut deferred = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = deferred.get(agent_id).copied().unwrap_or(0);
+        let bytes = before.saturating_add(claim.journal_bytes);
+        let has_place = before > 0 || deferred.len() < MAX_DEFERRING_PRINCIPALS;
+        if claim.can_be_deferred() && bytes <= most && has_place {
+            deferred.insert(agent_id.to_owned(), bytes);
+            return None;
+        }
+        deferred.remove(agent_id);
+        Some(Claim { journal_bytes: bytes, ..claim })
     }
 }
 
@@ -110,11 +154,11 @@ pub(crate) async fn take(
          AND open_approvals <= $7 AND counted_at > $8",
     )
     .bind(claim.runs)
-    .bind(claim.bytes)
+    .bind(claim.bytes())
     .bind(claim.approvals)
     .bind(agent_id.clone())
     .bind(limits[0].saturating_sub(claim.runs))
-    .bind(limits[1].saturating_sub(claim.bytes))
+    .bind(limits[1].saturating_sub(claim.bytes()))
     .bind(limits[2].saturating_sub(claim.approvals))
     .bind(now.saturating_sub(COUNT_KEPT_MS))
     .execute(&mut *connection)
@@ -123,7 +167,7 @@ pub(crate) async fn take(
         return Ok(());
     }
     let has = count(connection, agent_id, now).await?;
-    let claims = [claim.runs, claim.bytes, claim.approvals];
+    let claims = [claim.runs, claim.bytes(), claim.approvals];
     let named = [Quota::WaitingRuns, Quota::StoredBytes, Quota::OpenApprovals];
     let over = claims.iter().zip(has).zip(limits).position(|((claim, has), limit)| *claim > 0 && has > limit);
     if let Some((quota, limit)) = over.and_then(|place| Some((*named.get(place)?, *limits.get(place)?))) {
@@ -182,4 +226,39 @@ async fn oldest(connection: &mut AnyConnection, held: &FencedRun) -> Result<Vec<
     .fetch_all(&mut *connection)
     .await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journal(bytes: i64) -> Claim {
+        Claim { runs: 0, snapshot_bytes: 0, journal_bytes: bytes, approvals: 0 }
+    }
+
+    #[test]
+    fn small_journal_claims_are_deferred_until_they_reach_the_limit() {
+        let deferred = DeferredBytes::default();
+        let claims = [30 << 10, 30 << 10, 30 << 10].map(|bytes| deferred.due("ada", journal(bytes), &Quotas::DEFAULT));
+        assert!(claims[0].is_none() && claims[1].is_none());
+        assert_eq!(claims[2].map(|claim| claim.bytes()), Some(90 << 10));
+        assert!(deferred.due("ada", journal(1), &Quotas::DEFAULT).is_none(), "counting starts again from zero");
+    }
+
+    #[test]
+    fn a_claim_for_a_waiting_run_takes_the_deferred_bytes_along() {
+        let deferred = DeferredBytes::default();
+        assert!(deferred.due("ada", journal(100), &Quotas::DEFAULT).is_none());
+        let claim = Claim { runs: 1, snapshot_bytes: 10, ..journal(5) };
+        assert_eq!(deferred.due("bob", claim, &Quotas::DEFAULT).map(|claim| claim.bytes()), Some(15));
+        assert_eq!(deferred.due("ada", claim, &Quotas::DEFAULT).map(|claim| claim.bytes()), Some(115));
+    }
+
+    #[test]
+    fn a_small_quota_defers_at_most_a_sixteenth_of_itself() {
+        let deferred = DeferredBytes::default();
+        let quotas = Quotas { stored_bytes: 160, ..Quotas::DEFAULT };
+        assert!(deferred.due("ada", journal(10), &quotas).is_none());
+        assert!(deferred.due("ada", journal(1), &quotas).is_some());
+    }
 }

@@ -1,4 +1,4 @@
-//! The one place where configuration is read from files, at most [`MAX_CONFIG_FILE_BYTES`] of each.
+//! Reads configuration files, with a limit on the size of each.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use contract::limits::MAX_CONFIG_FILE_BYTES;
+use contract::limits::{MAX_CONFIG_FILE_BYTES, MAX_USER_FILE_BYTES};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
@@ -16,8 +16,8 @@ pub(crate) enum FileError {
     Unreadable(ErrorKind),
     #[error("it is not Unicode text")]
     NotText,
-    #[error("it has more than {MAX_CONFIG_FILE_BYTES} bytes, which is the most that a configuration file may have")]
-    TooLong,
+    #[error("it has more than {limit} bytes, which is the most that a configuration file may have")]
+    TooLong { limit: usize },
 }
 
 /// The SHA-256 of a file's content, in hexadecimal digits.
@@ -50,22 +50,31 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
     read_bytes(path)?.map(text).transpose()
 }
 
-/// The text of a file that the user named on the command line. It may be a pipe.
+/// The text of a file that the user named on the command line, of at most [`MAX_USER_FILE_BYTES`]. It may be a pipe.
 pub(crate) fn read_named(path: &Path) -> Result<Option<String>, FileError> {
-    bounded(File::open(path))?.map(text).transpose()
+    bounded(File::open(path), MAX_USER_FILE_BYTES)?.map(text).transpose()
+}
+
+/// The text of a client's file in the user's own folders, of at most [`MAX_USER_FILE_BYTES`].
+pub(crate) fn read_users(path: &Path) -> Result<Option<String>, FileError> {
+    bounded(open(path), MAX_USER_FILE_BYTES)?.map(text).transpose()
 }
 
 /// The content of a file. Never waits: a pipe in place of a project's file has no content.
 pub(crate) fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
+    bounded(open(path), MAX_CONFIG_FILE_BYTES)
+}
+
+fn open(path: &Path) -> io::Result<File> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-    bounded(OpenOptions::new().read(true).custom_flags(flags).open(path))
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 pub(crate) fn text(content: Vec<u8>) -> Result<String, FileError> {
     String::from_utf8(content).map_err(|_| FileError::NotText)
 }
 
-fn bounded(opened: io::Result<File>) -> Result<Option<Vec<u8>>, FileError> {
+fn bounded(opened: io::Result<File>, limit: usize) -> Result<Option<Vec<u8>>, FileError> {
     let unreadable = |error: io::Error| FileError::Unreadable(error.kind());
     let file = match opened {
         Ok(file) => file,
@@ -73,9 +82,9 @@ fn bounded(opened: io::Result<File>) -> Result<Option<Vec<u8>>, FileError> {
         Err(error) => return Err(unreadable(error)),
     };
     let mut content = Vec::new();
-    file.take(MAX_CONFIG_FILE_BYTES as u64 + 1).read_to_end(&mut content).map_err(unreadable)?;
-    if content.len() > MAX_CONFIG_FILE_BYTES {
-        return Err(FileError::TooLong);
+    file.take(limit as u64 + 1).read_to_end(&mut content).map_err(unreadable)?;
+    if content.len() > limit {
+        return Err(FileError::TooLong { limit });
     }
     Ok(Some(content))
 }
@@ -84,7 +93,7 @@ fn bounded(opened: io::Result<File>) -> Result<Option<Vec<u8>>, FileError> {
 mod tests {
     use contract::limits::MAX_CONFIG_FILE_BYTES;
 
-    use super::{ContentHash, FileError, read};
+    use super::{ContentHash, FileError, read, read_users};
 
     #[test]
     fn a_file_over_the_limit_is_refused_and_one_at_the_limit_is_read() {
@@ -93,9 +102,10 @@ mod tests {
         std::fs::write(&path, " ".repeat(MAX_CONFIG_FILE_BYTES)).unwrap();
         assert_eq!(read(&path).unwrap().map(|text| text.len()), Some(MAX_CONFIG_FILE_BYTES));
         std::fs::write(&path, " ".repeat(MAX_CONFIG_FILE_BYTES + 1)).unwrap();
-        assert!(matches!(read(&path), Err(FileError::TooLong)));
+        assert!(matches!(read(&path), Err(FileError::TooLong { .. })));
+        assert_eq!(read_users(&path).unwrap().map(|text| text.len()), Some(MAX_CONFIG_FILE_BYTES + 1));
         // Endless, so only a bounded read returns.
-        assert!(matches!(read(std::path::Path::new("/dev/zero")), Err(FileError::TooLong)));
+        assert!(matches!(read(std::path::Path::new("/dev/zero")), Err(FileError::TooLong { .. })));
         assert!(read(&folder.path().join("none")).unwrap().is_none());
     }
 

@@ -112,7 +112,7 @@ impl<'p> ConfigLoader<'p> {
         }
         for client in self.imports.clone() {
             for file in client.files(Scope::User, self.places) {
-                match files::read(&file) {
+                match files::read_users(&file) {
                     Ok(Some(text)) => self.take_clients_text(client, &file, &text),
                     Ok(None) => {}
                     Err(why) => self.problem(&file, None, None, why.to_string()),

@@ -79,9 +79,13 @@ impl RunRegistry {
             Unsealable::UnknownKey { id } => WakeError::Locked(locked(id)),
             Unsealable::Damaged | Unsealable::NoRandomness => unreadable(&error.to_string()).into(),
         })?;
-        let tables = self.store.tables(&row.catalog, MAX_CATALOG_BYTES).await?;
+        let (tables, legs, totals, approvals) = tokio::try_join!(
+            self.store.tables(&row.catalog, MAX_CATALOG_BYTES),
+            self.store.legs(run_id),
+            self.store.journal_totals(run_id),
+            self.store.approvals_of_run(run_id),
+        )?;
         let tables = CatalogTables::from_bytes(tables.ok_or_else(|| unreadable("its catalog is gone"))?);
-        let legs = self.store.legs(run_id).await?;
         let last_leg = legs.iter().map(|leg| leg.leg).max();
         let is_thawed = snapshot.as_ref().is_some_and(|snapshot| self.pool.can_thaw(snapshot));
         // What the cell has seen the end of is needed only where legs are run again.
@@ -90,8 +94,6 @@ impl RunRegistry {
         } else {
             self.store.calls(run_id).await?
         };
-        let totals = self.store.journal_totals(run_id).await?;
-        let approvals = self.store.approvals_of_run(run_id).await?;
         let journal = Journal::resumed(self.store.clone(), held, &calls, totals).under(self.lease.clone());
         let run = self.run(run_id.to_owned(), definition, config.search, executor, tables, journal);
         let driver = resumed(run, &row, snapshot, &legs, calls, &approvals).await?;

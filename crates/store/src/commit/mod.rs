@@ -92,8 +92,10 @@ impl Store {
             None => None,
         };
         fault::point("commit.before_begin")?;
+        let claim = Claim::of(change, sealed.as_ref())
+            .and_then(|claim| self.deferred_bytes.due(&held.scope.agent_id, claim, &self.quotas));
         let mut patience = Patience::begin();
-        while let Err(error) = self.write(held, change, sealed.as_ref(), durability, now).await {
+        while let Err(error) = self.write(held, change, sealed.as_ref(), claim, durability, now).await {
             match self.look_for(held, error, &mut patience).await? {
                 Found::Written => break,
                 Found::Nothing => {}
@@ -109,6 +111,7 @@ impl Store {
         held: &FencedRun,
         change: &Change,
         sealed: Option<&(i64, Vec<u8>)>,
+        claim: Option<Claim>,
         durability: Durability,
         now: Millis,
     ) -> Result<(), Failed> {
@@ -125,7 +128,7 @@ impl Store {
         if change.state.is_some_and(RunState::is_over) {
             approvals::withdraw(&mut transaction, &held.run_id).await?;
         }
-        if let Some(claim) = Claim::of(change, sealed) {
+        if let Some(claim) = claim {
             quota::take(&mut transaction, held, claim, &self.quotas, now).await?;
         }
         transcript::write(&mut transaction, self.dialect, &held.scope.session_id, &held.run_id, &change.entries)

@@ -63,7 +63,7 @@ impl std::fmt::Debug for Change {
 impl Change {
     pub(crate) fn open(file: &Path) -> Result<Self, EditError> {
         let wrong = |why| EditError::File { file: file.to_owned(), why };
-        let before = files::read(file).map_err(wrong)?;
+        let before = files::read_users(file).map_err(wrong)?;
         let after = before.clone().unwrap_or_default();
         Ok(Self { file: file.to_owned(), format: Format::of(file), before, after })
     }

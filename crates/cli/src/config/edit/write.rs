@@ -44,7 +44,7 @@ pub(super) fn replace(
     };
     // Through links: dotfiles are often kept elsewhere.
     let real = file.canonicalize().unwrap_or_else(|_| file.to_owned());
-    let now = files::read(&real).map_err(|why| WriteError::Read { file: file.to_owned(), why })?;
+    let now = files::read_users(&real).map_err(|why| WriteError::Read { file: file.to_owned(), why })?;
     if now.as_deref() != before {
         return Err(WriteError::Changed(file.to_owned()));
     }

@@ -1,0 +1,152 @@
+//! Where log events go: standard error, and for `cellmate mcp` a file of bounded size in the state folder.
+
+mod file;
+mod show;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+use clap::Args;
+use telemetry::Redactor;
+use tracing::Subscriber;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, fmt};
+
+use file::LogFile;
+
+pub(crate) use show::{LogsArguments, run};
+
+/// The environment variable that is read if `--log` is not given.
+const VARIABLE: &str = "CELLMATE_LOG";
+
+/// The folder of log files inside the state folder.
+const FOLDER: &str = "logs";
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LogArguments {
+    /// What to log, for example `info` or `warn,executor=debug`; also $CELLMATE_LOG. `debug` can show what cells and
+    /// models wrote.
+    #[arg(long = "log", value_name = "FILTER", global = true)]
+    filter: Option<String>,
+}
+
+/// Whether the command serves clients for a long time or ends by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CommandKind {
+    Server,
+    Short,
+}
+
+/// The file that the log of this process is written to, once its folder is known.
+static FILE: OnceLock<LogFile> = OnceLock::new();
+
+/// Installs the process's log. Fails if the filter cannot be read.
+pub(crate) fn init(arguments: &LogArguments, kind: CommandKind) -> Result<(), String> {
+    let given = match &arguments.filter {
+        Some(filter) => Some(filter.clone()),
+        None => std::env::var(VARIABLE).ok().filter(|filter| !filter.is_empty()),
+    };
+    let given = given.as_deref().map(parse).transpose()?;
+    let default = |level: LevelFilter| Targets::new().with_default(level);
+    let on_stderr = match (&given, kind) {
+        (Some(filter), _) => filter.clone(),
+        (None, CommandKind::Server) => default(LevelFilter::WARN),
+        (None, CommandKind::Short) => default(LevelFilter::OFF),
+    };
+    // The file has more than standard error, which some clients show to their users.
+    let in_file = match kind {
+        CommandKind::Server => given.unwrap_or_else(|| default(LevelFilter::INFO)),
+        CommandKind::Short => default(LevelFilter::OFF),
+    };
+    let stderr = if io::stderr().is_terminal() {
+        fmt::layer().with_writer(Stderr).with_filter(on_stderr).boxed()
+    } else {
+        json_layer(Stderr).with_filter(on_stderr).boxed()
+    };
+    let file = json_layer(InFile).with_filter(in_file);
+    // A second initialisation happens in no command.
+    Registry::default().with(stderr).with(file).try_init().map_err(|error| format!("cannot log: {error}"))
+}
+
+/// Starts writing log events to files in the state folder.
+pub(crate) fn open_file(state: &Path) -> io::Result<()> {
+    let file = LogFile::open(&state.join(FOLDER))?;
+    // The first one stays if there is one already.
+    let _ = FILE.set(file);
+    Ok(())
+}
+
+fn parse(filter: &str) -> Result<Targets, String> {
+    Targets::from_str(filter).map_err(|error| {
+        format!("`{filter}` is not a log filter ({error}); use a level (`error`, `warn`, `info`, `debug`, `trace`) or `TARGET=LEVEL,…`")
+    })
+}
+
+fn json_layer<S, W>(writer: W) -> impl Layer<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    fmt::layer().json().flatten_event(true).with_current_span(false).with_span_list(true).with_writer(writer)
+}
+
+/// Writes redacted events to standard error.
+#[derive(Clone, Copy)]
+struct Stderr;
+
+impl<'a> MakeWriter<'a> for Stderr {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        *self
+    }
+}
+
+impl Write for Stderr {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        // The reader of standard error may have closed it, which must not stop the program.
+        let _ = io::stderr().write_all(redacted(event).as_bytes());
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes redacted events to the log file, once there is one.
+#[derive(Clone, Copy)]
+struct InFile;
+
+impl<'a> MakeWriter<'a> for InFile {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        *self
+    }
+}
+
+impl Write for InFile {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        if let Some(file) = FILE.get() {
+            file.append(&redacted(event));
+        }
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An event's line, without secrets. The formatting layer writes each event with one call.
+fn redacted(event: &[u8]) -> String {
+    let text = String::from_utf8_lossy(event);
+    Redactor::process().redact(&text).into_owned()
+}

@@ -1,0 +1,170 @@
+//! `cellmate logs`: prints the log that `cellmate mcp` writes.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+use super::{FOLDER, file};
+use crate::config::Places;
+use crate::render;
+
+/// How often `--follow` looks for new lines. Another process writes them, so there is nothing to wait on.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The number of lines printed if none is given.
+const DEFAULT_LINES: usize = 100;
+
+#[derive(Debug, Args)]
+pub(crate) struct LogsArguments {
+    /// Keep printing events as they are logged.
+    #[arg(short, long)]
+    follow: bool,
+    /// Print the last N events; all of them with 0.
+    #[arg(short = 'n', long = "lines", value_name = "N", default_value_t = DEFAULT_LINES)]
+    lines: usize,
+    /// Print only events of this run (its id, or the beginning of it).
+    #[arg(long, value_name = "RUN")]
+    run: Option<String>,
+    /// Print only the events of this incident, as named in an `internal_error`.
+    #[arg(long, value_name = "ID")]
+    incident: Option<String>,
+    /// Print each event as a line of JSON.
+    #[arg(long)]
+    json: bool,
+    /// This machine's state folder (default: `$XDG_STATE_HOME/cellmate`).
+    #[arg(long, value_name = "FOLDER")]
+    state_dir: Option<PathBuf>,
+}
+
+pub(crate) async fn run(arguments: LogsArguments) -> ExitCode {
+    let folder = arguments.state_dir.clone().or_else(|| Places::here(&[]).state());
+    let Some(folder) = folder.map(|state| state.join(FOLDER)) else {
+        return render::trouble("there is no state folder: set $HOME or pass --state-dir");
+    };
+    match print(&arguments, &folder).await {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader, `head` for example, has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => render::trouble(&format!("cannot read the log in `{}`: {error}", folder.display())),
+    }
+}
+
+async fn print(arguments: &LogsArguments, folder: &Path) -> io::Result<()> {
+    let mut last = VecDeque::new();
+    let mut current = None;
+    for path in file::paths(folder) {
+        let Ok(file) = File::open(&path) else { continue };
+        let mut reader = BufReader::new(file);
+        let mut line = String::new();
+        while reader.read_line(&mut line)? > 0 {
+            if arguments.wants(&line) {
+                last.push_back(std::mem::take(&mut line));
+                if arguments.lines > 0 && last.len() > arguments.lines {
+                    last.pop_front();
+                }
+            }
+            line.clear();
+        }
+        current = Some(reader);
+    }
+    if current.is_none() && !arguments.follow {
+        render::note(&format!("nothing is logged in `{}` yet; `cellmate mcp` writes there", folder.display()));
+        return Ok(());
+    }
+    let mut output = io::stdout().lock();
+    for line in last {
+        arguments.write(&mut output, &line)?;
+    }
+    while arguments.follow {
+        output.flush()?;
+        tokio::time::sleep(FOLLOW_INTERVAL).await;
+        current = follow(arguments, folder, current, &mut output)?;
+    }
+    Ok(())
+}
+
+/// Prints the lines that are new in the current file, and opens the next file once that one is full.
+fn follow(
+    arguments: &LogsArguments,
+    folder: &Path,
+    current: Option<BufReader<File>>,
+    output: &mut impl Write,
+) -> io::Result<Option<BufReader<File>>> {
+    let [_, path] = file::paths(folder);
+    let next = || File::open(&path).ok().map(BufReader::new);
+    let Some(mut reader) = current.or_else(next) else { return Ok(None) };
+    let mut line = String::new();
+    while reader.read_line(&mut line)? > 0 {
+        if !line.ends_with('\n') {
+            // Another process is still writing this line.
+            let back = i64::try_from(line.len()).unwrap_or(0);
+            reader.seek(SeekFrom::Current(-back))?;
+            break;
+        }
+        if arguments.wants(&line) {
+            arguments.write(output, &line)?;
+        }
+        line.clear();
+    }
+    let inode = |metadata: std::fs::Metadata| metadata.ino();
+    let is_current = std::fs::metadata(&path).map(inode).ok() == reader.get_ref().metadata().map(inode).ok();
+    Ok(if is_current { Some(reader) } else { next() })
+}
+
+impl LogsArguments {
+    fn wants(&self, line: &str) -> bool {
+        if self.run.is_none() && self.incident.is_none() {
+            return true;
+        }
+        let Ok(Value::Object(event)) = serde_json::from_str(line) else { return false };
+        let has = |field: &str, wanted: &str| {
+            let in_event = event.get(field);
+            let in_spans = event.get("spans").and_then(Value::as_array).into_iter().flatten();
+            let mut values = in_event.into_iter().chain(in_spans.filter_map(|span| span.get(field)));
+            values.any(|value| value.as_str().is_some_and(|value| value.starts_with(wanted)))
+        };
+        self.run.as_deref().is_none_or(|run| has("run", run))
+            && self.incident.as_deref().is_none_or(|incident| has("incident", incident))
+    }
+
+    fn write(&self, output: &mut impl Write, line: &str) -> io::Result<()> {
+        match serde_json::from_str(line) {
+            Ok(Value::Object(event)) if !self.json => writeln!(output, "{}", readable(&event, io::stdout().is_terminal())),
+            _ => writeln!(output, "{}", line.trim_end()),
+        }
+    }
+}
+
+/// An event as one line of text: time, level, message, fields, then the fields of its spans.
+fn readable(event: &Map<String, Value>, colour: bool) -> String {
+    let text = |field: &str| event.get(field).and_then(Value::as_str).unwrap_or_default();
+    let plain = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let level = text("level");
+    let mut line = match (colour, level) {
+        (true, "ERROR") => format!("{} \x1b[31m{level:>5}\x1b[0m", text("timestamp")),
+        (true, "WARN") => format!("{} \x1b[33m{level:>5}\x1b[0m", text("timestamp")),
+        _ => format!("{} {level:>5}", text("timestamp")),
+    };
+    for span in event.get("spans").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object) {
+        for (name, value) in span.iter().filter(|(name, _)| *name != "name") {
+            line.push_str(&format!(" {name}={}", plain(value)));
+        }
+    }
+    line.push_str(&format!(" {}: {}", text("target"), text("message")));
+    let hidden = ["timestamp", "level", "target", "message", "spans"];
+    for (name, value) in event.iter().filter(|(name, _)| !hidden.contains(&name.as_str())) {
+        line.push_str(&format!(" {name}={}", plain(value)));
+    }
+    // Log text can come from servers: it must not control the terminal.
+    mcp::server::plain(&line, usize::MAX)
+}

@@ -1,0 +1,86 @@
+//! Internal errors, with an id that connects what a model reads to what the log holds.
+
+use std::error::Error;
+use std::fmt;
+
+/// The id of an internal error in the log: eight hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incident(u32);
+
+impl Incident {
+    /// Logs an error with its chain of causes at `error` and returns the id under which it is logged.
+    pub fn log(operation: &'static str, error: &(dyn Error + 'static)) -> Self {
+        let incident = Self::new();
+        tracing::error!(%incident, operation, error = chain(error), "internal error");
+        incident
+    }
+
+    fn new() -> Self {
+        // Without randomness incidents share an id. They can still be told apart by their times.
+        Self(getrandom::u32().unwrap_or(0))
+    }
+}
+
+impl fmt::Display for Incident {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+/// Returns an error's message followed by those of its causes.
+///
+/// A cause whose text is part of the message before it is left out: many errors repeat their cause.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut last = text.clone();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let message = cause.to_string();
+        if !last.contains(&message) {
+            text.push_str(": ");
+            text.push_str(&message);
+        }
+        last = message;
+        next = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+    use std::fmt;
+
+    use super::{Incident, chain};
+
+    #[derive(Debug)]
+    struct Layer(&'static str, Option<Box<Layer>>);
+
+    impl fmt::Display for Layer {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for Layer {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            self.1.as_deref().map(|layer| layer as _)
+        }
+    }
+
+    #[test]
+    fn the_chain_names_each_cause_once() {
+        let root = Layer("disk full", None);
+        let middle = Layer("write failed: disk full", Some(Box::new(root)));
+        let top = Layer("cannot store the run", Some(Box::new(middle)));
+        assert_eq!(chain(&top), "cannot store the run: write failed: disk full");
+    }
+
+    #[test]
+    fn an_incident_is_eight_digits_and_differs_from_the_next() {
+        let error = Layer("broken", None);
+        let (first, second) = (Incident::log("test", &error), Incident::log("test", &error));
+        assert_eq!(first.to_string().len(), 8);
+        assert_ne!(first, second);
+    }
+}

@@ -1,0 +1,103 @@
+//! Removal of secret values from log lines.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use parking_lot::RwLock;
+
+/// The text that replaces a secret.
+pub const REDACTED: &str = "[redacted]";
+
+/// Shorter values are not redacted: they occur in ordinary text.
+const MIN_SECRET_BYTES: usize = 6;
+
+/// Secrets that one process remembers; further ones replace nothing. Values come from configuration and logins, which
+/// have far fewer.
+const MAX_SECRETS: usize = 4_096;
+
+/// The secret values of this process, and the search for them.
+///
+/// Values are registered where they are read: resolved environment variables and headers of servers, tokens, passwords.
+#[derive(Debug, Default)]
+pub struct Redactor {
+    values: RwLock<Values>,
+}
+
+#[derive(Default)]
+struct Values {
+    known: BTreeSet<String>,
+    search: Option<Arc<AhoCorasick>>,
+}
+
+impl std::fmt::Debug for Values {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Values").field("known", &self.known.len()).finish_non_exhaustive()
+    }
+}
+
+static PROCESS: LazyLock<Redactor> = LazyLock::new(Redactor::default);
+
+impl Redactor {
+    /// Returns the redactor that the log of this process uses.
+    pub fn process() -> &'static Self {
+        &PROCESS
+    }
+
+    /// Registers a secret value, and the form it has inside a JSON string.
+    pub fn register(&self, secret: &str) {
+        let secret = secret.trim();
+        if secret.len() < MIN_SECRET_BYTES {
+            return;
+        }
+        let mut values = self.values.write();
+        if values.known.len() >= MAX_SECRETS || values.known.contains(secret) {
+            return;
+        }
+        values.known.insert(secret.to_owned());
+        let escaped = secret.escape_default().to_string();
+        let json = secret.replace('\\', "\\\\").replace('"', "\\\"");
+        for form in [escaped, json] {
+            values.known.insert(form);
+        }
+        // The longest match first, so that a secret that begins like another is removed whole.
+        let search = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&values.known);
+        values.search = search.ok().map(Arc::new);
+    }
+
+    /// Returns the text with every registered secret replaced by [`REDACTED`].
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let search = self.values.read().search.clone();
+        match search {
+            Some(search) if search.is_match(text) => {
+                let replacements = vec![REDACTED; search.patterns_len()];
+                Cow::Owned(search.replace_all(text, &replacements))
+            }
+            _ => Cow::Borrowed(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Redactor;
+
+    #[test]
+    fn registered_values_are_replaced_wherever_they_occur() {
+        let redactor = Redactor::default();
+        redactor.register("hunter2secret");
+        redactor.register("hunter2secretlonger");
+        redactor.register("quo\"ted-value");
+        let redacted = redactor.redact("a=hunter2secret b=hunter2secretlonger c=\"quo\\\"ted-value\"");
+        assert_eq!(redacted, "a=[redacted] b=[redacted] c=\"[redacted]\"");
+    }
+
+    #[test]
+    fn short_values_and_other_text_stay() {
+        let redactor = Redactor::default();
+        redactor.register("on");
+        redactor.register("  ");
+        assert_eq!(redactor.redact("on and on"), "on and on");
+    }
+}
