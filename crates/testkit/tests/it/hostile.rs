@@ -47,8 +47,8 @@ fn the_judge_says_no_where_something_is_wrong() {
     );
     let (report, succeeded) = drive(folder.path());
     let problems: Vec<&Value> = report["cells"].as_array().unwrap().iter().map(|cell| &cell["problems"]).collect();
-    assert_eq!(*problems[0], serde_json::json!(["another outcome was expected"]));
-    assert_eq!(*problems[1], serde_json::json!(["`openclaw:test:counter` had its effect 1 times"]));
+    assert_eq!(*problems[0], serde_json::json!(["unexpected outcome"]));
+    assert_eq!(*problems[1], serde_json::json!(["`openclaw:test:counter` took effect 1 times"]));
     assert_eq!(
         *problems[2],
         serde_json::json!([

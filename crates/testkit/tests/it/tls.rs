@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contract::scope::Scope;
 use store::{Change, Durability, FencedRun, Keys, Location, NewRun, RunChange, RunState, Store, StoreError};
-use testkit::postgres::Secured;
+use testkit::postgres::TlsServer;
 
 async fn open(url: String) -> Result<Store, StoreError> {
     Store::open(&Location::Postgres(url), Keys::ephemeral().unwrap()).await
@@ -12,8 +12,8 @@ async fn open(url: String) -> Result<Store, StoreError> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_is_talked_to_by_tls_and_only_if_somebody_trusted_vouches_for_it() {
-    let server = Secured::start().unwrap();
-    let vouched = format!("&sslrootcert={}", server.authority().display());
+    let server = TlsServer::start().unwrap();
+    let vouched = format!("&sslrootcert={}", server.ca_certificate().display());
 
     let store = open(server.url("verify-full") + &vouched).await.unwrap();
     assert!(store.server_clock().await.unwrap().is_some());

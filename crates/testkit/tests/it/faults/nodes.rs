@@ -167,7 +167,7 @@ fn a_server_that_is_restarted_at_once_again_and_again_loses_nothing() {
                 if over.load(Ordering::Relaxed) {
                     return;
                 }
-                server.restart_at_once().unwrap();
+                server.restart_immediately().unwrap();
                 restarts.fetch_add(1, Ordering::Relaxed);
             }
         });
