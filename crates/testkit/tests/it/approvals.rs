@@ -35,7 +35,7 @@ async fn decide(world: &World, decision: &Decision) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_asked_about_call_is_parked_and_its_siblings_go_on() {
+async fn a_call_that_needs_approval_is_parked_while_its_siblings_continue() {
     let (world, desk) = world().await;
     let run = world.run();
     let code = "const [paid, read] = await Promise.all([tools.pay({ amount: 1 }), tools.read({ n: 1 }).then(read => { text('read'); return read })])
@@ -54,7 +54,7 @@ async fn an_asked_about_call_is_parked_and_its_siblings_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_is_told_what_and_why() {
+async fn a_pending_approval_names_the_tool_input_run_and_reason() {
     let (world, _) = world().await;
     let (run_id, _) = world.run().suspend(PAID).await;
     let pending = world.pending().await;
@@ -66,7 +66,7 @@ async fn who_asks_is_told_what_and_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_no_reaches_the_cell_with_its_note() {
+async fn a_denial_reaches_the_cell_with_its_note() {
     for (note, expected) in [("too much", "a person denied this call: too much"), ("", "a person denied this call")] {
         let (world, desk) = world().await;
         let run = world.run();
@@ -78,7 +78,7 @@ async fn a_no_reaches_the_cell_with_its_note() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn edited_arguments_are_checked_and_are_what_the_tool_gets() {
+async fn edited_arguments_are_validated_and_passed_to_the_tool() {
     for (edited, allowed) in
         [(json!({"amount": 2}), true), (json!({"amount": "2"}), false), (json!({"amout": 2}), false)]
     {
@@ -98,7 +98,7 @@ async fn edited_arguments_are_checked_and_are_what_the_tool_gets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_is_pending_can_be_approved() {
+async fn all_pending_calls_of_a_run_can_be_approved_at_once() {
     let (world, desk) = world().await;
     let run = world.run();
     let code = "return (await Promise.all([1, 2, 3].map(amount => tools.pay({ amount })))).map(paid => paid.amount)";
@@ -111,7 +111,7 @@ async fn all_that_is_pending_can_be_approved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_yes_counts_once() {
+async fn an_approval_is_valid_for_one_call_only() {
     let (world, desk) = world().await;
     let run = world.run();
     let (run_id, _) = run.suspend(&format!("const first = await tools.pay({{ amount: 1 }}); {PAID}")).await;
@@ -129,7 +129,7 @@ async fn a_yes_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_yes_is_for_the_tool_as_it_was_shown() {
+async fn an_approval_is_void_if_the_tool_has_changed() {
     let (world, desk) = world().await;
     let (run_id, _) = world.run().suspend(PAID).await;
     desk.put(ToolSpec { description: "Pays twice.".to_owned(), ..pay() }, Does::Echo);
@@ -145,7 +145,7 @@ async fn a_yes_is_for_the_tool_as_it_was_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_can_say_yes_after_the_time_to_do_so() {
+async fn an_expired_approval_cannot_be_granted() {
     let (world, desk) = world().await;
     let mut run = world.run();
     run.prepared.executor = run.prepared.executor.with_approval_ms(50);
@@ -159,7 +159,7 @@ async fn nobody_can_say_yes_after_the_time_to_do_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_can_say_yes_to_a_run_that_is_over() {
+async fn an_approval_of_an_aborted_run_cannot_be_granted() {
     let (world, desk) = world().await;
     let (run_id, _) = world.run().suspend(PAID).await;
     let asked = world.pending().await.remove(0);
@@ -171,7 +171,7 @@ async fn nobody_can_say_yes_to_a_run_that_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_word_given_while_siblings_still_work_is_heard() {
+async fn a_decision_made_while_siblings_run_takes_effect_in_the_same_turn() {
     let (world, desk) = world().await;
     let run = world.run();
     let code = "return await Promise.all([tools.slow({ n: 1 }), tools.pay({ amount: 1 })])";
@@ -184,7 +184,7 @@ async fn a_word_given_while_siblings_still_work_is_heard() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_without_a_cell_is_asked_about_as_well() {
+async fn a_direct_call_needs_approval_too() {
     for (decision, expected) in
         [(once(None), None), (Decision::Deny { note: String::new() }, Some("a person denied this call"))]
     {

@@ -29,7 +29,7 @@ fn patient() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cell_can_catch_that_its_journal_is_full_and_return_what_it_has() {
+async fn a_cell_can_catch_a_full_journal_and_return_partial_results() {
     let world = world(patient()).await;
     let cell = "
         const text = 'a'.repeat(1 << 20);
@@ -46,7 +46,7 @@ async fn a_cell_can_catch_that_its_journal_is_full_and_return_what_it_has() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cell_that_goes_on_when_its_calls_are_refused_fails() {
+async fn a_cell_that_keeps_calling_after_its_calls_are_refused_fails() {
     let world = world(patient()).await;
     let cell = "
         const text = 'a'.repeat(8 << 10);
@@ -57,7 +57,7 @@ async fn a_cell_that_goes_on_when_its_calls_are_refused_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cell_that_sets_timers_for_ever_fails_at_the_limit_of_calls() {
+async fn a_cell_that_sets_timers_forever_fails_at_the_call_limit() {
     let world = world(patient()).await;
     let cell =
         "for (;;) await Promise.all(Array.from({ length: 900 }, () => new Promise(done => setTimeout(done, 0))))";
@@ -74,7 +74,7 @@ async fn a_cell_that_sets_timers_for_ever_fails_at_the_limit_of_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_catalog_answers_is_recorded_by_its_hash_and_runs_again_the_same() {
+async fn catalog_queries_are_journaled_by_hash_and_replay_identically() {
     let world = world(patient()).await;
     let cell = "
         await tools.search('echo echo echo');
@@ -98,7 +98,7 @@ async fn what_the_catalog_answers_is_recorded_by_its_hash_and_runs_again_the_sam
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_fails_where_its_principal_has_no_room_and_others_go_on() {
+async fn a_run_over_its_principals_quota_fails_and_other_runs_continue() {
     let folder = tempfile::tempdir().unwrap();
     let desk = Desk::new([(ECHO, Does::Echo)]);
     let quotas = Quotas { stored_bytes: 4 << 20, ..Quotas::DEFAULT };
@@ -137,7 +137,7 @@ impl ToolSource for Bound {
 }
 
 #[tokio::test]
-async fn a_repeated_call_is_bound_to_the_definition_that_was_agreed_to() {
+async fn a_retried_call_is_bound_to_the_approved_tool_definition() {
     let hash = read().hash();
     let another = "0".repeat(64);
     // Whether the tool is asked about, the definition of the first attempt, and what the repetition is bound to.

@@ -33,16 +33,16 @@ const CELLS: &[(ErrorCode, &str, &str)] = &[
 
 /// Where the others are produced: `file::test` of this binary.
 const ELSEWHERE: &[(ErrorCode, &str)] = &[
-    (ErrorCode::InvalidConfig, "codes::a_configuration_that_is_wrong_is_refused_with_its_code"),
-    (ErrorCode::RuntimeUnavailable, "codes::one_run_too_many_is_refused"),
-    (ErrorCode::SnapshotRestoreFailed, "codes::a_snapshot_that_does_not_open_is_the_end_of_its_run"),
-    (ErrorCode::InternalError, "codes::a_store_that_is_away_says_so"),
-    (ErrorCode::SnapshotExpired, "expiry::a_frozen_cell_expires"),
+    (ErrorCode::InvalidConfig, "codes::an_invalid_configuration_is_rejected_with_invalid_config"),
+    (ErrorCode::RuntimeUnavailable, "codes::a_run_over_the_live_run_limit_is_rejected"),
+    (ErrorCode::SnapshotRestoreFailed, "codes::a_snapshot_that_cannot_be_opened_fails_its_run"),
+    (ErrorCode::InternalError, "codes::a_wait_on_a_closed_store_fails_with_internal_error"),
+    (ErrorCode::SnapshotExpired, "expiry::a_suspended_cell_expires"),
     (ErrorCode::Aborted, "ending::a_running_guest_is_aborted"),
 ];
 
 #[test]
-fn every_code_has_a_case() {
+fn every_error_code_has_a_test() {
     for code in ErrorCode::ALL {
         let here = CELLS.iter().filter(|(produced, ..)| *produced == code).count();
         let elsewhere: Vec<_> = ELSEWHERE.iter().filter(|(produced, _)| *produced == code).collect();
@@ -64,7 +64,7 @@ fn small() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cells_fail_with_their_codes() {
+async fn cells_fail_with_the_expected_codes() {
     let desk =
         Desk::new([("openclaw:core:read", Does::AtTheGate), ("openclaw:core:fails", Does::Fails("no such city"))]);
     let world = Parts { tools: small(), sources: vec![desk], ..Parts::default() }.open().await;
@@ -79,14 +79,14 @@ async fn cells_fail_with_their_codes() {
 }
 
 #[test]
-fn a_configuration_that_is_wrong_is_refused_with_its_code() {
+fn an_invalid_configuration_is_rejected_with_invalid_config() {
     let errors =
         AgentsConfig::resolve(&json!({"codeMode": {"enabled": "yes", "timoutMs": 1}}), &Value::Null).unwrap_err();
     assert_eq!((errors.len(), ConfigError::CODE.as_str()), (2, "invalid_config"), "{errors:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_run_too_many_is_refused() {
+async fn a_run_over_the_live_run_limit_is_rejected() {
     let desk = Desk::new([("openclaw:core:read", Does::Echo)]);
     let tools = json!({"codeMode": {"enabled": true, "maxLiveRuns": 2}});
     let world = Parts { tools, sources: vec![desk], ..Parts::default() }.open().await;
@@ -100,7 +100,7 @@ async fn one_run_too_many_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_that_does_not_open_is_the_end_of_its_run() {
+async fn a_snapshot_that_cannot_be_opened_fails_its_run() {
     let folder = tempfile::tempdir().unwrap();
     let parts = |key| Parts {
         sources: vec![Desk::new([("openclaw:core:read", Does::Echo)])],
@@ -116,7 +116,7 @@ async fn a_snapshot_that_does_not_open_is_the_end_of_its_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_is_away_says_so() {
+async fn a_wait_on_a_closed_store_fails_with_internal_error() {
     let world = Parts::default().open().await;
     let (run_id, _) = world.run().suspend("await yield_control(); return 1").await;
     world.store().close().await;
@@ -124,7 +124,7 @@ async fn a_store_that_is_away_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_was_taken_away_is_waited_for_and_nothing_more_is_done() {
+async fn a_process_that_lost_its_run_reports_waiting_and_makes_no_more_calls() {
     let desk = Desk::new([("openclaw:core:gate", Does::AtTheGate), ("openclaw:core:read", Does::Echo)]);
     let tools = json!({"codeMode": {"enabled": true, "timeoutMs": 5000, "maxWaitMs": 300}});
     let world = Parts { tools, sources: vec![desk.clone()], ..Parts::default() }.open().await;

@@ -59,7 +59,7 @@ fn names(map: &str) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn every_test_named_in_the_map_exists() {
+fn every_test_named_in_the_contract_map_exists() {
     let names = names(&std::fs::read_to_string(root().join("docs/contract.md")).unwrap());
     assert!(names.len() > 90, "the map was not read: {names:?}");
     let missing: Vec<&String> =
@@ -75,14 +75,14 @@ fn exists(name: &str) -> bool {
 }
 
 #[test]
-fn a_test_that_does_not_exist_is_found_out() {
-    assert!(exists("testkit contract_map::a_test_that_does_not_exist_is_found_out"));
+fn a_missing_test_is_detected() {
+    assert!(exists("testkit contract_map::a_missing_test_is_detected"));
     assert!(exists("spec/cells/limits.md: An endless loop times out"));
     for wrong in [
         "testkit contract_map::no_such_test",
-        "testkit hooks::a_test_that_does_not_exist_is_found_out",
+        "testkit hooks::a_missing_test_is_detected",
         "testkit contract_map::exists",
-        "store contract_map::a_test_that_does_not_exist_is_found_out",
+        "store contract_map::a_missing_test_is_detected",
         "spec/cells/limits.md: No such heading",
     ] {
         assert!(!exists(wrong), "{wrong}");

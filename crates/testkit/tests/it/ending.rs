@@ -69,7 +69,7 @@ async fn a_running_guest_is_aborted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_at_work_is_cancelled() {
+async fn aborting_a_run_cancels_its_running_tool() {
     let (world, desk) = world(patient()).await;
     let turn = begin(&world.run(), "text('before'); return await tools.never({})").await;
     desk.until(1).await;
@@ -82,7 +82,7 @@ async fn a_tool_at_work_is_cancelled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_works_between_turns_is_cancelled() {
+async fn aborting_a_run_cancels_a_tool_that_runs_between_turns() {
     let (world, desk) = world(hasty()).await;
     let (run_id, _) = world.run().suspend("return await tools.never({})").await;
     assert_eq!((world.code_mode.live_runs(), desk.cancelled()), (1, 0));
@@ -92,7 +92,7 @@ async fn a_tool_that_works_between_turns_is_cancelled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_a_person_or_lies_frozen_is_aborted() {
+async fn a_run_that_is_suspended_or_waits_for_approval_is_aborted() {
     let (world, desk) = world(hasty()).await;
     for cell in [
         "return await tools.asked({})",
@@ -109,7 +109,7 @@ async fn what_waits_for_a_person_or_lies_frozen_is_aborted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timeout_leaves_nothing_behind() {
+async fn a_timed_out_run_cancels_its_tools_and_frees_its_worker() {
     let (world, desk) = world(hasty()).await;
     let result = world.run().exec("const never = tools.never({}); await tools.read({}); for (;;) {}").await;
     assert_eq!(code(&result), "timeout");
@@ -123,7 +123,7 @@ async fn a_timeout_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_ended_is_not_aborted() {
+async fn a_finished_run_cannot_be_aborted() {
     let (world, _) = world(hasty()).await;
     let (run_id, _) = world.run().suspend("await yield_control(); return 1").await;
     assert_eq!(value(&world.run().wait(&run_id).await), 1);
@@ -133,7 +133,7 @@ async fn what_has_ended_is_not_aborted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outcome_that_comes_too_late_is_written_down_and_never_delivered() {
+async fn a_late_outcome_is_stored_and_never_delivered() {
     let (world, desk) = world(hasty()).await;
     let (run_id, _) = world.run().suspend("return await tools.pick({})").await;
     let token: CallToken = desk.calls()[0].token.clone();
@@ -151,7 +151,7 @@ async fn an_outcome_that_comes_too_late_is_written_down_and_never_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_a_session_ends_its_runs_and_no_others() {
+async fn ending_a_session_aborts_only_its_runs() {
     let (world, desk) = world(patient()).await;
     let (yielded, _) = world.run().suspend("await yield_control(); return 1").await;
     let (other, _) = world.run_as("main/another/run").suspend("await yield_control(); return 1").await;
@@ -170,7 +170,7 @@ async fn the_end_of_a_session_ends_its_runs_and_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_held_elsewhere_is_aborted_too() {
+async fn a_run_held_by_another_process_is_aborted() {
     let folder = tempfile::tempdir().unwrap();
     let desk = Desk::new([("openclaw:core:never", Does::Never)]);
     let parts =

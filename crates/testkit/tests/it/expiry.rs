@@ -18,7 +18,7 @@ fn desk() -> std::sync::Arc<Desk> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_frozen_cell_expires() {
+async fn a_suspended_cell_expires() {
     let world = world(&desk()).await;
     let (run_id, _) = world.run().suspend("await yield_control(); return 1").await;
     tokio::time::sleep(Duration::from_millis(1100)).await;
@@ -42,7 +42,7 @@ async fn a_tool_that_never_answers_does_not_keep_its_run_alive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_approval_that_never_comes_ends_with_the_run() {
+async fn a_pending_approval_expires_with_its_run() {
     let desk = desk();
     let world = world(&desk).await;
     let (run_id, _) = world.run().suspend("return await tools.asked({})").await;
@@ -53,7 +53,7 @@ async fn an_approval_that_never_comes_ends_with_the_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_comes_for_a_run_gives_it_its_time_again() {
+async fn a_decision_restarts_the_expiry_time_of_its_run() {
     let world = world(&desk()).await;
     let run = world.run();
     let (run_id, _) = run.suspend("return await tools.asked({ n: 1 })").await;

@@ -40,7 +40,7 @@ async fn directly(run: &Run) -> Outcome {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_knows_on_whose_behalf_and_from_where_a_call_is_made() {
+async fn a_hook_receives_the_scope_and_origin_of_each_call() {
     let (world, desk, witness) = world("read", Says::Nothing).await;
     let run = world.run();
     run.exec_with("exec-9", json!({ "code": CALL })).await;
@@ -63,7 +63,7 @@ async fn a_hook_knows_on_whose_behalf_and_from_where_a_call_is_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cell_is_told_from_a_shell_command_and_by_its_language() {
+async fn a_hook_receives_the_kind_and_language_of_a_cell() {
     let (world, _, witness) = world("exec", Says::Nothing).await;
     let run = world.run();
     for (input, kind, ends) in [
@@ -84,7 +84,7 @@ async fn a_cell_is_told_from_a_shell_command_and_by_its_language() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cell_can_be_blocked_or_rewritten_under_either_name() {
+async fn a_hook_can_block_a_cell_or_rewrite_its_code_or_command_field() {
     let blocked = world("exec", Says::Block("not today")).await.0.run().exec("return 1").await;
     assert_eq!(blocked["error"], "blocked by a before_tool_call hook: not today", "{blocked}");
     for rewritten in
@@ -116,7 +116,7 @@ async fn a_call_is_blocked_with_the_hooks_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rewritten_arguments_are_checked_again_and_are_what_the_tool_gets() {
+async fn rewritten_arguments_are_validated_and_passed_to_the_tool() {
     let (good, desk, witness) = world("read", Says::Rewrite(json!({"path": "b"}))).await;
     assert_eq!(good.run().value(CALL).await, json!({"path": "b"}));
     let Outcome::Returned(told) = directly(&good.run()).await else { panic!() };
@@ -133,7 +133,7 @@ async fn rewritten_arguments_are_checked_again_and_are_what_the_tool_gets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_that_errs_panics_or_hangs_denies() {
+async fn a_hook_that_fails_panics_or_hangs_blocks_the_call() {
     for (says, words) in [
         (Says::Error("canary"), "blocked: a before_tool_call hook failed"),
         (Says::Panic, "blocked: a before_tool_call hook failed"),
@@ -152,7 +152,7 @@ async fn a_hook_that_errs_panics_or_hangs_denies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_call_its_hook_knows_how_it_ended() {
+async fn the_after_hook_receives_the_outcome_of_a_call() {
     let desk = Desk::new([("openclaw:core:good", Does::Echo), ("openclaw:core:bad", Does::Fails("no such city"))]);
     let witness = Witness::new("", Says::Nothing);
     let hooks: Vec<Arc<dyn Hook>> = vec![witness.clone()];
@@ -166,7 +166,7 @@ async fn after_a_call_its_hook_knows_how_it_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_may_ask_for_a_person() {
+async fn a_hook_can_require_approval() {
     let (world, desk, _) = world("read", Says::Ask("it reads")).await;
     let run = world.run();
     let (run_id, waiting) = run.suspend(CALL).await;

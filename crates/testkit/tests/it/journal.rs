@@ -45,7 +45,7 @@ fn call(id: u32, payload: usize) -> CallRow {
 }
 
 #[tokio::test]
-async fn an_id_that_is_used_again_is_refused_and_the_older_row_stays() {
+async fn a_reused_call_id_is_refused_and_the_first_row_stays() {
     let journal = journal().await;
     journal.opened(call(1, 10)).unwrap();
     journal.opened(call(3, 10)).unwrap();
@@ -58,7 +58,7 @@ async fn an_id_that_is_used_again_is_refused_and_the_older_row_stays() {
 }
 
 #[tokio::test]
-async fn calls_and_replies_beyond_the_bytes_of_a_journal_are_refused_and_cost_next_to_nothing() {
+async fn calls_beyond_the_journal_limit_are_refused_and_stored_by_hash_only() {
     let journal = journal().await;
     let mut id = 0;
     let full = loop {
@@ -82,7 +82,7 @@ async fn calls_and_replies_beyond_the_bytes_of_a_journal_are_refused_and_cost_ne
 }
 
 #[tokio::test]
-async fn what_a_cell_has_seen_is_written_and_not_kept() {
+async fn delivered_replies_are_stored_and_dropped_from_memory() {
     let journal = journal().await;
     for id in 1..=3 {
         journal.opened(call(id, 10)).unwrap();
@@ -104,7 +104,7 @@ async fn what_a_cell_has_seen_is_written_and_not_kept() {
 }
 
 #[tokio::test]
-async fn a_run_whose_principal_has_no_room_ends_and_only_its_end_is_written() {
+async fn a_run_over_its_principals_quota_stores_only_its_end() {
     let quotas = Quotas { stored_bytes: 100_000, ..Quotas::DEFAULT };
     let journal = in_store(
         Store::open(&Location::Memory, Keys::new(1, [7; 32])).await.unwrap().bounded(Retention::DEFAULT, quotas),

@@ -47,7 +47,7 @@ fn to_the_end(host: &mut Host, run_id: &str) -> Value {
 }
 
 #[test]
-fn a_slow_tool_an_approval_and_a_client_outlive_the_host_in_any_order() {
+fn parked_calls_survive_a_host_crash_and_settle_in_any_order() {
     let orders = [
         [Step::Task, Step::Ask, Step::Pick],
         [Step::Task, Step::Pick, Step::Ask],
@@ -84,7 +84,7 @@ fn a_slow_tool_an_approval_and_a_client_outlive_the_host_in_any_order() {
 }
 
 #[test]
-fn a_call_that_must_not_be_repeated_is_reported_as_unknown_and_a_reading_one_is_repeated() {
+fn after_a_crash_a_non_repeatable_call_is_unknown_and_a_read_only_call_is_retried() {
     let folder = tempfile::tempdir().unwrap();
     let code = r#"
         const before = await tools.call("openclaw:ledger:read", { n: 0 })
@@ -109,7 +109,7 @@ fn a_call_that_must_not_be_repeated_is_reported_as_unknown_and_a_reading_one_is_
 }
 
 #[test]
-fn a_leg_killed_midway_is_run_again_with_what_it_was_told() {
+fn a_leg_interrupted_by_a_crash_is_replayed_with_its_recorded_replies() {
     let folder = tempfile::tempdir().unwrap();
     // The host dies inside the turn: nothing was frozen, only journaled.
     let code = r#"

@@ -60,7 +60,7 @@ fn says_so(world: &World) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_is_spoken_of_only_where_its_tools_are_visible() {
+async fn a_namespace_is_described_only_if_its_tools_are_visible() {
     let shown = parts(&desk()).open().await;
     assert!(says_so(&shown));
     assert_eq!(
@@ -74,7 +74,7 @@ async fn a_namespace_is_spoken_of_only_where_its_tools_are_visible() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_of_the_same_name_from_another_plugin_do_not_show_it() {
+async fn same_named_tools_of_another_plugin_do_not_enable_a_namespace() {
     let impostor = Desk::new([("plugin:evil:list_issues", Does::Echo), ("plugin:evil:update_issue", Does::Echo)]);
     let world = parts(&impostor).open().await;
     assert!(!says_so(&world));
@@ -82,7 +82,7 @@ async fn tools_of_the_same_name_from_another_plugin_do_not_show_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn values_nested_objects_and_shared_ones_arrive_whole_and_frozen() {
+async fn namespace_values_arrive_complete_and_frozen() {
     let world = parts(&desk()).open().await;
     let cell = "return [Issues.repository, Issues.agent, Issues.one.labels[1], Issues.other[0].labels, Issues.other[1],
                         namespaces.Issues === Issues, Object.isFrozen(Issues.one.labels), Issues.__proto__ === undefined]";
@@ -91,7 +91,7 @@ async fn values_nested_objects_and_shared_ones_arrive_whole_and_frozen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_in_a_namespace_is_a_call_of_its_tool() {
+async fn a_namespace_call_is_dispatched_as_a_call_of_its_tool() {
     let desk = desk();
     let witness = Witness::new("", Says::Nothing);
     let world = Parts { hooks: vec![witness.clone()], ..parts(&desk) }.open().await;
@@ -112,7 +112,7 @@ async fn a_call_in_a_namespace_is_a_call_of_its_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_can_be_caught() {
+async fn a_cell_can_catch_a_failed_namespace_call() {
     let failing = Desk::new([(LIST, Does::Fails("rate limited")), (UPDATE, Does::Echo)]);
     let world = parts(&failing).open().await;
     let cell = "try { await Issues.list() } catch (error) { return [error instanceof Error, error.message] }";
@@ -125,7 +125,7 @@ async fn a_failure_can_be_caught() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_declared_cannot_be_called() {
+async fn only_declared_tools_can_be_called_through_a_namespace() {
     let desk = desk();
     let world = parts(&desk).open().await;
     // The guest's own names are no boundary; these do not even exist.
@@ -161,7 +161,7 @@ async fn what_is_not_declared_cannot_be_called() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_suspended_call_resumes_through_wait() {
+async fn a_suspended_namespace_call_resumes_through_wait() {
     let desk = Desk::new([(LIST, Does::AtTheGate), (UPDATE, Does::Echo)]);
     let tools = json!({"codeMode": {"enabled": true, "timeoutMs": 300, "maxWaitMs": 5000}});
     let world = Parts { tools, ask: vec!["update_issue"], ..parts(&desk) }.open().await;
@@ -177,7 +177,7 @@ async fn a_suspended_call_resumes_through_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plugin_that_is_rolled_back_takes_its_namespace_along() {
+async fn removing_a_plugin_removes_its_namespace() {
     let desk = desk();
     let mut world = parts(&desk).open().await;
     let cell = "await yield_control(); return await Issues.list().catch(error => error.message)";
@@ -191,7 +191,7 @@ async fn a_plugin_that_is_rolled_back_takes_its_namespace_along() {
 }
 
 #[test]
-fn a_name_that_cells_have_already_is_refused() {
+fn reserved_or_invalid_namespace_names_are_refused() {
     for name in
         ["tools", "namespaces", "text", "json", "yield_control", "__openclaw_x", "MCP", "API", "1st", "a-b", "class"]
     {

@@ -27,7 +27,7 @@ async fn ran(world: &World, code: &str) -> Record {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_end_is_the_same_when_it_is_gone_through_again() {
+async fn a_replay_ends_like_the_recorded_run() {
     let world = Parts::default().open().await;
     let pool = pool().await;
     for code in [
@@ -50,7 +50,7 @@ async fn every_end_is_the_same_when_it_is_gone_through_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_value_that_is_another_is_told() {
+async fn a_replay_reports_a_different_return_value() {
     let world = Parts::default().open().await;
     let mut record = ran(&world, "return { n: 1 }").await;
     record.run.result = record.run.result.map(|result| result.replace("\"n\":1", "\"n\":2"));
@@ -64,7 +64,7 @@ async fn a_value_that_is_another_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_time_than_is_allowed_is_not_taken() {
+async fn a_replay_stops_at_its_time_limit() {
     let world = Parts::default().open().await;
     let work = "{ const until = 3000000; for (let n = 0; n < until; n++) Math.sqrt(n) }";
     let record = ran(&world, &format!("for (;;) {{ {work} await yield_control() }}")).await;
@@ -75,7 +75,7 @@ async fn more_time_than_is_allowed_is_not_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_journal_with_a_hole_is_not_gone_through() {
+async fn a_journal_with_a_missing_leg_is_not_replayed() {
     let world = Parts::default().open().await;
     let mut record = ran(&world, "await new Promise((done) => setTimeout(done, 1)); return 1").await;
     record.legs.remove(0);
@@ -84,7 +84,7 @@ async fn a_journal_with_a_hole_is_not_gone_through() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fork_is_its_owners_and_timers_of_its_past_do_not_hold_it_up() {
+async fn a_fork_is_limited_to_its_owner_and_not_delayed_by_old_timers() {
     let world = Parts::default().open().await;
     let code = "const late = setTimeout(() => text('late'), 3600000); const chance = Math.random(); \
                 await new Promise((done) => setTimeout(done, 1)); clearTimeout(late); \

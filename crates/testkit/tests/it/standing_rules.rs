@@ -36,7 +36,7 @@ async fn allow(world: &World, reach: ApprovalScope) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_yes_for_once_makes_no_rule() {
+async fn an_approval_for_one_call_creates_no_rule() {
     let (world, _) = world().await;
     allow(&world, ApprovalScope::Once).await;
     assert_eq!(world.store().rules().await.unwrap(), []);
@@ -44,7 +44,7 @@ async fn a_yes_for_once_makes_no_rule() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_yes_for_the_session_holds_in_it_alone() {
+async fn a_session_approval_applies_only_to_that_session() {
     let (world, _) = world().await;
     allow(&world, ApprovalScope::Session).await;
     assert!(is_free(&world, "main/session/run").await);
@@ -54,7 +54,7 @@ async fn a_yes_for_the_session_holds_in_it_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_yes_for_the_agent_holds_for_it_until_it_is_revoked() {
+async fn an_agent_approval_applies_until_it_is_revoked() {
     let (world, _) = world().await;
     allow(&world, ApprovalScope::Agent).await;
     assert!(is_free(&world, "main/another-session/run").await);
@@ -73,7 +73,7 @@ async fn a_yes_for_the_agent_holds_for_it_until_it_is_revoked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rule_is_void_for_a_tool_that_was_changed() {
+async fn a_rule_does_not_apply_to_a_changed_tool() {
     let (world, desk) = world().await;
     allow(&world, ApprovalScope::Agent).await;
     desk.put(ToolSpec { description: "Pays twice.".to_owned(), ..spec(PAY) }, Does::Echo);

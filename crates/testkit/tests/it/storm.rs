@@ -63,7 +63,7 @@ async fn to_the_end(world: World, run_id: String) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_comes_in_whatever_order_a_run_ends_once() {
+async fn concurrent_waits_outcomes_decisions_and_aborts_end_each_run_once() {
     let folder = tempfile::tempdir().unwrap();
     let desk = Desk::new([
         ("client:app:pick", Does::Parks(Parked::Client)),

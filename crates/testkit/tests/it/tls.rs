@@ -11,7 +11,7 @@ async fn open(url: String) -> Result<Store, StoreError> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_is_talked_to_by_tls_and_only_if_somebody_trusted_vouches_for_it() {
+async fn a_postgres_store_uses_tls_and_verifies_the_server_certificate() {
     let server = TlsServer::start().unwrap();
     let vouched = format!("&sslrootcert={}", server.ca_certificate().display());
 

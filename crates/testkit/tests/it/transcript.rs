@@ -34,7 +34,7 @@ fn lines(entries: &[Value]) -> Vec<[String; 4]> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nested_calls_stand_under_the_control_call_they_were_made_from() {
+async fn nested_calls_are_listed_under_the_control_call_that_made_them() {
     let (world, _) = world().await;
     let run = world.run();
     let cell = "await tools.read({ n: 1 }); await yield_control(); await tools.fails({}).catch(() => {}); return 1";
@@ -62,7 +62,7 @@ async fn nested_calls_stand_under_the_control_call_they_were_made_from() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_keeps_its_id_however_long_it_takes() {
+async fn a_parked_call_keeps_its_id_until_its_result() {
     let (world, desk) = world().await;
     let run = world.run();
     let (run_id, _) = run.suspend("return await Promise.all([tools.pick({ n: 1 }), tools.asked({ n: 2 })])").await;
@@ -103,7 +103,7 @@ async fn every_control_call_has_one_result_and_an_abort_is_noted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_without_a_cell_is_in_the_transcript() {
+async fn a_direct_call_is_in_the_transcript() {
     let (world, _) = world().await;
     let executor = world.run().prepared.executor;
     for (id, call) in [("openclaw:core:read", "call-1"), ("openclaw:core:fails", "call-2")] {
@@ -116,7 +116,7 @@ async fn a_call_without_a_cell_is_in_the_transcript() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn telemetry_counts_what_was_done() {
+async fn telemetry_counts_calls_and_snapshots() {
     let (world, _) = world().await;
     let run = world.run();
     let cell = "await tools.search('read'); await tools.search('find'); await tools.describe('openclaw:core:read')
@@ -140,7 +140,7 @@ async fn telemetry_counts_what_was_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn telemetry_counts_limits_that_were_hit() {
+async fn telemetry_counts_limit_failures() {
     let desk = Desk::new([("openclaw:core:read", Does::Echo)]);
     let tools = json!({"codeMode": {"enabled": true, "timeoutMs": 300, "maxOutputBytes": 1024, "maxSnapshotBytes": 1024, "memoryLimitBytes": 16 << 20}});
     let world = Parts { tools, sources: vec![desk], ..Parts::default() }.open().await;

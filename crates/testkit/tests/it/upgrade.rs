@@ -57,7 +57,7 @@ fn notes(host: &mut Host) -> Vec<Value> {
 }
 
 #[test]
-fn a_run_is_gone_through_again_in_the_new_image_and_goes_on() {
+fn a_waiting_run_is_replayed_in_the_new_image_and_continues() {
     // Several turns of every kind: a yield, a timer that fires and one that does not, calls out of order, chance, time.
     let code = r#"
         text("before");
@@ -127,7 +127,7 @@ fn a_run_is_gone_through_again_in_the_new_image_and_goes_on() {
 }
 
 #[test]
-fn where_the_new_image_does_something_else_the_run_fails_and_says_where() {
+fn a_run_that_diverges_in_the_new_image_fails_and_names_the_leg() {
     let edition = "const edition = globalThis.edition ?? 1;";
     let cases = [
         (
@@ -180,7 +180,7 @@ fn where_the_new_image_does_something_else_the_run_fails_and_says_where() {
 }
 
 #[test]
-fn going_through_it_again_is_not_the_cells_time() {
+fn replay_time_does_not_count_against_the_cell() {
     // A cell has 2,000 ms a turn here, and works for a tenth of them in each of eleven.
     let options = ["attached=yes", "exec=2000", "wait=2000"].map(str::to_owned);
     let folder = tempfile::tempdir().unwrap();

@@ -30,7 +30,7 @@ async fn world() -> (World, Arc<Desk>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_tools_has_every_effective_tool_but_those_of_servers() {
+async fn all_tools_lists_every_allowed_tool_except_mcp_tools() {
     let (world, _) = world().await;
     let client: Arc<dyn ToolSource> = Desk::new([("client:app:select_file", Does::Echo)]);
     let run = world.prepared(&RunRequest { client_tools: vec![client], ..request("main/session/run") });
@@ -45,7 +45,7 @@ async fn all_tools_has_every_effective_tool_but_those_of_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_denied_tool_answers_as_one_that_does_not_exist() {
+async fn a_denied_tool_is_indistinguishable_from_an_unknown_one() {
     let (world, desk) = world().await;
     let value = world.run().value(CALL_ALL).await;
     for kind in ["calls", "described"] {
@@ -59,7 +59,7 @@ async fn a_denied_tool_answers_as_one_that_does_not_exist() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_denied_tool_is_nowhere_to_be_read_of() {
+async fn a_denied_tool_appears_in_no_listing_or_declaration() {
     let (world, _) = world().await;
     let run = world.run();
     let code = r#"
@@ -76,7 +76,7 @@ async fn a_denied_tool_is_nowhere_to_be_read_of() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_leaks_from_one_run_into_another() {
+async fn concurrent_runs_do_not_share_tools_or_globals() {
     let desk = Desk::new([("openclaw:core:read", Does::Echo), ("openclaw:core:write", Does::Echo)]);
     let parts = Parts {
         agents: json!({"reader": {"tools": {"deny": ["write"]}}, "writer": {"tools": {"deny": ["read"]}}}),
@@ -143,7 +143,7 @@ async fn the_shell_is_called_by_its_id_and_cells_do_not_nest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_tools_are_read_of_and_called_in_their_namespace() {
+async fn mcp_tools_are_declared_and_called_in_the_mcp_namespace() {
     let (world, desk) = world().await;
     let code = r#"
         const files = await API.list("mcp")

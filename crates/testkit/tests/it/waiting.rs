@@ -30,7 +30,7 @@ fn returned(value: Value) -> Outcome {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_settles_resumes_the_cell_while_another_call_is_pending() {
+async fn a_settled_call_resumes_the_cell_while_another_is_pending() {
     let (world, desk) = world(quick()).await;
     let run = world.run();
     let code = "const gate = tools.gate({ n: 2 })
@@ -48,7 +48,7 @@ async fn what_settles_resumes_the_cell_while_another_call_is_pending() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_settles_between_turns_is_there_at_the_next() {
+async fn a_call_settled_between_turns_is_delivered_by_the_next_wait() {
     let (world, desk) = world(quick()).await;
     let run = world.run();
     let (run_id, _) = run.suspend("const slow = await tools.slow({ n: 1 }); text('after'); return slow").await;
@@ -60,7 +60,7 @@ async fn a_call_that_settles_between_turns_is_there_at_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_yield_hands_over_at_once_and_goes_on_with_its_variables() {
+async fn a_yield_returns_at_once_and_resumes_with_its_variables() {
     let (world, _) = world(quick()).await;
     let run = world.run();
     let (run_id, waiting) = run.suspend("const kept = { n: 1 }; text('one'); const back = await yield_control('look'); text('two'); return [kept, back === undefined]").await;
@@ -118,7 +118,7 @@ async fn a_second_wait_joins_the_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_parked_is_settled_once_by_its_token() {
+async fn a_parked_call_is_settled_once_by_its_token() {
     let (world, desk) = world(quick()).await;
     let run = world.run();
     let (run_id, waiting) = run.suspend("return await Promise.all([tools.pick({ n: 1 }), tools.task({ n: 2 })])").await;
@@ -138,7 +138,7 @@ async fn what_is_parked_is_settled_once_by_its_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_no_more_to_do_lets_others_go_on() {
+async fn an_idle_process_releases_its_run_for_another_to_resume() {
     let folder = tempfile::tempdir().unwrap();
     let desk = Desk::new([("openclaw:core:slow", Does::After(2000))]);
     let parts = || Parts {
@@ -164,7 +164,7 @@ async fn who_has_no_more_to_do_lets_others_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_panics_fails_its_own_call() {
+async fn a_tool_that_panics_fails_only_its_own_call() {
     let desk = Desk::new([("openclaw:core:read", Does::Echo), ("openclaw:core:breaks", Does::Panics)]);
     let world = Parts { sources: vec![desk], ..Parts::default() }.open().await;
     let cell = "const [broken, read] = await Promise.allSettled([tools.breaks({}), tools.read({ n: 1 })]); return [broken.reason.message, read.value]";
@@ -173,7 +173,7 @@ async fn a_tool_that_panics_fails_its_own_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_brings_the_policy_of_its_own_time() {
+async fn a_wait_applies_the_current_policy() {
     let (mut world, desk) = world(quick()).await;
     let cell = "const gate = tools.gate({}); await yield_control(); await gate; return await tools.read({}).catch(error => error.message)";
     let (run_id, _) = world.run().suspend(cell).await;

@@ -31,7 +31,7 @@ enum Fault {
 }
 
 #[test]
-fn a_failed_or_full_disk_refuses_cleanly_at_every_write() {
+fn a_disk_error_at_any_write_loses_nothing_and_the_host_stays_up() {
     let folder = tempfile::tempdir().unwrap();
     let shim = build(folder.path());
     for fault in [Fault::Fails, Fault::Full] {

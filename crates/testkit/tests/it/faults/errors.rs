@@ -46,14 +46,14 @@ fn history(fault: String, seed: usize) {
 }
 
 #[test]
-fn a_place_that_fails_ends_a_run_once_and_the_host_stays_up() {
+fn an_error_at_any_fault_point_ends_a_run_once_and_the_host_stays_up() {
     let faults: Vec<(usize, String)> =
         POINTS.iter().enumerate().map(|(seed, point)| (seed, format!("{point}:{}:error", 1 + seed % 2))).collect();
     side_by_side(&faults, |(seed, fault)| history(fault.clone(), *seed));
 }
 
 #[test]
-fn a_place_that_stands_still_past_the_lease_does_no_harm() {
+fn a_delay_past_the_lease_at_any_fault_point_does_no_harm() {
     let late = LEASE_MS + 200;
     let faults: Vec<(usize, String)> =
         POINTS.iter().enumerate().map(|(seed, point)| (seed, format!("{point}:1:sleep={late}"))).collect();

@@ -16,7 +16,7 @@ const MAX_READY: Duration = Duration::from_secs(2);
 const BUSY: Duration = Duration::from_secs(6);
 
 #[test]
-fn thousands_of_suspended_runs_outlive_their_host() {
+fn thousands_of_suspended_runs_survive_a_host_crash() {
     let folder = tempfile::tempdir().unwrap();
     let (store, ledger) = (folder.path().join("store.db").display().to_string(), folder.path().join("ledger"));
     let start = Start { store: &store, ledger: &ledger, lease_ms: 1000, wait_ms: 10_000, environment: Vec::new() };

@@ -164,12 +164,12 @@ fn at_every_point(store: impl Fn() -> String + Sync) {
 }
 
 #[test]
-fn a_host_killed_anywhere_loses_nothing_and_does_nothing_twice_on_sqlite() {
+fn a_host_killed_at_any_fault_point_loses_and_repeats_nothing_on_sqlite() {
     at_every_point(String::new);
 }
 
 #[test]
-fn a_host_killed_anywhere_loses_nothing_and_does_nothing_twice_on_postgres() {
+fn a_host_killed_at_any_fault_point_loses_and_repeats_nothing_on_postgres() {
     let server = Server::start().unwrap();
     let rooms = server.schemas((POINTS.len() + 1) * seeds()).unwrap();
     let next = AtomicUsize::new(0);

@@ -25,7 +25,7 @@ fn nodes(store: &str, ledger: &Path, wait_ms: u64) -> Vec<Arc<Node>> {
 }
 
 #[test]
-fn racing_waits_resume_a_run_once() {
+fn concurrent_waits_on_different_nodes_resume_a_run_once() {
     let (server, folder) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
     let ledger = folder.path().join("ledger");
     let nodes = nodes(&server.url(), &ledger, 2000);
@@ -52,7 +52,7 @@ fn racing_waits_resume_a_run_once() {
 }
 
 #[test]
-fn who_slept_on_its_lease_writes_and_dispatches_nothing() {
+fn a_node_paused_past_its_lease_writes_and_dispatches_nothing() {
     let (server, folder) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
     let ledger = folder.path().join("ledger");
     let nodes = nodes(&server.url(), &ledger, 20_000);
@@ -81,7 +81,7 @@ fn who_slept_on_its_lease_writes_and_dispatches_nothing() {
 }
 
 #[test]
-fn what_another_node_settles_or_decides_is_noticed_within_a_second() {
+fn an_outcome_or_decision_from_another_node_is_noticed_within_a_second() {
     let (server, folder) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
     let file = folder.path().join("store.db").display().to_string();
     for store in [server.url(), file] {
@@ -155,7 +155,7 @@ fn storm(store: &str, ledger: &Path, expects: Expected) {
 }
 
 #[test]
-fn a_server_that_is_restarted_at_once_again_and_again_loses_nothing() {
+fn repeated_immediate_restarts_of_the_server_lose_nothing() {
     let (mut server, folder) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
     let (url, over, restarts) = (server.url(), AtomicBool::new(false), AtomicUsize::new(0));
     let expects = Expected { unknown_outcomes: true, lost_answers: true };
@@ -179,7 +179,7 @@ fn a_server_that_is_restarted_at_once_again_and_again_loses_nothing() {
 }
 
 #[test]
-fn a_commit_whose_answer_is_lost_is_found_and_not_repeated() {
+fn a_commit_with_a_lost_answer_is_found_and_not_repeated() {
     let (server, folder) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
     let proxy = Proxy::start(&server.socket()).unwrap();
     // The schema first: a program that cannot open its store says so and ends.

@@ -57,7 +57,7 @@ fn first_wrong(first: u64, count: u64, sabotage: Sabotage) -> Option<(u64, Went)
 }
 
 #[test]
-fn histories_with_misfortunes_lose_nothing_do_nothing_twice_and_end() {
+fn histories_with_faults_lose_nothing_repeat_nothing_and_end() {
     if let Some(seed) = number("CELLMATE_SIM_SEED") {
         let went = run(seed, Sabotage::None);
         println!("{}", went.story.join("\n"));
@@ -74,7 +74,7 @@ fn histories_with_misfortunes_lose_nothing_do_nothing_twice_and_end() {
 }
 
 #[test]
-fn a_seed_gives_the_same_history_step_for_step() {
+fn a_seed_reproduces_the_same_history_step_by_step() {
     for seed in 1000..1010 {
         let (one, other) = (run(seed, Sabotage::None), run(seed, Sabotage::None));
         assert!(one.story.len() > 100, "seed {seed}: {} steps", one.story.len());
@@ -86,7 +86,7 @@ fn a_seed_gives_the_same_history_step_for_step() {
 }
 
 #[test]
-fn a_rule_that_is_broken_is_found_and_its_seed_finds_it_again() {
+fn a_sabotaged_store_is_detected_and_its_seed_reproduces_the_failure() {
     for sabotage in [Sabotage::NoIntent, Sabotage::LostOutcome, Sabotage::UnusedApproval] {
         let Some((seed, went)) = first_wrong(0, FOUND_WITHIN, sabotage) else {
             panic!("{sabotage:?} was not found within {FOUND_WITHIN} histories");

@@ -15,7 +15,7 @@ return { required: tool.parameters.required, made: await openclaw.tools.call(too
 
 /// The contract's regression, point by point.
 #[tokio::test]
-async fn tool_search_calls_what_direct_mode_calls_with_a_fraction_of_the_request() {
+async fn tool_search_calls_the_same_tool_as_direct_mode_with_a_smaller_request() {
     let direct = run(&host(json!({"deny": [SECRET]}), vec![source()]), "direct");
     let bench = Bench::new(json!(true)).await;
 
@@ -68,7 +68,7 @@ async fn tool_search_calls_what_direct_mode_calls_with_a_fraction_of_the_request
 }
 
 #[tokio::test]
-async fn the_structured_tools_do_the_same_step_by_step() {
+async fn the_structured_tools_search_describe_and_call_step_by_step() {
     let bench = Bench::new(json!({"mode": "tools"})).await;
     let names: Vec<&str> = bench.run.visible.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["tool_search", "tool_describe", "tool_call"]);
@@ -100,7 +100,7 @@ async fn the_structured_tools_do_the_same_step_by_step() {
 }
 
 #[tokio::test]
-async fn without_a_runtime_code_becomes_tools_and_says_so() {
+async fn without_a_runtime_code_mode_falls_back_to_structured_tools_with_a_note() {
     let without = Host { runtime_available: false, ..host(json!({"toolSearch": true}), vec![source()]) };
     let bench = Bench::of(without).await;
     let names: Vec<&str> = bench.run.visible.iter().map(|tool| tool.name.as_str()).collect();

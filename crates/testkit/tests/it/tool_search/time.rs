@@ -18,7 +18,7 @@ fn ledger(folder: &Path) -> Arc<dyn ToolSource> {
 }
 
 #[tokio::test]
-async fn a_cell_has_its_time_and_no_more() {
+async fn a_cell_times_out_and_names_what_it_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let config = json!({"toolSearch": {"codeTimeoutMs": 1000}});
     let bench = Bench::of(host(config, vec![source(), ledger(folder.path())])).await;
@@ -57,7 +57,7 @@ async fn a_cell_has_its_time_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_persons_word_within_that_time_counts() {
+async fn a_decision_within_the_time_limit_takes_effect() {
     let bench = Bench::new(json!({"codeTimeoutMs": 5000})).await;
     let code = format!("return await openclaw.tools.call('{DEPLOY}', {{}}).catch((error) => error.message)");
     let yes = || Decision::Approve { edited_input: None, reach: ApprovalScope::Once };
@@ -75,7 +75,7 @@ async fn a_persons_word_within_that_time_counts() {
 }
 
 #[tokio::test]
-async fn a_client_that_answers_within_that_time_is_heard() {
+async fn a_client_answer_within_the_time_limit_is_delivered() {
     let folder = tempfile::tempdir().unwrap();
     let bench = Bench::of(host(json!({"toolSearch": true}), vec![ledger(folder.path())])).await;
     let settle = async {
