@@ -1,4 +1,4 @@
-//! What the model is shown, and what it is not.
+//! Which tools the model sees, depending on configuration and request.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use executor::ToolSource;
 use executor::run::{PrepareError, RunRequest, ToolsWanted, prepare};
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, Does};
+use crate::desk::{Behavior, FakeTools};
 use crate::world::{Parts, World, request};
 
-const CORE: [(&str, Does); 2] = [("openclaw:core:read", Does::Echo), ("openclaw:core:exec", Does::Echo)];
+const CORE: [(&str, Does); 2] = [("openclaw:core:read", Behavior::Echo), ("openclaw:core:exec", Behavior::Echo)];
 
 fn parts(tools: Value) -> Parts {
-    let core = Desk::new(CORE);
-    let plugin = Desk::new([("plugin:browser:browser_request", Does::Echo)]);
-    let server = Desk::new([("mcp:github:create_issue", Does::Echo)]);
+    let core = FakeTools::new(CORE);
+    let plugin = FakeTools::new([("plugin:browser:browser_request", Behavior::Echo)]);
+    let server = FakeTools::new([("mcp:github:create_issue", Behavior::Echo)]);
     Parts { tools, sources: vec![core, plugin, server], ..Parts::default() }
 }
 
@@ -26,7 +26,7 @@ fn names(world: &World, request: &RunRequest) -> Vec<String> {
 }
 
 fn client_request() -> RunRequest {
-    let client: Arc<dyn ToolSource> = Desk::new([("client:app:select_file", Does::Echo)]);
+    let client: Arc<dyn ToolSource> = FakeTools::new([("client:app:select_file", Behavior::Echo)]);
     RunRequest { client_tools: vec![client], ..request("main/session/run") }
 }
 
@@ -77,7 +77,7 @@ async fn a_run_that_requests_no_tools_sees_none_in_any_configuration() {
         assert_eq!(names(&world, &request), [""; 0], "{request:?}");
         world.prepared(&request).prepared.surface.verify(&[]).unwrap();
     }
-    // An agent's own configuration counts, and no tools at all means none.
+    // A host without any tools shows none either, although code mode is enabled.
     let bare = Parts { tools: json!({"codeMode": true}), ..Parts::default() }.open().await;
     assert_eq!(names(&bare, &request("main/session/run")), [""; 0]);
 }
@@ -90,7 +90,7 @@ async fn without_a_runtime_code_mode_fails_instead_of_showing_tools_directly() {
         Err(PrepareError::Surface(error)) => assert_eq!(error.code(), ErrorCode::RuntimeUnavailable),
         other => panic!("{other:?}"),
     }
-    // What asks for no tools needs no runtime.
+    // A run that requests no tools needs no runtime.
     let request = RunRequest { wants: ToolsWanted::None, ..client_request() };
     assert_eq!(names(&world, &request), [""; 0]);
 }

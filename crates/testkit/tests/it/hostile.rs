@@ -1,12 +1,12 @@
-//! `spec/hostile`, driven by the program that drives any such folder: it must be a process of its own, because its
-//! children, its sockets and its size are judged too.
+//! Runs the hostile cells of `spec/hostile` with the `hostile` program. It is a separate process, because its children,
+//! sockets and memory are checked, too.
 
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// This build is not optimised and other tests run beside it; the limits on time are not what is tested.
+/// Factor for time limits: the test build is not optimised, and other tests run at the same time.
 const SLACK: &str = "5";
 
 fn drive(folder: &Path) -> (Value, bool) {
@@ -22,7 +22,7 @@ fn every_hostile_cell_is_contained() {
     let (report, succeeded) = drive(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/hostile"));
     let cells = report["cells"].as_array().unwrap();
     let failed: Vec<&Value> = cells.iter().filter(|cell| cell["passed"] != true).collect();
-    println!("{} hostile cells, {} got somewhere", cells.len(), failed.len());
+    println!("{} hostile cells, {} failed", cells.len(), failed.len());
     assert!(failed.is_empty(), "{failed:#?}");
     assert_eq!(report["host"], Value::from(Vec::<Value>::new()));
     assert!(succeeded && cells.len() >= 100);

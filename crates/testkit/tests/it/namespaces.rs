@@ -6,8 +6,8 @@ use catalog::{InputMapping, NamespaceError, Registration, Registry, ScopeMaker, 
 use executor::run::prepare;
 use serde_json::json;
 
-use crate::desk::{Desk, Does};
-use crate::witness::{Says, Witness};
+use crate::desk::{Behavior, FakeTools};
+use crate::witness::{HookBehavior, RecordingHook};
 use crate::world::{Parts, World, request, value};
 
 const LIST: &str = "plugin:github:list_issues";
@@ -47,12 +47,12 @@ fn issues() -> Registration {
     }))
 }
 
-fn parts(desk: &Arc<Desk>) -> Parts {
-    Parts { sources: vec![desk.clone()], namespaces: vec![("github", issues())], ..Parts::default() }
+fn parts(fakes: &Arc<FakeTools>) -> Parts {
+    Parts { sources: vec![fakes.clone()], namespaces: vec![("github", issues())], ..Parts::default() }
 }
 
-fn desk() -> Arc<Desk> {
-    Desk::new([(LIST, Does::Echo), (UPDATE, Does::Echo), ("openclaw:core:other", Does::Echo)])
+fn fakes() -> Arc<FakeTools> {
+    FakeTools::new([(LIST, Behavior::Echo), (UPDATE, Behavior::Echo), ("openclaw:core:other", Behavior::Echo)])
 }
 
 fn says_so(world: &World) -> bool {
@@ -61,21 +61,22 @@ fn says_so(world: &World) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_is_described_only_if_its_tools_are_visible() {
-    let shown = parts(&desk()).open().await;
+    let shown = parts(&fakes()).open().await;
     assert!(says_so(&shown));
     assert_eq!(
         shown.run().value("return [typeof Issues, Object.keys(namespaces)]").await,
         json!(["object", ["Issues"]])
     );
     let denied = json!({"codeMode": true, "deny": [UPDATE]});
-    let hidden = Parts { tools: denied, ..parts(&desk()) }.open().await;
+    let hidden = Parts { tools: denied, ..parts(&fakes()) }.open().await;
     assert!(!says_so(&hidden));
     assert_eq!(hidden.run().value("return [typeof Issues, Object.keys(namespaces)]").await, json!(["undefined", []]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn same_named_tools_of_another_plugin_do_not_enable_a_namespace() {
-    let impostor = Desk::new([("plugin:evil:list_issues", Does::Echo), ("plugin:evil:update_issue", Does::Echo)]);
+    let impostor =
+        FakeTools::new([("plugin:evil:list_issues", Behavior::Echo), ("plugin:evil:update_issue", Behavior::Echo)]);
     let world = parts(&impostor).open().await;
     assert!(!says_so(&world));
     assert_eq!(world.run().value("return typeof Issues").await, "undefined");
@@ -83,7 +84,7 @@ async fn same_named_tools_of_another_plugin_do_not_enable_a_namespace() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn namespace_values_arrive_complete_and_frozen() {
-    let world = parts(&desk()).open().await;
+    let world = parts(&fakes()).open().await;
     let cell = "return [Issues.repository, Issues.agent, Issues.one.labels[1], Issues.other[0].labels, Issues.other[1],
                         namespaces.Issues === Issues, Object.isFrozen(Issues.one.labels), Issues.__proto__ === undefined]";
     let expected = json!(["o/r", "main", "docs", ["bug", "docs"], null, true, true, true]);
@@ -92,18 +93,18 @@ async fn namespace_values_arrive_complete_and_frozen() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_call_is_dispatched_as_a_call_of_its_tool() {
-    let desk = desk();
-    let witness = Witness::new("", Says::Nothing);
-    let world = Parts { hooks: vec![witness.clone()], ..parts(&desk) }.open().await;
+    let fakes = fakes();
+    let hook = RecordingHook::new("", HookBehavior::Allow);
+    let world = Parts { hooks: vec![hook.clone()], ..parts(&fakes) }.open().await;
     let cell = "return [await Issues.list({ state: 'open' }), await namespaces.Issues.list(), await Issues.deep.update(7, { title: 't' }, 'x'),
                         await Issues.custom(1, 2)]";
     let result = world.run().exec(cell).await;
     let expected = json!([{"state": "open"}, {}, {"number": 7, "patch": {"title": "t"}}, {"over": [1, 2]}]);
     assert_eq!(value(&result), &expected);
-    assert_eq!(desk.called(), [LIST, LIST, UPDATE, LIST]);
+    assert_eq!(fakes.called(), [LIST, LIST, UPDATE, LIST]);
     assert_eq!(result["telemetry"]["nestedToolIds"], json!([LIST, UPDATE]));
-    let seen: Vec<_> = witness.before().into_iter().filter_map(|event| event.tool_id).collect();
-    assert_eq!(seen, desk.called());
+    let seen: Vec<_> = hook.before().into_iter().filter_map(|event| event.tool_id).collect();
+    assert_eq!(seen, fakes.called());
     let entries = world.export("session").await;
     assert_eq!(
         entries.iter().filter(|entry| entry["kind"] == "tool_call" && entry["parentToolCallId"] == "exec-1").count(),
@@ -113,7 +114,7 @@ async fn a_namespace_call_is_dispatched_as_a_call_of_its_tool() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cell_can_catch_a_failed_namespace_call() {
-    let failing = Desk::new([(LIST, Does::Fails("rate limited")), (UPDATE, Does::Echo)]);
+    let failing = FakeTools::new([(LIST, Behavior::Fail("rate limited")), (UPDATE, Behavior::Echo)]);
     let world = parts(&failing).open().await;
     let cell = "try { await Issues.list() } catch (error) { return [error instanceof Error, error.message] }";
     assert_eq!(world.run().value(cell).await, json!([true, "rate limited"]));
@@ -126,8 +127,8 @@ async fn a_cell_can_catch_a_failed_namespace_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_declared_tools_can_be_called_through_a_namespace() {
-    let desk = desk();
-    let world = parts(&desk).open().await;
+    let fakes = fakes();
+    let world = parts(&fakes).open().await;
     // The guest's own names are no boundary; these do not even exist.
     let cell = "return ['nothing', 'other', 'constructor', '__proto__'].map(name => typeof Issues[name])";
     assert_eq!(world.run().value(cell).await, json!(["undefined", "object", "undefined", "undefined"]));
@@ -153,23 +154,23 @@ async fn only_declared_tools_can_be_called_through_a_namespace() {
     assert!(catalog.namespace_call("Issues", &["deep", "update"], &[]).is_ok());
     // A path to a tool that was not declared keeps the namespace out, and says why.
     let sneaky = registration(ScopeMaker::fixed(ScopeValue::object([("x", ScopeValue::tool("other"))])));
-    let world = Parts { namespaces: vec![("github", sneaky)], ..parts(&desk) }.open().await;
+    let world = Parts { namespaces: vec![("github", sneaky)], ..parts(&fakes) }.open().await;
     let run = world.run();
     assert!(matches!(run.prepared.refused_namespaces.as_slice(), [NamespaceError::UndeclaredTool { .. }]));
     assert_eq!(run.value("return typeof Issues").await, "undefined");
-    assert_eq!(desk.called(), [""; 0]);
+    assert_eq!(fakes.called(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspended_namespace_call_resumes_through_wait() {
-    let desk = Desk::new([(LIST, Does::AtTheGate), (UPDATE, Does::Echo)]);
+    let fakes = FakeTools::new([(LIST, Behavior::WaitForGate), (UPDATE, Behavior::Echo)]);
     let tools = json!({"codeMode": {"enabled": true, "timeoutMs": 300, "maxWaitMs": 5000}});
-    let world = Parts { tools, ask: vec!["update_issue"], ..parts(&desk) }.open().await;
+    let world = Parts { tools, ask: vec!["update_issue"], ..parts(&fakes) }.open().await;
     let run = world.run();
     let (run_id, waiting) =
         run.suspend("const list = await Issues.list({ n: 1 }); return [list, await Issues.deep.update(1, {})]").await;
     assert_eq!(waiting["pendingToolCalls"][0]["method"], "namespace");
-    desk.gate.notify_one();
+    fakes.gate.notify_one();
     let asked = run.wait(&run_id).await;
     assert_eq!(asked["pendingToolCalls"][0]["state"], "approval", "{asked}");
     world.approve_all(store::ApprovalScope::Once).await;
@@ -178,8 +179,8 @@ async fn a_suspended_namespace_call_resumes_through_wait() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn removing_a_plugin_removes_its_namespace() {
-    let desk = desk();
-    let mut world = parts(&desk).open().await;
+    let fakes = fakes();
+    let mut world = parts(&fakes).open().await;
     let cell = "await yield_control(); return await Issues.list().catch(error => error.message)";
     let (run_id, _) = world.run().suspend(cell).await;
     assert_eq!((world.host.namespaces.clear_plugin("other"), world.host.namespaces.clear_plugin("github")), (0, 1));
@@ -187,7 +188,7 @@ async fn removing_a_plugin_removes_its_namespace() {
     assert_eq!(value(&told), "`Issues.list` is not a function of this run's namespaces");
     assert!(!says_so(&world));
     assert_eq!(world.run().value("return typeof Issues").await, "undefined");
-    assert_eq!(desk.called(), [""; 0]);
+    assert_eq!(fakes.called(), [""; 0]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use executor::{AuthorizedCall, CallFuture, Dispatch, Hook, Outcome, ToolSource};
 use serde_json::json;
 
 use crate::desk::spec;
-use crate::witness::{Says, Witness};
+use crate::witness::{HookBehavior, RecordingHook};
 use crate::world::Parts;
 
 const CANARY: &str = "canary-7f3e";
@@ -33,7 +33,7 @@ impl ToolSource for Guarded {
 async fn a_secret_in_a_private_error_appears_nowhere() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let hook: Arc<dyn Hook> = Witness::new("hooked", Says::Error("hook failed with canary-7f3e"));
+    let hook: Arc<dyn Hook> = RecordingHook::new("hooked", HookBehavior::Error("hook failed with canary-7f3e"));
     let parts = Parts { sources: vec![Arc::new(Guarded)], hooks: vec![hook], store: Some(path), ..Parts::default() };
     let world = parts.open().await;
     let run = world.run();

@@ -6,15 +6,15 @@ use contract::tool::ToolSpec;
 use serde_json::json;
 use store::ApprovalScope;
 
-use crate::desk::{Desk, Does, spec};
+use crate::desk::{Behavior, FakeTools, spec};
 use crate::world::{Parts, World, value};
 
 const PAY: &str = "openclaw:bank:pay";
 const PAID: &str = "return await tools.call('openclaw:bank:pay', { amount: 1 })";
 
-async fn world() -> (World, Arc<Desk>) {
-    let desk = Desk::new([(PAY, Does::Echo)]);
-    (Parts { sources: vec![desk.clone()], ask: vec!["bank"], ..Parts::default() }.open().await, desk)
+async fn world() -> (World, Arc<FakeTools>) {
+    let fakes = FakeTools::new([(PAY, Behavior::Echo)]);
+    (Parts { sources: vec![fakes.clone()], ask: vec!["bank"], ..Parts::default() }.open().await, fakes)
 }
 
 /// Whether a call goes through without anybody being asked.
@@ -74,11 +74,11 @@ async fn an_agent_approval_applies_until_it_is_revoked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rule_does_not_apply_to_a_changed_tool() {
-    let (world, desk) = world().await;
+    let (world, fakes) = world().await;
     allow(&world, ApprovalScope::Agent).await;
-    desk.put(ToolSpec { description: "Pays twice.".to_owned(), ..spec(PAY) }, Does::Echo);
+    fakes.put(ToolSpec { description: "Pays twice.".to_owned(), ..spec(PAY) }, Behavior::Echo);
     assert!(!is_free(&world, "main/session/run").await);
     // As it was, it is allowed again.
-    desk.put(spec(PAY), Does::Echo);
+    fakes.put(spec(PAY), Behavior::Echo);
     assert!(is_free(&world, "main/session/run").await);
 }

@@ -9,16 +9,16 @@ use executor::{Outcome, Parked, Returned};
 use serde_json::{Value, json};
 use store::{ApprovalScope, Decision, RunState};
 
-use crate::desk::{Desk, Does, eventually};
+use crate::desk::{Behavior, FakeTools, eventually};
 use crate::world::{Parts, World};
 
 const RUNS: u64 = 12;
 const CELL: &str = "return await Promise.all([tools.pick({}), tools.asked({ n: 2 }), tools.slow({ n: 3 })])";
 
-async fn worlds(folder: &std::path::Path, desk: &Arc<Desk>) -> [World; 2] {
+async fn worlds(folder: &std::path::Path, fakes: &Arc<FakeTools>) -> [World; 2] {
     let parts = || Parts {
         tools: json!({"codeMode": {"enabled": true, "timeoutMs": 150, "maxWaitMs": 150}}),
-        sources: vec![desk.clone()],
+        sources: vec![fakes.clone()],
         ask: vec!["asked"],
         store: Some(folder.join("store.db")),
         ..Parts::default()
@@ -32,9 +32,9 @@ fn chance(seed: u64, below: u64) -> u64 {
     (mixed ^ (mixed >> 29)).wrapping_mul(0x94D0_49BB_1331_11EB) % below
 }
 
-async fn settle(world: World, desk: Arc<Desk>, run_id: String) {
+async fn settle(world: World, fakes: Arc<FakeTools>, run_id: String) {
     let token =
-        desk.calls().into_iter().find(|call| call.token.run == run_id && call.id == "client:app:pick").unwrap().token;
+        fakes.calls().into_iter().find(|call| call.token.run == run_id && call.id == "client:app:pick").unwrap().token;
     // The second is refused, whoever brings it.
     for _ in 0..2 {
         drop(world.code_mode.settle(&token, &Outcome::Returned(Returned::json(json!("picked")))).await);
@@ -65,12 +65,12 @@ async fn to_the_end(world: World, run_id: String) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_waits_outcomes_decisions_and_aborts_end_each_run_once() {
     let folder = tempfile::tempdir().unwrap();
-    let desk = Desk::new([
-        ("client:app:pick", Does::Parks(Parked::Client)),
-        ("openclaw:core:asked", Does::Echo),
-        ("openclaw:core:slow", Does::After(400)),
+    let fakes = FakeTools::new([
+        ("client:app:pick", Behavior::Park(Parked::Client)),
+        ("openclaw:core:asked", Behavior::Echo),
+        ("openclaw:core:slow", Behavior::After(400)),
     ]);
-    let worlds = worlds(folder.path(), &desk).await;
+    let worlds = worlds(folder.path(), &fakes).await;
     let mut runs = Vec::new();
     for number in 0..RUNS {
         runs.push((number, worlds[(number % 2) as usize].run().suspend(CELL).await.0));
@@ -80,13 +80,13 @@ async fn concurrent_waits_outcomes_decisions_and_aborts_end_each_run_once() {
         let world = |salt: u64| worlds[chance(number * 7 + salt, 2) as usize].clone();
         let pause = |salt: u64| tokio::time::sleep(Duration::from_millis(chance(number * 31 + salt, 500)));
         let (one, two, three, four) = (world(1), world(2), world(3), world(4));
-        let (desk, aborted) = (desk.clone(), number % 4 == 3);
+        let (fakes, aborted) = (fakes.clone(), number % 4 == 3);
         let pauses = (pause(1), pause(2), pause(3));
         let id = run_id.clone();
         let others = tokio::spawn(async move {
             let settle = async {
                 pauses.0.await;
-                settle(one, desk, id.clone()).await
+                settle(one, fakes, id.clone()).await
             };
             let decide = async {
                 pauses.1.await;
@@ -116,7 +116,7 @@ async fn concurrent_waits_outcomes_decisions_and_aborts_end_each_run_once() {
         assert_eq!(worlds[0].store().run(&run_id).await.unwrap().unwrap().state, state);
     }
     let mut made: BTreeMap<(String, String), usize> = BTreeMap::new();
-    desk.calls().into_iter().for_each(|call| *made.entry((call.token.run, call.id)).or_default() += 1);
+    fakes.calls().into_iter().for_each(|call| *made.entry((call.token.run, call.id)).or_default() += 1);
     assert!(made.values().all(|count| *count == 1), "{made:?}");
     for world in &worlds {
         eventually("nobody works on any run", async || world.code_mode.live_runs() == 0).await;

@@ -6,19 +6,19 @@ use executor::{Outcome, Parked, Returned};
 use serde_json::{Value, json};
 use store::ApprovalScope;
 
-use crate::desk::{Desk, Does};
+use crate::desk::{Behavior, FakeTools};
 use crate::world::{Parts, World, value};
 
-async fn world() -> (World, Arc<Desk>) {
-    let desk = Desk::new([
-        ("openclaw:core:read", Does::Echo),
-        ("openclaw:core:asked", Does::Echo),
-        ("openclaw:core:fails", Does::Fails("no such city")),
-        ("plugin:notes:find", Does::Echo),
-        ("client:app:pick", Does::Parks(Parked::Client)),
-        ("mcp:github:create_issue", Does::Echo),
+async fn world() -> (World, Arc<FakeTools>) {
+    let fakes = FakeTools::new([
+        ("openclaw:core:read", Behavior::Echo),
+        ("openclaw:core:asked", Behavior::Echo),
+        ("openclaw:core:fails", Behavior::Fail("no such city")),
+        ("plugin:notes:find", Behavior::Echo),
+        ("client:app:pick", Behavior::Park(Parked::Client)),
+        ("mcp:github:create_issue", Behavior::Echo),
     ]);
-    (Parts { sources: vec![desk.clone()], ask: vec!["asked"], ..Parts::default() }.open().await, desk)
+    (Parts { sources: vec![fakes.clone()], ask: vec!["asked"], ..Parts::default() }.open().await, fakes)
 }
 
 /// Kind, name and ids of each entry.
@@ -63,11 +63,11 @@ async fn nested_calls_are_listed_under_the_control_call_that_made_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_parked_call_keeps_its_id_until_its_result() {
-    let (world, desk) = world().await;
+    let (world, fakes) = world().await;
     let run = world.run();
     let (run_id, _) = run.suspend("return await Promise.all([tools.pick({ n: 1 }), tools.asked({ n: 2 })])").await;
     world.approve_all(ApprovalScope::Once).await;
-    let token = desk.calls().into_iter().find(|call| call.id == "client:app:pick").unwrap().token;
+    let token = fakes.calls().into_iter().find(|call| call.id == "client:app:pick").unwrap().token;
     world.code_mode.settle(&token, &Outcome::Returned(Returned::json(json!("picked")))).await.unwrap();
     value(&run.wait(&run_id).await);
     let entries = lines(&world.export("session").await);
@@ -84,13 +84,13 @@ async fn a_parked_call_keeps_its_id_until_its_result() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_control_call_has_one_result_and_an_abort_is_noted() {
-    let (world, desk) = world().await;
+    let (world, fakes) = world().await;
     let run = world.run();
     let (run_id, _) = run.suspend("await yield_control(); return await tools.pick({})").await;
     let joined = run.clone();
     let (first, second) = tokio::join!(run.wait_as("wait-1", &run_id), joined.wait_as("wait-2", &run_id));
     assert_eq!((&first["status"], &second["status"]), (&json!("waiting"), &json!("waiting")));
-    assert_eq!(desk.called().len(), 1);
+    assert_eq!(fakes.called().len(), 1);
     world.code_mode.abort(&run_id).await;
     let entries = lines(&world.export("session").await);
     for id in ["exec-1", "wait-1", "wait-2"] {
@@ -141,9 +141,9 @@ async fn telemetry_counts_calls_and_snapshots() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn telemetry_counts_limit_failures() {
-    let desk = Desk::new([("openclaw:core:read", Does::Echo)]);
+    let fakes = FakeTools::new([("openclaw:core:read", Behavior::Echo)]);
     let tools = json!({"codeMode": {"enabled": true, "timeoutMs": 300, "maxOutputBytes": 1024, "maxSnapshotBytes": 1024, "memoryLimitBytes": 16 << 20}});
-    let world = Parts { tools, sources: vec![desk], ..Parts::default() }.open().await;
+    let world = Parts { tools, sources: vec![fakes], ..Parts::default() }.open().await;
     for (limit, cell) in [
         ("timeout", "for (;;) {}"),
         ("output", "text('0123456789'.repeat(1000))"),
