@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::desk::{Behavior, FakeTools};
 use crate::world::{Parts, World, request};
 
-const CORE: [(&str, Does); 2] = [("openclaw:core:read", Behavior::Echo), ("openclaw:core:exec", Behavior::Echo)];
+const CORE: [(&str, Behavior); 2] = [("openclaw:core:read", Behavior::Echo), ("openclaw:core:exec", Behavior::Echo)];
 
 fn parts(tools: Value) -> Parts {
     let core = FakeTools::new(CORE);

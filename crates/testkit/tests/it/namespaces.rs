@@ -1,4 +1,4 @@
-//! Plugins' namespaces, from registration to a call in a cell.
+//! Namespaces of plugins, from registration to a call in a cell.
 
 use std::sync::Arc;
 
@@ -55,21 +55,22 @@ fn fakes() -> Arc<FakeTools> {
     FakeTools::new([(LIST, Behavior::Echo), (UPDATE, Behavior::Echo), ("openclaw:core:other", Behavior::Echo)])
 }
 
-fn says_so(world: &World) -> bool {
+/// Whether the description of `exec` contains the prompt of the namespace.
+fn describes_namespace(world: &World) -> bool {
     world.run().prepared.visible[0].description.contains("Use Issues.list(params)")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_is_described_only_if_its_tools_are_visible() {
     let shown = parts(&fakes()).open().await;
-    assert!(says_so(&shown));
+    assert!(describes_namespace(&shown));
     assert_eq!(
         shown.run().value("return [typeof Issues, Object.keys(namespaces)]").await,
         json!(["object", ["Issues"]])
     );
     let denied = json!({"codeMode": true, "deny": [UPDATE]});
     let hidden = Parts { tools: denied, ..parts(&fakes()) }.open().await;
-    assert!(!says_so(&hidden));
+    assert!(!describes_namespace(&hidden));
     assert_eq!(hidden.run().value("return [typeof Issues, Object.keys(namespaces)]").await, json!(["undefined", []]));
 }
 
@@ -78,7 +79,7 @@ async fn same_named_tools_of_another_plugin_do_not_enable_a_namespace() {
     let impostor =
         FakeTools::new([("plugin:evil:list_issues", Behavior::Echo), ("plugin:evil:update_issue", Behavior::Echo)]);
     let world = parts(&impostor).open().await;
-    assert!(!says_so(&world));
+    assert!(!describes_namespace(&world));
     assert_eq!(world.run().value("return typeof Issues").await, "undefined");
 }
 
@@ -129,10 +130,10 @@ async fn a_cell_can_catch_a_failed_namespace_call() {
 async fn only_declared_tools_can_be_called_through_a_namespace() {
     let fakes = fakes();
     let world = parts(&fakes).open().await;
-    // The guest's own names are no boundary; these do not even exist.
+    // Names in the guest are not a security boundary, but undeclared ones do not even exist there.
     let cell = "return ['nothing', 'other', 'constructor', '__proto__'].map(name => typeof Issues[name])";
     assert_eq!(world.run().value(cell).await, json!(["undefined", "object", "undefined", "undefined"]));
-    // Nor on the host's side, whatever a guest forges.
+    // The host rejects forged paths, too.
     let run = prepare(&world.host, &request("main/session/run")).unwrap();
     let catalog = run.executor.catalog();
     for (global, path) in [
@@ -152,7 +153,7 @@ async fn only_declared_tools_can_be_called_through_a_namespace() {
         );
     }
     assert!(catalog.namespace_call("Issues", &["deep", "update"], &[]).is_ok());
-    // A path to a tool that was not declared keeps the namespace out, and says why.
+    // A namespace with a path to an undeclared tool is refused with the reason.
     let sneaky = registration(ScopeMaker::fixed(ScopeValue::object([("x", ScopeValue::tool("other"))])));
     let world = Parts { namespaces: vec![("github", sneaky)], ..parts(&fakes) }.open().await;
     let run = world.run();
@@ -184,9 +185,9 @@ async fn removing_a_plugin_removes_its_namespace() {
     let cell = "await yield_control(); return await Issues.list().catch(error => error.message)";
     let (run_id, _) = world.run().suspend(cell).await;
     assert_eq!((world.host.namespaces.clear_plugin("other"), world.host.namespaces.clear_plugin("github")), (0, 1));
-    let told = world.run().wait(&run_id).await;
-    assert_eq!(value(&told), "`Issues.list` is not a function of this run's namespaces");
-    assert!(!says_so(&world));
+    let result = world.run().wait(&run_id).await;
+    assert_eq!(value(&result), "`Issues.list` is not a function of this run's namespaces");
+    assert!(!describes_namespace(&world));
     assert_eq!(world.run().value("return typeof Issues").await, "undefined");
     assert_eq!(fakes.called(), [""; 0]);
 }

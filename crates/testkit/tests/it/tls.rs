@@ -1,4 +1,4 @@
-//! A store on a server that talks to nobody in the clear.
+//! A store on a Postgres server that accepts only TLS connections.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ async fn open(url: String) -> Result<Store, StoreError> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_postgres_store_uses_tls_and_verifies_the_server_certificate() {
     let server = TlsServer::start().unwrap();
-    let vouched = format!("&sslrootcert={}", server.ca_certificate().display());
+    let root_certificate = format!("&sslrootcert={}", server.ca_certificate().display());
 
-    let store = open(server.url("verify-full") + &vouched).await.unwrap();
+    let store = open(server.url("verify-full") + &root_certificate).await.unwrap();
     assert!(store.server_clock().await.unwrap().is_some());
-    // So is the connection that hears of others' changes; only a server names the run.
+    // The connection for notifications uses TLS, too. Only a notification from the server names the changed run.
     let mut watch = store.watch();
     assert_eq!(watch.next().await, RunChange::Perhaps);
     let mut run = FencedRun::new(NewRun {
@@ -39,7 +39,7 @@ async fn a_postgres_store_uses_tls_and_verifies_the_server_certificate() {
 
     let unknown = open(server.url("verify-full")).await.unwrap_err().to_string();
     assert!(unknown.contains("certificate"), "{unknown}");
-    let elsewhere = server.url("verify-full").replace("localhost", "127.0.0.1") + &vouched;
+    let elsewhere = server.url("verify-full").replace("localhost", "127.0.0.1") + &root_certificate;
     let misnamed = open(elsewhere).await.unwrap_err().to_string();
     assert!(misnamed.contains("certificate"), "{misnamed}");
     let clear = open(server.url("disable")).await.unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What is left to read of a run: its transcript and its numbers.
+//! The transcript and the telemetry of a run.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ async fn world() -> (World, Arc<FakeTools>) {
     (Parts { sources: vec![fakes.clone()], ask: vec!["asked"], ..Parts::default() }.open().await, fakes)
 }
 
-/// Kind, name and ids of each entry.
+/// Returns kind, name, call id and parent call id of each entry.
 fn lines(entries: &[Value]) -> Vec<[String; 4]> {
     let text = |entry: &Value, name: &str| entry[name].as_str().unwrap_or("").to_owned();
     entries
@@ -123,8 +123,8 @@ async fn telemetry_counts_calls_and_snapshots() {
                 await tools.read({}); await tools.read({}); await tools.find({}); await MCP.github.$api(); await MCP.github.createIssue({})
                 await yield_control(); await tools.fails({}).catch(() => {}); return 1";
     let (run_id, _) = run.suspend(cell).await;
-    let mut told = run.wait(&run_id).await["telemetry"].clone();
-    let (snapshots, durations) = (told["snapshots"].take(), told["durationMs"].take());
+    let mut telemetry = run.wait(&run_id).await["telemetry"].clone();
+    let (snapshots, durations) = (telemetry["snapshots"].take(), telemetry["durationMs"].take());
     let expected = json!({
         "catalogSize": 6, "sources": {"openclaw": 3, "plugin": 1, "mcp": 1, "client": 1}, "visibleTools": ["exec", "wait"],
         "execCount": 1, "waitCount": 1, "searchCount": 2, "describeCount": 2, "callCount": 5,
@@ -132,7 +132,7 @@ async fn telemetry_counts_calls_and_snapshots() {
         "limitFailures": {"timeout": 0, "memory": 0, "snapshot": 0, "output": 0},
         "snapshots": null, "durationMs": null,
     });
-    assert_eq!(told, expected);
+    assert_eq!(telemetry, expected);
     assert_eq!((&snapshots["taken"], &snapshots["restored"]), (&json!(1), &json!(1)));
     assert!(snapshots["bytes"].as_u64().unwrap() > 0);
     let ms = |name: &str| durations[name].as_u64().unwrap();

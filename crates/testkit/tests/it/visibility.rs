@@ -1,4 +1,4 @@
-//! Which tools a cell finds: those of its run, and of no other.
+//! A cell finds the tools of its own run and no others.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ const CALL_ALL: &str = r#"
 const ids = ["openclaw:core:read", "openclaw:core:secret", "openclaw:core:nothing", "mcp:vault:open", "mcp:vault:nothing"]
 const calls = await Promise.allSettled(ids.map(id => tools.call(id, {})))
 const described = await Promise.allSettled(ids.map(id => tools.describe(id)))
-const said = settled => settled.map((one, at) => one.status === "fulfilled" ? "yes" : one.reason.message.replaceAll(ids[at], "X"))
-return { calls: said(calls), described: said(described) }
+const messages = settled => settled.map((one, at) => one.status === "fulfilled" ? "yes" : one.reason.message.replaceAll(ids[at], "X"))
+return { calls: messages(calls), described: messages(described) }
 "#;
 
 async fn world() -> (World, Arc<FakeTools>) {
@@ -41,7 +41,7 @@ async fn all_tools_lists_every_allowed_tool_except_mcp_tools() {
         "id": ids[0], "name": "select_file", "description": "Does client:app:select_file.",
         "source": "client", "sourceName": "app",
     });
-    assert_eq!(value[1], entry, "no schema");
+    assert_eq!(value[1], entry, "the entry has no schema");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,11 +92,11 @@ async fn concurrent_runs_do_not_share_tools_or_globals() {
             .await
     };
     assert_eq!(reader.value("globalThis.kept = 1; return kept").await, 1);
-    // At the same time, on the same worker.
+    // Both run at the same time on the same worker.
     let (one, other) = tokio::join!(seen(&reader), seen(&writer));
     assert_eq!(one, json!([["read"], false]));
     assert_eq!(other, json!([["mine", "write"], false]));
-    // Another sender's run of the same agent does not have the client's tool.
+    // Another run of the same agent does not have the client's tool.
     assert_eq!(seen(&world.run_as("writer/session/run-2")).await, json!([["write"], false]));
     let denied = reader.value("return await tools.call('openclaw:core:write', {}).catch(error => error.message)").await;
     assert!(denied.as_str().unwrap().starts_with("unknown tool"), "{denied}");
@@ -164,7 +164,7 @@ async fn mcp_tools_are_declared_and_called_in_the_mcp_namespace() {
         (&json!("MCP tools take one object argument"), &json!(false), &json!([]))
     );
     assert_eq!(fakes.called(), ["mcp:github:create_issue"]);
-    // Reading declarations is no call.
+    // Reading declarations does not count as a call.
     let read: Value = world.run().exec("return (await API.read('mcp/github.d.ts')).length > 0").await;
     assert_eq!((&read["value"], &read["telemetry"]["callCount"]), (&json!(true), &json!(0)));
 }

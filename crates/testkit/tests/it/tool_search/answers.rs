@@ -1,4 +1,4 @@
-//! What is found, what is told, and what is as good as not there.
+//! Tool Search: results, errors, limits, and tools that are hidden.
 
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ async fn a_removed_tool_fails_and_a_yield_does_not_suspend() {
     assert_eq!((&answer["error"], &answer["code"]), (&json!(gone), &json!("nested_tool_failed")));
 }
 
-/// Wants titles in capitals, and no calendar.
+/// Converts titles to upper case and blocks calendar events.
 #[derive(Debug)]
 struct Strict;
 

@@ -1,4 +1,4 @@
-//! Tool Search beside direct tools: the same calls, a fraction of the request.
+//! Compares Tool Search with direct tools: the same calls with a much smaller request.
 
 use catalog::VisibleTool;
 use executor::run::{Host, PreparedRun};
@@ -13,7 +13,7 @@ const tool = await openclaw.tools.describe(hits[0].id)
 return { required: tool.parameters.required, made: await openclaw.tools.call(tool.id, { title: "Crash" }) }
 "#;
 
-/// The contract's regression, point by point.
+/// The contract's regression test, point by point.
 #[tokio::test]
 async fn tool_search_calls_the_same_tool_as_direct_mode_with_a_smaller_request() {
     let direct = run(&host(json!({"deny": [SECRET]}), vec![source()]), "direct");
@@ -26,7 +26,7 @@ async fn tool_search_calls_the_same_tool_as_direct_mode_with_a_smaller_request()
     let input = json!({"title": "Crash"});
     let made = direct.executor.call_directly(store, "call-0", TICKET, input, ProgressSink::default()).await.unwrap();
     let CallEnd::Settled(Outcome::Returned(directly)) = made.end else { panic!("{made:?}") };
-    // 2. Tool Search can call the same.
+    // 2. Tool Search can call the same tool.
     let answer = bench.code(FIND_AND_CALL).await;
     let value = json!({"required": ["title"], "made": directly.for_guest()});
     assert_eq!((&answer["ok"], &answer["value"]), (&json!(true), &value), "{answer}");
@@ -37,7 +37,7 @@ async fn tool_search_calls_the_same_tool_as_direct_mode_with_a_smaller_request()
     assert_eq!(shown.parameters["required"], json!(["title"]));
     let names: Vec<&str> = bench.run.visible.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["tool_search_code"]);
-    // 5. That is a small part of it, and telemetry says so.
+    // 5. The Tool Search request is much smaller, and telemetry reports both sizes.
     let bytes = |run: &PreparedRun| run.visible.iter().map(VisibleTool::bytes).sum::<usize>();
     assert!(bytes(&bench.run) * 40 < bytes(&direct), "{} and {}", bytes(&bench.run), bytes(&direct));
     let mut telemetry = answer["telemetry"].clone();
@@ -64,7 +64,7 @@ async fn tool_search_calls_the_same_tool_as_direct_mode_with_a_smaller_request()
     assert_eq!((&transcript[..3], transcript.len()), (&control[..], 4));
     let entries = store.transcript("session").await.unwrap();
     assert_eq!(entries[1].entry["parentToolCallId"], "call-1");
-    assert_eq!(entries[3].entry["result"], answer, "what was told is what is written");
+    assert_eq!(entries[3].entry["result"], answer, "the transcript has the returned result");
 }
 
 #[tokio::test]
