@@ -6,7 +6,7 @@ use contract::cell::CellResult;
 use serde_json::{Map, json};
 
 use super::Result;
-use super::lab::{Lab, Prepared};
+use super::lab::{Lab, PreparedSession};
 
 const CANARY_TIME: Duration = Duration::from_secs(1);
 
@@ -30,7 +30,7 @@ pub async fn canary(lab: &Lab, slack: u32) -> Option<String> {
 /// A run of another session, suspended before the hostile cell starts.
 #[derive(Debug)]
 pub struct Bystander {
-    prepared: Prepared,
+    prepared: PreparedSession,
     run_id: String,
 }
 
@@ -46,7 +46,7 @@ impl Bystander {
 
     pub async fn resume(self, lab: &Lab) -> Option<String> {
         let input = json!({"runId": self.run_id});
-        let Prepared { executor, config, .. } = &self.prepared;
+        let PreparedSession { executor, config, .. } = &self.prepared;
         let result = lab.code_mode.wait_json(executor, config, "wait-1", &input).await;
         (returned(&result) != Some("42")).then(|| format!("a suspended run did not resume: {}", json!(result)))
     }

@@ -5,7 +5,7 @@ use serde_json::json;
 use store::Decision;
 
 use super::index::{Cell, Driver};
-use super::lab::{Lab, Prepared};
+use super::lab::{Lab, PreparedSession};
 
 const MAX_WAITS: usize = 200;
 const MAX_IDLE_WAITS: usize = 3;
@@ -17,8 +17,8 @@ pub struct Outcome {
     pub last: CellResult,
 }
 
-pub async fn drive(lab: &Lab, prepared: &Prepared, cell: &Cell) -> Outcome {
-    let Prepared { executor, config, .. } = prepared;
+pub async fn drive(lab: &Lab, prepared: &PreparedSession, cell: &Cell) -> Outcome {
+    let PreparedSession { executor, config, .. } = prepared;
     let input = json!({"code": cell.source, "language": cell.language});
     let mut last = lab.code_mode.exec_json(executor, config, "exec-1", &input).await;
     let mut results = vec![to_text(&last)];

@@ -33,7 +33,7 @@ pub struct Cell {
     #[serde(default = "default_max_wall_ms")]
     pub max_wall_ms: u64,
     #[serde(default)]
-    pub side_effects: BTreeMap<String, Times>,
+    pub side_effects: BTreeMap<String, CountRange>,
     /// Texts that must not appear in results or the transcript.
     #[serde(default)]
     pub forbid: Vec<String>,
@@ -72,7 +72,7 @@ pub struct Needs {
 
 /// The allowed number of effects of a tool.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub struct Times {
+pub struct CountRange {
     pub min: Option<u64>,
     pub max: Option<u64>,
 }

@@ -33,7 +33,7 @@ pub struct Lab {
 
 /// A session that is ready to run its cell.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedSession {
     pub session: String,
     pub executor: Executor,
     pub config: config::CodeMode,
@@ -52,7 +52,7 @@ impl Lab {
     }
 
     /// Prepares a session with separate effect counters and with `overrides` applied to the default configuration.
-    pub fn prepare(&self, session: &str, overrides: &Map<String, Value>) -> Result<Prepared> {
+    pub fn prepare(&self, session: &str, overrides: &Map<String, Value>) -> Result<PreparedSession> {
         let effects = Arc::new(Effects::open(&effects_file(&self.state, session))?);
         let mut code_mode = self.defaults.clone();
         code_mode.extend(overrides.clone());
@@ -80,11 +80,16 @@ impl Lab {
         if let Some(refused) = run.refused_namespaces.first() {
             return Err(format!("a namespace was refused: {refused}").into());
         }
-        Ok(Prepared { session: session.to_owned(), executor: run.executor, config: run.config.code_mode, effects })
+        Ok(PreparedSession {
+            session: session.to_owned(),
+            executor: run.executor,
+            config: run.config.code_mode,
+            effects,
+        })
     }
 
     /// Ends the runs that a cell left behind.
-    pub async fn end(&self, prepared: &Prepared) {
+    pub async fn end(&self, prepared: &PreparedSession) {
         self.code_mode.end_session(&prepared.session).await;
     }
 }

@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::drive::Outcome;
 use super::index::Cell;
-use super::lab::{Lab, Prepared};
+use super::lab::{Lab, PreparedSession};
 
 const SECRETS: [&str; 2] = ["CANARY_SECRET", "/srv/gateway/secret"];
 
-pub async fn leaked(lab: &Lab, prepared: &Prepared, cell: &Cell, outcome: &Outcome) -> Vec<String> {
+pub async fn leaked(lab: &Lab, prepared: &PreparedSession, cell: &Cell, outcome: &Outcome) -> Vec<String> {
     let transcript = match lab.code_mode.store().export(&prepared.session).await {
         Ok(transcript) => transcript,
         Err(error) => return vec![format!("cannot read the transcript: {error}")],

@@ -132,7 +132,7 @@ fn a_leg_interrupted_by_a_crash_is_replayed_with_its_recorded_replies() {
 
     let mut host = Host::start(folder.path());
     let run_id = host.ask(&json!({"op": "runs"}))[0].as_str().unwrap().to_owned();
-    // The dead host's lease must run out first.
+    // The dead host's lease must expire first.
     std::thread::sleep(Duration::from_millis(3100));
     let waiting = host.ask(&json!({"op": "wait", "runId": run_id}));
     // Either the call to the client was stored as parked, or the crash came before that.

@@ -101,7 +101,7 @@ async fn a_fork_is_limited_to_its_owner_and_not_delayed_by_old_timers() {
     let first = run.wait(&fork).await;
     let other = run.wait(&run_id).await;
     assert_eq!((&first["status"], &first["value"]), (&json!("completed"), &other["value"]), "{first}");
-    // A fork from the first leg sets the long timer again and clears it.
+    // Forked after the first leg: its replay sets the long timer again, and the next leg clears it.
     let fork = code_mode.fork(&record.run.scope, &config, "fork", &run_id, 1).await.unwrap();
     let mut result = run.wait(&fork).await;
     while result["status"] == "waiting" {

@@ -12,7 +12,7 @@ use testkit::proxy::Proxy;
 
 use super::node::{Node, Start};
 use super::oracle::{self, lines};
-use super::people::{Clients, Expected, WAIT_MS};
+use super::people::{Clients, Tolerance, WAIT_MS};
 use super::program::{Chance, Program};
 use super::{number, run_parallel};
 
@@ -129,7 +129,7 @@ fn an_outcome_or_decision_from_another_node_is_noticed_within_a_second() {
 const NOTICED: Duration = Duration::from_millis(2500);
 
 /// Runs random cells on random nodes while the caller disturbs the server.
-fn storm(store: &str, ledger: &Path, expects: Expected) {
+fn storm(store: &str, ledger: &Path, tolerance: Tolerance) {
     let nodes = nodes(store, ledger, WAIT_MS);
     let seeds: Vec<usize> = (0..number("CELLMATE_FAULT_RUNS", 24)).collect();
     let ended = AtomicUsize::new(0);
@@ -137,7 +137,7 @@ fn storm(store: &str, ledger: &Path, expects: Expected) {
         let mut chance = Chance::new(*seed as u64);
         let program = Program::new(&mut chance);
         let mut clients = Clients::of_nodes(nodes.clone(), ledger.to_owned(), format!("session-{seed}"), chance);
-        clients.expects = expects;
+        clients.tolerance = tolerance;
         match clients.exec(&program.code) {
             (Some(run), None) => {
                 let end = clients.finish(&run);
@@ -158,7 +158,7 @@ fn storm(store: &str, ledger: &Path, expects: Expected) {
 fn repeated_immediate_restarts_of_the_server_lose_nothing() {
     let (mut server, folder) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
     let (url, stop, restarts) = (server.url(), AtomicBool::new(false), AtomicUsize::new(0));
-    let expects = Expected { unknown_outcomes: true, lost_answers: true };
+    let tolerance = Tolerance { unknown_outcomes: true, lost_answers: true };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // After the last restart the server stays up, and the remaining runs must end.
@@ -171,7 +171,7 @@ fn repeated_immediate_restarts_of_the_server_lose_nothing() {
                 restarts.fetch_add(1, Ordering::Relaxed);
             }
         });
-        let finished = std::panic::catch_unwind(|| storm(&url, &folder.path().join("ledger"), expects));
+        let finished = std::panic::catch_unwind(|| storm(&url, &folder.path().join("ledger"), tolerance));
         stop.store(true, Ordering::Relaxed);
         assert!(finished.is_ok());
     });
@@ -185,8 +185,8 @@ fn a_commit_with_a_lost_answer_is_found_and_not_repeated() {
     // Creates the tables first: a host that cannot open its store exits.
     drop(nodes(&server.url(), &folder.path().join("none"), WAIT_MS)[0].ask(&json!({"op": "runs"})).unwrap());
     proxy.cut_every(7);
-    let expects = Expected { unknown_outcomes: false, lost_answers: true };
-    storm(&proxy.url(), &folder.path().join("ledger"), expects);
+    let tolerance = Tolerance { unknown_outcomes: false, lost_answers: true };
+    storm(&proxy.url(), &folder.path().join("ledger"), tolerance);
     assert!(proxy.cuts() > 10, "only {} answers were lost", proxy.cuts());
 }
 

@@ -63,7 +63,7 @@ pub fn judge_end(clients: &Clients, program: &Program, run_id: &str, end: &Value
         let line = ledger.iter().find(|line| line.run == run_id && line.input["n"] == n);
         if let Some(error) = got["error"].as_str() {
             assert!(error.starts_with("the outcome of this call is unknown"), "{n}: {error}");
-            let reason = clients.deaths > 0 || clients.expects.unknown_outcomes;
+            let reason = clients.deaths > 0 || clients.tolerance.unknown_outcomes;
             assert!(reason && !kind.may_be_repeated(), "{n} {kind:?} is unknown without a reason");
             if let Some(line) = line {
                 let acknowledged = clients.acknowledged.get(&(line.run.clone(), line.call));
@@ -76,7 +76,7 @@ pub fn judge_end(clients: &Clients, program: &Program, run_id: &str, end: &Value
             let acknowledged = clients.acknowledged.get(&(line.run.clone(), line.call));
             let value = got["value"].as_str().unwrap();
             // An outcome may be stored without an acknowledgement if the host died or the answer was lost.
-            let may_be_unacknowledged = clients.deaths > 0 || clients.expects.lost_answers;
+            let may_be_unacknowledged = clients.deaths > 0 || clients.tolerance.lost_answers;
             let known = acknowledged.map_or(may_be_unacknowledged, |value| *value == got["value"]);
             assert!(known && value.starts_with(&format!("settled {} ", line.call)), "{n}: {got}, {acknowledged:?}");
         } else {

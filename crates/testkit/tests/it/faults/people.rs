@@ -25,16 +25,16 @@ pub struct Clients {
     hosts: Hosts,
     /// How often the host has died.
     pub deaths: u32,
-    pub expects: Expected,
+    pub tolerance: Tolerance,
     /// Outcomes that a host has accepted, by run and call.
     pub acknowledged: BTreeMap<(String, u32), Value>,
     outcomes_sent: u32,
     deadline: Instant,
 }
 
-/// What may happen although no host died.
+/// Deviations that may happen although no host died.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Expected {
+pub struct Tolerance {
     pub unknown_outcomes: bool,
     pub lost_answers: bool,
 }
@@ -65,8 +65,8 @@ impl Clients {
     fn new(hosts: Hosts, ledger: PathBuf, session: String, chance: Chance) -> Self {
         let deadline = Instant::now() + TIME_LIMIT;
         let acknowledged = BTreeMap::new();
-        let expects = Expected::default();
-        Self { ledger, session, chance, hosts, deaths: 0, expects, acknowledged, outcomes_sent: 0, deadline }
+        let tolerance = Tolerance::default();
+        Self { ledger, session, chance, hosts, deaths: 0, tolerance, acknowledged, outcomes_sent: 0, deadline }
     }
 
     /// Sends a command to a host. Returns `None` if the host died; the next command starts a new one.

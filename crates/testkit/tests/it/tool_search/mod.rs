@@ -46,7 +46,7 @@ fn source() -> Arc<dyn ToolSource> {
         json!({"id": EVENT, "description": "Adds to the calendar.", "parameters": title, "answers": [{"echo": true}]}),
         json!({"id": DEPLOY, "description": "Ships it.", "answers": [{"returns": "shipped"}]}),
         json!({"id": NEVER, "description": "Says nothing.", "answers": [{"never": true}]}),
-        json!({"id": SECRET, "description": "Opens a ticket nobody may see."}),
+        json!({"id": SECRET, "description": "Opens a ticket that must stay hidden."}),
         json!({"id": "plugin:fake:broken", "description": "Breaks.", "answers": [{"fails": "out of paper"}]}),
     ]);
     Arc::new(Canned::parse(&json!({ "tools": tools }).to_string()).unwrap())

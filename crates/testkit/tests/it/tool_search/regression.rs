@@ -100,7 +100,7 @@ async fn the_structured_tools_search_describe_and_call_step_by_step() {
 }
 
 #[tokio::test]
-async fn without_a_runtime_code_mode_falls_back_to_structured_tools_with_a_note() {
+async fn without_a_runtime_tool_search_offers_structured_tools_with_a_note() {
     let without = Host { runtime_available: false, ..host(json!({"toolSearch": true}), vec![source()]) };
     let bench = Bench::of(without).await;
     let names: Vec<&str> = bench.run.visible.iter().map(|tool| tool.name.as_str()).collect();
