@@ -194,9 +194,9 @@ impl History {
             Fault::Crash | Fault::Pause(_) => self.faults_injected.nodes = true,
             Fault::LoseAnswer => {}
         }
-        let places: &[&'static str] = if matches!(fault, Fault::LoseAnswer) { &COMMITS } else { &POINTS };
+        let points: &[&'static str] = if matches!(fault, Fault::LoseAnswer) { &COMMITS } else { &POINTS };
         let named = self.chance.below(2) == 0;
-        let at = named.then(|| places[self.chance.below(places.len())]);
+        let at = named.then(|| points[self.chance.below(points.len())]);
         let left = 1 + if named { self.chance.below(2) } else { self.chance.below(30) } as u32;
         self.nodes.arm(node, ArmedFault { fault, at, left })
     }
