@@ -1,9 +1,9 @@
-//! A case of the executable contract, as it stands in Markdown.
+//! Parses the cases of the executable contract from Markdown.
 //!
 //! Under each `##` heading: prose, a cell (```` ```js cell ```` or ```` ```ts cell ````), and the
 //! expected result (```` ```json result ````). Optional: canned tools (```` ```json tools ````), their
-//! namespaces (```` ```json namespaces ````) and configuration (```` ```json config ````), which also hold
-//! for the headings after them in the file when they stand above the first.
+//! namespaces (```` ```json namespaces ````) and configuration (```` ```json config ````). A block above the
+//! first heading applies to every case of the file that does not replace it.
 
 use std::path::{Path, PathBuf};
 
@@ -31,12 +31,12 @@ impl Case {
         format!("{file}: {} (line {})", self.title, self.line)
     }
 
-    /// As `cellmate exec --catalog` reads it.
+    /// Returns the case's tools and namespaces in the format of `cellmate exec --catalog`.
     pub fn catalog(&self) -> Value {
         json!({ "tools": self.tools, "namespaces": self.namespaces })
     }
 
-    /// The languages the case allows, as a command line has them; none where it does not say.
+    /// Returns the languages the case allows, separated by commas; `None` if the case does not restrict them.
     pub fn languages(&self) -> Option<String> {
         let languages = self.config.get("languages")?.as_array()?;
         Some(languages.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","))
@@ -56,7 +56,7 @@ impl Case {
         .clamped()
     }
 
-    /// The case's configuration as a whole, code mode switched on.
+    /// Resolves the case's configuration with code mode enabled.
     pub fn code_mode(&self) -> Result<CodeMode, String> {
         let mut config = self.config.clone();
         if let Some(fields) = config.as_object_mut() {
@@ -66,7 +66,7 @@ impl Case {
         tools.map(|tools| tools.code_mode).map_err(|errors| format!("{errors:?}"))
     }
 
-    /// What of the result is not as the case says. Fields the case does not name are not looked at.
+    /// Describes each field of the result that differs from the expected one; ignores fields the case does not name.
     pub fn differences(&self, result: &Value) -> Vec<String> {
         let expected = self.expected.as_object().cloned().unwrap_or_default();
         expected
@@ -80,7 +80,7 @@ impl Case {
     }
 }
 
-/// Fields with numbers that differ from run to run: of these, only what the case names is looked at.
+/// Fields that contain values which differ from run to run: only the parts that the case names are compared.
 const PARTIAL: [&str; 2] = ["telemetry", "pendingToolCalls"];
 
 fn covers(got: &Value, wanted: &Value) -> bool {
@@ -95,7 +95,7 @@ fn covers(got: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// All cases of a folder, in the order of their files.
+/// Loads all cases of a folder, ordered by file name.
 pub fn load(folder: &Path) -> std::io::Result<Vec<Case>> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
@@ -112,7 +112,7 @@ pub fn load(folder: &Path) -> std::io::Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// A fenced block: its info words, its text, and the line it starts on.
+/// A fenced code block: its info string, its text, and the line it starts on.
 struct Block {
     info: String,
     text: String,
@@ -134,7 +134,7 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Case>, String> {
             let body: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
             let block = Block { info: info.trim().to_owned(), text: body.join("\n"), line: number + 1 };
             let sections = current.as_mut().map_or(&mut shared, |(_, _, sections)| sections);
-            sections.take(block)?;
+            sections.add(block)?;
         }
     }
     if let Some((title, line, sections)) = current {
@@ -153,7 +153,7 @@ struct Sections {
 }
 
 impl Sections {
-    fn take(&mut self, block: Block) -> Result<(), String> {
+    fn add(&mut self, block: Block) -> Result<(), String> {
         let json = || serde_json::from_str(&block.text).map_err(|error| format!("line {}: {error}", block.line));
         match block.info.as_str() {
             "js cell" => self.cell = Some((block.text.clone(), Language::JavaScript)),

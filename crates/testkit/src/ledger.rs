@@ -1,5 +1,5 @@
-//! Tools that write every effect they have into a file, synced, before they answer: what a crash leaves in it
-//! is what happened. A line is the tool's name, the call's key, its run, its number and its input.
+//! Tools that append every effect to a file and sync it before they answer, so that after a crash the file lists
+//! exactly the effects that happened. A line is the tool's name, the call's key, its run, its number and its input.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -31,7 +31,7 @@ impl Ledger {
     fn write(&self, call: &AuthorizedCall) -> std::io::Result<()> {
         let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (name, token) = (call.id().name(), call.token());
-        // At once: other processes may write into the same file.
+        // One write: other processes may append to the same file.
         let line = format!("{name} {} {} {} {}\n", call.key(), token.run, token.call, call.input());
         file.write_all(line.as_bytes())?;
         file.sync_all()
@@ -42,7 +42,7 @@ impl ToolSource for Ledger {
     fn tools(&self) -> Vec<ToolSpec> {
         let tool = |(id, repeat): (&str, Repeat)| {
             let id = ToolId::parse(id).ok()?;
-            Some(ToolSpec { repeat, ..ToolSpec::new(id, "Writes down that it was called.", json!({"type": "object"})) })
+            Some(ToolSpec { repeat, ..ToolSpec::new(id, "Records that it was called.", json!({"type": "object"})) })
         };
         [
             (TASK, Repeat::Never),
@@ -60,7 +60,7 @@ impl ToolSource for Ledger {
     fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         Box::pin(async move {
             if let Err(error) = self.write(&call) {
-                return Dispatch::Settled(Outcome::Failed(format!("the ledger cannot be written: {error}")));
+                return Dispatch::Settled(Outcome::Failed(format!("cannot write the ledger: {error}")));
             }
             match call.id().as_str() {
                 TASK => Dispatch::Parked(Parked::Task),

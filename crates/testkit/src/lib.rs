@@ -1,4 +1,5 @@
-//! Development only: the executable contract, read from `spec/cells/*.md`, and hostile cells with their judge.
+//! Test support: runs the executable contract (`spec/cells/*.md`) and hostile cells (`spec/hostile`), and provides
+//! Postgres servers, a ledger of tool effects and fake workers. Used in development only.
 
 pub mod case;
 pub mod hostile;

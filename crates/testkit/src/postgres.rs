@@ -1,4 +1,4 @@
-//! A Postgres server for a test: made in a folder of its own, reached through a socket in it, gone with the test.
+//! A Postgres server for a test: created in a temporary folder, reached through a socket there, removed with the test.
 
 use std::fs;
 use std::io;
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
-pub use secured::Secured;
+pub use secured::TlsServer;
 
 mod secured;
 
-/// How long a server may take to answer. It recovers first, where it was not shut down.
+/// Time limit for a server to become ready; after an unclean shutdown it recovers first.
 const START: Duration = Duration::from_secs(30);
 
-/// More of them are too much for one command line.
+/// Schemas created by one `psql` command; the SQL of more would exceed the length of a command line.
 const SCHEMAS_AT_ONCE: usize = 1_000;
 
-/// Whom a server runs as where the tests are root's: it refuses to be root's itself.
+/// Users to run the server as if the tests run as root: Postgres refuses to run as root.
 const USERS: [&str; 2] = ["postgres", "nobody"];
 
 #[derive(Debug)]
@@ -30,21 +30,21 @@ pub struct Server {
     folder: TempDir,
     programs: PathBuf,
     user: Option<(u32, u32)>,
-    /// A port of this machine, where it is to be reached over the network, too.
+    /// The TCP port, if the server is to be reached over the network, too.
     network: Option<u16>,
     child: Child,
 }
 
 impl Server {
-    /// Makes a new, empty server and waits until it answers.
+    /// Creates a new, empty server and waits until it is ready.
     pub fn start() -> io::Result<Self> {
         let programs = programs()?;
         let folder = tempfile::Builder::new().prefix("cellmate-pg").tempdir()?;
-        let user = if geteuid().is_root() { Some(someone()?) } else { None };
+        let user = if geteuid().is_root() { Some(unprivileged_user()?) } else { None };
         if let Some((uid, gid)) = user {
             chown(folder.path(), Some(uid), Some(gid))?;
         }
-        let made = asked(&programs, "initdb", user)
+        let made = command(&programs, "initdb", user)
             .arg("--pgdata")
             .arg(folder.path().join("data"))
             .args(["--auth=trust", "--username=postgres", "--no-sync", "--locale=C", "--encoding=UTF8"])
@@ -55,23 +55,23 @@ impl Server {
         }
         let child = launch(&programs, folder.path(), user, None)?;
         let server = Self { folder, programs, user, network: None, child };
-        server.wait_until_it_answers()?;
+        server.wait_until_ready()?;
         Ok(server)
     }
 
-    /// Where the server is, for whoever connects to it.
+    /// Returns the URL for connecting to the server.
     pub fn url(&self) -> String {
         url_through(self.folder.path())
     }
 
-    /// Rooms of their own in the server, each with its address.
+    /// Creates empty schemas and returns a URL for each, so that tests can share one server.
     pub fn schemas(&self, count: usize) -> io::Result<Vec<String>> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let first = NEXT.fetch_add(count, Ordering::Relaxed);
-        let names: Vec<String> = (first..first + count).map(|number| format!("room_{number}")).collect();
-        for some in names.chunks(SCHEMAS_AT_ONCE) {
-            let sql: String = some.iter().map(|name| format!("CREATE SCHEMA {name};")).collect();
-            let made = asked(&self.programs, "psql", self.user)
+        let names: Vec<String> = (first..first + count).map(|number| format!("test_{number}")).collect();
+        for chunk in names.chunks(SCHEMAS_AT_ONCE) {
+            let sql: String = chunk.iter().map(|name| format!("CREATE SCHEMA {name};")).collect();
+            let made = command(&self.programs, "psql", self.user)
                 .args(["-q", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-c", &sql, "-h"])
                 .arg(self.folder.path())
                 .output()?;
@@ -82,31 +82,31 @@ impl Server {
         Ok(names.iter().map(|name| in_schema(&self.url(), name)).collect())
     }
 
-    /// The socket behind that address.
+    /// Returns the path of the socket that the server listens on.
     pub fn socket(&self) -> PathBuf {
         self.folder.path().join(SOCKET)
     }
 
-    /// What `pg_ctl restart -m immediate` does: nobody is waited for, and what was committed must be there again.
-    pub fn restart_at_once(&mut self) -> io::Result<()> {
+    /// Restarts the server like `pg_ctl restart -m immediate`: open connections are cut, committed data must survive.
+    pub fn restart_immediately(&mut self) -> io::Result<()> {
         self.signal(Signal::QUIT);
         self.child.wait()?;
         self.child = launch(&self.programs, self.folder.path(), self.user, self.network)?;
-        self.wait_until_it_answers()
+        self.wait_until_ready()
     }
 
     fn signal(&self, signal: Signal) {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // It may have ended by itself.
-            let _told = kill_process(pid, signal);
+            // An error means that the server has exited already.
+            let _result = kill_process(pid, signal);
         }
     }
 
-    fn wait_until_it_answers(&self) -> io::Result<()> {
+    fn wait_until_ready(&self) -> io::Result<()> {
         let deadline = Instant::now() + START;
         while Instant::now() < deadline {
             let port = self.network.unwrap_or(PORT).to_string();
-            let mut ready = asked(&self.programs, "pg_isready", self.user);
+            let mut ready = command(&self.programs, "pg_isready", self.user);
             let ready = ready.args(["-p", &port, "-h"]).arg(self.folder.path()).output()?;
             if ready.status.success() {
                 return Ok(());
@@ -114,32 +114,32 @@ impl Server {
             std::thread::sleep(Duration::from_millis(20));
         }
         let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
-        Err(io::Error::other(format!("the server does not answer: {log}")))
+        Err(io::Error::other(format!("the Postgres server did not become ready within 30 seconds; its log: {log}")))
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.signal(Signal::QUIT);
-        let _gone = self.child.wait();
+        let _status = self.child.wait();
     }
 }
 
-/// The same server, and of it one room.
+/// Returns a URL whose connections use only this schema.
 fn in_schema(url: &str, schema: &str) -> String {
     format!("{url}&options=-c%20search_path%3D{schema}")
 }
 
-/// A server's port is in the name of its socket, too.
+/// The port of a server that has only a socket; the socket's name contains it.
 const PORT: u16 = 5432;
 const SOCKET: &str = ".s.PGSQL.5432";
 
-/// The address of a server whose socket, or something that stands in for it, is in this folder.
+/// Returns the URL of a server, or of a proxy in front of one, whose socket is in this folder.
 pub fn url_through(folder: &Path) -> String {
     format!("postgres://postgres@localhost/postgres?host={}", folder.display())
 }
 
-/// Where a stand-in for a server listens, to be reached by [`url_through`].
+/// Returns the socket path on which a proxy must listen to be reached by [`url_through`].
 pub fn socket_in(folder: &Path) -> PathBuf {
     folder.join(SOCKET)
 }
@@ -147,7 +147,7 @@ pub fn socket_in(folder: &Path) -> PathBuf {
 fn launch(programs: &Path, folder: &Path, user: Option<(u32, u32)>, network: Option<u16>) -> io::Result<Child> {
     let log = fs::OpenOptions::new().create(true).append(true).open(folder.join("log"))?;
     let listen = if network.is_some() { "127.0.0.1" } else { "" };
-    asked(programs, "postgres", user)
+    command(programs, "postgres", user)
         .arg("-D")
         .arg(folder.join("data"))
         .arg("-k")
@@ -160,9 +160,10 @@ fn launch(programs: &Path, folder: &Path, user: Option<(u32, u32)>, network: Opt
         .spawn()
 }
 
-fn asked(programs: &Path, name: &str, user: Option<(u32, u32)>) -> Command {
+/// Builds a command for one of the server's programs.
+fn command(programs: &Path, name: &str, user: Option<(u32, u32)>) -> Command {
     let mut command = Command::new(programs.join(name));
-    // Its own group: a test that is interrupted ends it itself.
+    // A separate process group: Ctrl+C must not reach the server directly, because the test stops it.
     command.env_clear().env("LC_ALL", "C").current_dir("/").process_group(0);
     if let Some((uid, gid)) = user {
         command.uid(uid).gid(gid);
@@ -170,7 +171,7 @@ fn asked(programs: &Path, name: &str, user: Option<(u32, u32)>) -> Command {
     command
 }
 
-/// Debian keeps a server's programs out of the way, one folder a version.
+/// Finds the folder of the server's programs. Debian does not put them into `PATH`, but into one folder per version.
 fn programs() -> io::Result<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut folders: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
@@ -179,15 +180,17 @@ fn programs() -> io::Result<PathBuf> {
     folders
         .into_iter()
         .find(|folder| folder.join("initdb").exists() && folder.join("postgres").exists())
-        .ok_or_else(|| io::Error::other("Postgres is not installed here; scripts/setup installs it"))
+        .ok_or_else(|| io::Error::other("Postgres is not installed; scripts/setup installs it"))
 }
 
-fn someone() -> io::Result<(u32, u32)> {
+fn unprivileged_user() -> io::Result<(u32, u32)> {
     let users = fs::read_to_string("/etc/passwd")?;
     let find = |name: &&str| {
         let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
         let mut fields = line.split(':').skip(2);
         Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
     };
-    USERS.iter().find_map(find).ok_or_else(|| io::Error::other("there is no user for the server to run as"))
+    USERS.iter().find_map(find).ok_or_else(|| {
+        io::Error::other("cannot run Postgres as root, and this system has neither a user `postgres` nor `nobody`")
+    })
 }

@@ -1,4 +1,4 @@
-//! Stands between a client and a Postgres server, and loses answers to COMMIT.
+//! A proxy between a client and a Postgres server that cuts connections around COMMIT.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::postgres::{socket_in, url_through};
 
-/// How a client sends the end of a transaction: text, and a zero.
+/// The end of a transaction as a client sends it: the statement and a zero byte.
 const COMMIT: &[u8] = b"COMMIT\0";
 
 #[derive(Debug)]
@@ -23,15 +23,15 @@ pub struct Proxy {
 #[derive(Debug)]
 struct Inner {
     server: PathBuf,
-    /// Every how many commits one is cut off; none where it is zero.
+    /// Cuts the connection at every n-th commit; never if 0.
     every: AtomicU64,
     commits: AtomicU64,
     cut: AtomicU64,
-    over: AtomicBool,
+    stopped: AtomicBool,
 }
 
 impl Proxy {
-    /// Passes everything on to the server behind that socket.
+    /// Starts a proxy that forwards connections to the server behind this socket.
     pub fn start(server: &Path) -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("cellmate-proxy").tempdir()?;
         let listener = UnixListener::bind(socket_in(folder.path()))?;
@@ -40,15 +40,15 @@ impl Proxy {
             every: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             cut: AtomicU64::new(0),
-            over: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
         });
         let accepting = Arc::clone(&inner);
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                if accepting.over.load(Ordering::Relaxed) {
+                if accepting.stopped.load(Ordering::Relaxed) {
                     return;
                 }
-                // A server that is away refuses; so does this.
+                // If the server refuses the connection, the proxy closes it, too.
                 if let Ok(server) = UnixStream::connect(&accepting.server) {
                     drop(connect(&accepting, client, server));
                 }
@@ -61,8 +61,8 @@ impl Proxy {
         url_through(self.folder.path())
     }
 
-    /// Cuts the connection at every so many-th commit: by turns before the server hears of it, as soon as it has
-    /// been sent, and once the server has answered.
+    /// Cuts the connection at every n-th commit, in turn: after the server answered, after the commit was sent,
+    /// and before it is sent.
     pub fn cut_every(&self, commits: u64) {
         self.inner.every.store(commits, Ordering::Relaxed);
     }
@@ -74,12 +74,13 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.inner.over.store(true, Ordering::Relaxed);
-        // Wakes whoever accepts, to find that it is over.
+        self.inner.stopped.store(true, Ordering::Relaxed);
+        // Wakes the accepting thread, which then sees that it must stop.
         drop(UnixStream::connect(socket_in(self.folder.path())));
     }
 }
 
+/// The moment at which the connection is cut, relative to a commit.
 #[derive(Clone, Copy, Debug)]
 enum Cut {
     Unsent,
@@ -103,50 +104,50 @@ impl Inner {
 }
 
 fn connect(inner: &Arc<Inner>, client: UnixStream, server: UnixStream) -> io::Result<()> {
-    // From now on what the server says is not passed on: it is the end of the connection.
+    // Once set, the server's next message is dropped and closes the connection.
     let muted = Arc::new(AtomicBool::new(false));
     let (from_client, to_server) = (client.try_clone()?, server.try_clone()?);
-    let (inner, mutes) = (Arc::clone(inner), Arc::clone(&muted));
+    let (inner, mute) = (Arc::clone(inner), Arc::clone(&muted));
     std::thread::spawn(move || {
-        drop(pass(from_client, to_server, |bytes| {
+        drop(forward(from_client, to_server, |bytes| {
             if !bytes.windows(COMMIT.len()).any(|window| window == COMMIT) {
-                return Goes::On;
+                return Action::Forward;
             }
             match inner.next_cut() {
-                None => Goes::On,
-                Some(Cut::Unsent) => Goes::Nowhere,
-                Some(Cut::Unanswered) => Goes::Last,
+                None => Action::Forward,
+                Some(Cut::Unsent) => Action::Close,
+                Some(Cut::Unanswered) => Action::ForwardAndClose,
                 Some(Cut::Answered) => {
-                    mutes.store(true, Ordering::SeqCst);
-                    Goes::On
+                    mute.store(true, Ordering::SeqCst);
+                    Action::Forward
                 }
             }
         }));
     });
     std::thread::spawn(move || {
-        drop(pass(server, client, |_| if muted.load(Ordering::SeqCst) { Goes::Nowhere } else { Goes::On }));
+        drop(forward(server, client, |_| if muted.load(Ordering::SeqCst) { Action::Close } else { Action::Forward }));
     });
     Ok(())
 }
 
-enum Goes {
-    On,
-    /// Passed on, and the connection ends.
-    Last,
-    /// Not passed on, and the connection ends.
-    Nowhere,
+/// The treatment of one chunk of bytes.
+enum Action {
+    Forward,
+    ForwardAndClose,
+    /// Drops the bytes and closes the connection.
+    Close,
 }
 
-fn pass(mut from: UnixStream, mut to: UnixStream, mut goes: impl FnMut(&[u8]) -> Goes) -> io::Result<()> {
+fn forward(mut from: UnixStream, mut to: UnixStream, mut decide: impl FnMut(&[u8]) -> Action) -> io::Result<()> {
     let mut buffer = vec![0; 64 << 10];
     loop {
         let count = from.read(&mut buffer).unwrap_or(0);
         let bytes = buffer.get(..count).unwrap_or_default();
-        let goes = if bytes.is_empty() { Goes::Nowhere } else { goes(bytes) };
-        if !matches!(goes, Goes::Nowhere) {
+        let action = if bytes.is_empty() { Action::Close } else { decide(bytes) };
+        if !matches!(action, Action::Close) {
             to.write_all(bytes)?;
         }
-        if !matches!(goes, Goes::On) {
+        if !matches!(action, Action::Forward) {
             from.shutdown(Shutdown::Both)?;
             return to.shutdown(Shutdown::Both);
         }

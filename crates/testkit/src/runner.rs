@@ -1,4 +1,4 @@
-//! Runs cases: in this process over a socket to threads, or through the real binary.
+//! Runs cases of the executable contract in this process, with worker threads, or through the real binary.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ use crate::case::Case;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// A pool whose worker is this process's own threads.
+/// Starts code mode with a worker that runs on threads of this process, and a store in memory.
 pub async fn in_process() -> Result<CodeMode> {
     let options = PoolOptions {
         jail: JailPolicy::Off,
@@ -28,19 +28,19 @@ pub async fn in_process() -> Result<CodeMode> {
     Ok(CodeMode::new(Pool::start(options).await?, store)?)
 }
 
-/// An executor of canned tools, `[{ "id": …, "answers": […] }]`.
+/// Builds an executor of canned tools, `[{ "id": …, "answers": […] }]`.
 pub fn canned(tools: &Value) -> Result<Executor> {
-    catalogued(&json!({ "tools": tools }))
+    executor_of(&json!({ "tools": tools }))
 }
 
-/// An executor of what a file of canned tools says.
-fn catalogued(catalog: &Value) -> Result<Executor> {
+/// Builds an executor from a catalog of canned tools.
+fn executor_of(catalog: &Value) -> Result<Executor> {
     Ok(Canned::parse(&catalog.to_string())?.executor(Scope::default())?)
 }
 
-/// `exec`, then `wait` to the end, output joined, as `cellmate exec` does it.
+/// Runs a case with `exec`, then `wait` until it ends, and joins the output, like `cellmate exec`.
 pub async fn run_in_process(code_mode: &CodeMode, case: &Case) -> Result<Value> {
-    let executor = catalogued(&case.catalog())?;
+    let executor = executor_of(&case.catalog())?;
     let config = case.code_mode()?;
     let input = ExecInput { source: case.source.clone(), language: case.language };
     let mut result = serde_json::to_value(code_mode.exec(&executor, &config, "exec-1", input).await)?;
@@ -62,7 +62,7 @@ fn output_of(result: &Value) -> Vec<Value> {
     result.get("output").and_then(Value::as_array).cloned().unwrap_or_default()
 }
 
-/// The same case through the binary, as a user runs it.
+/// Runs a case through the `cellmate` binary, as a user would.
 pub fn run_through_binary(binary: &Path, case: &Case, scratch: &Path) -> Result<Value> {
     let catalog = scratch.join("catalog.json");
     std::fs::write(&catalog, case.catalog().to_string())?;

@@ -1,7 +1,7 @@
-//! `hostile DIR`: drives every cell of a folder through a real host and judges what came of it.
+//! `hostile DIR`: runs every hostile cell of a folder through a real host and checks the results.
 //!
-//! `--json` prints the whole report. `--slack N` multiplies the limits on time and `--settle-ms N` says when memory
-//! is measured: an unoptimised build on a busy machine is not what those limits are about.
+//! `--json` prints the whole report. `--slack N` multiplies the time limits, and `--settle-ms N` sets how long the host
+//! may take to release memory: both are for unoptimised builds on busy machines.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use testkit::hostile::{self, Options, Result, mcp_server};
 
 const USAGE: &str = "usage: hostile DIR [--json] [--slack N] [--settle-ms N]";
 
-/// When memory is measured, where nobody says otherwise.
+/// Default of `--settle-ms`.
 const SETTLE: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
@@ -65,7 +65,7 @@ fn drive(arguments: Arguments) -> Result<ExitCode> {
     let (state, here) = (scratch.path().join("state"), scratch.path().join("here"));
     std::fs::create_dir(&state)?;
     std::fs::create_dir(&here)?;
-    // Whatever is written to a path that is not absolute shows up here.
+    // Files written to relative paths appear here and are reported.
     std::env::set_current_dir(&here)?;
     let Arguments { folder, json, slack, settle } = arguments;
     let options = Options { untouched: vec![folder.clone(), here], folder, state, slack, settle };

@@ -1,7 +1,8 @@
-//! A host that is told what to do line by line and can be killed at any moment: `ledger-host STORE LEDGER [NAME=VALUE…]`.
+//! `ledger-host STORE LEDGER [NAME=VALUE…]`: a host for crash tests. It reads commands from standard input and can be
+//! killed at any moment.
 //!
-//! STORE is a file or `postgres://…`. A line is `{"op": "exec" | "wait" | "settle" | …}`, and every line is seen to at
-//! once; its answer is one line of JSON, in which the line's `id` comes back. `CELLMATE_FAULT` arms a fault.
+//! STORE is a file or `postgres://…`. A line is `{"op": "exec" | "wait" | "settle" | …}`. Lines are handled
+//! concurrently; the answer to each is one line of JSON that repeats the line's `id`. `CELLMATE_FAULT` arms a fault.
 
 use std::error::Error;
 use std::io::{BufRead, Write};
@@ -25,18 +26,18 @@ use testkit::other_image;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// What can be said on the command line after the two places.
+/// The parsed command line.
 struct Options {
     store: Location,
     ledger: PathBuf,
     session: String,
     lease: Duration,
-    /// How long an `exec` is held, and a cell may run.
+    /// Time limit of an `exec` and of the cell it runs.
     exec_ms: u64,
     wait_ms: u64,
-    /// Whether cells run in threads of this process: cheaper to start, and to kill.
+    /// Runs cells on threads of this process, which start and die faster than worker processes.
     attached: bool,
-    /// Whether those threads say that they are of another guest image.
+    /// Makes those threads report a different guest image.
     other_image: bool,
 }
 
@@ -90,7 +91,7 @@ struct Host {
 }
 
 async fn serve(options: Options) -> Result<()> {
-    // A fixed key: what one process seals the next one opens.
+    // A fixed key, so that the next process can open the snapshots of this one.
     let store = Store::open(&options.store, Keys::new(1, [7; 32])).await?;
     let quotas = config::Quotas { waiting_runs: 1_000_000, ..config::Quotas::DEFAULT };
     let store = store.bounded(config::Retention::DEFAULT, quotas);
@@ -118,7 +119,7 @@ async fn serve(options: Options) -> Result<()> {
                 None => answer,
             };
             let mut out = std::io::stdout().lock();
-            // Nobody is there to be told that nobody is there.
+            // A closed standard output cannot be reported anywhere.
             drop(writeln!(out, "{answer}").and_then(|()| out.flush()));
         });
     }
@@ -138,7 +139,7 @@ impl Host {
         Ok(Executor::new(Arc::new(Catalog::new(tools)?), routes, scope).with_approval_patterns(vec![ask]))
     }
 
-    /// A line may name its session; otherwise it is the host's.
+    /// Carries out one line. Its session defaults to the host's.
     async fn answer(&self, line: &Value) -> Result<Value> {
         let session = line.get("session").and_then(Value::as_str).unwrap_or(&self.session);
         let executor = self.executor(session)?;
@@ -174,7 +175,7 @@ impl Host {
                 None => Value::Null,
             },
             "abort" => json!({"aborted": self.code_mode.abort(&text("runId")).await}),
-            // As if so much time had passed.
+            // Sweeps as if `aheadMs` had passed.
             "sweep" => {
                 let then = now_ms() + number("aheadMs");
                 let expired = store.expire(then).await?;

@@ -1,4 +1,4 @@
-//! `with-postgres COMMAND…`: runs a command beside a new Postgres server, named to it in `CELLMATE_TEST_POSTGRES`.
+//! `with-postgres COMMAND…`: starts a Postgres server and runs a command with its URL in `CELLMATE_TEST_POSTGRES`.
 
 use std::process::{Command, ExitCode};
 

@@ -1,4 +1,4 @@
-//! Others, after a hostile cell: a new run must be answered at once, and a suspended one must go on.
+//! Checks after a hostile cell that other runs are unharmed: a new one completes quickly, a suspended one resumes.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +6,11 @@ use contract::cell::CellResult;
 use serde_json::{Map, json};
 
 use super::Result;
-use super::lab::{Lab, Prepared};
+use super::lab::{Lab, PreparedSession};
 
 const CANARY_TIME: Duration = Duration::from_secs(1);
 
-/// A trivial cell in a session of its own; what is wrong with how it ended.
+/// Runs a trivial cell in a separate session and describes the problem if it does not complete in time.
 pub async fn canary(lab: &Lab, slack: u32) -> Option<String> {
     let began = Instant::now();
     let prepared = match lab.prepare("canary", &Map::new()) {
@@ -27,10 +27,10 @@ pub async fn canary(lab: &Lab, slack: u32) -> Option<String> {
     }
 }
 
-/// A run of another session, suspended before the cell starts.
+/// A run of another session, suspended before the hostile cell starts.
 #[derive(Debug)]
 pub struct Bystander {
-    prepared: Prepared,
+    prepared: PreparedSession,
     run_id: String,
 }
 
@@ -46,9 +46,9 @@ impl Bystander {
 
     pub async fn resume(self, lab: &Lab) -> Option<String> {
         let input = json!({"runId": self.run_id});
-        let Prepared { executor, config, .. } = &self.prepared;
+        let PreparedSession { executor, config, .. } = &self.prepared;
         let result = lab.code_mode.wait_json(executor, config, "wait-1", &input).await;
-        (returned(&result) != Some("42")).then(|| format!("a suspended run did not go on: {}", json!(result)))
+        (returned(&result) != Some("42")).then(|| format!("a suspended run did not resume: {}", json!(result)))
     }
 }
 

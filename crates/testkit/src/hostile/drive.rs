@@ -1,27 +1,27 @@
-//! Drives a cell as a model would that has no patience for the ones that do not move.
+//! Drives a cell like a model that gives up on cells that make no progress.
 
 use contract::cell::{CellResult, PendingState, WaitingReason};
 use serde_json::json;
 use store::Decision;
 
 use super::index::{Cell, Driver};
-use super::lab::{Lab, Prepared};
+use super::lab::{Lab, PreparedSession};
 
 const MAX_WAITS: usize = 200;
 const MAX_IDLE_WAITS: usize = 3;
 
-/// All results in their order, as text, and the last as it is.
+/// All results of a cell in order, as text, and the last one as a value.
 #[derive(Debug)]
 pub struct Outcome {
     pub results: Vec<String>,
     pub last: CellResult,
 }
 
-pub async fn drive(lab: &Lab, prepared: &Prepared, cell: &Cell) -> Outcome {
-    let Prepared { executor, config, .. } = prepared;
+pub async fn drive(lab: &Lab, prepared: &PreparedSession, cell: &Cell) -> Outcome {
+    let PreparedSession { executor, config, .. } = prepared;
     let input = json!({"code": cell.source, "language": cell.language});
     let mut last = lab.code_mode.exec_json(executor, config, "exec-1", &input).await;
-    let mut results = vec![said(&last)];
+    let mut results = vec![to_text(&last)];
     let mut idle = 0;
     for wait in 1..=MAX_WAITS {
         let CellResult::Waiting { run_id, .. } = &last else { break };
@@ -32,25 +32,25 @@ pub async fn drive(lab: &Lab, prepared: &Prepared, cell: &Cell) -> Outcome {
         deny_all(lab, &run_id).await;
         let input = json!({"runId": run_id});
         let next = lab.code_mode.wait_json(executor, config, &format!("wait-{wait}"), &input).await;
-        idle = if moved(&last, &next) { 0 } else { idle + 1 };
-        results.push(said(&next));
+        idle = if made_progress(&last, &next) { 0 } else { idle + 1 };
+        results.push(to_text(&next));
         last = next;
     }
     Outcome { results, last }
 }
 
-/// The person who is asked says no, always.
+/// Denies every approval of the run.
 async fn deny_all(lab: &Lab, run_id: &str) {
-    let asked = lab.code_mode.store().approvals_of_run(run_id).await.unwrap_or_default();
-    for approval in asked {
+    let approvals = lab.code_mode.store().approvals_of_run(run_id).await.unwrap_or_default();
+    for approval in approvals {
         let decision = Decision::Deny { note: String::new() };
-        // One that was decided before refuses to be decided again.
+        // Approvals that are decided already return an error.
         drop(lab.code_mode.decide(&approval.approval_id, &decision, "the driver").await);
     }
 }
 
-/// A yield is over when it is waited for; of calls, others must be pending now, or something was said.
-fn moved(before: &CellResult, after: &CellResult) -> bool {
+/// Whether a `wait` made progress: it ended a yield, produced output, or changed the pending calls.
+fn made_progress(before: &CellResult, after: &CellResult) -> bool {
     match (before, after) {
         (CellResult::Waiting { reason: WaitingReason::Yield, .. }, _) => true,
         (CellResult::Waiting { .. }, CellResult::Waiting { output, .. }) => {
@@ -69,6 +69,6 @@ fn pending(result: &CellResult) -> Vec<(&str, PendingState)> {
     }
 }
 
-fn said(result: &CellResult) -> String {
-    serde_json::to_string(result).unwrap_or_else(|error| format!("a result that cannot be written: {error}"))
+fn to_text(result: &CellResult) -> String {
+    serde_json::to_string(result).unwrap_or_else(|error| format!("cannot serialize the result: {error}"))
 }

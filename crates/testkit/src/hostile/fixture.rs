@@ -1,4 +1,4 @@
-//! The tools a hostile cell finds: some ordinary, some that misbehave, some it must never reach.
+//! The tools of a hostile cell: ordinary ones, misbehaving ones, and some that it must never reach.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -15,16 +15,16 @@ pub const APPROVE: &str = "openclaw:test:approve";
 pub const HOOK_BLOCKED: &str = "openclaw:test:hookblocked";
 pub const FORBIDDEN: &str = "openclaw:test:forbidden";
 
-/// What the `fail` tool's own error carries and nobody may ever see.
+/// Part of the host-side error of the `fail` tool, which must not appear in any result, transcript or file.
 pub const CANARY: &str = "CANARY_SECRET_7f3a";
 pub const SECRET_PATH: &str = "/srv/gateway/secret/path.rs:42";
 
 const MAX_SLEEP_MS: u64 = 5_000;
 const MAX_BIG_BYTES: u64 = 32 << 20;
-/// Past what any reader of JSON in this process takes; a value of more levels could not even be dropped.
+/// More levels than any JSON parser in this process accepts. Dropping a much deeper value would overflow the stack.
 const MAX_DEPTH: u64 = 2_000;
 
-/// How often each tool had its effect, written down and synced before the tool answers.
+/// Counts each tool's effects; every effect is written to a file and synced before the tool answers.
 #[derive(Debug)]
 pub struct Effects {
     inner: Mutex<(File, BTreeMap<String, u64>)>,
@@ -52,16 +52,16 @@ impl Effects {
     }
 }
 
-/// One cell's tools.
+/// The tools of one cell.
 #[derive(Debug)]
 pub struct Fixture {
     pub effects: Arc<Effects>,
 }
 
-/// Why a tool failed, as its host knows it. Only the message goes further.
+/// A tool's failure inside the host. Only the message is passed on to the cell.
 struct HostError {
     message: String,
-    #[expect(dead_code, reason = "it is here to be dropped: nothing may print it")]
+    #[expect(dead_code, reason = "exists to be dropped: nothing may print it")]
     stack: String,
 }
 
@@ -83,7 +83,7 @@ impl ToolSource for Fixture {
         Box::pin(async move {
             let id = call.id().as_str();
             let Ok(count) = self.effects.add(id) else {
-                return Dispatch::Settled(Outcome::Failed("the fixture cannot count".to_owned()));
+                return Dispatch::Settled(Outcome::Failed("cannot write the effects file".to_owned()));
             };
             Dispatch::Settled(match answer(id, call.input(), count).await {
                 Ok(value) => Outcome::Returned(Returned::json(value)),
@@ -122,11 +122,11 @@ async fn answer(id: &str, input: &Value, count: u64) -> Result<Value, HostError>
         }),
         "openclaw:test:thenable" => json!({"then": "not-a-function", "ok": 1}),
         "openclaw:test:deep" if number("depth") > MAX_DEPTH => {
-            return Err(HostError::new("so many levels cannot be made"));
+            return Err(HostError::new("depth exceeds the limit of the fixture"));
         }
         "openclaw:test:deep" => (0..number("depth"))
             .fold(json!([]), |inner, level| if level == 0 { inner } else { Value::Array(vec![inner]) }),
-        // Half a surrogate pair is no character; this is what a reader of UTF-8 makes of it.
+        // UTF-8 cannot contain a lone surrogate; decoders replace it with U+FFFD.
         "openclaw:test:utf" => json!("lone \u{fffd} surrogate \u{0} nul \u{2028}"),
         "plugin:alpha:dup_name" => json!("alpha"),
         "plugin:beta:dup_name" => json!("beta"),
@@ -148,7 +148,7 @@ fn table() -> Vec<(&'static str, &'static str, Value)> {
     let object = || json!({"type": "object"});
     let with = |properties: Value| json!({"type": "object", "properties": properties});
     vec![
-        // It says outright that it takes more than objects.
+        // The schema explicitly accepts more than objects.
         (
             "openclaw:test:echo",
             "Returns its input unchanged.",

@@ -1,4 +1,4 @@
-//! `index.json`: which cells there are, what they need, and what may come of them.
+//! `index.json`: the hostile cells of a folder, their configuration and their allowed outcomes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,19 +22,19 @@ pub struct Cell {
     #[serde(default)]
     pub category: String,
     pub title: String,
-    #[serde(default = "javascript")]
+    #[serde(default = "default_language")]
     pub language: String,
     #[serde(default)]
     pub driver: Driver,
-    /// One of them must be what came of it.
+    /// The allowed outcomes.
     pub expect: Vec<Expectation>,
     #[serde(default)]
     pub needs: Needs,
-    #[serde(default = "patience")]
+    #[serde(default = "default_max_wall_ms")]
     pub max_wall_ms: u64,
     #[serde(default)]
-    pub side_effects: BTreeMap<String, Times>,
-    /// Texts that must not come out.
+    pub side_effects: BTreeMap<String, CountRange>,
+    /// Texts that must not appear in results or the transcript.
     #[serde(default)]
     pub forbid: Vec<String>,
     /// The file's text.
@@ -42,7 +42,7 @@ pub struct Cell {
     pub source: String,
 }
 
-/// How often a cell is gone on with.
+/// Whether a suspended cell is resumed with `wait`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Driver {
@@ -54,13 +54,13 @@ pub enum Driver {
 #[derive(Clone, Debug, Deserialize)]
 pub struct Expectation {
     pub status: String,
-    /// Where it is given, the failure has one of these; `null` is a failure without a code.
+    /// The allowed error codes; `null` allows a failure without a code. Any code is allowed if the field is absent.
     #[serde(default)]
     pub code: Option<Vec<Option<String>>>,
-    /// `null` is a value to expect, too.
-    #[serde(default, deserialize_with = "given")]
+    /// The exact value; `null` is a value, too.
+    #[serde(default, deserialize_with = "deserialize_some")]
     pub value: Option<Value>,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "deserialize_some")]
     pub value_subset: Option<Value>,
 }
 
@@ -70,9 +70,9 @@ pub struct Needs {
     pub config: Map<String, Value>,
 }
 
-/// How often a tool may have had its effect.
+/// The allowed number of effects of a tool.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub struct Times {
+pub struct CountRange {
     pub min: Option<u64>,
     pub max: Option<u64>,
 }
@@ -90,14 +90,15 @@ impl Index {
     }
 }
 
-fn given<'de, D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Option<Value>, D::Error> {
+/// Keeps an explicit `null` apart from an absent field.
+fn deserialize_some<'de, D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Option<Value>, D::Error> {
     Value::deserialize(from).map(Some)
 }
 
-fn javascript() -> String {
+fn default_language() -> String {
     "javascript".to_owned()
 }
 
-fn patience() -> u64 {
+fn default_max_wall_ms() -> u64 {
     6_000
 }

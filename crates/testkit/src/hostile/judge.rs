@@ -1,4 +1,4 @@
-//! Was it one of the outcomes the index allows, in time, with the effects it allows?
+//! Compares a cell's outcome, wall time and tool effects with those that the index allows.
 
 use std::time::Duration;
 
@@ -10,27 +10,27 @@ use super::index::{Cell, Expectation};
 
 pub fn expectation(cell: &Cell, result: &CellResult) -> Option<String> {
     let met = cell.expect.iter().any(|expected| matches(expected, result));
-    (!met).then(|| "another outcome was expected".to_owned())
+    (!met).then(|| "unexpected outcome".to_owned())
 }
 
 pub fn side_effects(cell: &Cell, effects: &Effects) -> Vec<String> {
     let wrong = cell.side_effects.iter().filter_map(|(id, times)| {
         let count = effects.count(id);
         let fits = times.min.is_none_or(|min| count >= min) && times.max.is_none_or(|max| count <= max);
-        (!fits).then(|| format!("`{id}` had its effect {count} times"))
+        (!fits).then(|| format!("`{id}` took effect {count} times"))
     });
     wrong.collect()
 }
 
 pub fn wall(cell: &Cell, wall: Duration, slack: u32) -> Option<String> {
     let allowed = Duration::from_millis(cell.max_wall_ms) * slack;
-    (wall > allowed).then(|| format!("it took {} ms of {}", wall.as_millis(), allowed.as_millis()))
+    (wall > allowed).then(|| format!("the cell took {} ms; the limit is {} ms", wall.as_millis(), allowed.as_millis()))
 }
 
 fn matches(expected: &Expectation, result: &CellResult) -> bool {
     match (expected.status.as_str(), result) {
         ("completed", CellResult::Completed { value, .. }) => {
-            // Without a wish any value will do, one that is too deep to be read here among them.
+            // If no value is specified, any is accepted, even one that is too deep to parse here.
             let Ok(value) = serde_json::from_str::<Value>(value.get()) else {
                 return expected.value.is_none() && expected.value_subset.is_none();
             };
@@ -46,7 +46,7 @@ fn matches(expected: &Expectation, result: &CellResult) -> bool {
     }
 }
 
-/// As JavaScript has it: 1 and 1.0 are one number.
+/// Compares values like JavaScript: 1 and 1.0 are equal.
 fn equal(wanted: &Value, got: &Value) -> bool {
     match (wanted, got) {
         (Value::Number(wanted), Value::Number(got)) => wanted == got || wanted.as_f64() == got.as_f64(),
@@ -61,7 +61,7 @@ fn equal(wanted: &Value, got: &Value) -> bool {
     }
 }
 
-/// Objects may have more; a list has each wanted item somewhere.
+/// Whether `got` contains `wanted`: objects may have more fields, arrays more items in any order.
 fn contains(got: &Value, wanted: &Value) -> bool {
     match (got, wanted) {
         (Value::Object(got), Value::Object(wanted)) => {
@@ -81,7 +81,7 @@ mod tests {
     use super::{contains, equal};
 
     #[test]
-    fn a_subset_is_contained_and_a_value_is_equal() {
+    fn subsets_are_contained_and_values_are_compared_numerically() {
         assert!(contains(&json!({"a": 1, "b": [1, {"c": 2, "d": 3}]}), &json!({"b": [{"c": 2}]})));
         assert!(!contains(&json!({"a": 1}), &json!({"a": 2})));
         assert!(equal(&json!({"a": 1, "b": [2]}), &json!({"b": [2.0], "a": 1})));

@@ -1,4 +1,4 @@
-//! A host as it is in service: jailed workers, a store on disk, policy, hooks, approvals, an MCP server.
+//! A host configured like in production: jailed workers, a store on disk, policy, hooks, approvals, an MCP server.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use store::{Keys, Location, Store};
 use super::fixture::{APPROVE, Effects, FORBIDDEN, Fixture, HOOK_BLOCKED};
 use super::{Result, effects_file, mcp_server};
 
-/// Two, so that a cell that takes its worker down leaves one for the others.
+/// Two, so that other runs have a worker if a cell crashes its own.
 pub const WORKERS: usize = 2;
 
 #[derive(Debug)]
@@ -31,9 +31,9 @@ pub struct Lab {
     defaults: Map<String, Value>,
 }
 
-/// One session, ready for its cell.
+/// A session that is ready to run its cell.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedSession {
     pub session: String,
     pub executor: Executor,
     pub config: config::CodeMode,
@@ -51,11 +51,11 @@ impl Lab {
         Ok(Self { code_mode, state: state.to_owned(), server, namespaces, defaults })
     }
 
-    /// A session of its own, with its own counters and this configuration over the defaults.
-    pub fn prepare(&self, session: &str, over: &Map<String, Value>) -> Result<Prepared> {
+    /// Prepares a session with separate effect counters and with `overrides` applied to the default configuration.
+    pub fn prepare(&self, session: &str, overrides: &Map<String, Value>) -> Result<PreparedSession> {
         let effects = Arc::new(Effects::open(&effects_file(&self.state, session))?);
         let mut code_mode = self.defaults.clone();
-        code_mode.extend(over.clone());
+        code_mode.extend(overrides.clone());
         code_mode.insert("enabled".to_owned(), Value::Bool(true));
         let tools = json!({"codeMode": code_mode, "deny": [FORBIDDEN]});
         let host = Host {
@@ -78,13 +78,18 @@ impl Lab {
         };
         let run = prepare(&host, &RunRequest { scope, ..RunRequest::default() })?;
         if let Some(refused) = run.refused_namespaces.first() {
-            return Err(format!("a namespace is missing: {refused}").into());
+            return Err(format!("a namespace was refused: {refused}").into());
         }
-        Ok(Prepared { session: session.to_owned(), executor: run.executor, config: run.config.code_mode, effects })
+        Ok(PreparedSession {
+            session: session.to_owned(),
+            executor: run.executor,
+            config: run.config.code_mode,
+            effects,
+        })
     }
 
-    /// Ends what a cell left running.
-    pub async fn end(&self, prepared: &Prepared) {
+    /// Ends the runs that a cell left behind.
+    pub async fn end(&self, prepared: &PreparedSession) {
         self.code_mode.end_session(&prepared.session).await;
     }
 }
@@ -110,12 +115,12 @@ fn issues() -> Registration {
     }
 }
 
-/// The store's file.
+/// Returns the path of the store's file.
 pub fn database(state: &Path) -> PathBuf {
     state.join("store.db")
 }
 
-/// This program again, as the server.
+/// Describes the MCP server, which is this program with [`mcp_server::ARGUMENT`].
 fn fixture_server() -> std::io::Result<ServerSpec> {
     Ok(ServerSpec {
         name: "fixture".to_owned(),

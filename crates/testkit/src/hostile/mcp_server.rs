@@ -1,13 +1,13 @@
-//! An MCP server of three tools, written at the wire: JSON lines in, JSON lines out.
+//! A minimal MCP server with three tools that reads and writes JSON lines without a protocol library.
 
 use std::io::{BufRead, Write};
 
 use serde_json::{Value, json};
 
-/// Started with this as its only argument, the program is the server.
+/// The argument that makes the `hostile` program run as this server.
 pub const ARGUMENT: &str = "--serve-mcp-fixture";
 
-/// Serves standard input until it ends.
+/// Serves requests from standard input until it is closed.
 pub fn serve() -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
@@ -20,7 +20,7 @@ pub fn serve() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Notifications are heard and not answered.
+/// Returns the response to a request; `None` for notifications.
 fn answer(message: &Value) -> Option<Value> {
     let id = message.get("id").filter(|id| !id.is_null())?;
     let method = message.get("method").and_then(Value::as_str)?;
@@ -38,7 +38,7 @@ fn answer(message: &Value) -> Option<Value> {
     };
     Some(match result {
         Some(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
-        None => json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "nothing here for that"}}),
+        None => json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "method or tool not found"}}),
     })
 }
 

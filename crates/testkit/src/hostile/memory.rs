@@ -32,7 +32,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What is resident now.
+    /// Returns the current resident memory.
     pub fn now() -> Self {
         Self::read("VmRSS:")
     }
@@ -67,7 +67,7 @@ impl Usage {
     }
 }
 
-/// Records peaks on a thread of its own from its start until [`PeakMonitor::stop`].
+/// Records memory peaks on a separate thread from its start until [`PeakMonitor::stop`].
 #[derive(Debug)]
 pub struct PeakMonitor {
     stopped: Arc<AtomicBool>,
@@ -77,8 +77,8 @@ pub struct PeakMonitor {
 impl PeakMonitor {
     pub fn start() -> std::io::Result<Self> {
         for pid in process::workers().into_iter().chain([std::process::id()]) {
-            // Sets the kernel's record of the peak (`VmHWM`) back. Where that is not allowed, the record keeps the peak of
-            // earlier cells, and a limit that was passed is reported for more cells than one.
+            // Resets the kernel's record of the peak (`VmHWM`). Where that is not allowed, the record keeps the peak of
+            // earlier cells, and one exceeded limit is reported for several cells.
             let _ = std::fs::write(format!("/proc/{pid}/clear_refs"), "5");
         }
         let stopped = Arc::new(AtomicBool::new(false));
@@ -95,7 +95,7 @@ impl PeakMonitor {
         Ok(Self { stopped, sampler })
     }
 
-    /// The peaks, and what is wrong with them.
+    /// Stops recording and returns the peaks, with a message for each that exceeds its limit.
     pub fn stop(self) -> (Usage, Vec<String>) {
         self.stopped.store(true, Ordering::Relaxed);
         let peak = self.sampler.join().unwrap_or_default();
@@ -103,7 +103,7 @@ impl PeakMonitor {
     }
 }
 
-/// Waits until host and workers are about as large as at the start; what is wrong if they are not in time.
+/// Waits until host and workers are about as large as at the start, and reports those that are not within the time.
 pub async fn settle(start: Usage, within: Duration) -> (Usage, Vec<String>) {
     let began = Instant::now();
     loop {
@@ -132,7 +132,7 @@ impl StoreSize {
         size
     }
 
-    /// Says so if the store has grown by more than one cell may add.
+    /// Returns a message if the store has grown by more than one cell may add.
     pub fn problem(&self) -> Option<String> {
         let grown = self.now().saturating_sub(self.start);
         (grown > MAX_STORE_GROWTH_BYTES)
@@ -149,7 +149,7 @@ mod tests {
     use super::{PeakMonitor, Usage};
 
     #[test]
-    fn a_peak_between_start_and_stop_is_recorded() {
+    fn a_memory_peak_between_start_and_stop_is_recorded() {
         let monitor = PeakMonitor::start().unwrap();
         let taken = std::hint::black_box(vec![1_u8; 450 << 20]);
         drop(taken);

@@ -1,7 +1,7 @@
-//! Hostile cells: a folder of them is driven through a real host, and each is judged by what came of it.
+//! Runs a folder of hostile cells through a real host and checks what each of them achieved.
 //!
-//! A cell passes when its outcome is one that its index allows, and when everything that must hold after any
-//! cell still holds: the host answers, other runs go on, nothing leaked, nothing is left behind.
+//! A cell passes if the index allows its outcome and the host is unharmed afterwards: the host answers, other runs
+//! resume, no secret leaked, and no process, file or memory is left behind.
 
 pub mod index;
 pub mod mcp_server;
@@ -27,18 +27,18 @@ use report::{CellReport, Report};
 
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// How a folder is driven.
+/// Options for running a folder of hostile cells.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Cells and their `index.json`.
+    /// The folder of the cells and their `index.json`.
     pub folder: PathBuf,
-    /// Where the host keeps what it keeps; nothing else may be written.
+    /// The folder for the host's files; nothing else may be written.
     pub state: PathBuf,
-    /// Must look the same afterwards.
+    /// Folders in which no file may be created.
     pub untouched: Vec<PathBuf>,
-    /// Limits on time are multiplied by this: for builds without optimisation on busy machines.
+    /// Factor for all time limits, for unoptimised builds on busy machines.
     pub slack: u32,
-    /// How long after a cell host and workers may take to give memory back.
+    /// How long host and workers may take to release memory after a cell.
     pub settle: Duration,
 }
 
@@ -46,12 +46,12 @@ pub async fn run(options: &Options) -> Result<Report> {
     let index = Index::read(&options.folder)?;
     let before = process::listing(&options.untouched);
     let lab = Lab::start(&options.state, index.default_config.clone()).await?;
-    // The first cell ever makes what all later ones share.
+    // The first cell allocates what all later ones share; it must not count as growth.
     canary(&lab, options.slack).await;
     let start = Usage::now();
     let mut cells = Vec::new();
     for cell in &index.cells {
-        cells.push(one(&lab, options, cell, start).await?);
+        cells.push(run_cell(&lab, options, cell, start).await?);
     }
     let (grown, mut host) = memory::settle(start, options.settle).await;
     host.extend(process::new_files(&before, &process::listing(&options.untouched)));
@@ -59,8 +59,8 @@ pub async fn run(options: &Options) -> Result<Report> {
     Ok(Report { cells, host, grown })
 }
 
-/// One cell from before it starts to when all that it may have harmed was looked at.
-async fn one(lab: &Lab, options: &Options, cell: &Cell, start: Usage) -> Result<CellReport> {
+/// Runs one cell and checks everything that it may have harmed.
+async fn run_cell(lab: &Lab, options: &Options, cell: &Cell, start: Usage) -> Result<CellReport> {
     let stored = StoreSize::of(&lab::database(&options.state));
     let peaks = PeakMonitor::start()?;
     let prepared = lab.prepare(&format!("cell-{}", cell.id), &cell.needs.config)?;
@@ -75,7 +75,7 @@ async fn one(lab: &Lab, options: &Options, cell: &Cell, start: Usage) -> Result<
     problems.extend(judge::side_effects(cell, &prepared.effects));
     problems.extend(judge::wall(cell, wall, options.slack));
     problems.extend(secrets::leaked(lab, &prepared, cell, &outcome).await);
-    problems.extend(process::strangers(lab::WORKERS));
+    problems.extend(process::unexpected(lab::WORKERS));
     lab.end(&prepared).await;
     let (peak, above) = peaks.stop();
     problems.extend(above);
@@ -84,7 +84,7 @@ async fn one(lab: &Lab, options: &Options, cell: &Cell, start: Usage) -> Result<
     Ok(CellReport::new(cell, &outcome.last, wall, peak, problems))
 }
 
-/// The file in which a cell's effects are written down.
+/// Returns the path of the file that records the effects of a session's tools.
 fn effects_file(state: &Path, session: &str) -> PathBuf {
     state.join(format!("{session}.effects"))
 }

@@ -1,14 +1,14 @@
-//! This process as the system sees it: its size, its children, its sockets, the files around it.
+//! The host process as the operating system sees it: memory, child processes, sockets, and files around it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::mcp_server;
 
-/// What a worker calls itself.
+/// The name in a worker's command line.
 const WORKER: &str = "cellmate-worker";
 
-/// A field of `/proc/PID/status` that is an amount of memory, such as `VmRSS:`; 0 if the process is gone.
+/// Reads a memory field of `/proc/PID/status`, such as `VmRSS:`; 0 if the process has exited.
 pub fn status_bytes(pid: u32, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field));
@@ -16,36 +16,38 @@ pub fn status_bytes(pid: u32, field: &str) -> u64 {
     kilobytes.unwrap_or(0) * 1024
 }
 
-/// Process ids of the workers of this process.
+/// Returns the process ids of this process's workers.
 pub fn workers() -> Vec<u32> {
     let children = descendants(std::process::id());
     let workers = children.into_iter().filter(|(_, command)| command.first().is_some_and(|name| name == WORKER));
     workers.map(|(pid, _)| pid).collect()
 }
 
-/// Processes that should not be there, and sockets that could leave the machine.
-pub fn strangers(workers: usize) -> Vec<String> {
+/// Describes unexpected child processes and sockets through which data could leave the machine.
+pub fn unexpected(workers: usize) -> Vec<String> {
     let own = std::process::id();
     let children = descendants(own);
     let (mut found, mut working) = (Vec::new(), 0);
     for (pid, command) in &children {
-        // One that has ended has no command line until somebody asks how it ended.
+        // A zombie has an empty command line until its parent reaps it.
         if command.first().is_some_and(|name| name == WORKER) {
             working += 1;
         } else if !command.is_empty() && !command.iter().any(|argument| argument == mcp_server::ARGUMENT) {
-            found.push(format!("a process {pid} was started: {command:?}"));
+            found.push(format!("unexpected process {pid}: {command:?}"));
         }
     }
     if working > workers {
         found.push(format!("there are {working} workers instead of {workers}"));
     }
     for pid in children.iter().map(|(pid, _)| *pid).chain([own]) {
-        found.extend(internet_sockets(pid).into_iter().map(|socket| format!("process {pid} has the socket {socket}")));
+        found.extend(
+            internet_sockets(pid).into_iter().map(|socket| format!("process {pid} has an internet socket: {socket}")),
+        );
     }
     found
 }
 
-/// Children, their children and so on, with their command lines.
+/// Returns all descendants of a process with their command lines.
 fn descendants(of: u32) -> Vec<(u32, Vec<String>)> {
     let all: Vec<(u32, u32)> = std::fs::read_dir("/proc")
         .into_iter()
@@ -66,7 +68,7 @@ fn descendants(of: u32) -> Vec<(u32, Vec<String>)> {
 
 fn parent(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it may hold spaces and brackets of its own.
+    // The program name before it may contain spaces and brackets.
     let (_, after) = stat.rsplit_once(')')?;
     after.split_whitespace().nth(1)?.parse().ok()
 }
@@ -76,7 +78,8 @@ fn command_line(pid: u32) -> Vec<String> {
     text.split_terminator('\0').map(str::to_owned).collect()
 }
 
-/// A worker's descriptors may be closed to us; its system calls are filtered, so it has no way to make one.
+/// Returns the open internet sockets of a process. A worker's descriptors may be unreadable for this process; that is
+/// fine, because its system call filter does not let it create sockets.
 fn internet_sockets(pid: u32) -> Vec<String> {
     let inodes: BTreeSet<String> = ["tcp", "tcp6", "udp", "udp6", "raw", "raw6"]
         .iter()
@@ -88,12 +91,12 @@ fn internet_sockets(pid: u32) -> Vec<String> {
     links.filter_map(|link| link.to_str().map(str::to_owned)).filter(|link| inodes.contains(link)).collect()
 }
 
-/// As the link of a descriptor names it.
+/// Returns the socket of a table line in the form that the links in `/proc/PID/fd` use.
 fn inode(line: &str) -> Option<String> {
     line.split_whitespace().nth(9).map(|inode| format!("socket:[{inode}]"))
 }
 
-/// Everything below these folders.
+/// Lists everything below these folders.
 pub fn listing(folders: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for folder in folders {

@@ -1,4 +1,4 @@
-//! What came of all cells, for people and for programs.
+//! The report on all hostile cells, as text and as JSON.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use serde_json::json;
 use super::index::{Cell, Expectation};
 use super::memory::Usage;
 
-/// More of a value or an error than this says no more.
+/// Values and errors are cut to this length in the report.
 const MAX_SHOWN_CHARS: usize = 200;
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     pub cells: Vec<CellReport>,
-    /// What is wrong with the host as a whole when all is over.
+    /// Problems of the host after the last cell.
     pub host: Vec<String>,
-    /// Memory that was not given back when all cells had ended.
+    /// Memory that was not released after the last cell.
     pub grown: Usage,
 }
 
@@ -34,7 +34,7 @@ pub struct CellReport {
     pub got: String,
     pub problems: Vec<String>,
     pub wall_ms: u64,
-    /// The most memory that host and workers had while the cell ran.
+    /// Peak memory of host and workers while the cell ran.
     pub peak: Usage,
 }
 
@@ -64,7 +64,7 @@ impl Report {
         self.cells.iter().filter(|cell| cell.passed).count()
     }
 
-    /// A line for each that failed, and the sum of all.
+    /// Formats a line for each failed cell and a summary.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for CellReport { id, title, expected, got, problems, .. } in self.cells.iter().filter(|cell| !cell.passed) {

@@ -1,4 +1,4 @@
-//! Looks for what must not have come out: in results, in the transcript, in whatever is on disk.
+//! Searches results, transcripts and files on disk for secrets that must not leak.
 
 use std::path::Path;
 
@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use super::drive::Outcome;
 use super::index::Cell;
-use super::lab::{Lab, Prepared};
+use super::lab::{Lab, PreparedSession};
 
 const SECRETS: [&str; 2] = ["CANARY_SECRET", "/srv/gateway/secret"];
 
-pub async fn leaked(lab: &Lab, prepared: &Prepared, cell: &Cell, outcome: &Outcome) -> Vec<String> {
+pub async fn leaked(lab: &Lab, prepared: &PreparedSession, cell: &Cell, outcome: &Outcome) -> Vec<String> {
     let transcript = match lab.code_mode.store().export(&prepared.session).await {
         Ok(transcript) => transcript,
-        Err(error) => return vec![format!("the transcript cannot be read any more: {error}")],
+        Err(error) => return vec![format!("cannot read the transcript: {error}")],
     };
-    // The cell's own words are in the transcript of its session, and are no leak.
+    // The transcript contains the cell's source, which is not a leak.
     let own = Value::from(cell.source.as_str()).to_string();
     let transcript = transcript.replace(own.trim_matches('"'), "");
     let mut found = Vec::new();
@@ -30,7 +30,7 @@ pub async fn leaked(lab: &Lab, prepared: &Prepared, cell: &Cell, outcome: &Outco
     found
 }
 
-/// The store's files hold journal and telemetry of all runs.
+/// Searches the store's files, which contain the journal and telemetry of all runs.
 pub fn on_disk(state: &Path, cells: &[Cell]) -> Vec<String> {
     let written: Vec<Vec<u8>> = std::fs::read_dir(state)
         .into_iter()
@@ -38,9 +38,9 @@ pub fn on_disk(state: &Path, cells: &[Cell]) -> Vec<String> {
         .filter_map(|entry| std::fs::read(entry.ok()?.path()).ok())
         .collect();
     let leaked = |secret: &&str| {
-        // A cell that says the word itself has put it there.
-        let said = cells.iter().any(|cell| cell.source.contains(*secret));
-        !said && written.iter().any(|file| file.windows(secret.len()).any(|window| window == secret.as_bytes()))
+        // A secret that is in a cell's source is on disk with the source.
+        let in_source = cells.iter().any(|cell| cell.source.contains(*secret));
+        !in_source && written.iter().any(|file| file.windows(secret.len()).any(|window| window == secret.as_bytes()))
     };
     SECRETS.iter().filter(|secret| leaked(secret)).map(|secret| format!("`{secret}` is on disk")).collect()
 }

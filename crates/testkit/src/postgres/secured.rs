@@ -1,4 +1,4 @@
-//! A server that is reached over the network, by TLS and in no other way.
+//! A Postgres server that accepts network connections only with TLS.
 
 use std::fs;
 use std::io;
@@ -9,14 +9,14 @@ use std::process::Command;
 
 use super::Server;
 
-/// A server whose certificate one authority vouches for, and only that one.
+/// A Postgres server whose certificate is signed by a new certificate authority.
 #[derive(Debug)]
-pub struct Secured {
+pub struct TlsServer {
     server: Server,
     port: u16,
 }
 
-impl Secured {
+impl TlsServer {
     pub fn start() -> io::Result<Self> {
         let mut server = Server::start()?;
         let (folder, port) = (server.folder.path(), free_port()?);
@@ -35,17 +35,17 @@ impl Secured {
         let tls = format!("ssl = on\nssl_cert_file = '{}'\nssl_key_file = '{key}'\n", certificate.display());
         fs::write(data.join("postgresql.conf"), settings + &tls)?;
         server.network = Some(port);
-        server.restart_at_once()?;
+        server.restart_immediately()?;
         Ok(Self { server, port })
     }
 
-    /// The server by the name that its certificate gives it, and how much its client insists on (`sslmode`).
+    /// Returns the server's URL with the host name of its certificate and this `sslmode`.
     pub fn url(&self, sslmode: &str) -> String {
         format!("postgres://postgres@localhost:{}/postgres?sslmode={sslmode}", self.port)
     }
 
-    /// The certificate of who vouches for it.
-    pub fn authority(&self) -> PathBuf {
+    /// Returns the path of the certificate authority's certificate.
+    pub fn ca_certificate(&self) -> PathBuf {
         self.server.folder.path().join("authority.crt")
     }
 }
@@ -54,14 +54,14 @@ fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// An authority, and a certificate of its for `localhost`.
+/// Creates a certificate authority and a certificate for `localhost` signed by it.
 fn certify(folder: &Path) -> io::Result<()> {
     let new = "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
     let authority = "-x509 -days 2 -subj /CN=authority -keyout authority.key -out authority.crt";
-    let asked = "-subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout server.key -out server.csr";
+    let request = "-subj /CN=localhost -addext subjectAltName=DNS:localhost -keyout server.key -out server.csr";
     let signed = "x509 -req -days 2 -in server.csr -CA authority.crt -CAkey authority.key -CAcreateserial \
                   -copy_extensions copy -out server.crt";
-    for arguments in [format!("{new} {authority}"), format!("{new} {asked}"), signed.to_owned()] {
+    for arguments in [format!("{new} {authority}"), format!("{new} {request}"), signed.to_owned()] {
         let made = Command::new("openssl").args(arguments.split_whitespace()).current_dir(folder).output()?;
         if !made.status.success() {
             return Err(io::Error::other(format!("openssl: {}", String::from_utf8_lossy(&made.stderr))));

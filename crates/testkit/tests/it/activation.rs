@@ -1,4 +1,4 @@
-//! What the model is shown, and what it is not.
+//! Which tools the model sees, depending on configuration and request.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use executor::ToolSource;
 use executor::run::{PrepareError, RunRequest, ToolsWanted, prepare};
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, Does};
+use crate::desk::{Behavior, FakeTools};
 use crate::world::{Parts, World, request};
 
-const CORE: [(&str, Does); 2] = [("openclaw:core:read", Does::Echo), ("openclaw:core:exec", Does::Echo)];
+const CORE: [(&str, Behavior); 2] = [("openclaw:core:read", Behavior::Echo), ("openclaw:core:exec", Behavior::Echo)];
 
 fn parts(tools: Value) -> Parts {
-    let core = Desk::new(CORE);
-    let plugin = Desk::new([("plugin:browser:browser_request", Does::Echo)]);
-    let server = Desk::new([("mcp:github:create_issue", Does::Echo)]);
+    let core = FakeTools::new(CORE);
+    let plugin = FakeTools::new([("plugin:browser:browser_request", Behavior::Echo)]);
+    let server = FakeTools::new([("mcp:github:create_issue", Behavior::Echo)]);
     Parts { tools, sources: vec![core, plugin, server], ..Parts::default() }
 }
 
@@ -26,12 +26,12 @@ fn names(world: &World, request: &RunRequest) -> Vec<String> {
 }
 
 fn client_request() -> RunRequest {
-    let client: Arc<dyn ToolSource> = Desk::new([("client:app:select_file", Does::Echo)]);
+    let client: Arc<dyn ToolSource> = FakeTools::new([("client:app:select_file", Behavior::Echo)]);
     RunRequest { client_tools: vec![client], ..request("main/session/run") }
 }
 
 #[tokio::test]
-async fn without_code_mode_every_tool_is_shown_by_itself() {
+async fn without_code_mode_the_model_sees_every_tool_directly() {
     let direct = ["exec", "read", "browser_request", "github__create_issue", "select_file"];
     for tools in [Value::Null, json!({}), json!({"codeMode": false}), json!({"codeMode": {"timeoutMs": 500}})] {
         let world = parts(tools.clone()).open().await;
@@ -45,7 +45,7 @@ async fn without_code_mode_every_tool_is_shown_by_itself() {
 }
 
 #[tokio::test]
-async fn with_code_mode_exec_and_wait_are_all_there_is() {
+async fn with_code_mode_the_model_sees_only_exec_and_wait() {
     for tools in [json!({"codeMode": true}), json!({"codeMode": {"enabled": true}})] {
         let world = parts(tools.clone()).open().await;
         assert_eq!(names(&world, &client_request()), ["exec", "wait"], "{tools}");
@@ -59,7 +59,7 @@ async fn with_code_mode_exec_and_wait_are_all_there_is() {
 }
 
 #[tokio::test]
-async fn tool_search_gives_way_to_code_mode() {
+async fn code_mode_takes_precedence_over_tool_search() {
     let world = parts(json!({"codeMode": true, "toolSearch": true})).open().await;
     assert_eq!(names(&world, &request("main/session/run")), ["exec", "wait"]);
     let code = "return [ALL_TOOLS.map(tool => tool.name), typeof openclaw, typeof tool_search]";
@@ -68,7 +68,7 @@ async fn tool_search_gives_way_to_code_mode() {
 }
 
 #[tokio::test]
-async fn a_run_without_tools_shows_nothing_whatever_is_configured() {
+async fn a_run_that_requests_no_tools_sees_none_in_any_configuration() {
     let world = parts(json!({"codeMode": true})).open().await;
     let empty = Lists { allow: Some(Vec::new()), ..Lists::default() };
     let nothing = Lists { deny: vec![Pattern::parse("*").unwrap()], ..Lists::default() };
@@ -77,26 +77,26 @@ async fn a_run_without_tools_shows_nothing_whatever_is_configured() {
         assert_eq!(names(&world, &request), [""; 0], "{request:?}");
         world.prepared(&request).prepared.surface.verify(&[]).unwrap();
     }
-    // An agent's own configuration counts, and no tools at all means none.
+    // A host without any tools shows none either, although code mode is enabled.
     let bare = Parts { tools: json!({"codeMode": true}), ..Parts::default() }.open().await;
     assert_eq!(names(&bare, &request("main/session/run")), [""; 0]);
 }
 
 #[tokio::test]
-async fn without_a_runtime_nothing_is_shown_instead() {
+async fn without_a_runtime_code_mode_fails_instead_of_showing_tools_directly() {
     let mut world = parts(json!({"codeMode": true})).open().await;
     world.host.runtime_available = false;
     match prepare(&world.host, &client_request()) {
         Err(PrepareError::Surface(error)) => assert_eq!(error.code(), ErrorCode::RuntimeUnavailable),
         other => panic!("{other:?}"),
     }
-    // What asks for no tools needs no runtime.
+    // A run that requests no tools needs no runtime.
     let request = RunRequest { wants: ToolsWanted::None, ..client_request() };
     assert_eq!(names(&world, &request), [""; 0]);
 }
 
 #[tokio::test]
-async fn equal_catalogs_are_described_in_equal_bytes() {
+async fn equal_catalogs_produce_identical_descriptions() {
     let mut worlds = Vec::new();
     for reversed in [false, true] {
         let mut parts = parts(json!({"codeMode": true}));
@@ -113,7 +113,7 @@ async fn equal_catalogs_are_described_in_equal_bytes() {
 }
 
 #[tokio::test]
-async fn agents_may_differ_in_whether_they_have_code_mode() {
+async fn code_mode_can_be_enabled_for_one_agent_only() {
     let parts = Parts { agents: json!({"coder": {"tools": {"codeMode": true}}}), ..parts(Value::Null) };
     let world = parts.open().await;
     assert_eq!(names(&world, &request("coder/session/run")), ["exec", "wait"]);

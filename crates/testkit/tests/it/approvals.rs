@@ -1,4 +1,4 @@
-//! A person's word on a call: asked for, given once, used once.
+//! Approval of calls by a person: requested, decided once, used once.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use executor::{CallEnd, Outcome, ProgressSink};
 use serde_json::{Value, json};
 use store::{ApprovalScope, ApprovalState, Decision, DecisionRefused};
 
-use crate::desk::{Desk, Does, eventually, spec};
+use crate::desk::{Behavior, FakeTools, eventually, spec};
 use crate::world::{Parts, World, value};
 
 const PAY: &str = "openclaw:bank:pay";
@@ -19,10 +19,10 @@ fn pay() -> ToolSpec {
     ToolSpec { parameters: schema, ..spec(PAY) }
 }
 
-async fn world() -> (World, Arc<Desk>) {
-    let desk = Desk::new([("openclaw:core:read", Does::Echo), ("openclaw:core:slow", Does::After(300))]);
-    desk.put(pay(), Does::Echo);
-    (Parts { sources: vec![desk.clone()], ask: vec![PAY], ..Parts::default() }.open().await, desk)
+async fn world() -> (World, Arc<FakeTools>) {
+    let fakes = FakeTools::new([("openclaw:core:read", Behavior::Echo), ("openclaw:core:slow", Behavior::After(300))]);
+    fakes.put(pay(), Behavior::Echo);
+    (Parts { sources: vec![fakes.clone()], ask: vec![PAY], ..Parts::default() }.open().await, fakes)
 }
 
 fn once(edited_input: Option<Value>) -> Decision {
@@ -35,8 +35,8 @@ async fn decide(world: &World, decision: &Decision) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_asked_about_call_is_parked_and_its_siblings_go_on() {
-    let (world, desk) = world().await;
+async fn a_call_that_needs_approval_is_parked_while_its_siblings_continue() {
+    let (world, fakes) = world().await;
     let run = world.run();
     let code = "const [paid, read] = await Promise.all([tools.pay({ amount: 1 }), tools.read({ n: 1 }).then(read => { text('read'); return read })])
                 return [paid, read]";
@@ -45,61 +45,61 @@ async fn an_asked_about_call_is_parked_and_its_siblings_go_on() {
     let pending = &waiting["pendingToolCalls"];
     assert_eq!((pending.as_array().unwrap().len(), &pending[0]["state"]), (1, &json!("approval")));
     assert_eq!((&pending[0]["method"], &pending[0]["toolId"]), (&json!("call"), &json!(PAY)));
-    assert_eq!(desk.called(), ["openclaw:core:read"]);
-    // Nobody has said anything: it waits on, at once.
+    assert_eq!(fakes.called(), ["openclaw:core:read"]);
+    // Nothing was decided yet: `wait` returns at once, and the call is still pending.
     assert_eq!(run.wait(&run_id).await["pendingToolCalls"][0]["state"], "approval");
     decide(&world, &once(None)).await;
     assert_eq!(value(&run.wait(&run_id).await), &json!([{"amount": 1}, {"n": 1}]));
-    assert_eq!(desk.called(), ["openclaw:core:read", PAY]);
+    assert_eq!(fakes.called(), ["openclaw:core:read", PAY]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_is_told_what_and_why() {
+async fn a_pending_approval_names_the_tool_input_run_and_reason() {
     let (world, _) = world().await;
     let (run_id, _) = world.run().suspend(PAID).await;
     let pending = world.pending().await;
-    let [asked] = pending.as_slice() else { panic!("{pending:?}") };
-    assert_eq!((asked.tool_id.as_str(), &asked.input, &asked.run_id), (PAY, &json!({"amount": 1}), &run_id));
-    assert_eq!((asked.agent_id.as_str(), asked.session_id.as_str()), ("main", "session"));
-    assert_eq!((asked.state, asked.reason.is_empty()), (ApprovalState::Pending, false));
-    assert!(asked.expires_at > asked.requested_at);
+    let [approval] = pending.as_slice() else { panic!("{pending:?}") };
+    assert_eq!((approval.tool_id.as_str(), &approval.input, &approval.run_id), (PAY, &json!({"amount": 1}), &run_id));
+    assert_eq!((approval.agent_id.as_str(), approval.session_id.as_str()), ("main", "session"));
+    assert_eq!((approval.state, approval.reason.is_empty()), (ApprovalState::Pending, false));
+    assert!(approval.expires_at > approval.requested_at);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_no_reaches_the_cell_with_its_note() {
+async fn a_denial_reaches_the_cell_with_its_note() {
     for (note, expected) in [("too much", "a person denied this call: too much"), ("", "a person denied this call")] {
-        let (world, desk) = world().await;
+        let (world, fakes) = world().await;
         let run = world.run();
         let (run_id, _) = run.suspend(PAID).await;
         decide(&world, &Decision::Deny { note: note.to_owned() }).await;
         assert_eq!(value(&run.wait(&run_id).await), expected);
-        assert_eq!(desk.called(), [""; 0]);
+        assert_eq!(fakes.called(), [""; 0]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn edited_arguments_are_checked_and_are_what_the_tool_gets() {
+async fn edited_arguments_are_validated_and_passed_to_the_tool() {
     for (edited, allowed) in
         [(json!({"amount": 2}), true), (json!({"amount": "2"}), false), (json!({"amout": 2}), false)]
     {
-        let (world, desk) = world().await;
+        let (world, fakes) = world().await;
         let run = world.run();
         let (run_id, _) = run.suspend(PAID).await;
         decide(&world, &once(Some(edited.clone()))).await;
         let result = run.wait(&run_id).await;
         if allowed {
-            assert_eq!((value(&result), &desk.calls()[0].input), (&edited, &edited));
+            assert_eq!((value(&result), &fakes.calls()[0].input), (&edited, &edited));
         } else {
             let message = value(&result).as_str().unwrap();
             assert!(message.starts_with("`openclaw:bank:pay` cannot be called with this:"), "{message}");
-            assert_eq!(desk.called(), [""; 0], "{edited}");
+            assert_eq!(fakes.called(), [""; 0], "{edited}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_is_pending_can_be_approved() {
-    let (world, desk) = world().await;
+async fn all_pending_calls_of_a_run_can_be_approved_at_once() {
+    let (world, fakes) = world().await;
     let run = world.run();
     let code = "return (await Promise.all([1, 2, 3].map(amount => tools.pay({ amount })))).map(paid => paid.amount)";
     let (run_id, waiting) = run.suspend(code).await;
@@ -107,21 +107,21 @@ async fn all_that_is_pending_can_be_approved() {
     let decided = world.code_mode.decide_all(&run_id, &once(None), "ada").await.unwrap();
     assert_eq!(decided.len(), 3);
     assert_eq!(value(&run.wait(&run_id).await), &json!([1, 2, 3]));
-    assert_eq!((desk.called().len(), world.pending().await.len()), (3, 0));
+    assert_eq!((fakes.called().len(), world.pending().await.len()), (3, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_yes_counts_once() {
-    let (world, desk) = world().await;
+async fn an_approval_is_valid_for_one_call_only() {
+    let (world, fakes) = world().await;
     let run = world.run();
     let (run_id, _) = run.suspend(&format!("const first = await tools.pay({{ amount: 1 }}); {PAID}")).await;
     let first = world.pending().await.remove(0);
     decide(&world, &once(None)).await;
     let again = world.code_mode.decide(&first.approval_id, &once(None), "ada").await;
     assert!(matches!(again, Err(DecisionRefused::NotPending)), "{again:?}");
-    // The same input to the same tool, a second time, is asked about a second time.
+    // A second call with the same input needs a second approval.
     assert_eq!(run.wait(&run_id).await["pendingToolCalls"][0]["state"], "approval");
-    assert_eq!(desk.called(), [PAY]);
+    assert_eq!(fakes.called(), [PAY]);
     let states: Vec<_> = world.store().approvals_of_run(&run_id).await.unwrap().iter().map(|one| one.state).collect();
     assert_eq!(states, [ApprovalState::Used, ApprovalState::Pending]);
     let unknown = world.code_mode.decide("apr_nothing", &once(None), "ada").await;
@@ -129,24 +129,24 @@ async fn a_yes_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_yes_is_for_the_tool_as_it_was_shown() {
-    let (world, desk) = world().await;
+async fn an_approval_is_void_if_the_tool_has_changed() {
+    let (world, fakes) = world().await;
     let (run_id, _) = world.run().suspend(PAID).await;
-    desk.put(ToolSpec { description: "Pays twice.".to_owned(), ..pay() }, Does::Echo);
+    fakes.put(ToolSpec { description: "Pays twice.".to_owned(), ..pay() }, Behavior::Echo);
     decide(&world, &once(None)).await;
     let result = world.run().wait(&run_id).await;
     assert_eq!(value(&result), "the tool has changed since it was approved; call it again to ask again");
-    // One that is gone is refused, too.
+    // A call of a tool that was removed is refused, too.
     let (run_id, _) = world.run().suspend(PAID).await;
-    desk.remove(PAY);
+    fakes.remove(PAY);
     decide(&world, &once(None)).await;
     assert!(value(&world.run().wait(&run_id).await).as_str().unwrap().starts_with("unknown tool"));
-    assert_eq!(desk.called(), [""; 0]);
+    assert_eq!(fakes.called(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_can_say_yes_after_the_time_to_do_so() {
-    let (world, desk) = world().await;
+async fn an_expired_approval_cannot_be_granted() {
+    let (world, fakes) = world().await;
     let mut run = world.run();
     run.prepared.executor = run.prepared.executor.with_approval_ms(50);
     let (run_id, _) = run.suspend(PAID).await;
@@ -155,40 +155,40 @@ async fn nobody_can_say_yes_after_the_time_to_do_so() {
     let late = world.code_mode.decide(&asked.approval_id, &once(None), "ada").await;
     assert!(matches!(late, Err(DecisionRefused::NotPending)), "{late:?}");
     assert_eq!(value(&run.wait(&run_id).await), "nobody approved this call in time");
-    assert_eq!(desk.called(), [""; 0]);
+    assert_eq!(fakes.called(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_can_say_yes_to_a_run_that_is_over() {
-    let (world, desk) = world().await;
+async fn an_approval_of_an_aborted_run_cannot_be_granted() {
+    let (world, fakes) = world().await;
     let (run_id, _) = world.run().suspend(PAID).await;
     let asked = world.pending().await.remove(0);
     assert!(world.code_mode.abort(&run_id).await);
     let late = world.code_mode.decide(&asked.approval_id, &once(None), "ada").await;
     assert!(matches!(late, Err(DecisionRefused::NotPending)), "{late:?}");
-    assert_eq!(world.pending().await, [], "what nobody can answer is not asked any more");
-    assert_eq!(desk.called(), [""; 0]);
+    assert_eq!(world.pending().await, [], "the approval is no longer pending");
+    assert_eq!(fakes.called(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_word_given_while_siblings_still_work_is_heard() {
-    let (world, desk) = world().await;
+async fn a_decision_made_while_siblings_run_takes_effect_in_the_same_turn() {
+    let (world, fakes) = world().await;
     let run = world.run();
     let code = "return await Promise.all([tools.slow({ n: 1 }), tools.pay({ amount: 1 })])";
     let waiting = tokio::spawn(async move { run.exec(code).await });
-    eventually("somebody is asked", async || !world.pending().await.is_empty()).await;
+    eventually("an approval is pending", async || !world.pending().await.is_empty()).await;
     world.approve_all(ApprovalScope::Once).await;
-    // One turn: the cell never had to stop for it.
+    // One turn: the cell was never suspended.
     assert_eq!(value(&waiting.await.unwrap()), &json!([{"n": 1}, {"amount": 1}]));
-    assert_eq!(desk.called().len(), 2);
+    assert_eq!(fakes.called().len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_without_a_cell_is_asked_about_as_well() {
+async fn a_direct_call_needs_approval_too() {
     for (decision, expected) in
         [(once(None), None), (Decision::Deny { note: String::new() }, Some("a person denied this call"))]
     {
-        let (world, desk) = world().await;
+        let (world, fakes) = world().await;
         let executor = world.run().prepared.executor;
         let input = json!({"amount": 1});
         let call = executor.call_directly(world.store(), "call-1", PAY, input, ProgressSink::default()).await.unwrap();
@@ -200,10 +200,10 @@ async fn a_call_without_a_cell_is_asked_about_as_well() {
         let CallEnd::Settled(outcome) = end else { panic!("{end:?}") };
         match expected {
             Some(message) => assert_eq!(outcome, Outcome::Failed(message.to_owned())),
-            None => assert_eq!(desk.called(), [PAY]),
+            None => assert_eq!(fakes.called(), [PAY]),
         }
         assert_eq!(world.store().live_runs().await.unwrap(), 0);
-        // It is over, and is not made again.
+        // The call has ended and is not made again.
         let again = executor.resume_direct_call(world.store(), &call.run_id, ProgressSink::default()).await.end;
         assert!(matches!(again, CallEnd::Stopped(_)), "{again:?}");
     }

@@ -1,4 +1,4 @@
-//! What one run may come to: its calls, what they carry, and what that leaves of its principal's room.
+//! Limits of one run: the number of its calls, the size of its journal, and its principal's storage quota.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,24 +13,24 @@ use executor::{
 use serde_json::{Value, json};
 use store::{CallRow, FencedRun, Keys, Location, NewRun, Store};
 
-use crate::desk::{Desk, Does};
+use crate::desk::{Behavior, FakeTools};
 use crate::replaying::pool;
 use crate::world::{Parts, World, value};
 
 const ECHO: &str = "openclaw:a:echo";
 
 async fn world(tools: Value) -> World {
-    let desk = Desk::new([(ECHO, Does::Echo)]);
-    Parts { sources: vec![desk], tools, ..Parts::default() }.open().await
+    let fakes = FakeTools::new([(ECHO, Behavior::Echo)]);
+    Parts { sources: vec![fakes], tools, ..Parts::default() }.open().await
 }
 
-fn patient() -> Value {
+fn long_timeouts() -> Value {
     json!({"codeMode": {"enabled": true, "timeoutMs": 60_000, "maxWaitMs": 60_000}})
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cell_can_catch_that_its_journal_is_full_and_return_what_it_has() {
-    let world = world(patient()).await;
+async fn a_cell_can_catch_a_full_journal_and_return_partial_results() {
+    let world = world(long_timeouts()).await;
     let cell = "
         const text = 'a'.repeat(1 << 20);
         for (let made = 0; made < 200; made++) {
@@ -41,13 +41,13 @@ async fn a_cell_can_catch_that_its_journal_is_full_and_return_what_it_has() {
     let ended = value(&result);
     assert_eq!(ended["code"], "journal_limit_exceeded", "{result}");
     let made = ended["made"].as_u64().unwrap();
-    assert!((20..32).contains(&made), "1 MiB there and back: {result}");
+    assert!((20..32).contains(&made), "each call journals 1 MiB of input and 1 MiB of result: {result}");
     assert!(ended["message"].as_str().unwrap().contains(&MAX_JOURNAL_BYTES.to_string()), "{result}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cell_that_goes_on_when_its_calls_are_refused_fails() {
-    let world = world(patient()).await;
+async fn a_cell_that_keeps_calling_after_its_calls_are_refused_fails() {
+    let world = world(long_timeouts()).await;
     let cell = "
         const text = 'a'.repeat(8 << 10);
         for (;;) await tools.call('openclaw:a:echo', { text }).catch(() => 0)";
@@ -57,8 +57,8 @@ async fn a_cell_that_goes_on_when_its_calls_are_refused_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cell_that_sets_timers_for_ever_fails_at_the_limit_of_calls() {
-    let world = world(patient()).await;
+async fn a_cell_that_sets_timers_forever_fails_at_the_call_limit() {
+    let world = world(long_timeouts()).await;
     let cell =
         "for (;;) await Promise.all(Array.from({ length: 900 }, () => new Promise(done => setTimeout(done, 0))))";
     let run = world.run();
@@ -74,8 +74,8 @@ async fn a_cell_that_sets_timers_for_ever_fails_at_the_limit_of_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_catalog_answers_is_recorded_by_its_hash_and_runs_again_the_same() {
-    let world = world(patient()).await;
+async fn catalog_queries_are_journaled_by_hash_and_replay_identically() {
+    let world = world(long_timeouts()).await;
     let cell = "
         await tools.search('echo echo echo');
         await tools.describe('openclaw:a:echo');
@@ -88,7 +88,7 @@ async fn what_the_catalog_answers_is_recorded_by_its_hash_and_runs_again_the_sam
     assert_eq!(payloads, ["", "", "", r#"{"kept":1}"#], "{calls:?}");
     let record = codemode::replay::Record::read(world.store(), &run_id).await.unwrap();
     assert!(record.replay(&pool().await, 10_000, |_| {}).await.unwrap());
-    // As a version before wrote it: with the payload.
+    // Earlier versions journaled the payload, too.
     let mut older = record.clone();
     older.calls[0].payload = r#"["echo echo echo"]"#.to_owned();
     assert!(older.replay(&pool().await, 10_000, |_| {}).await.unwrap());
@@ -98,12 +98,12 @@ async fn what_the_catalog_answers_is_recorded_by_its_hash_and_runs_again_the_sam
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_fails_where_its_principal_has_no_room_and_others_go_on() {
+async fn a_run_over_its_principals_quota_fails_and_other_runs_continue() {
     let folder = tempfile::tempdir().unwrap();
-    let desk = Desk::new([(ECHO, Does::Echo)]);
+    let fakes = FakeTools::new([(ECHO, Behavior::Echo)]);
     let quotas = Quotas { stored_bytes: 4 << 20, ..Quotas::DEFAULT };
-    let (tools, store) = (patient(), Some(folder.path().join("runs.db")));
-    let world = Parts { sources: vec![desk], tools, store, quotas, ..Parts::default() }.open().await;
+    let (tools, store) = (long_timeouts(), Some(folder.path().join("runs.db")));
+    let world = Parts { sources: vec![fakes], tools, store, quotas, ..Parts::default() }.open().await;
     let cell = "
         const text = 'a'.repeat(1 << 20);
         for (let i = 0; i < 20; i++) await tools.call('openclaw:a:echo', { text });";
@@ -116,16 +116,16 @@ async fn a_run_fails_where_its_principal_has_no_room_and_others_go_on() {
     assert_eq!(value(&other), &json!({"n": 1}));
 }
 
-/// Remembers which definition each call was bound to.
+/// A tool source that records the definition each call was bound to.
 #[derive(Debug, Default)]
-struct Bound(Mutex<Vec<Option<ToolHash>>>);
+struct DefinitionRecorder(Mutex<Vec<Option<ToolHash>>>);
 
 fn read() -> ToolSpec {
     let spec = ToolSpec::new(ToolId::parse("openclaw:a:read").unwrap(), "Reads.", json!({"type": "object"}));
     ToolSpec { repeat: Repeat::Always, ..spec }
 }
 
-impl ToolSource for Bound {
+impl ToolSource for DefinitionRecorder {
     fn tools(&self) -> Vec<ToolSpec> {
         vec![read()]
     }
@@ -137,25 +137,25 @@ impl ToolSource for Bound {
 }
 
 #[tokio::test]
-async fn a_repeated_call_is_bound_to_the_definition_that_was_agreed_to() {
+async fn a_retried_call_is_bound_to_the_approved_tool_definition() {
     let hash = read().hash();
     let another = "0".repeat(64);
-    // Whether the tool is asked about, the definition of the first attempt, and what the repetition is bound to.
+    // Whether the tool needs approval, the definition of the first attempt, and the one that the retry is bound to.
     let cases =
         [(true, hash.to_string(), Some(Some(hash))), (true, another.clone(), None), (false, another, Some(None))];
-    for (is_asked, definition, expected) in cases {
-        let bound = Arc::new(Bound::default());
+    for (needs_approval, definition, expected) in cases {
+        let bound = Arc::new(DefinitionRecorder::default());
         let source: Arc<dyn ToolSource> = bound.clone();
         let (routes, tools) = Routes::of(&[source]);
         let catalog = Arc::new(catalog::Catalog::new(tools).unwrap());
-        let asked = if is_asked {
+        let patterns = if needs_approval {
             vec![contract::config::pattern::Pattern::parse("openclaw:a:*").unwrap()]
         } else {
             Vec::new()
         };
-        let executor = Executor::new(catalog, routes, Scope::default()).with_approval_patterns(asked);
+        let executor = Executor::new(catalog, routes, Scope::default()).with_approval_patterns(patterns);
         let store = Store::open(&Location::Memory, Keys::new(1, [7; 32])).await.unwrap();
-        let journal = Journal::new(store, held());
+        let journal = Journal::new(store, fenced_run());
         journal.opened(CallRow::requested(1, "call", "openclaw:a:read", "{}".to_owned(), "exec-1", 0)).unwrap();
         let first = journal.intend(1, true, None, |row| row.tool_hash = Some(definition.clone()));
         let _result = first.await.unwrap();
@@ -182,7 +182,7 @@ async fn a_repeated_call_is_bound_to_the_definition_that_was_agreed_to() {
     }
 }
 
-fn held() -> FencedRun {
+fn fenced_run() -> FencedRun {
     FencedRun::new(NewRun {
         run_id: "cm_1".to_owned(),
         scope: Scope::default(),

@@ -1,4 +1,4 @@
-//! Every error code is produced somewhere; here, or in a test that is named and exists.
+//! Every error code is produced by a test: by a cell of this file, or by a test that is named here.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use contract::config::{AgentsConfig, ConfigError};
 use contract::error::ErrorCode;
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, Does};
+use crate::desk::{Behavior, FakeTools};
 use crate::world::{Parts, code};
 
-/// What a cell and a configuration end in.
+/// Error codes, each with the fields of the `exec` input and a cell that produces it.
 const CELLS: &[(ErrorCode, &str, &str)] = &[
     (ErrorCode::InvalidInput, "{}", "return (1"),
     (ErrorCode::TypescriptTransformFailed, r#"{"language": "typescript"}"#, "const a: = 1"),
@@ -31,18 +31,18 @@ const CELLS: &[(ErrorCode, &str, &str)] = &[
     (ErrorCode::NestedToolFailed, "{}", "return await tools.fails({})"),
 ];
 
-/// Where the others are produced: `file::test` of this binary.
+/// The tests of this binary that produce the other codes, as `file::test`.
 const ELSEWHERE: &[(ErrorCode, &str)] = &[
-    (ErrorCode::InvalidConfig, "codes::a_configuration_that_is_wrong_is_refused_with_its_code"),
-    (ErrorCode::RuntimeUnavailable, "codes::one_run_too_many_is_refused"),
-    (ErrorCode::SnapshotRestoreFailed, "codes::a_snapshot_that_does_not_open_is_the_end_of_its_run"),
-    (ErrorCode::InternalError, "codes::a_store_that_is_away_says_so"),
-    (ErrorCode::SnapshotExpired, "expiry::a_frozen_cell_expires"),
+    (ErrorCode::InvalidConfig, "codes::an_invalid_configuration_is_rejected_with_invalid_config"),
+    (ErrorCode::RuntimeUnavailable, "codes::a_run_over_the_live_run_limit_is_rejected"),
+    (ErrorCode::SnapshotRestoreFailed, "codes::a_snapshot_that_cannot_be_opened_fails_its_run"),
+    (ErrorCode::InternalError, "codes::a_wait_on_a_closed_store_fails_with_internal_error"),
+    (ErrorCode::SnapshotExpired, "expiry::a_suspended_cell_expires"),
     (ErrorCode::Aborted, "ending::a_running_guest_is_aborted"),
 ];
 
 #[test]
-fn every_code_has_a_case() {
+fn every_error_code_has_a_test() {
     for code in ErrorCode::ALL {
         let here = CELLS.iter().filter(|(produced, ..)| *produced == code).count();
         let elsewhere: Vec<_> = ELSEWHERE.iter().filter(|(produced, _)| *produced == code).collect();
@@ -52,7 +52,7 @@ fn every_code_has_a_case() {
             let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/{file}.rs"));
             let text = std::fs::read_to_string(&file).unwrap();
             assert!(text.contains(&format!("fn {test}(")), "{path}");
-            assert!(text.contains(&format!("\"{}\"", code.as_str())), "{path} does not look for {}", code.as_str());
+            assert!(text.contains(&format!("\"{}\"", code.as_str())), "{path} does not contain {}", code.as_str());
         }
     }
 }
@@ -64,46 +64,48 @@ fn small() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cells_fail_with_their_codes() {
-    let desk =
-        Desk::new([("openclaw:core:read", Does::AtTheGate), ("openclaw:core:fails", Does::Fails("no such city"))]);
-    let world = Parts { tools: small(), sources: vec![desk], ..Parts::default() }.open().await;
+async fn cells_fail_with_the_expected_codes() {
+    let fakes = FakeTools::new([
+        ("openclaw:core:read", Behavior::WaitForGate),
+        ("openclaw:core:fails", Behavior::Fail("no such city")),
+    ]);
+    let world = Parts { tools: small(), sources: vec![fakes], ..Parts::default() }.open().await;
     for (expected, input, source) in CELLS {
         let mut input: Value = serde_json::from_str(input).unwrap();
         input["code"] = json!(source);
         let result = world.run().exec_with("exec-1", input).await;
         assert_eq!(code(&result), expected.as_str(), "{source}: {result}");
     }
-    // A cell's own exception has none.
+    // An exception that the cell throws has no code.
     assert_eq!(code(&world.run().exec("throw new Error('mine')").await), "none");
 }
 
 #[test]
-fn a_configuration_that_is_wrong_is_refused_with_its_code() {
+fn an_invalid_configuration_is_rejected_with_invalid_config() {
     let errors =
         AgentsConfig::resolve(&json!({"codeMode": {"enabled": "yes", "timoutMs": 1}}), &Value::Null).unwrap_err();
     assert_eq!((errors.len(), ConfigError::CODE.as_str()), (2, "invalid_config"), "{errors:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_run_too_many_is_refused() {
-    let desk = Desk::new([("openclaw:core:read", Does::Echo)]);
+async fn a_run_over_the_live_run_limit_is_rejected() {
+    let fakes = FakeTools::new([("openclaw:core:read", Behavior::Echo)]);
     let tools = json!({"codeMode": {"enabled": true, "maxLiveRuns": 2}});
-    let world = Parts { tools, sources: vec![desk], ..Parts::default() }.open().await;
+    let world = Parts { tools, sources: vec![fakes], ..Parts::default() }.open().await;
     let run = world.run();
     let (first, _) = run.suspend("await yield_control(); return 1").await;
     run.suspend("await yield_control(); return 2").await;
     assert_eq!(code(&run.exec("return 3").await), "runtime_unavailable");
-    // What waits goes on, and makes room.
+    // A waiting run still resumes, and its end allows a new run.
     assert_eq!(run.wait(&first).await["value"], 1);
     assert_eq!(run.value("return 3").await, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_that_does_not_open_is_the_end_of_its_run() {
+async fn a_snapshot_that_cannot_be_opened_fails_its_run() {
     let folder = tempfile::tempdir().unwrap();
     let parts = |key| Parts {
-        sources: vec![Desk::new([("openclaw:core:read", Does::Echo)])],
+        sources: vec![FakeTools::new([("openclaw:core:read", Behavior::Echo)])],
         store: Some(folder.path().join("store.db")),
         key,
         ..Parts::default()
@@ -112,11 +114,11 @@ async fn a_snapshot_that_does_not_open_is_the_end_of_its_run() {
     let (run_id, _) = one.run().suspend("await yield_control(); return 1").await;
     let refused = other.run().wait(&run_id).await;
     assert_eq!(code(&refused), "snapshot_restore_failed", "{refused}");
-    assert_eq!(code(&one.run().wait(&run_id).await), "snapshot_restore_failed", "it stays so");
+    assert_eq!(code(&one.run().wait(&run_id).await), "snapshot_restore_failed", "the run stays failed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_is_away_says_so() {
+async fn a_wait_on_a_closed_store_fails_with_internal_error() {
     let world = Parts::default().open().await;
     let (run_id, _) = world.run().suspend("await yield_control(); return 1").await;
     world.store().close().await;
@@ -124,17 +126,17 @@ async fn a_store_that_is_away_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_was_taken_away_is_waited_for_and_nothing_more_is_done() {
-    let desk = Desk::new([("openclaw:core:gate", Does::AtTheGate), ("openclaw:core:read", Does::Echo)]);
+async fn a_process_that_lost_its_run_reports_waiting_and_makes_no_more_calls() {
+    let fakes = FakeTools::new([("openclaw:core:gate", Behavior::WaitForGate), ("openclaw:core:read", Behavior::Echo)]);
     let tools = json!({"codeMode": {"enabled": true, "timeoutMs": 5000, "maxWaitMs": 300}});
-    let world = Parts { tools, sources: vec![desk.clone()], ..Parts::default() }.open().await;
+    let world = Parts { tools, sources: vec![fakes.clone()], ..Parts::default() }.open().await;
     let run = world.run();
     let turn = tokio::spawn(async move { run.exec("await tools.gate({}); return await tools.read({})").await });
-    desk.until(1).await;
-    let run_id = desk.calls()[0].token.run.clone();
+    fakes.until(1).await;
+    let run_id = fakes.calls()[0].token.run.clone();
     world.store().seize(&run_id, "another process", i64::MAX).await.unwrap();
-    desk.gate.notify_one();
+    fakes.gate.notify_one();
     let result = turn.await.unwrap();
     assert_eq!((&result["status"], &result["runId"]), (&json!("waiting"), &json!(run_id)), "{result}");
-    assert_eq!(desk.called(), ["openclaw:core:gate"], "nothing more is done on its behalf");
+    assert_eq!(fakes.called(), ["openclaw:core:gate"], "no more calls are made");
 }

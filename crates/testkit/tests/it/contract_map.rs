@@ -1,4 +1,4 @@
-//! `docs/contract.md` names tests; all of them exist.
+//! Checks that all tests named in `docs/contract.md` exist.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All Rust files below a folder.
+/// Collects all Rust files below a folder.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -18,7 +18,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a crate has this test, in a file that lies where its modules say.
+/// Whether a crate has this test in a file whose path contains its modules.
 fn has_test(name: &str, path: &str) -> bool {
     let folder = root().join("crates").join(name);
     let (modules, test) = path.rsplit_once("::").unwrap_or(("", path));
@@ -34,7 +34,7 @@ fn has_test(name: &str, path: &str) -> bool {
     })
 }
 
-/// Whether the function stands right under a test's attribute.
+/// Whether the file has this function directly below a test attribute.
 fn is_test(file: &Path, test: &str) -> bool {
     let text = std::fs::read_to_string(file).unwrap();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -47,7 +47,7 @@ fn has_heading(file: &str, heading: &str) -> bool {
     text.lines().any(|line| line.strip_prefix("## ") == Some(heading))
 }
 
-/// What stands between backticks and names a test: its line, and whether it may still be missing.
+/// Returns the test names between backticks, each with whether its row is marked as pending.
 fn names(map: &str) -> Vec<(String, bool)> {
     let rows = map.lines().filter(|line| line.starts_with("| "));
     rows.flat_map(|row| {
@@ -59,9 +59,9 @@ fn names(map: &str) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn every_test_named_in_the_map_exists() {
+fn every_test_named_in_the_contract_map_exists() {
     let names = names(&std::fs::read_to_string(root().join("docs/contract.md")).unwrap());
-    assert!(names.len() > 90, "the map was not read: {names:?}");
+    assert!(names.len() > 90, "too few test names were found: {names:?}");
     let missing: Vec<&String> =
         names.iter().filter(|(name, pending)| !pending && !exists(name)).map(|(name, _)| name).collect();
     assert_eq!(missing, [""; 0]);
@@ -75,14 +75,14 @@ fn exists(name: &str) -> bool {
 }
 
 #[test]
-fn a_test_that_does_not_exist_is_found_out() {
-    assert!(exists("testkit contract_map::a_test_that_does_not_exist_is_found_out"));
+fn a_missing_test_is_detected() {
+    assert!(exists("testkit contract_map::a_missing_test_is_detected"));
     assert!(exists("spec/cells/limits.md: An endless loop times out"));
     for wrong in [
         "testkit contract_map::no_such_test",
-        "testkit hooks::a_test_that_does_not_exist_is_found_out",
+        "testkit hooks::a_missing_test_is_detected",
         "testkit contract_map::exists",
-        "store contract_map::a_test_that_does_not_exist_is_found_out",
+        "store contract_map::a_missing_test_is_detected",
         "spec/cells/limits.md: No such heading",
     ] {
         assert!(!exists(wrong), "{wrong}");

@@ -1,4 +1,4 @@
-//! Tools that do as they are told and remember what was asked of them.
+//! Fake tools with a configured behavior that record their calls.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,23 +10,24 @@ use executor::{AuthorizedCall, CallFuture, CallToken, Dispatch, Outcome, Parked,
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// What a tool does when it is called.
+/// The behavior of a fake tool when it is called.
 #[derive(Clone, Debug)]
-pub enum Does {
+pub enum Behavior {
     Echo,
-    Fails(&'static str),
+    Fail(&'static str),
+    /// Echoes after this many milliseconds.
     After(u64),
     Never,
-    Panics,
-    /// Answers once somebody opens the desk's gate.
-    AtTheGate,
-    Parks(Parked),
+    Panic,
+    /// Echoes after the test notifies [`FakeTools::gate`].
+    WaitForGate,
+    Park(Parked),
 }
 
 #[derive(Debug, Default)]
-pub struct Desk {
-    tools: Mutex<Vec<(ToolSpec, Does)>>,
-    seen: Mutex<Vec<Call>>,
+pub struct FakeTools {
+    tools: Mutex<Vec<(ToolSpec, Behavior)>>,
+    calls: Mutex<Vec<Call>>,
     cancelled: AtomicUsize,
     pub gate: Notify,
 }
@@ -43,18 +44,18 @@ pub fn spec(id: &str) -> ToolSpec {
     ToolSpec::new(ToolId::parse(id).unwrap(), format!("Does {id}."), json!({"type": "object"}))
 }
 
-impl Desk {
-    pub fn new<const N: usize>(tools: [(&str, Does); N]) -> Arc<Self> {
-        let desk = Self::default();
-        tools.into_iter().for_each(|(id, does)| desk.put(spec(id), does));
-        Arc::new(desk)
+impl FakeTools {
+    pub fn new<const N: usize>(tools: [(&str, Behavior); N]) -> Arc<Self> {
+        let fakes = Self::default();
+        tools.into_iter().for_each(|(id, behavior)| fakes.put(spec(id), behavior));
+        Arc::new(fakes)
     }
 
-    /// Adds a tool, or puts another definition in its place.
-    pub fn put(&self, spec: ToolSpec, does: Does) {
+    /// Adds a tool, or replaces its definition.
+    pub fn put(&self, spec: ToolSpec, behavior: Behavior) {
         let mut tools = self.tools.lock().unwrap();
         tools.retain(|(known, _)| known.id != spec.id);
-        tools.push((spec, does));
+        tools.push((spec, behavior));
     }
 
     pub fn remove(&self, id: &str) {
@@ -62,78 +63,84 @@ impl Desk {
     }
 
     pub fn calls(&self) -> Vec<Call> {
-        self.seen.lock().unwrap().clone()
+        self.calls.lock().unwrap().clone()
     }
 
+    /// Returns the ids of the called tools, in order.
     pub fn called(&self) -> Vec<String> {
         self.calls().into_iter().map(|call| call.id).collect()
     }
 
-    /// Calls that were dropped before they had answered.
+    /// Returns the number of calls that were dropped before they answered.
     pub fn cancelled(&self) -> usize {
         self.cancelled.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many calls have come in.
+    /// Waits until at least this many calls were made.
     pub async fn until(&self, calls: usize) {
-        eventually("the calls come", async || self.calls().len() >= calls).await;
+        eventually("the calls are made", async || self.calls().len() >= calls).await;
     }
 }
 
-/// Polls until it is so; a test that waits in vain says for what.
-pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+/// Polls until the condition is true. Fails after 10 seconds with its description.
+pub async fn eventually(description: &str, mut condition: impl AsyncFnMut() -> bool) {
     for _ in 0..1000 {
-        if is_so().await {
+        if condition().await {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("it never came to be that {what}");
+    panic!("timed out waiting until {description}");
 }
 
-/// Counts a call as cancelled unless it got to its end.
-struct Watched<'a>(&'a AtomicUsize, bool);
+/// Counts a call as cancelled if it is dropped before it completes.
+struct CancelGuard<'a>(&'a AtomicUsize, bool);
 
-impl Drop for Watched<'_> {
+impl Drop for CancelGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(usize::from(!self.1), Ordering::SeqCst);
     }
 }
 
-impl ToolSource for Desk {
+impl ToolSource for FakeTools {
     fn tools(&self) -> Vec<ToolSpec> {
         self.tools.lock().unwrap().iter().map(|(spec, _)| spec.clone()).collect()
     }
 
     fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
-        let does =
-            self.tools.lock().unwrap().iter().find(|(spec, _)| spec.id == *call.id()).map(|(_, does)| does.clone());
-        self.seen.lock().unwrap().push(Call {
+        let behavior = self
+            .tools
+            .lock()
+            .unwrap()
+            .iter()
+            .find(|(spec, _)| spec.id == *call.id())
+            .map(|(_, behavior)| behavior.clone());
+        self.calls.lock().unwrap().push(Call {
             id: call.id().as_str().to_owned(),
             input: call.input().clone(),
             token: call.token().clone(),
             scope: call.scope().clone(),
         });
         Box::pin(async move {
-            let mut watched = Watched(&self.cancelled, false);
+            let mut guard = CancelGuard(&self.cancelled, false);
             let echo = Dispatch::Settled(Outcome::Returned(Returned::json(call.input().clone())));
-            let dispatch = match does {
+            let dispatch = match behavior {
                 None => Dispatch::Settled(Outcome::Failed("gone".to_owned())),
-                Some(Does::Echo) => echo,
-                Some(Does::Fails(message)) => Dispatch::Settled(Outcome::Failed(message.to_owned())),
-                Some(Does::After(ms)) => {
+                Some(Behavior::Echo) => echo,
+                Some(Behavior::Fail(message)) => Dispatch::Settled(Outcome::Failed(message.to_owned())),
+                Some(Behavior::After(ms)) => {
                     tokio::time::sleep(Duration::from_millis(ms)).await;
                     echo
                 }
-                Some(Does::Never) => std::future::pending().await,
-                Some(Does::Panics) => panic!("a tool's own mistake"),
-                Some(Does::AtTheGate) => {
+                Some(Behavior::Never) => std::future::pending().await,
+                Some(Behavior::Panic) => panic!("the fake tool panics"),
+                Some(Behavior::WaitForGate) => {
                     self.gate.notified().await;
                     echo
                 }
-                Some(Does::Parks(parked)) => Dispatch::Parked(parked),
+                Some(Behavior::Park(parked)) => Dispatch::Parked(parked),
             };
-            watched.1 = true;
+            guard.1 = true;
             dispatch
         })
     }

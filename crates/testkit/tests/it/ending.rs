@@ -1,4 +1,4 @@
-//! Ends that come from outside: abort in every state, the end of a session, expiry, too many runs.
+//! Ending runs from outside: abort in every state, timeout, the end of a session.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,32 +7,32 @@ use executor::{CallToken, Outcome, Parked, Returned};
 use serde_json::{Value, json};
 use store::{RunState, Settled};
 
-use crate::desk::{Desk, Does, eventually};
+use crate::desk::{Behavior, FakeTools, eventually};
 use crate::world::{Parts, Run, World, code, value};
 
 const ASKED: &str = "openclaw:core:asked";
 
-async fn world(config: Value) -> (World, Arc<Desk>) {
-    let desk = Desk::new([
-        ("openclaw:core:never", Does::Never),
-        (ASKED, Does::Echo),
-        ("client:app:pick", Does::Parks(Parked::Client)),
-        ("openclaw:core:read", Does::Echo),
+async fn world(config: Value) -> (World, Arc<FakeTools>) {
+    let fakes = FakeTools::new([
+        ("openclaw:core:never", Behavior::Never),
+        (ASKED, Behavior::Echo),
+        ("client:app:pick", Behavior::Park(Parked::Client)),
+        ("openclaw:core:read", Behavior::Echo),
     ]);
     let parts = Parts {
         tools: json!({ "codeMode": config }),
-        sources: vec![desk.clone()],
+        sources: vec![fakes.clone()],
         ask: vec![ASKED],
         ..Parts::default()
     };
-    (parts.open().await, desk)
+    (parts.open().await, fakes)
 }
 
-fn patient() -> Value {
+fn long_timeouts() -> Value {
     json!({"enabled": true, "timeoutMs": 20000, "maxWaitMs": 20000})
 }
 
-fn hasty() -> Value {
+fn short_timeouts() -> Value {
     json!({"enabled": true, "timeoutMs": 200, "maxWaitMs": 200})
 }
 
@@ -41,90 +41,91 @@ async fn state(world: &World, run_id: &str) -> (RunState, bool) {
     (row.state, row.snapshot.is_some())
 }
 
-/// In a turn that is under way.
+/// Starts an `exec` in the background.
 async fn begin(run: &Run, code: &'static str) -> tokio::task::JoinHandle<Value> {
     let run = run.clone();
     tokio::spawn(async move { run.exec(code).await })
 }
 
-async fn over_and_done(world: &World, run_id: &str) {
+/// Checks that the run is aborted and that nothing of it is left.
+async fn assert_aborted(world: &World, run_id: &str) {
     assert_eq!(state(world, run_id).await, (RunState::Aborted, false));
     assert_eq!(code(&world.run().wait(run_id).await), "aborted");
-    eventually("nobody works on it", async || world.code_mode.live_runs() == 0).await;
-    assert!(!world.code_mode.abort(run_id).await, "there is nothing left to end");
+    eventually("the driver exits", async || world.code_mode.live_runs() == 0).await;
+    assert!(!world.code_mode.abort(run_id).await, "a second abort does nothing");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_guest_is_aborted() {
-    let (world, desk) = world(patient()).await;
+    let (world, fakes) = world(long_timeouts()).await;
     let turn = begin(&world.run(), "await tools.read({}); for (;;) {}").await;
-    desk.until(1).await;
-    let run_id = desk.calls()[0].token.run.clone();
+    fakes.until(1).await;
+    let run_id = fakes.calls()[0].token.run.clone();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let began = Instant::now();
     assert!(world.code_mode.abort(&run_id).await);
     assert_eq!(code(&turn.await.unwrap()), "aborted");
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
-    over_and_done(&world, &run_id).await;
+    assert_aborted(&world, &run_id).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_at_work_is_cancelled() {
-    let (world, desk) = world(patient()).await;
+async fn aborting_a_run_cancels_its_running_tool() {
+    let (world, fakes) = world(long_timeouts()).await;
     let turn = begin(&world.run(), "text('before'); return await tools.never({})").await;
-    desk.until(1).await;
-    let token = desk.calls()[0].token.clone();
+    fakes.until(1).await;
+    let token = fakes.calls()[0].token.clone();
     assert!(world.code_mode.abort(&token.run).await);
     let result = turn.await.unwrap();
     assert_eq!((code(&result), &result["output"][0]["text"]), ("aborted", &json!("before")));
-    eventually("the tool is told", async || desk.cancelled() == 1).await;
-    over_and_done(&world, &token.run).await;
+    eventually("the tool is cancelled", async || fakes.cancelled() == 1).await;
+    assert_aborted(&world, &token.run).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_works_between_turns_is_cancelled() {
-    let (world, desk) = world(hasty()).await;
+async fn aborting_a_run_cancels_a_tool_that_runs_between_turns() {
+    let (world, fakes) = world(short_timeouts()).await;
     let (run_id, _) = world.run().suspend("return await tools.never({})").await;
-    assert_eq!((world.code_mode.live_runs(), desk.cancelled()), (1, 0));
+    assert_eq!((world.code_mode.live_runs(), fakes.cancelled()), (1, 0));
     assert!(world.code_mode.abort(&run_id).await);
-    eventually("the tool is told", async || desk.cancelled() == 1).await;
-    over_and_done(&world, &run_id).await;
+    eventually("the tool is cancelled", async || fakes.cancelled() == 1).await;
+    assert_aborted(&world, &run_id).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_a_person_or_lies_frozen_is_aborted() {
-    let (world, desk) = world(hasty()).await;
+async fn a_run_that_is_suspended_or_waits_for_approval_is_aborted() {
+    let (world, fakes) = world(short_timeouts()).await;
     for cell in [
         "return await tools.asked({})",
         "await yield_control(); return await tools.read({})",
         "return await tools.pick({})",
     ] {
         let (run_id, _) = world.run().suspend(cell).await;
-        eventually("it is put away", async || world.code_mode.live_runs() == 0).await;
-        assert!(state(&world, &run_id).await.1, "a snapshot is kept");
+        eventually("the run is suspended", async || world.code_mode.live_runs() == 0).await;
+        assert!(state(&world, &run_id).await.1, "a snapshot is stored");
         assert!(world.code_mode.abort(&run_id).await, "{cell}");
-        over_and_done(&world, &run_id).await;
+        assert_aborted(&world, &run_id).await;
     }
-    assert_eq!(desk.called(), ["client:app:pick"]);
+    assert_eq!(fakes.called(), ["client:app:pick"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timeout_leaves_nothing_behind() {
-    let (world, desk) = world(hasty()).await;
+async fn a_timed_out_run_cancels_its_tools_and_frees_its_worker() {
+    let (world, fakes) = world(short_timeouts()).await;
     let result = world.run().exec("const never = tools.never({}); await tools.read({}); for (;;) {}").await;
     assert_eq!(code(&result), "timeout");
-    let run_id = desk.calls()[0].token.run.clone();
+    let run_id = fakes.calls()[0].token.run.clone();
     assert_eq!(state(&world, &run_id).await, (RunState::Failed, false));
-    eventually("the tool is told", async || desk.cancelled() == 1).await;
-    eventually("nobody works on it", async || world.code_mode.live_runs() == 0).await;
-    assert_eq!(code(&world.run().wait(&run_id).await), "timeout", "who asks again is told the same");
-    // The worker has its place back.
+    eventually("the tool is cancelled", async || fakes.cancelled() == 1).await;
+    eventually("the driver exits", async || world.code_mode.live_runs() == 0).await;
+    assert_eq!(code(&world.run().wait(&run_id).await), "timeout", "a second wait returns the same result");
+    // The worker's slot is free again.
     assert_eq!(world.run().value("return 1").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_ended_is_not_aborted() {
-    let (world, _) = world(hasty()).await;
+async fn a_finished_run_cannot_be_aborted() {
+    let (world, _) = world(short_timeouts()).await;
     let (run_id, _) = world.run().suspend("await yield_control(); return 1").await;
     assert_eq!(value(&world.run().wait(&run_id).await), 1);
     assert!(!world.code_mode.abort(&run_id).await);
@@ -133,10 +134,10 @@ async fn what_has_ended_is_not_aborted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outcome_that_comes_too_late_is_written_down_and_never_delivered() {
-    let (world, desk) = world(hasty()).await;
+async fn a_late_outcome_is_stored_and_never_delivered() {
+    let (world, fakes) = world(short_timeouts()).await;
     let (run_id, _) = world.run().suspend("return await tools.pick({})").await;
-    let token: CallToken = desk.calls()[0].token.clone();
+    let token: CallToken = fakes.calls()[0].token.clone();
     world.code_mode.abort(&run_id).await;
     let late = world.code_mode.settle(&token, &Outcome::Returned(Returned::json(json!("late")))).await;
     assert_eq!(late.unwrap(), Settled::Late);
@@ -151,14 +152,14 @@ async fn an_outcome_that_comes_too_late_is_written_down_and_never_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_a_session_ends_its_runs_and_no_others() {
-    let (world, desk) = world(patient()).await;
+async fn ending_a_session_aborts_only_its_runs() {
+    let (world, fakes) = world(long_timeouts()).await;
     let (yielded, _) = world.run().suspend("await yield_control(); return 1").await;
     let (other, _) = world.run_as("main/another/run").suspend("await yield_control(); return 1").await;
-    // This one has called nothing yet: no store knows it.
+    // This run has made no call yet, so it is not in the store.
     let spinning = begin(&world.run(), "for (;;) {}").await;
     let calling = begin(&world.run(), "return await tools.never({})").await;
-    desk.until(1).await;
+    fakes.until(1).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(world.code_mode.end_session("session").await, 3);
     for turn in [spinning, calling] {
@@ -170,17 +171,17 @@ async fn the_end_of_a_session_ends_its_runs_and_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_held_elsewhere_is_aborted_too() {
+async fn a_run_held_by_another_process_is_aborted() {
     let folder = tempfile::tempdir().unwrap();
-    let desk = Desk::new([("openclaw:core:never", Does::Never)]);
+    let fakes = FakeTools::new([("openclaw:core:never", Behavior::Never)]);
     let parts =
-        || Parts { sources: vec![desk.clone()], store: Some(folder.path().join("store.db")), ..Parts::default() };
+        || Parts { sources: vec![fakes.clone()], store: Some(folder.path().join("store.db")), ..Parts::default() };
     let (one, other) = (parts().open().await, parts().open().await);
     let turn = begin(&one.run(), "await Promise.race([tools.never({}), new Promise(done => setTimeout(done, 600))]); return await tools.never({})").await;
-    desk.until(1).await;
-    let run_id = desk.calls()[0].token.run.clone();
+    fakes.until(1).await;
+    let run_id = fakes.calls()[0].token.run.clone();
     assert!(other.code_mode.abort(&run_id).await);
     assert_eq!(code(&turn.await.unwrap()), "aborted");
     assert_eq!(state(&other, &run_id).await.0, RunState::Aborted);
-    assert_eq!(desk.called().len(), 1, "whoever lost the run makes no more calls");
+    assert_eq!(fakes.called().len(), 1, "the process that lost the run makes no more calls");
 }

@@ -1,4 +1,4 @@
-//! Hooks have their say in every call: the cell itself, the calls it makes, and calls without a cell.
+//! Hooks apply to every call: the cell itself, its nested calls, and direct calls.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,23 +7,22 @@ use contract::cell::Language;
 use executor::{CallEnd, Hook, Outcome, ProgressSink, Returned, ToolKind};
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, Does, spec};
-use crate::witness::{Says, Witness};
+use crate::desk::{Behavior, FakeTools, spec};
+use crate::witness::{HookBehavior, RecordingHook};
 use crate::world::{Parts, Run, World, code, value};
 
 const CALL: &str = "return await tools.call('openclaw:core:read', { path: 'a' }).catch(error => error.message)";
 
-async fn world(about: &'static str, says: Says) -> (World, Arc<Desk>, Arc<Witness>) {
-    let desk = Desk::new([("openclaw:core:write", Does::Echo)]);
+async fn world(tool: &'static str, behavior: HookBehavior) -> (World, Arc<FakeTools>, Arc<RecordingHook>) {
+    let fakes = FakeTools::new([("openclaw:core:write", Behavior::Echo)]);
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
-    desk.put(contract::tool::ToolSpec { parameters: schema, ..spec("openclaw:core:read") }, Does::Echo);
-    let witness = Witness::new(about, says);
-    let parts =
-        Parts { sources: vec![desk.clone()], hooks: vec![witness.clone() as Arc<dyn Hook>], ..Parts::default() };
-    (parts.open().await, desk, witness)
+    fakes.put(contract::tool::ToolSpec { parameters: schema, ..spec("openclaw:core:read") }, Behavior::Echo);
+    let hook = RecordingHook::new(tool, behavior);
+    let parts = Parts { sources: vec![fakes.clone()], hooks: vec![hook.clone() as Arc<dyn Hook>], ..Parts::default() };
+    (parts.open().await, fakes, hook)
 }
 
-/// The same call without a cell.
+/// Makes the call of [`CALL`] directly, without a cell.
 async fn directly(run: &Run) -> Outcome {
     let input = json!({"path": "a"});
     let store = run.code_mode.store();
@@ -40,12 +39,12 @@ async fn directly(run: &Run) -> Outcome {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_knows_on_whose_behalf_and_from_where_a_call_is_made() {
-    let (world, desk, witness) = world("read", Says::Nothing).await;
+async fn a_hook_receives_the_scope_and_origin_of_each_call() {
+    let (world, fakes, hook) = world("read", HookBehavior::Allow).await;
     let run = world.run();
     run.exec_with("exec-9", json!({ "code": CALL })).await;
     directly(&run).await;
-    let events = witness.before();
+    let events = hook.before();
     let ids: Vec<&str> = events.iter().map(|event| event.tool_call_id.as_str()).collect();
     assert_eq!(ids, ["exec-9", "exec-9:1", "call-1:1"]);
     for event in &events {
@@ -58,13 +57,13 @@ async fn a_hook_knows_on_whose_behalf_and_from_where_a_call_is_made() {
     assert_eq!(ToolKind::CodeModeExec.as_str(), "code_mode_exec");
     assert_eq!(events[1].tool_id.as_deref(), Some("openclaw:core:read"));
     assert_eq!(events[1].params, json!({"path": "a"}));
-    // The tool is told the same.
-    assert!(desk.calls().iter().all(|call| call.scope == *events[1].scope), "{:?}", desk.calls());
+    // The tool receives the same scope.
+    assert!(fakes.calls().iter().all(|call| call.scope == *events[1].scope), "{:?}", fakes.calls());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cell_is_told_from_a_shell_command_and_by_its_language() {
-    let (world, _, witness) = world("exec", Says::Nothing).await;
+async fn a_hook_receives_the_kind_and_language_of_a_cell() {
+    let (world, _, hook) = world("exec", HookBehavior::Allow).await;
     let run = world.run();
     for (input, kind, ends) in [
         (json!({"code": "return 1"}), Some(Language::JavaScript), "completed"),
@@ -73,92 +72,93 @@ async fn a_cell_is_told_from_a_shell_command_and_by_its_language() {
     ] {
         let result = run.exec_with("exec-1", input.clone()).await;
         assert_eq!(result["status"], ends, "{input}");
-        let event = witness.before().pop().unwrap();
+        let event = hook.before().pop().unwrap();
         assert_eq!((event.tool_kind, event.tool_input_kind), (Some(ToolKind::CodeModeExec), kind), "{input}");
-        // Policies find the source under either name.
+        // The source is available as `code` and as `command`.
         assert_eq!((&event.params["code"], &event.params["command"]), (&json!("return 1"), &json!("return 1")));
-        let (id, outcome) = witness.after().pop().unwrap();
-        let Outcome::Returned(Returned { details: Some(told), .. }) = outcome else { panic!("{outcome:?}") };
-        assert_eq!((id.as_str(), &told["status"]), ("exec-1", &result["status"]));
+        let (id, outcome) = hook.after().pop().unwrap();
+        let Outcome::Returned(Returned { details: Some(details), .. }) = outcome else { panic!("{outcome:?}") };
+        assert_eq!((id.as_str(), &details["status"]), ("exec-1", &result["status"]));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cell_can_be_blocked_or_rewritten_under_either_name() {
-    let blocked = world("exec", Says::Block("not today")).await.0.run().exec("return 1").await;
+async fn a_hook_can_block_a_cell_or_rewrite_its_code_or_command_field() {
+    let blocked = world("exec", HookBehavior::Block("not today")).await.0.run().exec("return 1").await;
     assert_eq!(blocked["error"], "blocked by a before_tool_call hook: not today", "{blocked}");
     for rewritten in
         [json!({"code": "return 2", "command": "return 1"}), json!({"code": "return 1", "command": "return 2"})]
     {
-        let (world, ..) = world("exec", Says::Rewrite(rewritten.clone())).await;
+        let (world, ..) = world("exec", HookBehavior::Rewrite(rewritten.clone())).await;
         assert_eq!(world.run().value("return 1").await, 2, "{rewritten}");
     }
     let typed = json!({"code": "const n: number = 2; return n", "language": "typescript"});
-    let (typescript, _, witness) = world("exec", Says::Rewrite(typed)).await;
+    let (typescript, _, hook) = world("exec", HookBehavior::Rewrite(typed)).await;
     assert_eq!(typescript.run().value("return 1").await, 2);
-    assert_eq!(witness.last().tool_input_kind, Some(Language::TypeScript), "it is told what was run");
-    let (world, ..) = world("exec", Says::Rewrite(json!({"code": "return 2", "command": "return 3"}))).await;
+    assert_eq!(hook.last().tool_input_kind, Some(Language::TypeScript), "the hook receives the language that ran");
+    let (world, ..) = world("exec", HookBehavior::Rewrite(json!({"code": "return 2", "command": "return 3"}))).await;
     assert_eq!(code(&world.run().exec("return 1").await), "invalid_input");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_blocked_with_the_hooks_reason() {
-    let (world, desk, witness) = world("read", Says::Block("not today")).await;
+    let (world, fakes, hook) = world("read", HookBehavior::Block("not today")).await;
     let reason = "blocked by a before_tool_call hook: not today";
     assert_eq!(world.run().value(CALL).await, reason);
     assert_eq!(directly(&world.run()).await, Outcome::Failed(reason.to_owned()));
-    assert_eq!(desk.called(), [""; 0]);
-    // Only the cell itself came to an end.
-    assert_eq!(witness.after().len(), 1);
-    // What is not caught is the cell's failure.
+    assert_eq!(fakes.called(), [""; 0]);
+    // Only the cell itself reached the after hook.
+    assert_eq!(hook.after().len(), 1);
+    // An uncaught failure fails the cell.
     let uncaught = world.run().exec("return await tools.read({ path: 'a' })").await;
     assert_eq!(code(&uncaught), "nested_tool_failed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rewritten_arguments_are_checked_again_and_are_what_the_tool_gets() {
-    let (good, desk, witness) = world("read", Says::Rewrite(json!({"path": "b"}))).await;
+async fn rewritten_arguments_are_validated_and_passed_to_the_tool() {
+    let (good, fakes, hook) = world("read", HookBehavior::Rewrite(json!({"path": "b"}))).await;
     assert_eq!(good.run().value(CALL).await, json!({"path": "b"}));
-    let Outcome::Returned(told) = directly(&good.run()).await else { panic!() };
-    assert_eq!(told.details, Some(json!({"path": "b"})));
-    assert!(desk.calls().iter().all(|call| call.input == json!({"path": "b"})), "{:?}", desk.calls());
-    let after: Vec<Value> = witness.after().into_iter().map(|(_, outcome)| json!(outcome.is_error())).collect();
+    let Outcome::Returned(returned) = directly(&good.run()).await else { panic!() };
+    assert_eq!(returned.details, Some(json!({"path": "b"})));
+    assert!(fakes.calls().iter().all(|call| call.input == json!({"path": "b"})), "{:?}", fakes.calls());
+    let after: Vec<Value> = hook.after().into_iter().map(|(_, outcome)| json!(outcome.is_error())).collect();
     assert_eq!(after, [false, false, false]);
 
-    let (bad, desk, _) = world("read", Says::Rewrite(json!({"path": 1}))).await;
+    let (bad, fakes, _) = world("read", HookBehavior::Rewrite(json!({"path": 1}))).await;
     let message = bad.run().value(CALL).await;
     assert!(message.as_str().unwrap().starts_with("`openclaw:core:read` cannot be called with this:\n"), "{message}");
     assert!(directly(&bad.run()).await.is_error());
-    assert_eq!(desk.called(), [""; 0]);
+    assert_eq!(fakes.called(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_that_errs_panics_or_hangs_denies() {
-    for (says, words) in [
-        (Says::Error("canary"), "blocked: a before_tool_call hook failed"),
-        (Says::Panic, "blocked: a before_tool_call hook failed"),
-        (Says::Hang, "blocked: a before_tool_call hook did not answer in time"),
+async fn a_hook_that_fails_panics_or_hangs_blocks_the_call() {
+    for (behavior, message) in [
+        (HookBehavior::Error("canary"), "blocked: a before_tool_call hook failed"),
+        (HookBehavior::Panic, "blocked: a before_tool_call hook failed"),
+        (HookBehavior::Hang, "blocked: a before_tool_call hook did not answer in time"),
     ] {
-        let (world, desk, _) = world("read", says.clone()).await;
+        let (world, fakes, _) = world("read", behavior.clone()).await;
         let mut run = world.run();
         run.prepared.executor = run.prepared.executor.with_hook_deadline(Duration::from_millis(100));
         let began = Instant::now();
-        assert_eq!(run.value(CALL).await, words, "{says:?}");
-        assert_eq!(directly(&run).await, Outcome::Failed(words.to_owned()), "{says:?}");
-        assert!(began.elapsed() < Duration::from_secs(4), "{says:?}: {:?}", began.elapsed());
-        assert_eq!(desk.called(), [""; 0], "{says:?}");
+        assert_eq!(run.value(CALL).await, message, "{behavior:?}");
+        assert_eq!(directly(&run).await, Outcome::Failed(message.to_owned()), "{behavior:?}");
+        assert!(began.elapsed() < Duration::from_secs(4), "{behavior:?}: {:?}", began.elapsed());
+        assert_eq!(fakes.called(), [""; 0], "{behavior:?}");
     }
     assert_eq!(executor::HOOK_DEADLINE, Duration::from_secs(5));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_call_its_hook_knows_how_it_ended() {
-    let desk = Desk::new([("openclaw:core:good", Does::Echo), ("openclaw:core:bad", Does::Fails("no such city"))]);
-    let witness = Witness::new("", Says::Nothing);
-    let hooks: Vec<Arc<dyn Hook>> = vec![witness.clone()];
-    let world = Parts { sources: vec![desk], hooks, ..Parts::default() }.open().await;
+async fn the_after_hook_receives_the_outcome_of_a_call() {
+    let fakes =
+        FakeTools::new([("openclaw:core:good", Behavior::Echo), ("openclaw:core:bad", Behavior::Fail("no such city"))]);
+    let hook = RecordingHook::new("", HookBehavior::Allow);
+    let hooks: Vec<Arc<dyn Hook>> = vec![hook.clone()];
+    let world = Parts { sources: vec![fakes], hooks, ..Parts::default() }.open().await;
     world.run().value("await tools.good({ n: 1 }); return await tools.bad({}).catch(() => null)").await;
-    let after = witness.after();
+    let after = hook.after();
     let labels = vec!["openclaw:core:good".to_owned()];
     let good = Outcome::Returned(Returned { labels, ..Returned::json(json!({"n": 1})) });
     assert_eq!(after[0], ("exec-1:1".to_owned(), good));
@@ -166,17 +166,17 @@ async fn after_a_call_its_hook_knows_how_it_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_may_ask_for_a_person() {
-    let (world, desk, _) = world("read", Says::Ask("it reads")).await;
+async fn a_hook_can_require_approval() {
+    let (world, fakes, _) = world("read", HookBehavior::Ask("it reads")).await;
     let run = world.run();
     let (run_id, waiting) = run.suspend(CALL).await;
     assert_eq!(waiting["pendingToolCalls"][0]["state"], "approval", "{waiting}");
     let pending = world.pending().await;
     assert_eq!((pending[0].reason.as_str(), &pending[0].input), ("it reads", &json!({"path": "a"})));
-    assert_eq!(desk.called(), [""; 0]);
+    assert_eq!(fakes.called(), [""; 0]);
     assert_eq!(world.approve_all(store::ApprovalScope::Once).await, 1);
     assert_eq!(value(&run.wait(&run_id).await), &json!({"path": "a"}));
-    // A whole cell is not something a person can be asked about.
-    let (whole, ..) = self::world("exec", Says::Ask("it runs")).await;
+    // Approval cannot be required for a whole cell.
+    let (whole, ..) = self::world("exec", HookBehavior::Ask("it runs")).await;
     assert_eq!(code(&whole.run().exec("return 1").await), "invalid_input");
 }

@@ -1,4 +1,4 @@
-//! A host process: spoken to by lines, and killed.
+//! A `ledger-host` process that a test sends commands to and kills.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -13,7 +13,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// One whose store and ledger are in a folder.
+    /// Starts a host whose store and ledger are in this folder.
     pub fn start(folder: &Path) -> Self {
         Self::start_with(&folder.join("store.db").display().to_string(), &folder.join("ledger"), &[], &[])
     }
@@ -42,24 +42,26 @@ impl Host {
         Self { child, input, output }
     }
 
-    pub fn tell(&mut self, line: &Value) {
+    /// Sends a command without reading the answer.
+    pub fn send(&mut self, line: &Value) {
         writeln!(self.input, "{line}").unwrap();
     }
 
+    /// Sends a command and returns its answer; panics if the host dies.
     pub fn ask(&mut self, line: &Value) -> Value {
-        self.try_ask(line).unwrap_or_else(|| panic!("the host died of {line}"))
+        self.try_ask(line).unwrap_or_else(|| panic!("the host died on {line}"))
     }
 
-    /// Nothing where the host has died.
+    /// Sends a command and returns its answer; `None` if the host has died.
     pub fn try_ask(&mut self, line: &Value) -> Option<Value> {
         writeln!(self.input, "{line}").ok()?;
         let mut answer = String::new();
         self.output.read_line(&mut answer).ok().filter(|bytes| *bytes > 0)?;
         let value = serde_json::from_str(&answer);
-        Some(value.unwrap_or_else(|error| panic!("{line} was answered with {answer:?}: {error}")))
+        Some(value.unwrap_or_else(|error| panic!("invalid answer {answer:?} to {line}: {error}")))
     }
 
-    /// SIGKILL: nothing gets to say goodbye.
+    /// Kills the host with SIGKILL, so that it cannot clean up.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -68,12 +70,12 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        let _dead = self.child.kill();
-        let _gone = self.child.wait();
+        let _result = self.child.kill();
+        let _status = self.child.wait();
     }
 }
 
-/// The tools' effects: how often each was called.
+/// Returns the names of the called tools from the ledger, sorted, with one entry per effect.
 pub fn effects(folder: &Path) -> Vec<String> {
     let ledger = std::fs::read_to_string(folder.join("ledger")).unwrap_or_default();
     let mut names: Vec<String> = ledger.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect();

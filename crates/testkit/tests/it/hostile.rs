@@ -1,12 +1,12 @@
-//! `spec/hostile`, driven by the program that drives any such folder: it must be a process of its own, because its
-//! children, its sockets and its size are judged too.
+//! Runs the hostile cells of `spec/hostile` with the `hostile` program. It is a separate process, because its children,
+//! sockets and memory are checked, too.
 
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// This build is not optimised and other tests run beside it; the limits on time are not what is tested.
+/// Factor for time limits: the test build is not optimised, and other tests run at the same time.
 const SLACK: &str = "5";
 
 fn drive(folder: &Path) -> (Value, bool) {
@@ -18,18 +18,18 @@ fn drive(folder: &Path) -> (Value, bool) {
 }
 
 #[test]
-fn no_hostile_cell_gets_anywhere() {
+fn every_hostile_cell_is_contained() {
     let (report, succeeded) = drive(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/hostile"));
     let cells = report["cells"].as_array().unwrap();
     let failed: Vec<&Value> = cells.iter().filter(|cell| cell["passed"] != true).collect();
-    println!("{} hostile cells, {} got somewhere", cells.len(), failed.len());
+    println!("{} hostile cells, {} failed", cells.len(), failed.len());
     assert!(failed.is_empty(), "{failed:#?}");
     assert_eq!(report["host"], Value::from(Vec::<Value>::new()));
     assert!(succeeded && cells.len() >= 100);
 }
 
 #[test]
-fn the_judge_says_no_where_something_is_wrong() {
+fn the_judge_reports_wrong_outcomes_effects_and_leaks() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("wrong.js", "return 1");
@@ -47,8 +47,8 @@ fn the_judge_says_no_where_something_is_wrong() {
     );
     let (report, succeeded) = drive(folder.path());
     let problems: Vec<&Value> = report["cells"].as_array().unwrap().iter().map(|cell| &cell["problems"]).collect();
-    assert_eq!(*problems[0], serde_json::json!(["another outcome was expected"]));
-    assert_eq!(*problems[1], serde_json::json!(["`openclaw:test:counter` had its effect 1 times"]));
+    assert_eq!(*problems[0], serde_json::json!(["unexpected outcome"]));
+    assert_eq!(*problems[1], serde_json::json!(["`openclaw:test:counter` took effect 1 times"]));
     assert_eq!(
         *problems[2],
         serde_json::json!([

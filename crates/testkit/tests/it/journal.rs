@@ -1,4 +1,4 @@
-//! What the journal keeps of calls about which two things are heard at once.
+//! The journal of a run: conflicting outcomes, reused ids, and size limits.
 
 use contract::config::{Quotas, Retention};
 use contract::limits::MAX_JOURNAL_BYTES;
@@ -14,7 +14,7 @@ async fn journal() -> Journal {
 }
 
 fn in_store(store: Store) -> Journal {
-    let held = FencedRun::new(NewRun {
+    let run = FencedRun::new(NewRun {
         run_id: "cm_1".to_owned(),
         scope: Scope::default(),
         tool_call_id: "exec-1".to_owned(),
@@ -25,7 +25,7 @@ fn in_store(store: Store) -> Journal {
         tables: std::sync::Arc::from(Vec::new()),
         definition: String::new(),
     });
-    Journal::new(store, held)
+    Journal::new(store, run)
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ fn call(id: u32, payload: usize) -> CallRow {
 }
 
 #[tokio::test]
-async fn an_id_that_is_used_again_is_refused_and_the_older_row_stays() {
+async fn a_reused_call_id_is_refused_and_the_first_row_stays() {
     let journal = journal().await;
     journal.opened(call(1, 10)).unwrap();
     journal.opened(call(3, 10)).unwrap();
@@ -58,7 +58,7 @@ async fn an_id_that_is_used_again_is_refused_and_the_older_row_stays() {
 }
 
 #[tokio::test]
-async fn calls_and_replies_beyond_the_bytes_of_a_journal_are_refused_and_cost_next_to_nothing() {
+async fn calls_beyond_the_journal_limit_are_refused_and_stored_by_hash_only() {
     let journal = journal().await;
     let mut id = 0;
     let full = loop {
@@ -68,21 +68,21 @@ async fn calls_and_replies_beyond_the_bytes_of_a_journal_are_refused_and_cost_ne
             Err(full) => break full,
         }
     };
-    assert!((55..64).contains(&id), "1 MiB of payload and what the transcript shows of it: {id}");
+    assert!((55..64).contains(&id), "each call has 1 MiB of payload and its transcript entry: {id}");
     assert!(matches!(full, NotOpened::Refused(JournalFull::Bytes { .. })), "{full}");
     assert!(full.to_string().contains("67108864"), "{full}");
     assert!(journal.has_room_for(2 << 20).is_err());
-    assert!(journal.has_room_for(100).is_ok(), "smaller ones still fit");
+    assert!(journal.has_room_for(100).is_ok(), "smaller entries still fit");
     journal.flush().await.unwrap();
     let totals = journal.store().journal_totals("cm_1").await.unwrap();
     assert!(totals.bytes <= MAX_JOURNAL_BYTES && totals.calls == id as usize, "{totals:?}");
     let refused = journal.store().call("cm_1", id).await.unwrap().unwrap();
     assert_eq!(refused.payload, "");
-    assert_eq!(refused.input_hash, call(id, 1 << 20).input_hash, "known by its hash");
+    assert_eq!(refused.input_hash, call(id, 1 << 20).input_hash, "the refused call is stored with its hash");
 }
 
 #[tokio::test]
-async fn what_a_cell_has_seen_is_written_and_not_kept() {
+async fn delivered_replies_are_stored_and_dropped_from_memory() {
     let journal = journal().await;
     for id in 1..=3 {
         journal.opened(call(id, 10)).unwrap();
@@ -92,7 +92,7 @@ async fn what_a_cell_has_seen_is_written_and_not_kept() {
     journal.flush().await.unwrap();
     let kept = journal.calls();
     assert_eq!(kept.iter().map(|row| (row.call, row.payload.len(), &row.reply)).collect::<Vec<_>>(), [(3, 0, &None)]);
-    // It is heard of twice, and delivered: what is written stays.
+    // A second outcome arrives before the delivery; the stored one stays.
     journal.settled(3, None, StoredReply::Resolved("2".to_owned()));
     journal.leg(LegRow::begun(2, 0, vec![3]));
     journal.flush().await.unwrap();
@@ -104,7 +104,7 @@ async fn what_a_cell_has_seen_is_written_and_not_kept() {
 }
 
 #[tokio::test]
-async fn a_run_whose_principal_has_no_room_ends_and_only_its_end_is_written() {
+async fn a_run_over_its_principals_quota_stores_only_its_end() {
     let quotas = Quotas { stored_bytes: 100_000, ..Quotas::DEFAULT };
     let journal = in_store(
         Store::open(&Location::Memory, Keys::new(1, [7; 32])).await.unwrap().bounded(Retention::DEFAULT, quotas),
@@ -114,7 +114,7 @@ async fn a_run_whose_principal_has_no_room_ends_and_only_its_end_is_written() {
     journal.opened(call(2, 90_000)).unwrap();
     let refused = journal.intend(2, false, None, |_| {}).await.unwrap_err();
     assert!(matches!(&refused, CommitError::Quota(exceeded) if exceeded.quota == Quota::StoredBytes), "{refused}");
-    // Nothing but the end is written from then on.
+    // From now on, only the end of the run is stored.
     journal.opened(call(3, 10)).unwrap();
     assert!(journal.flush().await.is_err());
     let end = |change: &mut Change| change.state = Some(RunState::Failed);

@@ -1,4 +1,4 @@
-//! SIGKILL in the middle of things, a new process, and everything once.
+//! Runs continue in a new process after SIGKILL, and every call is made once.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::host::{Host, effects};
 
-const THREE: &str = r#"
+const THREE_PARKED_CALLS: &str = r#"
 const [task, asked, picked] = await Promise.all([
   tools.call("openclaw:ledger:task", { n: 1 }),
   tools.call("openclaw:ledger:ask", { n: 2 }),
@@ -36,7 +36,7 @@ fn settle(host: &mut Host, run_id: &str, step: Step) {
     assert!(answer["settled"] == "Ok(Taken)" || answer["decided"] == true, "{step:?}: {answer}");
 }
 
-fn to_the_end(host: &mut Host, run_id: &str) -> Value {
+fn wait_to_end(host: &mut Host, run_id: &str) -> Value {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         let result = host.ask(&json!({"op": "wait", "runId": run_id}));
@@ -47,7 +47,7 @@ fn to_the_end(host: &mut Host, run_id: &str) -> Value {
 }
 
 #[test]
-fn a_slow_tool_an_approval_and_a_client_outlive_the_host_in_any_order() {
+fn parked_calls_survive_a_host_crash_and_settle_in_any_order() {
     let orders = [
         [Step::Task, Step::Ask, Step::Pick],
         [Step::Task, Step::Pick, Step::Ask],
@@ -59,7 +59,7 @@ fn a_slow_tool_an_approval_and_a_client_outlive_the_host_in_any_order() {
     for (number, order) in orders.into_iter().enumerate() {
         let folder = tempfile::tempdir().unwrap();
         let mut host = Host::start(folder.path());
-        let waiting = host.ask(&json!({"op": "exec", "code": THREE}));
+        let waiting = host.ask(&json!({"op": "exec", "code": THREE_PARKED_CALLS}));
         assert_eq!(waiting["status"], "waiting", "{waiting}");
         let run_id = waiting["runId"].as_str().unwrap().to_owned();
         host.kill();
@@ -67,24 +67,24 @@ fn a_slow_tool_an_approval_and_a_client_outlive_the_host_in_any_order() {
         let mut host = Host::start(folder.path());
         for (position, step) in order.into_iter().enumerate() {
             settle(&mut host, &run_id, step);
-            // Sometimes the next process dies as well.
+            // The next process dies as well, each time after a different step.
             if position == number % 3 {
                 host.kill();
                 host = Host::start(folder.path());
             }
         }
-        let result = to_the_end(&mut host, &run_id);
+        let result = wait_to_end(&mut host, &run_id);
         assert_eq!(result["status"], "completed", "{order:?}: {result}");
         let expected = json!({"task": "tasked", "asked": {"did": {"n": 2}}, "picked": "picked"});
         assert_eq!(result["value"], expected, "{order:?}");
         assert_eq!(effects(folder.path()), ["ask", "pick", "task"], "{order:?}");
-        // Who asks again is told the same.
+        // A second `wait` returns the same result.
         assert_eq!(host.ask(&json!({"op": "wait", "runId": run_id}))["value"], expected);
     }
 }
 
 #[test]
-fn a_call_that_must_not_be_repeated_is_reported_as_unknown_and_a_reading_one_is_repeated() {
+fn after_a_crash_a_non_repeatable_call_is_unknown_and_a_read_only_call_is_retried() {
     let folder = tempfile::tempdir().unwrap();
     let code = r#"
         const before = await tools.call("openclaw:ledger:read", { n: 0 })
@@ -100,7 +100,7 @@ fn a_call_that_must_not_be_repeated_is_reported_as_unknown_and_a_reading_one_is_
     let run_id = waiting["runId"].as_str().unwrap().to_owned();
     host.kill();
     let mut host = Host::start(folder.path());
-    let result = to_the_end(&mut host, &run_id);
+    let result = wait_to_end(&mut host, &run_id);
     assert_eq!(result["status"], "completed", "{result}");
     assert_eq!((&result["value"][0], &result["value"][2]), (&json!(0), &json!(1)));
     let message = result["value"][1].as_str().unwrap();
@@ -109,9 +109,9 @@ fn a_call_that_must_not_be_repeated_is_reported_as_unknown_and_a_reading_one_is_
 }
 
 #[test]
-fn a_leg_killed_midway_is_run_again_with_what_it_was_told() {
+fn a_leg_interrupted_by_a_crash_is_replayed_with_its_recorded_replies() {
     let folder = tempfile::tempdir().unwrap();
-    // The host dies inside the turn: nothing was frozen, only journaled.
+    // The host dies during the turn: there is a journal, but no snapshot.
     let code = r#"
         const first = await tools.call("openclaw:ledger:slow", { n: 1 })
         const when = Date.now(), chance = Math.random()
@@ -120,7 +120,7 @@ fn a_leg_killed_midway_is_run_again_with_what_it_was_told() {
         return [first.did.n, when === Date.now() || when < Date.now(), chance]
     "#;
     let mut host = Host::start(folder.path());
-    host.tell(&json!({"op": "exec", "code": code}));
+    host.send(&json!({"op": "exec", "code": code}));
     let deadline = Instant::now() + Duration::from_secs(10);
     while effects(folder.path()).len() < 3 {
         assert!(Instant::now() < deadline, "{:?}", effects(folder.path()));
@@ -132,14 +132,14 @@ fn a_leg_killed_midway_is_run_again_with_what_it_was_told() {
 
     let mut host = Host::start(folder.path());
     let run_id = host.ask(&json!({"op": "runs"}))[0].as_str().unwrap().to_owned();
-    // The dead host's lease must run out first.
+    // The dead host's lease must expire first.
     std::thread::sleep(Duration::from_millis(3100));
     let waiting = host.ask(&json!({"op": "wait", "runId": run_id}));
-    // The client was asked, or the crash came before that was written.
+    // Either the call to the client was stored as parked, or the crash came before that.
     if waiting["status"] == "waiting" {
         let settled = host.ask(&json!({"op": "settle", "runId": run_id, "call": 3, "value": null}));
         assert_eq!(settled["settled"], "Ok(Taken)", "{waiting}");
-        let result = to_the_end(&mut host, &run_id);
+        let result = wait_to_end(&mut host, &run_id);
         assert_eq!(result["value"], json!([1, true, seen["chance"]]), "{result}");
     } else {
         assert_eq!(waiting["code"], "nested_tool_failed", "{waiting}");

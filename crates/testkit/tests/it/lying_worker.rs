@@ -35,7 +35,7 @@ fn lie(number: usize) -> LegEnd {
         3 => (vec![], vec![CallId(9)]),
         4 => (vec![], vec![CallId(2), CallId(2)]),
         5 => ((3..3 + 1024).map(search).collect(), vec![]),
-        // No lie about calls, but a cell that waits for nothing.
+        // Not a lie: the cell really waits for nothing.
         _ => (vec![], vec![CallId(2)]),
     };
     LegEnd::Suspended { calls, cleared }
@@ -116,5 +116,5 @@ async fn a_cell_that_waits_for_nothing_fails_with_an_error_that_says_so() {
     let result = world.run().exec("return 1").await;
     assert_eq!(result["status"], "failed", "{result}");
     assert!(result["error"].as_str().unwrap().contains("no tool call and no timer"), "{result}");
-    assert_eq!(STARTED[6].load(Ordering::SeqCst), 1, "the worker is fine");
+    assert_eq!(STARTED[6].load(Ordering::SeqCst), 1, "the worker is not replaced");
 }

@@ -1,4 +1,4 @@
-//! What the contract promises, shown through the real parts; and what must hold when the host is killed.
+//! Integration tests: the promises of the contract with real components, and crash safety.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! Plugins' namespaces, from registration to a call in a cell.
+//! Namespaces of plugins, from registration to a call in a cell.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use catalog::{InputMapping, NamespaceError, Registration, Registry, ScopeMaker, 
 use executor::run::prepare;
 use serde_json::json;
 
-use crate::desk::{Desk, Does};
-use crate::witness::{Says, Witness};
+use crate::desk::{Behavior, FakeTools};
+use crate::witness::{HookBehavior, RecordingHook};
 use crate::world::{Parts, World, request, value};
 
 const LIST: &str = "plugin:github:list_issues";
@@ -47,43 +47,45 @@ fn issues() -> Registration {
     }))
 }
 
-fn parts(desk: &Arc<Desk>) -> Parts {
-    Parts { sources: vec![desk.clone()], namespaces: vec![("github", issues())], ..Parts::default() }
+fn parts(fakes: &Arc<FakeTools>) -> Parts {
+    Parts { sources: vec![fakes.clone()], namespaces: vec![("github", issues())], ..Parts::default() }
 }
 
-fn desk() -> Arc<Desk> {
-    Desk::new([(LIST, Does::Echo), (UPDATE, Does::Echo), ("openclaw:core:other", Does::Echo)])
+fn fakes() -> Arc<FakeTools> {
+    FakeTools::new([(LIST, Behavior::Echo), (UPDATE, Behavior::Echo), ("openclaw:core:other", Behavior::Echo)])
 }
 
-fn says_so(world: &World) -> bool {
+/// Whether the description of `exec` contains the prompt of the namespace.
+fn describes_namespace(world: &World) -> bool {
     world.run().prepared.visible[0].description.contains("Use Issues.list(params)")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_is_spoken_of_only_where_its_tools_are_visible() {
-    let shown = parts(&desk()).open().await;
-    assert!(says_so(&shown));
+async fn a_namespace_is_described_only_if_its_tools_are_visible() {
+    let shown = parts(&fakes()).open().await;
+    assert!(describes_namespace(&shown));
     assert_eq!(
         shown.run().value("return [typeof Issues, Object.keys(namespaces)]").await,
         json!(["object", ["Issues"]])
     );
     let denied = json!({"codeMode": true, "deny": [UPDATE]});
-    let hidden = Parts { tools: denied, ..parts(&desk()) }.open().await;
-    assert!(!says_so(&hidden));
+    let hidden = Parts { tools: denied, ..parts(&fakes()) }.open().await;
+    assert!(!describes_namespace(&hidden));
     assert_eq!(hidden.run().value("return [typeof Issues, Object.keys(namespaces)]").await, json!(["undefined", []]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_of_the_same_name_from_another_plugin_do_not_show_it() {
-    let impostor = Desk::new([("plugin:evil:list_issues", Does::Echo), ("plugin:evil:update_issue", Does::Echo)]);
+async fn same_named_tools_of_another_plugin_do_not_enable_a_namespace() {
+    let impostor =
+        FakeTools::new([("plugin:evil:list_issues", Behavior::Echo), ("plugin:evil:update_issue", Behavior::Echo)]);
     let world = parts(&impostor).open().await;
-    assert!(!says_so(&world));
+    assert!(!describes_namespace(&world));
     assert_eq!(world.run().value("return typeof Issues").await, "undefined");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn values_nested_objects_and_shared_ones_arrive_whole_and_frozen() {
-    let world = parts(&desk()).open().await;
+async fn namespace_values_arrive_complete_and_frozen() {
+    let world = parts(&fakes()).open().await;
     let cell = "return [Issues.repository, Issues.agent, Issues.one.labels[1], Issues.other[0].labels, Issues.other[1],
                         namespaces.Issues === Issues, Object.isFrozen(Issues.one.labels), Issues.__proto__ === undefined]";
     let expected = json!(["o/r", "main", "docs", ["bug", "docs"], null, true, true, true]);
@@ -91,19 +93,19 @@ async fn values_nested_objects_and_shared_ones_arrive_whole_and_frozen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_in_a_namespace_is_a_call_of_its_tool() {
-    let desk = desk();
-    let witness = Witness::new("", Says::Nothing);
-    let world = Parts { hooks: vec![witness.clone()], ..parts(&desk) }.open().await;
+async fn a_namespace_call_is_dispatched_as_a_call_of_its_tool() {
+    let fakes = fakes();
+    let hook = RecordingHook::new("", HookBehavior::Allow);
+    let world = Parts { hooks: vec![hook.clone()], ..parts(&fakes) }.open().await;
     let cell = "return [await Issues.list({ state: 'open' }), await namespaces.Issues.list(), await Issues.deep.update(7, { title: 't' }, 'x'),
                         await Issues.custom(1, 2)]";
     let result = world.run().exec(cell).await;
     let expected = json!([{"state": "open"}, {}, {"number": 7, "patch": {"title": "t"}}, {"over": [1, 2]}]);
     assert_eq!(value(&result), &expected);
-    assert_eq!(desk.called(), [LIST, LIST, UPDATE, LIST]);
+    assert_eq!(fakes.called(), [LIST, LIST, UPDATE, LIST]);
     assert_eq!(result["telemetry"]["nestedToolIds"], json!([LIST, UPDATE]));
-    let seen: Vec<_> = witness.before().into_iter().filter_map(|event| event.tool_id).collect();
-    assert_eq!(seen, desk.called());
+    let seen: Vec<_> = hook.before().into_iter().filter_map(|event| event.tool_id).collect();
+    assert_eq!(seen, fakes.called());
     let entries = world.export("session").await;
     assert_eq!(
         entries.iter().filter(|entry| entry["kind"] == "tool_call" && entry["parentToolCallId"] == "exec-1").count(),
@@ -112,8 +114,8 @@ async fn a_call_in_a_namespace_is_a_call_of_its_tool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_can_be_caught() {
-    let failing = Desk::new([(LIST, Does::Fails("rate limited")), (UPDATE, Does::Echo)]);
+async fn a_cell_can_catch_a_failed_namespace_call() {
+    let failing = FakeTools::new([(LIST, Behavior::Fail("rate limited")), (UPDATE, Behavior::Echo)]);
     let world = parts(&failing).open().await;
     let cell = "try { await Issues.list() } catch (error) { return [error instanceof Error, error.message] }";
     assert_eq!(world.run().value(cell).await, json!([true, "rate limited"]));
@@ -125,13 +127,13 @@ async fn a_failure_can_be_caught() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_declared_cannot_be_called() {
-    let desk = desk();
-    let world = parts(&desk).open().await;
-    // The guest's own names are no boundary; these do not even exist.
+async fn only_declared_tools_can_be_called_through_a_namespace() {
+    let fakes = fakes();
+    let world = parts(&fakes).open().await;
+    // Names in the guest are not a security boundary, but undeclared ones do not even exist there.
     let cell = "return ['nothing', 'other', 'constructor', '__proto__'].map(name => typeof Issues[name])";
     assert_eq!(world.run().value(cell).await, json!(["undefined", "object", "undefined", "undefined"]));
-    // Nor on the host's side, whatever a guest forges.
+    // The host rejects forged paths, too.
     let run = prepare(&world.host, &request("main/session/run")).unwrap();
     let catalog = run.executor.catalog();
     for (global, path) in [
@@ -151,25 +153,25 @@ async fn what_is_not_declared_cannot_be_called() {
         );
     }
     assert!(catalog.namespace_call("Issues", &["deep", "update"], &[]).is_ok());
-    // A path to a tool that was not declared keeps the namespace out, and says why.
+    // A namespace with a path to an undeclared tool is refused with the reason.
     let sneaky = registration(ScopeMaker::fixed(ScopeValue::object([("x", ScopeValue::tool("other"))])));
-    let world = Parts { namespaces: vec![("github", sneaky)], ..parts(&desk) }.open().await;
+    let world = Parts { namespaces: vec![("github", sneaky)], ..parts(&fakes) }.open().await;
     let run = world.run();
     assert!(matches!(run.prepared.refused_namespaces.as_slice(), [NamespaceError::UndeclaredTool { .. }]));
     assert_eq!(run.value("return typeof Issues").await, "undefined");
-    assert_eq!(desk.called(), [""; 0]);
+    assert_eq!(fakes.called(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_suspended_call_resumes_through_wait() {
-    let desk = Desk::new([(LIST, Does::AtTheGate), (UPDATE, Does::Echo)]);
+async fn a_suspended_namespace_call_resumes_through_wait() {
+    let fakes = FakeTools::new([(LIST, Behavior::WaitForGate), (UPDATE, Behavior::Echo)]);
     let tools = json!({"codeMode": {"enabled": true, "timeoutMs": 300, "maxWaitMs": 5000}});
-    let world = Parts { tools, ask: vec!["update_issue"], ..parts(&desk) }.open().await;
+    let world = Parts { tools, ask: vec!["update_issue"], ..parts(&fakes) }.open().await;
     let run = world.run();
     let (run_id, waiting) =
         run.suspend("const list = await Issues.list({ n: 1 }); return [list, await Issues.deep.update(1, {})]").await;
     assert_eq!(waiting["pendingToolCalls"][0]["method"], "namespace");
-    desk.gate.notify_one();
+    fakes.gate.notify_one();
     let asked = run.wait(&run_id).await;
     assert_eq!(asked["pendingToolCalls"][0]["state"], "approval", "{asked}");
     world.approve_all(store::ApprovalScope::Once).await;
@@ -177,21 +179,21 @@ async fn a_suspended_call_resumes_through_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plugin_that_is_rolled_back_takes_its_namespace_along() {
-    let desk = desk();
-    let mut world = parts(&desk).open().await;
+async fn removing_a_plugin_removes_its_namespace() {
+    let fakes = fakes();
+    let mut world = parts(&fakes).open().await;
     let cell = "await yield_control(); return await Issues.list().catch(error => error.message)";
     let (run_id, _) = world.run().suspend(cell).await;
     assert_eq!((world.host.namespaces.clear_plugin("other"), world.host.namespaces.clear_plugin("github")), (0, 1));
-    let told = world.run().wait(&run_id).await;
-    assert_eq!(value(&told), "`Issues.list` is not a function of this run's namespaces");
-    assert!(!says_so(&world));
+    let result = world.run().wait(&run_id).await;
+    assert_eq!(value(&result), "`Issues.list` is not a function of this run's namespaces");
+    assert!(!describes_namespace(&world));
     assert_eq!(world.run().value("return typeof Issues").await, "undefined");
-    assert_eq!(desk.called(), [""; 0]);
+    assert_eq!(fakes.called(), [""; 0]);
 }
 
 #[test]
-fn a_name_that_cells_have_already_is_refused() {
+fn reserved_or_invalid_namespace_names_are_refused() {
     for name in
         ["tools", "namespaces", "text", "json", "yield_control", "__openclaw_x", "MCP", "API", "1st", "a-b", "class"]
     {

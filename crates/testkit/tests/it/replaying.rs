@@ -1,4 +1,4 @@
-//! Runs gone through again and forked, as a program that embeds us does it.
+//! Replaying and forking runs through the embedding API.
 
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use codemode::replay::{ForkRefused, Record, Stumble, Unplayable, Unreadable, Verdict};
@@ -13,7 +13,8 @@ pub async fn pool() -> Pool {
     Pool::start(options).await.unwrap()
 }
 
-async fn ran(world: &World, code: &str) -> Record {
+/// Runs a cell and reads its record from the store.
+async fn record_of(world: &World, code: &str) -> Record {
     let run = world.run();
     let result = run.exec(code).await;
     let run_id = match result["runId"].as_str() {
@@ -27,7 +28,7 @@ async fn ran(world: &World, code: &str) -> Record {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_end_is_the_same_when_it_is_gone_through_again() {
+async fn a_replay_ends_like_the_recorded_run() {
     let world = Parts::default().open().await;
     let pool = pool().await;
     for code in [
@@ -40,7 +41,7 @@ async fn every_end_is_the_same_when_it_is_gone_through_again() {
         "const all = []; for (;;) all.push('x'.repeat(1 << 20))",
         "import('x')",
     ] {
-        let record = ran(&world, code).await;
+        let record = record_of(&world, code).await;
         let mut verdicts = Vec::new();
         let same = record.replay(&pool, 60_000, |step| verdicts.push(step.verdict.clone())).await.unwrap();
         assert!(same, "{code}: {verdicts:?}");
@@ -50,24 +51,24 @@ async fn every_end_is_the_same_when_it_is_gone_through_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_value_that_is_another_is_told() {
+async fn a_replay_reports_a_different_return_value() {
     let world = Parts::default().open().await;
-    let mut record = ran(&world, "return { n: 1 }").await;
+    let mut record = record_of(&world, "return { n: 1 }").await;
     record.run.result = record.run.result.map(|result| result.replace("\"n\":1", "\"n\":2"));
-    let mut told = None;
-    let same = record.replay(&pool().await, 60_000, |step| told = step.verdict.clone().err()).await.unwrap();
+    let mut difference = None;
+    let same = record.replay(&pool().await, 60_000, |step| difference = step.verdict.clone().err()).await.unwrap();
     assert!(!same);
     assert_eq!(
-        told.unwrap().to_string(),
+        difference.unwrap().to_string(),
         "leg 0: recorded is that the cell returned {\"n\":2}, but what happened is that it returned {\"n\":1}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_time_than_is_allowed_is_not_taken() {
+async fn a_replay_stops_at_its_time_limit() {
     let world = Parts::default().open().await;
     let work = "{ const until = 3000000; for (let n = 0; n < until; n++) Math.sqrt(n) }";
-    let record = ran(&world, &format!("for (;;) {{ {work} await yield_control() }}")).await;
+    let record = record_of(&world, &format!("for (;;) {{ {work} await yield_control() }}")).await;
     let mut legs = Vec::new();
     let played = record.replay(&pool().await, 5, |step| legs.push(step.recorded.leg)).await;
     let Err(Unplayable::Stumble(Stumble::TooLong { leg, allowed_ms: 5 })) = played else { panic!("{played:?}") };
@@ -75,21 +76,21 @@ async fn more_time_than_is_allowed_is_not_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_journal_with_a_hole_is_not_gone_through() {
+async fn a_journal_with_a_missing_leg_is_not_replayed() {
     let world = Parts::default().open().await;
-    let mut record = ran(&world, "await new Promise((done) => setTimeout(done, 1)); return 1").await;
+    let mut record = record_of(&world, "await new Promise((done) => setTimeout(done, 1)); return 1").await;
     record.legs.remove(0);
     let played = record.replay(&pool().await, 60_000, |_| {}).await;
     assert!(matches!(played, Err(Unplayable::Stumble(Stumble::Hole(0)))), "{played:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fork_is_its_owners_and_timers_of_its_past_do_not_hold_it_up() {
+async fn a_fork_is_limited_to_its_owner_and_not_delayed_by_old_timers() {
     let world = Parts::default().open().await;
     let code = "const late = setTimeout(() => text('late'), 3600000); const chance = Math.random(); \
                 await new Promise((done) => setTimeout(done, 1)); clearTimeout(late); \
                 await yield_control(); text(chance); return chance";
-    let record = ran(&world, code).await;
+    let record = record_of(&world, code).await;
     let run_id = record.run.run_id.clone();
     let (code_mode, config) = (&world.code_mode, contract::config::CodeMode::enabled(record.limits().unwrap()));
     let refused = code_mode.fork(&scope("main/other/run"), &config, "fork", &run_id, 1).await;
@@ -100,14 +101,14 @@ async fn a_fork_is_its_owners_and_timers_of_its_past_do_not_hold_it_up() {
     let first = run.wait(&fork).await;
     let other = run.wait(&run_id).await;
     assert_eq!((&first["status"], &first["value"]), (&json!("completed"), &other["value"]), "{first}");
-    // From its first step, the timer is set again by the step itself, and cleared by it.
+    // Forked after the first leg: its replay sets the long timer again, and the next leg clears it.
     let fork = code_mode.fork(&record.run.scope, &config, "fork", &run_id, 1).await.unwrap();
     let mut result = run.wait(&fork).await;
     while result["status"] == "waiting" {
         result = run.wait(&fork).await;
     }
     assert_eq!(result["value"], other["value"], "{result}");
-    // Its own journal is whole: it can be gone through like any other.
+    // The fork's journal is complete and can be replayed.
     let record = Record::read(code_mode.store(), &fork).await.unwrap();
     let mut last = None;
     assert!(record.replay(&pool().await, 60_000, |step| last = Some(step.ran.clone())).await.unwrap());

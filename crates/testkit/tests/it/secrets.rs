@@ -1,4 +1,4 @@
-//! What a source and a hook keep to themselves is nowhere to be found afterwards.
+//! Private errors of tool sources and hooks do not appear in results, transcripts or files.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use executor::{AuthorizedCall, CallFuture, Dispatch, Hook, Outcome, ToolSource};
 use serde_json::json;
 
 use crate::desk::spec;
-use crate::witness::{Says, Witness};
+use crate::witness::{HookBehavior, RecordingHook};
 use crate::world::Parts;
 
 const CANARY: &str = "canary-7f3e";
 
-/// A tool whose own error holds a secret; what it tells the world does not.
+/// A tool source whose internal error contains a secret that its reported error does not.
 #[derive(Debug)]
-struct Guarded;
+struct SecretSource;
 
-impl ToolSource for Guarded {
+impl ToolSource for SecretSource {
     fn tools(&self) -> Vec<ToolSpec> {
         vec![spec("openclaw:core:guarded"), spec("openclaw:core:hooked")]
     }
@@ -33,12 +33,13 @@ impl ToolSource for Guarded {
 async fn a_secret_in_a_private_error_appears_nowhere() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let hook: Arc<dyn Hook> = Witness::new("hooked", Says::Error("hook failed with canary-7f3e"));
-    let parts = Parts { sources: vec![Arc::new(Guarded)], hooks: vec![hook], store: Some(path), ..Parts::default() };
+    let hook: Arc<dyn Hook> = RecordingHook::new("hooked", HookBehavior::Error("hook failed with canary-7f3e"));
+    let parts =
+        Parts { sources: vec![Arc::new(SecretSource)], hooks: vec![hook], store: Some(path), ..Parts::default() };
     let world = parts.open().await;
     let run = world.run();
-    let cell = "const told = await Promise.allSettled([tools.guarded({}), tools.hooked({})])
-                await yield_control(); return told.map(one => one.reason.message)";
+    let cell = "const settled = await Promise.allSettled([tools.guarded({}), tools.hooked({})])
+                await yield_control(); return settled.map(one => one.reason.message)";
     let (run_id, waiting) = run.suspend(cell).await;
     let done = run.wait(&run_id).await;
     assert_eq!(done["value"], json!(["the service refused", "blocked: a before_tool_call hook failed"]));
@@ -47,7 +48,7 @@ async fn a_secret_in_a_private_error_appears_nowhere() {
     for shown in [waiting.to_string(), done.to_string(), uncaught.to_string(), exported] {
         assert!(!shown.contains(CANARY), "{shown}");
     }
-    // The rows themselves, and whatever else lies beside them.
+    // The database and all files beside it.
     world.store().close().await;
     for file in std::fs::read_dir(folder.path()).unwrap() {
         let path = file.unwrap().path();
@@ -60,10 +61,13 @@ async fn a_secret_in_a_private_error_appears_nowhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspended_cells_memory_is_not_readable_in_the_store() {
     let folder = tempfile::tempdir().unwrap();
-    let parts =
-        Parts { sources: vec![Arc::new(Guarded)], store: Some(folder.path().join("store.db")), ..Parts::default() };
+    let parts = Parts {
+        sources: vec![Arc::new(SecretSource)],
+        store: Some(folder.path().join("store.db")),
+        ..Parts::default()
+    };
     let world = parts.open().await;
-    // Put together at run time, so that the source does not hold it.
+    // Built at run time, so that the source does not contain it.
     let cell = "const kept = ['canary', '7f3e'].join('-'); await yield_control(); return kept";
     let (run_id, _) = world.run().suspend(cell).await;
     for file in std::fs::read_dir(folder.path()).unwrap() {

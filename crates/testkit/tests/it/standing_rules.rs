@@ -1,4 +1,4 @@
-//! A yes for good: listed, used, revoked, and void when the tool is another.
+//! Standing approvals: created, listed, applied, revoked, and void for changed tools.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use contract::tool::ToolSpec;
 use serde_json::json;
 use store::ApprovalScope;
 
-use crate::desk::{Desk, Does, spec};
+use crate::desk::{Behavior, FakeTools, spec};
 use crate::world::{Parts, World, value};
 
 const PAY: &str = "openclaw:bank:pay";
 const PAID: &str = "return await tools.call('openclaw:bank:pay', { amount: 1 })";
 
-async fn world() -> (World, Arc<Desk>) {
-    let desk = Desk::new([(PAY, Does::Echo)]);
-    (Parts { sources: vec![desk.clone()], ask: vec!["bank"], ..Parts::default() }.open().await, desk)
+async fn world() -> (World, Arc<FakeTools>) {
+    let fakes = FakeTools::new([(PAY, Behavior::Echo)]);
+    (Parts { sources: vec![fakes.clone()], ask: vec!["bank"], ..Parts::default() }.open().await, fakes)
 }
 
-/// Whether a call goes through without anybody being asked.
-async fn is_free(world: &World, scope: &str) -> bool {
+/// Whether a call is made without an approval request.
+async fn is_preapproved(world: &World, scope: &str) -> bool {
     let run = world.run_as(scope);
     let result = run.exec(PAID).await;
     if result["status"] == "waiting" {
@@ -36,29 +36,29 @@ async fn allow(world: &World, reach: ApprovalScope) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_yes_for_once_makes_no_rule() {
+async fn an_approval_for_one_call_creates_no_rule() {
     let (world, _) = world().await;
     allow(&world, ApprovalScope::Once).await;
     assert_eq!(world.store().rules().await.unwrap(), []);
-    assert!(!is_free(&world, "main/session/run").await);
+    assert!(!is_preapproved(&world, "main/session/run").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_yes_for_the_session_holds_in_it_alone() {
+async fn a_session_approval_applies_only_to_that_session() {
     let (world, _) = world().await;
     allow(&world, ApprovalScope::Session).await;
-    assert!(is_free(&world, "main/session/run").await);
-    assert!(is_free(&world, "main/session/another-run").await);
-    assert!(!is_free(&world, "main/another-session/run").await);
-    assert!(!is_free(&world, "other/session/run").await);
+    assert!(is_preapproved(&world, "main/session/run").await);
+    assert!(is_preapproved(&world, "main/session/another-run").await);
+    assert!(!is_preapproved(&world, "main/another-session/run").await);
+    assert!(!is_preapproved(&world, "other/session/run").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_yes_for_the_agent_holds_for_it_until_it_is_revoked() {
+async fn an_agent_approval_applies_until_it_is_revoked() {
     let (world, _) = world().await;
     allow(&world, ApprovalScope::Agent).await;
-    assert!(is_free(&world, "main/another-session/run").await);
-    assert!(!is_free(&world, "other/session/run").await);
+    assert!(is_preapproved(&world, "main/another-session/run").await);
+    assert!(!is_preapproved(&world, "other/session/run").await);
     let rules = world.store().rules().await.unwrap();
     let [rule] = rules.as_slice() else { panic!("{rules:?}") };
     assert_eq!(
@@ -67,18 +67,18 @@ async fn a_yes_for_the_agent_holds_for_it_until_it_is_revoked() {
     );
     assert_eq!((rule.created_by.as_str(), rule.revoked_at), ("ada", None));
     assert!(world.store().revoke_rule(&rule.rule_id, 1).await.unwrap());
-    assert!(!world.store().revoke_rule(&rule.rule_id, 2).await.unwrap(), "only once");
+    assert!(!world.store().revoke_rule(&rule.rule_id, 2).await.unwrap(), "a rule can be revoked only once");
     assert_eq!(world.store().rules().await.unwrap()[0].revoked_at, Some(1));
-    assert!(!is_free(&world, "main/session/run").await);
+    assert!(!is_preapproved(&world, "main/session/run").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rule_is_void_for_a_tool_that_was_changed() {
-    let (world, desk) = world().await;
+async fn a_rule_does_not_apply_to_a_changed_tool() {
+    let (world, fakes) = world().await;
     allow(&world, ApprovalScope::Agent).await;
-    desk.put(ToolSpec { description: "Pays twice.".to_owned(), ..spec(PAY) }, Does::Echo);
-    assert!(!is_free(&world, "main/session/run").await);
-    // As it was, it is allowed again.
-    desk.put(spec(PAY), Does::Echo);
-    assert!(is_free(&world, "main/session/run").await);
+    fakes.put(ToolSpec { description: "Pays twice.".to_owned(), ..spec(PAY) }, Behavior::Echo);
+    assert!(!is_preapproved(&world, "main/session/run").await);
+    // With its original definition, the tool is allowed again.
+    fakes.put(spec(PAY), Behavior::Echo);
+    assert!(is_preapproved(&world, "main/session/run").await);
 }

@@ -1,23 +1,23 @@
-//! A store on a server that talks to nobody in the clear.
+//! A store on a Postgres server that accepts only TLS connections.
 
 use std::sync::Arc;
 
 use contract::scope::Scope;
 use store::{Change, Durability, FencedRun, Keys, Location, NewRun, RunChange, RunState, Store, StoreError};
-use testkit::postgres::Secured;
+use testkit::postgres::TlsServer;
 
 async fn open(url: String) -> Result<Store, StoreError> {
     Store::open(&Location::Postgres(url), Keys::ephemeral().unwrap()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_is_talked_to_by_tls_and_only_if_somebody_trusted_vouches_for_it() {
-    let server = Secured::start().unwrap();
-    let vouched = format!("&sslrootcert={}", server.authority().display());
+async fn a_postgres_store_uses_tls_and_verifies_the_server_certificate() {
+    let server = TlsServer::start().unwrap();
+    let root_certificate = format!("&sslrootcert={}", server.ca_certificate().display());
 
-    let store = open(server.url("verify-full") + &vouched).await.unwrap();
+    let store = open(server.url("verify-full") + &root_certificate).await.unwrap();
     assert!(store.server_clock().await.unwrap().is_some());
-    // So is the connection that hears of others' changes; only a server names the run.
+    // The connection for notifications uses TLS, too. Only a notification from the server names the changed run.
     let mut watch = store.watch();
     assert_eq!(watch.next().await, RunChange::Perhaps);
     let mut run = FencedRun::new(NewRun {
@@ -39,7 +39,7 @@ async fn a_server_is_talked_to_by_tls_and_only_if_somebody_trusted_vouches_for_i
 
     let unknown = open(server.url("verify-full")).await.unwrap_err().to_string();
     assert!(unknown.contains("certificate"), "{unknown}");
-    let elsewhere = server.url("verify-full").replace("localhost", "127.0.0.1") + &vouched;
+    let elsewhere = server.url("verify-full").replace("localhost", "127.0.0.1") + &root_certificate;
     let misnamed = open(elsewhere).await.unwrap_err().to_string();
     assert!(misnamed.contains("certificate"), "{misnamed}");
     let clear = open(server.url("disable")).await.unwrap_err().to_string();

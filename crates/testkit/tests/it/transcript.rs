@@ -1,4 +1,4 @@
-//! What is left to read of a run: its transcript and its numbers.
+//! The transcript and the telemetry of a run.
 
 use std::sync::Arc;
 
@@ -6,22 +6,22 @@ use executor::{Outcome, Parked, Returned};
 use serde_json::{Value, json};
 use store::ApprovalScope;
 
-use crate::desk::{Desk, Does};
+use crate::desk::{Behavior, FakeTools};
 use crate::world::{Parts, World, value};
 
-async fn world() -> (World, Arc<Desk>) {
-    let desk = Desk::new([
-        ("openclaw:core:read", Does::Echo),
-        ("openclaw:core:asked", Does::Echo),
-        ("openclaw:core:fails", Does::Fails("no such city")),
-        ("plugin:notes:find", Does::Echo),
-        ("client:app:pick", Does::Parks(Parked::Client)),
-        ("mcp:github:create_issue", Does::Echo),
+async fn world() -> (World, Arc<FakeTools>) {
+    let fakes = FakeTools::new([
+        ("openclaw:core:read", Behavior::Echo),
+        ("openclaw:core:asked", Behavior::Echo),
+        ("openclaw:core:fails", Behavior::Fail("no such city")),
+        ("plugin:notes:find", Behavior::Echo),
+        ("client:app:pick", Behavior::Park(Parked::Client)),
+        ("mcp:github:create_issue", Behavior::Echo),
     ]);
-    (Parts { sources: vec![desk.clone()], ask: vec!["asked"], ..Parts::default() }.open().await, desk)
+    (Parts { sources: vec![fakes.clone()], ask: vec!["asked"], ..Parts::default() }.open().await, fakes)
 }
 
-/// Kind, name and ids of each entry.
+/// Returns kind, name, call id and parent call id of each entry.
 fn lines(entries: &[Value]) -> Vec<[String; 4]> {
     let text = |entry: &Value, name: &str| entry[name].as_str().unwrap_or("").to_owned();
     entries
@@ -34,7 +34,7 @@ fn lines(entries: &[Value]) -> Vec<[String; 4]> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nested_calls_stand_under_the_control_call_they_were_made_from() {
+async fn nested_calls_are_listed_under_the_control_call_that_made_them() {
     let (world, _) = world().await;
     let run = world.run();
     let cell = "await tools.read({ n: 1 }); await yield_control(); await tools.fails({}).catch(() => {}); return 1";
@@ -62,12 +62,12 @@ async fn nested_calls_stand_under_the_control_call_they_were_made_from() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_keeps_its_id_however_long_it_takes() {
-    let (world, desk) = world().await;
+async fn a_parked_call_keeps_its_id_until_its_result() {
+    let (world, fakes) = world().await;
     let run = world.run();
     let (run_id, _) = run.suspend("return await Promise.all([tools.pick({ n: 1 }), tools.asked({ n: 2 })])").await;
     world.approve_all(ApprovalScope::Once).await;
-    let token = desk.calls().into_iter().find(|call| call.id == "client:app:pick").unwrap().token;
+    let token = fakes.calls().into_iter().find(|call| call.id == "client:app:pick").unwrap().token;
     world.code_mode.settle(&token, &Outcome::Returned(Returned::json(json!("picked")))).await.unwrap();
     value(&run.wait(&run_id).await);
     let entries = lines(&world.export("session").await);
@@ -84,13 +84,13 @@ async fn a_call_keeps_its_id_however_long_it_takes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_control_call_has_one_result_and_an_abort_is_noted() {
-    let (world, desk) = world().await;
+    let (world, fakes) = world().await;
     let run = world.run();
     let (run_id, _) = run.suspend("await yield_control(); return await tools.pick({})").await;
     let joined = run.clone();
     let (first, second) = tokio::join!(run.wait_as("wait-1", &run_id), joined.wait_as("wait-2", &run_id));
     assert_eq!((&first["status"], &second["status"]), (&json!("waiting"), &json!("waiting")));
-    assert_eq!(desk.called().len(), 1);
+    assert_eq!(fakes.called().len(), 1);
     world.code_mode.abort(&run_id).await;
     let entries = lines(&world.export("session").await);
     for id in ["exec-1", "wait-1", "wait-2"] {
@@ -103,7 +103,7 @@ async fn every_control_call_has_one_result_and_an_abort_is_noted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_without_a_cell_is_in_the_transcript() {
+async fn a_direct_call_is_in_the_transcript() {
     let (world, _) = world().await;
     let executor = world.run().prepared.executor;
     for (id, call) in [("openclaw:core:read", "call-1"), ("openclaw:core:fails", "call-2")] {
@@ -116,15 +116,15 @@ async fn a_call_without_a_cell_is_in_the_transcript() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn telemetry_counts_what_was_done() {
+async fn telemetry_counts_calls_and_snapshots() {
     let (world, _) = world().await;
     let run = world.run();
     let cell = "await tools.search('read'); await tools.search('find'); await tools.describe('openclaw:core:read')
                 await tools.read({}); await tools.read({}); await tools.find({}); await MCP.github.$api(); await MCP.github.createIssue({})
                 await yield_control(); await tools.fails({}).catch(() => {}); return 1";
     let (run_id, _) = run.suspend(cell).await;
-    let mut told = run.wait(&run_id).await["telemetry"].clone();
-    let (snapshots, durations) = (told["snapshots"].take(), told["durationMs"].take());
+    let mut telemetry = run.wait(&run_id).await["telemetry"].clone();
+    let (snapshots, durations) = (telemetry["snapshots"].take(), telemetry["durationMs"].take());
     let expected = json!({
         "catalogSize": 6, "sources": {"openclaw": 3, "plugin": 1, "mcp": 1, "client": 1}, "visibleTools": ["exec", "wait"],
         "execCount": 1, "waitCount": 1, "searchCount": 2, "describeCount": 2, "callCount": 5,
@@ -132,7 +132,7 @@ async fn telemetry_counts_what_was_done() {
         "limitFailures": {"timeout": 0, "memory": 0, "snapshot": 0, "output": 0},
         "snapshots": null, "durationMs": null,
     });
-    assert_eq!(told, expected);
+    assert_eq!(telemetry, expected);
     assert_eq!((&snapshots["taken"], &snapshots["restored"]), (&json!(1), &json!(1)));
     assert!(snapshots["bytes"].as_u64().unwrap() > 0);
     let ms = |name: &str| durations[name].as_u64().unwrap();
@@ -140,10 +140,10 @@ async fn telemetry_counts_what_was_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn telemetry_counts_limits_that_were_hit() {
-    let desk = Desk::new([("openclaw:core:read", Does::Echo)]);
+async fn telemetry_counts_limit_failures() {
+    let fakes = FakeTools::new([("openclaw:core:read", Behavior::Echo)]);
     let tools = json!({"codeMode": {"enabled": true, "timeoutMs": 300, "maxOutputBytes": 1024, "maxSnapshotBytes": 1024, "memoryLimitBytes": 16 << 20}});
-    let world = Parts { tools, sources: vec![desk], ..Parts::default() }.open().await;
+    let world = Parts { tools, sources: vec![fakes], ..Parts::default() }.open().await;
     for (limit, cell) in [
         ("timeout", "for (;;) {}"),
         ("output", "text('0123456789'.repeat(1000))"),

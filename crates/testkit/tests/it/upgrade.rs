@@ -1,5 +1,5 @@
-//! A run that waits while its host is replaced by one with another guest image: gone through again from its journal, or
-//! failed with the place where it leaves it.
+//! A waiting run whose host is replaced by one with another guest image is replayed from its journal. If it diverges,
+//! it fails and names the place.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::host::{Host, effects};
 
-/// The host that comes after the upgrade: its image is faked at the wire, or, where `make test-faults` built one, real.
+/// Starts a host with another guest image: a real one if `make test-faults` built it, else one that only reports
+/// another image id.
 fn upgraded(folder: &Path) -> Host {
     let (store, ledger) = (folder.join("store.db").display().to_string(), folder.join("ledger"));
     match std::env::var_os("CELLMATE_OTHER_HOST").map(PathBuf::from) {
@@ -17,28 +18,29 @@ fn upgraded(folder: &Path) -> Host {
     }
 }
 
-/// Shorter than a `wait`: who comes after a host that died need not come twice.
+/// Shorter than a `wait`, so that one `wait` suffices to take over the run of a dead host.
 fn lease() -> String {
     "lease=500".to_owned()
 }
 
-fn before(folder: &Path) -> Host {
+/// Starts a host with the original guest image.
+fn original(folder: &Path) -> Host {
     let (store, ledger) = (folder.join("store.db").display().to_string(), folder.join("ledger"));
     let options = ["attached=yes".to_owned(), "exec=10000".to_owned(), lease()];
     Host::start_with(&store, &ledger, &options, &[])
 }
 
 /// Runs a cell until it waits, and kills its host.
-fn left_waiting(folder: &Path, code: &str) -> (String, Value) {
-    let mut host = before(folder);
+fn suspend_and_kill(folder: &Path, code: &str) -> (String, Value) {
+    let mut host = original(folder);
     let waiting = host.ask(&json!({"op": "exec", "code": code}));
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     host.kill();
     (waiting["runId"].as_str().unwrap().to_owned(), waiting)
 }
 
-/// Waits until the cell shows something or ends, and says what it showed.
-fn to_a_word(host: &mut Host, run_id: &str) -> (Value, Vec<Value>) {
+/// Waits until the cell produces output or ends, and returns the result and the output.
+fn wait_for_output(host: &mut Host, run_id: &str) -> (Value, Vec<Value>) {
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut shown = Vec::new();
     loop {
@@ -50,15 +52,16 @@ fn to_a_word(host: &mut Host, run_id: &str) -> (Value, Vec<Value>) {
     }
 }
 
-fn notes(host: &mut Host) -> Vec<Value> {
+/// Returns the transcript notes about replays.
+fn replay_notes(host: &mut Host) -> Vec<Value> {
     let transcript = host.ask(&json!({"op": "transcript"}));
     let notes = transcript.as_array().unwrap().iter().filter(|entry| entry["kind"] == "note");
     notes.filter(|entry| entry["note"] == "replayed").cloned().collect()
 }
 
 #[test]
-fn a_run_is_gone_through_again_in_the_new_image_and_goes_on() {
-    // Several turns of every kind: a yield, a timer that fires and one that does not, calls out of order, chance, time.
+fn a_waiting_run_is_replayed_in_the_new_image_and_continues() {
+    // Turns of every kind: a yield, a timer that fires and one that does not, calls out of order, randomness, time.
     let code = r#"
         text("before");
         const chance = Math.random(), when = Date.now();
@@ -79,36 +82,36 @@ fn a_run_is_gone_through_again_in_the_new_image_and_goes_on() {
         return { done, asked: await asked, picked, chance, when };
     "#;
     let folder = tempfile::tempdir().unwrap();
-    let (run_id, first) = left_waiting(folder.path(), code);
+    let (run_id, first) = suspend_and_kill(folder.path(), code);
     assert_eq!(first["output"].as_array().map(Vec::len), Some(2), "{first}");
     assert_eq!(effects(folder.path()), ["pick", "read", "slow"]);
 
-    // The first upgrade comes while it yields, the way back while it waits for people.
+    // The upgrade happens while the cell yields, the downgrade while it waits for an approval and a client.
     let mut host = upgraded(folder.path());
-    let (second, output) = to_a_word(&mut host, &run_id);
+    let (second, output) = wait_for_output(&mut host, &run_id);
     assert_eq!(second["status"], "waiting", "{second}");
-    assert_eq!(output, [json!({"type": "text", "text": "asks"})], "what was told is not told again");
+    assert_eq!(output, [json!({"type": "text", "text": "asks"})], "output that was returned before is not repeated");
     assert_eq!(second["pendingToolCalls"].as_array().map(Vec::len), Some(2), "{second}");
-    assert_eq!(notes(&mut host).len(), 1);
-    assert!(notes(&mut host)[0]["legs"].as_u64() >= Some(3));
+    assert_eq!(replay_notes(&mut host).len(), 1);
+    assert!(replay_notes(&mut host)[0]["legs"].as_u64() >= Some(3));
     host.kill();
 
-    // Its own snapshot is one of its image: nothing is run again.
+    // The new snapshot belongs to this image: nothing is replayed.
     let mut host = upgraded(folder.path());
     let third = host.ask(&json!({"op": "wait", "runId": run_id}));
     assert_eq!((&third["status"], &third["output"]), (&json!("waiting"), &json!([])), "{third}");
-    assert_eq!(notes(&mut host).len(), 1);
+    assert_eq!(replay_notes(&mut host).len(), 1);
     host.kill();
 
-    let mut host = before(folder.path());
+    let mut host = original(folder.path());
     let settled = host.ask(&json!({"op": "settle", "runId": run_id, "call": 2, "value": "picked"}));
     assert_eq!(settled["settled"], "Ok(Taken)");
     let pending = host.ask(&json!({"op": "approvals"}));
     host.ask(&json!({"op": "decide", "approvalId": pending[0]["approvalId"]}));
-    let (mut last, mut output) = to_a_word(&mut host, &run_id);
+    let (mut last, mut output) = wait_for_output(&mut host, &run_id);
     if last["status"] == "waiting" {
         let more;
-        (last, more) = to_a_word(&mut host, &run_id);
+        (last, more) = wait_for_output(&mut host, &run_id);
         output.extend(more);
     }
     assert_eq!(last["status"], "completed", "{last}");
@@ -116,18 +119,18 @@ fn a_run_is_gone_through_again_in_the_new_image_and_goes_on() {
     let value = &last["value"];
     assert_eq!(value["done"], json!([{"did": {"n": 1, "ms": 30}}, {"did": {"n": 2}}]));
     assert_eq!((&value["asked"], &value["picked"]), (&json!({"did": {"n": 3}}), &json!("picked")));
-    assert_eq!(notes(&mut host).len(), 2, "and back again");
+    assert_eq!(replay_notes(&mut host).len(), 2, "the downgrade replays, too");
 
-    // What the tools saw is what the cell has now: chance and time were the same in every image.
+    // The cell still has the values that it passed to the tool: randomness and time were the same in both images.
     let ledger = std::fs::read_to_string(folder.path().join("ledger")).unwrap();
     let pick = ledger.lines().find(|line| line.starts_with("pick")).unwrap();
     let seen: Value = serde_json::from_str(pick.splitn(5, ' ').nth(4).unwrap()).unwrap();
     assert_eq!((&value["chance"], &value["when"]), (&seen["chance"], &seen["when"]));
-    assert_eq!(effects(folder.path()), ["ask", "pick", "read", "slow"], "everything once");
+    assert_eq!(effects(folder.path()), ["ask", "pick", "read", "slow"], "every call is made once");
 }
 
 #[test]
-fn where_the_new_image_does_something_else_the_run_fails_and_says_where() {
+fn a_run_that_diverges_in_the_new_image_fails_and_names_the_leg() {
     let edition = "const edition = globalThis.edition ?? 1;";
     let cases = [
         (
@@ -161,8 +164,8 @@ fn where_the_new_image_does_something_else_the_run_fails_and_says_where() {
     ];
     for (cell, expected) in cases {
         let folder = tempfile::tempdir().unwrap();
-        let (run_id, _) = left_waiting(folder.path(), &format!("{edition} {cell}"));
-        let had = effects(folder.path());
+        let (run_id, _) = suspend_and_kill(folder.path(), &format!("{edition} {cell}"));
+        let effects_before = effects(folder.path());
         let mut host = upgraded(folder.path());
         let failed = host.ask(&json!({"op": "wait", "runId": run_id}));
         assert_eq!(
@@ -172,22 +175,22 @@ fn where_the_new_image_does_something_else_the_run_fails_and_says_where() {
         );
         let error = failed["error"].as_str().unwrap();
         assert!(error.starts_with("the cell was run again and did something else: leg "), "{error}");
-        assert!(error.ends_with(expected), "{cell}\n   told: {error}\nwanted: {expected}");
-        assert_eq!(effects(folder.path()), had, "nothing is called");
+        assert!(error.ends_with(expected), "{cell}\n     got: {error}\nexpected: {expected}");
+        assert_eq!(effects(folder.path()), effects_before, "no tool is called");
         assert_eq!(host.ask(&json!({"op": "run", "runId": run_id}))["state"], "failed");
-        assert_eq!(host.ask(&json!({"op": "wait", "runId": run_id}))["error"], error, "and it stays failed");
+        assert_eq!(host.ask(&json!({"op": "wait", "runId": run_id}))["error"], error, "the run stays failed");
     }
 }
 
 #[test]
-fn going_through_it_again_is_not_the_cells_time() {
-    // A cell has 2,000 ms a turn here, and works for a tenth of them in each of eleven.
+fn replay_time_does_not_count_against_the_cell() {
+    // A turn may take 2,000 ms; the cell works for a tenth of that in each of eleven turns.
     let options = ["attached=yes", "exec=2000", "wait=2000"].map(str::to_owned);
     let folder = tempfile::tempdir().unwrap();
     let (store, ledger) = (folder.path().join("store.db").display().to_string(), folder.path().join("ledger"));
     let mut host = Host::start_with(&store, &ledger, &options, &[]);
     let guest = |result: &Value| result["telemetry"]["durationMs"]["guest"].as_u64().unwrap();
-    // How much this machine does in so long, found by a cell of its own.
+    // Measures how fast this machine is.
     let measured = host.ask(&json!({"op": "exec", "code": "for (let n = 0; n < 1000000; n++) Math.sqrt(n); return 0"}));
     let rounds = 200_000_000 / guest(&measured).max(1);
     let work = format!("for (let n = 0; n < {rounds}; n++) Math.sqrt(n);");
@@ -204,5 +207,5 @@ fn going_through_it_again_is_not_the_cells_time() {
     let mut host = upgraded(folder.path());
     let done = host.ask(&json!({"op": "wait", "runId": run_id}));
     assert_eq!(done["value"], "done", "{done}");
-    assert!(guest(&done) < worked * 7 / 4, "{worked} ms, then {}: what is run again is not counted", guest(&done));
+    assert!(guest(&done) < worked * 7 / 4, "{worked} ms, then {} ms: replayed legs must not be counted", guest(&done));
 }

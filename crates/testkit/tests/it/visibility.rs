@@ -1,4 +1,4 @@
-//! Which tools a cell finds: those of its run, and of no other.
+//! A cell finds the tools of its own run and no others.
 
 use std::sync::Arc;
 
@@ -6,33 +6,33 @@ use executor::ToolSource;
 use executor::run::RunRequest;
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, Does};
+use crate::desk::{Behavior, FakeTools};
 use crate::world::{Parts, Run, World, request};
 
 const CALL_ALL: &str = r#"
 const ids = ["openclaw:core:read", "openclaw:core:secret", "openclaw:core:nothing", "mcp:vault:open", "mcp:vault:nothing"]
 const calls = await Promise.allSettled(ids.map(id => tools.call(id, {})))
 const described = await Promise.allSettled(ids.map(id => tools.describe(id)))
-const said = settled => settled.map((one, at) => one.status === "fulfilled" ? "yes" : one.reason.message.replaceAll(ids[at], "X"))
-return { calls: said(calls), described: said(described) }
+const messages = settled => settled.map((one, at) => one.status === "fulfilled" ? "yes" : one.reason.message.replaceAll(ids[at], "X"))
+return { calls: messages(calls), described: messages(described) }
 "#;
 
-async fn world() -> (World, Arc<Desk>) {
-    let desk = Desk::new([
-        ("openclaw:core:read", Does::Echo),
-        ("openclaw:core:secret", Does::Echo),
-        ("plugin:browser:browser_request", Does::Echo),
-        ("mcp:github:create_issue", Does::Echo),
-        ("mcp:vault:open", Does::Echo),
+async fn world() -> (World, Arc<FakeTools>) {
+    let fakes = FakeTools::new([
+        ("openclaw:core:read", Behavior::Echo),
+        ("openclaw:core:secret", Behavior::Echo),
+        ("plugin:browser:browser_request", Behavior::Echo),
+        ("mcp:github:create_issue", Behavior::Echo),
+        ("mcp:vault:open", Behavior::Echo),
     ]);
     let tools = json!({"codeMode": true, "deny": ["openclaw:core:secret", "mcp:vault:*"]});
-    (Parts { tools, sources: vec![desk.clone()], ..Parts::default() }.open().await, desk)
+    (Parts { tools, sources: vec![fakes.clone()], ..Parts::default() }.open().await, fakes)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_tools_has_every_effective_tool_but_those_of_servers() {
+async fn all_tools_lists_every_allowed_tool_except_mcp_tools() {
     let (world, _) = world().await;
-    let client: Arc<dyn ToolSource> = Desk::new([("client:app:select_file", Does::Echo)]);
+    let client: Arc<dyn ToolSource> = FakeTools::new([("client:app:select_file", Behavior::Echo)]);
     let run = world.prepared(&RunRequest { client_tools: vec![client], ..request("main/session/run") });
     let value = run.value("return [ALL_TOOLS.map(tool => tool.id), ALL_TOOLS[0]]").await;
     let ids = ["client:app:select_file", "openclaw:core:read", "plugin:browser:browser_request"];
@@ -41,12 +41,12 @@ async fn all_tools_has_every_effective_tool_but_those_of_servers() {
         "id": ids[0], "name": "select_file", "description": "Does client:app:select_file.",
         "source": "client", "sourceName": "app",
     });
-    assert_eq!(value[1], entry, "no schema");
+    assert_eq!(value[1], entry, "the entry has no schema");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_denied_tool_answers_as_one_that_does_not_exist() {
-    let (world, desk) = world().await;
+async fn a_denied_tool_is_indistinguishable_from_an_unknown_one() {
+    let (world, fakes) = world().await;
     let value = world.run().value(CALL_ALL).await;
     for kind in ["calls", "described"] {
         let [read, secret, nothing, vault, server] = [0, 1, 2, 3, 4].map(|at| &value[kind][at]);
@@ -55,11 +55,11 @@ async fn a_denied_tool_answers_as_one_that_does_not_exist() {
         assert_eq!((vault, server), (nothing, nothing), "{kind}");
         assert!(nothing.as_str().unwrap().starts_with("unknown tool `X`"), "{nothing}");
     }
-    assert_eq!(desk.called(), ["openclaw:core:read"]);
+    assert_eq!(fakes.called(), ["openclaw:core:read"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_denied_tool_is_nowhere_to_be_read_of() {
+async fn a_denied_tool_appears_in_no_listing_or_declaration() {
     let (world, _) = world().await;
     let run = world.run();
     let code = r#"
@@ -76,15 +76,15 @@ async fn a_denied_tool_is_nowhere_to_be_read_of() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_leaks_from_one_run_into_another() {
-    let desk = Desk::new([("openclaw:core:read", Does::Echo), ("openclaw:core:write", Does::Echo)]);
+async fn concurrent_runs_do_not_share_tools_or_globals() {
+    let fakes = FakeTools::new([("openclaw:core:read", Behavior::Echo), ("openclaw:core:write", Behavior::Echo)]);
     let parts = Parts {
         agents: json!({"reader": {"tools": {"deny": ["write"]}}, "writer": {"tools": {"deny": ["read"]}}}),
-        sources: vec![desk.clone()],
+        sources: vec![fakes.clone()],
         ..Parts::default()
     };
     let world = parts.open().await;
-    let mine: Arc<dyn ToolSource> = Desk::new([("client:app:mine", Does::Echo)]);
+    let mine: Arc<dyn ToolSource> = FakeTools::new([("client:app:mine", Behavior::Echo)]);
     let with_client = RunRequest { client_tools: vec![mine], ..request("writer/session/run") };
     let (reader, writer) = (world.run_as("reader/session/run"), world.prepared(&with_client));
     let seen = async |run: &Run| {
@@ -92,21 +92,21 @@ async fn nothing_leaks_from_one_run_into_another() {
             .await
     };
     assert_eq!(reader.value("globalThis.kept = 1; return kept").await, 1);
-    // At the same time, on the same worker.
+    // Both run at the same time on the same worker.
     let (one, other) = tokio::join!(seen(&reader), seen(&writer));
     assert_eq!(one, json!([["read"], false]));
     assert_eq!(other, json!([["mine", "write"], false]));
-    // Another sender's run of the same agent does not have the client's tool.
+    // Another run of the same agent does not have the client's tool.
     assert_eq!(seen(&world.run_as("writer/session/run-2")).await, json!([["write"], false]));
     let denied = reader.value("return await tools.call('openclaw:core:write', {}).catch(error => error.message)").await;
     assert!(denied.as_str().unwrap().starts_with("unknown tool"), "{denied}");
-    assert_eq!(desk.called(), [""; 0]);
+    assert_eq!(fakes.called(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn core_plugin_and_client_tools_are_found_described_and_called() {
-    let (world, desk) = world().await;
-    let client = Desk::new([("client:app:select_file", Does::Echo)]);
+    let (world, fakes) = world().await;
+    let client = FakeTools::new([("client:app:select_file", Behavior::Echo)]);
     let client_tools: Vec<Arc<dyn ToolSource>> = vec![client.clone()];
     let run = world.prepared(&RunRequest { client_tools, ..request("main/session/run") });
     let code = r#"
@@ -124,13 +124,13 @@ async fn core_plugin_and_client_tools_are_found_described_and_called() {
         ["client:app:select_file", "object", {"word": "select_file"}],
     ], {"by": "name"}]);
     assert_eq!(run.value(code).await, expected);
-    assert_eq!((desk.called().len(), client.called().len()), (3, 1));
+    assert_eq!((fakes.called().len(), client.called().len()), (3, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_shell_is_called_by_its_id_and_cells_do_not_nest() {
-    let desk = Desk::new([("openclaw:core:exec", Does::Echo), ("openclaw:core:wait", Does::Echo)]);
-    let world = Parts { sources: vec![desk.clone()], ..Parts::default() }.open().await;
+    let fakes = FakeTools::new([("openclaw:core:exec", Behavior::Echo), ("openclaw:core:wait", Behavior::Echo)]);
+    let world = Parts { sources: vec![fakes.clone()], ..Parts::default() }.open().await;
     let code = r#"
         const refused = await Promise.allSettled(["exec", "wait", "openclaw:core:wait", "openclaw:core:tool_call"].map(id => tools.call(id, {})))
         return [await tools.call("openclaw:core:exec", { command: "ls" }), await tools.exec({ command: "pwd" }), typeof exec,
@@ -139,12 +139,12 @@ async fn the_shell_is_called_by_its_id_and_cells_do_not_nest() {
     let refused = ["rejected"; 4];
     let expected = json!([{"command": "ls"}, {"command": "pwd"}, "undefined", "undefined", "undefined", refused]);
     assert_eq!(world.run().value(code).await, expected);
-    assert_eq!(desk.called(), ["openclaw:core:exec", "openclaw:core:exec"]);
+    assert_eq!(fakes.called(), ["openclaw:core:exec", "openclaw:core:exec"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_tools_are_read_of_and_called_in_their_namespace() {
-    let (world, desk) = world().await;
+async fn mcp_tools_are_declared_and_called_in_the_mcp_namespace() {
+    let (world, fakes) = world().await;
     let code = r#"
         const files = await API.list("mcp")
         const text = await API.read("mcp/github.d.ts")
@@ -163,8 +163,8 @@ async fn servers_tools_are_read_of_and_called_in_their_namespace() {
         (&value[4], &value[5], &value[6]),
         (&json!("MCP tools take one object argument"), &json!(false), &json!([]))
     );
-    assert_eq!(desk.called(), ["mcp:github:create_issue"]);
-    // Reading declarations is no call.
+    assert_eq!(fakes.called(), ["mcp:github:create_issue"]);
+    // Reading declarations does not count as a call.
     let read: Value = world.run().exec("return (await API.read('mcp/github.d.ts')).length > 0").await;
     assert_eq!((&read["value"], &read["telemetry"]["callCount"]), (&json!(true), &json!(0)));
 }

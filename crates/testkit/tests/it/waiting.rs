@@ -1,4 +1,4 @@
-//! `exec` and `wait`: what settles goes on at once, what suspends comes back, from the same scope only.
+//! `exec` and `wait`: settled calls resume a cell, `wait` resumes a suspended cell, and only from the cell's scope.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,22 +7,22 @@ use executor::{CallToken, Outcome, Parked, Returned};
 use serde_json::{Value, json};
 use store::{SettleRefused, Settled};
 
-use crate::desk::{Desk, Does, eventually};
+use crate::desk::{Behavior, FakeTools, eventually};
 use crate::world::{Parts, World, code, scope, value};
 
-fn quick() -> Value {
+fn short_timeouts() -> Value {
     json!({"codeMode": {"enabled": true, "timeoutMs": 400, "maxWaitMs": 400}})
 }
 
-async fn world(tools: Value) -> (World, Arc<Desk>) {
-    let desk = Desk::new([
-        ("openclaw:core:read", Does::Echo),
-        ("openclaw:core:gate", Does::AtTheGate),
-        ("openclaw:core:slow", Does::After(700)),
-        ("client:app:pick", Does::Parks(Parked::Client)),
-        ("openclaw:core:task", Does::Parks(Parked::Task)),
+async fn world(tools: Value) -> (World, Arc<FakeTools>) {
+    let fakes = FakeTools::new([
+        ("openclaw:core:read", Behavior::Echo),
+        ("openclaw:core:gate", Behavior::WaitForGate),
+        ("openclaw:core:slow", Behavior::After(700)),
+        ("client:app:pick", Behavior::Park(Parked::Client)),
+        ("openclaw:core:task", Behavior::Park(Parked::Task)),
     ]);
-    (Parts { tools, sources: vec![desk.clone()], ..Parts::default() }.open().await, desk)
+    (Parts { tools, sources: vec![fakes.clone()], ..Parts::default() }.open().await, fakes)
 }
 
 fn returned(value: Value) -> Outcome {
@@ -30,8 +30,8 @@ fn returned(value: Value) -> Outcome {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_settles_resumes_the_cell_while_another_call_is_pending() {
-    let (world, desk) = world(quick()).await;
+async fn a_settled_call_resumes_the_cell_while_another_is_pending() {
+    let (world, fakes) = world(short_timeouts()).await;
     let run = world.run();
     let code = "const gate = tools.gate({ n: 2 })
                 const read = []
@@ -40,41 +40,41 @@ async fn what_settles_resumes_the_cell_while_another_call_is_pending() {
     let (run_id, waiting) = run.suspend(code).await;
     assert_eq!(waiting["output"].as_array().unwrap().len(), 5, "{waiting}");
     assert_eq!(waiting["pendingToolCalls"][0]["state"], "running");
-    assert_eq!(desk.called().len(), 6);
-    desk.gate.notify_one();
+    assert_eq!(fakes.called().len(), 6);
+    fakes.gate.notify_one();
     let done = run.wait(&run_id).await;
     assert_eq!(value(&done), &json!([[0, 1, 2, 3, 4], 2, true]));
-    assert_eq!(done["output"], json!([]), "what was shown is not shown again");
+    assert_eq!(done["output"], json!([]), "output that was returned before is not repeated");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_settles_between_turns_is_there_at_the_next() {
-    let (world, desk) = world(quick()).await;
+async fn a_call_settled_between_turns_is_delivered_by_the_next_wait() {
+    let (world, fakes) = world(short_timeouts()).await;
     let run = world.run();
     let (run_id, _) = run.suspend("const slow = await tools.slow({ n: 1 }); text('after'); return slow").await;
-    eventually("nobody works on it any more", async || world.code_mode.live_runs() == 0).await;
+    eventually("the driver exits", async || world.code_mode.live_runs() == 0).await;
     let done = run.wait(&run_id).await;
     assert_eq!((value(&done), &done["output"][0]["text"]), (&json!({"n": 1}), &json!("after")));
-    assert_eq!(desk.called(), ["openclaw:core:slow"]);
+    assert_eq!(fakes.called(), ["openclaw:core:slow"]);
     assert_eq!(done["telemetry"]["snapshots"]["restored"], 1, "{done}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_yield_hands_over_at_once_and_goes_on_with_its_variables() {
-    let (world, _) = world(quick()).await;
+async fn a_yield_returns_at_once_and_resumes_with_its_variables() {
+    let (world, _) = world(short_timeouts()).await;
     let run = world.run();
     let (run_id, waiting) = run.suspend("const kept = { n: 1 }; text('one'); const back = await yield_control('look'); text('two'); return [kept, back === undefined]").await;
     assert_eq!((&waiting["reason"], &waiting["output"][0]["text"]), (&json!("yield"), &json!("one")));
     let done = run.wait(&run_id).await;
     assert_eq!((value(&done), &done["output"]), (&json!([{"n": 1}, true]), &json!([{"type": "text", "text": "two"}])));
-    // Who asks again is told the same.
+    // A second `wait` returns the same result.
     let again = run.wait(&run_id).await;
     assert_eq!((value(&again), &again["output"]), (value(&done), &done["output"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_found_from_its_own_scope_only() {
-    let (world, _) = world(quick()).await;
+    let (world, _) = world(short_timeouts()).await;
     let (run_id, _) = world.run().suspend("await yield_control(); return 1").await;
     let unknown = world.run().wait("cm_00000000000000000000000000000000").await;
     assert_eq!(code(&unknown), "invalid_input");
@@ -83,7 +83,7 @@ async fn a_run_is_found_from_its_own_scope_only() {
     }
     assert!(scope("main/session/run").admits(&world.run().prepared.executor.scope().as_ref().clone()));
     assert_eq!(value(&world.run().wait(&run_id).await), 1);
-    // After the end, too.
+    // The same is true after the end of the run.
     assert_eq!(world.run_as("main/other/run").wait(&run_id).await, unknown);
     for bad in [json!({}), json!({"runId": ""}), json!({"runId": 3})] {
         let run = world.run();
@@ -95,11 +95,11 @@ async fn a_run_is_found_from_its_own_scope_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_wait_joins_the_first() {
-    let (world, desk) = world(json!({"codeMode": {"enabled": true, "timeoutMs": 300, "maxWaitMs": 8000}})).await;
+    let (world, fakes) = world(json!({"codeMode": {"enabled": true, "timeoutMs": 300, "maxWaitMs": 8000}})).await;
     let run = world.run();
-    // One that is worked on, and one that lies in the store.
+    // A run that is active, and one that is suspended in the store.
     for cell in ["return await tools.gate({ n: 1 })", "await yield_control(); return await tools.gate({ n: 1 })"] {
-        let before = desk.calls().len();
+        let before = fakes.calls().len();
         let (run_id, _) = run.suspend(cell).await;
         let waits: Vec<_> = (0..6)
             .map(|number| {
@@ -107,86 +107,90 @@ async fn a_second_wait_joins_the_first() {
                 tokio::spawn(async move { run.wait_as(&format!("wait-{number}"), &run_id).await })
             })
             .collect();
-        desk.until(before + 1).await;
+        fakes.until(before + 1).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
-        desk.gate.notify_one();
+        fakes.gate.notify_one();
         for wait in waits {
             assert_eq!(value(&wait.await.unwrap()), &json!({"n": 1}), "{cell}");
         }
-        assert_eq!(desk.calls().len(), before + 1, "{cell}");
+        assert_eq!(fakes.calls().len(), before + 1, "{cell}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_parked_is_settled_once_by_its_token() {
-    let (world, desk) = world(quick()).await;
+async fn a_parked_call_is_settled_once_by_its_token() {
+    let (world, fakes) = world(short_timeouts()).await;
     let run = world.run();
     let (run_id, waiting) = run.suspend("return await Promise.all([tools.pick({ n: 1 }), tools.task({ n: 2 })])").await;
     let states: Vec<&Value> =
         waiting["pendingToolCalls"].as_array().unwrap().iter().map(|call| &call["state"]).collect();
     assert_eq!(states, ["client", "running"]);
-    let mut tokens: Vec<CallToken> = desk.calls().into_iter().map(|call| call.token).collect();
+    let mut tokens: Vec<CallToken> = fakes.calls().into_iter().map(|call| call.token).collect();
     tokens.sort_by_key(|token| token.call);
-    for (token, told) in tokens.iter().zip(["picked", "done"]) {
-        assert_eq!(world.code_mode.settle(token, &returned(json!(told))).await.unwrap(), Settled::Taken);
+    for (token, value) in tokens.iter().zip(["picked", "done"]) {
+        assert_eq!(world.code_mode.settle(token, &returned(json!(value))).await.unwrap(), Settled::Taken);
         let twice = world.code_mode.settle(token, &returned(json!("other"))).await;
         assert!(matches!(twice, Err(SettleRefused::NotParked)), "{twice:?}");
     }
     assert_eq!(value(&run.wait(&run_id).await), &json!(["picked", "done"]));
-    let nobody = CallToken { run: run_id, call: 9 };
-    assert!(world.code_mode.settle(&nobody, &Outcome::Unknown).await.is_err());
+    let unknown = CallToken { run: run_id, call: 9 };
+    assert!(world.code_mode.settle(&unknown, &Outcome::Unknown).await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_no_more_to_do_lets_others_go_on() {
+async fn an_idle_process_releases_its_run_for_another_to_resume() {
     let folder = tempfile::tempdir().unwrap();
-    let desk = Desk::new([("openclaw:core:slow", Does::After(2000))]);
+    let fakes = FakeTools::new([("openclaw:core:slow", Behavior::After(2000))]);
     let parts = || Parts {
-        tools: quick(),
-        sources: vec![desk.clone()],
+        tools: short_timeouts(),
+        sources: vec![fakes.clone()],
         store: Some(folder.path().join("store.db")),
         ..Parts::default()
     };
     let (one, other) = (parts().open().await, parts().open().await);
     let (run_id, _) = one.run().suspend("return await tools.slow({ n: 1 })").await;
-    // While the first works on it, the second says so.
+    // While the first process runs it, the second reports it as running.
     let held = other.run().wait(&run_id).await;
     assert_eq!(
         (&held["status"], &held["pendingToolCalls"][0]["state"]),
         (&json!("waiting"), &json!("running")),
         "{held}"
     );
-    eventually("the first has let go", async || one.code_mode.live_runs() == 0).await;
+    eventually("the first process releases the run", async || one.code_mode.live_runs() == 0).await;
     let began = Instant::now();
     assert_eq!(value(&other.run().wait(&run_id).await), &json!({"n": 1}));
-    assert!(began.elapsed() < Duration::from_millis(1500), "no lease has to run out: {:?}", began.elapsed());
-    assert_eq!(desk.called(), ["openclaw:core:slow"]);
+    assert!(
+        began.elapsed() < Duration::from_millis(1500),
+        "it does not have to wait until the lease expires: {:?}",
+        began.elapsed()
+    );
+    assert_eq!(fakes.called(), ["openclaw:core:slow"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_panics_fails_its_own_call() {
-    let desk = Desk::new([("openclaw:core:read", Does::Echo), ("openclaw:core:breaks", Does::Panics)]);
-    let world = Parts { sources: vec![desk], ..Parts::default() }.open().await;
+async fn a_tool_that_panics_fails_only_its_own_call() {
+    let fakes = FakeTools::new([("openclaw:core:read", Behavior::Echo), ("openclaw:core:breaks", Behavior::Panic)]);
+    let world = Parts { sources: vec![fakes], ..Parts::default() }.open().await;
     let cell = "const [broken, read] = await Promise.allSettled([tools.breaks({}), tools.read({ n: 1 })]); return [broken.reason.message, read.value]";
     let message = "the tool broke down; look whether it had its effect before calling again";
     assert_eq!(world.run().value(cell).await, json!([message, {"n": 1}]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_brings_the_policy_of_its_own_time() {
-    let (mut world, desk) = world(quick()).await;
+async fn a_wait_applies_the_current_policy() {
+    let (mut world, fakes) = world(short_timeouts()).await;
     let cell = "const gate = tools.gate({}); await yield_control(); await gate; return await tools.read({}).catch(error => error.message)";
     let (run_id, _) = world.run().suspend(cell).await;
-    // The run is at work in this process when its agent loses a tool.
+    // The run is active in this process when its agent loses access to a tool.
     assert_eq!(world.code_mode.live_runs(), 1);
-    let denied = json!({"codeMode": quick()["codeMode"], "deny": ["read"]});
+    let denied = json!({"codeMode": short_timeouts()["codeMode"], "deny": ["read"]});
     world.host.config = contract::config::AgentsConfig::resolve(&denied, &Value::Null).unwrap();
     let run = world.run();
     let waiting = tokio::spawn(async move { run.wait(&run_id).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(world.code_mode.live_runs(), 1, "it was at work all the time");
-    desk.gate.notify_one();
-    let told = waiting.await.unwrap();
-    assert!(value(&told).as_str().unwrap().starts_with("unknown tool"), "{told}");
-    assert_eq!(desk.called(), ["openclaw:core:gate"]);
+    assert_eq!(world.code_mode.live_runs(), 1, "the run was active all the time");
+    fakes.gate.notify_one();
+    let result = waiting.await.unwrap();
+    assert!(value(&result).as_str().unwrap().starts_with("unknown tool"), "{result}");
+    assert_eq!(fakes.called(), ["openclaw:core:gate"]);
 }

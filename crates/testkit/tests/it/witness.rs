@@ -1,4 +1,4 @@
-//! A hook that remembers what it saw and says what it is told to say.
+//! A hook that records its events and answers as configured.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use executor::{Hook, HookAnswer, HookFuture, Outcome, ToolEvent};
 use serde_json::Value;
 
-/// What it says to the tool of this name; to any other, nothing.
+/// The answer of a [`RecordingHook`] before a call of its tool. It allows calls of all other tools.
 #[derive(Clone, Debug)]
-pub enum Says {
-    Nothing,
+pub enum HookBehavior {
+    Allow,
     Block(&'static str),
     Rewrite(Value),
     Ask(&'static str),
@@ -19,16 +19,16 @@ pub enum Says {
 }
 
 #[derive(Debug)]
-pub struct Witness {
-    about: &'static str,
-    says: Says,
+pub struct RecordingHook {
+    tool_name: &'static str,
+    behavior: HookBehavior,
     before: Mutex<Vec<ToolEvent>>,
     after: Mutex<Vec<(ToolEvent, Outcome)>>,
 }
 
-impl Witness {
-    pub fn new(about: &'static str, says: Says) -> Arc<Self> {
-        Arc::new(Self { about, says, before: Mutex::default(), after: Mutex::default() })
+impl RecordingHook {
+    pub fn new(tool_name: &'static str, behavior: HookBehavior) -> Arc<Self> {
+        Arc::new(Self { tool_name, behavior, before: Mutex::default(), after: Mutex::default() })
     }
 
     pub fn before(&self) -> Vec<ToolEvent> {
@@ -40,21 +40,21 @@ impl Witness {
         after.iter().map(|(event, outcome)| (event.tool_call_id.clone(), outcome.clone())).collect()
     }
 
-    /// The call that ended last, as it was made.
+    /// Returns the event of the call that ended last.
     pub fn last(&self) -> ToolEvent {
         self.after.lock().unwrap().last().unwrap().0.clone()
     }
 
     async fn answer(&self) -> Result<HookAnswer, String> {
         let answer = HookAnswer::default();
-        match self.says.clone() {
-            Says::Nothing => Ok(answer),
-            Says::Block(reason) => Ok(HookAnswer { block: Some(reason.to_owned()), ..answer }),
-            Says::Rewrite(params) => Ok(HookAnswer { params: Some(params), ..answer }),
-            Says::Ask(reason) => Ok(HookAnswer { require_approval: Some(reason.to_owned()), ..answer }),
-            Says::Error(text) => Err(text.to_owned()),
-            Says::Panic => panic!("a hook's own mistake"),
-            Says::Hang => {
+        match self.behavior.clone() {
+            HookBehavior::Allow => Ok(answer),
+            HookBehavior::Block(reason) => Ok(HookAnswer { block: Some(reason.to_owned()), ..answer }),
+            HookBehavior::Rewrite(params) => Ok(HookAnswer { params: Some(params), ..answer }),
+            HookBehavior::Ask(reason) => Ok(HookAnswer { require_approval: Some(reason.to_owned()), ..answer }),
+            HookBehavior::Error(text) => Err(text.to_owned()),
+            HookBehavior::Panic => panic!("the hook panics"),
+            HookBehavior::Hang => {
                 tokio::time::sleep(Duration::from_secs(3600)).await;
                 Ok(answer)
             }
@@ -62,11 +62,11 @@ impl Witness {
     }
 }
 
-impl Hook for Witness {
+impl Hook for RecordingHook {
     fn before<'a>(&'a self, event: &'a ToolEvent) -> HookFuture<'a, Result<HookAnswer, String>> {
         self.before.lock().unwrap().push(event.clone());
-        let concerned = event.tool_name == self.about;
-        Box::pin(async move { if concerned { self.answer().await } else { Ok(HookAnswer::default()) } })
+        let matches = event.tool_name == self.tool_name;
+        Box::pin(async move { if matches { self.answer().await } else { Ok(HookAnswer::default()) } })
     }
 
     fn after<'a>(&'a self, event: &'a ToolEvent, outcome: &'a Outcome) -> HookFuture<'a, ()> {

@@ -1,4 +1,4 @@
-//! A process in small: a store, workers, sources and hooks; and agent runs prepared in it.
+//! A test host with store, workers, tool sources and hooks, and the agent runs prepared in it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use executor::{Hook, ToolSource};
 use serde_json::{Value, json};
 use store::{Approval, ApprovalScope, Decision, Keys, Location, Store};
 
-/// What a world is made of; everything can be left out.
+/// The configuration of a [`World`]; every field has a default.
 pub struct Parts {
     pub tools: Value,
     pub agents: Value,
@@ -58,7 +58,7 @@ impl Parts {
             jail: JailPolicy::Off,
             workers: 1,
             slots: 16,
-            // One of them is kept for another principal.
+            // Two for the test's principal: the pool reserves one thread for other principals.
             threads: 3,
             ..PoolOptions::new(Launch::Attached(sandbox::serve_attached))
         };
@@ -83,7 +83,7 @@ impl Parts {
     }
 }
 
-/// `agent/session/run`, with a sender and a channel.
+/// Parses `agent/session/run` into a scope with a sender and a channel.
 pub fn scope(text: &str) -> Scope {
     let mut parts = text.split('/').map(str::to_owned);
     let mut next = || parts.next().unwrap_or_default();
@@ -122,7 +122,7 @@ impl World {
         self.store().pending_approvals().await.unwrap()
     }
 
-    /// Says yes to whatever is asked, and how many times that was.
+    /// Approves all pending calls and returns their number.
     pub async fn approve_all(&self, reach: ApprovalScope) -> usize {
         let pending = self.pending().await;
         for approval in &pending {
@@ -138,7 +138,7 @@ impl World {
     }
 }
 
-/// One agent run, as whoever talks to the model holds it.
+/// One agent run, with the interface that the host offers to the model.
 #[derive(Clone)]
 pub struct Run {
     pub code_mode: CodeMode,
@@ -164,14 +164,14 @@ impl Run {
         json!(self.code_mode.wait_json(executor, config, tool_call_id, &json!({ "runId": run_id })).await)
     }
 
-    /// Runs a cell that is expected to wait; its run's id, and the result.
+    /// Runs a cell that must suspend, and returns the id of its run and the result.
     pub async fn suspend(&self, code: &str) -> (String, Value) {
         let result = self.exec(code).await;
         assert_eq!(result["status"], "waiting", "{result}");
         (result["runId"].as_str().unwrap().to_owned(), result)
     }
 
-    /// The value of a cell that is expected to complete.
+    /// Runs a cell that must complete, and returns its value.
     pub async fn value(&self, code: &str) -> Value {
         let result = self.exec(code).await;
         assert_eq!(result["status"], "completed", "{result}");
@@ -179,12 +179,13 @@ impl Run {
     }
 }
 
-/// The value of a result that is expected to be complete.
+/// Returns the value of a result that must be completed.
 pub fn value(result: &Value) -> &Value {
     assert_eq!(result["status"], "completed", "{result}");
     &result["value"]
 }
 
+/// Returns the error code of a result that must be failed; `none` if it has no code.
 pub fn code(result: &Value) -> &str {
     assert_eq!(result["status"], "failed", "{result}");
     result["code"].as_str().unwrap_or("none")

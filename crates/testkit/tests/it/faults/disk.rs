@@ -1,4 +1,4 @@
-//! A disk that is full, or fails once, at the N-th write of a store, for every N there is.
+//! Disk errors: the N-th write to the store fails, or the disk is full from then on, for every N.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,47 +11,47 @@ use sqlx::{AnyConnection, Connection, Row};
 
 use super::node::{Node, Start};
 use super::oracle::{judge_effects, judge_one_end};
-use super::people::{LEASE_MS, People, WAIT_MS};
+use super::people::{Clients, LEASE_MS, WAIT_MS};
 use super::program::Chance;
-use super::{AT_ONCE, side_by_side};
+use super::{PARALLEL, run_parallel};
 
 const SHIM: &str = include_str!("failing_disk.c");
 const CELL: &str = "const got = await tools.call('client:ledger:pick', { n: 1 }).catch(error => error.message)
                     return [got, (await tools.call('openclaw:ledger:read', { n: 2 })).did.n]";
 
-/// No history writes so often.
-const MOST_WRITES: usize = 2000;
+/// More writes than a history makes.
+const MAX_WRITES: usize = 2000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// EIO, once.
+    /// One write fails with EIO.
     Fails,
-    /// ENOSPC, until there is room again.
+    /// All writes fail with ENOSPC until space is freed.
     Full,
 }
 
 #[test]
-fn a_failed_or_full_disk_refuses_cleanly_at_every_write() {
+fn a_disk_error_at_any_write_loses_nothing_and_the_host_stays_up() {
     let folder = tempfile::tempdir().unwrap();
     let shim = build(folder.path());
     for fault in [Fault::Fails, Fault::Full] {
-        let (over, happened) = (AtomicBool::new(false), Mutex::new(0));
-        for first in (1..MOST_WRITES).step_by(AT_ONCE) {
-            let numbers: Vec<usize> = (first..first + AT_ONCE).collect();
+        let (reached_end, happened) = (AtomicBool::new(false), Mutex::new(0));
+        for first in (1..MAX_WRITES).step_by(PARALLEL) {
+            let numbers: Vec<usize> = (first..first + PARALLEL).collect();
             let any = AtomicBool::new(false);
-            side_by_side(&numbers, |number| {
+            run_parallel(&numbers, |number| {
                 if history(&shim, fault, *number) {
                     any.store(true, Ordering::Relaxed);
                     *happened.lock().unwrap() += 1;
                 }
             });
             if !any.into_inner() {
-                over.store(true, Ordering::Relaxed);
+                reached_end.store(true, Ordering::Relaxed);
                 break;
             }
         }
         let happened = happened.into_inner().unwrap();
-        assert!(over.into_inner() && happened > 30, "{fault:?}: {happened} writes failed");
+        assert!(reached_end.into_inner() && happened > 30, "{fault:?}: {happened} writes failed");
     }
 }
 
@@ -63,11 +63,11 @@ fn build(folder: &Path) -> PathBuf {
         command.args(["-shared", "-fPIC", "-O1", "-o"]).args([&shim, &source]).arg("-ldl");
         command.status().is_ok_and(|status| status.success())
     });
-    assert!(compiled, "no C compiler here; scripts/setup installs one");
+    assert!(compiled, "no C compiler found; scripts/setup installs one");
     shim
 }
 
-/// Whether the fault happened: a history may be over before.
+/// Runs one history and returns whether the fault happened; the history may end before it.
 fn history(shim: &Path, fault: Fault, number: usize) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -83,41 +83,46 @@ fn history(shim: &Path, fault: Fault, number: usize) -> bool {
     let (store, ledger) = (path("store.db"), folder.path().join("ledger"));
     let start = Start { store: &store, ledger: &ledger, lease_ms: LEASE_MS, wait_ms: WAIT_MS, environment };
     let mut node = Node::start(&start);
-    // A host that cannot open its store says so and ends; the next one can, once there is room.
+    // A host that cannot open its store reports the error and exits; the next one can, after space is freed.
     if node.ask(&json!({"op": "runs"})).is_none() {
-        assert_eq!(node.ended().and_then(|status| status.code()), Some(1), "it fell over");
+        assert_eq!(
+            node.exit_status().and_then(|status| status.code()),
+            Some(1),
+            "the host must exit with an error, not crash"
+        );
         drop(std::fs::remove_file(path("full")));
         node = Node::start(&Start { environment: Vec::new(), ..start });
     }
-    let mut people = People::around_this_one(node, store.clone(), folder.path(), Chance::new(number as u64));
-    // Whoever cannot be served is told so, and is served when there is room again.
-    make_room(path("happened").into(), path("full").into());
+    let mut clients = Clients::of_host(node, store.clone(), folder.path(), Chance::new(number as u64));
+    // Requests fail while the disk is full and succeed after space is freed.
+    free_space_later(path("happened").into(), path("full").into());
     let run = loop {
-        if let Some(run) = people.exec(CELL).0 {
+        if let Some(run) = clients.exec(CELL).0 {
             break run;
         }
     };
-    let end = people.finish(&run);
+    let end = clients.finish(&run);
     assert_eq!((&end["status"], &end["value"][1]), (&json!("completed"), &json!(2)), "{fault:?} {number}: {end}");
     let got = end["value"][0].as_str().unwrap();
-    let brought = people.acknowledged.values().next();
-    assert!(brought.map_or(got.starts_with("the outcome"), |brought| brought == got), "{got} for {brought:?}");
-    judge_one_end(&mut people, &run, &end, "completed");
-    judge_effects(&people);
-    assert_eq!(people.deaths, 0, "the host stays up");
-    drop(people);
+    let acknowledged = clients.acknowledged.values().next();
+    let is_expected = acknowledged.map_or(got.starts_with("the outcome"), |acknowledged| acknowledged == got);
+    assert!(is_expected, "{got} for {acknowledged:?}");
+    judge_one_end(&mut clients, &run, &end, "completed");
+    judge_effects(&clients);
+    assert_eq!(clients.deaths, 0, "the host stays up");
+    drop(clients);
     assert_eq!(integrity(&store), "ok", "{fault:?} {number}");
     folder.path().join("happened").exists()
 }
 
-/// A while after the disk was found to be full, it is not any more.
-fn make_room(happened: PathBuf, full: PathBuf) {
+/// Frees space a while after the fault happened.
+fn free_space_later(happened: PathBuf, full: PathBuf) {
     std::thread::spawn(move || {
         while full.exists() && !happened.exists() {
             std::thread::sleep(Duration::from_millis(10));
         }
         std::thread::sleep(Duration::from_millis(150));
-        // It may be gone with the whole history.
+        // The history may have ended and removed the folder.
         drop(std::fs::remove_file(full));
     });
 }

@@ -1,5 +1,5 @@
-/* Loaded before libc: the N-th write, sync or change of size of a store's files fails. With CELLMATE_DISK_FULL, every
-   one from then on does, for as long as the file it names is there. */
+/* Preloaded before libc: makes the N-th write, sync or truncation of a store's file fail. With CELLMATE_DISK_FULL,
+   every later one fails, too, as long as the file it names exists. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 static atomic_long seen;
 
-static int is_of_the_store(int fd) {
+static int is_store_file(int fd) {
   char link[64], path[4096];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   ssize_t length = readlink(link, path, sizeof path - 1);
@@ -24,7 +24,7 @@ static int is_of_the_store(int fd) {
 static int fails(int fd) {
   const char *at = getenv("CELLMATE_DISK_FAIL_AT"), *full = getenv("CELLMATE_DISK_FULL");
   int before = errno;
-  if (!at || !is_of_the_store(fd)) {
+  if (!at || !is_store_file(fd)) {
     errno = before;
     return 0;
   }

@@ -1,4 +1,5 @@
-//! The host is killed at every named place, on either store, in runs made by chance; and nothing is lost or done twice.
+//! Crash tests: the host is killed at every fault point, on SQLite and Postgres, in random runs. No result may be lost
+//! and no call may be made twice.
 
 mod disk;
 mod errors;
@@ -18,98 +19,97 @@ use serde_json::json;
 use store::fault::POINTS;
 use testkit::postgres::Server;
 
-use people::{People, WAIT_MS};
+use people::{Clients, WAIT_MS};
 use program::{Chance, Program};
 
-/// Seeds a place, where `CELLMATE_FAULT_SEEDS` does not say otherwise.
+/// Default of `CELLMATE_FAULT_SEEDS`, the number of seeds for each fault point.
 const SEEDS: usize = 10;
 
-/// Hosts at work at once: most of their time they wait for leases.
-const AT_ONCE: usize = 8;
+/// Hosts that run in parallel; most of the time they wait for leases.
+const PARALLEL: usize = 8;
 
-/// Long after every run's time is over.
+/// Long after the expiry of every run.
 const LATER_MS: i64 = 1_000_000_000;
 
-/// How one history went.
-struct Went {
+/// The result of one history.
+struct HistoryResult {
     killed: bool,
-    /// How often each place was passed, where nobody was killed.
+    /// How often each fault point was reached, if no host was killed.
     reached: BTreeMap<String, usize>,
 }
 
-/// A whole history: a run with every kind of call, one that is aborted, one that expires, and a sweep.
-fn history(store: String, seed: usize, fault: Option<String>) -> Went {
+/// Runs one history: a run with every kind of call, one that is aborted, one that expires, and a sweep.
+fn history(store: String, seed: usize, fault: Option<String>) -> HistoryResult {
     let folder = tempfile::tempdir().unwrap();
     let store = if store.is_empty() { folder.path().join("store.db").display().to_string() } else { store };
     let mut chance = Chance::new(seed as u64);
     let program = Program::new(&mut chance);
-    let mut people = People::around_one(store, folder.path(), chance, fault);
+    let mut clients = Clients::of_host_with_fault(store, folder.path(), chance, fault);
 
-    let (run, told) = people.exec(&program.code);
-    match (run, told) {
+    match clients.exec(&program.code) {
         (Some(run), None) => {
-            let end = people.finish(&run);
-            oracle::judge_end(&people, &program, &run, &end);
-            oracle::judge_one_end(&mut people, &run, &end, "completed");
+            let end = clients.finish(&run);
+            oracle::judge_end(&clients, &program, &run, &end);
+            oracle::judge_one_end(&mut clients, &run, &end, "completed");
         }
-        (None, None) => oracle::judge_nothing(&people),
-        (run, told) => panic!("{run:?} ended without ever waiting for anybody: {told:?}"),
+        (None, None) => oracle::judge_missing_run(&clients),
+        (run, end) => panic!("{run:?} ended without waiting for its clients: {end:?}"),
     }
-    abort(&mut people);
-    expire(&mut people);
-    oracle::judge_effects(&people);
-    let reached = people.insist(&json!({"op": "reached"}));
+    abort(&mut clients);
+    expire(&mut clients);
+    oracle::judge_effects(&clients);
+    let reached = clients.ask_until_answered(&json!({"op": "reached"}));
     let reached = reached.as_object().unwrap().iter();
     let reached = reached.map(|(name, times)| (name.clone(), times.as_u64().unwrap() as usize)).collect();
-    Went { killed: people.deaths > 0, reached }
+    HistoryResult { killed: clients.deaths > 0, reached }
 }
 
-fn abort(people: &mut People) {
-    // One call ends after its turn, so that the run is let go of with nobody asking.
+fn abort(clients: &mut Clients) {
+    // One call settles after its turn, so that the host releases the run while no client waits.
     let code = format!(
         "await yield_control(); return await Promise.all([tools.call('client:ledger:pick', {{ n: 100 }}), \
          tools.call('openclaw:ledger:slow', {{ n: 101, ms: {} }})])",
         WAIT_MS * 2
     );
-    let before = released(people);
-    let (Some(run), _) = people.exec(&code) else { return };
-    drop(people.ask(&json!({"op": "wait", "runId": run})));
+    let before = released(clients);
+    let (Some(run), _) = clients.exec(&code) else { return };
+    drop(clients.ask(&json!({"op": "wait", "runId": run})));
     let deadline = Instant::now() + Duration::from_secs(3);
-    while people.deaths == 0 && released(people) == before && Instant::now() < deadline {
+    while clients.deaths == 0 && released(clients) == before && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
     }
-    while people.insist(&json!({"op": "run", "runId": run}))["state"] != "aborted" {
-        drop(people.ask(&json!({"op": "abort", "runId": run})));
+    while clients.ask_until_answered(&json!({"op": "run", "runId": run}))["state"] != "aborted" {
+        drop(clients.ask(&json!({"op": "abort", "runId": run})));
     }
-    let end = people.insist(&json!({"op": "wait", "runId": run}));
+    let end = clients.ask_until_answered(&json!({"op": "wait", "runId": run}));
     assert_eq!((&end["status"], &end["code"]), (&json!("failed"), &json!("aborted")), "{end}");
-    oracle::judge_one_end(people, &run, &end, "aborted");
+    oracle::judge_one_end(clients, &run, &end, "aborted");
 }
 
-/// How often a run was let go of between turns.
-fn released(people: &mut People) -> Option<u64> {
-    people.ask(&json!({"op": "reached"}))?.get("rest.after_release")?.as_u64()
+/// Returns how often a run was released between turns.
+fn released(clients: &mut Clients) -> Option<u64> {
+    clients.ask(&json!({"op": "reached"}))?.get("rest.after_release")?.as_u64()
 }
 
-fn expire(people: &mut People) {
-    let (run, _) = people.exec("await yield_control(); return await tools.call('openclaw:ledger:ask', { n: 200 })");
-    // Twice: what the first leaves half done the second does, and nothing is left.
+fn expire(clients: &mut Clients) {
+    let (run, _) = clients.exec("await yield_control(); return await tools.call('openclaw:ledger:ask', { n: 200 })");
+    // Twice: if a crash interrupts the first sweep, the second completes it.
     for _ in 0..2 {
-        people.insist(&json!({"op": "sweep", "aheadMs": LATER_MS}));
+        clients.ask_until_answered(&json!({"op": "sweep", "aheadMs": LATER_MS}));
     }
     if let Some(run) = run {
-        let state = people.insist(&json!({"op": "run", "runId": run}));
+        let state = clients.ask_until_answered(&json!({"op": "run", "runId": run}));
         assert!(state.is_null() || state["state"] == "expired", "{state}");
-        let end = people.insist(&json!({"op": "wait", "runId": run}));
+        let end = clients.ask_until_answered(&json!({"op": "wait", "runId": run}));
         let code = if state.is_null() { "invalid_input" } else { "snapshot_expired" };
         assert_eq!(end["code"], code, "{end}");
     }
-    people.insist(&json!({"op": "sweep", "aheadMs": 2 * LATER_MS}));
-    assert_eq!(people.insist(&json!({"op": "runs"})), json!([]));
-    assert_eq!(people.insist(&json!({"op": "approvals"})), json!([]));
+    clients.ask_until_answered(&json!({"op": "sweep", "aheadMs": 2 * LATER_MS}));
+    assert_eq!(clients.ask_until_answered(&json!({"op": "runs"})), json!([]));
+    assert_eq!(clients.ask_until_answered(&json!({"op": "approvals"})), json!([]));
 }
 
-/// How many, where the environment does not say otherwise.
+/// Reads a number from the environment.
 fn number(name: &str, default: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
@@ -118,60 +118,60 @@ fn seeds() -> usize {
     number("CELLMATE_FAULT_SEEDS", SEEDS)
 }
 
-/// Does all of the work, some at once, and is over when all is done or anything went wrong.
-fn side_by_side<T: Sync>(work: &[T], each: impl Fn(&T) + Sync) {
+/// Processes all items on several threads; panics if one of them panics.
+fn run_parallel<T: Sync>(items: &[T], each: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..PARALLEL {
             scope.spawn(|| {
-                while let Some(one) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    each(one);
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    each(item);
                 }
             });
         }
     });
 }
 
-/// `store` names a fresh store each time it is asked.
-fn at_every_point(store: impl Fn() -> String + Sync) {
+/// Runs histories that kill the host at every fault point. `store` returns a new store for each.
+fn kill_at_every_point(store: impl Fn() -> String + Sync) {
     let seeds = seeds();
-    // First without a fault: how often a history with this seed passes each place.
+    // Without a fault first, to count how often a history with this seed reaches each fault point.
     let reached: Mutex<BTreeMap<usize, BTreeMap<String, usize>>> = Mutex::default();
     let all: Vec<usize> = (0..seeds).collect();
-    side_by_side(&all, |seed| {
-        let went = history(store(), *seed, None);
-        assert!(!went.killed);
-        reached.lock().unwrap().insert(*seed, went.reached);
+    run_parallel(&all, |seed| {
+        let result = history(store(), *seed, None);
+        assert!(!result.killed);
+        reached.lock().unwrap().insert(*seed, result.reached);
     });
     let reached = reached.into_inner().unwrap();
     let names: BTreeSet<&str> = reached.values().flat_map(|names| names.keys().map(String::as_str)).collect();
-    assert_eq!(names, BTreeSet::from(POINTS), "the list of places and the places that are passed");
+    assert_eq!(names, BTreeSet::from(POINTS), "every listed fault point is reached, and every reached one is listed");
 
     let cases: Vec<(&str, usize)> = POINTS.iter().flat_map(|point| all.iter().map(|seed| (*point, *seed))).collect();
     let killed: Mutex<BTreeMap<&str, usize>> = Mutex::default();
-    side_by_side(&cases, |(point, seed)| {
+    run_parallel(&cases, |(point, seed)| {
         let times = reached[seed].get(*point).copied().unwrap_or(1);
         let fault = format!("{point}:{}:kill", 1 + seed % times);
-        let went = history(store(), *seed, Some(fault));
-        *killed.lock().unwrap().entry(point).or_default() += usize::from(went.killed);
+        let result = history(store(), *seed, Some(fault));
+        *killed.lock().unwrap().entry(point).or_default() += usize::from(result.killed);
     });
     let killed = killed.into_inner().unwrap();
     for point in POINTS {
         let times = killed.get(point).copied().unwrap_or(0);
-        // Two histories with one seed need not pass a place equally often: time has its say in both.
+        // Timing matters: two histories with the same seed may reach a fault point a different number of times.
         assert!(times > 0 && times * 3 > seeds, "only {times} of {seeds} hosts were killed at {point}");
     }
 }
 
 #[test]
-fn a_host_killed_anywhere_loses_nothing_and_does_nothing_twice_on_sqlite() {
-    at_every_point(String::new);
+fn a_host_killed_at_any_fault_point_loses_and_repeats_nothing_on_sqlite() {
+    kill_at_every_point(String::new);
 }
 
 #[test]
-fn a_host_killed_anywhere_loses_nothing_and_does_nothing_twice_on_postgres() {
+fn a_host_killed_at_any_fault_point_loses_and_repeats_nothing_on_postgres() {
     let server = Server::start().unwrap();
-    let rooms = server.schemas((POINTS.len() + 1) * seeds()).unwrap();
+    let schemas = server.schemas((POINTS.len() + 1) * seeds()).unwrap();
     let next = AtomicUsize::new(0);
-    at_every_point(|| rooms[next.fetch_add(1, Ordering::Relaxed)].clone());
+    kill_at_every_point(|| schemas[next.fetch_add(1, Ordering::Relaxed)].clone());
 }

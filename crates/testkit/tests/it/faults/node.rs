@@ -1,4 +1,4 @@
-//! A host process that many talk to at once.
+//! A host process that handles commands from several threads.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Who waits for which answer; nobody any more once the host has died.
+/// Senders for the pending answers by command id; `None` once the host has died.
 type Waiting = Arc<Mutex<Option<HashMap<u64, Sender<Value>>>>>;
 
 pub struct Node {
@@ -22,10 +22,10 @@ pub struct Node {
     next: AtomicU64,
 }
 
-/// What a cell may take, also where a machine has much else to do.
+/// Time limit of a cell, long enough for a busy machine.
 const EXEC_MS: u64 = 20_000;
 
-/// How a host is started.
+/// The parameters of a host process.
 #[derive(Clone, Debug)]
 pub struct Start<'a> {
     pub store: &'a str,
@@ -37,8 +37,8 @@ pub struct Start<'a> {
 
 impl Node {
     pub fn start(start: &Start<'_>) -> Self {
-        // Beside the ledger: whoever looks into a failure looks there.
-        let said = OpenOptions::new().create(true).append(true).open(start.ledger.with_extension("log")).unwrap();
+        // Beside the ledger, where a failed test is investigated.
+        let log = OpenOptions::new().create(true).append(true).open(start.ledger.with_extension("log")).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_ledger-host"))
             .arg(start.store)
             .arg(start.ledger)
@@ -47,29 +47,29 @@ impl Node {
             .envs(start.environment.iter().cloned())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(said)
+            .stderr(log)
             .spawn()
             .unwrap();
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let waiting: Waiting = Arc::new(Mutex::new(Some(HashMap::new())));
-        let answered = Arc::clone(&waiting);
+        let pending = Arc::clone(&waiting);
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let mut line: Value = serde_json::from_str(&line).unwrap();
                 let id = line["id"].as_u64().unwrap();
-                let waits = answered.lock().unwrap().as_mut().and_then(|waiting| waiting.remove(&id));
-                if let Some(waits) = waits {
-                    // Whoever asked may have gone.
-                    drop(waits.send(line["answer"].take()));
+                let sender = pending.lock().unwrap().as_mut().and_then(|waiting| waiting.remove(&id));
+                if let Some(sender) = sender {
+                    // The receiver may have been dropped.
+                    drop(sender.send(line["answer"].take()));
                 }
             }
-            *answered.lock().unwrap() = None;
+            *pending.lock().unwrap() = None;
         });
         Self { child: Mutex::new(child), input: Mutex::new(input), waiting, next: AtomicU64::new(0) }
     }
 
-    /// Where the answer will come. Nothing comes from a host that has died.
-    pub fn tell(&self, line: &Value) -> Receiver<Value> {
+    /// Sends a command and returns the receiver of its answer, which is disconnected if the host dies.
+    pub fn send(&self, line: &Value) -> Receiver<Value> {
         let (sender, receiver) = channel();
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         if let Some(waiting) = self.waiting.lock().unwrap().as_mut() {
@@ -77,13 +77,14 @@ impl Node {
         }
         let mut line = line.clone();
         line["id"] = id.into();
-        // A host that has died hears nothing, and its silence is heard by the reader.
+        // If the host has died, the reading thread notices it.
         drop(writeln!(self.input.lock().unwrap(), "{line}"));
         receiver
     }
 
+    /// Sends a command and waits for its answer; `None` if the host dies.
     pub fn ask(&self, line: &Value) -> Option<Value> {
-        self.tell(line).recv().ok()
+        self.send(line).recv().ok()
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -91,7 +92,7 @@ impl Node {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Size in memory, in bytes.
+    /// Returns the resident memory in bytes.
     pub fn resident(&self) -> u64 {
         let id = self.child.lock().unwrap().id();
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
@@ -99,8 +100,8 @@ impl Node {
         line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
     }
 
-    /// How a host that said nothing ended.
-    pub fn ended(&self) -> Option<ExitStatus> {
+    /// Waits until the host exits and returns its status.
+    pub fn exit_status(&self) -> Option<ExitStatus> {
         self.child.lock().unwrap().wait().ok()
     }
 }
@@ -108,7 +109,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         let mut child = self.child.lock().unwrap();
-        let _dead = child.kill();
-        let _gone = child.wait();
+        let _result = child.kill();
+        let _status = child.wait();
     }
 }

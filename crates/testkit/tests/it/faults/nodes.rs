@@ -1,4 +1,4 @@
-//! Three hosts, one Postgres: whatever they race for, whoever sleeps, whatever the server forgets to say.
+//! Three hosts on one Postgres server: races, paused hosts, server restarts and lost answers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use testkit::proxy::Proxy;
 
 use super::node::{Node, Start};
 use super::oracle::{self, lines};
-use super::people::{Expected, People, WAIT_MS};
+use super::people::{Clients, Tolerance, WAIT_MS};
 use super::program::{Chance, Program};
-use super::{number, side_by_side};
+use super::{number, run_parallel};
 
 const NODES: usize = 3;
 const LEASE_MS: u64 = 1000;
@@ -25,21 +25,21 @@ fn nodes(store: &str, ledger: &Path, wait_ms: u64) -> Vec<Arc<Node>> {
 }
 
 #[test]
-fn racing_waits_resume_a_run_once() {
+fn concurrent_waits_on_different_nodes_resume_a_run_once() {
     let (server, folder) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
     let ledger = folder.path().join("ledger");
     let nodes = nodes(&server.url(), &ledger, 2000);
     let pairs: Vec<usize> = (0..number("CELLMATE_FAULT_PAIRS", 150)).collect();
-    side_by_side(&pairs, |pair| {
+    run_parallel(&pairs, |pair| {
         let mut chance = Chance::new(*pair as u64);
         let code = format!("await yield_control(); return await tools.call('openclaw:ledger:slow', {{ n: {pair} }})");
         let exec = json!({"op": "exec", "code": code});
         let waiting = nodes[chance.below(NODES)].ask(&exec).unwrap();
         let wait = json!({"op": "wait", "runId": waiting["runId"]});
         let (one, other) = (chance.below(NODES), 1 + chance.below(NODES - 1));
-        let told = [one, (one + other) % NODES].map(|node| nodes[node].tell(&wait));
-        for told in told {
-            let mut end = told.recv().unwrap();
+        let answers = [one, (one + other) % NODES].map(|node| nodes[node].send(&wait));
+        for answer in answers {
+            let mut end = answer.recv().unwrap();
             while end["status"] == "waiting" {
                 end = nodes[chance.below(NODES)].ask(&wait).unwrap();
             }
@@ -52,36 +52,36 @@ fn racing_waits_resume_a_run_once() {
 }
 
 #[test]
-fn who_slept_on_its_lease_writes_and_dispatches_nothing() {
+fn a_node_paused_past_its_lease_writes_and_dispatches_nothing() {
     let (server, folder) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
     let ledger = folder.path().join("ledger");
     let nodes = nodes(&server.url(), &ledger, 20_000);
-    // Reading calls wait for no commit: it is the clock that must stop them.
+    // Read-only calls are dispatched without a commit, so only the lease's clock can stop them.
     let code =
         "await tools.call('openclaw:ledger:slow', { n: 0 }).catch(() => 'written with the next commit, or unknown')
                 for (let n = 1; n < 60; n += 1) await tools.call('openclaw:ledger:read', { n, ms: 40 })
                 return (await tools.call('openclaw:ledger:slow', { n: 60 })).did.n";
-    let slept = nodes[0].tell(&json!({"op": "exec", "code": code}));
-    wait_until("it is well on its way", || lines(&ledger).len() > 5);
+    let answer = nodes[0].send(&json!({"op": "exec", "code": code}));
+    wait_until("the run has made some calls", || lines(&ledger).len() > 5);
     nodes[0].signal(Signal::STOP);
     let before = lines(&ledger).len();
     let run = nodes[1].ask(&json!({"op": "runs"})).unwrap()[0].clone();
     let end = nodes[1].ask(&json!({"op": "wait", "runId": run})).unwrap();
     assert_eq!(end["value"], 60, "{end}");
     let after = lines(&ledger);
-    assert!(after.len() > before, "the other made the rest of its calls");
+    assert!(after.len() > before, "the second node made the remaining calls");
     nodes[0].signal(Signal::CONT);
-    // Whoever asked the sleeper hears that it has lost the run, or how the run ended; it does nothing for it.
-    let told = slept.recv().unwrap();
-    assert!(told["value"] == 60 || told["status"] == "failed", "{told}");
+    // The paused node reports that it lost the run, or how the run ended, and makes no more calls.
+    let result = answer.recv().unwrap();
+    assert!(result["value"] == 60 || result["status"] == "failed", "{result}");
     std::thread::sleep(Duration::from_millis(500));
-    assert_eq!(lines(&ledger).len(), after.len(), "who had slept made a call");
+    assert_eq!(lines(&ledger).len(), after.len(), "the paused node made a call");
     assert_eq!(lines(&ledger).iter().filter(|line| line.name == "slow").count(), 2);
     assert_eq!(nodes[0].ask(&json!({"op": "wait", "runId": run})).unwrap(), end);
 }
 
 #[test]
-fn what_another_node_settles_or_decides_is_noticed_within_a_second() {
+fn an_outcome_or_decision_from_another_node_is_noticed_within_a_second() {
     let (server, folder) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
     let file = folder.path().join("store.db").display().to_string();
     for store in [server.url(), file] {
@@ -89,111 +89,111 @@ fn what_another_node_settles_or_decides_is_noticed_within_a_second() {
         let nodes = nodes(&store, &ledger, 20_000);
         let code = "const task = n => tools.call('openclaw:ledger:task', { n })
                     return [await task(1), await task(2)]";
-        // The first holds its own run's `exec`; the second holds a `wait` for a run that the first has.
-        let exec = nodes[0].tell(&json!({"op": "exec", "code": code}));
-        wait_until("the task is under way", || lines(&ledger).len() == 1);
+        // The first node runs the cell in `exec`; the second holds a `wait` for it.
+        let exec = nodes[0].send(&json!({"op": "exec", "code": code}));
+        wait_until("the task is dispatched", || lines(&ledger).len() == 1);
         let run = lines(&ledger)[0].run.clone();
-        wait_until("its run is known", || nodes[1].ask(&json!({"op": "runs"})).unwrap() == json!([run]));
-        let wait = nodes[1].tell(&json!({"op": "wait", "runId": run}));
+        wait_until("the run is in the store", || nodes[1].ask(&json!({"op": "runs"})).unwrap() == json!([run]));
+        let wait = nodes[1].send(&json!({"op": "wait", "runId": run}));
         for (call, count) in [(1, 2), (2, 2)] {
-            let value = json!(format!("brought {call}"));
+            let value = json!(format!("settled {call}"));
             let settle = json!({"op": "settle", "runId": run, "call": call, "value": value});
-            // A task may be settled before it is known to be away.
-            wait_until("it is taken", || nodes[2].ask(&settle).unwrap()["settled"] == "Ok(Taken)");
+            // Retried, because a task cannot be settled before it is stored as parked.
+            wait_until("the outcome is accepted", || nodes[2].ask(&settle).unwrap()["settled"] == "Ok(Taken)");
             let began = Instant::now();
-            wait_until("the next is under way", || lines(&ledger).len() >= count);
+            wait_until("the next task is dispatched", || lines(&ledger).len() >= count);
             assert!(began.elapsed() < NOTICED, "{:?} on {store}", began.elapsed());
         }
         let began = Instant::now();
-        for told in [exec, wait] {
-            let end = told.recv_timeout(Duration::from_secs(20)).unwrap();
-            assert_eq!(end["value"], json!(["brought 1", "brought 2"]), "{store}");
+        for answer in [exec, wait] {
+            let end = answer.recv_timeout(Duration::from_secs(20)).unwrap();
+            assert_eq!(end["value"], json!(["settled 1", "settled 2"]), "{store}");
             assert!(began.elapsed() < NOTICED, "{:?} on {store}", began.elapsed());
         }
-        // A person's word, given elsewhere while a sibling of the call still works.
+        // A decision on another node while a sibling of the call is still running.
         let code = "return await Promise.all([tools.call('openclaw:ledger:ask', { n: 3 }), \
                     tools.call('openclaw:ledger:slow', { n: 4, ms: 15000 })])";
-        let _held = nodes[0].tell(&json!({"op": "exec", "code": code}));
+        let _answer = nodes[0].send(&json!({"op": "exec", "code": code}));
         let approvals = || nodes[2].ask(&json!({"op": "approvals"})).unwrap();
-        wait_until("somebody is asked", || approvals() != json!([]));
+        wait_until("an approval is pending", || approvals() != json!([]));
         let approval = approvals()[0]["approvalId"].clone();
         let decided = nodes[2].ask(&json!({"op": "decide", "approvalId": approval})).unwrap();
         assert_eq!(decided["decided"], true);
         let began = Instant::now();
-        wait_until("it is made", || lines(&ledger).iter().any(|line| line.name == "ask"));
+        wait_until("the approved call is made", || lines(&ledger).iter().any(|line| line.name == "ask"));
         assert!(began.elapsed() < NOTICED, "{:?} on {store}", began.elapsed());
     }
 }
 
-/// A second, and what an unoptimised build on a busy machine takes to act on it.
+/// One second, plus the time that an unoptimised build on a busy machine needs to react.
 const NOTICED: Duration = Duration::from_millis(2500);
 
-/// Runs of every kind, on whichever node, while something goes on with the server.
-fn storm(store: &str, ledger: &Path, expects: Expected) {
+/// Runs random cells on random nodes while the caller disturbs the server.
+fn storm(store: &str, ledger: &Path, tolerance: Tolerance) {
     let nodes = nodes(store, ledger, WAIT_MS);
     let seeds: Vec<usize> = (0..number("CELLMATE_FAULT_RUNS", 24)).collect();
     let ended = AtomicUsize::new(0);
-    side_by_side(&seeds, |seed| {
+    run_parallel(&seeds, |seed| {
         let mut chance = Chance::new(*seed as u64);
         let program = Program::new(&mut chance);
-        let mut people = People::around_many(nodes.clone(), ledger.to_owned(), format!("session-{seed}"), chance);
-        people.expects = expects;
-        match people.exec(&program.code) {
+        let mut clients = Clients::of_nodes(nodes.clone(), ledger.to_owned(), format!("session-{seed}"), chance);
+        clients.tolerance = tolerance;
+        match clients.exec(&program.code) {
             (Some(run), None) => {
-                let end = people.finish(&run);
-                oracle::judge_end(&people, &program, &run, &end);
-                oracle::judge_one_end(&mut people, &run, &end, "completed");
+                let end = clients.finish(&run);
+                oracle::judge_end(&clients, &program, &run, &end);
+                oracle::judge_one_end(&mut clients, &run, &end, "completed");
                 ended.fetch_add(1, Ordering::Relaxed);
             }
             (None, None) => {}
             other => panic!("{other:?}"),
         }
-        oracle::judge_effects(&people);
+        oracle::judge_effects(&clients);
     });
     let ended = ended.into_inner();
-    assert!(ended * 2 > seeds.len(), "only {ended} of {} runs were begun", seeds.len());
+    assert!(ended * 2 > seeds.len(), "only {ended} of {} runs were started", seeds.len());
 }
 
 #[test]
-fn a_server_that_is_restarted_at_once_again_and_again_loses_nothing() {
+fn repeated_immediate_restarts_of_the_server_lose_nothing() {
     let (mut server, folder) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
-    let (url, over, restarts) = (server.url(), AtomicBool::new(false), AtomicUsize::new(0));
-    let expects = Expected { unknown_outcomes: true, lost_answers: true };
+    let (url, stop, restarts) = (server.url(), AtomicBool::new(false), AtomicUsize::new(0));
+    let tolerance = Tolerance { unknown_outcomes: true, lost_answers: true };
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Then it stays: whatever has not ended by then must end now.
+            // After the last restart the server stays up, and the remaining runs must end.
             for _ in 0..number("CELLMATE_FAULT_RESTARTS", 5) {
                 std::thread::sleep(Duration::from_millis(700));
-                if over.load(Ordering::Relaxed) {
+                if stop.load(Ordering::Relaxed) {
                     return;
                 }
-                server.restart_at_once().unwrap();
+                server.restart_immediately().unwrap();
                 restarts.fetch_add(1, Ordering::Relaxed);
             }
         });
-        let finished = std::panic::catch_unwind(|| storm(&url, &folder.path().join("ledger"), expects));
-        over.store(true, Ordering::Relaxed);
+        let finished = std::panic::catch_unwind(|| storm(&url, &folder.path().join("ledger"), tolerance));
+        stop.store(true, Ordering::Relaxed);
         assert!(finished.is_ok());
     });
     assert!(restarts.into_inner() > 1);
 }
 
 #[test]
-fn a_commit_whose_answer_is_lost_is_found_and_not_repeated() {
+fn a_commit_with_a_lost_answer_is_found_and_not_repeated() {
     let (server, folder) = (Server::start().unwrap(), tempfile::tempdir().unwrap());
     let proxy = Proxy::start(&server.socket()).unwrap();
-    // The schema first: a program that cannot open its store says so and ends.
+    // Creates the tables first: a host that cannot open its store exits.
     drop(nodes(&server.url(), &folder.path().join("none"), WAIT_MS)[0].ask(&json!({"op": "runs"})).unwrap());
     proxy.cut_every(7);
-    let expects = Expected { unknown_outcomes: false, lost_answers: true };
-    storm(&proxy.url(), &folder.path().join("ledger"), expects);
+    let tolerance = Tolerance { unknown_outcomes: false, lost_answers: true };
+    storm(&proxy.url(), &folder.path().join("ledger"), tolerance);
     assert!(proxy.cuts() > 10, "only {} answers were lost", proxy.cuts());
 }
 
-fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
+fn wait_until(description: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
-    while !so() {
-        assert!(Instant::now() < deadline, "it never came to be that {what}");
+    while !condition() {
+        assert!(Instant::now() < deadline, "timed out waiting until {description}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

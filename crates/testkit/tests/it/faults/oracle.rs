@@ -1,14 +1,14 @@
-//! What must be true whatever happened: judged by the tools' ledger, which no crash of the host can change.
+//! Checks the properties that every history must have by the tools' ledger, which a crash of the host cannot change.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::people::People;
+use super::people::Clients;
 use super::program::Program;
 
-/// One effect.
+/// One effect in the ledger.
 #[derive(Clone, Debug)]
 pub struct Line {
     pub name: String,
@@ -20,9 +20,9 @@ pub struct Line {
 
 pub fn lines(ledger: &Path) -> Vec<Line> {
     let text = std::fs::read_to_string(ledger).unwrap_or_default();
-    // A line that is just being written is not there yet.
-    let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
-    whole
+    // Ignores a line that is only partly written.
+    let complete = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+    complete
         .map(|line| {
             let mut parts = line.splitn(5, ' ').map(str::to_owned);
             let mut next = || parts.next().unwrap();
@@ -36,10 +36,10 @@ fn may_be_repeated(line: &Line) -> bool {
     ["read", "keyed"].contains(&line.name.as_str())
 }
 
-/// No call of a default tool is made twice; one that may be is made with the same key.
-pub fn judge_effects(people: &People) {
+/// No call of a non-repeatable tool is made twice. A retry of a repeatable one has the same key and input.
+pub fn judge_effects(clients: &Clients) {
     let mut made: BTreeMap<(String, u32), Vec<Line>> = BTreeMap::new();
-    for line in lines(&people.ledger) {
+    for line in lines(&clients.ledger) {
         made.entry((line.run.clone(), line.call)).or_default().push(line);
     }
     for attempts in made.values() {
@@ -48,48 +48,48 @@ pub fn judge_effects(people: &People) {
     }
 }
 
-/// A run that nobody can find has done nothing that counts.
-pub fn judge_nothing(people: &People) {
-    let left: Vec<Line> = lines(&people.ledger).into_iter().filter(|line| !may_be_repeated(line)).collect();
-    assert!(left.is_empty(), "done for a run that is not there: {left:?}");
+/// A run that is not in the store has made no non-repeatable call.
+pub fn judge_missing_run(clients: &Clients) {
+    let left: Vec<Line> = lines(&clients.ledger).into_iter().filter(|line| !may_be_repeated(line)).collect();
+    assert!(left.is_empty(), "effects of a run that does not exist: {left:?}");
 }
 
-/// A run that ended by itself gave what its tools gave.
-pub fn judge_end(people: &People, program: &Program, run_id: &str, end: &Value) {
+/// The value of a completed run consists of the results of its tools.
+pub fn judge_end(clients: &Clients, program: &Program, run_id: &str, end: &Value) {
     assert_eq!(end["status"], "completed", "{end}");
-    let ledger = lines(&people.ledger);
+    let ledger = lines(&clients.ledger);
     for (n, kind) in program.calls.iter().enumerate() {
         let got = &end["value"][n.to_string()];
         let line = ledger.iter().find(|line| line.run == run_id && line.input["n"] == n);
         if let Some(error) = got["error"].as_str() {
             assert!(error.starts_with("the outcome of this call is unknown"), "{n}: {error}");
-            let reason = people.deaths > 0 || people.expects.unknown_outcomes;
+            let reason = clients.deaths > 0 || clients.tolerance.unknown_outcomes;
             assert!(reason && !kind.may_be_repeated(), "{n} {kind:?} is unknown without a reason");
             if let Some(line) = line {
-                let acknowledged = people.acknowledged.get(&(line.run.clone(), line.call));
+                let acknowledged = clients.acknowledged.get(&(line.run.clone(), line.call));
                 assert_eq!(acknowledged, None, "{n} was acknowledged and is lost");
             }
             continue;
         }
         let line = line.unwrap_or_else(|| panic!("{n} {kind:?} has a result and no effect: {got}"));
-        if kind.is_brought() {
-            let acknowledged = people.acknowledged.get(&(line.run.clone(), line.call));
-            let brought = got["value"].as_str().unwrap();
-            // What was brought just before a death, or whose answer was lost, may count without anybody having been told.
-            let untold = people.deaths > 0 || people.expects.lost_answers;
-            let known = acknowledged.map_or(untold, |value| *value == got["value"]);
-            assert!(known && brought.starts_with(&format!("brought {} ", line.call)), "{n}: {got}, {acknowledged:?}");
+        if kind.is_settled_externally() {
+            let acknowledged = clients.acknowledged.get(&(line.run.clone(), line.call));
+            let value = got["value"].as_str().unwrap();
+            // An outcome may be stored without an acknowledgement if the host died or the answer was lost.
+            let may_be_unacknowledged = clients.deaths > 0 || clients.tolerance.lost_answers;
+            let known = acknowledged.map_or(may_be_unacknowledged, |value| *value == got["value"]);
+            assert!(known && value.starts_with(&format!("settled {} ", line.call)), "{n}: {got}, {acknowledged:?}");
         } else {
             assert_eq!(got["value"]["did"], line.input, "{n}");
         }
     }
 }
 
-/// Whoever asks again is told the same, by this host and the next.
-pub fn judge_one_end(people: &mut People, run_id: &str, end: &Value, state: &str) {
+/// Every further `wait` returns the same result, and the stored state is the expected one.
+pub fn judge_one_end(clients: &mut Clients, run_id: &str, end: &Value, state: &str) {
     for _ in 0..2 {
-        assert_eq!(people.told(run_id, end), *end);
+        assert_eq!(clients.wait_again(run_id, end), *end);
     }
-    let row = people.insist(&json!({"op": "run", "runId": run_id}));
+    let row = clients.ask_until_answered(&json!({"op": "run", "runId": run_id}));
     assert_eq!(row, json!({"state": state, "frozen": false}));
 }

@@ -1,6 +1,6 @@
-//! Cells made by chance: every kind of call, in groups, with pauses between them.
+//! Random cells: calls of every kind, in groups, with yields between them.
 
-/// A number that looks like chance and is the same for the same seed.
+/// A pseudo-random number generator that gives the same numbers for the same seed.
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
@@ -46,8 +46,8 @@ impl Kind {
         matches!(self, Self::Read | Self::Keyed)
     }
 
-    /// Whether somebody outside brings its outcome.
-    pub fn is_brought(self) -> bool {
+    /// Whether its outcome comes from outside.
+    pub fn is_settled_externally(self) -> bool {
         matches!(self, Self::Task | Self::Pick)
     }
 
@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// A cell, and its calls: the call at place `n` says so in its input.
+/// A cell and its calls. Each call has its index in the input, as `n`.
 #[derive(Debug)]
 pub struct Program {
     pub code: String,
@@ -82,7 +82,7 @@ impl Program {
         let (mut at, mut yielded) = (0, false);
         while at < calls.len() {
             let group = (1 + chance.below(4)).min(calls.len() - at);
-            // A task holds an `exec` for its whole budget; a `wait` is held for less.
+            // A pending task blocks `exec` until its time limit; the limit of `wait` is shorter.
             if !yielded && calls[at..at + group].contains(&Kind::Task) {
                 code += "await yield_control()\n";
                 yielded = true;

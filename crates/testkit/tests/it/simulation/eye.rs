@@ -1,4 +1,4 @@
-//! A look into the store from outside, while no node moves; and stores that were tampered with before a history.
+//! Reads the store from outside while no node runs, and creates stores that break a rule on purpose.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -9,19 +9,20 @@ use tokio::runtime::Runtime;
 
 use super::requests::scope;
 
-pub struct Eye {
+/// A separate connection to the store of a history.
+pub struct StoreInspector {
     runtime: Runtime,
     store: Store,
 }
 
-impl Eye {
+impl StoreInspector {
     pub fn open(path: &Path) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let store = runtime.block_on(Store::open(&Location::File(path.to_owned()), Keys::new(1, [7; 32]))).unwrap();
         Self { runtime, store }
     }
 
-    /// Of one session, which has one.
+    /// Returns the run of a session, which has at most one.
     pub fn run_of(&self, session: &str) -> Option<RunGlance> {
         self.runtime.block_on(self.store.recent_runs(&scope(session), 0, 2)).unwrap().pop()
     }
@@ -43,21 +44,21 @@ impl Eye {
     }
 }
 
-impl Drop for Eye {
+impl Drop for StoreInspector {
     fn drop(&mut self) {
         self.runtime.block_on(self.store.close());
     }
 }
 
-/// What is wrong with a store from the beginning: a rule that its file breaks behind everybody's back.
+/// A rule that a store breaks on purpose, by a trigger in its database, so that the oracle must detect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     None,
-    /// That a call is about to be made is not written.
+    /// The intent to dispatch a call is not stored.
     NoIntent,
-    /// What was brought for a call is forgotten when its run is next taken.
+    /// The outcome of a parked call is deleted when its run is next claimed.
     LostOutcome,
-    /// That a yes was made use of is not written.
+    /// The use of an approval is not stored.
     UnusedApproval,
 }
 
@@ -84,10 +85,10 @@ impl Sabotage {
     }
 }
 
-/// Making one takes longer than copying it.
+/// Empty stores as bytes: copying one is faster than creating it.
 static EMPTY: Mutex<Vec<(Sabotage, Vec<u8>)>> = Mutex::new(Vec::new());
 
-/// An empty store in memory, where the system has that for files.
+/// Creates an empty store, in memory if the system has `/dev/shm`.
 pub fn empty_store(sabotage: Sabotage) -> (tempfile::TempDir, PathBuf) {
     let memory = Path::new("/dev/shm");
     let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
@@ -97,7 +98,7 @@ pub fn empty_store(sabotage: Sabotage) -> (tempfile::TempDir, PathBuf) {
     match empty.iter().find(|(made, _)| *made == sabotage) {
         Some((_, bytes)) => std::fs::write(&path, bytes).unwrap(),
         None => {
-            drop(Eye::open(&path));
+            drop(StoreInspector::open(&path));
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let mut connection = SqliteConnection::connect(&format!("sqlite://{}", path.display())).await.unwrap();

@@ -1,4 +1,5 @@
-//! One history: people, nodes, tools and misfortunes, all by chance from one seed; then calm, and everything must end.
+//! One history: clients, nodes, tools and faults, all random from one seed. Then the faults stop, and every run must
+//! end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +10,8 @@ use store::Decision;
 use store::fault::POINTS;
 
 use super::super::faults::program::Chance;
-use super::eye::{Eye, Sabotage, empty_store};
-use super::misfortunes::{Armed, COMMITS, Fault};
+use super::eye::{Sabotage, StoreInspector, empty_store};
+use super::misfortunes::{ArmedFault, COMMITS, Fault};
 use super::node::LEASE;
 use super::nodes::Nodes;
 use super::oracle;
@@ -18,31 +19,31 @@ use super::programs::Kind;
 use super::requests::Request;
 use super::tools::World;
 
-/// How a history went: its story, and what was wrong with it.
-pub struct Went {
-    pub story: Vec<String>,
-    pub wrong: Option<String>,
+/// The log of a history, and its failure if the oracle found one.
+pub struct HistoryResult {
+    pub log: Vec<String>,
+    pub failure: Option<String>,
 }
 
-/// Steps of trouble: at least, and how many more there may be.
+/// Steps with faults: the minimum, and the bound of the random number added to it.
 const STEPS: (usize, usize) = (80, 240);
 
-/// Rounds of calm within which every run must have ended: minutes of its time.
+/// Rounds without faults within which every run must end: minutes of simulated time.
 const ROUNDS: usize = 300;
 
-/// Turns within one round, before something goes round in circles.
-const MOST_TURNS: usize = 5_000;
+/// Turns of a node within one round; more mean that it does not become idle.
+const MAX_TURNS: usize = 5_000;
 
-/// A cell that somebody has started, and what is known of it.
+/// A cell that a client has started, and what clients know about it.
 #[derive(Debug, Default)]
-pub struct Started {
+pub struct StartedCell {
     pub session: String,
     pub calls: Vec<Kind>,
     pub run: Option<String>,
-    /// What was told of it as its end.
+    /// All final results that were returned for it.
     pub ends: Vec<Value>,
-    pub last_told: Option<Value>,
-    /// Whether anybody has asked for its end.
+    pub last_result: Option<Value>,
+    /// Whether a client has requested its abort.
     pub aborted: bool,
 }
 
@@ -50,169 +51,174 @@ pub struct History {
     pub chance: Chance,
     pub nodes: Nodes,
     pub world: Arc<World>,
-    pub eye: Eye,
+    pub inspector: StoreInspector,
     seed: u64,
-    pub cells: Vec<Started>,
-    /// What each request was about.
-    pub asked: BTreeMap<u64, Asked>,
-    /// Outcomes that were brought and count.
+    pub cells: Vec<StartedCell>,
+    /// The purpose of each request that is not answered yet.
+    pub requests: BTreeMap<u64, PendingRequest>,
+    /// Outcomes that were accepted, by run and call.
     pub acknowledged: BTreeMap<(String, u32), Value>,
-    pub brought: usize,
-    /// What people said, by the approval: what may have been taken down.
-    pub said: BTreeMap<String, Vec<Decision>>,
-    /// What went wrong so far on purpose.
-    pub troubles: Troubles,
-    /// What each kind of trouble may happen in this history.
-    allowed: Troubles,
+    pub outcomes_sent: usize,
+    /// All decisions that were sent, by approval; any of them may have been stored.
+    pub decisions: BTreeMap<String, Vec<Decision>>,
+    /// The kinds of faults that were injected so far.
+    pub faults_injected: FaultKinds,
+    /// The kinds of faults that may be injected in this history.
+    allowed: FaultKinds,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Troubles {
-    /// A node died, was held up or busy, or had its clock set.
+pub struct FaultKinds {
+    /// A node crashed, was paused or slow, or had a wrong clock.
     pub nodes: bool,
-    /// A place answered with an error.
+    /// A fault point returned an error.
     pub errors: bool,
 }
 
-pub enum Asked {
-    OfCell(usize),
-    Brings { run: String, call: u32, value: Value },
+pub enum PendingRequest {
+    /// An `exec` or `wait` of this cell.
+    Cell(usize),
+    Settle {
+        run: String,
+        call: u32,
+        value: Value,
+    },
     Other,
 }
 
-pub fn run(seed: u64, sabotage: Sabotage) -> Went {
+pub fn run(seed: u64, sabotage: Sabotage) -> HistoryResult {
     let (_folder, path) = empty_store(sabotage);
     let world = Arc::new(World::default());
     let mut chance = Chance::new(seed);
     let nodes = Nodes::new(2 + chance.below(2), Arc::clone(&world), path.clone());
     let allowed = match chance.below(8) {
-        0 => Troubles::default(),
-        1 | 2 => Troubles { nodes: true, errors: true },
-        _ => Troubles { nodes: true, errors: false },
+        0 => FaultKinds::default(),
+        1 | 2 => FaultKinds { nodes: true, errors: true },
+        _ => FaultKinds { nodes: true, errors: false },
     };
     let mut history = History {
         chance,
         nodes,
         world: Arc::clone(&world),
-        eye: Eye::open(&path),
+        inspector: StoreInspector::open(&path),
         seed,
         cells: Vec::new(),
-        asked: BTreeMap::new(),
+        requests: BTreeMap::new(),
         acknowledged: BTreeMap::new(),
-        brought: 0,
-        said: BTreeMap::new(),
-        troubles: Troubles::default(),
+        outcomes_sent: 0,
+        decisions: BTreeMap::new(),
+        faults_injected: FaultKinds::default(),
         allowed,
     };
-    let wrong = history.pass_through().err();
-    Went { story: world.story(), wrong }
+    let failure = history.run().err();
+    HistoryResult { log: world.log_lines(), failure }
 }
 
-/// What is wrong, where something is.
-pub type So = Result<(), String>;
+/// `Err` describes what went wrong.
+pub type StepResult = Result<(), String>;
 
 impl History {
-    fn pass_through(&mut self) -> So {
+    fn run(&mut self) -> StepResult {
         for node in 0..self.nodes.len() {
             self.nodes.start(node, self.seed)?;
         }
         let steps = STEPS.0 + self.chance.below(STEPS.1);
         for _ in 0..steps {
             self.step()?;
-            self.hear();
+            self.process_answers();
         }
-        self.world.tell("calm".to_owned());
-        self.calm_down()?;
-        self.bring_to_an_end()?;
+        self.world.log("faults stop".to_owned());
+        self.stop_faults()?;
+        self.finish_runs()?;
         oracle::judge(self)
     }
 
-    fn step(&mut self) -> So {
-        let turns = self.nodes.with_turns();
+    fn step(&mut self) -> StepResult {
+        let turns = self.nodes.waiting_for_turn();
         match self.chance.below(100) {
             0..70 if !turns.is_empty() => {
                 let node = turns[self.chance.below(turns.len())];
                 self.nodes.give_turn(node, &mut self.chance)
             }
-            0..85 => self.act(),
+            0..85 => self.client_action(),
             85..94 => {
                 let ms = [1, 5, 30, 30, 120, 300, 1100][self.chance.below(7)];
-                self.let_time_pass(Duration::from_millis(ms))
+                self.advance_time(Duration::from_millis(ms))
             }
-            _ => self.make_trouble(),
+            _ => self.inject_fault(),
         }
     }
 
-    /// Whoever waits for a turn meanwhile is held up, as by a busy machine: it may lose its lease. Not so where nothing
-    /// may go wrong.
-    fn let_time_pass(&mut self, time: Duration) -> So {
+    /// Advances the time. Tasks that wait for a turn are delayed, as on a busy machine, and may lose their lease. If
+    /// node faults are not allowed, all nodes become idle first.
+    fn advance_time(&mut self, time: Duration) -> StepResult {
         if self.allowed.nodes {
-            self.troubles.nodes |= !self.nodes.with_turns().is_empty();
+            self.faults_injected.nodes |= !self.nodes.waiting_for_turn().is_empty();
         } else {
-            (0..self.nodes.len()).try_for_each(|node| self.settle_down(node))?;
+            (0..self.nodes.len()).try_for_each(|node| self.run_until_idle(node))?;
         }
-        self.nodes.pass(time)
+        self.nodes.advance(time)
     }
 
-    fn make_trouble(&mut self) -> So {
+    fn inject_fault(&mut self) -> StepResult {
         let node = self.chance.below(self.nodes.len());
         if !self.nodes.is_up(node) {
             return self.nodes.start(node, self.seed);
         }
-        if !self.allowed.nodes || !self.nodes.movable().contains(&node) {
+        if !self.allowed.nodes || !self.nodes.active().contains(&node) {
             return Ok(());
         }
         let lease = LEASE.as_millis() as usize;
         let fault = match self.chance.below(12) {
-            0..4 => Fault::Dies,
-            4..7 => Fault::IsHeldUp(Duration::from_millis((lease / 2 + self.chance.below(lease * 3)) as u64)),
-            7..9 => Fault::LosesAnswer,
-            9 if self.allowed.errors => Fault::Fails,
+            0..4 => Fault::Crash,
+            4..7 => Fault::Pause(Duration::from_millis((lease / 2 + self.chance.below(lease * 3)) as u64)),
+            7..9 => Fault::LoseAnswer,
+            9 if self.allowed.errors => Fault::Error,
             9 | 10 => {
                 let ms = self.chance.below(4 * lease) as i64 - 2 * lease as i64;
-                self.troubles.nodes = true;
-                self.nodes.set_off(node, ms);
+                self.faults_injected.nodes = true;
+                self.nodes.set_clock_skew(node, ms);
                 return Ok(());
             }
             _ => {
-                // It leaves as a program does that is told to end.
+                // The node shuts down cleanly, like a program that receives SIGTERM.
                 let request = self.nodes.ask(node, Request::Leave)?;
-                self.asked.insert(request, Asked::Other);
-                self.settle_down(node)?;
-                self.troubles.nodes = true;
+                self.requests.insert(request, PendingRequest::Other);
+                self.run_until_idle(node)?;
+                self.faults_injected.nodes = true;
                 return self.nodes.stop(node);
             }
         };
         match fault {
-            Fault::Fails => self.troubles.errors = true,
-            Fault::Dies | Fault::IsHeldUp(_) => self.troubles.nodes = true,
-            Fault::LosesAnswer => {}
+            Fault::Error => self.faults_injected.errors = true,
+            Fault::Crash | Fault::Pause(_) => self.faults_injected.nodes = true,
+            Fault::LoseAnswer => {}
         }
-        let places: &[&'static str] = if matches!(fault, Fault::LosesAnswer) { &COMMITS } else { &POINTS };
+        let points: &[&'static str] = if matches!(fault, Fault::LoseAnswer) { &COMMITS } else { &POINTS };
         let named = self.chance.below(2) == 0;
-        let at = named.then(|| places[self.chance.below(places.len())]);
+        let at = named.then(|| points[self.chance.below(points.len())]);
         let left = 1 + if named { self.chance.below(2) } else { self.chance.below(30) } as u32;
-        self.nodes.arm(node, Armed { fault, at, left })
+        self.nodes.arm(node, ArmedFault { fault, at, left })
     }
 
-    /// Gives a node its turns until nobody on it wants one.
-    pub fn settle_down(&mut self, node: usize) -> So {
-        for _ in 0..MOST_TURNS {
-            if !self.nodes.with_turns().contains(&node) {
+    /// Gives a node turns until none of its tasks waits for one.
+    pub fn run_until_idle(&mut self, node: usize) -> StepResult {
+        for _ in 0..MAX_TURNS {
+            if !self.nodes.waiting_for_turn().contains(&node) {
                 return Ok(());
             }
             self.nodes.give_turn(node, &mut self.chance)?;
         }
-        Err("a node goes round in circles".to_owned())
+        Err(format!("a node is not idle after {MAX_TURNS} turns"))
     }
 
-    /// From here on nothing goes wrong any more.
-    fn calm_down(&mut self) -> So {
+    /// Corrects clocks, resumes paused nodes, disarms faults and restarts crashed nodes.
+    fn stop_faults(&mut self) -> StepResult {
         for node in 0..self.nodes.len() {
-            self.nodes.set_off(node, 0);
+            self.nodes.set_clock_skew(node, 0);
         }
-        while (0..self.nodes.len()).any(|node| self.nodes.is_up(node) && !self.nodes.movable().contains(&node)) {
-            self.nodes.pass(Duration::from_secs(1))?;
+        while (0..self.nodes.len()).any(|node| self.nodes.is_up(node) && !self.nodes.active().contains(&node)) {
+            self.nodes.advance(Duration::from_secs(1))?;
         }
         for node in 0..self.nodes.len() {
             if self.nodes.is_up(node) {
@@ -224,40 +230,40 @@ impl History {
                 self.nodes.start(node, self.seed)?;
             }
         }
-        self.hear();
+        self.process_answers();
         Ok(())
     }
 
-    /// People do what is theirs to do until everything is over.
-    fn bring_to_an_end(&mut self) -> So {
+    /// Settles calls, decides approvals and waits until all runs have ended.
+    fn finish_runs(&mut self) -> StepResult {
         let mut waits: BTreeMap<usize, u64> = BTreeMap::new();
         for _ in 0..ROUNDS {
             let mut open = 0;
             for cell in 0..self.cells.len() {
-                self.look_for_run(cell);
+                self.find_run(cell);
                 let Some(run) = self.cells[cell].run.clone() else { continue };
-                if self.eye.row(&run).state.is_over() {
+                if self.inspector.row(&run).state.is_over() {
                     continue;
                 }
                 open += 1;
                 let node = self.chance.below(self.nodes.len());
-                self.bring_what_is_open(node, &run)?;
+                self.settle_open_calls(node, &run)?;
                 self.decide(node, &run)?;
-                if waits.get(&cell).is_none_or(|request| !self.nodes.is_asked(*request)) {
+                if waits.get(&cell).is_none_or(|request| !self.nodes.is_open(*request)) {
                     waits.insert(cell, self.wait(node, cell, &run)?);
                 }
             }
-            if open == 0 && self.asked.keys().all(|request| !self.nodes.is_asked(*request)) {
+            if open == 0 && self.requests.keys().all(|request| !self.nodes.is_open(*request)) {
                 return Ok(());
             }
             for node in 0..self.nodes.len() {
-                self.settle_down(node)?;
+                self.run_until_idle(node)?;
             }
-            self.nodes.pass(Duration::from_millis(200))?;
-            self.hear();
+            self.nodes.advance(Duration::from_millis(200))?;
+            self.process_answers();
         }
         let left: Vec<_> = self.cells.iter().filter_map(|cell| cell.run.as_deref()).collect();
-        let left = left.into_iter().map(|run| format!("{run} {:?}", self.eye.row(run).state));
-        Err(format!("it does not come to an end: {:?}", left.collect::<Vec<_>>()))
+        let left = left.into_iter().map(|run| format!("{run} {:?}", self.inspector.row(run).state));
+        Err(format!("runs do not end: {:?}", left.collect::<Vec<_>>()))
     }
 }

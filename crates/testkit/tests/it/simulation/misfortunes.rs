@@ -1,28 +1,29 @@
-//! What can go wrong with a node, and where.
+//! The faults of a node, and the fault points where they happen.
 
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    Dies,
-    IsHeldUp(Duration),
-    Fails,
-    LosesAnswer,
+    Crash,
+    Pause(Duration),
+    Error,
+    /// The commit succeeds, but its answer is lost.
+    LoseAnswer,
 }
 
-/// What will happen, and where: at the so-manieth place from now, or the so-manieth time at this one.
+/// A fault that happens at the `left`-th fault point from now, or the `left`-th time at the point `at`.
 #[derive(Clone, Copy, Debug)]
-pub struct Armed {
+pub struct ArmedFault {
     pub fault: Fault,
     pub at: Option<&'static str>,
     pub left: u32,
 }
 
-impl Armed {
-    /// What happens at this place, once it does.
+impl ArmedFault {
+    /// Counts a visit of this fault point and returns the fault if it is due.
     pub fn at(&mut self, point: &str) -> Option<Fault> {
         let fits = self.at.is_none_or(|at| at == point);
-        if !fits || matches!(self.fault, Fault::LosesAnswer) && !COMMITS.contains(&point) {
+        if !fits || matches!(self.fault, Fault::LoseAnswer) && !COMMITS.contains(&point) {
             return None;
         }
         self.left = self.left.saturating_sub(1);
@@ -30,11 +31,11 @@ impl Armed {
     }
 }
 
-/// Places before a commit whose answer can be lost.
+/// Fault points before a commit whose answer can be lost.
 pub const COMMITS: [&str; 4] =
     ["commit.before_commit", "settle.before_commit", "decide.before_commit", "wait.before_take"];
 
-/// Places where a store may be locked.
+/// Fault points where the node may hold a lock on the store.
 pub const IN_TRANSACTION: [&str; 9] = [
     "open.before_commit",
     "exec.before_insert",

@@ -1,7 +1,7 @@
-//! A node of the simulation: a thread with a runtime of its own that moves only when the history says so.
+//! A node of the simulation: a thread with its own runtime that runs only when the history orders it.
 //!
-//! When nobody on it can move and nothing is under way outside, it reports, and stands still until it is told what
-//! comes next: some time, somebody's turn, a request, its end. At a named place it may be held up, or die.
+//! When all its tasks are blocked and no other thread works for it, the node reports that it is idle and waits for the
+//! next order: let time pass, give a task its turn, handle a request, stop. At a fault point it may pause or crash.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -20,38 +20,41 @@ use store::fault::{self, Simulation, Verdict};
 use store::{Keys, Location, Store};
 
 use super::super::faults::program::Chance;
-use super::misfortunes::{Armed, Fault, IN_TRANSACTION};
+use super::misfortunes::{ArmedFault, Fault, IN_TRANSACTION};
 use super::requests::{Answer, Request, Server};
 use super::tools::{Tools, World};
 use super::worker;
 
-/// As long as nodes have by default.
+/// The default lease of a node.
 pub const LEASE: Duration = Duration::from_secs(3);
 
-/// A node that says nothing for so long, in real time, hangs: that is a failure, too.
+/// A node that does not report within this real time hangs, which is a failure, too.
 const STUCK: Duration = Duration::from_secs(60);
 
-/// 2026-11-15: any day will do, as long as it is always the same.
+/// The simulated date, 2026-11-15: arbitrary but fixed.
 const DAY: Duration = Duration::from_secs(1_794_700_800);
 
+/// An order of the history to a node.
 pub enum Order {
-    Pass(Duration),
-    /// To one of those who wait for it.
+    Advance(Duration),
+    /// Gives a turn to one of the tasks that wait for it, by index.
     Turn(usize),
     Ask(u64, Request),
-    Arm(Armed),
+    Arm(ArmedFault),
     Disarm,
     Stop,
 }
 
+/// A report of a node to the history.
 pub enum Report {
-    Quiet {
+    Idle {
+        /// The number of tasks that wait for a turn.
         waiting: usize,
         answers: Vec<(u64, Answer)>,
     },
-    /// At a named place, for so long.
-    HeldUp(Duration),
-    Gone,
+    /// Paused at a fault point for this time.
+    Paused(Duration),
+    Exited,
 }
 
 pub struct Start {
@@ -60,11 +63,11 @@ pub struct Start {
     pub world: Arc<World>,
     pub seed: u64,
     pub now: Duration,
-    /// How far its clock is off, in milliseconds.
+    /// Error of its clock in milliseconds.
     pub skew: Arc<AtomicI64>,
 }
 
-/// A node as the history has it.
+/// The history's handle of a node.
 pub struct Node {
     orders: Sender<Order>,
     reports: Receiver<Report>,
@@ -73,13 +76,13 @@ pub struct Node {
 
 impl Node {
     pub fn start(start: Start) -> Self {
-        let ((orders, ordered), (tell, reports)) = (channel(), channel());
-        let thread = std::thread::Builder::new().name(start.name.clone()).spawn(move || live(start, ordered, tell));
+        let ((orders, receiver), (sender, reports)) = (channel(), channel());
+        let thread = std::thread::Builder::new().name(start.name.clone()).spawn(move || run(start, receiver, sender));
         Self { orders, reports, thread: Some(thread.unwrap()) }
     }
 
     pub fn order(&self, order: Order) -> Result<Report, String> {
-        // One that is gone says so below.
+        // If the node has exited, the report below says so.
         drop(self.orders.send(order));
         self.report()
     }
@@ -87,8 +90,8 @@ impl Node {
     pub fn report(&self) -> Result<Report, String> {
         match self.reports.recv_timeout(STUCK) {
             Ok(report) => Ok(report),
-            Err(RecvTimeoutError::Disconnected) => Ok(Report::Gone),
-            Err(RecvTimeoutError::Timeout) => Err(format!("a node says nothing for {STUCK:?}")),
+            Err(RecvTimeoutError::Disconnected) => Ok(Report::Exited),
+            Err(RecvTimeoutError::Timeout) => Err(format!("a node did not report for {STUCK:?}")),
         }
     }
 }
@@ -102,8 +105,8 @@ impl Drop for Node {
     }
 }
 
-/// What its thread has.
-struct Here {
+/// The state of a node on its thread.
+struct NodeThread {
     name: String,
     world: Arc<World>,
     orders: Receiver<Order>,
@@ -113,20 +116,20 @@ struct Here {
     outside: RefCell<Option<(Store, Pool)>>,
     answers: RefCell<Vec<(u64, Answer)>>,
     dead: Arc<AtomicBool>,
-    armed: RefCell<Vec<Armed>>,
+    armed: RefCell<Vec<ArmedFault>>,
     time: Cell<Duration>,
-    /// Time that passes when everybody rests: those whose time has come wake then, and not before.
-    owed: Cell<Option<Duration>>,
+    /// Time that passes when the node is next idle, so that timers fire then and not before.
+    deferred: Cell<Option<Duration>>,
     skew: Arc<AtomicI64>,
     chance: RefCell<Chance>,
 }
 
 thread_local! {
-    static HERE: RefCell<Option<Rc<Here>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Rc<NodeThread>>> = const { RefCell::new(None) };
 }
 
-fn live(start: Start, orders: Receiver<Order>, reports: Sender<Report>) {
-    let here = Rc::new(Here {
+fn run(start: Start, orders: Receiver<Order>, reports: Sender<Report>) {
+    let here = Rc::new(NodeThread {
         name: start.name,
         world: start.world,
         orders,
@@ -138,41 +141,41 @@ fn live(start: Start, orders: Receiver<Order>, reports: Sender<Report>) {
         dead: Arc::default(),
         armed: RefCell::default(),
         time: Cell::new(start.now),
-        owed: Cell::new(None),
+        deferred: Cell::new(None),
         skew: start.skew,
         chance: RefCell::new(Chance::new(start.seed)),
     });
-    HERE.with(|place| *place.borrow_mut() = Some(Rc::clone(&here)));
-    fault::simulate(Rc::<Here>::clone(&here));
+    CURRENT.with(|place| *place.borrow_mut() = Some(Rc::clone(&here)));
+    fault::simulate(Rc::<NodeThread>::clone(&here));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
-        // What other threads wake comes after all that can move here, and never in between.
+        // Tasks woken by other threads run after all tasks that are ready here, never in between.
         .global_queue_interval(u32::MAX)
         .event_interval(u32::MAX)
-        .on_thread_park(|| HERE.with(|here| here.borrow().as_ref().map(|here| here.rest()).unwrap_or_default()))
+        .on_thread_park(|| CURRENT.with(|here| here.borrow().as_ref().map(|here| here.on_idle()).unwrap_or_default()))
         .build()
         .unwrap();
-    let (over, is_over) = channel::<()>();
-    // While a blocking task runs the clock does not move by itself.
-    runtime.spawn_blocking(move || is_over.recv().unwrap_or_default());
-    let lived = runtime.block_on(here.live(&start.store));
-    if let Err(error) = lived
+    let (stop, stopped) = channel::<()>();
+    // The paused clock does not advance automatically while a blocking task runs.
+    runtime.spawn_blocking(move || stopped.recv().unwrap_or_default());
+    let result = runtime.block_on(here.run(&start.store));
+    if let Err(error) = result
         && !here.dead.load(Ordering::Relaxed)
     {
-        here.world.tell(format!("{}: does not start: {error}", here.name));
+        here.world.log(format!("{}: failed to start: {error}", here.name));
     }
     here.dead.store(true, Ordering::Relaxed);
     here.outside.take();
-    drop(over);
+    drop(stop);
     drop(runtime);
-    HERE.with(|here| here.borrow_mut().take());
+    CURRENT.with(|here| here.borrow_mut().take());
     fault::leave_simulation();
-    drop(reports.send(Report::Gone));
+    drop(reports.send(Report::Exited));
 }
 
-impl Here {
-    async fn live(self: &Rc<Self>, store: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+impl NodeThread {
+    async fn run(self: &Rc<Self>, store: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
         let store = Store::open(&Location::File(store.to_owned()), Keys::new(1, [7; 32])).await?;
         let launch = Launch::Attached(worker::serve);
         let pool = PoolOptions { jail: JailPolicy::Off, workers: 1, slots: 16, threads: 1, ..PoolOptions::new(launch) };
@@ -184,7 +187,7 @@ impl Here {
         fault::take_turns();
         loop {
             match self.next_order().await {
-                Order::Pass(time) => {
+                Order::Advance(time) => {
                     self.time.set(self.time.get() + time);
                     tokio::time::advance(time).await;
                 }
@@ -193,7 +196,7 @@ impl Here {
                     let server = Arc::clone(&server);
                     tokio::spawn(async move {
                         let answer = server.answer(request).await;
-                        HERE.with(|here| {
+                        CURRENT.with(|here| {
                             if let Some(here) = here.borrow().as_ref() {
                                 here.answers.borrow_mut().push((id, answer));
                             }
@@ -218,19 +221,20 @@ impl Here {
         })
     }
 
-    /// Nobody here can move.
-    fn rest(&self) {
+    /// Called when all tasks are blocked. Reports that and receives the next order, unless another thread works for
+    /// this node.
+    fn on_idle(&self) {
         let dead = self.dead.load(Ordering::Relaxed);
         if !dead && self.is_busy() {
             return;
         }
         let order = if dead {
             Order::Stop
-        } else if let Some(time) = self.owed.take() {
-            Order::Pass(time)
+        } else if let Some(time) = self.deferred.take() {
+            Order::Advance(time)
         } else {
-            let quiet = Report::Quiet { waiting: fault::waiting(), answers: self.answers.take() };
-            drop(self.reports.send(quiet));
+            let idle = Report::Idle { waiting: fault::waiting(), answers: self.answers.take() };
+            drop(self.reports.send(idle));
             self.orders.recv().unwrap_or(Order::Stop)
         };
         self.order.set(Some(order));
@@ -239,7 +243,7 @@ impl Here {
         }
     }
 
-    /// Whether another thread works for this one: then it comes back by itself.
+    /// Whether another thread works for this node and will wake it.
     fn is_busy(&self) -> bool {
         match &*self.outside.borrow() {
             Some((store, pool)) => {
@@ -249,33 +253,33 @@ impl Here {
         }
     }
 
-    fn pass(&self, time: Duration) {
+    fn advance(&self, time: Duration) {
         self.time.set(self.time.get() + time);
-        // The clock moves when this is first looked at.
-        let _moved = tokio::time::advance(time).now_or_never();
-        self.owed.set(Some(Duration::ZERO));
+        // The clock advances when this future is first polled.
+        let _polled = tokio::time::advance(time).now_or_never();
+        self.deferred.set(Some(Duration::ZERO));
     }
 
-    fn held_up(&self, point: &str, time: Duration) {
+    fn pause(&self, point: &str, time: Duration) {
         if self.outside.borrow().is_none() || IN_TRANSACTION.contains(&point) {
-            // Others could not write meanwhile: it is as if it were held up in its next rest.
-            self.owed.set(Some(time));
+            // The pause would keep other nodes from writing, so it is moved to the next idle moment.
+            self.deferred.set(Some(time));
             return;
         }
-        drop(self.reports.send(Report::HeldUp(time)));
+        drop(self.reports.send(Report::Paused(time)));
         match self.orders.recv() {
-            Ok(Order::Pass(time)) => self.pass(time),
+            Ok(Order::Advance(time)) => self.advance(time),
             _ => self.dead.store(true, Ordering::Relaxed),
         }
     }
 }
 
-impl Simulation for Here {
+impl Simulation for NodeThread {
     fn at(&self, point: &'static str) -> Verdict {
         if self.dead.load(Ordering::Relaxed) {
             return Verdict::Fail;
         }
-        self.world.tell(format!("{}: {point}", self.name));
+        self.world.log(format!("{}: {point}", self.name));
         let mut armed = self.armed.take();
         let hit = armed.iter_mut().enumerate().find_map(|(place, one)| Some((place, one.at(point)?)));
         if let Some((place, _)) = hit {
@@ -283,12 +287,12 @@ impl Simulation for Here {
         }
         self.armed.replace(armed);
         let Some((_, fault)) = hit else { return Verdict::GoOn };
-        self.world.tell(format!("{}: {fault:?} at {point}", self.name));
+        self.world.log(format!("{}: {fault:?} at {point}", self.name));
         match fault {
-            Fault::Dies => self.dead.store(true, Ordering::Relaxed),
-            Fault::IsHeldUp(time) => self.held_up(point, time),
-            Fault::Fails => return Verdict::Fail,
-            Fault::LosesAnswer => return Verdict::LoseAnswer,
+            Fault::Crash => self.dead.store(true, Ordering::Relaxed),
+            Fault::Pause(time) => self.pause(point, time),
+            Fault::Error => return Verdict::Fail,
+            Fault::LoseAnswer => return Verdict::LoseAnswer,
         }
         if self.dead.load(Ordering::Relaxed) { Verdict::Fail } else { Verdict::GoOn }
     }

@@ -1,4 +1,4 @@
-//! The nodes of a history: which are up, held up or gone, and what each is asked.
+//! The nodes of a history: which of them run, are paused or have exited, and their open requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use super::super::faults::program::Chance;
-use super::misfortunes::Armed;
+use super::misfortunes::ArmedFault;
 use super::node::{Node, Order, Report, Start};
 use super::requests::{Answer, Request};
 use super::tools::World;
@@ -15,30 +15,38 @@ pub struct Nodes {
     slots: Vec<Slot>,
     world: Arc<World>,
     store: PathBuf,
-    /// Since the history began.
+    /// Simulated time since the history began.
     pub now: Duration,
     next_request: u64,
-    /// What was answered and not yet looked at.
+    /// Answers that are not processed yet.
     pub answers: Vec<(u64, Answer)>,
 }
 
 struct Slot {
     node: Option<Node>,
-    lives: u64,
+    /// How often the node was started.
+    starts: u64,
     skew: Arc<AtomicI64>,
+    /// The number of its tasks that wait for a turn.
     waiting: usize,
-    /// Until when it stands still, and since when.
-    held_up: Option<(Duration, Duration)>,
-    /// Requests that were neither answered nor lost.
-    asked: Vec<u64>,
+    /// End and start of its pause, if it is paused.
+    paused: Option<(Duration, Duration)>,
+    /// Requests that were neither answered nor lost in a crash.
+    open_requests: Vec<u64>,
 }
 
-type Moved = Result<(), String>;
+type StepResult = Result<(), String>;
 
 impl Nodes {
     pub fn new(count: usize, world: Arc<World>, store: PathBuf) -> Self {
-        let slot =
-            |_| Slot { node: None, lives: 0, skew: Arc::default(), waiting: 0, held_up: None, asked: Vec::new() };
+        let slot = |_| Slot {
+            node: None,
+            starts: 0,
+            skew: Arc::default(),
+            waiting: 0,
+            paused: None,
+            open_requests: Vec::new(),
+        };
         let slots = (0..count).map(slot).collect();
         Self { slots, world, store, now: Duration::ZERO, next_request: 0, answers: Vec::new() }
     }
@@ -51,65 +59,65 @@ impl Nodes {
         self.slots[node].node.is_some()
     }
 
-    fn can_move(&self, node: usize) -> bool {
-        self.is_up(node) && self.slots[node].held_up.is_none()
+    fn is_active(&self, node: usize) -> bool {
+        self.is_up(node) && self.slots[node].paused.is_none()
     }
 
-    /// Nodes that are up and not held up.
-    pub fn movable(&self) -> Vec<usize> {
-        (0..self.len()).filter(|node| self.can_move(*node)).collect()
+    /// Returns the nodes that run and are not paused.
+    pub fn active(&self) -> Vec<usize> {
+        (0..self.len()).filter(|node| self.is_active(*node)).collect()
     }
 
-    /// Those of them on which somebody waits for a turn.
-    pub fn with_turns(&self) -> Vec<usize> {
-        self.movable().into_iter().filter(|node| self.slots[*node].waiting > 0).collect()
+    /// Returns the active nodes that have a task waiting for a turn.
+    pub fn waiting_for_turn(&self) -> Vec<usize> {
+        self.active().into_iter().filter(|node| self.slots[*node].waiting > 0).collect()
     }
 
     /// Whether the request may still be answered.
-    pub fn is_asked(&self, request: u64) -> bool {
-        self.slots.iter().any(|slot| slot.asked.contains(&request))
+    pub fn is_open(&self, request: u64) -> bool {
+        self.slots.iter().any(|slot| slot.open_requests.contains(&request))
     }
 
-    pub fn start(&mut self, node: usize, seed: u64) -> Moved {
+    pub fn start(&mut self, node: usize, seed: u64) -> StepResult {
         let slot = &mut self.slots[node];
-        slot.lives += 1;
-        self.world.tell(format!("{}: starts", name(node)));
+        slot.starts += 1;
+        self.world.log(format!("{}: starts", name(node)));
         let started = Node::start(Start {
             name: name(node),
             store: self.store.clone(),
             world: Arc::clone(&self.world),
-            seed: seed ^ (slot.lives << 8 | node as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+            seed: seed ^ (slot.starts << 8 | node as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15),
             now: self.now,
             skew: Arc::clone(&slot.skew),
         });
         let report = started.report();
         self.slots[node].node = Some(started);
-        self.heard(node, report?);
+        self.on_report(node, report?);
         Ok(())
     }
 
-    fn order(&mut self, node: usize, order: Order) -> Moved {
+    fn order(&mut self, node: usize, order: Order) -> StepResult {
         let Some(ordered) = &self.slots[node].node else { return Ok(()) };
         let report = ordered.order(order)?;
-        self.heard(node, report);
+        self.on_report(node, report);
         Ok(())
     }
 
-    fn heard(&mut self, node: usize, report: Report) {
+    fn on_report(&mut self, node: usize, report: Report) {
         let slot = &mut self.slots[node];
         match report {
-            Report::Quiet { waiting, answers } => {
+            Report::Idle { waiting, answers } => {
                 slot.waiting = waiting;
-                slot.asked.retain(|asked| !answers.iter().any(|(answered, _)| answered == asked));
+                slot.open_requests.retain(|open| !answers.iter().any(|(answered, _)| answered == open));
                 for (request, answer) in &answers {
-                    self.world.tell(format!("{}: answers {request}: {answer:?}", name(node)));
+                    self.world.log(format!("{}: answer to {request}: {answer:?}", name(node)));
                 }
                 self.answers.extend(answers);
             }
-            Report::HeldUp(time) => slot.held_up = Some((self.now + time, self.now)),
-            Report::Gone => {
-                self.world.tell(format!("{}: is gone", name(node)));
-                *slot = Slot { node: None, lives: slot.lives, skew: Arc::clone(&slot.skew), ..fresh() };
+            Report::Paused(time) => slot.paused = Some((self.now + time, self.now)),
+            Report::Exited => {
+                self.world.log(format!("{}: exits", name(node)));
+                *slot = Slot { node: None, starts: slot.starts, skew: Arc::clone(&slot.skew), ..fresh() };
             }
         }
     }
@@ -117,59 +125,59 @@ impl Nodes {
     pub fn ask(&mut self, node: usize, request: Request) -> Result<u64, String> {
         self.next_request += 1;
         let id = self.next_request;
-        self.world.tell(format!("{}: is asked {id}: {request:?}", name(node)));
-        self.slots[node].asked.push(id);
+        self.world.log(format!("{}: request {id}: {request:?}", name(node)));
+        self.slots[node].open_requests.push(id);
         self.order(node, Order::Ask(id, request))?;
         Ok(id)
     }
 
-    pub fn give_turn(&mut self, node: usize, chance: &mut Chance) -> Moved {
+    pub fn give_turn(&mut self, node: usize, chance: &mut Chance) -> StepResult {
         let waiting = self.slots[node].waiting;
         let which = chance.below(waiting);
-        self.world.tell(format!("{}: turn {} of {waiting}", name(node), which + 1));
+        self.world.log(format!("{}: turn {} of {waiting}", name(node), which + 1));
         self.order(node, Order::Turn(which))
     }
 
-    /// Time passes for all; whoever was held up for long enough goes on.
-    pub fn pass(&mut self, time: Duration) -> Moved {
+    /// Advances the time of all nodes, and resumes those whose pause is over.
+    pub fn advance(&mut self, time: Duration) -> StepResult {
         self.now += time;
-        self.world.tell(format!("all: {time:?} pass"));
+        self.world.log(format!("all: {time:?} later"));
         for node in 0..self.len() {
-            match self.slots[node].held_up {
+            match self.slots[node].paused {
                 Some((until, since)) if until <= self.now => {
-                    self.slots[node].held_up = None;
-                    self.world.tell(format!("{}: goes on", name(node)));
-                    self.order(node, Order::Pass(self.now - since))?;
+                    self.slots[node].paused = None;
+                    self.world.log(format!("{}: resumes", name(node)));
+                    self.order(node, Order::Advance(self.now - since))?;
                 }
                 Some(_) => {}
-                None => self.order(node, Order::Pass(time))?,
+                None => self.order(node, Order::Advance(time))?,
             }
         }
         Ok(())
     }
 
-    pub fn arm(&mut self, node: usize, armed: Armed) -> Moved {
-        self.world.tell(format!("{}: {armed:?}", name(node)));
+    pub fn arm(&mut self, node: usize, armed: ArmedFault) -> StepResult {
+        self.world.log(format!("{}: {armed:?}", name(node)));
         self.order(node, Order::Arm(armed))
     }
 
-    pub fn disarm(&mut self, node: usize) -> Moved {
+    pub fn disarm(&mut self, node: usize) -> StepResult {
         self.order(node, Order::Disarm)
     }
 
-    /// Sets a node's clock off by so much.
-    pub fn set_off(&mut self, node: usize, ms: i64) {
-        self.world.tell(format!("{}: its clock is off by {ms} ms", name(node)));
+    /// Makes a node's clock wrong by this much.
+    pub fn set_clock_skew(&mut self, node: usize, ms: i64) {
+        self.world.log(format!("{}: clock skew {ms} ms", name(node)));
         self.slots[node].skew.store(ms, Ordering::Relaxed);
     }
 
-    pub fn stop(&mut self, node: usize) -> Moved {
+    pub fn stop(&mut self, node: usize) -> StepResult {
         self.order(node, Order::Stop)
     }
 }
 
 fn fresh() -> Slot {
-    Slot { node: None, lives: 0, skew: Arc::default(), waiting: 0, held_up: None, asked: Vec::new() }
+    Slot { node: None, starts: 0, skew: Arc::default(), waiting: 0, paused: None, open_requests: Vec::new() }
 }
 
 fn name(node: usize) -> String {

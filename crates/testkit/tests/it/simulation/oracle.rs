@@ -1,122 +1,124 @@
-//! What must be true of every history, whatever went wrong in it.
+//! Checks the properties that every history must have, regardless of the faults in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use store::{ApprovalState, CallState, Decision, RunState};
 
-use super::history::{History, Started};
+use super::history::{History, StartedCell};
 use super::programs::Kind;
 use super::tools::Effect;
 
-type Judged = Result<(), String>;
+type CheckResult = Result<(), String>;
 
-fn must(so: bool, what: impl FnOnce() -> String) -> Judged {
-    if so { Ok(()) } else { Err(what()) }
+fn ensure(condition: bool, message: impl FnOnce() -> String) -> CheckResult {
+    if condition { Ok(()) } else { Err(message()) }
 }
 
-/// An end, and not what a node says while something stands in its way.
+/// Whether a result is final, and not the temporary failure of a node that cannot reach the store or a worker.
 pub fn is_end(result: &Value) -> bool {
-    let passing = ["internal_error", "runtime_unavailable"].iter().any(|code| result["code"] == *code);
+    let temporary = ["internal_error", "runtime_unavailable"].iter().any(|code| result["code"] == *code);
     match result["status"].as_str() {
         Some("completed") => true,
-        Some("failed") => !passing,
+        Some("failed") => !temporary,
         _ => false,
     }
 }
 
-pub fn judge(history: &mut History) -> Judged {
-    made_once(history)?;
+pub fn judge(history: &mut History) -> CheckResult {
+    check_effects(history)?;
     for cell in 0..history.cells.len() {
         match history.cells[cell].run.clone() {
-            Some(run) => judge_run(history, cell, &run)?,
-            None => left_nothing(history, cell)?,
+            Some(run) => check_run(history, cell, &run)?,
+            None => check_missing_run(history, cell)?,
         }
     }
     Ok(())
 }
 
-/// No call of a default tool is made twice; one that may be is made with the same key.
-fn made_once(history: &History) -> Judged {
+/// No call of a non-repeatable tool is made twice. A retry of a repeatable one has the same key and input.
+fn check_effects(history: &History) -> CheckResult {
     let mut made: BTreeMap<(String, u32), Vec<Effect>> = BTreeMap::new();
     for effect in history.world.effects().iter() {
         made.entry((effect.run.clone(), effect.call)).or_default().push(effect.clone());
     }
     for attempts in made.values() {
         let first = &attempts[0];
-        must(attempts.len() == 1 || first.kind.may_be_repeated(), || format!("made twice: {attempts:?}"))?;
+        ensure(attempts.len() == 1 || first.kind.may_be_repeated(), || format!("made twice: {attempts:?}"))?;
         let same = attempts.iter().all(|effect| effect.key == first.key && effect.input == first.input);
-        must(same, || format!("repeated as another call: {attempts:?}"))?;
+        ensure(same, || format!("retried with another key or input: {attempts:?}"))?;
     }
     Ok(())
 }
 
-/// A run that nobody can find has done nothing that counts, and was told of to nobody.
-fn left_nothing(history: &History, cell: usize) -> Judged {
+/// A cell whose run is not in the store has made no non-repeatable call, and its end was not reported.
+fn check_missing_run(history: &History, cell: usize) -> CheckResult {
     let cell = &history.cells[cell];
-    must(cell.ends.is_empty() || history.troubles.errors, || format!("told and not written: {cell:?}"))?;
+    ensure(cell.ends.is_empty() || history.faults_injected.errors, || format!("reported but not stored: {cell:?}"))?;
     let known: BTreeSet<&str> = history.cells.iter().filter_map(|cell| cell.run.as_deref()).collect();
     let effects = history.world.effects();
     let stray = effects.iter().find(|effect| !known.contains(effect.run.as_str()) && !effect.kind.may_be_repeated());
-    must(stray.is_none(), || format!("done for a run that is not there: {stray:?}"))
+    ensure(stray.is_none(), || format!("effect of a run that does not exist: {stray:?}"))
 }
 
-fn judge_run(history: &mut History, cell: usize, run: &str) -> Judged {
-    let state = history.eye.row(run).state;
-    let end = history.told_of(0, cell, run)?;
+fn check_run(history: &mut History, cell: usize, run: &str) -> CheckResult {
+    let state = history.inspector.row(run).state;
+    let end = history.final_result(0, cell, run)?;
     for node in 1..history.nodes.len() {
-        let other = history.told_of(node, cell, run)?;
-        must(other == end, || format!("{run} is told as {end}, and as {other}"))?;
+        let other = history.final_result(node, cell, run)?;
+        ensure(other == end, || format!("{run} is reported as {end} and as {other}"))?;
     }
     let started = &history.cells[cell];
-    must(started.ends.iter().all(|other| *other == end), || format!("{run} had two ends: {:?}", started.ends))?;
-    must(history.eye.row(run).state == state, || format!("{run} ended, and then it was something else"))?;
-    delivered_once(history, run, state)?;
-    approved_once(history, run)?;
+    ensure(started.ends.iter().all(|other| *other == end), || format!("{run} had two ends: {:?}", started.ends))?;
+    ensure(history.inspector.row(run).state == state, || format!("{run} changed its state after its end"))?;
+    check_deliveries(history, run, state)?;
+    check_approvals(history, run)?;
     match state {
-        RunState::Completed => judge_value(history, started, run, &end),
-        RunState::Aborted => must(started.aborted, || format!("{run} was aborted by nobody")),
-        RunState::Failed => must(history.troubles.errors, || format!("{run} failed for no reason: {end}")),
+        RunState::Completed => check_value(history, started, run, &end),
+        RunState::Aborted => ensure(started.aborted, || format!("{run} was aborted, but no client requested it")),
+        RunState::Failed => ensure(history.faults_injected.errors, || format!("{run} failed for no reason: {end}")),
         RunState::Running | RunState::Waiting | RunState::Expired => Err(format!("{run} is {state:?} in the end")),
     }
 }
 
-/// Every recorded result goes to its cell once.
-fn delivered_once(history: &History, run: &str, state: RunState) -> Judged {
+/// Every stored result is delivered to its cell exactly once.
+fn check_deliveries(history: &History, run: &str, state: RunState) -> CheckResult {
     let mut delivered = BTreeSet::new();
-    for leg in history.eye.legs(run) {
+    for leg in history.inspector.legs(run) {
         for call in leg.replies {
-            must(delivered.insert(call), || format!("{run}: the result of call {call} was delivered twice"))?;
+            ensure(delivered.insert(call), || format!("{run}: the result of call {call} was delivered twice"))?;
         }
     }
-    for call in history.eye.calls(run) {
+    for call in history.inspector.calls(run) {
         if state == RunState::Completed && call.method == "call" {
-            let told = call.state == CallState::Delivered && delivered.contains(&call.call);
-            must(told, || format!("{run}: call {} has a result that was not delivered", call.call))?;
+            let is_delivered = call.state == CallState::Delivered && delivered.contains(&call.call);
+            ensure(is_delivered, || format!("{run}: call {} has a result that was not delivered", call.call))?;
         }
     }
     Ok(())
 }
 
-/// Nothing is done without a yes; a yes is good for one call, with the input it was given for.
-fn approved_once(history: &History, run: &str) -> Judged {
-    let approvals = history.eye.approvals(run);
+/// A call that needs approval has an approval of its own, for the input it was made with.
+fn check_approvals(history: &History, run: &str) -> CheckResult {
+    let approvals = history.inspector.approvals(run);
     for effect in history.world.effects().iter().filter(|effect| effect.run == run && effect.kind == Kind::Ask) {
         let approval = approvals.iter().find(|one| one.call == effect.call && one.state == ApprovalState::Used);
-        let Some(approval) = approval else { return Err(format!("done without a yes: {effect:?}, {approvals:?}")) };
-        let said = history.said.get(&approval.approval_id).cloned().unwrap_or_default();
-        let allowed = said.iter().any(|decision| match decision {
+        let Some(approval) = approval else {
+            return Err(format!("effect without approval: {effect:?}, {approvals:?}"));
+        };
+        let decisions = history.decisions.get(&approval.approval_id).cloned().unwrap_or_default();
+        let allowed = decisions.iter().any(|decision| match decision {
             Decision::Approve { edited_input, .. } => edited_input.as_ref().unwrap_or(&approval.input) == &effect.input,
             Decision::Deny { .. } => false,
         });
-        must(allowed, || format!("done otherwise than allowed: {effect:?}, {said:?}"))?;
+        ensure(allowed, || format!("effect differs from the approved input: {effect:?}, {decisions:?}"))?;
     }
     Ok(())
 }
 
-/// A run that ended by itself gave what its tools gave.
-fn judge_value(history: &History, started: &Started, run: &str, end: &Value) -> Judged {
-    must(end["status"] == "completed", || format!("{run} is completed and told as {end}"))?;
+/// The value of a completed run consists of the results of its tools.
+fn check_value(history: &History, started: &StartedCell, run: &str, end: &Value) -> CheckResult {
+    ensure(end["status"] == "completed", || format!("{run} is completed but reported as {end}"))?;
     let effects = history.world.effects();
     for (n, kind) in started.calls.iter().enumerate() {
         let got = &end["value"][n.to_string()];
@@ -124,23 +126,25 @@ fn judge_value(history: &History, started: &Started, run: &str, end: &Value) -> 
         let acknowledged = effect.and_then(|effect| history.acknowledged.get(&(run.to_owned(), effect.call)));
         let error = got["error"].as_str().unwrap_or_default();
         if error.starts_with("the outcome of this call is unknown") {
-            let reason = history.troubles.nodes || history.troubles.errors;
-            must(reason && !kind.may_be_repeated(), || format!("{run}: {n} {kind:?} is unknown without a reason"))?;
-            must(acknowledged.is_none(), || format!("{run}: {n} was acknowledged and is lost"))?;
+            let reason = history.faults_injected.nodes || history.faults_injected.errors;
+            ensure(reason && !kind.may_be_repeated(), || format!("{run}: {n} {kind:?} is unknown without a reason"))?;
+            ensure(acknowledged.is_none(), || format!("{run}: {n} was acknowledged and is lost"))?;
         } else if let Some(effect) = effect {
             let right = match kind {
                 Kind::Task | Kind::Pick => {
-                    let brought = got["value"].as_str().unwrap_or_default();
+                    let value = got["value"].as_str().unwrap_or_default();
                     let known = acknowledged.is_none_or(|value| *value == got["value"]);
-                    known && brought.starts_with(&format!("brought {} ", effect.call))
+                    known && value.starts_with(&format!("settled {} ", effect.call))
                 }
                 Kind::Fails => error.contains("it does that"),
                 Kind::Slow | Kind::Read | Kind::Keyed | Kind::Ask => got["value"] == json!({"did": effect.input}),
             };
-            must(right, || format!("{run}: {n} {kind:?} gave {got}; done was {effect:?}, told {acknowledged:?}"))?;
+            ensure(right, || {
+                format!("{run}: {n} {kind:?} gave {got}; the effect was {effect:?}, acknowledged {acknowledged:?}")
+            })?;
         } else {
             let denied = *kind == Kind::Ask && error.contains("denied");
-            must(denied, || format!("{run}: {n} {kind:?} has a result and no effect: {got}"))?;
+            ensure(denied, || format!("{run}: {n} {kind:?} has a result and no effect: {got}"))?;
         }
     }
     Ok(())

@@ -1,96 +1,96 @@
-//! What people do in a history: start cells, wait for them, bring outcomes, decide, give up; and what they are told.
+//! The clients of a history: they start cells, wait for them, settle calls, decide approvals, abort, and read answers.
 
 use serde_json::{Value, json};
 use store::{ApprovalScope, ApprovalState, Decision};
 
-use super::history::{Asked, History, So, Started};
+use super::history::{History, PendingRequest, StartedCell, StepResult};
 use super::oracle;
 use super::programs::Program;
 use super::requests::{Answer, Request};
 
-const MOST_CELLS: usize = 3;
+const MAX_CELLS: usize = 3;
 
 impl History {
-    /// Somebody does something.
-    pub fn act(&mut self) -> So {
-        let movable = self.nodes.movable();
-        if movable.is_empty() {
+    /// Performs one random action of a client.
+    pub fn client_action(&mut self) -> StepResult {
+        let active = self.nodes.active();
+        if active.is_empty() {
             return Ok(());
         }
-        let node = movable[self.chance.below(movable.len())];
-        if self.cells.is_empty() || self.cells.len() < MOST_CELLS && self.chance.below(6) == 0 {
+        let node = active[self.chance.below(active.len())];
+        if self.cells.is_empty() || self.cells.len() < MAX_CELLS && self.chance.below(6) == 0 {
             return self.exec(node);
         }
         let cell = self.chance.below(self.cells.len());
-        self.look_for_run(cell);
+        self.find_run(cell);
         let Some(run) = self.cells[cell].run.clone() else { return Ok(()) };
         match self.chance.below(40) {
             0..22 => {
                 self.wait(node, cell, &run)?;
-                // It may be sent twice: to the same node or another.
-                if self.chance.below(8) == 0 && !self.nodes.movable().is_empty() {
-                    let movable = self.nodes.movable();
-                    let other = movable[self.chance.below(movable.len())];
+                // The request may be sent twice: to the same node or another.
+                if self.chance.below(8) == 0 && !self.nodes.active().is_empty() {
+                    let active = self.nodes.active();
+                    let other = active[self.chance.below(active.len())];
                     self.wait(other, cell, &run)?;
                 }
                 Ok(())
             }
-            22..31 => self.bring(node, &run),
+            22..31 => self.settle_any(node, &run),
             31..39 => self.decide(node, &run),
             _ if self.chance.below(4) == 0 => {
                 self.cells[cell].aborted = true;
                 let request = self.nodes.ask(node, Request::Abort { run })?;
-                self.asked.insert(request, Asked::Other);
+                self.requests.insert(request, PendingRequest::Other);
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    fn exec(&mut self, node: usize) -> So {
+    fn exec(&mut self, node: usize) -> StepResult {
         let program = Program::new(&mut self.chance);
         let cell = self.cells.len();
         let session = format!("session-{cell}");
-        self.cells.push(Started { session: session.clone(), calls: program.calls, ..Started::default() });
+        self.cells.push(StartedCell { session: session.clone(), calls: program.calls, ..StartedCell::default() });
         let request = self.nodes.ask(node, Request::Exec { session, code: program.code })?;
-        self.asked.insert(request, Asked::OfCell(cell));
+        self.requests.insert(request, PendingRequest::Cell(cell));
         Ok(())
     }
 
     pub fn wait(&mut self, node: usize, cell: usize, run: &str) -> Result<u64, String> {
         let session = self.cells[cell].session.clone();
         let request = self.nodes.ask(node, Request::Wait { session, run: run.to_owned() })?;
-        self.asked.insert(request, Asked::OfCell(cell));
+        self.requests.insert(request, PendingRequest::Cell(cell));
         Ok(request)
     }
 
-    /// Whoever was handed a call answers it, sooner or later, and perhaps again.
-    fn bring(&mut self, node: usize, run: &str) -> So {
-        let handed = self.handed(run);
-        if handed.is_empty() {
+    /// Settles a random call that waits for an outcome from outside; it may be settled already.
+    fn settle_any(&mut self, node: usize, run: &str) -> StepResult {
+        let parked = self.parked_calls(run);
+        if parked.is_empty() {
             return Ok(());
         }
-        let call = handed[self.chance.below(handed.len())];
-        self.bring_one(node, run, call)
+        let call = parked[self.chance.below(parked.len())];
+        self.settle(node, run, call)
     }
 
-    /// The calls of a run that somebody outside has.
-    fn handed(&self, run: &str) -> Vec<u32> {
+    /// Returns the calls of a run that are settled from outside.
+    fn parked_calls(&self, run: &str) -> Vec<u32> {
         let effects = self.world.effects();
-        effects.iter().filter(|one| one.run == run && one.kind.is_brought()).map(|one| one.call).collect()
+        effects.iter().filter(|one| one.run == run && one.kind.is_settled_externally()).map(|one| one.call).collect()
     }
 
-    fn bring_one(&mut self, node: usize, run: &str, call: u32) -> So {
-        self.brought += 1;
-        let value = json!(format!("brought {call} ({})", self.brought));
+    fn settle(&mut self, node: usize, run: &str, call: u32) -> StepResult {
+        self.outcomes_sent += 1;
+        let value = json!(format!("settled {call} ({})", self.outcomes_sent));
         let (run, request) = (run.to_owned(), Request::Settle { run: run.to_owned(), call, value: value.clone() });
         let request = self.nodes.ask(node, request)?;
-        self.asked.insert(request, Asked::Brings { run, call, value });
+        self.requests.insert(request, PendingRequest::Settle { run, call, value });
         Ok(())
     }
 
-    pub fn decide(&mut self, node: usize, run: &str) -> So {
-        let open = self.eye.approvals(run).into_iter().filter(|one| one.state == ApprovalState::Pending);
+    pub fn decide(&mut self, node: usize, run: &str) -> StepResult {
+        let open = self.inspector.approvals(run).into_iter().filter(|one| one.state == ApprovalState::Pending);
         let open: Vec<_> = open.collect();
         if open.is_empty() {
             return Ok(());
@@ -105,33 +105,33 @@ impl History {
             }
             _ => Decision::Approve { edited_input: None, reach: ApprovalScope::Once },
         };
-        self.said.entry(approval.approval_id.clone()).or_default().push(decision.clone());
+        self.decisions.entry(approval.approval_id.clone()).or_default().push(decision.clone());
         let request = Request::Decide { approval: approval.approval_id.clone(), decision };
         let request = self.nodes.ask(node, request)?;
-        self.asked.insert(request, Asked::Other);
+        self.requests.insert(request, PendingRequest::Other);
         Ok(())
     }
 
-    /// Whoever lost the answer that had its name finds a run by its session.
-    pub fn look_for_run(&mut self, cell: usize) {
+    /// Finds the run of a cell by its session, in case the answer with its id was lost.
+    pub fn find_run(&mut self, cell: usize) {
         let cell = &mut self.cells[cell];
         if cell.run.is_none() {
-            cell.run = self.eye.run_of(&cell.session).map(|run| run.run_id);
+            cell.run = self.inspector.run_of(&cell.session).map(|run| run.run_id);
         }
     }
 
-    /// What was answered.
-    pub fn hear(&mut self) {
+    /// Processes the answers of all nodes.
+    pub fn process_answers(&mut self) {
         for (request, answer) in std::mem::take(&mut self.nodes.answers) {
-            match (self.asked.remove(&request), answer) {
-                (Some(Asked::OfCell(cell)), Answer::Cell(result)) => {
+            match (self.requests.remove(&request), answer) {
+                (Some(PendingRequest::Cell(cell)), Answer::Cell(result)) => {
                     if oracle::is_end(&result) {
                         self.cells[cell].ends.push(result.clone());
                     }
-                    self.cells[cell].last_told = Some(result);
+                    self.cells[cell].last_result = Some(result);
                 }
-                (Some(Asked::Brings { run, call, value }), Answer::Counts(true)) => {
-                    // The first counts: of a second one nobody may be told so.
+                (Some(PendingRequest::Settle { run, call, value }), Answer::Settled(true)) => {
+                    // Only the first outcome of a call may be acknowledged.
                     self.acknowledged.entry((run, call)).or_insert(value);
                 }
                 _ => {}
@@ -139,20 +139,20 @@ impl History {
         }
     }
 
-    /// Everything that whoever was handed it has not brought yet.
-    pub fn bring_what_is_open(&mut self, node: usize, run: &str) -> So {
-        let calls = self.eye.calls(run);
+    /// Settles all parked calls of a run that have no outcome yet.
+    pub fn settle_open_calls(&mut self, node: usize, run: &str) -> StepResult {
+        let calls = self.inspector.calls(run);
         let open = |call: u32| calls.iter().any(|row| row.call == call && row.outcome.is_none());
-        let handed: Vec<u32> = self.handed(run).into_iter().filter(|call| open(*call)).collect();
-        handed.into_iter().try_for_each(|call| self.bring_one(node, run, call))
+        let parked: Vec<u32> = self.parked_calls(run).into_iter().filter(|call| open(*call)).collect();
+        parked.into_iter().try_for_each(|call| self.settle(node, run, call))
     }
 
-    /// Asks for a run once more, when it is over, and has the answer.
-    pub fn told_of(&mut self, node: usize, cell: usize, run: &str) -> Result<Value, String> {
-        self.cells[cell].last_told = None;
+    /// Waits once more for a run that has ended and returns the result.
+    pub fn final_result(&mut self, node: usize, cell: usize, run: &str) -> Result<Value, String> {
+        self.cells[cell].last_result = None;
         self.wait(node, cell, run)?;
-        self.settle_down(node)?;
-        self.hear();
-        self.cells[cell].last_told.clone().ok_or_else(|| format!("nothing is told of {run}, which is over"))
+        self.run_until_idle(node)?;
+        self.process_answers();
+        self.cells[cell].last_result.clone().ok_or_else(|| format!("no answer to a wait for {run}, which has ended"))
     }
 }

@@ -1,12 +1,12 @@
-//! Cells made by chance: every kind of call, in groups, with timers and yields between them.
+//! Random cells: calls of every kind, in groups, with timers and yields between them.
 
 use super::super::faults::program::Chance;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Answers after a time.
+    /// Answers after a delay.
     Slow,
-    /// Has its effect, and then says that it failed.
+    /// Takes effect and then reports a failure.
     Fails,
     Read,
     Keyed,
@@ -40,13 +40,13 @@ impl Kind {
         matches!(self, Self::Read | Self::Keyed)
     }
 
-    /// Whether somebody outside brings its outcome.
-    pub fn is_brought(self) -> bool {
+    /// Whether its outcome comes from outside.
+    pub fn is_settled_externally(self) -> bool {
         matches!(self, Self::Task | Self::Pick)
     }
 }
 
-/// A cell, and its calls: the call at place `n` says so in its input.
+/// A cell and its calls. Each call has its index in the input, as `n`.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub code: String,

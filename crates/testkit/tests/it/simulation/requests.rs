@@ -1,4 +1,4 @@
-//! What people ask of a node, and what it says.
+//! Requests of clients to a node, and its answers.
 
 use std::sync::Arc;
 
@@ -27,17 +27,17 @@ pub enum Request {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// Of a run: how it stands, or its end.
+    /// The result of an `exec` or `wait`.
     Cell(Value),
-    /// Whether an outcome counts.
-    Counts(bool),
-    /// Whether a word was taken down.
-    Taken(bool),
+    /// Whether the outcome was accepted.
+    Settled(bool),
+    /// Whether the decision was accepted.
+    Decided(bool),
     Aborted(bool),
     Left,
 }
 
-/// As short as it may be: a history has other things to wait for.
+/// Short, so that a history does not spend most of its time in requests.
 const EXEC_MS: u64 = 2000;
 const WAIT_MS: u64 = 500;
 
@@ -59,19 +59,19 @@ impl Server {
             Request::Exec { session, code } => {
                 let input = ExecInput::javascript(code);
                 let result = self.code_mode.exec(&self.executor(&session), &self.config, "exec-1", input).await;
-                Answer::Cell(told(json!(result)))
+                Answer::Cell(without_timing(json!(result)))
             }
             Request::Wait { session, run } => {
                 let result = self.code_mode.wait(&self.executor(&session), &self.config, "wait-1", &run).await;
-                Answer::Cell(told(json!(result)))
+                Answer::Cell(without_timing(json!(result)))
             }
             Request::Settle { run, call, value } => {
                 let outcome = Outcome::Returned(Returned::json(value));
                 let settled = self.code_mode.settle(&CallToken { run, call }, &outcome).await;
-                Answer::Counts(matches!(settled, Ok(Settled::Taken)))
+                Answer::Settled(matches!(settled, Ok(Settled::Taken)))
             }
             Request::Decide { approval, decision } => {
-                Answer::Taken(self.code_mode.decide(&approval, &decision, "a person").await.is_ok())
+                Answer::Decided(self.code_mode.decide(&approval, &decision, "a person").await.is_ok())
             }
             Request::Abort { run } => Answer::Aborted(self.code_mode.abort(&run).await),
             Request::Leave => {
@@ -97,8 +97,8 @@ pub fn scope(session: &str) -> Scope {
     }
 }
 
-/// Without what is only about how long it took.
-fn told(mut result: Value) -> Value {
+/// Keeps only the fields that do not depend on timing.
+fn without_timing(mut result: Value) -> Value {
     let fields = result.as_object_mut().unwrap();
     fields.retain(|name, _| ["status", "code", "error", "value", "runId"].contains(&name.as_str()));
     result

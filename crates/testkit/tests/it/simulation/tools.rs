@@ -1,4 +1,4 @@
-//! The world outside the nodes: tools whose effects stay, whatever becomes of who called them.
+//! The world outside the nodes: tools whose effects remain when the calling node crashes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::programs::Kind;
 
-/// One effect.
+/// One effect of a tool.
 #[derive(Clone, Debug)]
 pub struct Effect {
     pub kind: Kind,
@@ -20,11 +20,11 @@ pub struct Effect {
     pub input: Value,
 }
 
-/// What has happened, in order; shared by all nodes of a history.
+/// All effects and log lines of a history, in order; shared by its nodes.
 #[derive(Debug, Default)]
 pub struct World {
     effects: Mutex<Vec<Effect>>,
-    story: Mutex<Vec<String>>,
+    log: Mutex<Vec<String>>,
 }
 
 impl World {
@@ -32,21 +32,21 @@ impl World {
         self.effects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn tell(&self, line: String) {
-        self.story.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    pub fn log(&self, line: String) {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 
-    pub fn story(&self) -> Vec<String> {
-        self.story.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn log_lines(&self) -> Vec<String> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// The same tools as a node has them.
+/// The tool source of one node.
 #[derive(Debug)]
 pub struct Tools {
     pub node: String,
     pub world: Arc<World>,
-    /// A node that has died calls nothing any more.
+    /// A crashed node makes no more calls.
     pub dead: Arc<AtomicBool>,
 }
 
@@ -71,7 +71,7 @@ impl ToolSource for Tools {
             }
             let kind = *Kind::ALL.iter().find(|kind| kind.tool() == call.id().as_str()).unwrap();
             let (run, number) = (call.token().run.clone(), call.token().call);
-            self.world.tell(format!("{}: {} of {run}, call {number}: {}", self.node, kind.name(), call.input()));
+            self.world.log(format!("{}: {} of {run}, call {number}: {}", self.node, kind.name(), call.input()));
             let (key, input) = (call.key().to_owned(), call.input().clone());
             self.world.effects().push(Effect { kind, key, run, call: number, input });
             let ms = call.input().get("ms").and_then(Value::as_u64).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! Cells of the simulation, run on a thread beside it. No deadline is kept and no leg takes any time: how fast the
-//! machine is must not be seen.
+//! A worker for the simulation that runs cells on a separate thread. It enforces no deadline and reports that legs take
+//! no time, so that the speed of the machine does not affect a history.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -10,24 +10,24 @@ use contract::frame::{FrameBuffer, FromWorker, Hello, Jail, ToWorker};
 use contract::ids::{CatalogHash, CellId};
 use sandbox::{IMAGE_ID, Sandbox};
 
-/// Loading the image takes longer than most histories: whoever is done with a sandbox leaves it, empty, to the next.
-static SHELF: Mutex<Vec<Sandbox>> = Mutex::new(Vec::new());
+/// Empty sandboxes for reuse: loading the image takes longer than most histories.
+static SPARE: Mutex<Vec<Sandbox>> = Mutex::new(Vec::new());
 
-/// Guest frames and the parser's lie on it.
+/// Holds the stack frames of the guest and of the parser.
 const STACK_BYTES: usize = 64 << 20;
 
 pub fn serve(stream: UnixStream, slots: u32, _threads: usize) -> std::io::Result<()> {
-    let shelved = SHELF.lock().unwrap_or_else(PoisonError::into_inner).pop();
-    let sandbox = match shelved {
+    let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let sandbox = match spare {
         Some(sandbox) => sandbox,
         None => Sandbox::new(slots + 1).map_err(std::io::Error::other)?,
     };
     std::thread::Builder::new().name("cells".into()).stack_size(STACK_BYTES).spawn(move || {
         let mut worker = Worker { sandbox, cells: BTreeSet::new(), catalogs: Vec::new() };
         let hello = Hello { image: IMAGE_ID, jail: Jail::None, slots, page_scan: true };
-        // It ends when the node does.
+        // The connection closes when the node exits.
         drop(worker.work(stream, hello));
-        SHELF.lock().unwrap_or_else(PoisonError::into_inner).push(worker.emptied());
+        SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(worker.emptied());
     })?;
     Ok(())
 }

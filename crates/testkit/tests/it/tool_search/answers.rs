@@ -1,4 +1,4 @@
-//! What is found, what is told, and what is as good as not there.
+//! Tool Search: results, errors, limits, and tools that are hidden.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{Bench, EVENT, SECRET, TICKET, host, ids, source};
 
 #[tokio::test]
-async fn mcp_tools_are_found_and_called_here_and_nowhere_in_code_mode() {
+async fn mcp_tools_are_found_and_called_by_tool_search_but_not_by_code_mode() {
     let bench = Bench::new(json!(true)).await;
     let code = format!(
         "const [hit] = await openclaw.tools.search('calendar'); \
@@ -37,7 +37,7 @@ async fn mcp_tools_are_found_and_called_here_and_nowhere_in_code_mode() {
 }
 
 #[tokio::test]
-async fn a_denied_tool_answers_as_one_that_does_not_exist() {
+async fn a_denied_tool_is_indistinguishable_from_an_unknown_one() {
     let bench = Bench::new(json!(true)).await;
     assert_eq!(ids(&bench.search(json!({"query": "ticket"})).await), [TICKET]);
     for id in [SECRET, "plugin:fake:no_such_thing", "not an id"] {
@@ -58,7 +58,7 @@ async fn a_denied_tool_answers_as_one_that_does_not_exist() {
 }
 
 #[tokio::test]
-async fn searches_list_as_many_as_the_configuration_says() {
+async fn searches_respect_the_configured_limits() {
     let bench = Bench::new(json!({"searchDefaultLimit": 3, "maxSearchLimit": 5})).await;
     let code = "const count = async (options) => (await openclaw.tools.search('widget', options)).length; \
                 const refused = await count({ limit: 0 }).catch((error) => error.message); \
@@ -74,7 +74,7 @@ async fn searches_list_as_many_as_the_configuration_says() {
 }
 
 #[tokio::test]
-async fn what_a_cell_logs_and_how_it_fails_is_told() {
+async fn logs_and_failures_of_a_cell_are_reported() {
     let bench = Bench::new(json!(true)).await;
     let answer = bench.code("console.log('a', 1); console.warn({ b: 2 }); console.error('c'); return null").await;
     assert_eq!((&answer["ok"], &answer["value"]), (&json!(true), &Value::Null));
@@ -102,7 +102,7 @@ async fn what_a_cell_logs_and_how_it_fails_is_told() {
 }
 
 #[tokio::test]
-async fn a_tool_that_has_gone_fails_and_a_cell_has_nobody_to_yield_to() {
+async fn a_removed_tool_fails_and_a_yield_does_not_suspend() {
     let mut bench = Bench::new(json!(true)).await;
     assert_eq!(bench.code("await yield_control('later'); return ALL_TOOLS.length").await["value"], json!(0));
 
@@ -116,7 +116,7 @@ async fn a_tool_that_has_gone_fails_and_a_cell_has_nobody_to_yield_to() {
     assert_eq!((&answer["error"], &answer["code"]), (&json!(gone), &json!("nested_tool_failed")));
 }
 
-/// Wants titles in capitals, and no calendar.
+/// Converts titles to upper case and blocks calendar events.
 #[derive(Debug)]
 struct Strict;
 
@@ -132,7 +132,7 @@ impl Hook for Strict {
 }
 
 #[tokio::test]
-async fn hooks_have_their_say_in_the_final_call() {
+async fn hooks_apply_to_the_final_call() {
     let mut strict = host(json!({"toolSearch": true}), vec![source()]);
     strict.hooks.push(Arc::new(Strict));
     let bench = Bench::of(strict).await;

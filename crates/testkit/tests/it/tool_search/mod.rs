@@ -1,4 +1,4 @@
-//! Tool Search, whole: real canned tools, cells in this process's threads, a store in memory.
+//! Tool Search end to end: canned tools, cells on threads of this process, a store in memory.
 
 mod answers;
 mod regression;
@@ -24,7 +24,7 @@ const DEPLOY: &str = "openclaw:ops:deploy";
 const NEVER: &str = "plugin:fake:never";
 const SECRET: &str = "plugin:fake:secret";
 
-/// A plugin with a large catalog, an MCP server, and tools that make trouble.
+/// A tool source with a large plugin catalog, an MCP tool, and tools that fail or never answer.
 fn source() -> Arc<dyn ToolSource> {
     let mut tools: Vec<Value> = (0..220)
         .map(|number| {
@@ -46,7 +46,7 @@ fn source() -> Arc<dyn ToolSource> {
         json!({"id": EVENT, "description": "Adds to the calendar.", "parameters": title, "answers": [{"echo": true}]}),
         json!({"id": DEPLOY, "description": "Ships it.", "answers": [{"returns": "shipped"}]}),
         json!({"id": NEVER, "description": "Says nothing.", "answers": [{"never": true}]}),
-        json!({"id": SECRET, "description": "Opens a ticket nobody may see."}),
+        json!({"id": SECRET, "description": "Opens a ticket that must stay hidden."}),
         json!({"id": "plugin:fake:broken", "description": "Breaks.", "answers": [{"fails": "out of paper"}]}),
     ]);
     Arc::new(Canned::parse(&json!({ "tools": tools }).to_string()).unwrap())
@@ -69,7 +69,7 @@ fn run(host: &Host, session: &str) -> PreparedRun {
     prepare(host, &RunRequest { scope, ..RunRequest::default() }).unwrap()
 }
 
-/// A run with Tool Search, and what its tools are called with.
+/// A run with Tool Search, and methods that call its control tools.
 struct Bench {
     code_mode: CodeMode,
     tool_search: ToolSearch,
@@ -106,7 +106,7 @@ impl Bench {
         self.tool_search.call(&self.run.executor, &self.run.config.tool_search, "call-1", &input).await
     }
 
-    /// Kind and tool of each entry of the session's transcript.
+    /// Returns kind and tool of each entry of the session's transcript.
     async fn transcript(&self, session: &str) -> Vec<String> {
         let entries = self.code_mode.store().transcript(session).await.unwrap();
         let line = |entry: &Entry| {
@@ -116,6 +116,7 @@ impl Bench {
         entries.iter().map(line).collect()
     }
 
+    /// Waits for a pending approval and decides it.
     async fn decide_when_asked(&self, decision: Decision) {
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {
@@ -124,7 +125,7 @@ impl Bench {
                 self.code_mode.decide(&approval.approval_id, &decision, "a person").await.unwrap();
                 return;
             }
-            assert!(Instant::now() < deadline, "nobody was asked");
+            assert!(Instant::now() < deadline, "no approval was requested within 5 seconds");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

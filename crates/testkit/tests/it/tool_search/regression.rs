@@ -1,4 +1,4 @@
-//! Tool Search beside direct tools: the same calls, a fraction of the request.
+//! Compares Tool Search with direct tools: the same calls with a much smaller request.
 
 use catalog::VisibleTool;
 use executor::run::{Host, PreparedRun};
@@ -13,9 +13,9 @@ const tool = await openclaw.tools.describe(hits[0].id)
 return { required: tool.parameters.required, made: await openclaw.tools.call(tool.id, { title: "Crash" }) }
 "#;
 
-/// The contract's regression, point by point.
+/// The contract's regression test, point by point.
 #[tokio::test]
-async fn tool_search_calls_what_direct_mode_calls_with_a_fraction_of_the_request() {
+async fn tool_search_calls_the_same_tool_as_direct_mode_with_a_smaller_request() {
     let direct = run(&host(json!({"deny": [SECRET]}), vec![source()]), "direct");
     let bench = Bench::new(json!(true)).await;
 
@@ -26,7 +26,7 @@ async fn tool_search_calls_what_direct_mode_calls_with_a_fraction_of_the_request
     let input = json!({"title": "Crash"});
     let made = direct.executor.call_directly(store, "call-0", TICKET, input, ProgressSink::default()).await.unwrap();
     let CallEnd::Settled(Outcome::Returned(directly)) = made.end else { panic!("{made:?}") };
-    // 2. Tool Search can call the same.
+    // 2. Tool Search can call the same tool.
     let answer = bench.code(FIND_AND_CALL).await;
     let value = json!({"required": ["title"], "made": directly.for_guest()});
     assert_eq!((&answer["ok"], &answer["value"]), (&json!(true), &value), "{answer}");
@@ -37,7 +37,7 @@ async fn tool_search_calls_what_direct_mode_calls_with_a_fraction_of_the_request
     assert_eq!(shown.parameters["required"], json!(["title"]));
     let names: Vec<&str> = bench.run.visible.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["tool_search_code"]);
-    // 5. That is a small part of it, and telemetry says so.
+    // 5. The Tool Search request is much smaller, and telemetry reports both sizes.
     let bytes = |run: &PreparedRun| run.visible.iter().map(VisibleTool::bytes).sum::<usize>();
     assert!(bytes(&bench.run) * 40 < bytes(&direct), "{} and {}", bytes(&bench.run), bytes(&direct));
     let mut telemetry = answer["telemetry"].clone();
@@ -64,11 +64,11 @@ async fn tool_search_calls_what_direct_mode_calls_with_a_fraction_of_the_request
     assert_eq!((&transcript[..3], transcript.len()), (&control[..], 4));
     let entries = store.transcript("session").await.unwrap();
     assert_eq!(entries[1].entry["parentToolCallId"], "call-1");
-    assert_eq!(entries[3].entry["result"], answer, "what was told is what is written");
+    assert_eq!(entries[3].entry["result"], answer, "the transcript has the returned result");
 }
 
 #[tokio::test]
-async fn the_structured_tools_do_the_same_step_by_step() {
+async fn the_structured_tools_search_describe_and_call_step_by_step() {
     let bench = Bench::new(json!({"mode": "tools"})).await;
     let names: Vec<&str> = bench.run.visible.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["tool_search", "tool_describe", "tool_call"]);
@@ -100,7 +100,7 @@ async fn the_structured_tools_do_the_same_step_by_step() {
 }
 
 #[tokio::test]
-async fn without_a_runtime_code_becomes_tools_and_says_so() {
+async fn without_a_runtime_tool_search_offers_structured_tools_with_a_note() {
     let without = Host { runtime_available: false, ..host(json!({"toolSearch": true}), vec![source()]) };
     let bench = Bench::of(without).await;
     let names: Vec<&str> = bench.run.visible.iter().map(|tool| tool.name.as_str()).collect();

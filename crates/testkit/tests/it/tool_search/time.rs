@@ -1,4 +1,4 @@
-//! Tool Search answers once: in time, or with what it waited for.
+//! Time limits of Tool Search: it answers within them or reports what it waited for.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn ledger(folder: &Path) -> Arc<dyn ToolSource> {
 }
 
 #[tokio::test]
-async fn a_cell_has_its_time_and_no_more() {
+async fn a_cell_times_out_and_names_what_it_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let config = json!({"toolSearch": {"codeTimeoutMs": 1000}});
     let bench = Bench::of(host(config, vec![source(), ledger(folder.path())])).await;
@@ -40,13 +40,13 @@ async fn a_cell_has_its_time_and_no_more() {
         assert_eq!(answer["logs"].as_array().map(Vec::len), Some(1), "{code}: {answer}");
         assert!((900..4000).contains(&took.as_millis()), "{code}: {took:?}");
     }
-    // The structured tools hold on for people only, as long.
+    // The structured tools have the same limit while they wait for a person or a client.
     for (id, who) in [(DEPLOY, "a person has not approved"), (CLIENT, "the client has not answered")] {
         let answer = bench.call(id, json!({})).await;
         let expected = (json!("timeout"), json!(block(&format!("{who} `{id}`"))));
         assert_eq!((answer["code"].clone(), answer["error"].clone()), expected);
     }
-    // Nobody is asked any more, nothing is left running, and the cells cannot be gone on with.
+    // No approval is pending, no run is active, and the cells cannot be resumed.
     assert_eq!(bench.code_mode.store().pending_approvals().await.unwrap(), []);
     assert_eq!(bench.code_mode.live_runs(), 0);
     let entries = bench.code_mode.store().transcript("session").await.unwrap();
@@ -57,7 +57,7 @@ async fn a_cell_has_its_time_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_persons_word_within_that_time_counts() {
+async fn a_decision_within_the_time_limit_takes_effect() {
     let bench = Bench::new(json!({"codeTimeoutMs": 5000})).await;
     let code = format!("return await openclaw.tools.call('{DEPLOY}', {{}}).catch((error) => error.message)");
     let yes = || Decision::Approve { edited_input: None, reach: ApprovalScope::Once };
@@ -75,7 +75,7 @@ async fn a_persons_word_within_that_time_counts() {
 }
 
 #[tokio::test]
-async fn a_client_that_answers_within_that_time_is_heard() {
+async fn a_client_answer_within_the_time_limit_is_delivered() {
     let folder = tempfile::tempdir().unwrap();
     let bench = Bench::of(host(json!({"toolSearch": true}), vec![ledger(folder.path())])).await;
     let settle = async {
@@ -89,7 +89,7 @@ async fn a_client_that_answers_within_that_time_is_heard() {
                     return;
                 }
             }
-            assert!(Instant::now() < deadline, "nothing was parked");
+            assert!(Instant::now() < deadline, "no call was parked within 5 seconds");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
