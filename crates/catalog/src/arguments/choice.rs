@@ -21,7 +21,7 @@ impl<'a> Walk<'a> {
             ("anyOf", Value::Array(branches)) => self.any_of(branches, input),
             ("oneOf", Value::Array(branches)) => self.one_branch(branches, input),
             ("not", _) => match self.trial(argument, input).0.not() {
-                Verdict::Fails => self.fail(|| "is a value that the schema rules out".to_owned()),
+                Verdict::Fails => self.fail(|| "is a value that the schema forbids".to_owned()),
                 verdict => verdict,
             },
             ("if", _) => match self.trial(argument, input).0 {
@@ -62,10 +62,10 @@ impl<'a> Walk<'a> {
         match fitting {
             0 => self.none_fits(failed),
             1 => failed.open.unwrap_or(Verdict::Fits),
-            // An object that is two things at once has a property too many. A scalar can do nothing about
-            // overlapping branches, such as integer and number; there `oneOf` was written and `anyOf` meant.
+            // An object that matches several branches has a property too many, which the model can fix. A scalar cannot
+            // avoid overlapping branches such as integer and number: there the author wrote `oneOf` and meant `anyOf`.
             _ if input.is_object() => self
-                .fail(|| format!("fits {fitting} of the {} forms it may have, must fit exactly one", branches.len())),
+                .fail(|| format!("matches {fitting} of the {} allowed forms, must match exactly one", branches.len())),
             _ => Verdict::Unknown,
         }
     }
@@ -80,21 +80,21 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// How far a branch is from the input, the nearest first.
+/// How far the input is from matching a branch, nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Distance {
-    /// This branch was meant; something in it is wrong.
+    /// The input belongs to this branch, but a part of it is wrong.
     Inside,
-    /// A property with a fixed value has another: the input is of some other branch.
+    /// A property with a fixed value has a different value, so the input belongs to another branch.
     Tag,
-    /// Another kind of value altogether.
+    /// The input is a different kind of value.
     Kind,
 }
 
-/// The branches that do not fit, of which only the nearest is told.
+/// The branches that do not match; only the problems of the nearest one are reported.
 struct Failed {
     level: usize,
-    /// What is known of branches that may fit after all; none where there is no such branch.
+    /// The worst verdict of branches that may still match; `None` if there are no such branches.
     open: Option<Verdict>,
     nearest: Option<Nearest>,
 }
@@ -102,7 +102,7 @@ struct Failed {
 struct Nearest {
     distance: Distance,
     problems: Vec<Problem>,
-    /// Branches whose expectations the problem names.
+    /// The number of branches whose expectations the problem names.
     joined: usize,
 }
 
@@ -121,7 +121,7 @@ impl Failed {
         }
     }
 
-    /// With the problem that says it all, if there is one.
+    /// Returns the distance of a branch, and the one problem that explains it, if there is one.
     fn distance(&self, problems: &[Problem]) -> (Distance, Option<Problem>) {
         let here = |problem: &&Problem| problem.depth == self.level && problem.wanted().is_some();
         let tag = |problem: &&Problem| problem.depth == self.level + 1 && problem.wanted() == Some(Wanted::Literal);
@@ -136,7 +136,7 @@ impl Failed {
 }
 
 impl Nearest {
-    /// Another branch just as far: one more value that was expected, or the better of two.
+    /// Merges a branch at the same distance: joins its expected value to the problem, or keeps the better of the two.
     fn meet(&mut self, problems: Vec<Problem>) {
         if self.distance == Distance::Inside {
             if problems.len() < self.problems.len() {

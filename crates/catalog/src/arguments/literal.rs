@@ -1,4 +1,4 @@
-//! `type`, `enum` and `const`: whether it is the right kind of value at all.
+//! `type`, `enum` and `const`: whether the input is the right kind of value.
 
 use contract::config::nearest::nearest;
 use serde_json::{Number, Value};
@@ -8,10 +8,11 @@ use super::show;
 use super::verdict::Verdict;
 use super::walk::{Keywords, Walk};
 
-/// Types that one `type` may list; JSON has seven.
+/// The maximum number of types in one `type`; JSON has seven.
 const MAX_TYPES: usize = 16;
 
-/// Words compared with the one given, how long they may be, and what finding them costs.
+/// The maximum number of candidates for "did you mean", the steps that a search for the nearest costs, and the maximum
+/// length of a candidate.
 const MAX_CANDIDATES: usize = 200;
 const NEAREST_STEPS: usize = 100;
 const MAX_CANDIDATE_BYTES: usize = 128;
@@ -57,7 +58,8 @@ impl<'a> Walk<'a> {
         best
     }
 
-    /// The word that was probably meant, of as many as are worth the time; none if nobody will read it.
+    /// Returns the word that was probably meant, among as many as are worth comparing; `None` if the message has no
+    /// space for it.
     pub(super) fn probably<'w>(&mut self, word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
         if !self.has_room() || self.spend(NEAREST_STEPS).is_err() {
             return None;
@@ -83,7 +85,7 @@ fn has_type(word: &Value, input: &Value) -> Verdict {
     }
 }
 
-/// Names that are no JSON Schema's are what hurried servers write.
+/// Also accepts type names that JSON Schema does not have but servers write.
 fn is(word: &str, input: &Value) -> Verdict {
     match word {
         "string" | "str" | "STRING" => input.is_string().into(),
@@ -101,8 +103,8 @@ fn is_integer(number: &Number) -> bool {
     number.as_i128().is_some() || number.as_f64().is_some_and(|float| float.fract() == 0.0)
 }
 
-/// Models often write the JSON of a value where the value is due.
+/// Models often pass the JSON text of a value instead of the value.
 fn json_hint(input: &Value) -> String {
     let is_json = input.as_str().is_some_and(|text| text.starts_with(['{', '[']));
-    if is_json { "; give the value itself, not its JSON text".to_owned() } else { String::new() }
+    if is_json { "; pass the value itself, not its JSON text".to_owned() } else { String::new() }
 }

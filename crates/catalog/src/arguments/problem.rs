@@ -1,4 +1,4 @@
-//! What is wrong with the input, told so that a model can mend it.
+//! Problems of an input, worded so that a model can fix them.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use super::path::MAX_PATH_BYTES;
 use super::show::cut;
 use super::{MAX_MESSAGE_BYTES, MAX_PROBLEMS};
 
-/// Expectations named for one place.
+/// The maximum number of expectations named for one place.
 const MAX_JOINED: usize = 6;
 
 const OR: &str = " or ";
 
-const MORE: &str = "and more of that kind";
+const MORE: &str = "and more problems";
 
-/// So that all lines together stay below [`MAX_MESSAGE_BYTES`].
+/// Keeps all lines together below [`MAX_MESSAGE_BYTES`].
 const MAX_TEXT_BYTES: usize = (MAX_MESSAGE_BYTES - MORE.len()) / MAX_PROBLEMS - MAX_PATH_BYTES - ": \n".len();
 
-/// Arguments that do not fit their tool's schema. Displayed, it is a line for each problem.
+/// Arguments that do not match their tool's schema. `Display` writes one line per problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadArguments {
     lines: Vec<String>,
@@ -24,7 +24,7 @@ pub struct BadArguments {
 }
 
 impl BadArguments {
-    /// None if there is nothing wrong.
+    /// `None` if there are no problems.
     pub(super) fn from(problems: &[Problem]) -> Option<Self> {
         let lines = problems.iter().take(MAX_PROBLEMS).map(Problem::line).collect();
         (!problems.is_empty()).then_some(Self { lines, is_cut: problems.len() > MAX_PROBLEMS })
@@ -43,14 +43,14 @@ impl fmt::Display for BadArguments {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) path: String,
-    /// How many names and indices the path has.
+    /// The number of names and indices in the path.
     pub(super) depth: usize,
     pub(super) what: What,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// Another value altogether is expected. Kept in parts, for a choice to join what its branches expect.
+    /// A different value is expected. Stored in parts, so that a choice can join what its branches expect.
     Mismatch {
         wanted: Wanted,
         expected: String,
@@ -74,8 +74,8 @@ impl Problem {
         }
     }
 
-    /// Adds what another branch of a choice expected here, to the `joined` expectations that stand already.
-    /// Gives how many it added.
+    /// Adds what another branch of a choice expected here to the `joined` expectations that are already listed. Returns
+    /// the number added.
     pub(super) fn join(&mut self, other: &Self, joined: usize) -> usize {
         let (What::Mismatch { expected: mine, .. }, What::Mismatch { expected: other, .. }) =
             (&mut self.what, &other.what)
