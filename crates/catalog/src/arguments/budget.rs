@@ -24,9 +24,7 @@ impl Excess {
     /// Returns the explanation that follows the path in a message.
     pub(super) fn explain(self) -> String {
         match self {
-            Self::Work => {
-                "too many values to check against the tool's schema; send fewer per call".into()
-            }
+            Self::Work => "too many values to check against the tool's schema; send fewer per call".into(),
             Self::Depth => format!(
                 "nested too deeply to check against the tool's schema (at most {MAX_ARGUMENT_CHECK_DEPTH} levels of \
                  schemas); send a flatter value"
