@@ -1,5 +1,5 @@
-//! A catalog's tables as a worker holds them: many short texts under string keys, read by cells
-//! through one import, shared by all cells of the catalog and copied into none.
+//! A catalog's tables in a worker: many short texts under string keys. Cells read them through one import; all cells of
+//! the catalog share them, and none copies them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -32,7 +32,7 @@ impl Tables {
         Ok(Self { hash, bytes, index })
     }
 
-    /// Where the value of `key` lies, for [`Tables::slice`].
+    /// Returns the position of the value of `key`, for [`Tables::slice`].
     pub(crate) fn find(&self, key: &[u8]) -> Option<Range<usize>> {
         self.index.get(key).cloned()
     }
@@ -42,7 +42,7 @@ impl Tables {
     }
 }
 
-/// All the catalogs of one worker, within bounds. The host decides what is kept and forgotten.
+/// All catalogs of one worker, within bounds. The host decides which are kept.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogs {
     held: Mutex<HashMap<CatalogHash, Arc<Tables>>>,
@@ -50,7 +50,7 @@ pub(crate) struct Catalogs {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CatalogRefused {
-    #[error("a catalog of {0} bytes; at most {MAX_CATALOG_BYTES} are allowed")]
+    #[error("the catalog has {0} bytes, at most {MAX_CATALOG_BYTES} are allowed")]
     TooLarge(usize),
     #[error("a worker holds at most {MAX_WORKER_CATALOGS} catalogs of {MAX_WORKER_CATALOG_BYTES} bytes together")]
     Full,

@@ -140,7 +140,7 @@ fn memory_is_capped_however_it_is_taken() {
     let budget = Budget { memory_bytes: 16 << 20, ..budget() };
     for source in bombs {
         let (end, _) = Lab::shared().run_with(source, Language::JavaScript, budget);
-        let expected = "the cell needed more than its 16777216 bytes of memory; keep less at once";
+        let expected = "the cell exceeded its memory limit of 16777216 bytes; keep less data at once";
         assert_eq!(end, End::Failed(Some("memory_limit_exceeded"), expected.to_owned()), "{source}");
     }
 }
@@ -157,7 +157,7 @@ fn output_over_its_limit_keeps_what_fits_and_names_the_total() {
     let budget = Budget { output_bytes: 1024, ..budget() };
     let source = "for (let i = 0; i < 5; i++) text('x'.repeat(300)); return 1";
     let (end, output) = Lab::shared().run_with(source, Language::JavaScript, budget);
-    let expected = "the cell's output and value came to 1580 bytes, the limit is 1024; return or show less, for example a summary or a slice";
+    let expected = "the cell's output and value take 1580 bytes, the limit is 1024; return or print less, for example a summary or a slice";
     assert_eq!(end, End::Failed(Some("output_limit_exceeded"), expected.to_owned()));
     assert_eq!(output.len(), 3);
     for source in [

@@ -86,7 +86,7 @@ fn a_snapshot_knows_its_catalog() {
     let (one, other) = (Lab::shared(), Lab::with_tables(4, &[("all", "[]")]));
     let snapshot = one.freeze(suspended(one, "return await tools.call('openclaw:a:b', {})"));
     let refused = end(other.thaw(other.new_cell(), &snapshot, reply(1)));
-    let expected = "the suspended cell cannot be resumed: it belongs to another catalog";
+    let expected = "the suspended cell cannot be resumed: the snapshot belongs to another catalog";
     assert_eq!(refused, End::Failed(Some("snapshot_restore_failed"), expected.to_owned()));
 }
 
