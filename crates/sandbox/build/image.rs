@@ -1,4 +1,4 @@
-//! From a linked module to the image: run its initialisation once, then compile the result.
+//! Turns a linked module into the image: runs its initialisation once, then compiles the result.
 
 use wasmparser::ValType;
 use wasmtime::{Config, Engine, Instance, Linker, Module, Store, Val};
@@ -6,13 +6,13 @@ use wasmtime_wizer::{InstanceState, SnapshotVal, Wizer};
 
 use crate::{Result, engine_config};
 
-/// Runs `wizer-initialize` and bakes the memory it leaves into the module.
+/// Runs `wizer-initialize` and stores the resulting memory in the module.
 pub(crate) fn pre_initialise(linked: &[u8]) -> Result<Vec<u8>> {
     let mut config = Config::new();
     engine_config::stacks(&mut config);
     let engine = Engine::new(&config)?;
     let mut linker = Linker::new(&engine);
-    // Initialisation has no business with the host; a call would stop the build.
+    // Initialisation must not call the host; a call fails the build.
     linker.define_unknown_imports_as_traps(&Module::new(&engine, linked)?)?;
     let mut wizer = Wizer::new();
     wizer.init_func(INITIALISE);
@@ -25,13 +25,14 @@ pub(crate) fn pre_initialise(linked: &[u8]) -> Result<Vec<u8>> {
 
 const INITIALISE: &str = "wizer-initialize";
 
-/// What Wizer reads the state from. Its own way to do so brings the component model, which takes minutes to build.
+/// The state of the initialised instance, for Wizer. Wizer's own implementation needs the component model, which takes
+/// minutes to build.
 struct Initialised {
     store: Store<()>,
     instance: Instance,
 }
 
-#[expect(clippy::panic, reason = "a build script that cannot go on ends, and the interface has no other way")]
+#[expect(clippy::panic, reason = "a build script may fail, and the trait has no other way to report errors")]
 impl InstanceState for Initialised {
     async fn global_get(&mut self, name: &str, _: ValType) -> SnapshotVal {
         match self.instance.get_global(&mut self.store, name).map(|global| global.get(&mut self.store)) {
@@ -51,14 +52,14 @@ impl InstanceState for Initialised {
     }
 }
 
-/// Compiles for the target's baseline, not for the machine that happens to build.
+/// Compiles for the target's baseline, not for the build machine.
 pub(crate) fn compile(ready: &[u8], target: &str) -> Result<Vec<u8>> {
     let mut config = engine_config::base();
     config.target(target)?;
     Ok(Engine::new(&config)?.precompile_module(ready)?)
 }
 
-/// Wizer's interface is async; nothing in it ever waits.
+/// Wizer's interface is async, but nothing in it ever waits.
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());

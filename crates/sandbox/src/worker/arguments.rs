@@ -1,17 +1,17 @@
-//! How a worker is told what to be: its environment is empty, so by arguments.
+//! A worker's command-line arguments. They are its only configuration, because its environment is empty.
 
 use std::ffi::OsString;
 
 use contract::limits::WORKER_HEAP_BYTES;
 
-/// What a host asks of the jail.
+/// The jail that a host requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JailWish {
-    /// All of it, or no worker.
+    /// The full jail; without it, the worker refuses to start.
     Required,
-    /// What the system has; the host hears how much that is.
+    /// Whatever the system supports; the worker reports the result to the host.
     Preferred,
-    /// None of it, for debugging.
+    /// No jail, for debugging.
     Off,
 }
 
@@ -20,12 +20,12 @@ pub(crate) struct Arguments {
     pub(crate) slots: u32,
     pub(crate) threads: usize,
     pub(crate) jail: JailWish,
-    /// Bytes that the heaps of the cells running at once may take together.
+    /// The maximum total heap size of the cells that run at once.
     pub(crate) heap_bytes: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("a worker is started with: <slots> <threads> required|preferred|off [heap bytes]")]
+#[error("invalid worker arguments, expected: <slots> <threads> required|preferred|off [heap bytes]")]
 pub(crate) struct BadArguments;
 
 impl Arguments {

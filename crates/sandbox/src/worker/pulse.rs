@@ -1,4 +1,4 @@
-//! The beat that running cells measure time by. It rests when none runs.
+//! The ticker by which running cells measure time. It sleeps while no cell runs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const BEAT: Duration = Duration::from_millis(2);
 
-/// Beats without a running cell before the ticker lies down; waking it costs a system call.
+/// The number of ticks without a running cell before the ticker sleeps; waking it costs a system call.
 const IDLE_BEATS: u32 = 25;
 
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(super) struct Pulse {
     wake: Condvar,
 }
 
-/// Held while a leg runs.
+/// Keeps the ticker running while a leg runs.
 #[derive(Debug)]
 pub(super) struct Running<'a>(&'a Pulse);
 
@@ -32,7 +32,7 @@ impl Pulse {
         Running(self)
     }
 
-    /// The ticker's whole life.
+    /// Runs the ticker forever.
     pub(super) fn beat(&self, tick: impl Fn()) -> ! {
         let mut idle = 0;
         loop {
@@ -48,7 +48,8 @@ impl Pulse {
 
     fn rest(&self) {
         let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
-        // A leg that begins from here on finds the flag and wakes us; one that began before is seen.
+        // A leg that starts after this sees the flag and wakes the ticker; one that started before is counted in
+        // `running`.
         *resting = true;
         while *resting && self.running.load(Ordering::SeqCst) == 0 {
             resting = self.wake.wait(resting).unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! The sandbox through its frames.
+//! Tests of the sandbox through its frames.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
