@@ -36,7 +36,9 @@ pub(crate) fn check(module: &[u8]) -> Result<()> {
         return Err(format!("the guest imports {imports:?}, but may only import {expected:?}").into());
     }
     if mutable_globals != 1 {
-        return Err(format!("the guest has {mutable_globals} mutable globals, only the stack pointer may be one").into());
+        return Err(
+            format!("the guest has {mutable_globals} mutable globals, only the stack pointer may be one").into()
+        );
     }
     Ok(())
 }

@@ -21,27 +21,27 @@ use super::lines::place;
 use super::rejection::{ModuleForm, Rejection, STRAY_BRACKET};
 use super::scan::{Found, Kind, Token};
 
-/// The most tokens on one path through the syntax tree.
+/// The maximum number of tokens on one path through the syntax tree.
 const MAX_DEPTH: u32 = 10_000;
 
-/// The most brackets that are open at once.
+/// The maximum number of brackets that are open at once.
 const MAX_NESTING: usize = 500;
 
-/// The most readings of a token, summed over all tokens.
+/// The maximum number of readings, summed over all tokens.
 const MAX_WORK: u64 = 750_000;
 
-/// The most places where the text is read in two ways.
+/// The maximum number of places where the text is read in two ways.
 const MAX_FORKS: usize = 16;
 
-/// Whether the guard could tell what is code in a source that it let through.
+/// Whether the guard could tell code from text in a source that it accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
     Clear,
-    /// Bounded whatever it means.
+    /// The guard did not understand the text; it is bounded for every meaning.
     Unclear,
 }
 
-/// Refuses a source that may overflow the parser's stack or keep it busy, in the given language.
+/// Refuses a source that may overflow the parser's stack or take it too long, in the given language.
 ///
 /// Where a text has two readings, both must be within the bounds.
 pub(super) fn check(source: &str, language: Language) -> Result<Reading, Rejection> {
@@ -61,7 +61,7 @@ struct Check<'s> {
     reading: Reading,
     forks: usize,
     work: u64,
-    /// Readings that are still to be followed, with what each found first.
+    /// Readings that are still to be followed, with the first token of each.
     pending: Vec<(Reader<'s>, Found)>,
 }
 
@@ -96,7 +96,7 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// What comes next, where oxc may not even look at it.
+    /// Returns the next token, considering that oxc may consume it unread.
     fn next(&mut self, reader: &mut Reader<'s>) -> Found {
         if reader.doubt() != Doubt::Arrow {
             return reader.scanner.next();
@@ -115,13 +115,13 @@ impl<'s> Check<'s> {
         found
     }
 
-    /// Whether the text may be read in two ways once more.
+    /// Returns whether the text may be read in two ways once more, and counts it.
     fn fork(&mut self) -> bool {
         self.forks += 1;
         self.forks <= MAX_FORKS
     }
 
-    /// Bounds the rest of a text that the scanner does not understand, whatever it means.
+    /// Bounds the rest of a text that the scanner does not understand, for every meaning it may have.
     fn rest(&mut self, reader: &Reader<'_>, offset: usize) -> Result<(), Rejection> {
         self.reading = Reading::Unclear;
         let level = reader.level();
@@ -142,9 +142,9 @@ impl<'s> Check<'s> {
     }
 }
 
-/// Whether oxc would take the line for a mark that Git leaves in a merge conflict.
+/// Returns whether oxc would take the line for a marker of a Git merge conflict.
 ///
-/// It looks for the other marks through the rest of the file, each time an attempt fails at one.
+/// oxc searches the rest of the file for the other markers, each time an attempt fails at one.
 fn is_conflict_marker(source: &str, token: Token) -> bool {
     let line = source.as_bytes().get(token.start..token.start.saturating_add(7));
     token.newline

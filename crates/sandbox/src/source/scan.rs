@@ -1,24 +1,23 @@
-//! Splits hostile text into tokens, without recursion and without believing what it cannot know.
+//! Splits hostile text into tokens, without recursion and without guessing.
 //!
-//! Only one thing about JavaScript's tokens depends on its grammar: whether a slash divides or
-//! starts a regular expression. A wrong guess would let an attacker hide brackets from the guard in
-//! what looks like a string, so the scanner never guesses. It says `Slash`, and the caller follows
-//! both readings.
+//! Only one thing about JavaScript's tokens depends on its grammar: whether a slash divides or starts a regular
+//! expression. A wrong guess would let an attacker hide brackets from the guard in what looks like a string, so the
+//! scanner never guesses. It returns `Slash`, and the caller follows both readings.
 
 mod number;
 mod slash;
 mod swallow;
 mod text;
 
-/// What the scanner found next.
+/// The result of a scanner step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     Token(Token),
-    /// A slash that divides or starts a regular expression: go on with `divide` and with `regex`.
+    /// A slash that divides or starts a regular expression: continue with `divide` and with `regex`.
     Slash(usize),
-    /// A parser fails here, whatever comes behind.
+    /// A parser fails here, regardless of what follows.
     Error(usize),
-    /// A bracket that closes the wrapper of the cell, behind which a parser goes on.
+    /// A bracket that closes the wrapper of the cell, after which a parser continues.
     Stray(usize),
     /// From this offset on, the scanner does not know what the text means.
     Unsure(usize),
@@ -30,7 +29,7 @@ pub(super) struct Token {
     pub(super) kind: Kind,
     pub(super) start: usize,
     pub(super) end: usize,
-    /// Whether a line ends between the token before and this one.
+    /// Whether a line ends between the previous token and this one.
     pub(super) newline: bool,
 }
 
@@ -50,7 +49,7 @@ pub(super) enum Kind {
     Bang,
     Dot,
     Arrow,
-    /// `++` or `--`, which may stand before or after their operand.
+    /// `++` or `--`, before or after their operand.
     Step,
     Operator,
 }
@@ -60,7 +59,7 @@ pub(super) enum Bracket {
     Paren,
     /// The parentheses after `if`, `for`, `while` and `with`.
     Header,
-    /// Parentheses after one of those words in a place where it may name a type instead.
+    /// Parentheses after one of those words in a position where it may name a type instead.
     PerhapsHeader,
     Square,
     Brace,
@@ -81,7 +80,7 @@ pub(super) struct Scanner<'s> {
     earlier: Option<Token>,
     /// Whether a line ended since the previous token.
     newline: bool,
-    /// How many brackets were open at an `as` or `satisfies` whose type may not have ended yet.
+    /// The number of brackets that were open at an `as` or `satisfies` whose type may not have ended yet.
     asserts: Option<usize>,
 }
 
@@ -104,12 +103,12 @@ impl<'s> Scanner<'s> {
         self.bytes.get(token.start..token.end).unwrap_or_default()
     }
 
-    /// The offset behind the last token.
+    /// Returns the offset after the last token.
     pub(super) fn position(&self) -> usize {
         self.position
     }
 
-    /// The token two before the one that `next` returned last.
+    /// Returns the token two before the one that `next` returned last.
     pub(super) fn earlier(&self) -> Option<Token> {
         self.earlier
     }
@@ -168,9 +167,9 @@ impl<'s> Scanner<'s> {
         Found::Token(token)
     }
 
-    /// A name, from `end` on; its start is the current position.
+    /// Reads a name that starts at the current position, from `end` on.
     ///
-    /// A character that no name may have is an error for the parser, so it may as well be in one.
+    /// A character that is invalid in names is an error for the parser, so it may be part of one here.
     fn name(&mut self, mut end: usize) -> Found {
         loop {
             end = match self.byte(end) {

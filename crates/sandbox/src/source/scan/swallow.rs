@@ -1,10 +1,10 @@
-//! Reads a token that the parser takes for an arrow without looking, so that it means nothing else.
+//! Skips a token that oxc consumes as an arrow without checking it, so that it has no other meaning.
 
 use super::{Found, Kind, Scanner};
 
 impl Scanner<'_> {
-    /// Skips the next token as the parser's tokenizer delimits it: a bracket opens and closes
-    /// nothing, and behind the start of a template comes code.
+    /// Skips the next token as oxc's tokenizer delimits it: a bracket opens and closes nothing, and code follows the
+    /// start of a template.
     pub(in crate::source) fn swallow(&mut self) -> Found {
         if let Err(unsure) = self.skip_trivia() {
             return Found::Unsure(unsure);
@@ -22,12 +22,12 @@ impl Scanner<'_> {
                 self.previous = Some(token);
                 Found::Token(token)
             }
-            // What the tokenizer makes of an error, and where it goes on, is not known.
+            // It is not known what the tokenizer does with an error, and where it continues.
             _ => Found::Unsure(start),
         }
     }
 
-    /// A template up to its end or its first substitution.
+    /// Skips a template up to its end or its first substitution.
     fn template_start(&mut self) -> Found {
         let mut end = self.position + 1;
         loop {
