@@ -57,7 +57,7 @@ pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>, nam
 
     let all: Vec<Value> = tools.iter().filter(|tool| tool.id.source() != Source::Mcp).map(entry).collect();
     put("all".to_owned(), Value::from(all).to_string());
-    let functions = names::unambiguous(tools);
+    let functions = names::unique_names(tools);
     put("tools".to_owned(), json!(functions.keys().collect::<Vec<_>>()).to_string());
     for (name, position) in &functions {
         if let Some(tool) = tools.get(*position) {

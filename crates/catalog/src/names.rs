@@ -81,7 +81,7 @@ pub fn convenience_name(name: &str) -> Option<String> {
 }
 
 /// Returns the convenience names that only one tool claims, with that tool's position.
-pub(crate) fn unambiguous(tools: &[ToolSpec]) -> BTreeMap<String, usize> {
+pub(crate) fn unique_names(tools: &[ToolSpec]) -> BTreeMap<String, usize> {
     let mut claims: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (position, tool) in tools.iter().enumerate().filter(|(_, tool)| tool.id.source() != Source::Mcp) {
         if let Some(name) = convenience_name(tool.id.name()) {

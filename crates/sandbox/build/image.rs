@@ -20,20 +20,20 @@ pub(crate) fn pre_initialise(linked: &[u8]) -> Result<Vec<u8>> {
     let mut store = Store::new(&engine, ());
     let instance = linker.instantiate(&mut store, &Module::new(&engine, &instrumented)?)?;
     instance.get_typed_func::<(), ()>(&mut store, INITIALISE)?.call(&mut store, ())?;
-    Ok(block_on(wizer.snapshot(&context, &mut Initialised { store, instance }))?)
+    Ok(block_on(wizer.snapshot(&context, &mut InitialisedInstance { store, instance }))?)
 }
 
 const INITIALISE: &str = "wizer-initialize";
 
 /// The state of the initialised instance, for Wizer. Wizer's own implementation needs the component model, which takes
 /// minutes to build.
-struct Initialised {
+struct InitialisedInstance {
     store: Store<()>,
     instance: Instance,
 }
 
 #[expect(clippy::panic, reason = "a build script may fail, and the trait has no other way to report errors")]
-impl InstanceState for Initialised {
+impl InstanceState for InitialisedInstance {
     async fn global_get(&mut self, name: &str, _: ValType) -> SnapshotVal {
         match self.instance.get_global(&mut self.store, name).map(|global| global.get(&mut self.store)) {
             Some(Val::I32(value)) => SnapshotVal::I32(value),

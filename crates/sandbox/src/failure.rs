@@ -10,7 +10,7 @@ use crate::source::Places;
 
 /// An uncaught exception of the guest, or the error of a nested call that it did not catch.
 pub(crate) fn thrown(described: &[u8], places: &Places) -> Failure {
-    let error = Described::parse(described);
+    let error = GuestError::parse(described);
     let code = match error.code.as_str() {
         _ if error.tool.is_none() => None,
         "too_many_pending_tool_calls" => Some(ErrorCode::TooManyPendingToolCalls),
@@ -28,7 +28,7 @@ pub(crate) fn thrown(described: &[u8], places: &Places) -> Failure {
 
 /// Source that the parser accepted but QuickJS rejects.
 pub(crate) fn bad_syntax(described: &[u8], places: &Places) -> Failure {
-    let error = Described::parse(described);
+    let error = GuestError::parse(described);
     Failure {
         code: Some(ErrorCode::InvalidInput),
         message: bounded(format!("{}: {}", error.name, error.message)),
@@ -115,7 +115,7 @@ pub(crate) fn internal(message: &str) -> Failure {
 
 /// An error as `describe` in `guest/prelude/output.js` reports it. All fields come from the guest and are not trusted.
 #[derive(Default)]
-struct Described {
+struct GuestError {
     name: String,
     message: String,
     stack: String,
@@ -124,7 +124,7 @@ struct Described {
     tool: Option<String>,
 }
 
-impl Described {
+impl GuestError {
     fn parse(described: &[u8]) -> Self {
         let Some(Value::Object(fields)) = std::str::from_utf8(described).ok().and_then(|text| json::read(text).ok())
         else {

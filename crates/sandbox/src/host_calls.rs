@@ -35,7 +35,7 @@ pub(crate) enum Stop {
     #[error("the cell's output far exceeded its limit")]
     Output,
     #[error("the cell violated the bridge protocol: {0}")]
-    BrokeRules(&'static str),
+    ProtocolViolation(&'static str),
 }
 
 /// The limit that a refused call exceeds. The guest receives the number; `guest/prelude/host.js` has the same list.
@@ -66,7 +66,7 @@ const EMPTY_ITEM_BYTES: usize = 16;
 /// The host's state for one cell.
 pub(crate) struct CellHost {
     pub(crate) tables: Option<Arc<Tables>>,
-    pub(crate) outstanding: Outstanding,
+    pub(crate) outstanding: OutstandingCalls,
     pub(crate) calls: Vec<HostCall>,
     pub(crate) cleared: Vec<CallId>,
     pub(crate) output: Output,
@@ -79,7 +79,7 @@ pub(crate) struct CellHost {
 
 /// The calls of a cell without a reply, and their total size. Part of a snapshot.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outstanding {
+pub(crate) struct OutstandingCalls {
     calls: BTreeMap<u32, OutstandingCall>,
     bytes: usize,
     /// The highest id so far. The guest counts upwards and never reuses an id.
@@ -93,10 +93,10 @@ struct OutstandingCall {
     bytes: usize,
 }
 
-impl Outstanding {
+impl OutstandingCalls {
     fn insert(&mut self, id: u32, method: Method, bytes: usize) -> Result<(), Stop> {
         if id <= self.last_id {
-            return Err(Stop::BrokeRules("a call id was reused"));
+            return Err(Stop::ProtocolViolation("a call id was reused"));
         }
         self.last_id = id;
         self.bytes += bytes;
@@ -121,7 +121,7 @@ impl Outstanding {
         }
     }
 
-    /// Reads what [`Outstanding::write`] wrote. A snapshot may be forged, so the values are validated like a guest's.
+    /// Reads what [`OutstandingCalls::write`] wrote. A snapshot may be forged, so the values are validated like a guest's.
     pub(crate) fn read(from: &mut Reader<'_>) -> Result<Self, BadFrame> {
         let last_id = from.u32()?;
         let mut read = Self::default();
@@ -188,7 +188,8 @@ impl Output {
             return Ok(OutputItem::Text { text });
         }
         self.values = values;
-        let value = RawValue::from_string(text).map_err(|_| Error::new(Stop::BrokeRules("output that is not JSON")))?;
+        let value =
+            RawValue::from_string(text).map_err(|_| Error::new(Stop::ProtocolViolation("output that is not JSON")))?;
         Ok(OutputItem::Json { value })
     }
 }
@@ -204,7 +205,7 @@ impl CellHost {
     pub(crate) fn idle() -> Self {
         Self {
             tables: None,
-            outstanding: Outstanding::default(),
+            outstanding: OutstandingCalls::default(),
             calls: Vec::new(),
             cleared: Vec::new(),
             output: Output::default(),
@@ -235,7 +236,7 @@ impl CellHost {
         let method = u8::try_from(method)
             .ok()
             .and_then(Method::from_number)
-            .ok_or(Stop::BrokeRules("unknown method"))
+            .ok_or(Stop::ProtocolViolation("unknown method"))
             .map_err(Error::new)?;
         // Check sizes first: nothing of a call that is too large is copied or scanned.
         if target.len() > MAX_TARGET_BYTES {
@@ -272,7 +273,7 @@ impl CellHost {
         match self.outstanding.calls.get(&id).map(|call| call.method) {
             None => return Ok(()),
             Some(Method::Timer) => {}
-            Some(_) => return Err(Stop::BrokeRules("a cleared call is not a timer")),
+            Some(_) => return Err(Stop::ProtocolViolation("a cleared call is not a timer")),
         }
         self.outstanding.remove(id);
         // Calls are sorted by id.
@@ -363,7 +364,7 @@ fn output(mut caller: Caller<'_, CellHost>, kind: i32, text: u32, length: u32) -
     let item = match kind {
         0 => OutputItem::Text { text },
         1 => host.output.json_item(text)?,
-        _ => return Err(Error::new(Stop::BrokeRules("unknown kind of output"))),
+        _ => return Err(Error::new(Stop::ProtocolViolation("unknown kind of output"))),
     };
     host.output.push(item)
 }
@@ -397,7 +398,7 @@ fn memory<'a>(caller: &'a mut Caller<'_, CellHost>) -> Result<(&'a mut [u8], &'a
     let memory = caller
         .get_export("memory")
         .and_then(wasmtime::Extern::into_memory)
-        .ok_or_else(|| Error::new(Stop::BrokeRules("no memory")))?;
+        .ok_or_else(|| Error::new(Stop::ProtocolViolation("no memory")))?;
     Ok(memory.data_and_store_mut(caller))
 }
 
@@ -422,7 +423,7 @@ fn text_of(bytes: &[u8]) -> String {
 }
 
 fn out_of_bounds() -> Error {
-    Error::new(Stop::BrokeRules("a pointer outside of memory"))
+    Error::new(Stop::ProtocolViolation("a pointer outside of memory"))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::image::Image;
 use crate::pages::PageFinder;
 use crate::snapshot::BadSnapshot;
 use crate::source::{self, Rejection};
-use crate::tables::{CatalogRefused, Catalogs, Tables};
+use crate::tables::{CatalogError, Catalogs, Tables};
 use crate::vm::Vm;
 
 #[derive(Debug)]
@@ -48,15 +48,15 @@ impl std::fmt::Debug for Slot {
 #[derive(Debug, Default)]
 pub struct Answer {
     pub reply: Option<FromWorker>,
-    _ended: Option<Ended>,
+    _ended: Option<EndedCell>,
 }
 
 /// A cell that is kept only to be dropped later.
-struct Ended(#[expect(dead_code, reason = "its drop is its use")] Box<Vm>);
+struct EndedCell(#[expect(dead_code, reason = "its drop is its use")] Box<Vm>);
 
-impl std::fmt::Debug for Ended {
+impl std::fmt::Debug for EndedCell {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Ended")
+        f.write_str("EndedCell")
     }
 }
 
@@ -79,8 +79,8 @@ pub enum Violation {
     Catalog(String),
 }
 
-impl From<CatalogRefused> for Violation {
-    fn from(refused: CatalogRefused) -> Self {
+impl From<CatalogError> for Violation {
+    fn from(refused: CatalogError) -> Self {
         Self::Catalog(refused.to_string())
     }
 }
@@ -163,7 +163,7 @@ impl Sandbox {
                 FromWorker::NotFrozen { cell, failure: failure::internal("the suspended cell could not be compressed") }
             }
         };
-        Ok(Answer { reply: Some(reply), _ended: Some(Ended(vm)) })
+        Ok(Answer { reply: Some(reply), _ended: Some(EndedCell(vm)) })
     }
 
     fn thaw(&self, cell: CellId, thaw: &Thaw) -> Result<Answer, Violation> {
@@ -245,7 +245,7 @@ impl Sandbox {
             None
         } else {
             cells.remove(&cell);
-            Some(Ended(vm))
+            Some(EndedCell(vm))
         };
         Answer { reply: Some(FromWorker::Leg(cell, leg)), _ended: ended }
     }

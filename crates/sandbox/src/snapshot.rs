@@ -63,7 +63,7 @@ pub(crate) struct Frozen<'a> {
 
 /// A decoded snapshot, validated against the image, but not yet applied to a memory.
 #[derive(Debug)]
-pub(crate) struct Thawed {
+pub(crate) struct DecodedSnapshot {
     pub(crate) wasm_pages: usize,
     pub(crate) state: Vec<u8>,
     changed: Vec<u32>,
@@ -110,7 +110,7 @@ pub(crate) fn encode(frozen: &Frozen<'_>) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-pub(crate) fn decode(bytes: &[u8], expected: &Expected<'_>) -> Result<Thawed, BadSnapshot> {
+pub(crate) fn decode(bytes: &[u8], expected: &Expected<'_>) -> Result<DecodedSnapshot, BadSnapshot> {
     let header = Header::read(bytes)?;
     if header.image != expected.image {
         return Err(BadSnapshot::OtherImage);
@@ -138,7 +138,7 @@ pub(crate) fn decode(bytes: &[u8], expected: &Expected<'_>) -> Result<Thawed, Ba
     header.unpack(body, pages_in_memory)
 }
 
-impl Thawed {
+impl DecodedSnapshot {
     /// Writes the changed pages over the memory of a fresh instance, which holds the image.
     pub(crate) fn apply(&self, memory: &mut [u8]) -> Result<(), BadSnapshot> {
         let mut rest = self.body.get(self.differences..).unwrap_or_default();
@@ -184,7 +184,7 @@ impl Header {
         })
     }
 
-    fn unpack(&self, body: Vec<u8>, pages_in_memory: usize) -> Result<Thawed, BadSnapshot> {
+    fn unpack(&self, body: Vec<u8>, pages_in_memory: usize) -> Result<DecodedSnapshot, BadSnapshot> {
         let (state, rest) = body.split_at_checked(self.state).ok_or(BadSnapshot::Damaged)?;
         let (numbers, _) = rest.split_at_checked(self.changed * 4).ok_or(BadSnapshot::Damaged)?;
         let changed: Vec<u32> = numbers.as_chunks().0.iter().map(|number| u32::from_le_bytes(*number)).collect();
@@ -194,7 +194,7 @@ impl Header {
             return Err(BadSnapshot::Damaged);
         }
         let (state, differences) = (state.to_vec(), self.state + self.changed * 4);
-        Ok(Thawed { wasm_pages: self.wasm_pages, state, changed, body, differences })
+        Ok(DecodedSnapshot { wasm_pages: self.wasm_pages, state, changed, body, differences })
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct Catalogs {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CatalogRefused {
+pub(crate) enum CatalogError {
     #[error("the catalog has {0} bytes, at most {MAX_CATALOG_BYTES} are allowed")]
     TooLarge(usize),
     #[error("a worker holds at most {MAX_WORKER_CATALOGS} catalogs of {MAX_WORKER_CATALOG_BYTES} bytes together")]
@@ -59,16 +59,16 @@ pub(crate) enum CatalogRefused {
 }
 
 impl Catalogs {
-    pub(crate) fn keep(&self, hash: CatalogHash, bytes: Vec<u8>) -> Result<(), CatalogRefused> {
+    pub(crate) fn keep(&self, hash: CatalogHash, bytes: Vec<u8>) -> Result<(), CatalogError> {
         if bytes.len() > MAX_CATALOG_BYTES {
-            return Err(CatalogRefused::TooLarge(bytes.len()));
+            return Err(CatalogError::TooLarge(bytes.len()));
         }
         let size = bytes.len();
         let tables = Arc::new(Tables::parse(hash, bytes)?);
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let total: usize = held.values().map(|tables| tables.bytes.len()).sum();
         if held.len() >= MAX_WORKER_CATALOGS || total + size > MAX_WORKER_CATALOG_BYTES {
-            return Err(CatalogRefused::Full);
+            return Err(CatalogError::Full);
         }
         held.insert(hash, tables);
         Ok(())

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use wasmtime::{Instance, Memory, Store, Trap, TypedFunc};
 
 use crate::failure;
-use crate::host_calls::{CellHost, Outstanding, Stop};
+use crate::host_calls::{CellHost, OutstandingCalls, Stop};
 use crate::image::{IMAGE_ID, Image};
 use crate::pages::PageFinder;
 use crate::snapshot::{self, BadSnapshot, Expected, Frozen};
@@ -216,10 +216,10 @@ impl Vm {
         let room = budget.output_bytes.saturating_sub(shown);
         let text = match self.result(usize::try_from(room).unwrap_or(usize::MAX)) {
             Ok(bytes) => String::from_utf8(bytes).ok(),
-            Err(Unread::TooLong(length)) => {
+            Err(ResultError::TooLong(length)) => {
                 return LegEnd::Failed(failure::output_limit(shown.saturating_add(length), budget.output_bytes));
             }
-            Err(Unread::Missing) => None,
+            Err(ResultError::Missing) => None,
         };
         let Some(text) = text else {
             return LegEnd::Failed(failure::internal("the cell's value could not be read"));
@@ -251,7 +251,7 @@ impl Vm {
                 message: "the cell was dropped while it ran".to_owned(),
                 place: None,
             },
-            (Some(Stop::BrokeRules(_)), _) => failure::internal(&error.to_string()),
+            (Some(Stop::ProtocolViolation(_)), _) => failure::internal(&error.to_string()),
             (None, Some(Trap::StackOverflow)) => failure::stack_overflow(),
             (None, _) => failure::internal("the guest's engine trapped"),
         }
@@ -278,14 +278,14 @@ impl Vm {
     }
 
     /// Returns the guest's result of the leg, unless it is longer than `most`.
-    fn result(&mut self, most: usize) -> Result<Vec<u8>, Unread> {
-        let mut ask = |export: &TypedFunc<(), u32>| export.call(&mut self.store, ()).map_err(|_| Unread::Missing);
+    fn result(&mut self, most: usize) -> Result<Vec<u8>, ResultError> {
+        let mut ask = |export: &TypedFunc<(), u32>| export.call(&mut self.store, ()).map_err(|_| ResultError::Missing);
         let pointer = ask(&self.exports.result_pointer)? as usize;
         let length = ask(&self.exports.result_length)? as usize;
-        let memory = self.memory.data(&self.store).get(pointer..).ok_or(Unread::Missing)?;
-        let result = memory.get(..length).ok_or(Unread::Missing)?;
+        let memory = self.memory.data(&self.store).get(pointer..).ok_or(ResultError::Missing)?;
+        let result = memory.get(..length).ok_or(ResultError::Missing)?;
         if length > most {
-            return Err(Unread::TooLong(length as u64));
+            return Err(ResultError::TooLong(length as u64));
         }
         Ok(result.to_vec())
     }
@@ -321,14 +321,14 @@ impl Vm {
 
     fn read_notes(&mut self, notes: &[u8]) -> Result<(), contract::frame::BadFrame> {
         let mut from = Reader::new(notes);
-        self.store.data_mut().outstanding = Outstanding::read(&mut from)?;
+        self.store.data_mut().outstanding = OutstandingCalls::read(&mut from)?;
         self.places = Places::read(&mut from)?;
         from.finish()
     }
 }
 
 /// The reason why the guest's result was not read.
-enum Unread {
+enum ResultError {
     Missing,
     TooLong(u64),
 }

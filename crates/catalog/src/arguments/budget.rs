@@ -47,13 +47,13 @@ pub(super) struct Budget {
     at_value: usize,
     /// Whether the schema needed too many steps for a single value. If so, it may also be the cause of later
     /// exhaustion.
-    is_schema_odd: bool,
+    is_schema_faulty: bool,
 }
 
 impl Budget {
     pub(super) fn for_input(input: &Value) -> Self {
         let more = count(input).saturating_mul(ARGUMENT_CHECK_STEPS_PER_VALUE);
-        Self { left: (ARGUMENT_CHECK_STEPS + more).min(MAX_ARGUMENT_CHECK_STEPS), at_value: 0, is_schema_odd: false }
+        Self { left: (ARGUMENT_CHECK_STEPS + more).min(MAX_ARGUMENT_CHECK_STEPS), at_value: 0, is_schema_faulty: false }
     }
 
     /// Starts counting for another value. Pass the returned count to [`Self::leave`] afterwards.
@@ -69,7 +69,7 @@ impl Budget {
     pub(super) fn spend_on_schema(&mut self, steps: usize) -> Result<(), Verdict> {
         self.at_value = self.at_value.saturating_add(steps);
         if self.at_value > MAX_SCHEMA_STEPS_PER_VALUE {
-            self.is_schema_odd = true;
+            self.is_schema_faulty = true;
             return Err(Verdict::Unknown);
         }
         self.spend_on_input(steps)
@@ -81,7 +81,7 @@ impl Budget {
         self.left = left.unwrap_or(0);
         match left {
             Some(_) => Ok(()),
-            None if self.is_schema_odd => Err(Verdict::Unknown),
+            None if self.is_schema_faulty => Err(Verdict::Unknown),
             None => Err(Verdict::TooMuch),
         }
     }

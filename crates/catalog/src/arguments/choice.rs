@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::problem::{Problem, Wanted};
+use super::problem::{MismatchKind, Problem};
 use super::verdict::Verdict;
 use super::walk::{Keywords, Walk};
 
@@ -38,7 +38,7 @@ impl<'a> Walk<'a> {
     }
 
     fn any_of(&mut self, branches: &'a [Value], input: &'a Value) -> Verdict {
-        let mut failed = Failed::new(self.level());
+        let mut failed = FailedBranches::new(self.level());
         for branch in branches {
             match self.trial(branch, input) {
                 (Verdict::Fits, _) => return Verdict::Fits,
@@ -50,7 +50,7 @@ impl<'a> Walk<'a> {
     }
 
     fn one_branch(&mut self, branches: &'a [Value], input: &'a Value) -> Verdict {
-        let mut failed = Failed::new(self.level());
+        let mut failed = FailedBranches::new(self.level());
         let mut fitting = 0_usize;
         for branch in branches {
             match self.trial(branch, input) {
@@ -70,7 +70,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn none_fits(&mut self, failed: Failed) -> Verdict {
+    fn none_fits(&mut self, failed: FailedBranches) -> Verdict {
         if let Some(open) = failed.open {
             return open;
         }
@@ -92,21 +92,21 @@ enum Distance {
 }
 
 /// The branches that do not match; only the problems of the nearest one are reported.
-struct Failed {
+struct FailedBranches {
     level: usize,
     /// The worst verdict of branches that may still match; `None` if there are no such branches.
     open: Option<Verdict>,
-    nearest: Option<Nearest>,
+    nearest: Option<NearestBranch>,
 }
 
-struct Nearest {
+struct NearestBranch {
     distance: Distance,
     problems: Vec<Problem>,
     /// The number of branches whose expectations the problem names.
     joined: usize,
 }
 
-impl Failed {
+impl FailedBranches {
     fn new(level: usize) -> Self {
         Self { level, open: None, nearest: None }
     }
@@ -117,14 +117,15 @@ impl Failed {
         match &mut self.nearest {
             Some(nearest) if nearest.distance < distance => {}
             Some(nearest) if nearest.distance == distance => nearest.meet(problems),
-            _ => self.nearest = Some(Nearest { distance, problems, joined: 1 }),
+            _ => self.nearest = Some(NearestBranch { distance, problems, joined: 1 }),
         }
     }
 
     /// Returns the distance of a branch, and the one problem that explains it, if there is one.
     fn distance(&self, problems: &[Problem]) -> (Distance, Option<Problem>) {
         let here = |problem: &&Problem| problem.depth == self.level && problem.wanted().is_some();
-        let tag = |problem: &&Problem| problem.depth == self.level + 1 && problem.wanted() == Some(Wanted::Literal);
+        let tag =
+            |problem: &&Problem| problem.depth == self.level + 1 && problem.wanted() == Some(MismatchKind::Literal);
         if let Some(problem) = problems.iter().find(here) {
             return (Distance::Kind, Some(problem.clone()));
         }
@@ -135,7 +136,7 @@ impl Failed {
     }
 }
 
-impl Nearest {
+impl NearestBranch {
     /// Merges a branch at the same distance: joins its expected value to the problem, or keeps the better of the two.
     fn meet(&mut self, problems: Vec<Problem>) {
         if self.distance == Distance::Inside {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::pattern::Known;
+use super::pattern::KnownPatterns;
 use super::verdict::Verdict;
 use super::walk::Walk;
 use crate::reference;
@@ -22,7 +22,7 @@ const MAX_LEVELS: usize = 32;
 /// returned unchanged.
 pub fn with_defaults(schema: &Value, mut input: Value) -> Value {
     let Some(fields) = input.as_object_mut() else { return input };
-    let known = Known::default();
+    let known = KnownPatterns::default();
     let mut walk = Walk::new(schema, &known);
     for (name, property) in properties(schema).into_iter().flatten().take(MAX_PROPERTIES) {
         let Some(default) = property.get("default").filter(|_| !fields.contains_key(name)) else { continue };

@@ -3,7 +3,7 @@
 use contract::config::nearest::nearest;
 use serde_json::{Number, Value};
 
-use super::problem::Wanted;
+use super::problem::MismatchKind;
 use super::show;
 use super::verdict::Verdict;
 use super::walk::{Keywords, Walk};
@@ -24,13 +24,13 @@ impl<'a> Walk<'a> {
             verdict = has_type(word, input);
             if verdict == Verdict::Fails {
                 let expected = show::expected(keywords).unwrap_or_default();
-                return self.mismatch(Wanted::Type, expected, input, json_hint(input));
+                return self.mismatch(MismatchKind::Type, expected, input, json_hint(input));
             }
         }
         if let Some(literal) = keywords.get("const") {
             let equal = self.equal(literal, input);
             if equal == Verdict::Fails {
-                return self.mismatch(Wanted::Literal, show::value(literal), input, String::new());
+                return self.mismatch(MismatchKind::Literal, show::value(literal), input, String::new());
             }
             verdict = verdict.and(equal);
         }
@@ -51,16 +51,16 @@ impl<'a> Walk<'a> {
         }
         if best == Verdict::Fails {
             let words = literals.iter().filter_map(Value::as_str);
-            let meant = input.as_str().and_then(|word| self.probably(word, words));
+            let meant = input.as_str().and_then(|word| self.suggestion(word, words));
             let hint = meant.map(|word| format!("; did you mean {}?", show::quoted(word, 60))).unwrap_or_default();
-            return self.mismatch(Wanted::Literal, show::one_of(literals), input, hint);
+            return self.mismatch(MismatchKind::Literal, show::one_of(literals), input, hint);
         }
         best
     }
 
     /// Returns the word that was probably meant, among as many as are worth comparing; `None` if the message has no
     /// space for it.
-    pub(super) fn probably<'w>(&mut self, word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    pub(super) fn suggestion<'w>(&mut self, word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
         if !self.has_room() || self.spend(NEAREST_STEPS).is_err() {
             return None;
         }

@@ -25,7 +25,7 @@ mod walk;
 
 use serde_json::Value;
 
-use pattern::Known;
+use pattern::KnownPatterns;
 use walk::Walk;
 
 pub use defaults::with_defaults;
@@ -47,12 +47,12 @@ pub fn check(schema: &Value, input: &Value) -> Result<(), BadArguments> {
 /// This only saves time: the result is the same as that of [`check`], for this schema and for any other.
 #[derive(Clone, Debug, Default)]
 pub struct Compiled {
-    patterns: Known,
+    patterns: KnownPatterns,
 }
 
 impl Compiled {
     pub fn new(schema: &Value) -> Self {
-        Self { patterns: Known::of(schema) }
+        Self { patterns: KnownPatterns::of(schema) }
     }
 
     pub fn check(&self, schema: &Value, input: &Value) -> Result<(), BadArguments> {

@@ -61,7 +61,7 @@ impl<'a> Walk<'a> {
     fn unknown(&mut self, keywords: &'a Keywords, fields: &'a Fields, name: &'a str) -> Verdict {
         let properties = keywords.get("properties").and_then(Value::as_object);
         let known = || properties.into_iter().flatten().map(|(name, _)| name.as_str());
-        let meant = self.probably(name, known().take(MAX_NAMES).filter(|known| !fields.contains_key(*known)));
+        let meant = self.suggestion(name, known().take(MAX_NAMES).filter(|known| !fields.contains_key(*known)));
         self.fail(|| {
             let hint = match meant {
                 Some(meant) => format!("did you mean {}?", quoted(meant, MAX_NAME_BYTES)),
@@ -81,21 +81,21 @@ impl<'a> Walk<'a> {
                 return verdict.and(spent);
             }
             verdict = match name.as_str() {
-                Some(name) if !fields.contains_key(name) => self.lacks(keywords, fields, name),
+                Some(name) if !fields.contains_key(name) => self.missing_property(keywords, fields, name),
                 _ => verdict,
             };
         }
         verdict
     }
 
-    fn lacks(&mut self, keywords: &'a Keywords, fields: &'a Fields, name: &'a str) -> Verdict {
+    fn missing_property(&mut self, keywords: &'a Keywords, fields: &'a Fields, name: &'a str) -> Verdict {
         let properties = keywords.get("properties").and_then(Value::as_object);
         let property = |name: &str| properties.and_then(|properties| properties.get(name));
         // A closed object reports its unknown names separately.
         let stray = if is_closed(keywords) {
             None
         } else {
-            self.probably(
+            self.suggestion(
                 name,
                 fields.keys().take(MAX_NAMES).map(String::as_str).filter(|name| property(name).is_none()),
             )

@@ -30,7 +30,7 @@ const MAX_PLACES: usize = 10_000;
 
 /// Patterns compiled before the check; `None` for those that cannot be compiled.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known(BTreeMap<String, Option<Compiled>>);
+pub(super) struct KnownPatterns(BTreeMap<String, Option<Compiled>>);
 
 /// A compiled pattern and the weight of a byte of text that is matched against it.
 #[derive(Clone, Debug)]
@@ -41,14 +41,14 @@ struct Compiled {
 
 /// The reason why a text could not be matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unmatched {
+pub(super) enum MatchError {
     /// The pattern is invalid, or the engine does not support it.
     BadPattern,
     TooMuchText,
     TooManyPatterns,
 }
 
-impl Known {
+impl KnownPatterns {
     /// Collects everything that looks like a pattern. A string that is not one only costs time.
     pub(super) fn of(schema: &Value) -> Self {
         let mut known = BTreeMap::new();
@@ -73,8 +73,8 @@ impl Known {
 
 /// The patterns that one check has used, and the text it may still match.
 #[derive(Debug)]
-pub(super) struct Used<'a> {
-    known: &'a Known,
+pub(super) struct UsedPatterns<'a> {
+    known: &'a KnownPatterns,
     /// Borrowed if compiled before: a clone of a pattern loses its cached states.
     met: HashMap<&'a str, Cow<'a, Option<Compiled>>>,
     /// The bytes that may still be matched.
@@ -83,8 +83,8 @@ pub(super) struct Used<'a> {
     values: usize,
 }
 
-impl<'a> Used<'a> {
-    pub(super) fn new(known: &'a Known, values: usize) -> Self {
+impl<'a> UsedPatterns<'a> {
+    pub(super) fn new(known: &'a KnownPatterns, values: usize) -> Self {
         Self { known, met: HashMap::new(), bytes: MAX_MATCHED_BYTES, values }
     }
 
@@ -94,22 +94,23 @@ impl<'a> Used<'a> {
     }
 
     /// Returns whether the text matches. The result does not depend on which patterns were compiled before.
-    pub(super) fn matches(&mut self, pattern: &'a str, text: &str) -> Result<bool, Unmatched> {
+    pub(super) fn matches(&mut self, pattern: &'a str, text: &str) -> Result<bool, MatchError> {
         if pattern.len() > MAX_PATTERN_BYTES {
-            return Err(Unmatched::BadPattern);
+            return Err(MatchError::BadPattern);
         }
         if !self.met.contains_key(pattern) {
             if self.met.len() >= MAX_MATCHED_PATTERNS {
                 // Only a faulty schema needs this many patterns for an input with fewer values than that.
                 let by_input = self.values > MAX_MATCHED_PATTERNS;
-                return Err(if by_input { Unmatched::TooManyPatterns } else { Unmatched::BadPattern });
+                return Err(if by_input { MatchError::TooManyPatterns } else { MatchError::BadPattern });
             }
             let compiled = self.known.0.get(pattern).map_or_else(|| Cow::Owned(compile(pattern)), Cow::Borrowed);
             self.met.insert(pattern, compiled);
         }
-        let compiled = self.met.get(pattern).and_then(|compiled| (**compiled).as_ref()).ok_or(Unmatched::BadPattern)?;
+        let compiled =
+            self.met.get(pattern).and_then(|compiled| (**compiled).as_ref()).ok_or(MatchError::BadPattern)?;
         let cost = text.len().saturating_mul(compiled.weight);
-        self.bytes = self.bytes.checked_sub(cost).ok_or(Unmatched::TooMuchText)?;
+        self.bytes = self.bytes.checked_sub(cost).ok_or(MatchError::TooMuchText)?;
         Ok(compiled.regex.is_match(text))
     }
 }

@@ -45,14 +45,14 @@ pub(super) struct Problem {
     pub(super) path: String,
     /// The number of names and indices in the path.
     pub(super) depth: usize,
-    pub(super) what: What,
+    pub(super) what: ProblemKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum ProblemKind {
     /// A different value is expected. Stored in parts, so that a choice can join what its branches expect.
     Mismatch {
-        wanted: Wanted,
+        wanted: MismatchKind,
         expected: String,
         was: String,
         hint: String,
@@ -61,23 +61,23 @@ pub(super) enum What {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum MismatchKind {
     Type,
     Literal,
 }
 
 impl Problem {
-    pub(super) fn wanted(&self) -> Option<Wanted> {
+    pub(super) fn wanted(&self) -> Option<MismatchKind> {
         match &self.what {
-            What::Mismatch { wanted, .. } => Some(*wanted),
-            What::Other(_) => None,
+            ProblemKind::Mismatch { wanted, .. } => Some(*wanted),
+            ProblemKind::Other(_) => None,
         }
     }
 
     /// Adds what another branch of a choice expected here to the `joined` expectations that are already listed. Returns
     /// the number added.
     pub(super) fn join(&mut self, other: &Self, joined: usize) -> usize {
-        let (What::Mismatch { expected: mine, .. }, What::Mismatch { expected: other, .. }) =
+        let (ProblemKind::Mismatch { expected: mine, .. }, ProblemKind::Mismatch { expected: other, .. }) =
             (&mut self.what, &other.what)
         else {
             return 0;
@@ -92,8 +92,8 @@ impl Problem {
 
     fn line(&self) -> String {
         let text = match &self.what {
-            What::Mismatch { expected, was, hint, .. } => format!("expected {expected}, was {was}{hint}"),
-            What::Other(text) => text.clone(),
+            ProblemKind::Mismatch { expected, was, hint, .. } => format!("expected {expected}, was {was}{hint}"),
+            ProblemKind::Other(text) => text.clone(),
         };
         format!("{}: {}", self.path, cut(text, MAX_TEXT_BYTES))
     }

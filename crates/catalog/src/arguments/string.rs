@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::budget::Excess;
-use super::pattern::Unmatched;
+use super::pattern::MatchError;
 use super::show;
 use super::verdict::Verdict;
 use super::walk::Walk;
@@ -44,11 +44,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    pub(super) fn unmatched(&mut self, unmatched: Unmatched) -> Verdict {
+    pub(super) fn unmatched(&mut self, unmatched: MatchError) -> Verdict {
         match unmatched {
-            Unmatched::BadPattern => Verdict::Unknown,
-            Unmatched::TooMuchText => self.too_much(Excess::Text),
-            Unmatched::TooManyPatterns => self.too_much(Excess::Patterns),
+            MatchError::BadPattern => Verdict::Unknown,
+            MatchError::TooMuchText => self.too_much(Excess::Text),
+            MatchError::TooManyPatterns => self.too_much(Excess::Patterns),
         }
     }
 }

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use super::budget::{Budget, Excess, count};
 use super::path::{Segment, render};
-use super::pattern::{Known, Used};
-use super::problem::{BadArguments, Problem, Wanted, What};
+use super::pattern::{KnownPatterns, UsedPatterns};
+use super::problem::{BadArguments, MismatchKind, Problem, ProblemKind};
 use super::verdict::Verdict;
 use super::{MAX_PROBLEMS, show};
 use crate::reference;
@@ -56,14 +56,14 @@ pub(super) struct Walk<'a> {
     following: Vec<(&'a Value, &'a Value)>,
     /// Up to draft 7, all keywords beside a `$ref` are ignored.
     ref_stands_alone: bool,
-    pub(super) patterns: Used<'a>,
+    pub(super) patterns: UsedPatterns<'a>,
     /// The letter pairs that may still be compared.
     pub(super) letter_pairs: usize,
 }
 
 impl<'a> Walk<'a> {
     /// Creates a walk for a small input. [`Self::root`] adapts it to an input of any size.
-    pub(super) fn new(root: &'a Value, known: &'a Known) -> Self {
+    pub(super) fn new(root: &'a Value, known: &'a KnownPatterns) -> Self {
         let draft = root.get("$schema").and_then(Value::as_str).unwrap_or_default();
         Self {
             root,
@@ -75,7 +75,7 @@ impl<'a> Walk<'a> {
             excess: None,
             following: Vec::new(),
             ref_stands_alone: draft.contains("/draft-0"),
-            patterns: Used::new(known, 1),
+            patterns: UsedPatterns::new(known, 1),
             letter_pairs: MAX_LETTER_PAIRS,
         }
     }
@@ -83,13 +83,13 @@ impl<'a> Walk<'a> {
     pub(super) fn root(&mut self, input: &'a Value) -> Verdict {
         self.budget = Budget::for_input(input);
         self.patterns.expect(count(input));
-        self.applied(self.root, input)
+        self.apply(self.root, input)
     }
 
     pub(super) fn finish(mut self, verdict: Verdict) -> Result<(), BadArguments> {
         if verdict == Verdict::TooMuch && self.problems.is_empty() {
             let (path, excess) = self.excess.take().unwrap_or_else(|| (render(&[]), Excess::Work));
-            self.problems.push(Problem { path, depth: 0, what: What::Other(excess.explain()) });
+            self.problems.push(Problem { path, depth: 0, what: ProblemKind::Other(excess.explain()) });
         }
         BadArguments::from(&self.problems).map_or(Ok(()), Err)
     }
@@ -187,12 +187,12 @@ impl<'a> Walk<'a> {
         let length = reference.as_str().map_or(0, str::len);
         match (self.spend(length / 16), reference::follow(self.root, reference)) {
             (Err(verdict), _) => verdict,
-            (Ok(()), Some(target)) => self.applied(target, input),
+            (Ok(()), Some(target)) => self.apply(target, input),
             (Ok(()), None) => Verdict::Unknown,
         }
     }
 
-    fn applied(&mut self, target: &'a Value, input: &'a Value) -> Verdict {
+    fn apply(&mut self, target: &'a Value, input: &'a Value) -> Verdict {
         if self.following.iter().any(|(schema, value)| ptr::eq(*schema, target) && ptr::eq(*value, input)) {
             return Verdict::Unknown;
         }
@@ -205,16 +205,16 @@ impl<'a> Walk<'a> {
     /// Spends steps on the schema of the current value. The error is that value's verdict.
     pub(super) fn spend(&mut self, steps: usize) -> Result<(), Verdict> {
         let spent = self.budget.spend_on_schema(steps);
-        self.noted(spent)
+        self.record_excess(spent)
     }
 
     /// Spends steps on parts of the input: items, properties, text.
     pub(super) fn spend_on_input(&mut self, steps: usize) -> Result<(), Verdict> {
         let spent = self.budget.spend_on_input(steps);
-        self.noted(spent)
+        self.record_excess(spent)
     }
 
-    fn noted(&mut self, spent: Result<(), Verdict>) -> Result<(), Verdict> {
+    fn record_excess(&mut self, spent: Result<(), Verdict>) -> Result<(), Verdict> {
         if spent == Err(Verdict::TooMuch) {
             self.too_much(Excess::Work);
         }
@@ -235,14 +235,14 @@ impl<'a> Walk<'a> {
     }
 
     pub(super) fn fail(&mut self, text: impl FnOnce() -> String) -> Verdict {
-        self.fail_with(|| What::Other(text()))
+        self.fail_with(|| ProblemKind::Other(text()))
     }
 
-    pub(super) fn mismatch(&mut self, wanted: Wanted, expected: String, input: &Value, hint: String) -> Verdict {
-        self.fail_with(|| What::Mismatch { wanted, expected, was: show::value(input), hint })
+    pub(super) fn mismatch(&mut self, wanted: MismatchKind, expected: String, input: &Value, hint: String) -> Verdict {
+        self.fail_with(|| ProblemKind::Mismatch { wanted, expected, was: show::value(input), hint })
     }
 
-    fn fail_with(&mut self, what: impl FnOnce() -> What) -> Verdict {
+    fn fail_with(&mut self, what: impl FnOnce() -> ProblemKind) -> Verdict {
         if self.has_room() {
             let problem = Problem { path: render(&self.path), depth: self.path.len(), what: what() };
             self.keep(problem);

@@ -5,7 +5,7 @@ use contract::tool::Operation;
 use serde_json::Value;
 
 use super::answer;
-use super::render::{Rendered, Role, render};
+use super::render::{RenderedSchema, Role, render};
 use crate::text::{clean, cut, in_comment, property, quoted};
 
 /// The maximum length of a declaration with its types and comments.
@@ -101,7 +101,7 @@ impl Function<'_> {
         (text, output.definitions)
     }
 
-    fn doc_lines(&self, input: &Rendered, room: usize) -> Vec<String> {
+    fn doc_lines(&self, input: &RenderedSchema, room: usize) -> Vec<String> {
         let mut lines = description(self.description);
         if input.is_cut {
             let selector = quoted(&self.path());

@@ -73,8 +73,8 @@ pub(crate) fn index(servers: &BTreeMap<String, Server>) -> String {
     text += "  // API.read(\"mcp/<server>.d.ts\") declares a server's functions.\n";
     let mut left = 0;
     for (identifier, server) in servers {
-        let said = format!("Server {}: {}", quoted(&clean(&server.name, 80)), listed(server));
-        let entry = format!("  /** {} */\n  namespace {identifier} {{}}\n", in_comment(&said));
+        let comment = format!("Server {}: {}", quoted(&clean(&server.name, 80)), listed(server));
+        let entry = format!("  /** {} */\n  namespace {identifier} {{}}\n", in_comment(&comment));
         let reference = format!("/// <reference path=\"./{identifier}.d.ts\" />\n");
         if references.len() + reference.len() + text.len() + entry.len() > FILE_BYTES - FRAME_BYTES {
             left += 1;

@@ -39,7 +39,7 @@ impl Role<'_> {
     }
 }
 
-pub(super) struct Rendered {
+pub(super) struct RenderedSchema {
     /// `type` declarations, each on its own lines.
     pub(super) definitions: String,
     pub(super) text: String,
@@ -51,7 +51,7 @@ pub(super) struct Rendered {
 }
 
 /// Renders the schema in as much detail as fits.
-pub(super) fn render(schema: &Value, role: &Role<'_>) -> Rendered {
+pub(super) fn render(schema: &Value, role: &Role<'_>) -> RenderedSchema {
     let fits = |shape: &Shape<'_>, detail: &Detail, layout: Layout| written(shape, role, detail.note_bytes, layout);
     for detail in &DETAILS {
         let shape = shape(schema, role.name, *detail);
@@ -66,7 +66,7 @@ pub(super) fn render(schema: &Value, role: &Role<'_>) -> Rendered {
         rendered.is_cut = true;
         Some(rendered)
     });
-    least.unwrap_or_else(|| Rendered {
+    least.unwrap_or_else(|| RenderedSchema {
         definitions: String::new(),
         text: if role.is_input { "Record<string, unknown>" } else { "unknown" }.to_owned(),
         described: Vec::new(),
@@ -76,7 +76,7 @@ pub(super) fn render(schema: &Value, role: &Role<'_>) -> Rendered {
 }
 
 /// Prints the shape, unless that is too long.
-fn written(shape: &Shape<'_>, role: &Role<'_>, note_bytes: usize, layout: Layout) -> Option<Rendered> {
+fn written(shape: &Shape<'_>, role: &Role<'_>, note_bytes: usize, layout: Layout) -> Option<RenderedSchema> {
     let names = Names::new(&shape.definitions, role.prefix.clone());
     let mut printer = Printer::new(shape.root, &names, note_bytes, role.limit);
     for (at, value) in names.declared() {
@@ -98,7 +98,7 @@ fn written(shape: &Shape<'_>, role: &Role<'_>, note_bytes: usize, layout: Layout
     }
     let text = printer.finish()?;
     let fields = if let Type::Object(object) = whole { object.fields.as_slice() } else { &[] };
-    Some(Rendered {
+    Some(RenderedSchema {
         definitions,
         text,
         described: fields.iter().map(|field| (field.name.clone(), note::text(shape.root, &field.schemas))).collect(),

@@ -38,11 +38,11 @@ pub struct Registration {
 /// The namespaces that loaded plugins registered. The plugin loader owns it; there is no process-wide registry.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    by_id: BTreeMap<String, Registered>,
+    by_id: BTreeMap<String, RegisteredNamespace>,
 }
 
 #[derive(Clone, Debug)]
-struct Registered {
+struct RegisteredNamespace {
     plugin_id: String,
     registration: Registration,
 }
@@ -62,7 +62,7 @@ impl Registry {
             return Err(NamespaceError::TooMany);
         }
         let plugin_id = plugin_id.to_owned();
-        self.by_id.insert(registration.id.clone(), Registered { plugin_id, registration });
+        self.by_id.insert(registration.id.clone(), RegisteredNamespace { plugin_id, registration });
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl Registry {
     }
 }
 
-impl Registered {
+impl RegisteredNamespace {
     /// Returns the required tools by name, if all are present.
     fn tools(&self, catalog: &Catalog) -> Option<BTreeMap<&str, ToolId>> {
         let required = self.registration.required_tool_names.iter();

@@ -63,14 +63,14 @@ fn plugins(catalog: &Catalog) -> Vec<String> {
         used <= NAMESPACES_BYTES
     };
     let mut lines: Vec<String> =
-        namespaces.map(|(global, namespace)| said(global, namespace)).take_while(fits).collect();
+        namespaces.map(|(global, namespace)| entry(global, namespace)).take_while(fits).collect();
     if lines.len() < count {
         lines.push(format!("- {} more: Object.keys(namespaces) names them.", count - lines.len()));
     }
     lines
 }
 
-fn said(global: &str, namespace: &Namespace) -> String {
+fn entry(global: &str, namespace: &Namespace) -> String {
     let description = clean(&namespace.description, DESCRIPTION_BYTES);
     let prompt = namespace.prompt.as_deref().map(|prompt| clean(prompt, PROMPT_BYTES)).unwrap_or_default();
     let parts = [format!("- {global}: {description}"), prompt];

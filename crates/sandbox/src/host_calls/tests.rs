@@ -6,14 +6,14 @@ use contract::limits::{
     MAX_TARGET_BYTES,
 };
 
-use super::{CLEAR_TIMER, CellHost, EMPTY_ITEM_BYTES, Outstanding, Refusal, Stop, text_of};
+use super::{CLEAR_TIMER, CellHost, EMPTY_ITEM_BYTES, OutstandingCalls, Refusal, Stop, text_of};
 
 const CALL: i32 = 2;
 const TIMER: i32 = 5;
 
-fn broken_rule(result: wasmtime::Result<Option<Refusal>>) -> &'static str {
+fn violation(result: wasmtime::Result<Option<Refusal>>) -> &'static str {
     match result.unwrap_err().downcast_ref::<Stop>() {
-        Some(Stop::BrokeRules(what)) => what,
+        Some(Stop::ProtocolViolation(what)) => what,
         other => panic!("{other:?}"),
     }
 }
@@ -98,7 +98,7 @@ fn a_reused_call_id_stops_the_cell() {
         host.accept(1, CALL, b"", b"0").unwrap();
         host.accept(3, CALL, b"", b"0").unwrap();
         host.outstanding.remove(3);
-        assert_eq!(broken_rule(host.accept(again, CALL, b"", b"0")), "a call id was reused");
+        assert_eq!(violation(host.accept(again, CALL, b"", b"0")), "a call id was reused");
     }
 }
 
@@ -113,7 +113,7 @@ fn only_a_timer_can_be_cleared() {
             assert_eq!(cleared.unwrap(), None);
             assert_eq!((host.cleared.as_slice(), host.outstanding.calls.len()), (&[CallId(1)][..], 0));
         } else {
-            assert_eq!(broken_rule(cleared), "a cleared call is not a timer");
+            assert_eq!(violation(cleared), "a cleared call is not a timer");
             assert_eq!((host.cleared.len(), host.outstanding.calls.len()), (0, 1), "{method:?}");
         }
     }
@@ -121,20 +121,20 @@ fn only_a_timer_can_be_cleared() {
 
 #[test]
 fn outstanding_calls_survive_a_snapshot_and_a_forged_one_is_refused() {
-    let mut outstanding = Outstanding::default();
+    let mut outstanding = OutstandingCalls::default();
     for (id, method) in (1..).zip(Method::ALL) {
         outstanding.insert(id, method, 100 * id as usize).unwrap();
     }
     outstanding.remove(6);
     let mut notes = Vec::new();
     outstanding.write(&mut notes);
-    assert_eq!(Outstanding::read(&mut Reader::new(&notes)).unwrap(), outstanding);
+    assert_eq!(OutstandingCalls::read(&mut Reader::new(&notes)).unwrap(), outstanding);
 
     let record = |id: u32, method: u8, bytes: u32| [&id.to_le_bytes()[..], &[method], &bytes.to_le_bytes()].concat();
     let forged = |last: u32, records: &[Vec<u8>]| {
         let count = u32::try_from(records.len()).unwrap();
         let notes = [&last.to_le_bytes()[..], &count.to_le_bytes(), &records.concat()].concat();
-        Outstanding::read(&mut Reader::new(&notes)).is_err()
+        OutstandingCalls::read(&mut Reader::new(&notes)).is_err()
     };
     assert!(!forged(2, &[record(1, 2, 5), record(2, 5, 0)]));
     assert!(forged(2, &[record(2, 2, 5), record(1, 5, 0)]), "out of order");

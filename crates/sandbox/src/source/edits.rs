@@ -6,8 +6,8 @@ use contract::frame::Place;
 /// On `line`, from generated `column` on, subtract `delta` to get the model's column.
 ///
 /// Lines are the model's and columns are bytes, both from 1. Entries are in order, and the last one
-/// on the line at or before a column applies. One stands just behind each insertion, so a position
-/// inside inserted text would land behind the place it was inserted at: `original` stops it there.
+/// on the line at or before a column applies. Each insertion is followed by one, so a position
+/// inside inserted text would be mapped to after the place of the insertion: `original` prevents that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shift {
     pub line: u32,

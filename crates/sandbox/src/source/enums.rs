@@ -2,8 +2,8 @@
 //!
 //! `enum Color { Red, Green = 5 }` becomes
 //! `var Color=((Color)=>{ var Red=Color["Red"]=0;… return Color})({});`. The parameter has the
-//! name of the enum, because an initialiser may say `Color.Red`, and each member is a variable
-//! too, because it may say `Red`.
+//! name of the enum, because an initialiser may use `Color.Red`, and each member is a variable
+//! too, because it may use `Red`.
 
 use std::collections::HashSet;
 

@@ -12,7 +12,7 @@ use oxc_ast_visit::{Visit, walk};
 use oxc_span::{GetSpan, Span};
 
 use super::edits::{Edits, Shift};
-use super::parse::Wrapped;
+use super::parse::WrappedCell;
 use super::rejection::Rejection;
 use super::trivia::Text;
 use super::{enums, members, properties};
@@ -21,7 +21,7 @@ use super::{enums, members, properties};
 const MAX_INSERTED_BYTES: usize = 1 << 20;
 
 /// Returns the script without types, and the columns that insertions moved.
-pub(super) fn erase(program: &Program<'_>, wrapped: &Wrapped) -> Result<(String, Vec<Shift>), Rejection> {
+pub(super) fn erase(program: &Program<'_>, wrapped: &WrappedCell) -> Result<(String, Vec<Shift>), Rejection> {
     let mut eraser = Eraser {
         source: Text { text: wrapped.text(), comments: &program.comments },
         edits: Edits::new(wrapped.text()),

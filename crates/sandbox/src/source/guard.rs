@@ -19,7 +19,7 @@ use reader::{Doubt, Reader, TooDeep};
 use super::Language;
 use super::lines::place;
 use super::rejection::{ModuleForm, Rejection, STRAY_BRACKET};
-use super::scan::{Found, Kind, Token};
+use super::scan::{Kind, Scanned, Token};
 
 /// The maximum number of tokens on one path through the syntax tree.
 const MAX_DEPTH: u32 = 10_000;
@@ -62,19 +62,19 @@ struct Check<'s> {
     forks: usize,
     work: u64,
     /// Readings that are still to be followed, with the first token of each.
-    pending: Vec<(Reader<'s>, Found)>,
+    pending: Vec<(Reader<'s>, Scanned)>,
 }
 
 impl<'s> Check<'s> {
     /// Follows one reading to its end.
-    fn follow(&mut self, mut reader: Reader<'s>, mut found: Found) -> Result<(), Rejection> {
+    fn follow(&mut self, mut reader: Reader<'s>, mut found: Scanned) -> Result<(), Rejection> {
         loop {
             found = match found {
-                Found::End | Found::Error(_) => return Ok(()),
-                Found::Token(token) if is_conflict_marker(self.source, token) => {
+                Scanned::End | Scanned::Error(_) => return Ok(()),
+                Scanned::Token(token) if is_conflict_marker(self.source, token) => {
                     return Err(self.syntax("a merge conflict marker is not code, remove it", token.start));
                 }
-                Found::Token(token) => {
+                Scanned::Token(token) => {
                     reader.token(token, &mut self.work).map_err(|too_deep| self.too_deep(too_deep))?;
                     if reader.doubt() == Doubt::Key {
                         let place = place(self.source, token.start);
@@ -82,14 +82,14 @@ impl<'s> Check<'s> {
                     }
                     self.next(&mut reader)
                 }
-                Found::Slash(_) if self.fork() => {
+                Scanned::Slash(_) if self.fork() => {
                     let mut other = reader.clone();
                     let regex = other.scanner.regex();
                     self.pending.push((other, regex));
                     reader.scanner.divide()
                 }
-                Found::Stray(offset) if self.forks == 0 => return Err(self.syntax(STRAY_BRACKET, offset)),
-                Found::Slash(offset) | Found::Stray(offset) | Found::Unsure(offset) => {
+                Scanned::Stray(offset) if self.forks == 0 => return Err(self.syntax(STRAY_BRACKET, offset)),
+                Scanned::Slash(offset) | Scanned::Stray(offset) | Scanned::Unsure(offset) => {
                     return self.rest(&reader, offset);
                 }
             };
@@ -97,18 +97,18 @@ impl<'s> Check<'s> {
     }
 
     /// Returns the next token, considering that oxc may consume it unread.
-    fn next(&mut self, reader: &mut Reader<'s>) -> Found {
+    fn next(&mut self, reader: &mut Reader<'s>) -> Scanned {
         if reader.doubt() != Doubt::Arrow {
             return reader.scanner.next();
         }
         let position = reader.scanner.position();
         let mut other = reader.clone();
         let found = reader.scanner.next();
-        if matches!(found, Found::Token(Token { kind: Kind::Arrow | Kind::Colon, .. })) {
+        if matches!(found, Scanned::Token(Token { kind: Kind::Arrow | Kind::Colon, .. })) {
             return found;
         }
         if !self.fork() {
-            return Found::Unsure(position);
+            return Scanned::Unsure(position);
         }
         let swallowed = other.scanner.swallow();
         self.pending.push((other, swallowed));

@@ -76,7 +76,7 @@ pub fn prepare(source: &str, language: Language) -> Result<Prepared, Rejection> 
 fn read(source: &str, language: Language) -> Result<Prepared, Rejection> {
     guard::check(source, language)?;
     let allocator = Allocator::default();
-    let wrapped = parse::Wrapped::new(source);
+    let wrapped = parse::WrappedCell::new(source);
     let program = parse::parse(&allocator, &wrapped, language)?;
     let (script, shifts) = match language {
         Language::JavaScript => (wrapped.text().to_owned(), Vec::new()),

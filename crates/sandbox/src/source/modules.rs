@@ -8,13 +8,13 @@ use oxc_ast::ast::{
 use oxc_ast_visit::{VisitJs, walk_js};
 use oxc_span::Span;
 
-use super::parse::Wrapped;
+use super::parse::WrappedCell;
 use super::rejection::{ModuleForm, Rejection};
 
 /// Fails at the first module access in the tree.
 ///
 /// The same words in strings, comments and property names are not module access, so they are accepted.
-pub(super) fn refuse(program: &Program<'_>, wrapped: &Wrapped) -> Result<(), Rejection> {
+pub(super) fn refuse(program: &Program<'_>, wrapped: &WrappedCell) -> Result<(), Rejection> {
     let mut search = Search { found: None };
     search.visit_program(program);
     match search.found {

@@ -8,7 +8,7 @@ use oxc_span::{SourceType, Span};
 use super::Language;
 use super::lines::{narrow, place};
 use super::rejection::{Rejection, STRAY_BRACKET};
-use super::scan::{Found, Scanner};
+use super::scan::{Scanned, Scanner};
 use super::{guard, javascript, modules};
 use contract::frame::Place;
 
@@ -20,14 +20,14 @@ const MAX_MESSAGE_CHARACTERS: usize = 200;
 
 /// A cell inside its wrapper.
 #[derive(Debug)]
-pub(super) struct Wrapped {
+pub(super) struct WrappedCell {
     text: String,
     /// A copy of the text for the parser, without annotations that it would act on.
     parsed: String,
     source_length: usize,
 }
 
-impl Wrapped {
+impl WrappedCell {
     pub(super) fn new(source: &str) -> Self {
         let text = format!("{PREFIX}{source}{SUFFIX}");
         // In a build with debug assertions, oxc aborts on some `/* @__PURE__ */` comments.
@@ -60,7 +60,7 @@ impl Wrapped {
 /// Parses a cell that the guard accepted, and refuses module access.
 pub(super) fn parse<'a>(
     allocator: &'a Allocator,
-    wrapped: &'a Wrapped,
+    wrapped: &'a WrappedCell,
     language: Language,
 ) -> Result<Program<'a>, Rejection> {
     let returned = read(allocator, wrapped, language);
@@ -80,7 +80,7 @@ pub(super) fn parse<'a>(
     Err(Rejection::syntax(language, message, place))
 }
 
-fn read<'a>(allocator: &'a Allocator, wrapped: &'a Wrapped, language: Language) -> ParserReturn<'a> {
+fn read<'a>(allocator: &'a Allocator, wrapped: &'a WrappedCell, language: Language) -> ParserReturn<'a> {
     let source_type = match language {
         Language::JavaScript => SourceType::script(),
         Language::TypeScript => SourceType::ts().with_script(true),
@@ -89,7 +89,7 @@ fn read<'a>(allocator: &'a Allocator, wrapped: &'a Wrapped, language: Language) 
 }
 
 /// Returns whether a cell that is not JavaScript is valid TypeScript; an error if it loads modules.
-fn is_typescript(wrapped: &Wrapped) -> Result<bool, Rejection> {
+fn is_typescript(wrapped: &WrappedCell) -> Result<bool, Rejection> {
     if guard::check(wrapped.source(), Language::TypeScript).is_err() {
         return Ok(false);
     }
@@ -102,7 +102,7 @@ fn is_typescript(wrapped: &Wrapped) -> Result<bool, Rejection> {
 }
 
 /// Returns the first problem of the text, and its place.
-fn complaint(returned: &ParserReturn<'_>, wrapped: &Wrapped) -> Option<(String, Place)> {
+fn complaint(returned: &ParserReturn<'_>, wrapped: &WrappedCell) -> Option<(String, Place)> {
     let diagnostic = returned.diagnostics.first();
     if diagnostic.is_none() && is_one_function(&returned.program, wrapped) {
         return None;
@@ -125,7 +125,7 @@ fn complaint(returned: &ParserReturn<'_>, wrapped: &Wrapped) -> Option<(String, 
 }
 
 /// Returns whether the text is the wrapper with a body, and nothing else.
-fn is_one_function(program: &Program<'_>, wrapped: &Wrapped) -> bool {
+fn is_one_function(program: &Program<'_>, wrapped: &WrappedCell) -> bool {
     let whole = narrow(wrapped.text.len());
     if let [Statement::ExpressionStatement(statement)] = program.body.as_slice()
         && let Expression::ParenthesizedExpression(parenthesized) = &statement.expression
@@ -146,9 +146,9 @@ fn stray_bracket(source: &str) -> Option<usize> {
     let mut scanner = Scanner::new(source);
     loop {
         match scanner.next() {
-            Found::Token(_) => {}
-            Found::End | Found::Slash(_) => return None,
-            Found::Error(offset) | Found::Stray(offset) | Found::Unsure(offset) => {
+            Scanned::Token(_) => {}
+            Scanned::End | Scanned::Slash(_) => return None,
+            Scanned::Error(offset) | Scanned::Stray(offset) | Scanned::Unsure(offset) => {
                 let byte = source.as_bytes().get(offset);
                 return matches!(byte, Some(b')' | b']' | b'}')).then_some(offset);
             }

@@ -11,7 +11,7 @@ mod text;
 
 /// The result of a scanner step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum Scanned {
     Token(Token),
     /// A slash that divides or starts a regular expression: continue with `divide` and with `regex`.
     Slash(usize),
@@ -113,15 +113,15 @@ impl<'s> Scanner<'s> {
         self.earlier
     }
 
-    pub(super) fn next(&mut self) -> Found {
+    pub(super) fn next(&mut self) -> Scanned {
         if self.in_template() {
             return self.template();
         }
         if let Err(unsure) = self.skip_trivia() {
-            return Found::Unsure(unsure);
+            return Scanned::Unsure(unsure);
         }
         let start = self.position;
-        let Some(first) = self.byte(start) else { return Found::End };
+        let Some(first) = self.byte(start) else { return Scanned::End };
         match first {
             b'"' | b'\'' => self.string(first),
             b'`' => self.opened(Bracket::Template, 1),
@@ -138,7 +138,7 @@ impl<'s> Scanner<'s> {
             b'#' if self.byte(start + 1).is_some_and(is_word_byte) => self.name(start + 1),
             _ if is_word_byte(first) => self.name(start),
             0x80.. => self.name(start),
-            b'\\' => Found::Unsure(start),
+            b'\\' => Scanned::Unsure(start),
             _ => self.punctuation(first),
         }
     }
@@ -151,7 +151,7 @@ impl<'s> Scanner<'s> {
         self.bytes.get(self.position..).is_some_and(|rest| rest.starts_with(prefix))
     }
 
-    fn token(&mut self, kind: Kind, end: usize) -> Found {
+    fn token(&mut self, kind: Kind, end: usize) -> Scanned {
         let token = Token { kind, start: self.position, end, newline: self.newline };
         if kind == Kind::Word && matches!(self.word(token), b"as" | b"satisfies") {
             self.asserts = Some(self.asserts.unwrap_or(usize::MAX).min(self.open.len()));
@@ -164,13 +164,13 @@ impl<'s> Scanner<'s> {
         self.before = self.previous.replace(token);
         self.newline = false;
         self.position = end;
-        Found::Token(token)
+        Scanned::Token(token)
     }
 
     /// Reads a name that starts at the current position, from `end` on.
     ///
     /// A character that is invalid in names is an error for the parser, so it may be part of one here.
-    fn name(&mut self, mut end: usize) -> Found {
+    fn name(&mut self, mut end: usize) -> Scanned {
         loop {
             end = match self.byte(end) {
                 Some(byte) if is_word_byte(byte) => end + 1,
@@ -179,7 +179,7 @@ impl<'s> Scanner<'s> {
                     _ => break,
                 },
                 // An escape may spell a keyword.
-                Some(b'\\') => return Found::Unsure(end),
+                Some(b'\\') => return Scanned::Unsure(end),
                 _ => break,
             }
         }
@@ -190,12 +190,12 @@ impl<'s> Scanner<'s> {
         self.text.get(offset..)?.chars().next()
     }
 
-    fn opened(&mut self, bracket: Bracket, length: usize) -> Found {
+    fn opened(&mut self, bracket: Bracket, length: usize) -> Scanned {
         self.open.push(bracket);
         self.token(Kind::Open(bracket), self.position + length)
     }
 
-    fn closed(&mut self, byte: u8) -> Found {
+    fn closed(&mut self, byte: u8) -> Scanned {
         let matches = match self.open.last() {
             Some(Bracket::Paren | Bracket::Header | Bracket::PerhapsHeader) => byte == b')',
             Some(Bracket::Square) => byte == b']',
@@ -204,12 +204,12 @@ impl<'s> Scanner<'s> {
         };
         match self.open.pop() {
             Some(bracket) if matches => self.token(Kind::Close(bracket), self.position + 1),
-            Some(_) => Found::Error(self.position),
-            None => Found::Stray(self.position),
+            Some(_) => Scanned::Error(self.position),
+            None => Scanned::Stray(self.position),
         }
     }
 
-    fn punctuation(&mut self, first: u8) -> Found {
+    fn punctuation(&mut self, first: u8) -> Scanned {
         let second = self.byte(self.position + 1);
         let (kind, length) = match (first, second) {
             (b',', _) => (Kind::Comma, 1),

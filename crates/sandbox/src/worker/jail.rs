@@ -5,7 +5,7 @@
 
 use contract::frame::Jail;
 
-use super::arguments::JailWish;
+use super::arguments::JailRequest;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum JailError {
@@ -35,7 +35,7 @@ mod linux {
         BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     };
 
-    use super::{Jail, JailError, JailWish};
+    use super::{Jail, JailError, JailRequest};
     use crate::raw::page_scan;
     use crate::worker::serve::THREAD_STACK_BYTES;
 
@@ -43,8 +43,8 @@ mod linux {
     const MAX_OPEN_FILES: u64 = 32;
 
     /// Disables core dumps and denies files and the network. Returns how much of that the kernel supports.
-    pub(in super::super) fn close_files(wish: JailWish) -> Result<Jail, JailError> {
-        if wish == JailWish::Off {
+    pub(in super::super) fn close_files(wish: JailRequest) -> Result<Jail, JailError> {
+        if wish == JailRequest::Off {
             return Ok(Jail::None);
         }
         // Makes the worker the first to be killed when memory runs out: it can be replaced, its host cannot. Best
@@ -65,7 +65,7 @@ mod linux {
     }
 
     /// Returns the jail that the required ruleset gives. Partial enforcement counts as none.
-    fn judge(wish: JailWish, status: &RulesetStatus) -> Result<Jail, JailError> {
+    fn judge(wish: JailRequest, status: &RulesetStatus) -> Result<Jail, JailError> {
         match status {
             RulesetStatus::FullyEnforced => Ok(Jail::Full),
             RulesetStatus::PartiallyEnforced => missing(
@@ -106,12 +106,12 @@ mod linux {
     /// Limits how much more private writable memory the worker may take than it has now. Called after all threads have
     /// started. (`RLIMIT_AS` is unsuitable: an idle worker reserves hundreds of gigabytes of address space.)
     pub(in super::super) fn limit_data(
-        wish: JailWish,
+        wish: JailRequest,
         data_use: DataUse,
         threads: usize,
         room: u64,
     ) -> Result<(), JailError> {
-        if wish == JailWish::Off {
+        if wish == JailRequest::Off {
             return Ok(());
         }
         let most = data_use.bytes(threads).saturating_add(room);
@@ -141,26 +141,26 @@ mod linux {
         Ok(required.ruleset)
     }
 
-    fn missing(wish: JailWish, what: String) -> Result<Jail, JailError> {
+    fn missing(wish: JailRequest, what: String) -> Result<Jail, JailError> {
         match wish {
-            JailWish::Required => Err(JailError::Unavailable(what)),
-            JailWish::Preferred | JailWish::Off => Ok(Jail::Seccomp),
+            JailRequest::Required => Err(JailError::Unavailable(what)),
+            JailRequest::Preferred | JailRequest::Off => Ok(Jail::Seccomp),
         }
     }
 
     /// Filters system calls on all threads, the last step of the jail. A call that is not on the list kills the worker.
-    pub(in super::super) fn filter_system_calls(wish: JailWish, files: Jail) -> Result<Jail, JailError> {
-        if wish == JailWish::Off {
+    pub(in super::super) fn filter_system_calls(wish: JailRequest, files: Jail) -> Result<Jail, JailError> {
+        if wish == JailRequest::Off {
             return Ok(Jail::None);
         }
         let filtered = program()
             .and_then(|program| seccompiler::apply_filter_all_threads(&program).map_err(|error| error.to_string()));
         match (filtered, wish) {
             (Ok(()), _) => Ok(files),
-            (Err(error), JailWish::Required) => {
+            (Err(error), JailRequest::Required) => {
                 Err(JailError::Unavailable(format!("this system cannot filter system calls: {error}")))
             }
-            (Err(_), JailWish::Preferred | JailWish::Off) => Ok(Jail::None),
+            (Err(_), JailRequest::Preferred | JailRequest::Off) => Ok(Jail::None),
         }
     }
 
@@ -222,22 +222,22 @@ mod linux {
     mod tests {
         use landlock::RulesetStatus::{FullyEnforced, NotEnforced, PartiallyEnforced};
 
-        use super::{Jail, JailWish, judge};
+        use super::{Jail, JailRequest, judge};
 
         #[test]
         fn partial_landlock_is_not_a_full_jail() {
             let cases = [
-                (JailWish::Required, FullyEnforced, Some(Jail::Full)),
-                (JailWish::Required, PartiallyEnforced, None),
-                (JailWish::Required, NotEnforced, None),
-                (JailWish::Preferred, FullyEnforced, Some(Jail::Full)),
-                (JailWish::Preferred, PartiallyEnforced, Some(Jail::Seccomp)),
-                (JailWish::Preferred, NotEnforced, Some(Jail::Seccomp)),
+                (JailRequest::Required, FullyEnforced, Some(Jail::Full)),
+                (JailRequest::Required, PartiallyEnforced, None),
+                (JailRequest::Required, NotEnforced, None),
+                (JailRequest::Preferred, FullyEnforced, Some(Jail::Full)),
+                (JailRequest::Preferred, PartiallyEnforced, Some(Jail::Seccomp)),
+                (JailRequest::Preferred, NotEnforced, Some(Jail::Seccomp)),
             ];
             for (wish, status, expected) in cases {
                 assert_eq!(judge(wish, &status).ok(), expected, "{wish:?} {status:?}");
             }
-            let refused = judge(JailWish::Required, &PartiallyEnforced).unwrap_err().to_string();
+            let refused = judge(JailRequest::Required, &PartiallyEnforced).unwrap_err().to_string();
             assert!(refused.contains("only a part of Landlock"), "{refused}");
         }
     }
@@ -245,16 +245,16 @@ mod linux {
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere {
-    use super::{Jail, JailError, JailWish};
+    use super::{Jail, JailError, JailRequest};
 
-    pub(in super::super) fn close_files(wish: JailWish) -> Result<Jail, JailError> {
+    pub(in super::super) fn close_files(wish: JailRequest) -> Result<Jail, JailError> {
         match wish {
-            JailWish::Required => Err(JailError::Unavailable("no jail is supported on this system".to_owned())),
-            JailWish::Preferred | JailWish::Off => Ok(Jail::None),
+            JailRequest::Required => Err(JailError::Unavailable("no jail is supported on this system".to_owned())),
+            JailRequest::Preferred | JailRequest::Off => Ok(Jail::None),
         }
     }
 
-    pub(in super::super) fn filter_system_calls(_wish: JailWish, files: Jail) -> Result<Jail, JailError> {
+    pub(in super::super) fn filter_system_calls(_wish: JailRequest, files: Jail) -> Result<Jail, JailError> {
         Ok(files)
     }
 
@@ -268,7 +268,7 @@ mod elsewhere {
     }
 
     pub(in super::super) fn limit_data(
-        _wish: JailWish,
+        _wish: JailRequest,
         _data_use: DataUse,
         _threads: usize,
         _room: u64,

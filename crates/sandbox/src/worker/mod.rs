@@ -19,7 +19,7 @@ use contract::limits::{MAX_CATALOG_BYTES, MAX_OUTSTANDING_BYTES, MAX_WORKER_CATA
 
 use crate::image::IMAGE_ID;
 use crate::machine::Sandbox;
-use arguments::{Arguments, JailWish};
+use arguments::{Arguments, JailRequest};
 use jail::DataUse;
 use serve::Crew;
 
@@ -62,10 +62,10 @@ pub fn serve_attached(stream: UnixStream, slots: u32, threads: usize) -> std::io
 #[doc(hidden)]
 pub fn enter_jail() -> Result<Jail, Box<dyn std::error::Error + Send + Sync>> {
     let data_use = DataUse::open();
-    let files = jail::close_files(JailWish::Required)?;
-    let arguments = Arguments { slots: 1, threads: 1, jail: JailWish::Required, heap_bytes: WORKER_HEAP_BYTES };
-    jail::limit_data(JailWish::Required, data_use, 1, data_room(&arguments, 1, 0))?;
-    Ok(jail::filter_system_calls(JailWish::Required, files)?)
+    let files = jail::close_files(JailRequest::Required)?;
+    let arguments = Arguments { slots: 1, threads: 1, jail: JailRequest::Required, heap_bytes: WORKER_HEAP_BYTES };
+    jail::limit_data(JailRequest::Required, data_use, 1, data_limit(&arguments, 1, 0))?;
+    Ok(jail::filter_system_calls(JailRequest::Required, files)?)
 }
 
 fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> std::io::Result<()> {
@@ -98,7 +98,7 @@ fn start(
     let spare = u32::try_from(arguments.threads).unwrap_or(0);
     let slots = arguments.slots + spare;
     let sandbox = Sandbox::new(slots)?;
-    let room = data_room(&arguments, slots, sandbox.image_bytes());
+    let room = data_limit(&arguments, slots, sandbox.image_bytes());
     let data_use = DataUse::open();
     let files = jail::close_files(arguments.jail)?;
     let page_scan = sandbox.asks_the_kernel_for_pages();
@@ -113,7 +113,7 @@ fn start(
 
 /// Returns the private writable memory that a worker needs beyond what it has when idle, if every limit of the contract
 /// is used up at once. An honest worker never reaches it.
-fn data_room(arguments: &Arguments, slots: u32, image_bytes: usize) -> u64 {
+fn data_limit(arguments: &Arguments, slots: u32, image_bytes: usize) -> u64 {
     let bytes = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
     // Each slot that has been used keeps its copy of the image mapped.
     let images = u64::from(slots).saturating_mul(bytes(image_bytes));

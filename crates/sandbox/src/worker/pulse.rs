@@ -18,10 +18,10 @@ pub(super) struct Pulse {
 
 /// Keeps the ticker running while a leg runs.
 #[derive(Debug)]
-pub(super) struct Running<'a>(&'a Pulse);
+pub(super) struct RunningLeg<'a>(&'a Pulse);
 
 impl Pulse {
-    pub(super) fn leg(&self) -> Running<'_> {
+    pub(super) fn leg(&self) -> RunningLeg<'_> {
         if self.running.fetch_add(1, Ordering::SeqCst) == 0 {
             let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
             if *resting {
@@ -29,7 +29,7 @@ impl Pulse {
                 self.wake.notify_one();
             }
         }
-        Running(self)
+        RunningLeg(self)
     }
 
     /// Runs the ticker forever.
@@ -58,7 +58,7 @@ impl Pulse {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningLeg<'_> {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::SeqCst);
     }

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use crate::lab::{End, Lab, budget, end, resolve};
 
 /// A budget with enough memory, because memory is not under test here.
-fn roomy() -> Budget {
+fn large_budget() -> Budget {
     Budget { memory_bytes: 256 << 20, run_ms: 60_000, ..budget() }
 }
 
 fn run(source: &str) -> End {
-    Lab::shared().run_with(source, Language::JavaScript, roomy()).0
+    Lab::shared().run_with(source, Language::JavaScript, large_budget()).0
 }
 
 const REFUSED: &str = "const refused = async (make) => { try { await make(); return 'accepted' } \
@@ -44,8 +44,11 @@ fn a_call_over_a_limit_rejects_with_an_error_that_the_cell_can_catch() {
         ("MCP.fixture.echo(Array(200000).fill({}))", values),
     ];
     for (call, message) in cases {
-        let (end, _) =
-            Lab::shared().run_with(&format!("{REFUSED} return refused(() => {call})"), Language::JavaScript, roomy());
+        let (end, _) = Lab::shared().run_with(
+            &format!("{REFUSED} return refused(() => {call})"),
+            Language::JavaScript,
+            large_budget(),
+        );
         assert_eq!(end, End::Value(json!(["value_too_large", message])), "{call}");
     }
     for accepted in ["tools.describe('a'.repeat(1024))", "tools.echo(Array(199000).fill(0))"] {
@@ -74,7 +77,7 @@ fn all_outstanding_calls_share_one_budget_of_bytes() {
         return [ends.filter((e) => e === 'sent').length, ends.filter((e) => e === 'value_too_large').length]";
     let lab = Lab::shared();
     let cell = lab.new_cell();
-    let leg = lab.start_with(cell, source, Language::JavaScript, roomy());
+    let leg = lab.start_with(cell, source, Language::JavaScript, large_budget());
     let LegEnd::Suspended { calls, .. } = &leg.end else { panic!("{:?}", leg.end) };
     let bytes: usize = calls.iter().map(|call| call.target.len() + call.payload.len()).sum();
     assert!(calls.len() == 2 && bytes <= MAX_OUTSTANDING_BYTES, "{} calls of {bytes} bytes", calls.len());
@@ -93,11 +96,11 @@ fn a_reply_releases_the_bytes_of_its_call_even_after_a_snapshot() {
         return [await first, await second, await third, await send()]";
     let lab = Lab::shared();
     let cell = lab.new_cell();
-    let leg = lab.start_with(cell, source, Language::JavaScript, roomy());
+    let leg = lab.start_with(cell, source, Language::JavaScript, large_budget());
     assert!(matches!(leg.end, LegEnd::Suspended { ref calls, .. } if calls.len() == 3));
     let snapshot = lab.freeze(cell);
     // Two calls of 15 MiB are still outstanding, so the third is refused.
-    let leg = lab.thaw_with(cell, &snapshot, vec![resolve(CallId(3), &json!(1))], roomy());
+    let leg = lab.thaw_with(cell, &snapshot, vec![resolve(CallId(3), &json!(1))], large_budget());
     let LegEnd::Suspended { calls, .. } = &leg.end else { panic!("{:?}", leg.end) };
     assert_eq!(calls.iter().map(|call| call.target.as_str()).collect::<Vec<_>>(), ["openclaw:a:second"]);
     let replies = vec![resolve(CallId(1), &json!(1)), resolve(CallId(2), &json!(1)), resolve(calls[0].id, &json!(1))];
@@ -109,7 +112,7 @@ fn a_reply_releases_the_bytes_of_its_call_even_after_a_snapshot() {
 
 #[test]
 fn printed_and_returned_values_are_counted() {
-    let budget = Budget { output_bytes: 10 << 20, ..roomy() };
+    let budget = Budget { output_bytes: 10 << 20, ..large_budget() };
     let run = |source: &str| Lab::shared().run_with(source, Language::JavaScript, budget);
     let (end, output) = run("for (let i = 0; i < 5; i++) json(Array(60000).fill(0)); return 1");
     assert_eq!(end, End::Value(json!(1)));

@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 use contract::limits::{MAX_ARGUMENT_CHECK_STEPS, MAX_MATCHED_BYTES, MAX_SCHEMA_STEPS_PER_VALUE};
 
 use super::super::budget::Budget;
-use super::super::pattern::Known;
+use super::super::pattern::KnownPatterns;
 use super::super::walk::Walk;
 use super::super::{Compiled, MAX_MESSAGE_BYTES, with_defaults};
 use super::{verdict, wrapped};
 
 fn steps(schema: &Value, input: &Value) -> usize {
-    let known = Known::default();
+    let known = KnownPatterns::default();
     let mut walk = Walk::new(schema, &known);
     walk.root(input);
     Budget::for_input(input).left() - walk.steps_left()
@@ -72,9 +72,9 @@ fn depth_10_000_neither_overflows_the_stack_nor_hides_problems_above_it() {
     }
     let recursive = json!({"properties": {"a": {"$ref": "#"}, "b": {"type": "string"}}});
     for (schema, refused) in [(&nested, true), (&negated, false), (&recursive, true)] {
-        let said = verdict(schema, &input);
-        assert_eq!(said.contains("nested too deeply to check"), refused, "{said}");
-        assert_eq!(said.is_empty(), !refused, "{said}");
+        let message = verdict(schema, &input);
+        assert_eq!(message.contains("nested too deeply to check"), refused, "{message}");
+        assert_eq!(message.is_empty(), !refused, "{message}");
         Compiled::new(schema);
     }
     let mut beside = input;
@@ -168,8 +168,8 @@ fn a_check_uses_256_patterns_whichever_properties_come_first() {
         Value::Object(values)
     };
     assert!(verdict(&properties(256), &input(256, "x")).starts_with("input.p255: expected text that matches"));
-    let said = verdict(&properties(257), &input(257, "x"));
-    assert!(said.starts_with("input.p256: needs more than 256 patterns"), "{said}");
+    let message = verdict(&properties(257), &input(257, "x"));
+    assert!(message.starts_with("input.p256: needs more than 256 patterns"), "{message}");
     // A schema that needs more than that for one value is faulty, and does not make its tool uncallable.
     let many: Vec<Value> = (0..300).map(|n| json!({"pattern": format!("^x{{0,{n}}}$")})).collect();
     assert_eq!(verdict(&json!({"allOf": many}), &json!("")), "");
@@ -197,8 +197,11 @@ fn long_texts_are_matched_with_their_patterns_or_refused() {
             (16 << 20, "/etc/passwd", "too much text to match"),
         ] {
             let text = format!("{prefix}{}", "x".repeat(length.max(prefix.len()) - prefix.len()));
-            let said = verdict(&json!({"properties": {"path": schema}}), &json!({"path": text}));
-            assert!(said.contains(expected) && said.is_empty() == expected.is_empty(), "{length} {prefix} {said}");
+            let message = verdict(&json!({"properties": {"path": schema}}), &json!({"path": text}));
+            assert!(
+                message.contains(expected) && message.is_empty() == expected.is_empty(),
+                "{length} {prefix} {message}"
+            );
         }
     }
     // The limit applies to all texts of a call together.
@@ -257,8 +260,8 @@ fn large_inputs_do_not_hide_violations_of_the_schema() {
                 fields.insert((*key).to_owned(), value.clone());
                 fields.insert((*name).to_owned(), bulk.clone());
                 let before = Instant::now();
-                let said = verdict(&schema, &Value::Object(fields));
-                assert!(!said.is_empty(), "{name} {key} {first}");
+                let message = verdict(&schema, &Value::Object(fields));
+                assert!(!message.is_empty(), "{name} {key} {first}");
                 assert!(before.elapsed() < Duration::from_secs(20), "{name} {key} {:?}", before.elapsed());
             }
         }
@@ -303,9 +306,9 @@ fn everything_that_takes_time_is_counted() {
 #[test]
 fn five_problems_are_reported_in_at_most_2_000_bytes() {
     let numbers: Vec<Value> = (0..1_000).map(Value::from).collect();
-    let said = verdict(&json!({"items": {"type": "string"}}), &json!(numbers));
-    assert_eq!(said.lines().count(), 6);
-    assert_eq!(said.lines().last(), Some("and more problems"));
+    let message = verdict(&json!({"items": {"type": "string"}}), &json!(numbers));
+    assert_eq!(message.lines().count(), 6);
+    assert_eq!(message.lines().last(), Some("and more problems"));
     assert_eq!(verdict(&json!({"items": {"type": "string"}}), &json!([1, 2, 3, 4, 5])).lines().count(), 5);
 
     for letter in ["x", "\u{202e}", "\"", "é"] {
@@ -318,9 +321,9 @@ fn five_problems_are_reported_in_at_most_2_000_bytes() {
         let wrong: Map<String, Value> = names.iter().map(|name| (format!("{name}?"), json!(long))).collect();
         let right: Map<String, Value> = names.iter().map(|name| (name.clone(), json!(long))).collect();
         for fields in [wrong, right, Map::new()] {
-            let said = verdict(&schema, &wrapped(&long, Value::Object(fields)));
-            assert!((1..=MAX_MESSAGE_BYTES).contains(&said.len()), "{} {said}", said.len());
-            assert!(!said.contains('\u{202e}'));
+            let message = verdict(&schema, &wrapped(&long, Value::Object(fields)));
+            assert!((1..=MAX_MESSAGE_BYTES).contains(&message.len()), "{} {message}", message.len());
+            assert!(!message.contains('\u{202e}'));
         }
     }
 }
@@ -334,8 +337,8 @@ fn duplicate_items_are_found_among_any_number() {
     let mut items: Vec<Value> = (0..50_000).map(|n| json!({"a": n, "b": [n]})).collect();
     assert_eq!(verdict(&schema, &Value::from(items.clone())), "");
     items.push(json!({"b": [7.0], "a": 7}));
-    let said = verdict(&schema, &Value::from(items));
-    assert_eq!(said, "input: expected unique items, but [50000] equals [7]");
+    let message = verdict(&schema, &Value::from(items));
+    assert_eq!(message, "input: expected unique items, but [50000] equals [7]");
     let mut deep = json!(1);
     (0..100).for_each(|_| deep = json!([deep]));
     assert!(verdict(&schema, &json!([deep, deep])).contains("nested too deeply"));
@@ -362,8 +365,8 @@ fn numbers_of_any_size_are_checked_or_refused() {
         (json!({"type": "integer", "maximum": 5}), json!(5.5), "expected integer"),
     ];
     for (schema, input, expected) in cases {
-        let said = verdict(&schema, &input);
-        assert!(said.contains(expected) && said.is_empty() == expected.is_empty(), "{schema} {input} {said}");
+        let message = verdict(&schema, &input);
+        assert!(message.contains(expected) && message.is_empty() == expected.is_empty(), "{schema} {input} {message}");
     }
 }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::super::pattern::Known;
+use super::super::pattern::KnownPatterns;
 use super::super::verdict::Verdict;
 use super::super::walk::Walk;
 use super::super::{Compiled, MAX_MESSAGE_BYTES, with_defaults};
@@ -109,7 +109,7 @@ proptest! {
 
     #[test]
     fn any_schema_and_any_input_get_one_bounded_answer(schema in junk(), input in junk()) {
-        let known = Known::default();
+        let known = KnownPatterns::default();
         let mut walk = Walk::new(&schema, &known);
         let verdict = walk.root(&input);
         // The verdict for an input this small never depends on its size.

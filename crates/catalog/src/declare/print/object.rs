@@ -119,9 +119,9 @@ impl<'a> Printer<'a> {
             self.value(rest, 0);
             let is_broken = std::mem::take(&mut self.is_broken);
             self.is_inline = was;
-            let said = self.out.split_off(start);
-            let said = if is_broken { "objects".to_owned() } else { cut(said, INLINE_BYTES) };
-            self.push(&format!(" // others: {said}"));
+            let rest = self.out.split_off(start);
+            let rest = if is_broken { "objects".to_owned() } else { cut(rest, INLINE_BYTES) };
+            self.push(&format!(" // others: {rest}"));
         }
         self.push("\n");
     }

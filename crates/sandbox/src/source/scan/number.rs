@@ -1,16 +1,16 @@
 //! Scans numbers exactly: the end of a number decides whether a dot after it is a property access.
 
-use super::{Found, Kind, Scanner, is_digit, is_space, is_word_byte};
+use super::{Kind, Scanned, Scanner, is_digit, is_space, is_word_byte};
 
 impl Scanner<'_> {
-    pub(super) fn number(&mut self) -> Found {
-        let Some(end) = self.number_end() else { return Found::Unsure(self.position) };
+    pub(super) fn number(&mut self) -> Scanned {
+        let Some(end) = self.number_end() else { return Scanned::Unsure(self.position) };
         // oxc reports an error if a name directly follows a number.
         let touches = self.byte(end).is_some_and(|byte| match byte {
             0x80.. => self.char_at(end).is_some_and(|found| !is_space(found)),
             _ => is_word_byte(byte),
         });
-        if touches { Found::Error(end) } else { self.token(Kind::Literal, end) }
+        if touches { Scanned::Error(end) } else { self.token(Kind::Literal, end) }
     }
 
     /// Returns the end of a well-formed number.

@@ -1,6 +1,6 @@
 //! Decides whether a slash divides or starts a regular expression, as far as tokens tell.
 
-use super::{Bracket, Found, Kind, Scanner, Token, is_word_byte};
+use super::{Bracket, Kind, Scanned, Scanner, Token, is_word_byte};
 use crate::source::lines::terminator;
 use crate::source::words::{is_keyword, takes_header};
 
@@ -8,9 +8,9 @@ use crate::source::words::{is_keyword, takes_header};
 const REGEX_LOOKAHEAD: usize = 200;
 
 impl Scanner<'_> {
-    pub(super) fn slash(&mut self) -> Found {
+    pub(super) fn slash(&mut self) -> Scanned {
         if self.previous.is_some_and(|previous| previous.kind == Kind::Dot) {
-            return Found::Error(self.position);
+            return Scanned::Error(self.position);
         }
         match self.divides() {
             Some(true) => self.divide(),
@@ -18,21 +18,21 @@ impl Scanner<'_> {
             // Without a second slash on the line, it is not a regular expression.
             None => match self.regex_end(REGEX_LOOKAHEAD) {
                 Ok(None) => self.divide(),
-                _ => Found::Slash(self.position),
+                _ => Scanned::Slash(self.position),
             },
         }
     }
 
     /// Reads the slash here as a division.
-    pub(in crate::source) fn divide(&mut self) -> Found {
+    pub(in crate::source) fn divide(&mut self) -> Scanned {
         self.token(Kind::Operator, self.position + 1)
     }
 
     /// Reads the slash here as the start of a regular expression.
-    pub(in crate::source) fn regex(&mut self) -> Found {
+    pub(in crate::source) fn regex(&mut self) -> Scanned {
         match self.regex_end(usize::MAX) {
             Ok(Some(end)) => self.token(Kind::Literal, end),
-            _ => Found::Error(self.position),
+            _ => Scanned::Error(self.position),
         }
     }
 

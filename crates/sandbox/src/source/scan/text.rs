@@ -1,6 +1,6 @@
 //! Scans white space, comments, strings and the text of templates.
 
-use super::{Bracket, Found, Kind, Scanner, is_space};
+use super::{Bracket, Kind, Scanned, Scanner, is_space};
 use crate::source::lines::{is_separator, terminator};
 
 impl Scanner<'_> {
@@ -50,11 +50,11 @@ impl Scanner<'_> {
         }
     }
 
-    pub(super) fn string(&mut self, quote: u8) -> Found {
+    pub(super) fn string(&mut self, quote: u8) -> Scanned {
         let mut end = self.position + 1;
         loop {
             match self.byte(end) {
-                None | Some(b'\n' | b'\r') => return Found::Error(self.position),
+                None | Some(b'\n' | b'\r') => return Scanned::Error(self.position),
                 Some(b'\\') if self.bytes.get(end + 1..end + 3) == Some(b"\r\n") => end += 3,
                 Some(b'\\') => end += 2,
                 Some(byte) if byte == quote => return self.token(Kind::Literal, end + 1),
@@ -68,10 +68,10 @@ impl Scanner<'_> {
     }
 
     /// Reads the text of a template literal, up to its end or the next substitution.
-    pub(super) fn template(&mut self) -> Found {
+    pub(super) fn template(&mut self) -> Scanned {
         loop {
             match self.byte(self.position) {
-                None => return Found::End,
+                None => return Scanned::End,
                 Some(b'\\') => self.position += 2,
                 Some(b'`') => {
                     self.open.pop();
