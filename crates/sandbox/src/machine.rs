@@ -52,7 +52,7 @@ pub struct Answer {
 }
 
 /// A cell that is kept only to be dropped later.
-struct EndedCell(#[expect(dead_code, reason = "its drop is its use")] Box<Vm>);
+struct EndedCell(#[expect(dead_code, reason = "kept only to be dropped")] Box<Vm>);
 
 impl std::fmt::Debug for EndedCell {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

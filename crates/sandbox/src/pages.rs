@@ -55,7 +55,7 @@ impl PageFinder {
     }
 }
 
-/// Returns only the given bytes, which are enough for the probe; the rest of their page must not be sliced.
+/// Returns the bytes from the first page boundary on, because a scan must start at one. An empty range is enough.
 #[cfg(target_os = "linux")]
 fn page_of(bytes: &[u8]) -> &[u8] {
     let misaligned = bytes.as_ptr().align_offset(PAGE_BYTES);

@@ -107,8 +107,8 @@ pub(crate) mod page_scan {
         categories: u64,
     }
 
-    /// Calls `each` for the byte ranges of `memory` that are private to it: present or swapped, and neither the image's
-    /// file pages nor the zero page. `memory` is page-aligned.
+    /// Calls `found` for the byte ranges of `memory` that are private to it: present or swapped, and neither the
+    /// image's file pages nor the zero page. `memory` is page-aligned.
     pub(crate) fn private_ranges(
         pagemap: &File,
         memory: &[u8],

@@ -3,7 +3,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test that meets what it does not expect has failed"
+    reason = "an unexpected result must fail the test"
 )]
 
 mod budgets;

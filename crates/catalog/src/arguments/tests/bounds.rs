@@ -382,7 +382,7 @@ fn large_defaults_are_left_out() {
 
 /// `cargo test -p cellmate-catalog --release arguments::tests::bounds::ordinary -- --ignored --nocapture`
 #[test]
-#[ignore = "prints a time, for a person to read"]
+#[ignore = "prints timings; run it by hand"]
 fn ordinary_check_is_fast() {
     let properties: Map<String, Value> =
         (0..10).map(|n| (format!("p{n}"), json!({"type": "string", "maxLength": 20, "description": "x"}))).collect();
