@@ -1,4 +1,4 @@
-//! Puts the table of meanings into the library, where `make setup` has made one.
+//! Embeds the embedding table into the library if `make setup` has built one.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bytes = if table.exists() {
         fs::read(&table)?
     } else {
-        println!("cargo::warning=no table of meanings: search will go by words alone; `make setup` makes one");
+        println!("cargo::warning=no embedding table: search will match words only; `make setup` builds it");
         Vec::new()
     };
     fs::write(Path::new(&env::var("OUT_DIR")?).join("meaning.bin"), bytes)?;

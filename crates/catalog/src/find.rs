@@ -1,4 +1,4 @@
-//! Finding tools of one catalog: by what somebody means, by what there is, and by names that are nearly right.
+//! Search in one catalog: by query, by source, and by misspelt ids.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use crate::search::{Document, Index, Meaning, Weights, Why, near};
 use crate::view::View;
 use crate::{Catalog, guest_view};
 
-/// What is shown of an id that does not exist.
+/// The maximum length of an unknown id in a message.
 const MAX_SHOWN_CHARS: usize = 200;
 
-/// So many names are offered for one that does not exist.
+/// The maximum number of suggestions for an unknown id.
 const MAX_NEAR: usize = 3;
 
 impl Catalog {
-    /// The best matches first; without a query, what there is, one tool of each source in turn.
+    /// Returns the best matches first; for an empty query, one tool of each source in turn.
     pub fn search(&self, view: View, query: &str, limit: usize) -> Vec<Value> {
         let found = self.find(query, limit, |tool| view.shows(tool));
         found.into_iter().map(|tool| guest_view::hit_in(view, tool, None)).collect()
     }
 
-    /// The same among what MCP servers offer, each with the way a cell calls it.
+    /// Searches the tools of MCP servers only. Each hit has the expression with which a cell calls it.
     pub fn search_mcp(&self, query: &str, limit: usize) -> Vec<Value> {
         let found = self.find(query, limit, |tool| tool.id.source() == Source::Mcp);
         found.into_iter().map(|tool| guest_view::hit_in(View::ToolSearch, tool, self.called(tool))).collect()
     }
 
-    /// The tools themselves, for those who do not need them as a cell does.
+    /// Like [`Self::search`], but returns the tools themselves instead of their JSON for cells.
     pub fn find(&self, query: &str, limit: usize, shown: impl Fn(&ToolSpec) -> bool) -> Vec<&ToolSpec> {
         if query.chars().all(char::is_whitespace) {
             return self.by_source(limit, shown);
@@ -39,27 +39,27 @@ impl Catalog {
         hits.into_iter().filter_map(|hit| self.tools.get(hit.position)).collect()
     }
 
-    /// Ids that may have been meant by one that this view does not have.
+    /// Returns ids similar to one that this view does not have.
     fn near(&self, view: View, id: &str) -> Vec<&str> {
         let ids = self.tools.iter().filter(|tool| view.shows(tool)).map(|tool| tool.id.as_str());
         near(id, ids, MAX_NEAR)
     }
 
-    /// What to say of an id that this view does not have. Unknown and denied tools answer alike; `search` is what the
-    /// asker has to look for tools with.
+    /// Returns the message for an id that this view does not have. Unknown and denied tools get the same message;
+    /// `search` is the function that the caller can search with.
     pub fn unknown(&self, view: View, id: &str, search: &str) -> String {
         let shown: String = id.chars().take(MAX_SHOWN_CHARS).collect();
         let near: Vec<String> = self.near(view, &shown).into_iter().map(|id| format!("`{id}`")).collect();
         let meant = if near.is_empty() { String::new() } else { format!(" did you mean {}?", near.join(" or ")) };
-        format!("unknown tool `{shown}`;{meant} {search} finds the tools there are")
+        format!("unknown tool `{shown}`;{meant} use {search} to find tools")
     }
 
-    /// What spoke for this tool in a search for that.
+    /// Explains the score of this tool in a search for `query`.
     pub fn explain(&self, query: &str, id: &str) -> Option<Why> {
         self.index().explain(query, self.position(id)?)
     }
 
-    /// The index of all tools, made when it is first needed.
+    /// Returns the index of all tools, built on first use.
     pub fn index(&self) -> &Arc<Index> {
         self.index.get_or_init(|| {
             let documents = self.tools.iter().map(Document::of).collect();
@@ -70,12 +70,12 @@ impl Catalog {
         })
     }
 
-    /// With searches that go by words alone: the table of meanings is not even read.
+    /// Limits searches to matching words; the embedding table is not loaded.
     pub fn without_meaning(self) -> Self {
         Self { meaning: false, ..self }
     }
 
-    /// Takes over what the former catalog has read of tools that have not changed.
+    /// Reuses the index of the former catalog for tools that have not changed.
     pub fn after(self, former: &Self) -> Self {
         let former = former.index.get().or(former.former.as_ref()).filter(|_| former.meaning == self.meaning);
         Self { former: former.map(Arc::clone), ..self }
@@ -91,7 +91,7 @@ impl Catalog {
         turns.take(limit).collect()
     }
 
-    /// `MCP.<server>.<method>`.
+    /// Returns the expression that calls a tool: `MCP.<server>.<method>`.
     fn called(&self, tool: &ToolSpec) -> Option<String> {
         let (identifier, server) = self.servers.iter().find(|(_, server)| server.name == tool.id.owner())?;
         let path = server.path_to(self.position(tool.id.as_str())?)?;

@@ -1,17 +1,17 @@
-//! Names for many things, no two alike.
+//! Allocation of unique names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use contract::limits::MAX_IDENTIFIER_BYTES;
 
-/// Room for the number: more names than any catalog has.
+/// Space for the number suffix: enough for more names than any catalog has.
 const NUMBER_BYTES: usize = 8;
 
-/// Names given out once each, with a number where one was taken.
+/// Names that are given out once each, with a number appended if one is taken.
 pub(crate) struct FreeNames {
     is_reserved: fn(&str) -> bool,
     taken: BTreeSet<String>,
-    /// The number to try next for a stem. Without it, names that all collide take quadratic time.
+    /// The next number to try for a stem. Without it, many colliding names would take quadratic time.
     numbers: BTreeMap<String, usize>,
 }
 
@@ -20,7 +20,7 @@ impl FreeNames {
         Self { is_reserved, taken: BTreeSet::new(), numbers: BTreeMap::new() }
     }
 
-    /// The name itself, or with the first number that makes it free, in a length that can be written. ASCII only.
+    /// Returns the name, or the name with the first number that makes it unique, in a bounded length. ASCII only.
     pub(crate) fn take(&mut self, wanted: &str) -> String {
         let mut name = cut(wanted, MAX_IDENTIFIER_BYTES).to_owned();
         let stem = cut(wanted, MAX_IDENTIFIER_BYTES - NUMBER_BYTES);
@@ -33,7 +33,7 @@ impl FreeNames {
     }
 }
 
-/// Any byte of such a name is a place to cut.
+/// Names are ASCII, so any byte is a character boundary.
 fn cut(name: &str, limit: usize) -> &str {
     name.get(..limit).unwrap_or(name)
 }

@@ -1,4 +1,4 @@
-//! The tables a cell reads its catalog from. Their keys are `guest/prelude`'s.
+//! The tables from which a cell reads its catalog. `guest/prelude` defines their keys.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::text::clean_lines;
 use crate::view::View;
 use crate::{declare, names};
 
-/// Compact: what a tool is, not what it takes.
+/// Returns a tool's entry without its parameters.
 pub(crate) fn entry(tool: &ToolSpec) -> Value {
     let mut entry = json!({
         "id": tool.id.as_str(),
@@ -28,8 +28,8 @@ pub(crate) fn entry(tool: &ToolSpec) -> Value {
     entry
 }
 
-/// The same as its reader should have it: to a cell of code mode it is data, from Tool Search it goes into the
-/// prompt, where a stranger's text is cleaned and bounded.
+/// Returns a tool's entry for a view. Cells of code mode receive the description as data. In Tool Search it enters the
+/// prompt, so text from servers is cleaned and bounded.
 pub(crate) fn entry_in(view: View, tool: &ToolSpec, max_description: usize) -> Value {
     let mut entry = entry(tool);
     if let (View::ToolSearch, Some(fields)) = (view, entry.as_object_mut()) {
@@ -39,7 +39,7 @@ pub(crate) fn entry_in(view: View, tool: &ToolSpec, max_description: usize) -> V
     entry
 }
 
-/// A tool as a search finds it: with its signature, and in code mode how an MCP tool is called.
+/// Returns a tool as a search result: with its signature and, in code mode, the expression that calls an MCP tool.
 pub(crate) fn hit_in(view: View, tool: &ToolSpec, called: Option<String>) -> Value {
     let mut entry = entry_in(view, tool, MAX_COMPACT_DESCRIPTION_BYTES);
     if let Some(fields) = entry.as_object_mut() {
@@ -57,7 +57,7 @@ pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>, nam
 
     let all: Vec<Value> = tools.iter().filter(|tool| tool.id.source() != Source::Mcp).map(entry).collect();
     put("all".to_owned(), Value::from(all).to_string());
-    let functions = names::unambiguous(tools);
+    let functions = names::unique_names(tools);
     put("tools".to_owned(), json!(functions.keys().collect::<Vec<_>>()).to_string());
     for (name, position) in &functions {
         if let Some(tool) = tools.get(*position) {
@@ -70,7 +70,7 @@ pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>, nam
         put(format!("mcp/{identifier}"), descriptor(server).to_string());
     }
 
-    // Without this table a cell starts without looking for globals.
+    // If this table is absent, a cell skips the search for globals.
     if !namespaces.is_empty() {
         put("namespaces".to_owned(), json!(namespaces.globals().collect::<Vec<_>>()).to_string());
     }
@@ -90,14 +90,14 @@ pub(crate) fn tables(tools: &[ToolSpec], servers: &BTreeMap<String, Server>, nam
     CatalogTables::new(&tables)
 }
 
-/// What cells of Tool Search read: that there is `openclaw.tools`, and nothing of the catalog.
+/// Returns the tables for cells of Tool Search: `openclaw.tools` only, nothing of the catalog.
 pub(crate) fn tool_search_tables() -> CatalogTables {
     let bridge = json!({"kind": "object", "entries": [["tools", {"kind": "tools"}]]});
     let tables = [("namespaces", json!(["openclaw"])), ("namespace/openclaw", bridge)];
     CatalogTables::new(&tables.into_iter().map(|(key, value)| (key.to_owned(), value.to_string())).collect())
 }
 
-/// A server in the shape the prelude builds namespaces from.
+/// Describes a server in the form from which the prelude builds namespaces.
 fn descriptor(server: &Server) -> Value {
     let function = json!({"kind": "function"});
     let mut entries = vec![json!(["$serverName", {"kind": "value", "value": server.name}]), json!(["$api", function])];

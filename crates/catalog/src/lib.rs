@@ -1,6 +1,6 @@
-//! What may this run see? One immutable catalog of tools, and the tables its cells read.
+//! The immutable catalog of tools that one run may see, and the tables that its cells read.
 //!
-//! Pure and deterministic: the same tools give the same catalog, the same names and the same bytes.
+//! This crate is pure and deterministic: the same tools give the same catalog, names and bytes.
 
 pub mod arguments;
 mod declare;
@@ -37,12 +37,12 @@ pub use namespace::{
 pub use surface::{Origin, Surface, SurfaceError, SurfaceViolation, VisibleTool, tool_search_tools};
 pub use view::View;
 
-/// Tools that steer the catalog itself and so are never in it.
+/// The tools that control the catalog itself, which are never part of it.
 pub const CONTROL_TOOLS: [&str; 6] = ["exec", "wait", "tool_search_code", "tool_search", "tool_describe", "tool_call"];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {
-    #[error("two tools have the id `{0}`; ids must differ")]
+    #[error("two tools have the id `{0}`; ids must be unique")]
     Duplicate(String),
     #[error("the tool `{id}` is the operation {expected} of an MCP server; its id must be `mcp:<server>:{expected}`")]
     Operation { id: String, expected: &'static str },
@@ -56,7 +56,7 @@ pub struct Catalog {
     namespaces: Namespaces,
     tables: CatalogTables,
     direct_bytes: OnceLock<usize>,
-    /// What was read of the tools before, where there was a catalog before this one.
+    /// The index of the catalog before this one, if there was one.
     former: Option<Arc<Index>>,
     index: OnceLock<Arc<Index>>,
     meaning: bool,
@@ -69,7 +69,7 @@ impl Catalog {
         if let Some([twin, _]) = tools.array_windows().find(|[a, b]| a.id == b.id) {
             return Err(CatalogError::Duplicate(twin.id.as_str().to_owned()));
         }
-        if let Some(misnamed) = tools.iter().find(|tool| !has_its_operations_id(tool)) {
+        if let Some(misnamed) = tools.iter().find(|tool| !id_matches_operation(tool)) {
             let id = misnamed.id.as_str().to_owned();
             return Err(CatalogError::Operation { id, expected: misnamed.operation.as_str() });
         }
@@ -88,7 +88,7 @@ impl Catalog {
         })
     }
 
-    /// The same tools, with these namespaces instead of those there were.
+    /// Replaces the namespaces.
     pub fn with_namespaces(self, namespaces: Namespaces) -> Self {
         let tables = guest_view::tables(&self.tools, &self.servers, &namespaces);
         Self { namespaces, tables, ..self }
@@ -98,18 +98,18 @@ impl Catalog {
         &self.namespaces
     }
 
-    /// The tool that `<global>.<path>(...arguments)` calls, and its input.
+    /// Returns the tool that `<global>.<path>(...arguments)` calls, and its input.
     pub fn namespace_call(
         &self,
         global: &str,
         path: &[&str],
         arguments: &[Value],
     ) -> Result<(ToolId, Value), NamespaceError> {
-        // They may have been made for another catalog.
+        // The namespaces may have been built for another catalog.
         self.namespaces.resolve(global, path, arguments, |tool| self.get(tool.as_str()).is_some())
     }
 
-    /// In the order of their ids.
+    /// Returns all tools, in the order of their ids.
     pub fn tools(&self) -> &[ToolSpec] {
         &self.tools
     }
@@ -126,8 +126,8 @@ impl Catalog {
         &self.tables
     }
 
-    /// What a cell that sees the catalog like this reads. In Tool Search that is the same for all catalogs: a
-    /// cell asks for what it wants.
+    /// Returns the tables for cells with this view. In Tool Search they are the same for every catalog, because cells
+    /// query the host instead.
     pub fn tables_for(&self, view: View) -> CatalogTables {
         match view {
             View::CodeMode => self.tables.clone(),
@@ -135,7 +135,7 @@ impl Catalog {
         }
     }
 
-    /// What all tools would take in a request by themselves, as [`VisibleTool::bytes`] counts it.
+    /// Returns the size of all tools in a request if each were shown directly, as [`VisibleTool::bytes`] counts it.
     pub fn direct_bytes(&self) -> usize {
         *self.direct_bytes.get_or_init(|| surface::direct_bytes(self))
     }
@@ -161,18 +161,19 @@ impl Catalog {
         self.tools.binary_search_by(|tool| tool.id.as_str().cmp(id)).ok()
     }
 
-    /// A tool that can be named by its id there. One that cannot is as good as none.
+    /// Returns a tool that this view can address by its id.
     pub fn get_in(&self, view: View, id: &str) -> Option<&ToolSpec> {
         self.get(id).filter(|tool| view.shows(tool))
     }
 
-    /// The tool behind `MCP.<server>.<method>` or `MCP.<server>.resources.list`; the path starts with the server.
+    /// Returns the tool behind `MCP.<server>.<method>` or `MCP.<server>.resources.list`; the path starts with the
+    /// server.
     pub fn mcp_function(&self, path: &[&str]) -> Option<&ToolSpec> {
         let (server, path) = path.split_first()?;
         self.tools.get(self.servers.get(*server)?.find(path)?)
     }
 
-    /// A tool as searches list it: what it is, not what it takes.
+    /// Returns a tool as searches list it, without its parameters.
     pub fn compact(&self, view: View, id: &str) -> Option<Value> {
         self.get_in(view, id).map(|tool| guest_view::entry_in(view, tool, MAX_COMPACT_DESCRIPTION_BYTES))
     }
@@ -186,7 +187,7 @@ impl Catalog {
         Some(described)
     }
 
-    /// What `MCP.$api()` answers.
+    /// Returns the result of `MCP.$api()`.
     pub fn mcp_api(&self) -> Value {
         let servers: Vec<Value> = self
             .servers
@@ -200,25 +201,25 @@ impl Catalog {
             "scope": "root",
             "header": declare::index(&self.servers),
             "servers": servers,
-            "note": "API.read(\"mcp/<server>.d.ts\") has each server's declarations",
+            "note": "API.read(\"mcp/<server>.d.ts\") returns each server's declarations",
         })
     }
 
-    /// What `MCP.<server>.$api(selector?, { schema? })` answers.
+    /// Returns the result of `MCP.<server>.$api(selector?, { schema? })`.
     pub fn mcp_server_api(&self, server: &str, selector: Option<&str>, with_schema: bool) -> Option<Value> {
         declare::server_api(&self.tools, server, self.servers.get(server)?, selector, with_schema)
     }
 }
 
-/// The shell's own `exec` is an ordinary tool; only the control surface's is left out.
+/// The shell's own `exec` is an ordinary tool; only the control tool of that name is excluded.
 fn is_control_tool(tool: &ToolSpec) -> bool {
     let name = tool.id.name();
     let shell = tool.id.as_str() == "openclaw:core:exec";
     CONTROL_TOOLS.contains(&name) && tool.id.source() == Source::Openclaw && tool.id.owner() == "core" && !shell
 }
 
-/// With ids unique, this makes a server's operations unique, too.
-fn has_its_operations_id(tool: &ToolSpec) -> bool {
+/// Together with unique ids, this makes each server's operations unique.
+fn id_matches_operation(tool: &ToolSpec) -> bool {
     let is_named_so = tool.id.source() == Source::Mcp && tool.id.name() == tool.operation.as_str();
     tool.operation == Operation::Tool || is_named_so
 }

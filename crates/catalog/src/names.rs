@@ -1,10 +1,10 @@
-//! What tools are called inside a cell.
+//! Names of tools inside a cell.
 
 use std::collections::BTreeMap;
 
 use contract::tool::{Source, ToolSpec};
 
-/// Names a convenience function may not have: helpers of `tools`, and what an object has anyway.
+/// Names that a convenience function must not have: helpers of `tools` and properties of every object.
 const RESERVED: [&str; 12] = [
     "search",
     "describe",
@@ -20,7 +20,7 @@ const RESERVED: [&str; 12] = [
     "",
 ];
 
-/// Words no identifier can be.
+/// Words that cannot be identifiers.
 pub(crate) const JS_WORDS: [&str; 46] = [
     "await",
     "break",
@@ -70,7 +70,7 @@ pub(crate) const JS_WORDS: [&str; 46] = [
     "yield",
 ];
 
-/// The name of a tool's function on `tools`, if it can have one. Others may claim it too.
+/// Returns the name of a tool's function on `tools`, if it can have one. Other tools may claim the same name.
 pub fn convenience_name(name: &str) -> Option<String> {
     let mut safe: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '$' { c } else { '_' }).collect();
@@ -80,8 +80,8 @@ pub fn convenience_name(name: &str) -> Option<String> {
     (!RESERVED.contains(&safe.as_str())).then_some(safe)
 }
 
-/// Convenience names that only one tool claims, with that tool's position.
-pub(crate) fn unambiguous(tools: &[ToolSpec]) -> BTreeMap<String, usize> {
+/// Returns the convenience names that only one tool claims, with that tool's position.
+pub(crate) fn unique_names(tools: &[ToolSpec]) -> BTreeMap<String, usize> {
     let mut claims: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (position, tool) in tools.iter().enumerate().filter(|(_, tool)| tool.id.source() != Source::Mcp) {
         if let Some(name) = convenience_name(tool.id.name()) {
@@ -97,7 +97,8 @@ pub(crate) fn unambiguous(tools: &[ToolSpec]) -> BTreeMap<String, usize> {
         .collect()
 }
 
-/// `create_issue` → `createIssue`, `chrome-devtools` → `chromeDevtools`, `GitHub` → `gitHub`.
+/// Converts a name into an identifier: `create_issue` → `createIssue`, `chrome-devtools` → `chromeDevtools`, `GitHub` →
+/// `gitHub`.
 pub fn mcp_identifier(name: &str, fallback: &str) -> String {
     let mut words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let mut identifier = words.next().map(|word| with_first(word, char::to_ascii_lowercase)).unwrap_or_default();

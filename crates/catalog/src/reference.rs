@@ -1,8 +1,8 @@
-//! Where a `$ref` leads. Only places in the same schema are known: nothing is fetched.
+//! Resolves a `$ref`. Only references into the same schema are followed; nothing is fetched.
 
 use serde_json::Value;
 
-/// A longer reference is an attack, not an address.
+/// The maximum length of a reference; only an attack is longer.
 pub(crate) const MAX_REFERENCE: usize = 512;
 
 pub(crate) fn follow<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {

@@ -1,4 +1,5 @@
-//! MCP servers as cells name them: `MCP.<server>.<method>`, and `resources` and `prompts` beside the methods.
+//! MCP servers under the names that cells use: `MCP.<server>.<method>`, and `resources` and `prompts` beside the
+//! methods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,19 +8,19 @@ use contract::tool::{Operation, Source, ToolSpec};
 use crate::free_names::FreeNames;
 use crate::names::{JS_WORDS, mcp_identifier};
 
-/// Words that are no property of `MCP` for a server to take.
+/// Properties of `MCP` that a server's identifier must not shadow.
 const SERVER_RESERVED: [&str; 5] = ["$api", "$search", "then", "constructor", "prototype"];
 
-/// Words that are no property of `MCP.<server>` for a tool to take.
+/// Properties of `MCP.<server>` that a method must not shadow.
 const METHOD_RESERVED: [&str; 7] = ["$api", "$serverName", "resources", "prompts", "then", "constructor", "prototype"];
 
-/// What stands under one server's identifier; the numbers are places in the catalog.
+/// The methods and operations of one server; the numbers are positions in the catalog.
 #[derive(Debug, Default)]
 pub(crate) struct Server {
-    /// The server's own name.
+    /// The server's configured name.
     pub(crate) name: String,
     pub(crate) methods: BTreeMap<String, usize>,
-    /// What is no tool. Each has its place by itself.
+    /// Operations other than tools, each with a fixed path.
     pub(crate) operations: BTreeMap<Operation, usize>,
 }
 
@@ -28,7 +29,7 @@ impl Server {
         self.methods.len() + self.operations.len()
     }
 
-    /// The tool at `createIssue` or `resources.list`.
+    /// Returns the position of the tool at `createIssue` or `resources.list`.
     pub(crate) fn find(&self, path: &[&str]) -> Option<usize> {
         match path {
             [method] => self.methods.get(*method).copied(),
@@ -40,14 +41,15 @@ impl Server {
         }
     }
 
-    /// What [`find`](Self::find) finds there, as it is written after the server's identifier.
+    /// Returns the path that [`find`](Self::find) resolves to this position, as it is written after the server's
+    /// identifier.
     pub(crate) fn path_to(&self, position: usize) -> Option<String> {
         let method = self.methods.iter().find(|(_, at)| **at == position).map(|(method, _)| method.clone());
         let operation = || self.operations.iter().find(|(_, at)| **at == position).and_then(|(one, _)| one.place());
         method.or_else(|| operation().map(|(group, method)| format!("{group}.{method}")))
     }
 
-    /// `resources` and `prompts`, where the server has them, with their methods.
+    /// Returns `resources` and `prompts`, if the server has them, with their methods.
     pub(crate) fn groups(&self) -> BTreeMap<&'static str, BTreeSet<&'static str>> {
         let mut groups: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for (group, method) in self.operations.keys().filter_map(|operation| operation.place()) {
@@ -56,7 +58,7 @@ impl Server {
         groups
     }
 
-    /// Everything a cell can call, as it is written after the server's identifier.
+    /// Returns everything that a cell can call, as it is written after the server's identifier.
     pub(crate) fn paths(&self) -> impl Iterator<Item = String> {
         let dotted = |(group, methods): (&'static str, BTreeSet<&'static str>)| {
             methods.into_iter().map(move |method| format!("{group}.{method}"))
@@ -65,8 +67,8 @@ impl Server {
     }
 }
 
-/// All MCP servers under their identifiers. Tools come in the order of their ids, so that numbers
-/// given to names that collide are the same every time.
+/// Groups MCP tools by server, under the servers' identifiers. `tools` must be sorted by id, so that names that collide
+/// get the same numbers every time.
 pub(crate) fn servers(tools: &[ToolSpec]) -> BTreeMap<String, Server> {
     let mut identifiers = FreeNames::new(|name| is_reserved(name, &SERVER_RESERVED));
     let mut by_owner: BTreeMap<&str, (String, Server, FreeNames)> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The catalog as a whole.
+//! Tests of the whole catalog.
 
 use contract::tool::{Operation, ToolId, ToolSpec};
 use serde_json::json;
@@ -60,7 +60,7 @@ fn control_tools_are_left_out_and_the_shell_is_not() {
 }
 
 #[test]
-fn mcp_tools_are_named_by_server_and_numbered_where_they_collide() {
+fn mcp_tools_are_grouped_by_server_and_numbered_if_they_collide() {
     let catalog =
         catalog(&["mcp:git-hub:create_issue", "mcp:git-hub:create-issue", "mcp:git-hub:delete", "mcp:git_hub:x"]);
     let id = |server, method| catalog.mcp_function(&[server, method]).map(|tool| tool.id.as_str());
@@ -72,7 +72,7 @@ fn mcp_tools_are_named_by_server_and_numbered_where_they_collide() {
     assert!(catalog.describe(View::CodeMode, "mcp:git-hub:delete").is_none());
 }
 
-/// A server with all it can have.
+/// A server with every operation.
 fn docs() -> Vec<ToolSpec> {
     let operation = |operation: Operation| {
         let mut spec = tool(&format!("mcp:docs:{}", operation.as_str()));
@@ -161,12 +161,12 @@ fn tool_search_sees_mcp_tools_by_id_and_its_cells_read_no_catalog() {
 }
 
 #[test]
-fn tool_search_cleans_and_bounds_what_strangers_say() {
-    let mut stranger = tool("mcp:far:away");
-    stranger.description = format!("Goes\u{1b}[31m \u{202e}away. {}", "x".repeat(100_000));
-    let told = stranger.description.clone();
+fn tool_search_cleans_and_bounds_descriptions() {
+    let mut hostile = tool("mcp:far:away");
+    hostile.description = format!("Goes\u{1b}[31m \u{202e}away. {}", "x".repeat(100_000));
+    let description = hostile.description.clone();
     let catalog =
-        Catalog::new(vec![stranger, ToolSpec { description: told.clone(), ..tool("plugin:far:away") }]).unwrap();
+        Catalog::new(vec![hostile, ToolSpec { description: description.clone(), ..tool("plugin:far:away") }]).unwrap();
     let bytes = |entry: &serde_json::Value| {
         let description = entry["description"].as_str().unwrap();
         assert!(description.starts_with("Goes[31m away. xxx") && description.ends_with('…'), "{description}");
@@ -175,11 +175,11 @@ fn tool_search_cleans_and_bounds_what_strangers_say() {
     assert_eq!(catalog.search(View::ToolSearch, "away", 8).iter().map(bytes).collect::<Vec<_>>(), [1024, 1024]);
     assert_eq!(bytes(&catalog.compact(View::ToolSearch, "mcp:far:away").unwrap()), 1024);
     assert_eq!(bytes(&catalog.describe(View::ToolSearch, "mcp:far:away").unwrap()), 16 << 10);
-    assert_eq!(catalog.search(View::CodeMode, "away", 8)[0]["description"], json!(told));
+    assert_eq!(catalog.search(View::CodeMode, "away", 8)[0]["description"], json!(description));
 }
 
 #[test]
-fn direct_bytes_are_what_the_direct_surface_takes() {
+fn direct_bytes_equal_the_size_of_the_direct_surface() {
     let tools: Vec<ToolSpec> = ["openclaw:core:read_file", "mcp:files:read_file"].map(tool).into();
     let config = contract::config::ToolsConfig::resolve(&json!({})).unwrap();
     let catalog = Catalog::new(tools.clone()).unwrap();
@@ -202,7 +202,7 @@ fn declarations_show_required_fields_first() {
 }
 
 #[test]
-fn two_tools_with_one_id_are_refused() {
+fn duplicate_ids_are_rejected() {
     let twins = vec![tool("openclaw:a:x"), tool("openclaw:a:x")];
     assert_eq!(Catalog::new(twins).unwrap_err(), CatalogError::Duplicate("openclaw:a:x".to_owned()));
 }

@@ -1,18 +1,18 @@
-//! Text from strangers, made fit to stand in a declaration.
+//! Cleans untrusted text for use in declarations and prompts.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// A longer name is no name a cell can sensibly write; what has it is counted, not shown.
+/// The maximum length of a name in a declaration. Longer names are counted, not shown.
 pub(crate) const MAX_NAME: usize = 128;
 
-/// How deep a default or an example is shown.
+/// The maximum depth to which a default or an example is shown.
 const MAX_BRIEF_DEPTH: usize = 3;
 
-/// One line of at most `limit` bytes: white space folded, hidden characters gone, `…` where it was cut.
+/// Returns one line of at most `limit` bytes: white space folded, hidden characters removed, `…` where it was cut.
 pub(crate) fn clean(text: &str, limit: usize) -> String {
-    // A megabyte of blanks folds to one; nobody waits for that.
+    // Bounds the work: a megabyte of blanks would fold to one.
     let head = head(text, limit.saturating_mul(4).saturating_add(64));
     let mut line = String::new();
     let mut gap = false;
@@ -36,7 +36,7 @@ pub(crate) fn clean(text: &str, limit: usize) -> String {
     cut(line, limit)
 }
 
-/// Lines of at most `limit` bytes together: hidden and control characters gone, `…` where it was cut.
+/// Returns lines of at most `limit` bytes in total: hidden and control characters removed, `…` where the text was cut.
 pub(crate) fn clean_lines(text: &str, limit: usize) -> String {
     let mut lines = String::new();
     for letter in text.chars() {
@@ -53,7 +53,7 @@ pub(crate) fn clean_lines(text: &str, limit: usize) -> String {
     cut(lines, limit)
 }
 
-/// The text, or its head and `…` in at most `limit` bytes.
+/// Returns the text, or its beginning and `…` in at most `limit` bytes.
 pub(crate) fn cut(text: String, limit: usize) -> String {
     if text.len() <= limit {
         return text;
@@ -65,7 +65,7 @@ pub(crate) fn cut(text: String, limit: usize) -> String {
     short
 }
 
-/// At most `limit` bytes of the text, whole characters only.
+/// Returns at most `limit` bytes of the text, in whole characters.
 pub(crate) fn head(text: &str, limit: usize) -> &str {
     if text.len() <= limit {
         return text;
@@ -74,12 +74,12 @@ pub(crate) fn head(text: &str, limit: usize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// The text inside a block comment.
+/// Escapes text for use inside a block comment.
 pub(crate) fn in_comment(text: &str) -> Cow<'_, str> {
     if text.contains("*/") { Cow::Owned(text.replace("*/", "*\\/")) } else { Cow::Borrowed(text) }
 }
 
-/// A string literal of JavaScript, all of it in sight.
+/// Returns a JavaScript string literal with hidden characters escaped.
 pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for letter in text.chars() {
@@ -97,25 +97,25 @@ pub(crate) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A property's name as a type writes it.
+/// Returns a property name as it is written in a type.
 pub(crate) fn property(name: &str) -> String {
     if is_identifier(name) { name.to_owned() } else { quoted(name) }
 }
 
-/// Of ASCII letters; a word of JavaScript may be one, too.
+/// Returns whether a name is an ASCII identifier; JavaScript keywords count, too.
 pub(crate) fn is_identifier(name: &str) -> bool {
     name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_' || letter == '$')
         && name.starts_with(|first: char| !first.is_ascii_digit())
 }
 
-/// What a reader cannot see, or what turns the line round: none of it reaches a model unescaped.
+/// Invisible characters and those that change the writing direction. None of them reaches a model unescaped.
 fn is_hidden(letter: char) -> bool {
     matches!(letter,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// A value in about `limit` bytes, as a comment shows it.
+/// Returns a value in about `limit` bytes, as a comment shows it.
 pub(crate) fn brief(value: &Value, limit: usize) -> String {
     let mut out = String::new();
     write_brief(value, limit, MAX_BRIEF_DEPTH, &mut out);

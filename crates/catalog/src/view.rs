@@ -1,12 +1,12 @@
-//! Which tools of a catalog can be named by id, and by whom.
+//! Which tools of a catalog a caller can address by id.
 
 use contract::tool::{Source, ToolSpec};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// `tools.*` in cells of code mode: MCP tools are in `MCP`, and only there.
+    /// `tools.*` in cells of code mode: all tools except those of MCP servers, which are only in `MCP`.
     CodeMode,
-    /// `openclaw.tools.*` and the structured tools of Tool Search: all there are.
+    /// `openclaw.tools.*` and the structured tools of Tool Search: all tools.
     ToolSearch,
 }
 

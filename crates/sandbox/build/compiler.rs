@@ -1,4 +1,4 @@
-//! A C compiler that can emit wasm32, and a linker for what it emits.
+//! Finds a C compiler that can emit wasm32, and a linker for its output.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::{env, fs, thread};
 
 use crate::{Result, engine};
 
-/// Any clang with the wasm32 backend, or the zig that PyPI's `ziglang` carries.
+/// Any clang with the wasm32 backend, or the zig compiler in PyPI's `ziglang`.
 pub(crate) struct Compiler {
     command: Vec<OsString>,
     target: &'static [&'static str],
@@ -16,12 +16,12 @@ pub(crate) struct Compiler {
 const CLANG_TARGET: &[&str] = &["--target=wasm32-unknown-unknown"];
 const ZIG_TARGET: &[&str] = &["-target", "wasm32-freestanding"];
 
-/// Room for C frames below the heap; `--stack-first` makes overflow a trap and not a corruption.
+/// The C stack, below the heap; `--stack-first` makes an overflow trap instead of corrupting memory.
 const STACK_BYTES: u32 = 1 << 20;
 const INITIAL_MEMORY_BYTES: u32 = 2 << 20;
 
-const HELP: &str = "no C compiler here can emit wasm32: install clang (for example `apt-get install clang` \
-     or `brew install llvm`), or `pip install ziglang`, or name one in CELLMATE_CC";
+const HELP: &str = "no C compiler on this machine can emit wasm32: install clang (for example `apt-get install clang` \
+     or `brew install llvm`), or `pip install ziglang`, or set CELLMATE_CC";
 
 impl Compiler {
     pub(crate) fn find() -> Result<Self> {
@@ -38,7 +38,7 @@ impl Compiler {
         Err(HELP.into())
     }
 
-    /// Compiles QuickJS and our shim, and links them into one module.
+    /// Compiles QuickJS and the shim, and links them into one module.
     pub(crate) fn build(&self, quickjs: &Path, guest: &Path, out: &Path) -> Result<Vec<u8>> {
         let published = quickjs.join("quickjs");
         let mut units: Vec<PathBuf> =
@@ -73,7 +73,7 @@ impl Compiler {
             .arg(quickjs.join("quickjs"))
             .arg("-I")
             .arg(out)
-            // Not `wasi`: with it QuickJS compiles its stack limit to no limit at all.
+            // Not `wasi`: with it, QuickJS compiles without a stack limit.
             .args(["-DEMSCRIPTEN=1", "-DFE_DOWNWARD=0", "-DFE_UPWARD=0", "-D_GNU_SOURCE", "-DNDEBUG"])
             .args(["-O2", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections", "-w"])
             .args(["-mbulk-memory", "-msign-ext", "-mnontrapping-fptoint", "-mmutable-globals"])

@@ -1,15 +1,16 @@
-//! QuickJS as we compile it: as it was published, but for the changes that are here.
+//! The QuickJS source as published, with the changes listed here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::Result;
 
-/// What is replaced, by what. Each must be found once, or the version has changed and they must be looked at again.
+/// Replacements, as pairs of old and new text. Each old text must occur exactly once; otherwise the version has changed
+/// and the replacements need a review.
 const CHANGES: [(&str, &str); 1] = [READ_OF_A_PROPERTY];
 
-/// QuickJS notes places of names and calls, and none for `.x`: what reads a property of `undefined` was told to be where
-/// the last name or call was, or at the first column of its function.
+/// QuickJS records positions of names and calls, but not of `.x`: reading a property of `undefined` was reported at the
+/// last name or call, or at the first column of its function.
 const READ_OF_A_PROPERTY: (&str, &str) = (
     "\
                     emit_op(s, OP_get_field);
@@ -32,12 +33,12 @@ const READ_OF_A_PROPERTY: (&str, &str) = (
 ",
 );
 
-/// The engine's largest file with the changes in it.
+/// Writes the engine's largest file with the changes applied.
 pub(crate) fn write(published: &Path, out: &Path) -> Result<PathBuf> {
     let mut text = fs::read_to_string(published)?;
     for (before, after) in CHANGES {
         if text.matches(before).count() != 1 {
-            return Err(format!("a change to QuickJS does not fit its version any more: {before}").into());
+            return Err(format!("a change to QuickJS no longer applies to its version: {before}").into());
         }
         text = text.replace(before, after);
     }

@@ -1,4 +1,4 @@
-//! From a linked module to the image: run its initialisation once, then compile the result.
+//! Turns a linked module into the image: runs its initialisation once, then compiles the result.
 
 use wasmparser::ValType;
 use wasmtime::{Config, Engine, Instance, Linker, Module, OptLevel, Store, Val};
@@ -6,7 +6,7 @@ use wasmtime_wizer::{InstanceState, SnapshotVal, Wizer};
 
 use crate::{Result, engine_config};
 
-/// Runs `wizer-initialize` and bakes the memory it leaves into the module.
+/// Runs `wizer-initialize` and stores the resulting memory in the module.
 pub(crate) fn pre_initialise(linked: &[u8]) -> Result<Vec<u8>> {
     let mut config = Config::new();
     engine_config::stacks(&mut config);
@@ -23,19 +23,20 @@ pub(crate) fn pre_initialise(linked: &[u8]) -> Result<Vec<u8>> {
     let mut store = Store::new(&engine, ());
     let instance = linker.instantiate(&mut store, &module)?;
     instance.get_typed_func::<(), ()>(&mut store, INITIALISE)?.call(&mut store, ())?;
-    Ok(block_on(wizer.snapshot(&context, &mut Initialised { store, instance }))?)
+    Ok(block_on(wizer.snapshot(&context, &mut InitialisedInstance { store, instance }))?)
 }
 
 const INITIALISE: &str = "wizer-initialize";
 
-/// What Wizer reads the state from. Its own way to do so brings the component model, which takes minutes to build.
-struct Initialised {
+/// The state of the initialised instance, for Wizer. Wizer's own implementation needs the component model, which takes
+/// minutes to build.
+struct InitialisedInstance {
     store: Store<()>,
     instance: Instance,
 }
 
-#[expect(clippy::panic, reason = "a build script that cannot go on ends, and the interface has no other way")]
-impl InstanceState for Initialised {
+#[expect(clippy::panic, reason = "a build script may fail, and the trait has no other way to report errors")]
+impl InstanceState for InitialisedInstance {
     async fn global_get(&mut self, name: &str, _: ValType) -> SnapshotVal {
         match self.instance.get_global(&mut self.store, name).map(|global| global.get(&mut self.store)) {
             Some(Val::I32(value)) => SnapshotVal::I32(value),
@@ -54,14 +55,14 @@ impl InstanceState for Initialised {
     }
 }
 
-/// Compiles for the target's baseline, not for the machine that happens to build.
+/// Compiles for the target's baseline, not for the build machine.
 pub(crate) fn compile(ready: &[u8], target: &str) -> Result<Vec<u8>> {
     let mut config = engine_config::base();
     config.target(target)?;
     Ok(Engine::new(&config)?.precompile_module(ready)?)
 }
 
-/// Wizer's interface is async; nothing in it ever waits.
+/// Wizer's interface is async, but nothing in it ever waits.
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());

@@ -1,4 +1,4 @@
-//! What a snapshot relies on, checked on the module itself: linear memory is the whole state.
+//! Checks on the module what snapshots rely on: linear memory is the whole state.
 
 use wasmparser::{Operator, Parser, Payload};
 
@@ -33,10 +33,12 @@ pub(crate) fn check(module: &[u8]) -> Result<()> {
     imports.sort();
     let expected = IMPORTS.map(|name| format!("cellmate.{name}"));
     if imports != expected {
-        return Err(format!("the guest imports {imports:?}, it may import {expected:?}").into());
+        return Err(format!("the guest imports {imports:?}, but may only import {expected:?}").into());
     }
     if mutable_globals != 1 {
-        return Err(format!("{mutable_globals} mutable globals, only the stack pointer may be one").into());
+        return Err(
+            format!("the guest has {mutable_globals} mutable globals, only the stack pointer may be one").into()
+        );
     }
     Ok(())
 }
@@ -47,7 +49,7 @@ fn refuse_table_mutation(operator: &Operator<'_>) -> Result<()> {
         | Operator::TableGrow { .. }
         | Operator::TableFill { .. }
         | Operator::TableCopy { .. }
-        | Operator::TableInit { .. } => Err("the guest changes a table, which no snapshot holds".into()),
+        | Operator::TableInit { .. } => Err("the guest changes a table, which snapshots do not contain".into()),
         _ => Ok(()),
     }
 }

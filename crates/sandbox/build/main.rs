@@ -1,7 +1,7 @@
-//! Builds the guest image: C to WebAssembly, pre-initialised, checked, compiled for this machine.
+//! Builds the guest image: compiles C to WebAssembly, pre-initialises, checks and compiles it for the target.
 //!
-//! The sources and the libc come from the crate `rquickjs-sys`, pinned by Cargo.lock and never
-//! compiled natively. Only this script holds a compiler; the shipped binary has the runtime alone.
+//! The sources and the libc come from the crate `rquickjs-sys`, pinned by Cargo.lock and never compiled natively. Only
+//! this script links a WebAssembly compiler; the shipped binary has only the runtime.
 
 #[path = "../src/engine_config.rs"]
 mod engine_config;

@@ -1,4 +1,4 @@
-//! Where the guest's C and JavaScript come from.
+//! Locates the guest's C and JavaScript sources.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use crate::Result;
 
-/// The unpacked folder of `rquickjs-sys`, as Cargo resolved it from the lock file.
+/// Returns the unpacked folder of `rquickjs-sys`, as Cargo resolved it from the lock file.
 pub(crate) fn locate(manifest: &Path) -> Result<PathBuf> {
     let cargo = env::var("CARGO")?;
     let output =
@@ -34,7 +34,7 @@ pub(crate) fn locate(manifest: &Path) -> Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
-/// The prelude's files, each of which may use the names of those before it.
+/// The prelude's files, in order: each may use the names of those before it.
 const PRELUDE: [&str; 12] = [
     "primordials",
     "host",
@@ -50,7 +50,7 @@ const PRELUDE: [&str; 12] = [
     "absent",
 ];
 
-/// `prelude.h`: the guest's JavaScript as C arrays.
+/// Writes `prelude.h`: the guest's JavaScript as C arrays.
 pub(crate) fn write_prelude_header(guest: &Path, out: &Path) -> Result<()> {
     let mut header = String::new();
     write_array(&mut header, "prelude_text", &prelude(guest)?)?;
@@ -59,10 +59,10 @@ pub(crate) fn write_prelude_header(guest: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Names a file that goes behind the others: for an image that is another, which only tests want.
+/// The environment variable that names a file to append to the prelude, so that tests can build a different image.
 pub(crate) const ADDITION: &str = "CELLMATE_GUEST_ADDITION";
 
-/// One function around all files: cells share its realm, but not its scope.
+/// Wraps all files in one function: cells share its realm, but not its scope.
 fn prelude(guest: &Path) -> Result<String> {
     let mut text = "(function (global, host) {\n\"use strict\";\n".to_owned();
     for file in PRELUDE {
@@ -79,7 +79,7 @@ fn write_array(header: &mut String, name: &str, text: &str) -> Result<()> {
     for byte in text.bytes() {
         write!(header, "{byte},")?;
     }
-    // QuickJS wants a NUL behind the text.
+    // QuickJS requires a NUL after the text.
     writeln!(header, "0}};")?;
     Ok(())
 }

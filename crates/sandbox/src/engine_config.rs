@@ -1,11 +1,11 @@
-//! Wasmtime's settings that the compiled image and the runtime that loads it must share.
+//! Wasmtime settings that must be the same for compiling the image and for loading it.
 //!
-//! The build script includes this file: one function, so that they cannot differ.
+//! The build script includes this file, so that both sides use one function.
 
 use wasmtime::Config;
 
-/// Native stack for guest frames. QuickJS's own limit (`JS_STACK_BYTES` in `guest/shim.c`) is reached
-/// first, so that a runaway recursion is an exception which the cell can catch.
+/// The native stack for guest frames. QuickJS's own limit (`JS_STACK_BYTES` in `guest/shim.c`) is reached first, so
+/// that runaway recursion throws an exception that the cell can catch.
 pub(crate) const WASM_STACK_BYTES: usize = 8 << 20;
 
 pub(crate) fn base() -> Config {
@@ -18,7 +18,7 @@ pub(crate) fn base() -> Config {
 }
 
 pub(crate) fn stacks(config: &mut Config) {
-    // Asked for even where nothing is async: the larger must be set first.
+    // Wasmtime requires it even without async code; the larger limit must be set first.
     config.async_stack_size(WASM_STACK_BYTES + (1 << 20));
     config.max_wasm_stack(WASM_STACK_BYTES);
 }

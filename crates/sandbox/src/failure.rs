@@ -1,4 +1,4 @@
-//! What the model reads when a cell fails: a code where the contract has one, and what to do next.
+//! Failures of a cell as the model reads them: an error code if the contract has one, and what to do next.
 
 use contract::error::ErrorCode;
 use contract::frame::{Failure, Place};
@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::source::Places;
 
-/// A guest's own uncaught exception, or a nested call's that it let pass.
+/// An uncaught exception of the guest, or the error of a nested call that it did not catch.
 pub(crate) fn thrown(described: &[u8], places: &Places) -> Failure {
-    let error = Described::parse(described);
+    let error = GuestError::parse(described);
     let code = match error.code.as_str() {
         _ if error.tool.is_none() => None,
         "too_many_pending_tool_calls" => Some(ErrorCode::TooManyPendingToolCalls),
@@ -26,9 +26,9 @@ pub(crate) fn thrown(described: &[u8], places: &Places) -> Failure {
     Failure { code, message: bounded(message), place: error.place(places) }
 }
 
-/// The parser let through what QuickJS refuses.
+/// Source that the parser accepted but QuickJS rejects.
 pub(crate) fn bad_syntax(described: &[u8], places: &Places) -> Failure {
-    let error = Described::parse(described);
+    let error = GuestError::parse(described);
     Failure {
         code: Some(ErrorCode::InvalidInput),
         message: bounded(format!("{}: {}", error.name, error.message)),
@@ -62,7 +62,7 @@ pub(crate) fn timeout(run_ms: u64) -> Failure {
 pub(crate) fn memory_limit(bytes: u64) -> Failure {
     Failure {
         code: Some(ErrorCode::MemoryLimitExceeded),
-        message: format!("the cell needed more than its {bytes} bytes of memory; keep less at once"),
+        message: format!("the cell exceeded its memory limit of {bytes} bytes; keep less data at once"),
         place: None,
     }
 }
@@ -71,14 +71,14 @@ pub(crate) fn output_limit(total: u64, limit: u64) -> Failure {
     Failure {
         code: Some(ErrorCode::OutputLimitExceeded),
         message: format!(
-            "the cell's output and value came to {total} bytes, the limit is {limit}; return or show less, \
+            "the cell's output and value take {total} bytes, the limit is {limit}; return or print less, \
              for example a summary or a slice"
         ),
         place: None,
     }
 }
 
-/// Those who read results have limits of their own, and would refuse all of it.
+/// Readers of results have depth limits and would reject the whole result.
 pub(crate) fn too_deep() -> Failure {
     Failure {
         code: None,
@@ -113,9 +113,9 @@ pub(crate) fn internal(message: &str) -> Failure {
     Failure { code: Some(ErrorCode::InternalError), message: message.to_owned(), place: None }
 }
 
-/// What `describe` in `guest/prelude/output.js` says of an error. All of it is the guest's word.
+/// An error as `describe` in `guest/prelude/output.js` reports it. All fields come from the guest and are not trusted.
 #[derive(Default)]
-struct Described {
+struct GuestError {
     name: String,
     message: String,
     stack: String,
@@ -124,11 +124,11 @@ struct Described {
     tool: Option<String>,
 }
 
-impl Described {
+impl GuestError {
     fn parse(described: &[u8]) -> Self {
         let Some(Value::Object(fields)) = std::str::from_utf8(described).ok().and_then(|text| json::read(text).ok())
         else {
-            return Self { message: "the cell threw something that cannot be read".to_owned(), ..Self::default() };
+            return Self { message: "the cell threw a value that cannot be read".to_owned(), ..Self::default() };
         };
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         Self {
@@ -141,8 +141,8 @@ impl Described {
         }
     }
 
-    /// The topmost frame that is the cell's own, but not the constructor of its own error class. The cell can write any
-    /// stack: a place that its source does not have is left out.
+    /// Returns the place of the topmost frame in the cell's own code, except the constructor of its own error class.
+    /// The cell can forge the stack, so a place that its source does not have is dropped.
     fn place(&self, places: &Places) -> Option<Place> {
         let maker = format!("at {} (", self.maker);
         let frame = self.stack.lines().find(|frame| frame.contains("cell:") && !frame.contains(&maker))?;

@@ -1,7 +1,7 @@
-//! The guest's five imports: all of the host that a cell can reach.
+//! The guest's five imports: the only part of the host that a cell can reach.
 //!
-//! Every pointer, length and number comes from hostile code. An import that is fed nonsense stops
-//! the cell; it never trusts, never panics.
+//! Every pointer, length and number comes from hostile code. Imports validate all of them; invalid input stops the cell
+//! and never panics.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use wasmtime::{Caller, Error, Linker, ResourceLimiter, Result, StoreContextMut, 
 use crate::tables::Tables;
 use crate::web_url;
 
-/// Why the host stopped a cell; carried by the trap.
+/// The reason why the host stopped a cell; carried by the trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Stop {
     #[error("the cell ran out of time")]
@@ -32,13 +32,13 @@ pub(crate) enum Stop {
     Dropped,
     #[error("the cell ran out of memory")]
     Memory,
-    #[error("the cell's output passed every bound")]
+    #[error("the cell's output far exceeded its limit")]
     Output,
-    #[error("the cell broke the bridge's rules: {0}")]
-    BrokeRules(&'static str),
+    #[error("the cell violated the bridge protocol: {0}")]
+    ProtocolViolation(&'static str),
 }
 
-/// Which limit a refused call exceeds. The guest gets the number; `guest/prelude/host.js` has the same list.
+/// The limit that a refused call exceeds. The guest receives the number; `guest/prelude/host.js` has the same list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// Calls outstanding.
@@ -57,46 +57,46 @@ pub(crate) enum Refusal {
 
 const CLEAR_TIMER: i32 = 6;
 
-/// Past this many times its budget, output is no longer counted and the cell is stopped.
+/// A cell whose output exceeds its budget by this factor is stopped; below it, excess output is only counted.
 const OUTPUT_OVERRUN: u64 = 4;
 
-/// What an item of output counts beyond its text: the same as `OutputItem::bytes` counts.
+/// The bytes that an item of output counts in addition to its text, as in `OutputItem::bytes`.
 const EMPTY_ITEM_BYTES: usize = 16;
 
-/// The host's side of one cell.
+/// The host's state for one cell.
 pub(crate) struct CellHost {
     pub(crate) tables: Option<Arc<Tables>>,
-    pub(crate) outstanding: Outstanding,
+    pub(crate) outstanding: OutstandingCalls,
     pub(crate) calls: Vec<HostCall>,
     pub(crate) cleared: Vec<CallId>,
     pub(crate) output: Output,
     pub(crate) memory_limit: usize,
     pub(crate) deadline: Instant,
-    /// Set from outside when nobody wants the cell any more.
+    /// Set by another thread when the cell is no longer needed.
     pub(crate) dropped: Arc<AtomicBool>,
     answer: Answer,
 }
 
-/// The calls of a cell that have no reply yet, and what they add up to. Part of a snapshot.
+/// The calls of a cell without a reply, and their total size. Part of a snapshot.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outstanding {
+pub(crate) struct OutstandingCalls {
     calls: BTreeMap<u32, OutstandingCall>,
     bytes: usize,
-    /// The highest id so far. The guest counts upwards and uses no id again.
+    /// The highest id so far. The guest counts upwards and never reuses an id.
     last_id: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OutstandingCall {
     method: Method,
-    /// Length of its target and payload together.
+    /// The length of its target and payload together.
     bytes: usize,
 }
 
-impl Outstanding {
+impl OutstandingCalls {
     fn insert(&mut self, id: u32, method: Method, bytes: usize) -> Result<(), Stop> {
         if id <= self.last_id {
-            return Err(Stop::BrokeRules("a call's number used again"));
+            return Err(Stop::ProtocolViolation("a call id was reused"));
         }
         self.last_id = id;
         self.bytes += bytes;
@@ -104,7 +104,7 @@ impl Outstanding {
         Ok(())
     }
 
-    /// Ends a call; false where no such call is outstanding.
+    /// Removes a call; returns false if no such call is outstanding.
     pub(crate) fn remove(&mut self, id: u32) -> bool {
         let Some(call) = self.calls.remove(&id) else { return false };
         self.bytes = self.bytes.saturating_sub(call.bytes);
@@ -121,7 +121,7 @@ impl Outstanding {
         }
     }
 
-    /// Reads what [`Outstanding::write`] wrote. A snapshot may be forged: what it holds is checked as a guest's word is.
+    /// Reads what [`OutstandingCalls::write`] wrote. A snapshot may be forged, so the values are validated like a guest's.
     pub(crate) fn read(from: &mut Reader<'_>) -> Result<Self, BadFrame> {
         let last_id = from.u32()?;
         let mut read = Self::default();
@@ -138,13 +138,14 @@ impl Outstanding {
     }
 }
 
-/// What a cell has shown in this leg, against what it may show.
+/// The output of a cell in this leg, and its limit.
 #[derive(Default)]
 pub(crate) struct Output {
     pub(crate) items: Vec<OutputItem>,
     pub(crate) budget: u64,
     pub(crate) total: u64,
-    /// JSON values that the cell has shown since it started or was thawed. The host parses them.
+    /// The number of JSON values that the cell has printed since it was started or thawed, because the host parses
+    /// them.
     values: usize,
 }
 
@@ -165,7 +166,7 @@ impl Output {
         self.total.saturating_add(bytes) <= self.budget
     }
 
-    /// Counts what is shown, kept or not.
+    /// Counts output, whether or not it is kept.
     fn count(&mut self, bytes: u64) -> Result<()> {
         self.total = self.total.saturating_add(bytes);
         if self.total > self.budget.saturating_mul(OUTPUT_OVERRUN) {
@@ -174,8 +175,8 @@ impl Output {
         Ok(())
     }
 
-    /// A JSON text as an item of output. Where a reader would refuse it as a value, or too many values would have to be
-    /// parsed, the item is the text itself.
+    /// Returns a JSON text as an item of output. If a reader would reject it as a value, or there are too many values
+    /// to parse, the item is plain text.
     fn json_item(&mut self, text: String) -> Result<OutputItem> {
         let measure = json::measure(text.as_bytes());
         if measure.depth > MAX_BRIDGE_VALUE_DEPTH {
@@ -187,12 +188,13 @@ impl Output {
             return Ok(OutputItem::Text { text });
         }
         self.values = values;
-        let value = RawValue::from_string(text).map_err(|_| Error::new(Stop::BrokeRules("output that is not JSON")))?;
+        let value =
+            RawValue::from_string(text).map_err(|_| Error::new(Stop::ProtocolViolation("output that is not JSON")))?;
         Ok(OutputItem::Json { value })
     }
 }
 
-/// An answer waiting for the guest to make room for it.
+/// An answer that waits until the guest has allocated memory for it.
 enum Answer {
     None,
     Table(Range<usize>),
@@ -203,7 +205,7 @@ impl CellHost {
     pub(crate) fn idle() -> Self {
         Self {
             tables: None,
-            outstanding: Outstanding::default(),
+            outstanding: OutstandingCalls::default(),
             calls: Vec::new(),
             cleared: Vec::new(),
             output: Output::default(),
@@ -219,7 +221,7 @@ impl CellHost {
         if host.dropped.load(Ordering::Relaxed) {
             return Err(Error::new(Stop::Dropped));
         }
-        // Ticks drift on a loaded machine, the clock does not.
+        // Ticks are delayed on a loaded machine, the clock is not.
         if Instant::now() >= host.deadline {
             return Err(Error::new(Stop::Deadline));
         }
@@ -234,9 +236,9 @@ impl CellHost {
         let method = u8::try_from(method)
             .ok()
             .and_then(Method::from_number)
-            .ok_or(Stop::BrokeRules("unknown method"))
+            .ok_or(Stop::ProtocolViolation("unknown method"))
             .map_err(Error::new)?;
-        // Sizes first: nothing of a call that is too large is copied or scanned.
+        // Check sizes first: nothing of a call that is too large is copied or scanned.
         if target.len() > MAX_TARGET_BYTES {
             return Ok(Some(Refusal::TargetBytes));
         }
@@ -266,17 +268,17 @@ impl CellHost {
         Ok(None)
     }
 
-    /// Clears a timer. One that has fired already is no longer outstanding, and there is nothing to do.
+    /// Clears a timer. A timer that has fired is no longer outstanding, so this does nothing.
     fn clear(&mut self, id: u32) -> Result<(), Stop> {
         match self.outstanding.calls.get(&id).map(|call| call.method) {
             None => return Ok(()),
             Some(Method::Timer) => {}
-            Some(_) => return Err(Stop::BrokeRules("a call cleared that is not a timer")),
+            Some(_) => return Err(Stop::ProtocolViolation("a cleared call is not a timer")),
         }
         self.outstanding.remove(id);
-        // Calls are in the order of their ids.
+        // Calls are sorted by id.
         match self.calls.binary_search_by_key(&id, |call| call.id.0) {
-            // Set and cleared in one leg: the host need never know.
+            // Set and cleared in the same leg, so the host never sees the timer.
             Ok(position) => drop(self.calls.remove(position)),
             Err(_) => self.cleared.push(CallId(id)),
         }
@@ -293,7 +295,7 @@ impl CellHost {
         }
     }
 
-    /// Keeps the answer and tells the guest its length, or -1 where there is none.
+    /// Stores the answer and returns its length for the guest, or -1 if there is no answer.
     fn offer(&mut self, answer: Answer) -> i32 {
         self.answer = answer;
         match &self.answer {
@@ -304,8 +306,8 @@ impl CellHost {
 }
 
 impl ResourceLimiter for CellHost {
-    /// Stops the cell rather than letting it see a failed allocation: a guest that catches its own
-    /// out-of-memory error would otherwise go on in a state nobody has tested.
+    /// Stops the cell instead of letting it see a failed allocation: a guest that catches its own out-of-memory error
+    /// would continue in an untested state.
     fn memory_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> Result<bool> {
         if desired > self.memory_limit {
             return Err(Error::new(Stop::Memory));
@@ -313,12 +315,13 @@ impl ResourceLimiter for CellHost {
         Ok(true)
     }
 
-    /// The system refused the memory: the worker's own limit is reached. The same for the cell as its own limit.
+    /// The system refused the memory because the worker reached its own limit. For the cell, this is the same as its
+    /// own limit.
     fn memory_grow_failed(&mut self, _error: Error) -> Result<()> {
         Err(Error::new(Stop::Memory))
     }
 
-    /// The image's table is as large as it will ever be; the build has checked that.
+    /// The image's table never grows; the build has verified that.
     fn table_growing(&mut self, _current: usize, _desired: usize, _maximum: Option<usize>) -> Result<bool> {
         Ok(true)
     }
@@ -352,7 +355,7 @@ fn call(
 fn output(mut caller: Caller<'_, CellHost>, kind: i32, text: u32, length: u32) -> Result<()> {
     let (memory, host) = memory(&mut caller)?;
     let text = slice(memory, text, length)?;
-    // What will not be kept is not copied.
+    // Output over the limit is not copied.
     let bytes = (text.len() + EMPTY_ITEM_BYTES) as u64;
     if !host.output.has_room(bytes) {
         return host.output.count(bytes);
@@ -361,7 +364,7 @@ fn output(mut caller: Caller<'_, CellHost>, kind: i32, text: u32, length: u32) -
     let item = match kind {
         0 => OutputItem::Text { text },
         1 => host.output.json_item(text)?,
-        _ => return Err(Error::new(Stop::BrokeRules("unknown kind of output"))),
+        _ => return Err(Error::new(Stop::ProtocolViolation("unknown kind of output"))),
     };
     host.output.push(item)
 }
@@ -395,7 +398,7 @@ fn memory<'a>(caller: &'a mut Caller<'_, CellHost>) -> Result<(&'a mut [u8], &'a
     let memory = caller
         .get_export("memory")
         .and_then(wasmtime::Extern::into_memory)
-        .ok_or_else(|| Error::new(Stop::BrokeRules("no memory")))?;
+        .ok_or_else(|| Error::new(Stop::ProtocolViolation("no memory")))?;
     Ok(memory.data_and_store_mut(caller))
 }
 
@@ -403,7 +406,7 @@ fn slice(memory: &[u8], pointer: u32, length: u32) -> Result<&[u8]> {
     memory.get(pointer as usize..).and_then(|rest| rest.get(..length as usize)).ok_or_else(out_of_bounds)
 }
 
-/// QuickJS writes half a surrogate pair as three bytes that are no UTF-8; they are one character that is missing.
+/// QuickJS writes a lone surrogate as three bytes that are not valid UTF-8; they become one replacement character.
 fn text_of(bytes: &[u8]) -> String {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return text.to_owned();
@@ -420,7 +423,7 @@ fn text_of(bytes: &[u8]) -> String {
 }
 
 fn out_of_bounds() -> Error {
-    Error::new(Stop::BrokeRules("a pointer outside of memory"))
+    Error::new(Stop::ProtocolViolation("a pointer outside of memory"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The guest image: the module, its memory before any cell has run, and its name.
+//! The guest image: the module, its initial memory, and its id.
 
 use contract::ids::ImageId;
 use wasmtime::{Engine, InstanceAllocationStrategy, InstancePre, Linker, PoolingAllocationConfig, Store};
@@ -11,18 +11,18 @@ static ID: &[u8; 32] = include_bytes!(concat!(env!("OUT_DIR"), "/image.id"));
 
 pub const IMAGE_ID: ImageId = ImageId(*ID);
 
-/// Larger than the largest memory configuration allows, plus the image.
+/// More than the largest configurable memory limit plus the image.
 const MAX_MEMORY_BYTES: usize = (1 << 30) + (64 << 20);
 
-/// A slot keeps this much of what it dirtied, so that the next cell finds its pages present.
-/// More costs a cell that follows a large one more than it saves.
+/// The number of dirtied bytes that a slot keeps resident, so that the next cell finds these pages present. A larger
+/// value costs more for a cell after a large one than it saves.
 const KEEP_RESIDENT_BYTES: usize = 256 << 10;
 
-/// The engine and the image in it, ready to make cells from.
+/// The engine and the loaded image, from which cells are created.
 pub struct Image {
     pub(crate) engine: Engine,
     pub(crate) instance: InstancePre<CellHost>,
-    /// Linear memory as every cell finds it.
+    /// The initial linear memory of every cell.
     pub(crate) base: Vec<u8>,
 }
 
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Image {
 }
 
 impl Image {
-    /// Reserves room for `slots` cells at once and loads the image.
+    /// Reserves memory for `slots` concurrent cells and loads the image.
     pub fn load(slots: u32) -> wasmtime::Result<Self> {
         let mut pool = PoolingAllocationConfig::default();
         pool.total_core_instances(slots)

@@ -1,4 +1,4 @@
-//! What snapshots and slots rest on, looked at from inside: memory is the whole state.
+//! Tests of the invariant that snapshots and slots rely on: linear memory is the whole state.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::vm::Vm;
 const BUDGET: Budget =
     Budget { run_ms: 5000, memory_bytes: 64 << 20, output_bytes: 64 << 10, clock_us: 1_700_000_000_000_000 };
 
-/// Cells that leave memory in different states: small, scattered, large, grown and given back.
+/// Cells that leave memory in different states: small, scattered, large, grown and freed.
 const CELLS: [&str; 5] = [
     "await tools.call('a:b:c')",
     "const m = new Map(); for (let i = 0; i < 5000; i++) m.set('k' + i, { i, r: Math.random() }); await tools.call('a:b:c')",
@@ -41,7 +41,7 @@ fn the_kernel_and_a_comparison_find_the_same_pages() {
         println!("this kernel has no PAGEMAP_SCAN: nothing to compare");
         return;
     }
-    // Twice over, so that later cells find slots that earlier ones have worn.
+    // Run the list twice, so that later cells get slots that earlier ones have used.
     for source in CELLS.iter().chain(&CELLS) {
         let vm = suspended(&image, source);
         let found = kernel.changed(vm.memory(), &image.base);
@@ -51,7 +51,7 @@ fn the_kernel_and_a_comparison_find_the_same_pages() {
 }
 
 #[test]
-fn a_recycled_slot_is_the_image_again() {
+fn a_recycled_slot_equals_the_image() {
     let image = image();
     for source in CELLS {
         drop(suspended(&image, source));
@@ -73,7 +73,7 @@ fn the_same_code_clock_and_seed_give_the_same_memory() {
 }
 
 #[test]
-fn a_thawed_memory_is_the_frozen_one() {
+fn thawed_memory_equals_the_frozen_memory() {
     let image = image();
     for source in CELLS {
         let vm = suspended(&image, source);

@@ -1,7 +1,7 @@
-//! Hostile code in a room of its own: QuickJS in Wasmtime, the parser, the jailed worker.
+//! Runs hostile code: QuickJS in Wasmtime, the parser, and the jailed worker process.
 //!
-//! Synchronous throughout. A program that embeds Cellmate calls [`worker_main`] first in its `main`:
-//! it re-executes itself as the worker.
+//! This crate is synchronous. A program that embeds Cellmate calls [`worker_main`] first in its `main`, because the
+//! pool re-executes the program as the worker.
 
 mod engine_config;
 mod failure;

@@ -1,7 +1,7 @@
-//! The sandbox as a state machine: a frame in, at most one frame out, whatever carries them.
+//! The sandbox as a state machine: each frame in gives at most one frame out, independent of the transport.
 //!
-//! Any number of threads may call [`Sandbox::handle`] at once; each call runs one cell's leg to its
-//! end. A cell is in one leg at a time, and the host knows that.
+//! Any number of threads may call [`Sandbox::handle`] at once; each call runs one leg of a cell to its end. A cell runs
+//! one leg at a time; the host ensures that.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,7 +17,7 @@ use crate::image::Image;
 use crate::pages::PageFinder;
 use crate::snapshot::BadSnapshot;
 use crate::source::{self, Rejection};
-use crate::tables::{CatalogRefused, Catalogs, Tables};
+use crate::tables::{CatalogError, Catalogs, Tables};
 use crate::vm::Vm;
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct Sandbox {
     cells: Mutex<HashMap<CellId, Slot>>,
 }
 
-/// A cell between legs rests here; while it runs, only its stop flag does.
+/// A cell between legs is kept here; while it runs, only its stop flag is.
 enum Slot {
     Resting(Box<Vm>),
     Running(Arc<AtomicBool>),
@@ -43,20 +43,20 @@ impl std::fmt::Debug for Slot {
     }
 }
 
-/// What a frame led to. Send the reply before this is dropped: with it goes the memory of the cell that
-/// ended, and giving that back takes longer than most cells do.
+/// The result of a frame. Send the reply before dropping this value: dropping it frees the memory of a cell that ended,
+/// which takes longer than most cells run.
 #[derive(Debug, Default)]
 pub struct Answer {
     pub reply: Option<FromWorker>,
-    _ended: Option<Ended>,
+    _ended: Option<EndedCell>,
 }
 
-/// Held only to be dropped.
-struct Ended(#[expect(dead_code, reason = "its drop is its use")] Box<Vm>);
+/// A cell that is kept only to be dropped later.
+struct EndedCell(#[expect(dead_code, reason = "kept only to be dropped")] Box<Vm>);
 
-impl std::fmt::Debug for Ended {
+impl std::fmt::Debug for EndedCell {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Ended")
+        f.write_str("EndedCell")
     }
 }
 
@@ -66,21 +66,21 @@ impl From<FromWorker> for Answer {
     }
 }
 
-/// The host asked for something no host of ours asks for. The worker ends itself.
+/// A protocol violation by the host, after which the worker exits.
 #[derive(Debug, thiserror::Error)]
 pub enum Violation {
     #[error("{0} was started twice")]
     StartedTwice(CellId),
-    #[error("{0} is not resting here")]
+    #[error("{0} is not suspended in this worker")]
     NotResting(CellId),
-    #[error("catalog {0} is not held here")]
+    #[error("catalog {0} is not loaded in this worker")]
     NoCatalog(CatalogHash),
-    #[error("the catalog was refused: {0}")]
+    #[error("the catalog was rejected: {0}")]
     Catalog(String),
 }
 
-impl From<CatalogRefused> for Violation {
-    fn from(refused: CatalogRefused) -> Self {
+impl From<CatalogError> for Violation {
+    fn from(refused: CatalogError) -> Self {
         Self::Catalog(refused.to_string())
     }
 }
@@ -94,7 +94,7 @@ impl Sandbox {
         Self { image: Arc::new(image), finder, catalogs: Catalogs::default(), cells: Mutex::default() }
     }
 
-    /// How much of a cell's memory the image takes.
+    /// Returns the size of the image in a cell's memory.
     pub(crate) fn image_bytes(&self) -> usize {
         self.image.base.len()
     }
@@ -103,7 +103,7 @@ impl Sandbox {
         self.finder.asks_the_kernel()
     }
 
-    /// One beat of the clock that running cells look up at. Without it no deadline is kept.
+    /// Advances the epoch that running cells check. Without ticks, deadlines are not enforced.
     pub fn tick(&self) {
         self.image.engine.increment_epoch();
     }
@@ -163,7 +163,7 @@ impl Sandbox {
                 FromWorker::NotFrozen { cell, failure: failure::internal("the suspended cell could not be compressed") }
             }
         };
-        Ok(Answer { reply: Some(reply), _ended: Some(Ended(vm)) })
+        Ok(Answer { reply: Some(reply), _ended: Some(EndedCell(vm)) })
     }
 
     fn thaw(&self, cell: CellId, thaw: &Thaw) -> Result<Answer, Violation> {
@@ -204,7 +204,7 @@ impl Sandbox {
                 None => None,
             }
         };
-        // Giving memory back takes time; other cells need not wait for it.
+        // Freeing memory takes time; do it without holding the lock.
         drop(gone);
     }
 
@@ -236,7 +236,7 @@ impl Sandbox {
         }
     }
 
-    /// Keeps a suspended cell, hands any other over to be let go, and tells how the leg ended.
+    /// Keeps a suspended cell, hands any other over to be dropped, and reports how the leg ended.
     fn rest(&self, cell: CellId, vm: Box<Vm>, leg: Leg) -> Answer {
         let mut cells = self.lock();
         let wanted = matches!(cells.get(&cell), Some(Slot::Running(dropped)) if !dropped.load(Ordering::Relaxed));
@@ -245,7 +245,7 @@ impl Sandbox {
             None
         } else {
             cells.remove(&cell);
-            Some(Ended(vm))
+            Some(EndedCell(vm))
         };
         Answer { reply: Some(FromWorker::Leg(cell, leg)), _ended: ended }
     }
@@ -260,7 +260,7 @@ impl Sandbox {
         self.lock().remove(&cell);
     }
 
-    /// Held for a look-up or a move, never while guest code runs or memory is given back.
+    /// Locks the cells. Held only for a lookup or a move, never while guest code runs or memory is freed.
     fn lock(&self) -> MutexGuard<'_, HashMap<CellId, Slot>> {
         self.cells.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -273,7 +273,7 @@ fn rejected(rejection: Rejection) -> Failure {
 fn unavailable(error: &wasmtime::Error) -> Failure {
     Failure {
         code: Some(ErrorCode::RuntimeUnavailable),
-        message: format!("no room for another cell in this worker: {error}"),
+        message: format!("this worker has no free slot for another cell: {error}"),
         place: None,
     }
 }

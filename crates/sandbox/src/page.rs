@@ -1,21 +1,21 @@
-//! A page of guest memory, as snapshots count them, and how one differs from another.
+//! Pages of guest memory in snapshots, and the difference between two pages.
 //!
-//! A difference is a map with one bit for each word of the page, then the words that changed, each XORed
-//! with what it was.
+//! A difference is a bitmap with one bit per word of the page, then the changed words, each XORed with its original
+//! value.
 
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// A difference that changes every word of a page.
+/// The size of a difference that changes every word of a page.
 pub(crate) const MAX_DIFFERENCE_BYTES: usize = MAP_BYTES + PAGE_BYTES;
 
 pub(crate) static ZERO_PAGE: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 
 const WORD_BYTES: usize = 8;
-/// Eight words: one byte of the map.
+/// Eight words, one byte of the bitmap.
 const LINE_BYTES: usize = 8 * WORD_BYTES;
 const MAP_BYTES: usize = PAGE_BYTES / LINE_BYTES;
 
-/// A page of memory; past the end of the image it is a page of zeroes.
+/// Returns a page of memory; past the end of the image, a page of zeroes.
 pub(crate) fn page_at(memory: &[u8], page: usize) -> &[u8] {
     let start = page * PAGE_BYTES;
     memory.get(start..start + PAGE_BYTES).unwrap_or(&ZERO_PAGE)
@@ -33,7 +33,7 @@ pub(crate) fn write_difference(now: &[u8], then: &[u8], into: &mut Vec<u8>) {
     }
 }
 
-/// Returns which of the line's words changed, a bit each.
+/// Writes the changed words and returns a bitmap of them.
 fn write_changed_words(now: &[u8; LINE_BYTES], then: &[u8; LINE_BYTES], into: &mut Vec<u8>) -> u8 {
     let words = now.as_chunks::<WORD_BYTES>().0.iter().zip(then.as_chunks::<WORD_BYTES>().0);
     words.enumerate().fold(0, |map, (bit, (now, then))| {
@@ -46,8 +46,7 @@ fn write_changed_words(now: &[u8; LINE_BYTES], then: &[u8; LINE_BYTES], into: &m
     })
 }
 
-/// Makes the page what it was when the difference was written; returns what lies behind the difference,
-/// or nothing where it is cut short.
+/// Restores a page from a difference. Returns the bytes after the difference, or `None` if it is truncated.
 pub(crate) fn apply_difference<'a>(difference: &'a [u8], page: &mut [u8]) -> Option<&'a [u8]> {
     let (map, words) = difference.split_first_chunk::<MAP_BYTES>()?;
     let changed: usize = map.iter().map(|line| line.count_ones() as usize).sum();

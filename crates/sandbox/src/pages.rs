@@ -1,21 +1,21 @@
-//! Which pages of a cell's memory differ from the image.
+//! Finds the pages of a cell's memory that differ from the image.
 
 use std::fs::File;
 
 use crate::page::{PAGE_BYTES, ZERO_PAGE, page_at};
 
-/// Finds changed pages: from the kernel where it can tell, by comparing all of memory elsewhere.
+/// Finds changed pages, with the kernel's help if it supports that, otherwise by comparing all of memory.
 #[derive(Debug)]
 pub(crate) struct PageFinder {
     pagemap: Option<File>,
 }
 
 impl PageFinder {
-    /// Must be opened before the jail closes: afterwards there are no files.
+    /// Must be called before the worker enters the jail, which denies access to files.
     #[cfg(target_os = "linux")]
     pub(crate) fn open() -> Self {
         let pagemap = File::open("/proc/self/pagemap").ok().filter(|pagemap| {
-            // Any page will do; the question is whether the kernel knows the request.
+            // Any page works; this only tests whether the kernel supports the request.
             crate::raw::page_scan::private_ranges(pagemap, page_of(&ZERO_PAGE), |_| ()).is_ok()
         });
         Self { pagemap }
@@ -26,7 +26,7 @@ impl PageFinder {
         Self::comparing()
     }
 
-    /// Never asks the kernel.
+    /// Creates a finder that never uses the kernel.
     #[cfg(any(test, not(target_os = "linux")))]
     pub(crate) fn comparing() -> Self {
         Self { pagemap: None }
@@ -36,12 +36,12 @@ impl PageFinder {
         self.pagemap.is_some()
     }
 
-    /// The numbers of the pages of `memory` that differ from `base`, in order.
+    /// Returns the numbers of the pages of `memory` that differ from `base`, in order.
     pub(crate) fn changed(&self, memory: &[u8], base: &[u8]) -> Vec<u32> {
         #[cfg(target_os = "linux")]
         if let Some(pagemap) = &self.pagemap {
             let mut changed = Vec::with_capacity(64);
-            // A private page may hold what the image holds: slots keep pages between cells.
+            // A private page may still equal the image: slots keep pages between cells.
             let scanned = crate::raw::page_scan::private_ranges(pagemap, memory, |range| {
                 let pages = range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES);
                 changed.extend(pages.filter(|&page| differs(memory, base, page)).map(|page| page as u32));
@@ -55,7 +55,7 @@ impl PageFinder {
     }
 }
 
-/// The whole page that `bytes` starts in is not ours to slice; its own bytes are enough to ask about.
+/// Returns the bytes from the first page boundary on, because a scan must start at one. An empty range is enough.
 #[cfg(target_os = "linux")]
 fn page_of(bytes: &[u8]) -> &[u8] {
     let misaligned = bytes.as_ptr().align_offset(PAGE_BYTES);

@@ -1,5 +1,5 @@
-//! The only `unsafe` of the project: loading the compiled image, asking the kernel for changed
-//! pages, and closing what a careless parent left open.
+//! The only `unsafe` code of the project: loading the compiled image, scanning for changed pages, allocator settings,
+//! and closing inherited file descriptors.
 #![expect(unsafe_code, reason = "each block below states why it is sound; nothing else may have one")]
 
 use wasmtime::{Engine, Module};
@@ -11,19 +11,19 @@ pub(crate) fn load_image(engine: &Engine, compiled: &[u8]) -> wasmtime::Result<M
     unsafe { Module::deserialize(engine, compiled) }
 }
 
-/// Closes every file descriptor from `first` on, whoever opened it.
+/// Closes every file descriptor from `first` on.
 #[cfg(target_os = "linux")]
 pub(crate) fn close_from(first: u32) -> std::io::Result<()> {
-    // SAFETY: called once, first thing in a worker's `main`, when nothing owns a descriptor above
-    // standard error; so no owner is left holding a closed one.
+    // SAFETY: called once, first in a worker's `main`, when nothing owns a descriptor above standard error; so no owner
+    // is left with a closed one.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// Leaves the allocator its main arena only. With more, glibc reads the number of processors when
-/// threads first compete and the overcommit policy when an arena shrinks, each from a file, and the
-/// jail kills whoever opens one. And lets it keep what snapshots use: giving a few hundred kilobytes
-/// back to the system after each costs more in page faults than the snapshot itself.
+/// Limits the allocator to its main arena. With more arenas, glibc reads the number of processors when threads first
+/// compete and the overcommit policy when an arena shrinks, each from a file, and the jail kills a process that opens
+/// one. Also lets the allocator keep the memory that snapshots use: returning a few hundred kilobytes to the system
+/// after each costs more in page faults than the snapshot itself.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub(crate) fn settle_allocator() -> bool {
     const KEEP_BYTES: i32 = 16 << 20;
@@ -37,19 +37,19 @@ pub(crate) fn settle_allocator() -> bool {
     true
 }
 
-/// Lets a host give large blocks back to the system as soon as they are free. Left alone, glibc raises its
-/// threshold for that with every large block it frees, and one tool result of many megabytes, which exists in
-/// several forms at once, leaves the host larger by all of them for good.
+/// Makes the allocator of a host return large blocks to the system as soon as they are free. By default, glibc raises
+/// its threshold for that with every large block it frees, and one tool result of many megabytes, which exists in
+/// several forms at once, makes the host permanently larger by all of them.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub(crate) fn settle_host_allocator() {
     const LARGE_BYTES: i32 = 1 << 20;
-    // Each arena keeps what it freed, and a thread that parses a large value leaves one behind.
+    // Each arena keeps what it freed, and a thread that parses a large value would leave one behind.
     let arenas = std::thread::available_parallelism().map_or(2, |cores| i32::try_from(cores.get()).unwrap_or(8));
     let large =
         [(libc::M_MMAP_THRESHOLD, LARGE_BYTES), (libc::M_TRIM_THRESHOLD, LARGE_BYTES), (libc::M_ARENA_MAX, arenas)];
     for (setting, value) in large {
         // SAFETY: `mallopt` takes two numbers; it is called before any other thread exists.
-        // What it refuses costs memory and nothing else.
+        // A refused setting only costs memory.
         unsafe { libc::mallopt(setting, value) };
     }
 }
@@ -57,8 +57,8 @@ pub(crate) fn settle_host_allocator() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn settle_host_allocator() {}
 
-/// Gives memory that is free inside the allocator back to the system. Parsed values are many small blocks; when they are
-/// gone, glibc keeps the pages they were on for as long as anything else is above them.
+/// Returns memory that is free inside the allocator to the system. Parsed values are many small blocks; after they are
+/// freed, glibc keeps their pages as long as anything above them is in use.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn release_free_memory() {
     // SAFETY: `malloc_trim` takes a number, may be called by any thread at any time, and touches free blocks only.
@@ -70,7 +70,7 @@ pub fn release_free_memory() {}
 
 #[cfg(target_os = "linux")]
 pub(crate) mod page_scan {
-    //! PAGEMAP_SCAN: which pages of a private mapping have been written. Linux 6.7 and later.
+    //! PAGEMAP_SCAN: finds the written pages of a private mapping. Linux 6.7 and later.
 
     use std::fs::File;
     use std::io;
@@ -107,8 +107,8 @@ pub(crate) mod page_scan {
         categories: u64,
     }
 
-    /// Byte ranges of `memory` that are private to it: present or swapped, and neither the image's
-    /// file pages nor the zero page. `memory` is page-aligned.
+    /// Calls `found` for the byte ranges of `memory` that are private to it: present or swapped, and neither the
+    /// image's file pages nor the zero page. `memory` is page-aligned.
     pub(crate) fn private_ranges(
         pagemap: &File,
         memory: &[u8],

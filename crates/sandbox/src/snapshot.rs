@@ -1,4 +1,4 @@
-//! A suspended cell as bytes: what differs from the image, XORed with it, compressed.
+//! A suspended cell as bytes: the compressed difference from the image.
 //!
 //! ```text
 //! magic "CMSS" · u16 version · u16 zero · image id 32 · catalog hash 32
@@ -6,10 +6,9 @@
 //! zstd( body: state · changed page numbers u32 each · for each of those pages its difference )
 //! ```
 //!
-//! QuickJS dirties pages by scattered reference counts, so that most words of a changed page are as they
-//! were: [`crate::page`] leaves those out, and there is little left to compress. The sum catches accidents;
-//! a forger is the host's to catch, which seals what it stores. Whatever gets past both can hurt only its
-//! own sandbox.
+//! QuickJS dirties pages by scattered reference counts, so most words of a changed page are unchanged: [`crate::page`]
+//! omits those, and little is left to compress. The checksum detects accidents. Forgery is detected by the host, which
+//! seals what it stores. A snapshot that passes both checks can harm only its own sandbox.
 
 use std::cell::RefCell;
 
@@ -29,30 +28,30 @@ const WASM_PAGE_BYTES: usize = 64 << 10;
 const MAX_STATE_BYTES: usize = 1 << 20;
 const COMPRESSION_LEVEL: i32 = 1;
 
-/// What a changed page takes in a body, more or less; only a first guess at how much room to ask for.
+/// The estimated size of a changed page in a body, for the initial allocation only.
 const USUAL_PAGE_BYTES: usize = 512;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSnapshot {
-    #[error("it is cut short")]
+    #[error("the snapshot is truncated")]
     Cut,
-    #[error("it is not a snapshot")]
+    #[error("the data is not a snapshot")]
     NotASnapshot,
-    #[error("it has format {0}, this build reads {VERSION}")]
+    #[error("the snapshot has format {0}, this build reads {VERSION}")]
     Version(u16),
-    #[error("it was taken by another build of the engine")]
+    #[error("the snapshot was taken by another build of the engine")]
     OtherImage,
-    #[error("it belongs to another catalog")]
+    #[error("the snapshot belongs to another catalog")]
     OtherCatalog,
-    #[error("it is damaged")]
+    #[error("the snapshot is damaged")]
     Damaged,
-    #[error("the worker has no memory left for it")]
+    #[error("the worker has too little memory left for the snapshot")]
     NoMemory,
-    #[error("it needs {needed} bytes of memory, the limit is {limit}")]
+    #[error("the snapshot needs {needed} bytes of memory, the limit is {limit}")]
     TooLarge { needed: usize, limit: usize },
 }
 
-/// What is frozen: a memory, the pages of it that changed, and the host's own notes about the cell.
+/// The input of a snapshot: a memory, its changed pages, and the host's notes about the cell.
 pub(crate) struct Frozen<'a> {
     pub(crate) image: ImageId,
     pub(crate) catalog: CatalogHash,
@@ -62,18 +61,18 @@ pub(crate) struct Frozen<'a> {
     pub(crate) state: &'a [u8],
 }
 
-/// A snapshot read back, checked against the image, not yet in any memory.
+/// A decoded snapshot, validated against the image, but not yet applied to a memory.
 #[derive(Debug)]
-pub(crate) struct Thawed {
+pub(crate) struct DecodedSnapshot {
     pub(crate) wasm_pages: usize,
     pub(crate) state: Vec<u8>,
     changed: Vec<u32>,
     body: Vec<u8>,
-    /// Where in the body the pages' differences begin.
+    /// The offset in the body at which the pages' differences begin.
     differences: usize,
 }
 
-/// What a snapshot must match before a byte of it is used.
+/// The values that a snapshot must match before any of it is used.
 pub(crate) struct Expected<'a> {
     pub(crate) image: ImageId,
     pub(crate) catalog: CatalogHash,
@@ -111,7 +110,7 @@ pub(crate) fn encode(frozen: &Frozen<'_>) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-pub(crate) fn decode(bytes: &[u8], expected: &Expected<'_>) -> Result<Thawed, BadSnapshot> {
+pub(crate) fn decode(bytes: &[u8], expected: &Expected<'_>) -> Result<DecodedSnapshot, BadSnapshot> {
     let header = Header::read(bytes)?;
     if header.image != expected.image {
         return Err(BadSnapshot::OtherImage);
@@ -122,7 +121,7 @@ pub(crate) fn decode(bytes: &[u8], expected: &Expected<'_>) -> Result<Thawed, Ba
     if header.crc != checksum(bytes) {
         return Err(BadSnapshot::Damaged);
     }
-    // Sizes are judged here, before the first of them allocates anything.
+    // Check all sizes before anything is allocated.
     let needed = header.wasm_pages.saturating_mul(WASM_PAGE_BYTES);
     if needed > expected.memory_limit {
         return Err(BadSnapshot::TooLarge { needed, limit: expected.memory_limit });
@@ -139,8 +138,8 @@ pub(crate) fn decode(bytes: &[u8], expected: &Expected<'_>) -> Result<Thawed, Ba
     header.unpack(body, pages_in_memory)
 }
 
-impl Thawed {
-    /// Writes the changed pages over a fresh instance's memory, which holds the image.
+impl DecodedSnapshot {
+    /// Writes the changed pages over the memory of a fresh instance, which holds the image.
     pub(crate) fn apply(&self, memory: &mut [u8]) -> Result<(), BadSnapshot> {
         let mut rest = self.body.get(self.differences..).unwrap_or_default();
         for &page in &self.changed {
@@ -185,7 +184,7 @@ impl Header {
         })
     }
 
-    fn unpack(&self, body: Vec<u8>, pages_in_memory: usize) -> Result<Thawed, BadSnapshot> {
+    fn unpack(&self, body: Vec<u8>, pages_in_memory: usize) -> Result<DecodedSnapshot, BadSnapshot> {
         let (state, rest) = body.split_at_checked(self.state).ok_or(BadSnapshot::Damaged)?;
         let (numbers, _) = rest.split_at_checked(self.changed * 4).ok_or(BadSnapshot::Damaged)?;
         let changed: Vec<u32> = numbers.as_chunks().0.iter().map(|number| u32::from_le_bytes(*number)).collect();
@@ -195,12 +194,12 @@ impl Header {
             return Err(BadSnapshot::Damaged);
         }
         let (state, differences) = (state.to_vec(), self.state + self.changed * 4);
-        Ok(Thawed { wasm_pages: self.wasm_pages, state, changed, body, differences })
+        Ok(DecodedSnapshot { wasm_pages: self.wasm_pages, state, changed, body, differences })
     }
 }
 
 thread_local! {
-    // Making a context costs several times what packing a small cell does; so each thread keeps one.
+    // Creating a context costs several times as much as compressing a small cell, so each thread keeps one.
     static PACKER: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
     static UNPACKER: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
@@ -220,7 +219,7 @@ fn unpack(packed: &[u8], body_bytes: usize) -> Result<Vec<u8>, BadSnapshot> {
     unpacked.map_err(|_| BadSnapshot::Damaged)
 }
 
-/// Over everything but the sum itself.
+/// Returns the checksum of all bytes except the checksum itself.
 fn checksum(bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(bytes.get(..CRC_OFFSET).unwrap_or_default());

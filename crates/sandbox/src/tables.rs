@@ -1,5 +1,5 @@
-//! A catalog's tables as a worker holds them: many short texts under string keys, read by cells
-//! through one import, shared by all cells of the catalog and copied into none.
+//! A catalog's tables in a worker: many short texts under string keys. Cells read them through one import; all cells of
+//! the catalog share them, and none copies them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -32,7 +32,7 @@ impl Tables {
         Ok(Self { hash, bytes, index })
     }
 
-    /// Where the value of `key` lies, for [`Tables::slice`].
+    /// Returns the position of the value of `key`, for [`Tables::slice`].
     pub(crate) fn find(&self, key: &[u8]) -> Option<Range<usize>> {
         self.index.get(key).cloned()
     }
@@ -42,15 +42,15 @@ impl Tables {
     }
 }
 
-/// All the catalogs of one worker, within bounds. The host decides what is kept and forgotten.
+/// All catalogs of one worker, within bounds. The host decides which are kept.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogs {
     held: Mutex<HashMap<CatalogHash, Arc<Tables>>>,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CatalogRefused {
-    #[error("a catalog of {0} bytes; at most {MAX_CATALOG_BYTES} are allowed")]
+pub(crate) enum CatalogError {
+    #[error("the catalog has {0} bytes, at most {MAX_CATALOG_BYTES} are allowed")]
     TooLarge(usize),
     #[error("a worker holds at most {MAX_WORKER_CATALOGS} catalogs of {MAX_WORKER_CATALOG_BYTES} bytes together")]
     Full,
@@ -59,16 +59,16 @@ pub(crate) enum CatalogRefused {
 }
 
 impl Catalogs {
-    pub(crate) fn keep(&self, hash: CatalogHash, bytes: Vec<u8>) -> Result<(), CatalogRefused> {
+    pub(crate) fn keep(&self, hash: CatalogHash, bytes: Vec<u8>) -> Result<(), CatalogError> {
         if bytes.len() > MAX_CATALOG_BYTES {
-            return Err(CatalogRefused::TooLarge(bytes.len()));
+            return Err(CatalogError::TooLarge(bytes.len()));
         }
         let size = bytes.len();
         let tables = Arc::new(Tables::parse(hash, bytes)?);
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let total: usize = held.values().map(|tables| tables.bytes.len()).sum();
         if held.len() >= MAX_WORKER_CATALOGS || total + size > MAX_WORKER_CATALOG_BYTES {
-            return Err(CatalogRefused::Full);
+            return Err(CatalogError::Full);
         }
         held.insert(hash, tables);
         Ok(())

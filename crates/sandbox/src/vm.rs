@@ -1,4 +1,4 @@
-//! One cell in one instance: started or thawed, run leg by leg, frozen or dropped.
+//! One cell in one Wasmtime instance: started or thawed, run leg by leg, frozen or dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use wasmtime::{Instance, Memory, Store, Trap, TypedFunc};
 
 use crate::failure;
-use crate::host_calls::{CellHost, Outstanding, Stop};
+use crate::host_calls::{CellHost, OutstandingCalls, Stop};
 use crate::image::{IMAGE_ID, Image};
 use crate::pages::PageFinder;
 use crate::snapshot::{self, BadSnapshot, Expected, Frozen};
@@ -26,14 +26,14 @@ pub(crate) struct Vm {
     memory: Memory,
     exports: Exports,
     places: Places,
-    /// Behind `store`, so that it is dropped after it.
+    /// Declared after `store`, so that it is dropped later.
     slot: Slot,
 }
 
-/// Makes the slot that a grown cell leaves behind small again.
+/// Shrinks the slot that a grown cell leaves behind.
 ///
-/// A slot of Wasmtime's pool stays as large as its last memory until it is used again. Its pages are given back, but
-/// its size counts towards the worker's `RLIMIT_DATA`. The pool reuses the slot that was freed last, and shrinks it then.
+/// A slot of Wasmtime's pool keeps the size of its last memory until it is used again. Its pages are freed, but its
+/// size counts towards the worker's `RLIMIT_DATA`. The pool reuses the slot that was freed last, and shrinks it then.
 struct Slot {
     image: Arc<Image>,
     grown: bool,
@@ -44,7 +44,7 @@ impl Drop for Slot {
         if self.grown {
             let mut store = Store::new(&self.image.engine, CellHost::idle());
             store.set_epoch_deadline(u64::MAX / 2);
-            // Where there is no free slot, another cell has shrunk this one.
+            // If no slot is free, another cell has already reused and shrunk this one.
             drop(self.image.instance.instantiate(&mut store));
         }
     }
@@ -58,7 +58,7 @@ struct Exports {
     result_length: TypedFunc<(), u32>,
 }
 
-/// The numbers `guest/shim.c` ends a leg with.
+/// The status codes with which `guest/shim.c` ends a leg.
 mod end {
     pub(super) const COMPLETED: i32 = 0;
     pub(super) const SUSPENDED: i32 = 1;
@@ -68,7 +68,7 @@ mod end {
 }
 
 impl Vm {
-    /// A fresh instance of the image, holding no cell yet.
+    /// Creates an instance of the image without a cell.
     pub(crate) fn new(
         image: &Arc<Image>,
         tables: Option<Arc<Tables>>,
@@ -82,7 +82,7 @@ impl Vm {
         let mut store = Store::new(&image.engine, host);
         store.limiter(|host| host);
         store.epoch_deadline_callback(CellHost::on_epoch);
-        // The clock starts with the leg; until then only instantiation runs.
+        // The deadline is set when a leg starts; until then only instantiation runs.
         store.set_epoch_deadline(u64::MAX / 2);
         let instance = image.instance.instantiate(&mut store)?;
         let memory = instance
@@ -93,10 +93,10 @@ impl Vm {
         Ok(Self { image: Arc::clone(image), store, memory, exports, places: Places::default(), slot })
     }
 
-    /// The cell's first leg.
+    /// Runs the cell's first leg.
     pub(crate) fn start(&mut self, prepared: Prepared, seed: u64, budget: Budget) -> Leg {
         self.places = Places::of(&prepared.script, prepared.shifts);
-        // A line ahead of the wrapper's: `start` in the shim says why.
+        // An empty line before the wrapper; `start` in the shim explains why.
         let script = ["\n", &prepared.script].concat().into_bytes();
         self.leg(budget, |vm| {
             let (pointer, length) = vm.put(&script)?;
@@ -105,7 +105,7 @@ impl Vm {
         })
     }
 
-    /// Any later leg: settles host calls and runs what waited for them.
+    /// Runs a later leg: settles host calls and resumes the code that waited for them.
     pub(crate) fn deliver(&mut self, replies: &[Reply], budget: Budget) -> Leg {
         let records = self.records(replies);
         self.leg(budget, |vm| {
@@ -128,7 +128,7 @@ impl Vm {
         })
     }
 
-    /// Puts a snapshot's memory into this fresh instance.
+    /// Restores a snapshot into this fresh instance.
     pub(crate) fn thaw(&mut self, bytes: &[u8]) -> Result<(), BadSnapshot> {
         let thawed = snapshot::decode(
             bytes,
@@ -143,14 +143,14 @@ impl Vm {
         let grow = (thawed.wasm_pages as u64).saturating_sub(have);
         if grow > 0 {
             self.slot.grown = true;
-            // Whether the cell may have so much was checked above: it is the system that has no more.
+            // The cell's own limit was checked above, so this failure means that the system has no more memory.
             self.memory.grow(&mut self.store, grow).map_err(|_| BadSnapshot::NoMemory)?;
         }
         thawed.apply(self.memory.data_mut(&mut self.store))?;
         self.read_notes(&thawed.state).map_err(|_| BadSnapshot::Damaged)
     }
 
-    /// The flag that stops the cell from outside.
+    /// Returns the flag that stops the cell from another thread.
     pub(crate) fn dropped(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.store.data().dropped)
     }
@@ -207,7 +207,7 @@ impl Vm {
                 })
             }
             end::STUCK => LegEnd::Failed(failure::stuck()),
-            _ => LegEnd::Failed(failure::internal("the guest ended a leg in no known way")),
+            _ => LegEnd::Failed(failure::internal("the guest ended a leg with an unknown status")),
         }
     }
 
@@ -216,10 +216,10 @@ impl Vm {
         let room = budget.output_bytes.saturating_sub(shown);
         let text = match self.result(usize::try_from(room).unwrap_or(usize::MAX)) {
             Ok(bytes) => String::from_utf8(bytes).ok(),
-            Err(Unread::TooLong(length)) => {
+            Err(ResultError::TooLong(length)) => {
                 return LegEnd::Failed(failure::output_limit(shown.saturating_add(length), budget.output_bytes));
             }
-            Err(Unread::Missing) => None,
+            Err(ResultError::Missing) => None,
         };
         let Some(text) = text else {
             return LegEnd::Failed(failure::internal("the cell's value could not be read"));
@@ -240,7 +240,7 @@ impl Vm {
         }
     }
 
-    /// After a trap the instance is in no state to be asked anything; the caller drops it.
+    /// After a trap, the instance must not be used any more; the caller drops it.
     fn stopped(&self, error: &wasmtime::Error, budget: Budget) -> Failure {
         match (error.downcast_ref::<Stop>(), error.downcast_ref::<Trap>()) {
             (Some(Stop::Deadline), _) => failure::timeout(budget.run_ms),
@@ -251,13 +251,13 @@ impl Vm {
                 message: "the cell was dropped while it ran".to_owned(),
                 place: None,
             },
-            (Some(Stop::BrokeRules(_)), _) => failure::internal(&error.to_string()),
+            (Some(Stop::ProtocolViolation(_)), _) => failure::internal(&error.to_string()),
             (None, Some(Trap::StackOverflow)) => failure::stack_overflow(),
             (None, _) => failure::internal("the guest's engine trapped"),
         }
     }
 
-    /// Copies bytes into guest memory, with the NUL that QuickJS wants; the guest frees them.
+    /// Copies bytes into guest memory, with the terminating NUL that QuickJS needs; the guest frees them.
     fn put(&mut self, bytes: &[u8]) -> wasmtime::Result<(u32, u32)> {
         let out_of_memory = || wasmtime::Error::new(Stop::Memory);
         let length = u32::try_from(bytes.len()).map_err(|_| out_of_memory())?;
@@ -277,20 +277,20 @@ impl Vm {
         Ok((pointer, length))
     }
 
-    /// What the guest ended the leg with. Only what is not too long is copied.
-    fn result(&mut self, most: usize) -> Result<Vec<u8>, Unread> {
-        let mut ask = |export: &TypedFunc<(), u32>| export.call(&mut self.store, ()).map_err(|_| Unread::Missing);
+    /// Returns the guest's result of the leg, unless it is longer than `most`.
+    fn result(&mut self, most: usize) -> Result<Vec<u8>, ResultError> {
+        let mut ask = |export: &TypedFunc<(), u32>| export.call(&mut self.store, ()).map_err(|_| ResultError::Missing);
         let pointer = ask(&self.exports.result_pointer)? as usize;
         let length = ask(&self.exports.result_length)? as usize;
-        let memory = self.memory.data(&self.store).get(pointer..).ok_or(Unread::Missing)?;
-        let result = memory.get(..length).ok_or(Unread::Missing)?;
+        let memory = self.memory.data(&self.store).get(pointer..).ok_or(ResultError::Missing)?;
+        let result = memory.get(..length).ok_or(ResultError::Missing)?;
         if length > most {
-            return Err(Unread::TooLong(length as u64));
+            return Err(ResultError::TooLong(length as u64));
         }
         Ok(result.to_vec())
     }
 
-    /// Replies as `deliver` in the shim reads them; one for a call nobody made is left out.
+    /// Encodes replies as `deliver` in the shim reads them; replies to unknown calls are left out.
     fn records(&mut self, replies: &[Reply]) -> Vec<u8> {
         let mut records = Vec::new();
         for reply in replies {
@@ -311,7 +311,7 @@ impl Vm {
         records
     }
 
-    /// What the host knows of the cell and guest memory does not.
+    /// Returns the host's state of the cell that is not in guest memory.
     fn notes(&self) -> Vec<u8> {
         let mut notes = Vec::with_capacity(256);
         self.store.data().outstanding.write(&mut notes);
@@ -321,19 +321,19 @@ impl Vm {
 
     fn read_notes(&mut self, notes: &[u8]) -> Result<(), contract::frame::BadFrame> {
         let mut from = Reader::new(notes);
-        self.store.data_mut().outstanding = Outstanding::read(&mut from)?;
+        self.store.data_mut().outstanding = OutstandingCalls::read(&mut from)?;
         self.places = Places::read(&mut from)?;
         from.finish()
     }
 }
 
-/// Why the guest's result was not read.
-enum Unread {
+/// The reason why the guest's result was not read.
+enum ResultError {
     Missing,
     TooLong(u64),
 }
 
-/// What `describe` in `guest/prelude/output.js` says of an error is shorter, however much of it is escaped.
+/// More than the description of any error by `describe` in `guest/prelude/output.js`, even if all of it is escaped.
 const MAX_DESCRIBED_BYTES: usize = 1 << 20;
 
 impl Exports {
@@ -348,7 +348,7 @@ impl Exports {
     }
 }
 
-/// Heap beyond the image, so that `return 1` completes under the smallest limit.
+/// Adds the image to the limit, so that `return 1` completes under the smallest limit.
 fn memory_limit(image: &Image, memory_bytes: u64) -> usize {
     image.base.len().saturating_add(usize::try_from(memory_bytes).unwrap_or(usize::MAX))
 }

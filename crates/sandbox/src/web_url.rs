@@ -1,4 +1,4 @@
-//! URLs for cells, parsed by the library that parses them as browsers do.
+//! URLs for cells, parsed by the `url` crate as browsers do.
 
 use contract::limits::MAX_URL_BYTES;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn parse(text: &str, base: Option<&str>) -> Option<Url> {
     }
 }
 
-/// A part that does not take its new value keeps the old one, as on the web.
+/// A part that rejects its new value keeps the old one, as on the web.
 fn set(href: &str, part: &str, value: &str) -> Option<Url> {
     let mut url = Url::parse(href).ok()?;
     let taken = match part {

@@ -1,4 +1,4 @@
-//! Keywords about arrays.
+//! Array keywords.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -11,7 +11,7 @@ use super::path::Segment;
 use super::verdict::Verdict;
 use super::walk::{Keywords, Walk};
 
-/// How deep two items are compared.
+/// The maximum depth to which two items are compared.
 const MAX_COMPARED_DEPTH: usize = 64;
 
 impl<'a> Walk<'a> {
@@ -25,7 +25,8 @@ impl<'a> Walk<'a> {
         match (keyword, argument) {
             ("minItems" | "maxItems", _) => self.length(keyword, argument, items.len(), ["item", "items"]),
             ("uniqueItems", Value::Bool(true)) => self.unique(items),
-            // Before 2020-12 a list of `items` was what is `prefixItems` now, and `additionalItems` what is `items`.
+            // Before draft 2020-12, a list under `items` had the meaning of `prefixItems`, and `additionalItems` that
+            // of `items`.
             ("prefixItems" | "items", Value::Array(schemas)) => self.each(items.iter().zip(schemas).enumerate()),
             ("items", schema) => self.after("prefixItems", keywords, schema, items),
             ("additionalItems", schema) if keywords.get("items").is_some_and(Value::is_array) => {
@@ -35,7 +36,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The items that the list under another keyword leaves.
+    /// Checks the items after those that the list under the keyword `prefix` covers.
     fn after(&mut self, prefix: &str, keywords: &'a Keywords, schema: &'a Value, items: &'a [Value]) -> Verdict {
         let taken = keywords.get(prefix).and_then(Value::as_array).map_or(0, Vec::len);
         let rest = items.get(taken..).unwrap_or_default();
@@ -53,7 +54,7 @@ impl<'a> Walk<'a> {
         verdict
     }
 
-    /// Only items with equal hashes are compared, so that the cost is in proportion to the input.
+    /// Compares only items with equal hashes, so that the cost stays proportional to the input.
     fn unique(&mut self, items: &'a [Value]) -> Verdict {
         let hashes = RandomState::new();
         let mut seen: HashMap<u64, Vec<usize>> = HashMap::new();
@@ -66,7 +67,7 @@ impl<'a> Walk<'a> {
             for &earlier in alike.iter() {
                 let Some(other) = items.get(earlier) else { continue };
                 if same(other, item) {
-                    return self.fail(|| format!("expected no two equal items, but [{position}] is [{earlier}] again"));
+                    return self.fail(|| format!("expected unique items, but [{position}] equals [{earlier}]"));
                 }
             }
             alike.push(position);
@@ -74,7 +75,7 @@ impl<'a> Walk<'a> {
         Verdict::Fits
     }
 
-    /// Equal values have equal hashes, `1` and `1.0` too.
+    /// Hashes a value so that equal values have equal hashes; `1` and `1.0` are equal.
     fn hash(&mut self, hashes: &RandomState, value: &Value, depth: usize) -> Result<u64, Verdict> {
         self.spend_on_input(1)?;
         let Some(depth) = depth.checked_sub(1) else { return Err(self.too_much(Excess::Depth)) };
@@ -96,7 +97,7 @@ impl<'a> Walk<'a> {
                 }
                 hashes.hash_one((4_u8, all.finish()))
             }
-            // Order of names does not count.
+            // The order of names does not matter.
             Value::Object(fields) => {
                 let mut sum = 0_u64;
                 for (name, field) in fields {

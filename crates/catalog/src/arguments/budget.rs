@@ -1,4 +1,4 @@
-//! How much work one check may take, and who is to blame when it is not enough: the schema or the input.
+//! The work that one check may take, and whether the schema or the input is at fault when it runs out.
 
 use contract::limits::{
     ARGUMENT_CHECK_STEPS, ARGUMENT_CHECK_STEPS_PER_VALUE, MAX_ARGUMENT_CHECK_DEPTH, MAX_ARGUMENT_CHECK_STEPS,
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::verdict::Verdict;
 
-/// Values of an input that are counted: as many as change the budget.
+/// The number of values counted in an input; more would not change the budget.
 const MAX_COUNTED: usize = MAX_ARGUMENT_CHECK_STEPS / ARGUMENT_CHECK_STEPS_PER_VALUE;
 
-/// What of an input is too much to be checked.
+/// The reason why an input is too large to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Excess {
     Work,
@@ -21,43 +21,42 @@ pub(super) enum Excess {
 }
 
 impl Excess {
-    /// A whole sentence part, read after the place it is about.
+    /// Returns the explanation that follows the path in a message.
     pub(super) fn explain(self) -> String {
         match self {
-            Self::Work => {
-                "there are too many values to check them all with the tool's schema; send fewer at once".into()
-            }
+            Self::Work => "too many values to check against the tool's schema; send fewer per call".into(),
             Self::Depth => format!(
-                "it nests too deep to be checked with the tool's schema (at most {MAX_ARGUMENT_CHECK_DEPTH} levels of \
-                 schemas); send something flatter"
+                "nested too deeply to check against the tool's schema (at most {MAX_ARGUMENT_CHECK_DEPTH} levels of \
+                 schemas); send a flatter value"
             ),
             Self::Text => format!(
-                "there is too much text to match with the patterns of the tool's schema (at most {MAX_MATCHED_BYTES} \
-                 bytes in a call, less with long patterns); send less at once"
+                "too much text to match against the patterns of the tool's schema (at most {MAX_MATCHED_BYTES} \
+                 bytes per call, fewer with long patterns); send less per call"
             ),
             Self::Patterns => format!(
-                "it needs more than {MAX_MATCHED_PATTERNS} patterns of the tool's schema; send fewer properties at once"
+                "needs more than {MAX_MATCHED_PATTERNS} patterns of the tool's schema; send fewer properties per call"
             ),
         }
     }
 }
 
-/// Steps left in all, and taken for the schema of the value at hand.
+/// The steps left for the whole check, and the steps that the schema has taken for the current value.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: usize,
     at_value: usize,
-    /// Whether the schema asked too much of a single value. Then it may be to blame for whatever runs out later.
-    is_schema_odd: bool,
+    /// Whether the schema needed too many steps for a single value. If so, it may also be the cause of later
+    /// exhaustion.
+    is_schema_faulty: bool,
 }
 
 impl Budget {
     pub(super) fn for_input(input: &Value) -> Self {
         let more = count(input).saturating_mul(ARGUMENT_CHECK_STEPS_PER_VALUE);
-        Self { left: (ARGUMENT_CHECK_STEPS + more).min(MAX_ARGUMENT_CHECK_STEPS), at_value: 0, is_schema_odd: false }
+        Self { left: (ARGUMENT_CHECK_STEPS + more).min(MAX_ARGUMENT_CHECK_STEPS), at_value: 0, is_schema_faulty: false }
     }
 
-    /// Begins another value; gives what [`Self::leave`] takes back.
+    /// Starts counting for another value. Pass the returned count to [`Self::leave`] afterwards.
     pub(super) fn enter(&mut self) -> usize {
         std::mem::take(&mut self.at_value)
     }
@@ -66,23 +65,23 @@ impl Budget {
         self.at_value = before;
     }
 
-    /// Work that depends on the schema alone.
+    /// Spends steps on work that depends on the schema alone.
     pub(super) fn spend_on_schema(&mut self, steps: usize) -> Result<(), Verdict> {
         self.at_value = self.at_value.saturating_add(steps);
         if self.at_value > MAX_SCHEMA_STEPS_PER_VALUE {
-            self.is_schema_odd = true;
+            self.is_schema_faulty = true;
             return Err(Verdict::Unknown);
         }
         self.spend_on_input(steps)
     }
 
-    /// Work that is more the more the input has.
+    /// Spends steps on work that grows with the input.
     pub(super) fn spend_on_input(&mut self, steps: usize) -> Result<(), Verdict> {
         let left = self.left.checked_sub(steps);
         self.left = left.unwrap_or(0);
         match left {
             Some(_) => Ok(()),
-            None if self.is_schema_odd => Err(Verdict::Unknown),
+            None if self.is_schema_faulty => Err(Verdict::Unknown),
             None => Err(Verdict::TooMuch),
         }
     }
@@ -93,7 +92,7 @@ impl Budget {
     }
 }
 
-/// The values of an input, as far as they change its budget. Without recursion, for it may nest deep.
+/// Counts the values of an input, as far as they change its budget. Not recursive, because inputs may nest deeply.
 pub(super) fn count(input: &Value) -> usize {
     let mut values = vec![input];
     let mut counted = 0;
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_is_to_blame_where_one_value_costs_too_much_and_the_input_otherwise() {
+    fn the_schema_is_at_fault_if_one_value_costs_too_much_and_the_input_otherwise() {
         let mut budget = Budget::for_input(&json!(1));
         assert_eq!(budget.spend_on_input(ARGUMENT_CHECK_STEPS), Ok(()));
         assert_eq!(budget.spend_on_input(ARGUMENT_CHECK_STEPS), Err(Verdict::TooMuch));

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::problem::{Problem, Wanted};
+use super::problem::{MismatchKind, Problem};
 use super::verdict::Verdict;
 use super::walk::{Keywords, Walk};
 
@@ -21,7 +21,7 @@ impl<'a> Walk<'a> {
             ("anyOf", Value::Array(branches)) => self.any_of(branches, input),
             ("oneOf", Value::Array(branches)) => self.one_branch(branches, input),
             ("not", _) => match self.trial(argument, input).0.not() {
-                Verdict::Fails => self.fail(|| "is a value that the schema rules out".to_owned()),
+                Verdict::Fails => self.fail(|| "is a value that the schema forbids".to_owned()),
                 verdict => verdict,
             },
             ("if", _) => match self.trial(argument, input).0 {
@@ -38,7 +38,7 @@ impl<'a> Walk<'a> {
     }
 
     fn any_of(&mut self, branches: &'a [Value], input: &'a Value) -> Verdict {
-        let mut failed = Failed::new(self.level());
+        let mut failed = FailedBranches::new(self.level());
         for branch in branches {
             match self.trial(branch, input) {
                 (Verdict::Fits, _) => return Verdict::Fits,
@@ -50,7 +50,7 @@ impl<'a> Walk<'a> {
     }
 
     fn one_branch(&mut self, branches: &'a [Value], input: &'a Value) -> Verdict {
-        let mut failed = Failed::new(self.level());
+        let mut failed = FailedBranches::new(self.level());
         let mut fitting = 0_usize;
         for branch in branches {
             match self.trial(branch, input) {
@@ -62,15 +62,15 @@ impl<'a> Walk<'a> {
         match fitting {
             0 => self.none_fits(failed),
             1 => failed.open.unwrap_or(Verdict::Fits),
-            // An object that is two things at once has a property too many. A scalar can do nothing about
-            // overlapping branches, such as integer and number; there `oneOf` was written and `anyOf` meant.
+            // An object that matches several branches has a property too many, which the model can fix. A scalar cannot
+            // avoid overlapping branches such as integer and number: there the author wrote `oneOf` and meant `anyOf`.
             _ if input.is_object() => self
-                .fail(|| format!("fits {fitting} of the {} forms it may have, must fit exactly one", branches.len())),
+                .fail(|| format!("matches {fitting} of the {} allowed forms, must match exactly one", branches.len())),
             _ => Verdict::Unknown,
         }
     }
 
-    fn none_fits(&mut self, failed: Failed) -> Verdict {
+    fn none_fits(&mut self, failed: FailedBranches) -> Verdict {
         if let Some(open) = failed.open {
             return open;
         }
@@ -80,33 +80,33 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// How far a branch is from the input, the nearest first.
+/// How far the input is from matching a branch, nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Distance {
-    /// This branch was meant; something in it is wrong.
+    /// The input belongs to this branch, but a part of it is wrong.
     Inside,
-    /// A property with a fixed value has another: the input is of some other branch.
+    /// A property with a fixed value has a different value, so the input belongs to another branch.
     Tag,
-    /// Another kind of value altogether.
+    /// The input is a different kind of value.
     Kind,
 }
 
-/// The branches that do not fit, of which only the nearest is told.
-struct Failed {
+/// The branches that do not match; only the problems of the nearest one are reported.
+struct FailedBranches {
     level: usize,
-    /// What is known of branches that may fit after all; none where there is no such branch.
+    /// The worst verdict of branches that may still match; `None` if there are no such branches.
     open: Option<Verdict>,
-    nearest: Option<Nearest>,
+    nearest: Option<NearestBranch>,
 }
 
-struct Nearest {
+struct NearestBranch {
     distance: Distance,
     problems: Vec<Problem>,
-    /// Branches whose expectations the problem names.
+    /// The number of branches whose expectations the problem names.
     joined: usize,
 }
 
-impl Failed {
+impl FailedBranches {
     fn new(level: usize) -> Self {
         Self { level, open: None, nearest: None }
     }
@@ -117,14 +117,15 @@ impl Failed {
         match &mut self.nearest {
             Some(nearest) if nearest.distance < distance => {}
             Some(nearest) if nearest.distance == distance => nearest.meet(problems),
-            _ => self.nearest = Some(Nearest { distance, problems, joined: 1 }),
+            _ => self.nearest = Some(NearestBranch { distance, problems, joined: 1 }),
         }
     }
 
-    /// With the problem that says it all, if there is one.
+    /// Returns the distance of a branch, and the one problem that explains it, if there is one.
     fn distance(&self, problems: &[Problem]) -> (Distance, Option<Problem>) {
         let here = |problem: &&Problem| problem.depth == self.level && problem.wanted().is_some();
-        let tag = |problem: &&Problem| problem.depth == self.level + 1 && problem.wanted() == Some(Wanted::Literal);
+        let tag =
+            |problem: &&Problem| problem.depth == self.level + 1 && problem.wanted() == Some(MismatchKind::Literal);
         if let Some(problem) = problems.iter().find(here) {
             return (Distance::Kind, Some(problem.clone()));
         }
@@ -135,8 +136,8 @@ impl Failed {
     }
 }
 
-impl Nearest {
-    /// Another branch just as far: one more value that was expected, or the better of two.
+impl NearestBranch {
+    /// Merges a branch at the same distance: joins its expected value to the problem, or keeps the better of the two.
     fn meet(&mut self, problems: Vec<Problem>) {
         if self.distance == Distance::Inside {
             if problems.len() < self.problems.len() {

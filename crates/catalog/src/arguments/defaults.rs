@@ -1,27 +1,28 @@
-//! What a schema says for properties that were not given.
+//! Default values for properties that the input does not have.
 
 use serde_json::Value;
 
-use super::pattern::Known;
+use super::pattern::KnownPatterns;
 use super::verdict::Verdict;
 use super::walk::Walk;
 use crate::reference;
 
-/// Properties looked at.
+/// The maximum number of properties checked for a default.
 const MAX_PROPERTIES: usize = 1_000;
 
-/// Values inside one default. Copying is recursive and costs memory, so what is larger is left to the tool.
+/// The maximum number of values inside one default. Copying is recursive and costs memory, so larger defaults are left
+/// to the tool.
 const MAX_VALUES: usize = 1_000;
 const MAX_TEXT_BYTES: usize = 64 << 10;
 const MAX_LEVELS: usize = 32;
 
-/// The input, with each missing top-level property filled in whose schema has a `default`.
+/// Returns the input with the `default` of each missing top-level property filled in.
 ///
-/// A default that its own schema refuses, such as `null` for a string, is no value to send and is left out.
-/// An input that is no object is handed back as it is.
+/// A default that its own schema rejects, such as `null` for a string, is left out. An input that is not an object is
+/// returned unchanged.
 pub fn with_defaults(schema: &Value, mut input: Value) -> Value {
     let Some(fields) = input.as_object_mut() else { return input };
-    let known = Known::default();
+    let known = KnownPatterns::default();
     let mut walk = Walk::new(schema, &known);
     for (name, property) in properties(schema).into_iter().flatten().take(MAX_PROPERTIES) {
         let Some(default) = property.get("default").filter(|_| !fields.contains_key(name)) else { continue };
@@ -34,7 +35,7 @@ pub fn with_defaults(schema: &Value, mut input: Value) -> Value {
 
 fn properties(schema: &Value) -> Option<&serde_json::Map<String, Value>> {
     let own = schema.get("properties");
-    // Generators like to put the whole schema under `$defs`.
+    // Generators often put the whole schema under `$defs`.
     own.or_else(|| reference::follow(schema, schema.get("$ref")?)?.get("properties"))?.as_object()
 }
 

@@ -1,4 +1,4 @@
-//! Whether two JSON values are the same, as JSON Schema means it: `1` is `1.0`, and order of names does not count.
+//! Equality of JSON values as JSON Schema defines it: `1` equals `1.0`, and the order of names does not matter.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use serde_json::{Number, Value};
 use super::verdict::Verdict;
 use super::walk::Walk;
 
-/// Nobody writes literals that deep.
+/// Literals in real schemas do not nest deeper.
 const MAX_LITERAL_DEPTH: usize = 16;
 
 impl Walk<'_> {
@@ -21,7 +21,7 @@ impl Walk<'_> {
         }
         match (left, right) {
             (Value::String(left), Value::String(right)) if left.len() == right.len() => {
-                // Comparing reads them.
+                // The comparison reads both texts.
                 match self.spend(left.len() / 1024) {
                     Ok(()) => (left == right).into(),
                     Err(spent) => spent,
@@ -50,7 +50,7 @@ impl Walk<'_> {
     ) -> Verdict {
         let mut verdict = Verdict::from(same_length);
         for (left, right) in pairs {
-            // The first difference decides; without this a long array would be read to its end.
+            // Stop at the first difference; otherwise a long array would be read to its end.
             let Some(right) = right.filter(|_| verdict != Verdict::Fails) else { return Verdict::Fails };
             verdict = verdict.and(self.equal_within(left, right, depth - 1));
         }
@@ -58,7 +58,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether two values are equal. Recursive: for values that are known not to nest deep.
+/// Returns whether two values are equal. Recursive: only for values that are known not to nest deeply.
 pub(super) fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => compare(left, right) == Some(Ordering::Equal),
@@ -73,16 +73,17 @@ pub(super) fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Exact, whether numbers are written as integers or not. None for numbers that have no order, of which JSON has none.
+/// Compares exactly, whether or not the numbers are written as integers. `None` for numbers without an order, which
+/// JSON does not have.
 pub(super) fn compare(left: &Number, right: &Number) -> Option<Ordering> {
     match (integer(left), integer(right)) {
         (Some(left), Some(right)) => Some(left.cmp(&right)),
-        // A float with a fraction is far below where integers lose digits as floats.
+        // A float with a fraction is far below the size at which floats lose integer digits.
         _ => left.as_f64()?.partial_cmp(&right.as_f64()?),
     }
 }
 
-/// The number, if it is an integer of up to 126 bits, however it is written.
+/// Returns the number if it is an integer of up to 126 bits, in any notation.
 pub(super) fn integer(number: &Number) -> Option<i128> {
     const BOUND: f64 = (1_u128 << 126) as f64;
     let float = || number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < BOUND);

@@ -1,17 +1,18 @@
-//! `type`, `enum` and `const`: whether it is the right kind of value at all.
+//! `type`, `enum` and `const`: whether the input is the right kind of value.
 
 use contract::config::nearest::nearest;
 use serde_json::{Number, Value};
 
-use super::problem::Wanted;
+use super::problem::MismatchKind;
 use super::show;
 use super::verdict::Verdict;
 use super::walk::{Keywords, Walk};
 
-/// Types that one `type` may list; JSON has seven.
+/// The maximum number of types in one `type`; JSON has seven.
 const MAX_TYPES: usize = 16;
 
-/// Words compared with the one given, how long they may be, and what finding them costs.
+/// The maximum number of candidates for "did you mean", the steps that a search for the nearest costs, and the maximum
+/// length of a candidate.
 const MAX_CANDIDATES: usize = 200;
 const NEAREST_STEPS: usize = 100;
 const MAX_CANDIDATE_BYTES: usize = 128;
@@ -23,13 +24,13 @@ impl<'a> Walk<'a> {
             verdict = has_type(word, input);
             if verdict == Verdict::Fails {
                 let expected = show::expected(keywords).unwrap_or_default();
-                return self.mismatch(Wanted::Type, expected, input, json_hint(input));
+                return self.mismatch(MismatchKind::Type, expected, input, json_hint(input));
             }
         }
         if let Some(literal) = keywords.get("const") {
             let equal = self.equal(literal, input);
             if equal == Verdict::Fails {
-                return self.mismatch(Wanted::Literal, show::value(literal), input, String::new());
+                return self.mismatch(MismatchKind::Literal, show::value(literal), input, String::new());
             }
             verdict = verdict.and(equal);
         }
@@ -50,15 +51,16 @@ impl<'a> Walk<'a> {
         }
         if best == Verdict::Fails {
             let words = literals.iter().filter_map(Value::as_str);
-            let meant = input.as_str().and_then(|word| self.probably(word, words));
+            let meant = input.as_str().and_then(|word| self.suggestion(word, words));
             let hint = meant.map(|word| format!("; did you mean {}?", show::quoted(word, 60))).unwrap_or_default();
-            return self.mismatch(Wanted::Literal, show::one_of(literals), input, hint);
+            return self.mismatch(MismatchKind::Literal, show::one_of(literals), input, hint);
         }
         best
     }
 
-    /// The word that was probably meant, of as many as are worth the time; none if nobody will read it.
-    pub(super) fn probably<'w>(&mut self, word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    /// Returns the word that was probably meant, among as many as are worth comparing; `None` if the message has no
+    /// space for it.
+    pub(super) fn suggestion<'w>(&mut self, word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
         if !self.has_room() || self.spend(NEAREST_STEPS).is_err() {
             return None;
         }
@@ -83,7 +85,7 @@ fn has_type(word: &Value, input: &Value) -> Verdict {
     }
 }
 
-/// Names that are no JSON Schema's are what hurried servers write.
+/// Also accepts type names that JSON Schema does not have but servers write.
 fn is(word: &str, input: &Value) -> Verdict {
     match word {
         "string" | "str" | "STRING" => input.is_string().into(),
@@ -101,8 +103,8 @@ fn is_integer(number: &Number) -> bool {
     number.as_i128().is_some() || number.as_f64().is_some_and(|float| float.fract() == 0.0)
 }
 
-/// Models often write the JSON of a value where the value is due.
+/// Models often pass the JSON text of a value instead of the value.
 fn json_hint(input: &Value) -> String {
     let is_json = input.as_str().is_some_and(|text| text.starts_with(['{', '[']));
-    if is_json { "; give the value itself, not its JSON text".to_owned() } else { String::new() }
+    if is_json { "; pass the value itself, not its JSON text".to_owned() } else { String::new() }
 }

@@ -1,9 +1,11 @@
-//! Do a call's arguments fit its tool? Asked before dispatch, and again when a hook or a person changed them.
+//! Checks a call's arguments against its tool's schema, before dispatch and again after a hook or a person changed
+//! them.
 //!
-//! The schema is a stranger's and the arguments are a model's, so the check is bounded whatever they are. What it cannot
-//! decide because of the schema does not stop the call: an odd schema must not make its tool uncallable. What it cannot
-//! decide because of the input's size, depth or length does: otherwise more input would switch a check off. That is also
-//! why this is no library's validator: those have no budget, and refuse a schema whole for one bad part of it.
+//! The schema comes from an untrusted server and the arguments from a model, so the check is bounded for any of them.
+//! If the schema is the reason that the check cannot decide, the call proceeds: a faulty schema must not make its tool
+//! uncallable. If the size, depth or length of the input is the reason, the call is rejected: otherwise a cell could
+//! switch a check off by sending more. Validator libraries do not fit: they have no budget, and reject a whole schema
+//! for one bad part.
 
 mod array;
 mod budget;
@@ -23,34 +25,34 @@ mod walk;
 
 use serde_json::Value;
 
-use pattern::Known;
+use pattern::KnownPatterns;
 use walk::Walk;
 
 pub use defaults::with_defaults;
 pub use problem::BadArguments;
 
-/// Problems named in one message.
+/// The maximum number of problems in one message.
 pub const MAX_PROBLEMS: usize = 5;
 
-/// The whole message.
+/// The maximum length of the whole message.
 pub const MAX_MESSAGE_BYTES: usize = 2_000;
 
-/// Checks a call's input. Costs a few microseconds, and some eighty more for each pattern it meets; see [`Compiled`].
+/// Checks a call's input. Takes a few microseconds, and about eighty more for each pattern it uses; see [`Compiled`].
 pub fn check(schema: &Value, input: &Value) -> Result<(), BadArguments> {
     Compiled::default().check(schema, input)
 }
 
-/// The patterns of one schema, compiled: to be kept beside a tool that is called often.
+/// The compiled patterns of one schema, to be kept with a tool that is called often.
 ///
-/// It only saves time. The answer is the one that [`check`] gives, with this schema or with another.
+/// This only saves time: the result is the same as that of [`check`], for this schema and for any other.
 #[derive(Clone, Debug, Default)]
 pub struct Compiled {
-    patterns: Known,
+    patterns: KnownPatterns,
 }
 
 impl Compiled {
     pub fn new(schema: &Value) -> Self {
-        Self { patterns: Known::of(schema) }
+        Self { patterns: KnownPatterns::of(schema) }
     }
 
     pub fn check(&self, schema: &Value, input: &Value) -> Result<(), BadArguments> {

@@ -1,4 +1,4 @@
-//! Keywords about numbers.
+//! Number keywords.
 
 use std::cmp::Ordering;
 
@@ -17,7 +17,7 @@ impl<'a> Walk<'a> {
         argument: &'a Value,
         input: &'a Number,
     ) -> Verdict {
-        // In draft 4 these were flags of `minimum` and `maximum`.
+        // In draft 4, these were flags of `minimum` and `maximum`.
         let has_flag = |key: &str| keywords.get(key) == Some(&Value::Bool(true));
         let (allowed, words): (fn(Ordering) -> bool, &str) = match keyword {
             "minimum" if has_flag("exclusiveMinimum") => (Ordering::is_gt, "more than"),
@@ -54,10 +54,10 @@ fn is_multiple(number: &Number, unit: &Number) -> Verdict {
     }
     let (Some(number), Some(unit)) = (number.as_f64(), unit.as_f64()) else { return Verdict::Unknown };
     let times = number / unit;
-    // `0.3 / 0.1` is not quite 3. Each of the three is off by at most one digit in 53.
+    // `0.3 / 0.1` is not exactly 3: each of the three values has a rounding error of up to one digit in 53.
     let tolerance = (times.abs() * 4.0 * f64::EPSILON).max(1e-9);
     if !times.is_finite() || tolerance > 0.25 {
-        // Floats are too far apart here to tell; the remainder of the very numbers is exact.
+        // The tolerance is useless here because floats are too far apart; the remainder of the two numbers is exact.
         return (number % unit == 0.0).into();
     }
     ((times - times.round()).abs() <= tolerance).into()

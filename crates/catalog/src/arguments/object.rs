@@ -1,4 +1,4 @@
-//! Keywords about objects.
+//! Object keywords.
 
 use serde_json::{Map, Value};
 
@@ -9,13 +9,13 @@ use super::walk::{Keywords, Walk};
 
 const MAX_NAME_BYTES: usize = 60;
 
-/// Names of one object among which the one that was meant is sought.
+/// The maximum number of an object's names that are compared with a misspelt one.
 const MAX_NAMES: usize = 1_000;
 
 type Fields = Map<String, Value>;
 
 impl<'a> Walk<'a> {
-    /// Which names there must be, and which there may be.
+    /// Checks that all required names are present and that no name is unknown.
     pub(super) fn names(&mut self, keywords: &'a Keywords, fields: &'a Fields) -> Verdict {
         let undeclared = if is_closed(keywords) { self.undeclared(keywords, fields) } else { Verdict::Fits };
         undeclared.and(self.missing(keywords, fields))
@@ -36,8 +36,8 @@ impl<'a> Walk<'a> {
         verdict
     }
 
-    /// An error where that cannot be said: `properties` or a pattern is itself wrong, and so might have meant this name,
-    /// or the input is too much.
+    /// Returns an error if this cannot be decided: `properties` or a pattern is invalid and might have declared this
+    /// name, or the input is too large.
     fn is_declared(&mut self, keywords: &'a Keywords, name: &'a str) -> Result<bool, Verdict> {
         match keywords.get("properties") {
             Some(Value::Object(properties)) if properties.contains_key(name) => return Ok(true),
@@ -61,19 +61,19 @@ impl<'a> Walk<'a> {
     fn unknown(&mut self, keywords: &'a Keywords, fields: &'a Fields, name: &'a str) -> Verdict {
         let properties = keywords.get("properties").and_then(Value::as_object);
         let known = || properties.into_iter().flatten().map(|(name, _)| name.as_str());
-        let meant = self.probably(name, known().take(MAX_NAMES).filter(|known| !fields.contains_key(*known)));
+        let meant = self.suggestion(name, known().take(MAX_NAMES).filter(|known| !fields.contains_key(*known)));
         self.fail(|| {
             let hint = match meant {
                 Some(meant) => format!("did you mean {}?", quoted(meant, MAX_NAME_BYTES)),
-                None if known().next().is_none() => "none is expected".to_owned(),
-                None => format!("known are {}", show::list(known().map(|name| quoted(name, MAX_NAME_BYTES)))),
+                None if known().next().is_none() => "no properties are allowed".to_owned(),
+                None => format!("known properties: {}", show::list(known().map(|name| quoted(name, MAX_NAME_BYTES)))),
             };
             format!("unknown property {}; {hint}", quoted(name, MAX_NAME_BYTES))
         })
     }
 
     fn missing(&mut self, keywords: &'a Keywords, fields: &'a Fields) -> Verdict {
-        // In draft 3 `required` was a flag of the property.
+        // In draft 3, `required` was a flag of the property.
         let Some(Value::Array(required)) = keywords.get("required") else { return Verdict::Fits };
         let mut verdict = Verdict::Fits;
         for name in required {
@@ -81,21 +81,21 @@ impl<'a> Walk<'a> {
                 return verdict.and(spent);
             }
             verdict = match name.as_str() {
-                Some(name) if !fields.contains_key(name) => self.lacks(keywords, fields, name),
+                Some(name) if !fields.contains_key(name) => self.missing_property(keywords, fields, name),
                 _ => verdict,
             };
         }
         verdict
     }
 
-    fn lacks(&mut self, keywords: &'a Keywords, fields: &'a Fields, name: &'a str) -> Verdict {
+    fn missing_property(&mut self, keywords: &'a Keywords, fields: &'a Fields, name: &'a str) -> Verdict {
         let properties = keywords.get("properties").and_then(Value::as_object);
         let property = |name: &str| properties.and_then(|properties| properties.get(name));
-        // A closed object's unknown names are told of on their own.
+        // A closed object reports its unknown names separately.
         let stray = if is_closed(keywords) {
             None
         } else {
-            self.probably(
+            self.suggestion(
                 name,
                 fields.keys().take(MAX_NAMES).map(String::as_str).filter(|name| property(name).is_none()),
             )
@@ -103,7 +103,7 @@ impl<'a> Walk<'a> {
         self.fail(|| {
             let kind = property(name).and_then(Value::as_object).and_then(show::expected);
             let kind = kind.map(|kind| format!(" ({kind})")).unwrap_or_default();
-            let hint = stray.map(|stray| format!("; is {} meant to be it?", quoted(stray, MAX_NAME_BYTES)));
+            let hint = stray.map(|stray| format!("; did you misspell it as {}?", quoted(stray, MAX_NAME_BYTES)));
             format!("missing property {}{kind}{}", quoted(name, MAX_NAME_BYTES), hint.unwrap_or_default())
         })
     }

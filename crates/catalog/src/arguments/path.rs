@@ -1,8 +1,8 @@
-//! Where in the input we are, as one would write it in JavaScript: `input.items[2]["odd name"]`.
+//! The path to a value in the input, in JavaScript notation: `input.items[2]["odd name"]`.
 
 use super::show;
 
-/// Longer paths lose their middle.
+/// The maximum length of a path; longer ones lose their middle.
 pub(super) const MAX_PATH_BYTES: usize = 120;
 
 const MAX_NAME_BYTES: usize = 48;

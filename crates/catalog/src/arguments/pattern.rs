@@ -1,6 +1,6 @@
-//! Regular expressions of schemas, run by an engine that takes linear time and compiled within a size.
+//! Regular expressions in schemas, compiled within a size limit and run by an engine that takes linear time.
 //!
-//! What that engine does not know (look-around, back references) is not enforced.
+//! Features that this engine does not support (look-around, back references) are not enforced.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -9,46 +9,47 @@ use contract::limits::{MAX_MATCHED_BYTES, MAX_MATCHED_PATTERNS};
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
-/// Patterns that are compiled before a check. Others are compiled when they are met.
+/// The number of patterns compiled before a check. Others are compiled on first use.
 const MAX_KNOWN: usize = 32;
 
 const MAX_PATTERN_BYTES: usize = 512;
 
-/// A compiled pattern, and one that counts as simple. Matching takes at worst this times the text.
+/// The maximum size of a compiled pattern, and of one that counts as simple. Matching takes at worst this size times
+/// the text.
 const MAX_COMPILED_BYTES: usize = 64 << 10;
 const MAX_SIMPLE_BYTES: usize = 16 << 10;
 
-/// What a byte of text counts as where the pattern is not simple.
+/// The weight of a byte of text if the pattern is not simple.
 const COSTLY_WEIGHT: usize = 8;
 
 /// The engine's scratch memory for one pattern.
 const MAX_CACHE_BYTES: usize = 256 << 10;
 
-/// Places of a schema that are searched for patterns.
+/// The maximum number of places in a schema that are searched for patterns.
 const MAX_PLACES: usize = 10_000;
 
-/// Patterns compiled before the check. None for those that cannot be.
+/// Patterns compiled before the check; `None` for those that cannot be compiled.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known(BTreeMap<String, Option<Compiled>>);
+pub(super) struct KnownPatterns(BTreeMap<String, Option<Compiled>>);
 
-/// A pattern, and what a byte of text that is matched with it counts as.
+/// A compiled pattern and the weight of a byte of text that is matched against it.
 #[derive(Clone, Debug)]
 struct Compiled {
     regex: Regex,
     weight: usize,
 }
 
-/// Why it cannot be said whether a text matches.
+/// The reason why a text could not be matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unmatched {
-    /// The pattern is none, or none that this engine knows.
+pub(super) enum MatchError {
+    /// The pattern is invalid, or the engine does not support it.
     BadPattern,
     TooMuchText,
     TooManyPatterns,
 }
 
-impl Known {
-    /// Whatever looks like a pattern: what is none does no harm but the time.
+impl KnownPatterns {
+    /// Collects everything that looks like a pattern. A string that is not one only costs time.
     pub(super) fn of(schema: &Value) -> Self {
         let mut known = BTreeMap::new();
         let mut places = vec![schema];
@@ -70,45 +71,46 @@ impl Known {
     }
 }
 
-/// The patterns one check has met, and how much it may still match.
+/// The patterns that one check has used, and the text it may still match.
 #[derive(Debug)]
-pub(super) struct Used<'a> {
-    known: &'a Known,
-    /// Borrowed where known: a copy of a pattern starts without the states it has found.
+pub(super) struct UsedPatterns<'a> {
+    known: &'a KnownPatterns,
+    /// Borrowed if compiled before: a clone of a pattern loses its cached states.
     met: HashMap<&'a str, Cow<'a, Option<Compiled>>>,
-    /// Left to be matched.
+    /// The bytes that may still be matched.
     bytes: usize,
-    /// Values of the input.
+    /// The number of values in the input.
     values: usize,
 }
 
-impl<'a> Used<'a> {
-    pub(super) fn new(known: &'a Known, values: usize) -> Self {
+impl<'a> UsedPatterns<'a> {
+    pub(super) fn new(known: &'a KnownPatterns, values: usize) -> Self {
         Self { known, met: HashMap::new(), bytes: MAX_MATCHED_BYTES, values }
     }
 
-    /// Says how many values the input has.
+    /// Sets the number of values in the input.
     pub(super) fn expect(&mut self, values: usize) {
         self.values = values;
     }
 
-    /// The answer does not depend on what was known beforehand.
-    pub(super) fn matches(&mut self, pattern: &'a str, text: &str) -> Result<bool, Unmatched> {
+    /// Returns whether the text matches. The result does not depend on which patterns were compiled before.
+    pub(super) fn matches(&mut self, pattern: &'a str, text: &str) -> Result<bool, MatchError> {
         if pattern.len() > MAX_PATTERN_BYTES {
-            return Err(Unmatched::BadPattern);
+            return Err(MatchError::BadPattern);
         }
         if !self.met.contains_key(pattern) {
             if self.met.len() >= MAX_MATCHED_PATTERNS {
-                // An input of fewer values than that can need so many only of a schema that is odd.
+                // Only a faulty schema needs this many patterns for an input with fewer values than that.
                 let by_input = self.values > MAX_MATCHED_PATTERNS;
-                return Err(if by_input { Unmatched::TooManyPatterns } else { Unmatched::BadPattern });
+                return Err(if by_input { MatchError::TooManyPatterns } else { MatchError::BadPattern });
             }
             let compiled = self.known.0.get(pattern).map_or_else(|| Cow::Owned(compile(pattern)), Cow::Borrowed);
             self.met.insert(pattern, compiled);
         }
-        let compiled = self.met.get(pattern).and_then(|compiled| (**compiled).as_ref()).ok_or(Unmatched::BadPattern)?;
+        let compiled =
+            self.met.get(pattern).and_then(|compiled| (**compiled).as_ref()).ok_or(MatchError::BadPattern)?;
         let cost = text.len().saturating_mul(compiled.weight);
-        self.bytes = self.bytes.checked_sub(cost).ok_or(Unmatched::TooMuchText)?;
+        self.bytes = self.bytes.checked_sub(cost).ok_or(MatchError::TooMuchText)?;
         Ok(compiled.regex.is_match(text))
     }
 }
@@ -125,8 +127,8 @@ fn compile(pattern: &str) -> Option<Compiled> {
     simple.or_else(|| build(MAX_COMPILED_BYTES).map(|regex| Compiled { regex, weight: COSTLY_WEIGHT }))
 }
 
-/// From JavaScript's syntax to the engine's, where the same text would mean something else.
-/// None for what has no meaning in both.
+/// Translates JavaScript syntax into the engine's, where the same text would have another meaning. `None` if it has no
+/// meaning that both share.
 fn translated(pattern: &str) -> Option<String> {
     let mut out = String::new();
     let mut letters = pattern.chars().peekable();
@@ -134,23 +136,23 @@ fn translated(pattern: &str) -> Option<String> {
     while let Some(letter) = letters.next() {
         match letter {
             '\\' => match (letters.next()?, in_class) {
-                // Digits and word characters are ASCII.
+                // In JavaScript, digits and word characters are ASCII.
                 ('d', _) => out.push_str("[0-9]"),
                 ('D', _) => out.push_str("[^0-9]"),
                 ('w', _) => out.push_str("[0-9A-Za-z_]"),
                 ('W', _) => out.push_str("[^0-9A-Za-z_]"),
                 ('b', false) => out.push_str(r"(?-u:\b)"),
-                // Not between ASCII words is anywhere else, which may split a character.
+                // `\B` for ASCII words can match inside a multi-byte character.
                 ('B', false) => return None,
                 (other, _) => out.extend(['\\', other]),
             },
-            // Sets inside sets and operations on them are the engine's own.
+            // Nested sets and set operations exist only in the engine's syntax.
             '[' | '&' | '~' if in_class => out.extend(['\\', letter]),
             '[' => {
                 in_class = true;
                 out.push('[');
                 out.extend(letters.next_if_eq(&'^'));
-                // An empty set: the engine would take the bracket for a member.
+                // An empty set: the engine would read the bracket as a member.
                 if letters.peek() == Some(&']') {
                     return None;
                 }

@@ -1,4 +1,4 @@
-//! What is wrong with the input, told so that a model can mend it.
+//! Problems of an input, worded so that a model can fix them.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use super::path::MAX_PATH_BYTES;
 use super::show::cut;
 use super::{MAX_MESSAGE_BYTES, MAX_PROBLEMS};
 
-/// Expectations named for one place.
+/// The maximum number of expectations named for one place.
 const MAX_JOINED: usize = 6;
 
 const OR: &str = " or ";
 
-const MORE: &str = "and more of that kind";
+const MORE: &str = "and more problems";
 
-/// So that all lines together stay below [`MAX_MESSAGE_BYTES`].
+/// Keeps all lines together below [`MAX_MESSAGE_BYTES`].
 const MAX_TEXT_BYTES: usize = (MAX_MESSAGE_BYTES - MORE.len()) / MAX_PROBLEMS - MAX_PATH_BYTES - ": \n".len();
 
-/// Arguments that do not fit their tool's schema. Displayed, it is a line for each problem.
+/// Arguments that do not match their tool's schema. `Display` writes one line per problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadArguments {
     lines: Vec<String>,
@@ -24,7 +24,7 @@ pub struct BadArguments {
 }
 
 impl BadArguments {
-    /// None if there is nothing wrong.
+    /// `None` if there are no problems.
     pub(super) fn from(problems: &[Problem]) -> Option<Self> {
         let lines = problems.iter().take(MAX_PROBLEMS).map(Problem::line).collect();
         (!problems.is_empty()).then_some(Self { lines, is_cut: problems.len() > MAX_PROBLEMS })
@@ -43,16 +43,16 @@ impl fmt::Display for BadArguments {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) path: String,
-    /// How many names and indices the path has.
+    /// The number of names and indices in the path.
     pub(super) depth: usize,
-    pub(super) what: What,
+    pub(super) what: ProblemKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    /// Another value altogether is expected. Kept in parts, for a choice to join what its branches expect.
+pub(super) enum ProblemKind {
+    /// A different value is expected. Stored in parts, so that a choice can join what its branches expect.
     Mismatch {
-        wanted: Wanted,
+        wanted: MismatchKind,
         expected: String,
         was: String,
         hint: String,
@@ -61,23 +61,23 @@ pub(super) enum What {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum MismatchKind {
     Type,
     Literal,
 }
 
 impl Problem {
-    pub(super) fn wanted(&self) -> Option<Wanted> {
+    pub(super) fn wanted(&self) -> Option<MismatchKind> {
         match &self.what {
-            What::Mismatch { wanted, .. } => Some(*wanted),
-            What::Other(_) => None,
+            ProblemKind::Mismatch { wanted, .. } => Some(*wanted),
+            ProblemKind::Other(_) => None,
         }
     }
 
-    /// Adds what another branch of a choice expected here, to the `joined` expectations that stand already.
-    /// Gives how many it added.
+    /// Adds what another branch of a choice expected here to the `joined` expectations that are already listed. Returns
+    /// the number added.
     pub(super) fn join(&mut self, other: &Self, joined: usize) -> usize {
-        let (What::Mismatch { expected: mine, .. }, What::Mismatch { expected: other, .. }) =
+        let (ProblemKind::Mismatch { expected: mine, .. }, ProblemKind::Mismatch { expected: other, .. }) =
             (&mut self.what, &other.what)
         else {
             return 0;
@@ -92,8 +92,8 @@ impl Problem {
 
     fn line(&self) -> String {
         let text = match &self.what {
-            What::Mismatch { expected, was, hint, .. } => format!("expected {expected}, was {was}{hint}"),
-            What::Other(text) => text.clone(),
+            ProblemKind::Mismatch { expected, was, hint, .. } => format!("expected {expected}, was {was}{hint}"),
+            ProblemKind::Other(text) => text.clone(),
         };
         format!("{}: {}", self.path, cut(text, MAX_TEXT_BYTES))
     }

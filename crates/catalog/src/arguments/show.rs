@@ -1,11 +1,11 @@
-//! Values and schemas in a few words, for a model to read.
+//! Short descriptions of values and schemas for a model.
 
 use serde_json::{Map, Value};
 
 const MAX_VALUE_BYTES: usize = 60;
 const MAX_LIST_BYTES: usize = 120;
 
-/// A value in sight: scalars themselves, the rest by its kind.
+/// Describes a value: scalars by their value, others by their kind.
 pub(super) fn value(value: &Value) -> String {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
@@ -17,18 +17,18 @@ pub(super) fn value(value: &Value) -> String {
     }
 }
 
-/// In quotes and in at most `limit` bytes, with everything a reader would not see escaped.
+/// Quotes a text in at most `limit` bytes, with invisible characters escaped.
 pub(super) fn quoted(text: &str, limit: usize) -> String {
     let whole = format!("{:?}", head(text, limit));
     if whole.len() <= limit && text.len() <= limit {
         return whole;
     }
-    // Escapes are cut too: `\u{20…` tells as much as the whole of it would.
+    // An escape may be cut, too: `\u{20…` says as much as all of it would.
     let kept = whole.strip_suffix('"').unwrap_or(&whole);
     format!("{}…\"", head(kept, limit.saturating_sub("…\"".len())))
 }
 
-/// Several, with commas, as many as are short enough.
+/// Joins as many items as fit, with commas.
 pub(super) fn list(items: impl Iterator<Item = String>) -> String {
     let mut list = String::new();
     for item in items {
@@ -43,7 +43,7 @@ pub(super) fn list(items: impl Iterator<Item = String>) -> String {
     list
 }
 
-/// What a property's schema asks for, where a word says it.
+/// Returns the kind of value that a property's schema expects, if a few words can say it.
 pub(super) fn expected(keywords: &Map<String, Value>) -> Option<String> {
     if let Some(literal) = keywords.get("const") {
         return Some(value(literal));
@@ -63,18 +63,18 @@ pub(super) fn one_of(literals: &[Value]) -> String {
 
 fn types(word: &Value) -> Option<String> {
     let words = if let Value::Array(words) = word { words.as_slice() } else { std::slice::from_ref(word) };
-    // A stranger's text is quoted wherever it is shown; a type is not, so it must be a plain word.
+    // Text from a server is quoted wherever it is shown. A type is not quoted, so it must be a plain word.
     let is_plain = |word: &&str| word.len() <= 16 && word.bytes().all(|byte| byte.is_ascii_alphabetic());
     let words: Vec<_> = words.iter().take(8).filter_map(Value::as_str).filter(is_plain).collect();
     (!words.is_empty()).then(|| words.join(" or "))
 }
 
-/// The text, or its head and `…` in at most `limit` bytes.
+/// Returns the text, or its beginning and `…` in at most `limit` bytes.
 pub(super) fn cut(text: String, limit: usize) -> String {
     if text.len() <= limit { text } else { format!("{}…", head(&text, limit.saturating_sub("…".len()))) }
 }
 
-/// At most `limit` bytes of the text, whole characters only.
+/// Returns at most `limit` bytes of the text, in whole characters.
 fn head(text: &str, limit: usize) -> &str {
     let end = text.floor_char_boundary(limit);
     text.get(..end).unwrap_or_default()

@@ -1,9 +1,9 @@
-//! Keywords about strings.
+//! String keywords.
 
 use serde_json::Value;
 
 use super::budget::Excess;
-use super::pattern::Unmatched;
+use super::pattern::MatchError;
 use super::show;
 use super::verdict::Verdict;
 use super::walk::Walk;
@@ -11,7 +11,7 @@ use super::walk::Walk;
 impl<'a> Walk<'a> {
     pub(super) fn string(&mut self, keyword: &str, argument: &'a Value, text: &'a str) -> Verdict {
         match keyword {
-            // Counting reads the text.
+            // Counting characters reads the whole text.
             "minLength" | "maxLength" => match self.spend_on_input(text.len() / 1024) {
                 Ok(()) => self.length(keyword, argument, text.chars().count(), ["character", "characters"]),
                 Err(spent) => spent,
@@ -21,7 +21,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// For `min…` and `max…` of whatever is counted.
+    /// Checks a `min…` or `max…` keyword against a count.
     pub(super) fn length(&mut self, keyword: &str, argument: &Value, length: usize, unit: [&str; 2]) -> Verdict {
         let Some(bound) = count(argument) else { return Verdict::Unknown };
         let [one, many] = unit;
@@ -44,21 +44,21 @@ impl<'a> Walk<'a> {
         }
     }
 
-    pub(super) fn unmatched(&mut self, unmatched: Unmatched) -> Verdict {
+    pub(super) fn unmatched(&mut self, unmatched: MatchError) -> Verdict {
         match unmatched {
-            Unmatched::BadPattern => Verdict::Unknown,
-            Unmatched::TooMuchText => self.too_much(Excess::Text),
-            Unmatched::TooManyPatterns => self.too_much(Excess::Patterns),
+            MatchError::BadPattern => Verdict::Unknown,
+            MatchError::TooMuchText => self.too_much(Excess::Text),
+            MatchError::TooManyPatterns => self.too_much(Excess::Patterns),
         }
     }
 }
 
-/// A bound on a length; more than there is memory is no bound.
+/// Returns a bound on a length. A bound larger than memory is never reached.
 fn count(argument: &Value) -> Option<usize> {
     let float = argument.as_f64()?;
     if float < 0.0 || float.fract() != 0.0 {
         return None;
     }
-    // Casts of floats saturate.
+    // Float casts saturate.
     Some(float as usize)
 }

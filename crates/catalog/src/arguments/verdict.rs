@@ -1,13 +1,13 @@
-//! What is known of a value and a schema.
+//! The result of checking a value against a schema.
 
-/// Ordered so that of several demands the worst decides (`max`), and of several offers the best (`min`).
+/// Ordered so that the worst decides if all must match (`max`), and the best if one must match (`min`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
     Fits,
-    /// The schema is wrong here, asks what we do not check, or asks too much. Never a reason to refuse.
+    /// The schema is wrong here, uses a keyword that is not checked, or needs too much work. Never a reason to reject.
     Unknown,
-    /// The input is too large for its check here, so it may break the schema. A reason to refuse: otherwise a cell
-    /// could switch a check off by sending more.
+    /// The input is too large to check here, so it may violate the schema. A reason to reject: otherwise a cell could
+    /// switch a check off by sending more.
     TooMuch,
     Fails,
 }

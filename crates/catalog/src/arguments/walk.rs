@@ -1,4 +1,4 @@
-//! One check: the schema and the input walked side by side, within a budget.
+//! One check, which walks the schema and the input side by side within a budget.
 
 use std::mem;
 use std::ptr;
@@ -8,22 +8,22 @@ use serde_json::{Map, Value};
 
 use super::budget::{Budget, Excess, count};
 use super::path::{Segment, render};
-use super::pattern::{Known, Used};
-use super::problem::{BadArguments, Problem, Wanted, What};
+use super::pattern::{KnownPatterns, UsedPatterns};
+use super::problem::{BadArguments, MismatchKind, Problem, ProblemKind};
 use super::verdict::Verdict;
 use super::{MAX_PROBLEMS, show};
 use crate::reference;
 
 pub(super) type Keywords = Map<String, Value>;
 
-/// Letters of one word compared with letters of another, in all of a check.
+/// The maximum number of letter pairs compared in one check, to find misspelt words.
 const MAX_LETTER_PAIRS: usize = 1_000_000;
 
-/// A problem costs more than a look: it is text.
+/// A problem costs more steps than a keyword, because it allocates text.
 const PROBLEM_STEPS: usize = 10;
 
-/// What we do not check. A value that depends on one of these is neither right nor wrong, so that two branches of
-/// a `oneOf` which differ only in `format` are not both taken to fit.
+/// Keywords that are not checked. A value that depends on one of them is neither right nor wrong, so that two branches
+/// of a `oneOf` that differ only in `format` do not both match.
 const UNCHECKED: [&str; 14] = [
     "format",
     "contains",
@@ -45,25 +45,25 @@ const UNCHECKED: [&str; 14] = [
 pub(super) struct Walk<'a> {
     root: &'a Value,
     budget: Budget,
-    /// Schemas around the one at hand: all of them, and those for the same value.
+    /// The number of schemas around the current one: all of them, and those for the same value.
     depth: usize,
     depth_at_value: usize,
     path: Vec<Segment<'a>>,
     problems: Vec<Problem>,
-    /// Where the input was too much first, and how.
+    /// The first place where the input was too large, and why.
     excess: Option<(String, Excess)>,
-    /// References being followed, each with the value it is applied to: the same pair again is a circle.
+    /// References being followed, each with the value it is applied to. A repeated pair is a cycle.
     following: Vec<(&'a Value, &'a Value)>,
-    /// Up to draft 7 nothing beside a `$ref` counts.
+    /// Up to draft 7, all keywords beside a `$ref` are ignored.
     ref_stands_alone: bool,
-    pub(super) patterns: Used<'a>,
-    /// Left for finding words that were meant.
+    pub(super) patterns: UsedPatterns<'a>,
+    /// The letter pairs that may still be compared.
     pub(super) letter_pairs: usize,
 }
 
 impl<'a> Walk<'a> {
-    /// For an input that is not large. [`Self::root`] takes one of any size.
-    pub(super) fn new(root: &'a Value, known: &'a Known) -> Self {
+    /// Creates a walk for a small input. [`Self::root`] adapts it to an input of any size.
+    pub(super) fn new(root: &'a Value, known: &'a KnownPatterns) -> Self {
         let draft = root.get("$schema").and_then(Value::as_str).unwrap_or_default();
         Self {
             root,
@@ -75,7 +75,7 @@ impl<'a> Walk<'a> {
             excess: None,
             following: Vec::new(),
             ref_stands_alone: draft.contains("/draft-0"),
-            patterns: Used::new(known, 1),
+            patterns: UsedPatterns::new(known, 1),
             letter_pairs: MAX_LETTER_PAIRS,
         }
     }
@@ -83,13 +83,13 @@ impl<'a> Walk<'a> {
     pub(super) fn root(&mut self, input: &'a Value) -> Verdict {
         self.budget = Budget::for_input(input);
         self.patterns.expect(count(input));
-        self.applied(self.root, input)
+        self.apply(self.root, input)
     }
 
     pub(super) fn finish(mut self, verdict: Verdict) -> Result<(), BadArguments> {
         if verdict == Verdict::TooMuch && self.problems.is_empty() {
             let (path, excess) = self.excess.take().unwrap_or_else(|| (render(&[]), Excess::Work));
-            self.problems.push(Problem { path, depth: 0, what: What::Other(excess.explain()) });
+            self.problems.push(Problem { path, depth: 0, what: ProblemKind::Other(excess.explain()) });
         }
         BadArguments::from(&self.problems).map_or(Ok(()), Err)
     }
@@ -117,7 +117,7 @@ impl<'a> Walk<'a> {
         verdict
     }
 
-    /// A part of the value, where its name or index leads.
+    /// Checks a part of the value, at a name or an index.
     pub(super) fn part(&mut self, segment: Segment<'a>, schema: &'a Value, input: &'a Value) -> Verdict {
         self.path.push(segment);
         let (steps, depth) = (self.budget.enter(), mem::take(&mut self.depth_at_value));
@@ -128,7 +128,7 @@ impl<'a> Walk<'a> {
         verdict
     }
 
-    /// As [`Self::schema`], but what is wrong is handed back instead of kept.
+    /// Like [`Self::schema`], but returns the problems instead of recording them.
     pub(super) fn trial(&mut self, schema: &'a Value, input: &'a Value) -> (Verdict, Vec<Problem>) {
         let kept = mem::take(&mut self.problems);
         let verdict = self.schema(schema, input);
@@ -146,10 +146,11 @@ impl<'a> Walk<'a> {
         }
         let literal = self.literal(keywords, input);
         if literal == Verdict::Fails {
-            // What else the schema asks of another kind of value would only confuse.
+            // Further keywords are about another kind of value, and would only confuse.
             return literal;
         }
-        // First what is cheap and must be enforced, so that no part of the schema can use up the budget before.
+        // Check first what is cheap and must be enforced, so that no other part of the schema can exhaust the budget
+        // before.
         let own = match input {
             Value::Object(fields) => self.names(keywords, fields),
             _ => Verdict::Fits,
@@ -157,7 +158,8 @@ impl<'a> Walk<'a> {
         literal.and(own).and(self.rest(keywords, input))
     }
 
-    /// One look at each keyword: most schemas have two or three, and asking for each that exists is ten times that.
+    /// Loops over the keywords present: most schemas have two or three, and looking up every known keyword would take
+    /// ten times as long.
     fn rest(&mut self, keywords: &'a Keywords, input: &'a Value) -> Verdict {
         let mut verdict = Verdict::Fits;
         for (keyword, argument) in keywords {
@@ -181,16 +183,16 @@ impl<'a> Walk<'a> {
     }
 
     fn reference(&mut self, reference: &'a Value, input: &'a Value) -> Verdict {
-        // Finding the place reads the address.
+        // Resolving a reference reads its text.
         let length = reference.as_str().map_or(0, str::len);
         match (self.spend(length / 16), reference::follow(self.root, reference)) {
             (Err(verdict), _) => verdict,
-            (Ok(()), Some(target)) => self.applied(target, input),
+            (Ok(()), Some(target)) => self.apply(target, input),
             (Ok(()), None) => Verdict::Unknown,
         }
     }
 
-    fn applied(&mut self, target: &'a Value, input: &'a Value) -> Verdict {
+    fn apply(&mut self, target: &'a Value, input: &'a Value) -> Verdict {
         if self.following.iter().any(|(schema, value)| ptr::eq(*schema, target) && ptr::eq(*value, input)) {
             return Verdict::Unknown;
         }
@@ -200,26 +202,26 @@ impl<'a> Walk<'a> {
         verdict
     }
 
-    /// Takes steps for what the schema asks of the value at hand. The error is what that value's verdict is then.
+    /// Spends steps on the schema of the current value. The error is that value's verdict.
     pub(super) fn spend(&mut self, steps: usize) -> Result<(), Verdict> {
         let spent = self.budget.spend_on_schema(steps);
-        self.noted(spent)
+        self.record_excess(spent)
     }
 
-    /// Takes steps for what the input has: items, properties, text.
+    /// Spends steps on parts of the input: items, properties, text.
     pub(super) fn spend_on_input(&mut self, steps: usize) -> Result<(), Verdict> {
         let spent = self.budget.spend_on_input(steps);
-        self.noted(spent)
+        self.record_excess(spent)
     }
 
-    fn noted(&mut self, spent: Result<(), Verdict>) -> Result<(), Verdict> {
+    fn record_excess(&mut self, spent: Result<(), Verdict>) -> Result<(), Verdict> {
         if spent == Err(Verdict::TooMuch) {
             self.too_much(Excess::Work);
         }
         spent
     }
 
-    /// The input is too much to be checked here.
+    /// Records that the input is too large to check here.
     pub(super) fn too_much(&mut self, excess: Excess) -> Verdict {
         if self.excess.is_none() {
             self.excess = Some((render(&self.path), excess));
@@ -227,20 +229,20 @@ impl<'a> Walk<'a> {
         Verdict::TooMuch
     }
 
-    /// Where the walk is, counted in names and indices.
+    /// The depth of the current value, counted in names and indices.
     pub(super) fn level(&self) -> usize {
         self.path.len()
     }
 
     pub(super) fn fail(&mut self, text: impl FnOnce() -> String) -> Verdict {
-        self.fail_with(|| What::Other(text()))
+        self.fail_with(|| ProblemKind::Other(text()))
     }
 
-    pub(super) fn mismatch(&mut self, wanted: Wanted, expected: String, input: &Value, hint: String) -> Verdict {
-        self.fail_with(|| What::Mismatch { wanted, expected, was: show::value(input), hint })
+    pub(super) fn mismatch(&mut self, wanted: MismatchKind, expected: String, input: &Value, hint: String) -> Verdict {
+        self.fail_with(|| ProblemKind::Mismatch { wanted, expected, was: show::value(input), hint })
     }
 
-    fn fail_with(&mut self, what: impl FnOnce() -> What) -> Verdict {
+    fn fail_with(&mut self, what: impl FnOnce() -> ProblemKind) -> Verdict {
         if self.has_room() {
             let problem = Problem { path: render(&self.path), depth: self.path.len(), what: what() };
             self.keep(problem);
@@ -248,13 +250,13 @@ impl<'a> Walk<'a> {
         Verdict::Fails
     }
 
-    /// One problem more than is shown, to know that there are more.
+    /// Accepts one problem more than is shown, so that the message can say that there are more.
     pub(super) fn has_room(&self) -> bool {
         self.problems.len() <= MAX_PROBLEMS
     }
 
     pub(super) fn keep(&mut self, problem: Problem) {
-        // What is left decides about the next step, not about this problem.
+        // An exhausted budget affects the next step, not this problem.
         self.budget.spend_on_schema(PROBLEM_STEPS).ok();
         if self.has_room() && !self.problems.contains(&problem) {
             self.problems.push(problem);

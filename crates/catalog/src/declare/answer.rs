@@ -1,4 +1,4 @@
-//! What operations answer when no schema says more: MCP's own shapes.
+//! MCP's own result types, for operations whose result has no schema.
 
 use contract::tool::Operation;
 
@@ -48,7 +48,7 @@ pub(super) fn name(operation: Operation) -> &'static str {
     }
 }
 
-/// A tool's answer is declared in every file.
+/// Returns the declaration of an operation's result. That of tools is part of every file's header.
 pub(super) fn declaration(operation: Operation) -> &'static str {
     match operation {
         Operation::Tool => "",

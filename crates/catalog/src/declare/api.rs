@@ -1,4 +1,4 @@
-//! What `MCP.<server>.$api()` answers.
+//! The result of `MCP.<server>.$api()`.
 
 use contract::tool::ToolSpec;
 use serde_json::{Map, Value, json};
@@ -9,10 +9,10 @@ use crate::text::cut;
 use super::function::Function;
 use super::server::{functions, members};
 
-/// A description in the list; the tool's own, but not a book.
+/// The maximum length of a tool's description in the list.
 const MAX_DESCRIPTION: usize = 16 << 10;
 
-/// A selector is a method, its path, or the tool's own name.
+/// Returns the declarations of a server, or of the tool that `selector` names by its method, path or own name.
 pub(crate) fn server_api(
     tools: &[ToolSpec],
     identifier: &str,

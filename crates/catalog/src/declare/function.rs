@@ -1,17 +1,17 @@
-//! One operation of a server as a declared function: what it does, what it takes, what it answers.
+//! One operation of a server as a declared function: its description, input and result.
 
 use contract::limits::MAX_IDENTIFIER_BYTES;
 use contract::tool::Operation;
 use serde_json::Value;
 
 use super::answer;
-use super::render::{Rendered, Role, render};
+use super::render::{RenderedSchema, Role, render};
 use crate::text::{clean, cut, in_comment, property, quoted};
 
-/// A declaration with all that belongs to it.
+/// The maximum length of a declaration with its types and comments.
 pub(super) const FUNCTION_BYTES: usize = 8 << 10;
 
-/// Names that a cell can write; longer ones are counted, not declared.
+/// The maximum length of a method name; methods with longer names are counted, not declared.
 pub(super) const MAX_METHOD: usize = MAX_IDENTIFIER_BYTES;
 
 const SCHEMA_BYTES: usize = 5 << 10;
@@ -20,35 +20,35 @@ const DOC_BYTES: usize = 4 << 10;
 const DESCRIPTION_BYTES: usize = 1536;
 const DESCRIPTION_LINES: usize = 24;
 
-/// A shorter line of a comment tells nothing.
+/// A shorter line of a comment has no useful content.
 const MIN_LINE_BYTES: usize = 56;
 
-/// What a line of a comment has besides its text.
+/// The length of a comment line without its text.
 const LINE_BYTES: usize = 8;
 
-/// What a comment has besides its lines, and the line that counts what it leaves out.
+/// The length of a comment without its lines, including the line that counts the omitted ones.
 const CLOSING_BYTES: usize = 96;
 
-/// Something a server offers under a name.
+/// A tool or operation of a server under its method name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Function<'a> {
     pub(super) operation: Operation,
     pub(super) method: &'a str,
-    /// What the server calls it.
+    /// The server's own name for it.
     pub(super) name: &'a str,
     pub(super) description: &'a str,
     pub(super) input: &'a Value,
-    /// The schema of a tool's `structuredContent`; for other operations, of the whole answer.
+    /// The schema of a tool's `structuredContent`; for other operations, of the whole result.
     pub(super) output: Option<&'a Value>,
 }
 
 impl Function<'_> {
-    /// `resources` or `prompts`; tools have none.
+    /// Returns `resources` or `prompts`; `None` for tools.
     pub(super) fn namespace(&self) -> Option<&'static str> {
         self.operation.place().map(|(namespace, _)| namespace)
     }
 
-    /// How it is written after the server's name.
+    /// Returns the path that is written after the server's name.
     pub(super) fn path(&self) -> String {
         match self.namespace() {
             Some(namespace) => format!("{namespace}.{}", self.method),
@@ -56,7 +56,7 @@ impl Function<'_> {
         }
     }
 
-    /// At most [`FUNCTION_BYTES`], for methods of at most [`MAX_METHOD`].
+    /// Returns the declaration, of at most [`FUNCTION_BYTES`] for methods of at most [`MAX_METHOD`].
     pub(super) fn declaration(&self, indent: usize) -> String {
         let margin = " ".repeat(indent);
         let (result, result_types) = self.result(indent);
@@ -72,14 +72,14 @@ impl Function<'_> {
         format!("{types}{gap}{}{head}", doc(&self.doc_lines(&input, room), &margin))
     }
 
-    /// What is left of a declaration where there is no room for it.
+    /// Returns a declaration without types and comments, for a file that has no space for the full one.
     pub(super) fn outline(&self, indent: usize) -> String {
         let margin = " ".repeat(indent);
         let answer = answer::name(self.operation);
         format!("{margin}function {}(input?: Record<string, unknown>): Promise<{answer}>;\n", self.method)
     }
 
-    /// The type of the answer, and the types it needs. An answer that is an error has no structured content.
+    /// Returns the type of the result, and the types it needs. A result with `isError` has no structured content.
     fn result(&self, indent: usize) -> (String, String) {
         let Some(schema) = self.output else {
             return (answer::name(self.operation).to_owned(), String::new());
@@ -101,11 +101,11 @@ impl Function<'_> {
         (text, output.definitions)
     }
 
-    fn doc_lines(&self, input: &Rendered, room: usize) -> Vec<String> {
+    fn doc_lines(&self, input: &RenderedSchema, room: usize) -> Vec<String> {
         let mut lines = description(self.description);
         if input.is_cut {
             let selector = quoted(&self.path());
-            lines.push(format!("Shortened; $api({selector}, {{ schema: true }}) has the whole schema."));
+            lines.push(format!("Shortened; $api({selector}, {{ schema: true }}) returns the full schema."));
         }
         let used: usize = lines.iter().map(|line| line.len() + LINE_BYTES).sum();
         lines.extend(parameters(&input.described, room.saturating_sub(used)));
@@ -116,7 +116,7 @@ impl Function<'_> {
 fn description(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut left = DESCRIPTION_BYTES;
-    // Blank lines are skipped, but not by the million.
+    // Bounds the number of blank lines that are skipped.
     for line in text.lines().take(DESCRIPTION_LINES * 8) {
         let room = left.max(MIN_LINE_BYTES);
         let line = cut(in_comment(&clean(line, room)).into_owned(), room);
@@ -133,7 +133,7 @@ fn description(text: &str) -> Vec<String> {
     lines
 }
 
-/// A line for each field that is described. Where there is no room for all of that, each has its share.
+/// Returns a line for each described field. If they do not all fit, each gets an equal share.
 fn parameters(described: &[(String, String)], room: usize) -> Vec<String> {
     let line = |(name, text): &(String, String)| in_comment(&format!("@param {} {text}", property(name))).into_owned();
     let mut lines: Vec<String> = described.iter().filter(|(_, text)| !text.is_empty()).map(line).collect();

@@ -1,6 +1,6 @@
-//! MCP tools as TypeScript declarations: what a model reads instead of schemas.
+//! Declares MCP tools in TypeScript, which a model reads instead of JSON Schemas.
 //!
-//! Everything in them comes from servers. The text is bounded, always parses, and says where it is short.
+//! All contents come from servers. The text is bounded, always parses, and says where it is shortened.
 
 mod answer;
 mod api;
@@ -24,13 +24,13 @@ use server::{functions, namespace};
 
 pub(crate) use api::server_api;
 
-/// A file, outlines included.
+/// The maximum length of a file, outlines included.
 const FILE_BYTES: usize = 384 << 10;
 
-/// What stands around declarations: the header, braces, counts.
+/// Space for everything around the declarations: the header, braces, counts.
 const FRAME_BYTES: usize = 4 << 10;
 
-/// What one server offers, in the index.
+/// The maximum length of one server's list of functions in the index.
 const MAX_LISTED_BYTES: usize = 240;
 
 pub(crate) struct File {
@@ -39,7 +39,7 @@ pub(crate) struct File {
     pub(crate) text: String,
 }
 
-/// `mcp/index.d.ts` and one file a server; none where there is no server.
+/// Returns `mcp/index.d.ts` and one file per server; no files if there are no servers.
 pub(crate) fn files(tools: &[ToolSpec], servers: &BTreeMap<String, Server>) -> Vec<File> {
     if servers.is_empty() {
         return Vec::new();
@@ -57,23 +57,24 @@ pub(crate) fn files(tools: &[ToolSpec], servers: &BTreeMap<String, Server>) -> V
     files
 }
 
-/// What a tool takes, on one line: enough to call most tools without asking further.
+/// Returns a tool's input type on one line, enough to call most tools without reading more.
 pub(crate) fn signature(tool: &ToolSpec) -> String {
     render::signature(&tool.parameters)
 }
 
-/// What there is, by name. A namespace, because a `const` of that name would clash with the servers' files.
+/// Returns the index of all servers. It declares a namespace, because a `const` of that name would clash with the
+/// servers' files.
 pub(crate) fn index(servers: &BTreeMap<String, Server>) -> String {
     let mut references = String::new();
     let mut text = String::from("\ndeclare namespace MCP {\n  /** All servers of this run. */\n");
     text += "  function $api(): Promise<McpApiHeader>;\n";
-    text += "  /** The functions that fit a few words, best first; each has `call`, how to write it, and its `signature`. */\n";
+    text += "  /** Searches all servers' functions by keywords, best first; `call` is the function to call, `signature` its input. */\n";
     text += "  function $search(query: string, options?: { limit?: number }): Promise<{ call: string; signature: string; description: string }[]>;\n\n";
     text += "  // API.read(\"mcp/<server>.d.ts\") declares a server's functions.\n";
     let mut left = 0;
     for (identifier, server) in servers {
-        let said = format!("Server {}: {}", quoted(&clean(&server.name, 80)), listed(server));
-        let entry = format!("  /** {} */\n  namespace {identifier} {{}}\n", in_comment(&said));
+        let comment = format!("Server {}: {}", quoted(&clean(&server.name, 80)), listed(server));
+        let entry = format!("  /** {} */\n  namespace {identifier} {{}}\n", in_comment(&comment));
         let reference = format!("/// <reference path=\"./{identifier}.d.ts\" />\n");
         if references.len() + reference.len() + text.len() + entry.len() > FILE_BYTES - FRAME_BYTES {
             left += 1;
@@ -85,7 +86,7 @@ pub(crate) fn index(servers: &BTreeMap<String, Server>) -> String {
     references + &text + &more(left, "  ") + "}\n"
 }
 
-/// What can be called, as many as fit on a line.
+/// Lists as many functions as fit on a line.
 fn listed(server: &Server) -> String {
     let mut line = String::new();
     for (position, path) in server.paths().enumerate() {

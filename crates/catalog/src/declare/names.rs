@@ -1,9 +1,9 @@
-//! Which definitions get a name of their own, and which are written where they are used.
+//! Decides which definitions get a name, and which are written where they are used.
 
 use super::schema::Definition;
 use super::shape::Type;
 
-/// A function's definitions, decided.
+/// The decisions for one function's definitions.
 pub(super) struct Names<'a> {
     definitions: &'a [Definition<'a>],
     prefix: String,
@@ -12,12 +12,12 @@ pub(super) struct Names<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Written in place.
+    /// Written where it is used.
     Inline,
     Named,
     /// Named, and refers to itself.
     Recursive,
-    /// Refers to itself with nothing in between, which no type may.
+    /// Refers to itself directly, which TypeScript does not allow.
     Circular,
 }
 
@@ -38,13 +38,13 @@ impl<'a> Names<'a> {
         Self { definitions, prefix, kinds }
     }
 
-    /// The type that is written where this one stands.
+    /// Returns the type that is written in place of this one.
     pub(super) fn seen<'t>(&self, value: &'t Type<'a>) -> &'t Type<'a>
     where
         'a: 't,
     {
         let mut value = value;
-        // An inline definition leads to later ones only, or it would be recursive.
+        // This terminates: an inline definition only leads to later ones, otherwise it would be recursive.
         while let Type::Defined(at) = value {
             match (self.kinds.get(*at), self.definitions.get(*at)) {
                 (Some(Kind::Inline), Some(definition)) => value = &definition.value,
@@ -59,14 +59,14 @@ impl<'a> Names<'a> {
         format!("{}_{}", self.prefix, self.definitions.get(at).map_or("", |definition| definition.name.as_str()))
     }
 
-    /// The definitions that are declared: their places and types.
+    /// Returns the positions and types of the definitions that get a declaration.
     pub(super) fn declared(&self) -> impl Iterator<Item = (usize, &'a Type<'a>)> {
         let is_declared = |kind: &Kind| matches!(kind, Kind::Named | Kind::Recursive);
         let all = self.kinds.iter().zip(self.definitions).enumerate();
         all.filter(move |(_, (kind, _))| is_declared(kind)).map(|(at, (_, definition))| (at, &definition.value))
     }
 
-    /// Whether a type leads back to one that refers to itself.
+    /// Returns whether a type leads to one that refers to itself.
     pub(super) fn is_recursive(&self, value: &Type<'_>) -> bool {
         let mut found = links(value, all_links);
         let mut next = 0;
@@ -82,7 +82,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// How often each definition is referred to, by the first one and by those it leads to.
+/// Counts the references to each definition, from the first one and from those that it reaches.
 fn uses(links: &[Vec<usize>]) -> Vec<usize> {
     let mut uses = vec![0; links.len()];
     let mut open = vec![0];
@@ -120,7 +120,7 @@ fn links(value: &Type<'_>, collect: fn(&Type<'_>, &mut Vec<usize>)) -> Vec<usize
     found
 }
 
-/// Definitions a type refers to.
+/// Collects the definitions that a type refers to.
 fn all_links(value: &Type<'_>, found: &mut Vec<usize>) {
     match value {
         Type::Defined(at) => found.push(*at),
@@ -135,7 +135,7 @@ fn all_links(value: &Type<'_>, found: &mut Vec<usize>) {
     }
 }
 
-/// Definitions a type refers to with no field or item in between.
+/// Collects the definitions that a type refers to with no field or item in between.
 fn bare_links(value: &Type<'_>, found: &mut Vec<usize>) {
     match value {
         Type::Defined(at) => found.push(*at),

@@ -1,4 +1,4 @@
-//! What a model should know of a field and its type does not say: its description, bounds, default.
+//! Comments on a field with what its type cannot express: description, bounds, default.
 
 use serde_json::Value;
 
@@ -9,16 +9,17 @@ const MAX_TEXT: usize = 240;
 const MAX_FACTS: usize = 200;
 const MAX_VALUE: usize = 60;
 
-/// Schemas that speak of the same field: a reference and its target, a choice and its only member.
+/// The maximum number of schemas that describe the same field: a reference and its target, a choice and its only
+/// member.
 const MAX_LAYERS: usize = 5;
 
-/// A field's description.
+/// Returns a field's description.
 pub(super) fn text(root: &Value, schemas: &[&Value]) -> String {
     let text = find(&all_layers(root, schemas), "description").and_then(Value::as_str).unwrap_or_default();
     clean(text, MAX_TEXT)
 }
 
-/// Everything else.
+/// Returns a field's bounds, format, default and examples.
 pub(super) fn facts(root: &Value, schemas: &[&Value]) -> String {
     let layers = all_layers(root, schemas);
     let mut facts = own_facts(&layers);
@@ -48,7 +49,7 @@ fn layers<'a>(root: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
     layers
 }
 
-/// The one alternative that is not `null`.
+/// Returns the only alternative that is not `null`.
 fn only_member(list: &Value) -> Option<&Value> {
     let list = list.as_array().filter(|list| list.len() <= 2)?;
     let mut members = list.iter().filter(|member| member.get("type").and_then(Value::as_str) != Some("null"));
@@ -84,7 +85,7 @@ fn own_facts(layers: &[&Value]) -> Vec<String> {
     facts
 }
 
-/// The part of `type` that TypeScript has no word for.
+/// Returns the part of `type` that TypeScript cannot express.
 fn kind(declared: &Value) -> Option<String> {
     const KNOWN: [&str; 14] = [
         "string", "str", "number", "float", "double", "boolean", "bool", "null", "array", "list", "object", "dict",
@@ -101,12 +102,12 @@ fn kind(declared: &Value) -> Option<String> {
     }
 }
 
-/// A bound that is meant: generators write the whole range of safe integers where there is none.
+/// Returns a bound, unless it is the range of safe integers, which generators write for "no bound".
 fn number<'a>(layers: &[&'a Value], key: &str) -> Option<&'a Value> {
     find(layers, key).filter(|value| value.as_f64().is_some_and(|number| number.abs() < 9e15))
 }
 
-/// A bound and its sign. Draft 4 made a bound exclusive by a flag beside it.
+/// Returns a bound and its sign. Draft 4 made a bound exclusive with a flag beside it.
 fn limit(layers: &[&Value], inclusive: &str, exclusive: &str, sign: &str) -> Option<(String, String)> {
     if let Some(bound) = number(layers, exclusive) {
         return Some((sign.to_owned(), bound.to_string()));

@@ -1,4 +1,4 @@
-//! Types as text: short ones on a line, others with a field a line.
+//! Prints types: short ones on one line, others with one field per line.
 
 mod object;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::names::Names;
 use super::shape::{Tuple, Type};
 
-/// Definitions that are written in place nest as deep as they like; text does not.
+/// The maximum depth of printed types; definitions written in place can nest without a limit.
 const MAX_DEPTH: usize = 64;
 
 pub(super) struct Printer<'a> {
@@ -17,19 +17,19 @@ pub(super) struct Printer<'a> {
     limit: usize,
     out: String,
     depth: usize,
-    /// Inside an object that is tried on one line.
+    /// Whether the printer is inside an object that it tries to print on one line.
     is_inline: bool,
-    /// Something that does not go on one line was met.
+    /// Whether it met something that cannot be on one line.
     is_broken: bool,
 }
 
 impl<'a> Printer<'a> {
-    /// What is over `limit` bytes is garbage: see [`Printer::finish`].
+    /// Creates a printer. Its text is meaningless once it exceeds `limit` bytes: see [`Printer::finish`].
     pub(super) fn new(root: &'a Value, names: &'a Names<'a>, note_bytes: usize, limit: usize) -> Self {
         Self { root, names, note_bytes, limit, out: String::new(), depth: 0, is_inline: false, is_broken: false }
     }
 
-    /// The text, unless it is longer than allowed.
+    /// Returns the text, unless it is longer than allowed.
     pub(super) fn finish(self) -> Option<String> {
         (self.out.len() <= self.limit).then_some(self.out)
     }
@@ -38,7 +38,7 @@ impl<'a> Printer<'a> {
         self.out.push_str(text);
     }
 
-    /// The type of a whole input: its object has a field a line.
+    /// Prints the type of a whole input: its object has one field per line.
     pub(super) fn root(&mut self, value: &Type<'a>, indent: usize, layout: Layout) {
         match self.names.seen(value) {
             Type::Object(object) if !object.fields.is_empty() => self.block(object, indent, layout),
@@ -79,7 +79,7 @@ impl<'a> Printer<'a> {
         self.depth -= 1;
     }
 
-    /// A member of something that binds more tightly than `|` and `&`.
+    /// Prints a member of something that binds more tightly than `|` and `&`.
     fn grouped(&mut self, value: &Type<'a>, indent: usize) {
         let is_loose = match self.names.seen(value) {
             Type::Union(_) | Type::Intersection(_) | Type::More(..) => true,
@@ -118,12 +118,12 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// What an object's block is.
+/// How an object is printed as a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// A function's input: its fields are described above the function.
     Parameters,
-    /// The same, and fields that do not fit are counted instead.
+    /// A function's input whose fields do not all fit: the rest are counted.
     Fitted,
     Nested,
 }

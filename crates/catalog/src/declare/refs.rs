@@ -1,13 +1,13 @@
-//! Where a `$ref` leads. Only places in the same schema are known; everything else is `unknown`.
+//! Resolves `$ref` for declarations. Only references into the same schema are known; everything else is `unknown`.
 
 use serde_json::Value;
 
 use crate::reference::{MAX_REFERENCE, follow};
 
-/// References that lead to references.
+/// The maximum length of a chain of references.
 const MAX_HOPS: usize = 8;
 
-/// The schema a reference means, through references that say nothing else.
+/// Returns the schema that a reference leads to, through references that add nothing else.
 pub(super) fn resolve<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
     let mut target = follow(root, reference)?;
     for _ in 0..MAX_HOPS {
@@ -19,7 +19,7 @@ pub(super) fn resolve<'a>(root: &'a Value, reference: &Value) -> Option<&'a Valu
     None
 }
 
-/// Whether a schema is a reference and, beside it, nothing that says more of the value.
+/// Returns whether a schema is a reference with no other keyword that describes the value.
 pub(super) fn is_bare(schema: &Value) -> bool {
     const WORDS: [&str; 14] = [
         "$ref",
@@ -44,7 +44,7 @@ pub(super) fn is_bare(schema: &Value) -> bool {
     })
 }
 
-/// A name for what is referred to: the last part of the reference, as types are called.
+/// Returns a type name for the target of a reference: the last part of the reference.
 pub(super) fn name(reference: &Value) -> String {
     let text = reference.as_str().filter(|text| text.len() <= MAX_REFERENCE).unwrap_or_default();
     let last = text.rsplit(['/', '#']).next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One schema as text within a number of bytes: as much detail as fits.
+//! Renders one schema within a number of bytes, in as much detail as fits.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::schema::{Detail, Shape, shape};
 use super::shape::{Object, Type};
 use crate::text::property;
 
-/// From all that is worth reading to the first level alone, whose fields are then counted out.
+/// From full detail to the first level alone, of which only as many fields as fit are shown.
 const DETAILS: [Detail; 5] = [
     Detail { levels: 8, definitions: 32, fields: 256, literal_bytes: 1024, note_bytes: 120 },
     Detail { levels: 5, definitions: 16, fields: 256, literal_bytes: 512, note_bytes: 60 },
@@ -18,17 +18,17 @@ const DETAILS: [Detail; 5] = [
     Detail { levels: 1, definitions: 0, fields: 256, literal_bytes: 120, note_bytes: 0 },
 ];
 
-/// What a schema describes.
+/// What a schema describes, and where its text goes.
 pub(super) struct Role<'a> {
-    /// Before the names of its definitions.
+    /// The prefix of its definitions' names.
     pub(super) prefix: String,
-    /// An input is an object, whatever its schema says.
+    /// Whether it is an input, which is always an object.
     pub(super) is_input: bool,
-    /// Its own name, should it refer to itself.
+    /// Its own name, in case it refers to itself.
     pub(super) name: &'a str,
-    /// Where its definitions stand.
+    /// The indentation of its definitions.
     pub(super) margin: usize,
-    /// Where the line stands that it is written on.
+    /// The indentation of the line that it is written on.
     pub(super) indent: usize,
     pub(super) limit: usize,
 }
@@ -39,19 +39,19 @@ impl Role<'_> {
     }
 }
 
-pub(super) struct Rendered {
-    /// `type` declarations, each on lines of its own.
+pub(super) struct RenderedSchema {
+    /// `type` declarations, each on its own lines.
     pub(super) definitions: String,
     pub(super) text: String,
-    /// The first level's fields and what is said of them.
+    /// The fields of the first level and their descriptions.
     pub(super) described: Vec<(String, String)>,
-    /// Whether nothing has to be given.
+    /// Whether no field is required.
     pub(super) is_optional: bool,
     pub(super) is_cut: bool,
 }
 
-/// The schema in as much detail as there is room for.
-pub(super) fn render(schema: &Value, role: &Role<'_>) -> Rendered {
+/// Renders the schema in as much detail as fits.
+pub(super) fn render(schema: &Value, role: &Role<'_>) -> RenderedSchema {
     let fits = |shape: &Shape<'_>, detail: &Detail, layout: Layout| written(shape, role, detail.note_bytes, layout);
     for detail in &DETAILS {
         let shape = shape(schema, role.name, *detail);
@@ -66,7 +66,7 @@ pub(super) fn render(schema: &Value, role: &Role<'_>) -> Rendered {
         rendered.is_cut = true;
         Some(rendered)
     });
-    least.unwrap_or_else(|| Rendered {
+    least.unwrap_or_else(|| RenderedSchema {
         definitions: String::new(),
         text: if role.is_input { "Record<string, unknown>" } else { "unknown" }.to_owned(),
         described: Vec::new(),
@@ -75,8 +75,8 @@ pub(super) fn render(schema: &Value, role: &Role<'_>) -> Rendered {
     })
 }
 
-/// The shape as text, unless that is too long.
-fn written(shape: &Shape<'_>, role: &Role<'_>, note_bytes: usize, layout: Layout) -> Option<Rendered> {
+/// Prints the shape, unless that is too long.
+fn written(shape: &Shape<'_>, role: &Role<'_>, note_bytes: usize, layout: Layout) -> Option<RenderedSchema> {
     let names = Names::new(&shape.definitions, role.prefix.clone());
     let mut printer = Printer::new(shape.root, &names, note_bytes, role.limit);
     for (at, value) in names.declared() {
@@ -98,7 +98,7 @@ fn written(shape: &Shape<'_>, role: &Role<'_>, note_bytes: usize, layout: Layout
     }
     let text = printer.finish()?;
     let fields = if let Type::Object(object) = whole { object.fields.as_slice() } else { &[] };
-    Some(Rendered {
+    Some(RenderedSchema {
         definitions,
         text,
         described: fields.iter().map(|field| (field.name.clone(), note::text(shape.root, &field.schemas))).collect(),
@@ -107,7 +107,7 @@ fn written(shape: &Shape<'_>, role: &Role<'_>, note_bytes: usize, layout: Layout
     })
 }
 
-/// What a whole signature may take, and what of it is worth reading without a declaration.
+/// The maximum length of a signature, and the details that it may have.
 const BRIEF_BYTES: usize = 400;
 const BRIEF: [Detail; 3] = [
     Detail { levels: 3, definitions: 0, fields: 32, literal_bytes: 160, note_bytes: 0 },
@@ -115,7 +115,7 @@ const BRIEF: [Detail; 3] = [
     Detail { levels: 1, definitions: 0, fields: 32, literal_bytes: 40, note_bytes: 0 },
 ];
 
-/// An input on one line, as `{ path: string; limit?: number }`.
+/// Renders an input on one line, as `{ path: string; limit?: number }`.
 pub(super) fn signature(schema: &Value) -> String {
     let role = Role { prefix: String::new(), is_input: true, name: "Input", margin: 0, indent: 0, limit: BRIEF_BYTES };
     let written = |detail: &Detail| {
@@ -127,7 +127,7 @@ pub(super) fn signature(schema: &Value) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The names alone, the ones that must be given first.
+/// Renders the names alone, required ones first.
 fn named(schema: &Value) -> String {
     let required: Vec<&str> =
         schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();

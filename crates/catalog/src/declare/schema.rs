@@ -1,7 +1,7 @@
-//! JSON Schema, of any draft and as servers really write it, to types; what it cannot say is `unknown`.
+//! Converts JSON Schema, of any draft and as servers really write it, to types; what cannot be converted is `unknown`.
 //!
-//! Bounded whatever the schema: calls nest at most [`MAX_CALLS`] deep, one shape takes at most [`MAX_STEPS`]
-//! steps, and a reference is a definition of its own, built once.
+//! The work is bounded for every schema: calls nest at most [`MAX_CALLS`] deep, one shape takes at most [`MAX_STEPS`]
+//! steps, and the target of a reference is a definition that is built once.
 
 mod array;
 mod literal;
@@ -21,24 +21,24 @@ const MAX_CHOICES: usize = 32;
 /// How much of a schema is shown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Detail {
-    /// Objects inside objects.
+    /// The maximum nesting of objects.
     pub(super) levels: usize,
-    /// Definitions beside the schema itself.
+    /// The maximum number of definitions beside the schema itself.
     pub(super) definitions: usize,
     pub(super) fields: usize,
-    /// The literals of one enum.
+    /// The maximum length of the literals of one enum.
     pub(super) literal_bytes: usize,
-    /// A description below the first level.
+    /// The maximum length of a description below the first level.
     pub(super) note_bytes: usize,
 }
 
-/// A schema's types: the first is the schema itself, the others are what it refers to.
+/// A schema's types: the first is the schema itself, the others are the targets of its references.
 pub(super) struct Shape<'a> {
     pub(super) root: &'a Value,
     pub(super) definitions: Vec<Definition<'a>>,
-    /// Whether something of the schema is not shown.
+    /// Whether a part of the schema is not shown.
     pub(super) is_cut: bool,
-    /// Whether that is so because there was too much of it.
+    /// Whether a part is not shown because a limit was reached.
     pub(super) is_exhausted: bool,
 }
 
@@ -61,10 +61,10 @@ pub(super) fn shape<'a>(root: &'a Value, name: &str, detail: Detail) -> Shape<'a
     Shape { root, definitions: builder.built, is_cut: builder.is_cut, is_exhausted: builder.steps == 0 }
 }
 
-/// Where in a definition the builder stands.
+/// The builder's position in a definition.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Levels of objects still shown below here.
+    /// The levels of objects still shown below here.
     levels: usize,
     calls: usize,
 }
@@ -80,7 +80,7 @@ struct Builder<'a> {
     detail: Detail,
     steps: usize,
     is_cut: bool,
-    /// The definitions' schemas, in the order of `built`; those after the one at work wait for their turn.
+    /// The definitions' schemas, in the order of `built`; those after the current one are still to be built.
     schemas: Vec<&'a Value>,
     built: Vec<Definition<'a>>,
 }
@@ -136,7 +136,7 @@ impl<'a> Builder<'a> {
         union(members)
     }
 
-    /// What the schema says itself, references and combinations aside.
+    /// Returns the type that the schema's own keywords give, without references and combinations.
     fn own(&mut self, keywords: &'a Map<String, Value>, place: Place) -> Type<'a> {
         if let Some(value) = keywords.get("const") {
             return literal::of(value);
@@ -153,7 +153,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A value of `type`. Names that are no JSON Schema's are what hurried servers write.
+    /// Returns the type for a `type` name. Also accepts names that JSON Schema does not have but servers write.
     fn named(&mut self, word: &str, keywords: &'a Map<String, Value>, place: Place) -> Type<'a> {
         match word {
             "string" | "str" => Type::Word(Word::String),
@@ -177,7 +177,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The type that a schema without one must mean.
+/// Returns the type that the keywords of a schema without `type` imply.
 fn implied(keywords: &Map<String, Value>) -> &'static str {
     const IMPLIED: [(&str, &[&str]); 4] = [
         ("object", &["properties", "required", "additionalProperties", "patternProperties"]),
@@ -185,7 +185,7 @@ fn implied(keywords: &Map<String, Value>) -> &'static str {
         ("string", &["pattern", "minLength", "maxLength"]),
         ("number", &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]),
     ];
-    // In draft 3 `required` was a flag of the property.
+    // In draft 3, `required` was a flag of the property.
     let has = |key: &&str| keywords.get(*key).is_some_and(|value| *key != "required" || value.is_array());
     IMPLIED.iter().find(|(_, keys)| keys.iter().any(has)).map_or("", |(word, _)| word)
 }

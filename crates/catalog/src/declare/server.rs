@@ -1,4 +1,4 @@
-//! One server's file: its header, then everything it offers, while there is room.
+//! One server's file: the header, then everything it offers, as far as it fits.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::answer;
 use super::function::{Function, MAX_METHOD};
 use super::{FILE_BYTES, FRAME_BYTES, more};
 
-/// Declarations of one server in full; past it, outlines.
+/// The maximum length of full declarations of one server; after that come outlines.
 const FULL_BYTES: usize = 256 << 10;
 
 const HEADER: &str = r#"type McpToolResult = {
@@ -33,7 +33,7 @@ type McpApiHeader = {
 
 "#;
 
-/// What a server offers.
+/// Returns the tools and operations that a server offers.
 pub(super) fn functions<'a>(tools: &'a [ToolSpec], server: &'a Server) -> Vec<Function<'a>> {
     let function = |method: &'a str, position: usize| {
         let tool = tools.get(position)?;
@@ -55,12 +55,12 @@ pub(super) fn namespace(identifier: &str, functions: &[Function<'_>]) -> String 
     let operations: BTreeSet<Operation> = functions.iter().map(|function| function.operation).collect();
     let answers: String = operations.into_iter().map(answer::declaration).collect();
     let mut text = format!("{HEADER}{answers}declare namespace MCP.{identifier} {{\n");
-    text += "  /** This server's declarations, or one tool's, with the schemas if asked. */\n";
+    text += "  /** This server's declarations, or one tool's, with the schemas if requested. */\n";
     text += "  function $api(toolName?: string, options?: { schema?: boolean }): Promise<McpApiHeader>;\n\n";
     text + &members(functions) + "}\n"
 }
 
-/// Tools by method, then `resources` and `prompts`.
+/// Declares tools by method, then `resources` and `prompts`.
 pub(super) fn members(functions: &[Function<'_>]) -> String {
     let mut text = String::new();
     let groups: BTreeSet<Option<&str>> = functions.iter().map(|function| function.namespace()).collect();
@@ -80,7 +80,7 @@ pub(super) fn members(functions: &[Function<'_>]) -> String {
     text
 }
 
-/// In full while there is room beside what is `used`, then in outline, then by number.
+/// Declares functions in full while they fit beside the `used` bytes, then as outlines, then as a count.
 fn declarations(functions: &[&Function<'_>], indent: usize, used: usize) -> String {
     let margin = " ".repeat(indent);
     let mut text = String::new();
@@ -100,7 +100,7 @@ fn declarations(functions: &[&Function<'_>], indent: usize, used: usize) -> Stri
                 continue;
             }
             is_full = true;
-            text += &format!("\n{margin}// In outline from here: $api(\"<method>\") declares one in full.\n");
+            text += &format!("\n{margin}// Outlines from here on: $api(\"<method>\") declares one in full.\n");
         }
         let outline = function.outline(indent);
         if outline.len() < room(FILE_BYTES, &text) {

@@ -1,4 +1,4 @@
-//! A type as data, before it is text: what schemas become.
+//! Types as data, between schema and text.
 
 mod join;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 pub(super) use join::{meet, union};
 
-/// A type that is one word.
+/// A type that is a single word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     Unknown,
@@ -33,23 +33,23 @@ impl Word {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Type<'a> {
     Word(Word),
-    /// One value, as written, and the word it belongs to.
+    /// A literal as it is written, and the word for its kind.
     Literal(Word, String),
-    /// A member of a union that stands for so many left out.
+    /// A member of a union that stands for this many omitted members.
     More(Word, usize),
     Array(Box<Type<'a>>),
     Tuple(Tuple<'a>),
     Object(Object<'a>),
     Union(Vec<Type<'a>>),
     Intersection(Vec<Type<'a>>),
-    /// A definition of the same function, by its place.
+    /// A definition of the same function, by its position.
     Defined(usize),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tuple<'a> {
     pub(super) items: Vec<Type<'a>>,
-    /// How many of the items must be there.
+    /// The number of items that must be present.
     pub(super) required: usize,
     pub(super) rest: Option<Box<Type<'a>>>,
 }
@@ -57,9 +57,9 @@ pub(super) struct Tuple<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Object<'a> {
     pub(super) fields: Vec<Field<'a>>,
-    /// Fields there are and are not shown.
+    /// The number of fields that are not shown.
     pub(super) more: usize,
-    /// What every other key holds, where the schema says.
+    /// The type of all other keys, if the schema gives one.
     pub(super) rest: Option<Box<Type<'a>>>,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Field<'a> {
     pub(super) name: String,
     pub(super) required: bool,
     pub(super) value: Type<'a>,
-    /// The schemas it comes from: what its type does not say is in them.
+    /// The schemas that the field comes from, for what its type cannot express.
     pub(super) schemas: Vec<&'a Value>,
 }
 
@@ -82,7 +82,7 @@ impl Type<'_> {
     pub(super) const UNKNOWN: Self = Self::Word(Word::Unknown);
     pub(super) const NEVER: Self = Self::Word(Word::Never);
 
-    /// Whether copies of it are cheap to hold and short to read.
+    /// Whether copies of the type are cheap and short to read.
     fn is_small(&self) -> bool {
         match self {
             Self::Word(_) | Self::Literal(..) | Self::More(..) => true,
@@ -92,7 +92,7 @@ impl Type<'_> {
         }
     }
 
-    /// How many fields are left out of an object that shows none.
+    /// Returns the number of omitted fields, if the type is an object that shows none.
     fn left_out(&self) -> Option<usize> {
         match self {
             Self::Object(Object { fields, more, rest: None }) if fields.is_empty() && *more > 0 => Some(*more),
@@ -100,7 +100,7 @@ impl Type<'_> {
         }
     }
 
-    /// Whether it is clear that no value is of both types.
+    /// Returns whether it is certain that no value has both types.
     fn excludes(&self, other: &Self) -> bool {
         match (self.kind(), other.kind()) {
             (Some(one), Some(two)) => one != two,

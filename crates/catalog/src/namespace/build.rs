@@ -1,4 +1,4 @@
-//! A scope as the guest's prelude reads it, with the paths that can be called taken down on the way.
+//! Converts a scope into the form that the guest's prelude reads, and collects the paths that can be called.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use crate::text::clean;
 
 const UNSAFE_KEYS: [&str; 4] = ["__proto__", "constructor", "prototype", ""];
 
-/// A path or key in an error.
+/// The maximum length of a path or key in an error.
 pub(super) const SHOWN_BYTES: usize = 200;
 
-/// The tool behind a path, and what it is given.
+/// The tool behind a path, and how its input is built.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) tool: ToolId,
@@ -24,7 +24,7 @@ pub(crate) struct Call {
 
 pub(crate) type Calls = BTreeMap<Vec<String>, Call>;
 
-/// `tools` are those the namespace requires, under their names.
+/// Builds the scope of a namespace. `tools` are those that the namespace requires, by name.
 pub(super) fn build(
     global: &str,
     scope: &ScopeValue,
@@ -59,7 +59,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Arrays and objects are taken apart, so that the same rules hold for them and the guest freezes all of them.
+    /// Traverses arrays and objects, so that the same rules apply to them and the guest freezes all of them.
     fn json(&mut self, value: &Value) -> Result<Value, NamespaceError> {
         match value {
             Value::Array(items) => self.array(items, Self::json),
@@ -142,7 +142,7 @@ impl Builder<'_> {
 
 type Each<B, T> = fn(&mut B, &T) -> Result<Value, NamespaceError>;
 
-/// A path as a cell writes it, in an error.
+/// Returns a path as a cell writes it, for an error.
 pub(super) fn written(global: &str, path: &[impl AsRef<str>]) -> String {
     let mut text = clean(global, SHOWN_BYTES);
     for key in path.iter().take(MAX_NAMESPACE_DEPTH + 1) {

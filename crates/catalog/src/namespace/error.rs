@@ -1,4 +1,4 @@
-//! Why a namespace is not there, and what to do about it.
+//! The reasons why a namespace is not available, and how to fix them.
 
 use contract::limits::{
     MAX_IDENTIFIER_BYTES, MAX_NAMESPACE_BYTES, MAX_NAMESPACE_DEPTH, MAX_NAMESPACE_VALUES, MAX_NAMESPACES,
@@ -6,27 +6,27 @@ use contract::limits::{
 
 use super::scope::ScopeFailure;
 
-/// Names and paths in here are cleaned and cut: they may come from a cell.
+/// Names and paths in these errors are cleaned and shortened, because they may come from a cell.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NamespaceError {
-    // Of a registration.
+    // Errors of a registration.
     #[error(
         "`{0}` cannot be a global: use letters, digits, `_` and `$`, no digit first, at most {MAX_IDENTIFIER_BYTES}"
     )]
     NotAnIdentifier(String),
-    #[error("`{0}` is a word of JavaScript; choose another global name")]
+    #[error("`{0}` is a JavaScript keyword; choose another global name")]
     ReservedWord(String),
-    #[error("`{0}` is a global that cells have already; choose another global name")]
+    #[error("`{0}` is already a global of every cell; choose another global name")]
     BuiltInGlobal(String),
     #[error("the global `{global}` belongs to the namespace `{owner}`; choose another or unregister that one")]
     GlobalTaken { global: String, owner: String },
-    #[error("a namespace `{0}` is registered already; unregister it first")]
+    #[error("the namespace `{0}` is already registered; unregister it first")]
     DuplicateId(String),
-    #[error("a registry holds {MAX_NAMESPACES} namespaces; unregister one, or put these functions into another")]
+    #[error("a registry holds at most {MAX_NAMESPACES} namespaces; unregister one, or merge two")]
     TooMany,
 
-    // Of a scope.
-    #[error("the scope of `{global}` could not be made; correct its plugin")]
+    // Errors of a scope.
+    #[error("the scope of `{global}` could not be created; fix its plugin")]
     ScopeFailed {
         global: String,
         #[source]
@@ -49,7 +49,7 @@ pub enum NamespaceError {
     #[error("`{path}` calls `{tool}`, which its namespace does not require; add it to the required tools")]
     UndeclaredTool { path: String, tool: String },
 
-    // Of a call. What is unknown and what is forged look alike.
+    // Errors of a call. An unknown path and a forged one give the same error.
     #[error("`{0}` is not a function of this run's namespaces")]
     NotCallable(String),
 }

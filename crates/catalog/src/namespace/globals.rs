@@ -1,4 +1,4 @@
-//! Names that no namespace may take.
+//! Global names that namespaces must not use.
 
 use contract::limits::MAX_IDENTIFIER_BYTES;
 
@@ -6,7 +6,7 @@ use super::error::NamespaceError;
 use crate::names::JS_WORDS;
 use crate::text::{clean, is_identifier};
 
-/// The guest's own, as `guest/prelude` defines them, and the bridge of Tool Search.
+/// The guest's own globals, as `guest/prelude` defines them, and the bridge of Tool Search.
 const CELLMATE: &str = "\
     ALL_TOOLS API MCP TextDecoder TextEncoder URL URLSearchParams atob btoa clearTimeout console json namespaces \
     openclaw setTimeout structuredClone text tools yield_control";
@@ -20,12 +20,12 @@ const STANDARD: &str = "\
     Uint8ClampedArray WeakMap WeakRef WeakSet WebAssembly arguments decodeURI decodeURIComponent encodeURI \
     encodeURIComponent escape eval globalThis isFinite isNaN parseFloat parseInt undefined unescape";
 
-/// Not there, but code asks for them to learn where it runs.
+/// Globals that cells do not have, but that code tests for to detect its environment.
 const ELSEWHERE: &str = "\
     AbortController AbortSignal Buffer Bun Deno clearInterval crypto document exports fetch global module \
     performance process queueMicrotask require self setInterval window";
 
-/// What every object has: a global of this name would hide it.
+/// Properties of every object, which a global of the same name would hide.
 const OBJECT: &str = "\
     __proto__ constructor hasOwnProperty isPrototypeOf propertyIsEnumerable prototype then toString valueOf";
 

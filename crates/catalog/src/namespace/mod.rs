@@ -1,7 +1,7 @@
-//! Namespaces: a plugin's own words for its tools, as globals of a cell.
+//! Namespaces: a plugin's own API for its tools, as globals of a cell.
 //!
-//! A call in a namespace is a call of a tool in the catalog. Here it is only found out which; policy, approvals and
-//! hooks are on the way of every tool.
+//! A call in a namespace is a call of a tool in the catalog. This module only determines which one; policy, approvals
+//! and hooks apply as to every tool call.
 
 mod build;
 mod error;
@@ -22,27 +22,27 @@ pub use scope::{InputMapping, RunContext, ScopeFailure, ScopeMaker, ScopeValue};
 pub(crate) use visible::Namespace;
 pub use visible::Namespaces;
 
-/// What a plugin registers. Whose it is, the loader says: not the plugin.
+/// A plugin's registration of a namespace. The loader, not the plugin, states which plugin owns it.
 #[derive(Clone, Debug)]
 pub struct Registration {
     pub id: String,
     pub global_name: String,
     pub description: String,
-    /// What the model should know beside the description.
+    /// Instructions for the model in addition to the description.
     pub prompt: Option<String>,
-    /// All of them must be in a run's catalog and belong to the plugin, or the run does not see the namespace.
+    /// All of these tools must be in a run's catalog and belong to the plugin, or the run does not see the namespace.
     pub required_tool_names: Vec<String>,
     pub scope: ScopeMaker,
 }
 
-/// What loaded plugins registered. It belongs to whoever loads them; there is none for the whole process.
+/// The namespaces that loaded plugins registered. The plugin loader owns it; there is no process-wide registry.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    by_id: BTreeMap<String, Registered>,
+    by_id: BTreeMap<String, RegisteredNamespace>,
 }
 
 #[derive(Clone, Debug)]
-struct Registered {
+struct RegisteredNamespace {
     plugin_id: String,
     registration: Registration,
 }
@@ -62,24 +62,24 @@ impl Registry {
             return Err(NamespaceError::TooMany);
         }
         let plugin_id = plugin_id.to_owned();
-        self.by_id.insert(registration.id.clone(), Registered { plugin_id, registration });
+        self.by_id.insert(registration.id.clone(), RegisteredNamespace { plugin_id, registration });
         Ok(())
     }
 
-    /// Whether there was one.
+    /// Removes a namespace; returns whether it was registered.
     pub fn unregister(&mut self, id: &str) -> bool {
         self.by_id.remove(id).is_some()
     }
 
-    /// For a plugin that is disabled, removed or rolled back; how many it had.
+    /// Removes all namespaces of a plugin that is disabled, removed or rolled back; returns their number.
     pub fn clear_plugin(&mut self, plugin_id: &str) -> usize {
         let before = self.by_id.len();
         self.by_id.retain(|_, registered| registered.plugin_id != plugin_id);
         before - self.by_id.len()
     }
 
-    /// What one run sees. A namespace whose scope is no good is left out and named in [`Namespaces::refused`]:
-    /// one broken plugin does not take the others' functions away.
+    /// Returns the namespaces that one run sees. A namespace with an invalid scope is left out and reported in
+    /// [`Namespaces::refused`], so that one broken plugin does not affect the others.
     pub fn visible(&self, catalog: &Catalog, context: &RunContext<'_>) -> Namespaces {
         let mut namespaces = Namespaces::default();
         for registered in self.by_id.values() {
@@ -91,18 +91,19 @@ impl Registry {
     }
 }
 
-impl Registered {
-    /// The required tools under their names, if all are there.
+impl RegisteredNamespace {
+    /// Returns the required tools by name, if all are present.
     fn tools(&self, catalog: &Catalog) -> Option<BTreeMap<&str, ToolId>> {
         let required = self.registration.required_tool_names.iter();
         required.map(|name| Some((name.as_str(), self.own_tool(catalog, name)?))).collect()
     }
 
-    /// MCP servers and clients choose their names themselves, so one of a plugin's name proves nothing.
+    /// Only looks at plugins and built-in tools: MCP servers and clients choose their own names, so a matching name
+    /// proves nothing.
     fn own_tool(&self, catalog: &Catalog, name: &str) -> Option<ToolId> {
         [Source::Plugin, Source::Openclaw].into_iter().find_map(|source| {
             let tool = catalog.get(&format!("{}:{}:{name}", source.as_str(), self.plugin_id))?;
-            // A colon in the plugin's id could make another owner's tool of it.
+            // A colon in the plugin's id could make the id that of another owner's tool.
             (tool.id.owner() == self.plugin_id).then(|| tool.id.clone())
         })
     }

@@ -1,4 +1,4 @@
-//! What a namespace holds: values, and markers for calls of its plugin's tools.
+//! The contents of a namespace: values, and functions that call its plugin's tools.
 //!
 //! There is no variant for a function or a cycle, so neither can be registered.
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use contract::scope::Scope;
 use serde_json::{Map, Value, json};
 
-/// What a scope may depend on. The same context gives the same scope, or runs do not replay.
+/// The inputs of a scope. The same context must give the same scope, otherwise runs cannot be replayed.
 #[derive(Clone, Copy, Debug)]
 pub struct RunContext<'a> {
     pub scope: &'a Scope,
@@ -77,13 +77,13 @@ impl fmt::Debug for InputMapping {
     }
 }
 
-/// Makes a namespace's scope for one run.
+/// Creates a namespace's scope for one run.
 #[derive(Clone)]
 pub struct ScopeMaker(Arc<Maker>);
 
 type Maker = dyn Fn(&RunContext<'_>) -> Result<ScopeValue, ScopeFailure> + Send + Sync;
 
-/// What kept a plugin from making its scope, in its own words.
+/// A plugin's own error message for a scope that it could not create.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ScopeFailure(pub String);
@@ -93,7 +93,7 @@ impl ScopeMaker {
         Self(Arc::new(maker))
     }
 
-    /// The same scope for every run.
+    /// Uses the same scope for every run.
     pub fn fixed(scope: ScopeValue) -> Self {
         Self::new(move |_| Ok(scope.clone()))
     }

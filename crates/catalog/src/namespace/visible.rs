@@ -1,4 +1,4 @@
-//! The namespaces of one run, and which tool a call in one of them means.
+//! The namespaces of one run, and the tools that calls in them resolve to.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::build::{Call, Calls, written};
 use super::error::NamespaceError;
 
-/// Under their globals, and the reasons why others are not among them.
+/// Namespaces by global name, and the reasons why others are missing.
 #[derive(Debug, Default)]
 pub struct Namespaces {
     shown: BTreeMap<String, Namespace>,
@@ -20,7 +20,7 @@ pub struct Namespaces {
 pub(crate) struct Namespace {
     pub(crate) description: String,
     pub(crate) prompt: Option<String>,
-    /// What the prelude builds it from.
+    /// The description from which the prelude builds the namespace.
     pub(crate) descriptor: Value,
     pub(crate) calls: Calls,
 }
@@ -34,7 +34,7 @@ impl Namespaces {
         self.shown.keys().map(String::as_str)
     }
 
-    /// For the log: namespaces that should be here and are not.
+    /// Returns the reasons why namespaces are missing, for the log.
     pub fn refused(&self) -> &[NamespaceError] {
         &self.refused
     }
@@ -52,7 +52,8 @@ impl Namespaces {
         }
     }
 
-    /// The tool a guest's call means and its input. The guest's word for the path counts for nothing.
+    /// Returns the tool that a guest's call resolves to, and its input. The path comes from the guest and is not
+    /// trusted.
     pub(crate) fn resolve(
         &self,
         global: &str,

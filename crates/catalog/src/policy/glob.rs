@@ -1,21 +1,21 @@
-//! Globs: `*` stands for any text, `?` for one character, everything else for itself.
+//! Globs: `*` matches any text, `?` one character, every other character itself.
 
 use std::str::Chars;
 
-/// Whether the whole text fits the pattern. Case counts.
+/// Returns whether the pattern matches the whole text. Case-sensitive.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     walk(pattern, text).matched
 }
 
 struct Walk {
     matched: bool,
-    /// At most the product of both lengths, each plus one, whatever the pattern.
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold us to the bound above"))]
+    /// At most the product of both lengths, each plus one, for any pattern.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests check the bound above"))]
     steps: usize,
 }
 
-/// Only the last `*` is ever tried again, one character further on: an earlier one could not match
-/// more than it did. So there is no recursion, and no pattern takes more than the product of lengths.
+/// Retries only the last `*`, one character further each time: an earlier one could not match more than it did. So
+/// there is no recursion, and no pattern takes more steps than the product of the lengths.
 fn walk(pattern: &str, text: &str) -> Walk {
     let (mut pattern, mut text) = (pattern.chars(), text.chars());
     let mut last_star: Option<(Chars<'_>, Chars<'_>)> = None;
@@ -31,11 +31,11 @@ fn walk(pattern: &str, text: &str) -> Walk {
             }
             (Some('?'), Some(_)) => {}
             (Some(wanted), Some(found)) if wanted == found => {}
-            // The text is too short now, and shorter after any later start.
+            // The rest of the text is too short, and a later start would leave even less.
             (Some(_), None) => break false,
             (Some(_) | None, Some(_)) => {
                 let Some((after_star, start)) = &mut last_star else { break false };
-                // Cannot be at its end: this attempt has read a character past it.
+                // `start` is not at its end: this attempt has read a character past it.
                 start.next();
                 pattern = after_star.clone();
                 text = start.clone();
@@ -83,7 +83,7 @@ mod tests {
         }
     }
 
-    /// Every word up to a length, of some letters.
+    /// Returns every word of these letters up to a length.
     fn words(letters: &str, longest: usize) -> Vec<String> {
         let mut words = vec![String::new()];
         let mut start = 0;
@@ -97,7 +97,7 @@ mod tests {
         words
     }
 
-    /// The textbook definition, one case a line.
+    /// The textbook definition, one case per line.
     fn oracle(pattern: &[char], text: &[char]) -> bool {
         match (pattern, text) {
             ([], []) => true,

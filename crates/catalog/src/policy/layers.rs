@@ -1,25 +1,25 @@
-//! The layers that apply to one run, from what is configured and what the run says of itself.
+//! The policy layers of one run, from the configuration and the run's scope.
 
 use contract::config::Path;
 use contract::config::policy::{Lists, PolicyConfig, Rules, Scope};
 
 use super::Layer;
 
-/// What of a run its policy depends on.
+/// The properties of a run that its policy depends on.
 #[derive(Clone, Debug)]
 pub struct RunScope<'a> {
     pub provider: Option<&'a str>,
-    /// Without its provider: `gpt-5`, not `openai/gpt-5`.
+    /// Without the provider: `gpt-5`, not `openai/gpt-5`.
     pub model: Option<&'a str>,
     pub sandboxed: bool,
     /// The run's own lists; `Lists::default()` restricts nothing.
     pub lists: &'a Lists,
 }
 
-/// Profile, provider's profile, then the lists: global, provider, agent, sandbox, run.
+/// Returns the layers of a run: profile, provider's profile, then the lists: global, provider, agent, sandbox, run.
 ///
-/// A narrower scope's profile replaces a broader one's, and so does its `alsoAllow` for that profile. Lists
-/// never replace each other: each is a layer.
+/// A narrower scope's profile replaces a broader one's, and so does its `alsoAllow` for that profile. Lists never
+/// replace each other: each is a layer.
 pub fn layers(config: &PolicyConfig, run: &RunScope<'_>) -> Vec<Layer> {
     let scopes = config.scopes.iter();
     let own: Vec<(String, &Rules)> = scopes.clone().map(|scope| (scope.place.clone(), &scope.rules)).collect();
@@ -40,7 +40,7 @@ pub fn layers(config: &PolicyConfig, run: &RunScope<'_>) -> Vec<Layer> {
     layers
 }
 
-/// A scope's rules for the run's provider, then for its very model.
+/// Returns a scope's rules for the run's provider, then those for its exact model.
 fn for_provider<'c>(scope: &'c Scope, run: &RunScope<'_>) -> Vec<(String, &'c Rules)> {
     let Some(provider) = run.provider else { return Vec::new() };
     let place = Path::root(&scope.place).key("byProvider");
@@ -52,7 +52,7 @@ fn for_provider<'c>(scope: &'c Scope, run: &RunScope<'_>) -> Vec<(String, &'c Ru
         .collect()
 }
 
-/// The last profile chosen, with the last additions made, as a layer of its own.
+/// Returns the last profile chosen, with the last additions made, as a layer.
 fn profile(rules: &[(String, &Rules)]) -> Option<Layer> {
     let (place, profile) = rules.iter().rev().find_map(|(place, rules)| Some((place, rules.profile.as_ref()?)))?;
     let also_allow = rules.iter().rev().find_map(|(_, rules)| rules.lists.also_allow.clone());

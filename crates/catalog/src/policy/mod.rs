@@ -1,7 +1,7 @@
-//! Which tools may this run see? Layers of allow and deny lists, and what they make of a tool.
+//! Tool policy: layers of allow and deny lists that decide which tools a run may see.
 //!
-//! A tool is seen when no layer denies it and every layer that has an allow list allows it. So the order of
-//! layers does not change the answer, only which layer is named as the one that refused.
+//! A run sees a tool if no layer denies it and every layer with an allow list allows it. So the order of layers does
+//! not change the decision, only which layer is named as the one that refused.
 
 mod glob;
 mod layers;
@@ -14,21 +14,21 @@ use contract::tool::{ToolId, ToolSpec};
 
 pub use layers::{RunScope, layers};
 
-/// One place's lists.
+/// The lists of one place in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// Where the lists come from, for those who ask why: `tools`, `agents.main.tools`, `run`.
+    /// Where the lists come from, for explanations: `tools`, `agents.main.tools`, `run`.
     pub place: String,
     pub lists: Lists,
 }
 
-/// The layers of one run, the broadest first.
+/// The layers of one run, broadest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     layers: Vec<Layer>,
 }
 
-/// What a policy makes of one tool, and why.
+/// A policy's decision about one tool, with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision<'p> {
     Allowed,
@@ -43,7 +43,8 @@ impl From<Vec<Layer>> for Policy {
 }
 
 impl Policy {
-    /// The tools a run may see, in the order they came. None: a run without tools, which code mode leaves alone.
+    /// Returns the tools that a run may see, in their original order. If there are none, the run has no tools and code
+    /// mode stays inactive.
     pub fn effective(&self, mut tools: Vec<ToolSpec>) -> Vec<ToolSpec> {
         tools.retain(|tool| self.explain(&tool.id) == Decision::Allowed);
         tools
@@ -62,7 +63,7 @@ impl Policy {
 }
 
 impl Layer {
-    /// Regardless of what is denied.
+    /// Whether the allow lists allow the tool; deny lists are ignored.
     fn allows(&self, id: &ToolId) -> bool {
         let Some(allow) = &self.lists.allow else { return true };
         let also = self.lists.also_allow.as_deref().unwrap_or_default();
@@ -74,10 +75,10 @@ fn find<'p>(patterns: &'p [Pattern], id: &ToolId) -> Option<&'p Pattern> {
     patterns.iter().find(|pattern| names(pattern, id))
 }
 
-/// Whether a pattern names a tool.
+/// Returns whether a pattern matches a tool.
 ///
-/// A group names its members. A glob with a `:` is matched with the whole id and nothing else, so `mcp:docs:*` is what
-/// the server `docs` has. A glob without one is matched with the name and with the owner, whichever source they are of.
+/// A group matches its members. A glob with a `:` is matched against the whole id only, so `mcp:docs:*` matches the
+/// tools of the server `docs`. A glob without one is matched against the name and the owner, for every source.
 pub fn names(pattern: &Pattern, id: &ToolId) -> bool {
     if let Some(group) = pattern.group() {
         return group.contains(id);
@@ -94,7 +95,7 @@ impl fmt::Display for Decision<'_> {
         match self {
             Self::Allowed => f.write_str("allowed"),
             Self::Denied { place, pattern } => write!(f, "denied by `{pattern}` in the deny list of `{place}`"),
-            Self::NotAllowed { place } => write!(f, "not among what `{place}` allows"),
+            Self::NotAllowed { place } => write!(f, "not in the allow list of `{place}`"),
         }
     }
 }

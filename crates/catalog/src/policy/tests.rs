@@ -1,4 +1,4 @@
-//! What policies make of tools.
+//! Decisions of policies about tools.
 
 use contract::config::AgentsConfig;
 use contract::config::pattern::Pattern;
@@ -40,7 +40,7 @@ fn seen(policy: &Policy) -> Vec<String> {
     policy.effective(tools()).iter().map(|tool| tool.id.as_str().to_owned()).collect()
 }
 
-/// One layer of lists, and what it lets through.
+/// Checks which tools one layer of lists lets through.
 fn check(value: &Value, expected: &[&str]) {
     let policy = Policy::from(vec![Layer { place: "tools".to_owned(), lists: lists(value) }]);
     assert_eq!(seen(&policy), expected, "{value}");
@@ -79,7 +79,7 @@ fn patterns_name_ids_names_owners_and_groups() {
         ("mcp", vec![]),
         ("core:read", vec![]),
         ("hub", vec![]),
-        // Without a `:` it is no glob over ids, with one it is nothing else.
+        // A glob without a `:` never matches whole ids; a glob with one matches nothing else.
         ("mcp*", vec![]),
         ("*github*", github.to_vec()),
         ("*:read", vec!["openclaw:core:read", evil]),
@@ -95,7 +95,7 @@ fn patterns_name_ids_names_owners_and_groups() {
     }
 }
 
-/// A server cannot name a tool or itself so that a pattern about another server names it.
+/// A server cannot choose a name so that a pattern about another server matches it.
 #[test]
 fn no_name_imitates_the_id_of_another_servers_tool() {
     let docs = Pattern::parse("mcp:docs:*").unwrap();
@@ -136,7 +136,7 @@ fn deny_wins_and_also_allow_adds() {
     check(&json!({"allow": [], "alsoAllow": ["exec"], "deny": ["exec"]}), &[]);
 }
 
-/// A run of the agent `main` on `openai`'s `gpt-5`; what it sees.
+/// Returns what a run of the agent `main` sees with `openai`'s `gpt-5`.
 fn run(tools: &Value, agent: &Value, sandboxed: bool, own: &Value) -> Vec<String> {
     let config = AgentsConfig::resolve(tools, &json!({"main": {"tools": agent}})).unwrap();
     let own = lists(own);
@@ -175,17 +175,17 @@ fn a_profile_is_a_base_that_also_allow_adds_to() {
         (json!({"profile": "coding", "deny": ["bundle-mcp", "exec"]}), none.clone(), vec![read, status]),
         (json!({"profile": "minimal", "alsoAllow": ["pick"]}), none.clone(), vec![status, pick]),
         (json!({"profile": "minimal"}), json!({"alsoAllow": ["pick"]}), vec![status, pick]),
-        // An agent's profile and additions replace the global ones, each by itself.
+        // An agent's profile and additions each replace the global ones.
         (json!({"profile": "minimal"}), json!({"profile": "full"}), TOOLS.to_vec()),
         (json!({"profile": "full", "alsoAllow": ["pick"]}), json!({"profile": "minimal"}), vec![status, pick]),
         (json!({"profile": "minimal", "alsoAllow": ["pick"]}), json!({"alsoAllow": []}), vec![status]),
         (json!({"profile": "minimal", "alsoAllow": ["pick"]}), json!({"alsoAllow": ["exec"]}), vec![exec, status]),
-        // A profile and an allow list must both allow.
+        // A tool must be allowed by both the profile and the allow list.
         (json!({"profile": "minimal", "allow": ["pick"]}), none.clone(), vec![]),
         (json!({"profile": "coding", "allow": ["exec", "pick"]}), none.clone(), vec![exec]),
         (json!({"profiles": {"mine": ["pick"]}, "profile": "mine"}), none.clone(), vec![pick]),
         (json!({"profiles": {"mine": []}, "profile": "mine"}), none.clone(), vec![]),
-        // Without a profile or a list there is nothing to add to.
+        // Without a profile or a list, there is nothing to add to.
         (json!({"alsoAllow": ["pick"]}), none.clone(), TOOLS.to_vec()),
     ];
     for (tools, agent, expected) in cases {
@@ -224,14 +224,14 @@ fn providers_and_models_only_narrow() {
 }
 
 #[test]
-fn the_sandbox_has_lists_of_its_own() {
+fn the_sandbox_has_its_own_lists() {
     let none = json!({});
     let tools = json!({"sandbox": {"tools": {"allow": ["read"], "alsoAllow": ["bundle-mcp"], "deny": ["evil"]}}});
     let agent = json!({"sandbox": {"tools": {"deny": ["delete_*"]}}});
     assert_eq!(run(&tools, &none, false, &none), TOOLS);
     assert_eq!(run(&tools, &none, true, &none), [TOOLS[1], TOOLS[4], TOOLS[5]]);
     assert_eq!(run(&tools, &agent, true, &none), [TOOLS[1], TOOLS[4]]);
-    // Adding to nothing in particular takes nothing away.
+    // An addition without a base list removes nothing.
     assert_eq!(run(&json!({"sandbox": {"tools": {"alsoAllow": ["bundle-mcp"]}}}), &none, true, &none), TOOLS);
 }
 
@@ -259,8 +259,8 @@ fn a_refusal_names_the_layer_and_the_pattern() {
         ("mcp:github:delete_repo", "denied by `*_repo` in the deny list of `tools`"),
         ("mcp:github:delete_all", "denied by `delete_*` in the deny list of `agents.main.tools`"),
         ("mcp:evil:read", "denied by `evil` in the deny list of `tools.sandbox.tools`"),
-        ("plugin:slack:send", "not among what `run` allows"),
-        ("plugin:other:send", "not among what `tools.profile: coding` allows"),
+        ("plugin:slack:send", "not in the allow list of `run`"),
+        ("plugin:other:send", "not in the allow list of `tools.profile: coding`"),
     ];
     for (id, expected) in cases {
         assert_eq!(policy.explain(&ToolId::parse(id).unwrap()).to_string(), expected, "{id}");

@@ -1,6 +1,6 @@
-//! What control tools say of themselves: all a model learns before it writes its first cell.
+//! The descriptions of the control tools: all that a model knows before it writes its first cell.
 //!
-//! Equal catalogs and limits give equal bytes, so that a provider's cache of the prompt holds.
+//! Equal catalogs and limits give equal bytes, so that providers can cache the prompt.
 
 mod amount;
 mod exec;
@@ -18,14 +18,14 @@ pub fn wait(config: &CodeMode) -> String {
     let limits = &config.limits;
     format!(
         "\
-Goes on with a cell that `exec` or an earlier `wait` left at status \"waiting\". Give its `runId`; the result has \
-the same shape as `exec`'s.
+Resumes a cell that `exec` or an earlier `wait` left at status \"waiting\". Pass its `runId`; the result has the same \
+shape as that of `exec`.
 
-The cell keeps its variables, and its tool calls go on between your turns. `wait` returns when the cell completes, \
-fails or yields, when only a person's answer is missing, or after {wait}; while the status is still \"waiting\", \
-call it again. The cell's own code has {timeout} in each `wait`.
-A cell can be waited for by the run and session that started it, for {ttl} after it last moved. Suspended it may \
-take {snapshot}, compressed. A cell that has completed or failed cannot be gone on with: start another with `exec`.",
+The cell keeps its variables, and its tool calls continue between your turns. `wait` returns when the cell completes, \
+fails or yields, when only a person's answer is missing, or after {wait}; while the status is still \"waiting\", call \
+it again. The cell's own code has {timeout} in each `wait`.
+A cell can be resumed only by the run and session that started it, for {ttl} after its last activity. Suspended, it \
+may take {snapshot}, compressed. A completed or failed cell cannot be resumed; start a new one with `exec`.",
         wait = time(limits.max_wait_ms),
         timeout = time(limits.timeout_ms),
         ttl = time(config.snapshot_ttl_seconds.saturating_mul(1000)),

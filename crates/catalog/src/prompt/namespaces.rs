@@ -1,13 +1,13 @@
-//! What `exec` says of `MCP` and of plugins' namespaces, where a run has any.
+//! The part of the `exec` description about `MCP` and plugins' namespaces, if a run has any.
 
 use crate::Catalog;
 use crate::namespace::Namespace;
 use crate::text::clean;
 
-/// The identifiers of MCP servers.
+/// The maximum length of the list of MCP servers.
 const SERVERS_BYTES: usize = 2 << 10;
 
-/// All plugins' namespaces together, and one's own words.
+/// The maximum length of all plugins' namespaces together, and of one's description and prompt.
 const NAMESPACES_BYTES: usize = 5 << 10;
 const DESCRIPTION_BYTES: usize = 240;
 const PROMPT_BYTES: usize = 1 << 10;
@@ -17,7 +17,7 @@ pub(super) fn block(catalog: &Catalog) -> Option<String> {
     (!lines.is_empty()).then(|| format!("Namespaces, as globals and as `namespaces.<name>`:\n{}", lines.join("\n")))
 }
 
-/// What it is, what there is, how it is found and how it is called.
+/// Describes `MCP`: which servers there are, and how to find and call their tools.
 fn mcp(catalog: &Catalog) -> Option<String> {
     if catalog.servers.is_empty() {
         return None;
@@ -28,17 +28,19 @@ fn mcp(catalog: &Catalog) -> Option<String> {
         if has_more { " Some servers have resources.list/read and prompts.list/get beside their tools." } else { "" };
     Some(format!(
         "\
-- MCP: the tools of MCP servers. They are here only, not in `tools` or `ALL_TOOLS`.
-  Servers: {}. `await MCP.$search(\"create an issue\")` finds tools of all of them, best first, as {{ call, signature, \
-description }}: `call` is how to write it, `signature` what it takes. `await API.read(\"mcp/<server>.d.ts\")` has a server's TypeScript declarations, `await \
-API.list(\"mcp\")` the files; neither is a tool call.
+- MCP: the tools of MCP servers. They are only here, not in `tools` or `ALL_TOOLS`.
+  Servers: {}. `await MCP.$search(\"create an issue\")` searches the tools of all servers, best first, and returns {{ \
+call, signature, description }}: `call` is the function to call, `signature` its input. `await \
+API.read(\"mcp/<server>.d.ts\")` returns a server's TypeScript declarations, `await API.list(\"mcp\")` lists the \
+files; neither is a tool call.
   Call `await MCP.<server>.<tool>({{ ...input }})` with one object. The result is {{ content, structuredContent, \
-isError }}; look at isError.{more} `await MCP.<server>.$api(\"<tool>\", {{ schema: true }})` has one tool's schema.",
+isError }}; check isError.{more} `await MCP.<server>.$api(\"<tool>\", {{ schema: true }})` returns one tool's \
+schema.",
         listed(&identifiers)
     ))
 }
 
-/// As many as there is room for, then how many more.
+/// Lists as many identifiers as fit, then the number of the others.
 fn listed(identifiers: &[&str]) -> String {
     let mut line = String::new();
     for (position, identifier) in identifiers.iter().enumerate() {
@@ -51,7 +53,7 @@ fn listed(identifiers: &[&str]) -> String {
     line
 }
 
-/// In the order of their globals, while there is room.
+/// Describes plugins' namespaces in the order of their globals, as many as fit.
 fn plugins(catalog: &Catalog) -> Vec<String> {
     let namespaces = catalog.namespaces.iter();
     let count = namespaces.len();
@@ -61,14 +63,14 @@ fn plugins(catalog: &Catalog) -> Vec<String> {
         used <= NAMESPACES_BYTES
     };
     let mut lines: Vec<String> =
-        namespaces.map(|(global, namespace)| said(global, namespace)).take_while(fits).collect();
+        namespaces.map(|(global, namespace)| entry(global, namespace)).take_while(fits).collect();
     if lines.len() < count {
         lines.push(format!("- {} more: Object.keys(namespaces) names them.", count - lines.len()));
     }
     lines
 }
 
-fn said(global: &str, namespace: &Namespace) -> String {
+fn entry(global: &str, namespace: &Namespace) -> String {
     let description = clean(&namespace.description, DESCRIPTION_BYTES);
     let prompt = namespace.prompt.as_deref().map(|prompt| clean(prompt, PROMPT_BYTES)).unwrap_or_default();
     let parts = [format!("- {global}: {description}"), prompt];

@@ -12,9 +12,9 @@ Runs a short JavaScript program that finds and calls this run's {tools}. `code` 
   const hits = await openclaw.tools.search(\"create a calendar event\");
   const tool = await openclaw.tools.describe(hits[0].id); // tool.parameters is its input's JSON Schema
   return await openclaw.tools.call(tool.id, {{ title: \"Planning\" }});
-Ids of MCP tools (mcp:<server>:<tool>) are called the same way. A search gives at most {default} tools, or {{ limit \
-}} up to {max}. `return` passes a JSON value back; console.log, console.warn and console.error are returned as logs. \
-A failed call rejects. There are no modules, files, network, processes or timers. It takes at most {time}.",
+MCP tools (mcp:<server>:<tool>) are called by id in the same way. A search returns at most {default} tools, or {{ \
+limit }} up to {max}. `return` passes a JSON value back; console.log, console.warn and console.error are returned as \
+logs. A failed call rejects. There are no modules, files, network, processes or timers. It takes at most {time}.",
         tools = count(catalog.len(), "tool"),
         default = config.search.default,
         max = config.search.max,
@@ -25,8 +25,8 @@ A failed call rejects. There are no modules, files, network, processes or timers
 pub fn tool_search(config: &ToolSearch, catalog: &Catalog) -> String {
     format!(
         "\
-Finds tools among this run's {} by words, best matches first: at most {}, or `limit` up to {}. Each has an id, a \
-name, a description and a source. Then `tool_describe` gives its input schema, and `tool_call` calls it.",
+Searches this run's {} by keywords, best matches first: at most {}, or `limit` up to {}. Each result has an id, a \
+name, a description and a source. `tool_describe` then returns its input schema, and `tool_call` calls it.",
         count(catalog.len(), "tool"),
         config.search.default,
         config.search.max,
@@ -34,11 +34,11 @@ name, a description and a source. Then `tool_describe` gives its input schema, a
 }
 
 pub fn tool_describe() -> String {
-    "Gives one tool by its id, as `tool_search` found it, with `parameters`: the JSON Schema of its input.".to_owned()
+    "Returns one tool by its id from `tool_search`, with `parameters`: the JSON Schema of its input.".to_owned()
 }
 
 pub fn tool_call() -> String {
-    "Calls one tool by its id, with `args` as its schema from `tool_describe` has them. Policy and approvals apply as \
-     they do to every call."
+    "Calls one tool by its id, with `args` that match its schema from `tool_describe`. Policy and approvals apply as \
+     to every call."
         .to_owned()
 }

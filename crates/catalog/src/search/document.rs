@@ -1,9 +1,9 @@
-//! What of a tool is searched: its words by the place where they stand.
+//! The searchable text of a tool, by field.
 
 use contract::tool::ToolSpec;
 use serde_json::Value;
 
-/// Where a word stands decides what it weighs.
+/// The number of fields; a word's weight depends on its field.
 pub(crate) const FIELDS: usize = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,22 +27,22 @@ impl Field {
     ];
 }
 
-/// Of one field, this much is read; a server that writes books is found by their beginnings.
+/// The maximum length read of one field; only the beginning of a longer text is searched.
 const MAX_FIELD_BYTES: usize = 8 << 10;
 
-/// How deep parameters of parameters are read.
+/// The maximum nesting of parameters that is read.
 const MAX_DEPTH: usize = 4;
 
-/// One tool to be found.
+/// One tool as searchable text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Document {
     pub id: String,
     pub name: String,
-    /// After the label that a person is shown, where it says more than the name.
+    /// Preceded by the label that a person sees, if that says more than the name.
     pub description: String,
     pub parameter_names: String,
     pub parameter_descriptions: String,
-    /// The server, plugin or program the tool belongs to.
+    /// The server, plugin or program that the tool belongs to.
     pub owner: String,
     pub owner_description: String,
 }
@@ -63,7 +63,7 @@ impl Document {
         document
     }
 
-    /// From the shape in which searches answer, with its `parameters`, and what may be known of its source.
+    /// Reads the JSON form of search results, with `parameters` and, if known, a description of its source.
     pub fn from_json(tool: &Value) -> Option<Self> {
         let text = |key: &str| tool.get(key).and_then(Value::as_str).unwrap_or_default();
         let mut document = Self {
@@ -79,7 +79,7 @@ impl Document {
         Some(document)
     }
 
-    /// Names, descriptions and allowed words of the parameters, and of theirs.
+    /// Reads names, descriptions and enum values of the parameters, recursively.
     fn read_parameters(&mut self, schema: &Value, depth: usize) {
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
         for (name, property) in properties {

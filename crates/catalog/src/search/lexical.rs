@@ -1,19 +1,19 @@
-//! How well words match: BM25 over fields of different weight, with what a match in the name adds.
+//! Lexical ranking: BM25 over weighted fields, with a bonus for matches in the name.
 
 use super::document::FIELDS;
 use super::vocabulary::TermId;
 use super::weights::Weights;
 
-/// What a tool's text comes to: how often it has each term in each field.
+/// The number of occurrences of each term in each field of a tool.
 #[derive(Debug)]
-pub(crate) struct Counted {
-    /// In order of terms.
+pub(crate) struct TermCounts {
+    /// Sorted by term.
     pub(crate) terms: Box<[(TermId, [u8; FIELDS])]>,
     pub(crate) lengths: [u16; FIELDS],
 }
 
-impl Counted {
-    /// From terms in any order, each with the number of its field.
+impl TermCounts {
+    /// Counts terms given in any order, each with the number of its field.
     pub(crate) fn new(mut found: Vec<(TermId, u8)>) -> Self {
         let mut lengths = [0_u16; FIELDS];
         found.sort_unstable();
@@ -33,7 +33,7 @@ impl Counted {
     }
 }
 
-/// For every term the tools that have it and what it says there.
+/// The inverted index: for every term, the tools that contain it and its score there.
 #[derive(Debug, Default)]
 pub(crate) struct Postings {
     starts: Vec<u32>,
@@ -44,12 +44,12 @@ pub(crate) struct Postings {
 struct Entry {
     tool: u32,
     weight: f32,
-    /// The part of the name that this term is, by rarity; none where it is not in the name.
+    /// The share of the name that this term makes up, by rarity; 0 if the name does not contain it.
     of_name: f32,
 }
 
 impl Postings {
-    pub(crate) fn new(tools: &[&Counted], terms: usize, weights: &Weights) -> Self {
+    pub(crate) fn new(tools: &[&TermCounts], terms: usize, weights: &Weights) -> Self {
         let mut starts = vec![0_u32; terms + 1];
         for (term, _) in tools.iter().flat_map(|tool| tool.terms.iter()) {
             if let Some(count) = starts.get_mut(*term as usize + 1) {
@@ -91,7 +91,7 @@ impl Postings {
         self.entries.get(*from as usize..*to as usize).unwrap_or_default()
     }
 
-    /// Adds to every tool's score what these words say for it, one being the best score there is.
+    /// Returns every tool's score for these words, scaled so that the best is 1.
     pub(crate) fn score(&self, words: &[(TermId, f32)], tools: usize, weights: &Weights) -> Vec<f32> {
         let mut scores = vec![0.0_f32; tools];
         let mut names = vec![0.0_f32; tools];
@@ -113,15 +113,15 @@ impl Postings {
         scores
     }
 
-    /// What one word says for one tool.
-    pub(crate) fn says(&self, term: TermId, tool: usize) -> f32 {
+    /// Returns the score of one word for one tool.
+    pub(crate) fn term_score(&self, term: TermId, tool: usize) -> f32 {
         let entries = self.of(term);
         let found = entries.binary_search_by_key(&tool, |entry| entry.tool as usize);
         found.ok().and_then(|at| entries.get(at)).map(|entry| entry.weight).unwrap_or_default()
     }
 }
 
-/// So that the best is one.
+/// Scales scores so that the best is 1.
 pub(crate) fn to_unit(scores: &mut [f32]) {
     let best = scores.iter().copied().fold(0.0, f32::max);
     if best > 0.0 {
@@ -134,7 +134,7 @@ fn rarity(having: u32, tools: usize) -> f32 {
     (1.0 + (tools - having + 0.5) / (having + 0.5)).ln()
 }
 
-fn average_lengths(tools: &[&Counted]) -> [f32; FIELDS] {
+fn average_lengths(tools: &[&TermCounts]) -> [f32; FIELDS] {
     std::array::from_fn(|field| {
         let lengths = || tools.iter().filter_map(|tool| tool.lengths.get(field)).filter(|length| **length > 0);
         let sum: u64 = lengths().map(|length| u64::from(*length)).sum();
@@ -143,8 +143,8 @@ fn average_lengths(tools: &[&Counted]) -> [f32; FIELDS] {
     })
 }
 
-/// What one occurrence in each field weighs: less in a long text than in a short one.
-fn scales(tool: &Counted, average: &[f32; FIELDS], weights: &Weights) -> [f32; FIELDS] {
+/// Returns the weight of one occurrence in each field: lower in a long text than in a short one.
+fn scales(tool: &TermCounts, average: &[f32; FIELDS], weights: &Weights) -> [f32; FIELDS] {
     std::array::from_fn(|field| {
         let at = |values: &[f32; FIELDS]| values.get(field).copied().unwrap_or_default();
         let length = tool.lengths.get(field).copied().unwrap_or_default();
@@ -153,14 +153,14 @@ fn scales(tool: &Counted, average: &[f32; FIELDS], weights: &Weights) -> [f32; F
     })
 }
 
-/// The more often the better, but less and less.
+/// Weighs repetitions, each less than the one before.
 fn saturated(counts: &[u8; FIELDS], scale: &[f32; FIELDS], weights: &Weights) -> f32 {
     let sum: f32 =
         counts.iter().zip(scale).map(|(count, scale)| f32::from(*count).min(weights.most_repeats) * scale).sum();
     sum * (1.0 + weights.saturation) / (sum + weights.saturation)
 }
 
-fn name_rarity(tool: &Counted, rarity: &[f32]) -> f32 {
+fn name_rarity(tool: &TermCounts, rarity: &[f32]) -> f32 {
     let in_name = tool.terms.iter().filter(|(_, counts)| counts.first().is_some_and(|count| *count > 0));
     let sum: f32 = in_name.filter_map(|(term, _)| rarity.get(*term as usize)).sum();
     sum.max(f32::MIN_POSITIVE)

@@ -1,7 +1,7 @@
-//! Finding the tool that somebody means: by its words, by their meaning, and first of all by its name.
+//! Tool search: by words, by their meaning, and first of all by exact name.
 //!
-//! The same tools and the same request give the same answer on every machine: nothing here depends on time, chance or the
-//! order in which tools were added.
+//! The same tools and the same request give the same result on every machine: nothing here depends on time, randomness
+//! or the order in which tools were added.
 
 mod document;
 mod lexical;
@@ -17,7 +17,7 @@ mod words;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lexical::{Counted, Postings};
+use lexical::{Postings, TermCounts};
 use meaning::Vectors;
 use tool::Tool;
 use vocabulary::{Reader, Vocabulary};
@@ -28,7 +28,7 @@ pub use meaning::{Meaning, MeaningError};
 pub use near::near;
 pub use weights::Weights;
 
-/// Tools, ready to be found.
+/// A search index of tools.
 pub struct Index {
     weights: Weights,
     meaning: Option<&'static Meaning>,
@@ -37,38 +37,38 @@ pub struct Index {
     tools: Vec<Arc<Tool>>,
     postings: Postings,
     vectors: Vectors,
-    /// Ids and names as people type them, and who is called so.
+    /// Normalised ids and names, and the positions of the tools that have them.
     names: HashMap<String, Vec<usize>>,
 }
 
 /// A tool that was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hit {
-    /// Its position among the documents that were given.
+    /// The tool's position in the list of documents.
     pub position: usize,
     pub score: f32,
 }
 
-/// What spoke for a tool.
+/// The explanation of a tool's score.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Why {
-    /// The request is its name or its id.
+    /// Whether the request is the tool's name or id.
     pub exact: bool,
-    /// From 0 to 1, the best match of words being 1.
+    /// From 0 to 1, where 1 is the best match of words.
     pub words: f32,
-    /// From 0 to 1, the nearest in meaning being 1; nothing without a table of meanings.
+    /// From 0 to 1, where 1 is the nearest in meaning; `None` without an embedding table.
     pub meaning: Option<f32>,
-    /// Words of the request that the tool has, and what each says for it.
+    /// Words of the request that the tool contains, with the score of each.
     pub matched: Vec<(String, f32)>,
 }
 
 impl Index {
-    /// Without a table of meanings only words count.
+    /// Builds an index. Without an embedding table, only words are matched.
     pub fn new(documents: Vec<Document>, meaning: Option<&'static Meaning>, weights: Weights) -> Self {
         Self::assembled(Vec::new(), Vocabulary::default(), meaning, weights).updated(documents)
     }
 
-    /// The index of these tools instead: the ones that were here and have not changed are not read again.
+    /// Builds an index of these tools; tools of this index that have not changed are not read again.
     pub fn updated(&self, documents: Vec<Document>) -> Self {
         let known: HashMap<&Document, &Arc<Tool>> = self.tools.iter().map(|tool| (&tool.document, tool)).collect();
         let mut vocabulary = self.vocabulary.clone();
@@ -83,7 +83,7 @@ impl Index {
         Self::assembled(tools, vocabulary, self.meaning, self.weights.clone())
     }
 
-    /// The same tools, weighed otherwise.
+    /// Builds an index of the same tools with other weights.
     pub fn weighed(&self, weights: Weights) -> Self {
         Self::assembled(self.tools.clone(), self.vocabulary.clone(), self.meaning, weights)
     }
@@ -94,9 +94,9 @@ impl Index {
         meaning: Option<&'static Meaning>,
         weights: Weights,
     ) -> Self {
-        let counted: Vec<&Counted> = tools.iter().map(|tool| &tool.counted).collect();
+        let counts: Vec<&TermCounts> = tools.iter().map(|tool| &tool.counts).collect();
         Self {
-            postings: Postings::new(&counted, vocabulary.len(), &weights),
+            postings: Postings::new(&counts, vocabulary.len(), &weights),
             vectors: Vectors::new(tools.iter().map(|tool| tool.vector.as_ref())),
             names: names(&tools),
             stems: Stems::new(),
@@ -115,7 +115,7 @@ impl Index {
         self.tools.is_empty()
     }
 
-    /// The best matches first, ties in the order of ids. Tools that `shown` refuses are not there.
+    /// Returns the best matches first, ties in the order of ids, among the tools that `shown` accepts.
     pub fn rank(&self, query: &str, limit: usize, shown: impl Fn(usize) -> bool) -> Vec<Hit> {
         if limit == 0 {
             return Vec::new();
@@ -137,16 +137,17 @@ impl Index {
         hits
     }
 
-    /// Why a tool is where it is in the ranking.
+    /// Explains a tool's score.
     pub fn explain(&self, query: &str, position: usize) -> Option<Why> {
         self.tools.get(position)?;
         let scores = self.scores(query);
         let mut matched = Vec::new();
         for run in words::runs(query) {
             self.stems.terms(run, |term| {
-                let says = self.vocabulary.get(term).map(|term| self.postings.says(term, position)).unwrap_or_default();
-                if says > 0.0 && !matched.iter().any(|(known, _)| known == term) {
-                    matched.push((term.to_owned(), says));
+                let score =
+                    self.vocabulary.get(term).map(|term| self.postings.term_score(term, position)).unwrap_or_default();
+                if score > 0.0 && !matched.iter().any(|(known, _)| known == term) {
+                    matched.push((term.to_owned(), score));
                 }
             });
         }
@@ -173,7 +174,7 @@ fn names(tools: &[Arc<Tool>]) -> HashMap<String, Vec<usize>> {
             }
         }
     }
-    // A name of signs alone is spelled like no name at all.
+    // A name of punctuation alone normalises to nothing.
     names.remove("");
     names
 }

@@ -1,4 +1,4 @@
-//! Ids somebody may have meant by one that does not exist.
+//! Suggestions for ids that do not exist.
 
 use std::collections::HashSet;
 
@@ -6,23 +6,23 @@ use contract::config::nearest::edits;
 
 use super::words::spelling;
 
-/// Fewer letters in common than this are chance.
+/// The minimum similarity of a suggestion; less is coincidence.
 const ALIKE: f32 = 0.5;
 
-/// Nobody misspells longer names than this.
+/// The maximum number of letters compared.
 const MAX_LETTERS: usize = 256;
 
-/// At most `limit` of the ids, the most alike first.
+/// Returns at most `limit` of the ids, the most similar first.
 pub fn near<'a>(asked: &str, ids: impl Iterator<Item = &'a str>, limit: usize) -> Vec<&'a str> {
     let asked_letters = letters(name(asked));
-    let asked_name = triples(name(asked));
-    let asked = triples(asked);
+    let asked_name = trigrams(name(asked));
+    let asked = trigrams(asked);
     let mut alike: Vec<(f32, &str)> = ids
         .map(|id| {
-            // The name counts for most: people forget whose tool it was.
-            let by_name = shared(&asked_name, &triples(name(id))).max(shared(&asked, &triples(name(id))));
+            // The name counts most: owners are often forgotten.
+            let by_name = shared(&asked_name, &trigrams(name(id))).max(shared(&asked, &trigrams(name(id))));
             let by_name = by_name.max(alike(&asked_letters, &letters(name(id))));
-            (if by_name < ALIKE { 0.0 } else { 0.75 * by_name + 0.25 * shared(&asked, &triples(id)) }, id)
+            (if by_name < ALIKE { 0.0 } else { 0.75 * by_name + 0.25 * shared(&asked, &trigrams(id)) }, id)
         })
         .filter(|(alike, _)| *alike >= ALIKE)
         .collect();
@@ -30,14 +30,14 @@ pub fn near<'a>(asked: &str, ids: impl Iterator<Item = &'a str>, limit: usize) -
     alike.into_iter().take(limit).map(|(_, id)| id).collect()
 }
 
-/// Longer names are compared by their triples alone.
+/// The maximum length of names compared letter by letter; longer ones are compared by trigrams alone.
 const MAX_COMPARED: usize = 32;
 
 fn letters(name: &str) -> String {
     spelling(name).chars().take(MAX_COMPARED).collect()
 }
 
-/// How many letters stay what they are; short names that are misspelled have no three letters in common.
+/// Returns the share of letters that agree. Misspelt short names may have no trigram in common.
 fn alike(left: &str, right: &str) -> f32 {
     let longer = left.chars().count().max(right.chars().count()).max(1);
     1.0 - edits(left, right) as f32 / longer as f32
@@ -47,13 +47,13 @@ fn name(id: &str) -> &str {
     id.rsplit([':', '.', '/']).next().unwrap_or(id)
 }
 
-/// All three letters in a row, the ends marked.
-fn triples(text: &str) -> HashSet<[char; 3]> {
+/// Returns all trigrams, with the ends marked.
+fn trigrams(text: &str) -> HashSet<[char; 3]> {
     let letters: Vec<char> = ['^'].into_iter().chain(spelling(text).chars().take(MAX_LETTERS)).chain(['$']).collect();
     letters.array_windows().copied().collect()
 }
 
-/// From 0, nothing, to 1, all.
+/// Returns the share of common trigrams, from 0 to 1.
 fn shared(left: &HashSet<[char; 3]>, right: &HashSet<[char; 3]>) -> f32 {
     let both = left.intersection(right).count() as f32;
     let all = (left.len() + right.len()) as f32;

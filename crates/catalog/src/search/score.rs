@@ -1,28 +1,28 @@
-//! What speaks for each tool: its words, its meaning, its name.
+//! The score of each tool: by words, by meaning and by name.
 
 use super::lexical::to_unit;
-use super::meaning::Asked;
-use super::vocabulary::Asking;
+use super::meaning::QueryVector;
+use super::vocabulary::QueryReader;
 use super::words::spelling;
 use super::{Index, sentences};
 use crate::text;
 
-/// More of a request is not read.
+/// The maximum length of a request; the rest is ignored.
 const MAX_QUERY_BYTES: usize = 8 << 10;
 
-/// So many tools are compared with the parts of a request.
+/// The maximum number of tools that are compared with the parts of a request.
 const MAX_LIKELY: usize = 1_000;
 
-/// Above all that words and meaning can add up to.
+/// More than words and meaning can add up to.
 const EXACT: f32 = 100.0;
 
-/// Of every tool, by its position.
+/// The scores of every tool, by its position.
 pub(crate) struct Scores {
-    /// The best match at one.
+    /// Scaled so that the best match is 1.
     pub(crate) words: Vec<f32>,
     /// From 0, the farthest, to 1, the nearest.
     pub(crate) meaning: Option<Vec<f32>>,
-    /// Where no word matches, only these are near enough.
+    /// Whether the tool is near enough in meaning to be a hit without a matching word.
     is_near: Vec<bool>,
     pub(crate) total: Vec<f32>,
 }
@@ -41,7 +41,7 @@ impl Index {
         let query = text::head(query, MAX_QUERY_BYTES);
         let parts = sentences::parts(query);
         let (words, count) = self.by_words(query, &parts);
-        // The more words there are, the better they tell tools apart by themselves.
+        // The more words a request has, the better words alone distinguish tools.
         let share = self.weights.meaning / (1.0 + count as f32 / self.weights.words_that_halve_meaning);
         let (meaning, is_near) = self
             .by_meaning(query, &parts, |tool, near| words.get(tool).map_or(0.0, |words| words + share * near))
@@ -56,17 +56,17 @@ impl Index {
         Scores { words, meaning, is_near: is_near.unwrap_or_default(), total }
     }
 
-    /// The best match at one; and how many words were asked for.
+    /// Returns the scores by words, the best being 1, and the number of words in the request.
     fn by_words(&self, query: &str, parts: &[&str]) -> (Vec<f32>, usize) {
-        let mut asking = Asking::new(&self.vocabulary, &self.stems);
-        let (words, count) = asking.read(query);
+        let mut reader = QueryReader::new(&self.vocabulary, &self.stems);
+        let (words, count) = reader.read(query);
         let mut scores = self.postings.score(&words, self.tools.len(), &self.weights);
         if parts.is_empty() {
             return (scores, count);
         }
         let mut best = vec![0.0_f32; self.tools.len()];
         for part in parts {
-            let part = self.postings.score(&asking.read(part).0, self.tools.len(), &self.weights);
+            let part = self.postings.score(&reader.read(part).0, self.tools.len(), &self.weights);
             best.iter_mut().zip(part).for_each(|(best, part)| *best = best.max(part));
         }
         scores.iter_mut().zip(best).for_each(|(score, best)| *score += self.weights.sentences * best);
@@ -74,7 +74,7 @@ impl Index {
         (scores, count)
     }
 
-    /// The nearest at one, the farthest at zero; and which of them are near enough by themselves.
+    /// Returns the scores by meaning, from 0 to 1, and which tools are near enough to be hits.
     fn by_meaning(
         &self,
         query: &str,
@@ -82,10 +82,11 @@ impl Index {
         so_far: impl Fn(usize, f32) -> f32,
     ) -> Option<(Vec<f32>, Vec<bool>)> {
         let meaning = self.meaning?;
-        let mut scores = self.vectors.nearness(&meaning.of(query)?.asked());
+        let mut scores = self.vectors.nearness(&meaning.of(query)?.to_query());
         let mut is_near: Vec<bool> = scores.iter().map(|near| *near >= self.weights.near_enough).collect();
         from_zero_to_one(&mut scores);
-        let parts: Vec<Asked> = parts.iter().filter_map(|part| meaning.of(part)).map(|part| part.asked()).collect();
+        let parts: Vec<QueryVector> =
+            parts.iter().filter_map(|part| meaning.of(part)).map(|part| part.to_query()).collect();
         if parts.is_empty() {
             return Some((scores, is_near));
         }
@@ -107,7 +108,7 @@ impl Index {
     }
 }
 
-/// The tools that the parts of a request are compared with: nobody else gets among the first.
+/// Returns the tools that are compared with the parts of a request; no other tool can reach the first places.
 fn likely(near: &[f32], score: impl Fn(usize, f32) -> f32) -> Vec<usize> {
     let mut likely: Vec<(f32, usize)> =
         near.iter().enumerate().map(|(tool, near)| (score(tool, *near), tool)).collect();

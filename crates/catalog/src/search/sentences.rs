@@ -1,31 +1,31 @@
-//! A request into its parts: each sentence, or each of several wishes in a short one, may ask for a tool of its own.
+//! Splits a request into parts: each sentence, or each item of a short list, may ask for a different tool.
 
-/// More parts than this are read only as part of the whole.
+/// The maximum number of parts; further ones only count as part of the whole request.
 const MAX_PARTS: usize = 8;
 
-/// A shorter sentence asks for nothing.
+/// The minimum length of a sentence that can ask for a tool.
 const MIN_SENTENCE_WORDS: usize = 3;
 
-/// A shorter wish is a word of a list.
-const MIN_WISH_WORDS: usize = 2;
+/// The minimum length of a list item that can ask for a tool; a single word is not a request.
+const MIN_ITEM_WORDS: usize = 2;
 
-/// In longer requests commas are only commas.
-const MAX_WISHES_WORDS: usize = 24;
+/// The maximum length of a request that can be a list; in longer ones, commas are punctuation.
+const MAX_LIST_WORDS: usize = 24;
 
-/// Words that begin another request without a full stop.
+/// Words that start another request without a full stop.
 const TURNS: [&str; 6] = ["and then ", "then ", "also ", "additionally ", "after that ", "finally "];
 
-/// The sentences; without them the wishes; none where there are not at least two.
+/// Returns the sentences or, if there is only one, the list items; nothing if there are fewer than two parts.
 pub(crate) fn parts(text: &str) -> Vec<&str> {
     let sentences = split(text, ends_sentence, MIN_SENTENCE_WORDS);
     if sentences.len() > 1 {
         return sentences;
     }
-    if text.split_whitespace().take(MAX_WISHES_WORDS + 1).count() > MAX_WISHES_WORDS {
+    if text.split_whitespace().take(MAX_LIST_WORDS + 1).count() > MAX_LIST_WORDS {
         return Vec::new();
     }
-    let wishes = split(text, ends_wish, MIN_WISH_WORDS);
-    if wishes.len() > 1 { wishes } else { Vec::new() }
+    let items = split(text, ends_item, MIN_ITEM_WORDS);
+    if items.len() > 1 { items } else { Vec::new() }
 }
 
 fn ends_sentence(letter: char, rest: &str) -> bool {
@@ -37,8 +37,8 @@ fn ends_sentence(letter: char, rest: &str) -> bool {
     }
 }
 
-/// As agents write: `read a file, get its size + list the folder or find it`.
-fn ends_wish(letter: char, rest: &str) -> bool {
+/// Recognises the list separators that agents use: `read a file, get its size + list the folder or find it`.
+fn ends_item(letter: char, rest: &str) -> bool {
     match letter {
         '+' | '/' | '|' | '，' | '、' => true,
         ',' => rest.chars().next().is_none_or(char::is_whitespace),
@@ -78,7 +78,7 @@ mod tests {
     use super::parts;
 
     #[test]
-    fn a_request_of_several_sentences_is_taken_apart() {
+    fn a_request_of_several_sentences_is_split() {
         assert_eq!(parts("Find the weather. Send it to Bob!"), ["Find the weather", "Send it to Bob"]);
         assert_eq!(
             parts("Fetch the page at example.com and then save it to disk"),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn so_is_a_list_of_wishes() {
+    fn a_list_of_requests_is_split() {
         assert_eq!(parts("read a file, list folder or find it"), ["read a file", "list folder", "find it"]);
         assert_eq!(parts("train schedule + fare information"), ["train schedule", "fare information"]);
     }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_more_than_eight() {
+    fn there_are_at_most_eight_parts() {
         assert_eq!(parts(&"do one more thing. ".repeat(100)).len(), 8);
     }
 }

@@ -1,4 +1,4 @@
-//! What a search must do for whoever asks and whatever servers write.
+//! Search results for ordinary and hostile requests and descriptions.
 
 use contract::tool::{ToolId, ToolSpec};
 use serde_json::json;
@@ -29,7 +29,7 @@ fn by_words(documents: &[Document]) -> Index {
 }
 
 #[test]
-fn an_exact_name_or_id_comes_first_however_it_is_written() {
+fn an_exact_name_or_id_comes_first_in_any_spelling() {
     let mut documents = office();
     documents
         .push(document("mcp:loud:read_everything", "read read read a file file, read files, the best way to read"));
@@ -47,7 +47,7 @@ fn an_exact_name_or_id_comes_first_however_it_is_written() {
 }
 
 #[test]
-fn people_find_tools_by_their_own_words() {
+fn tools_are_found_by_words_of_their_texts() {
     let documents = office();
     let index = by_words(&documents);
     for (query, first) in [
@@ -64,7 +64,7 @@ fn people_find_tools_by_their_own_words() {
 }
 
 #[test]
-fn stuffing_keywords_does_not_pay() {
+fn keyword_stuffing_does_not_improve_the_rank() {
     let mut documents = office();
     let stuffed = "create issue github repository send mail calendar event query file read ".repeat(60);
     for number in 0..5 {
@@ -94,7 +94,7 @@ fn parameters_and_their_allowed_words_are_searched() {
 }
 
 #[test]
-fn an_updated_index_is_the_index_of_its_tools() {
+fn an_updated_index_equals_a_new_one() {
     let before = office();
     let mut after = before.clone();
     after.remove(1);
@@ -131,7 +131,7 @@ fn a_score_can_be_explained() {
 }
 
 #[test]
-fn hidden_tools_are_not_found_and_a_limit_is_a_limit() {
+fn hidden_tools_are_not_found_and_limits_apply() {
     let documents = office();
     let index = by_words(&documents);
     let shown = index.rank("create issue", 10, |position| position != 0);
@@ -140,7 +140,7 @@ fn hidden_tools_are_not_found_and_a_limit_is_a_limit() {
     assert!(index.rank("create issue", 0, |_| true).is_empty());
 }
 
-/// A table of four words: `mail` and `letter` mean the same, `car` and `engine` something else.
+/// A table of four words: `mail` and `letter` have the same meaning, `car` and `engine` another.
 fn table() -> &'static [u8] {
     let mut bytes = b"CMEANING".to_vec();
     for number in [1_u32, 4, 2, 0] {
@@ -156,7 +156,7 @@ fn table() -> &'static [u8] {
 }
 
 #[test]
-fn meaning_finds_what_words_do_not() {
+fn meaning_finds_tools_without_common_words() {
     let meaning: &'static Meaning = Box::leak(Box::new(Meaning::read(table()).unwrap()));
     let documents = vec![document("plugin:post:dispatch", "letter"), document("plugin:garage:start", "engine")];
     let index = Index::new(documents.clone(), Some(meaning), Weights::SHIPPED);
@@ -179,10 +179,10 @@ fn a_damaged_table_is_refused() {
     assert!(Meaning::read(foreign.leak()).is_err());
 }
 
-/// `make` builds the table before anything else; without it this fails, and search goes by words alone.
+/// `make` builds the table before anything else. Without it this test fails, and search matches words only.
 #[test]
-fn the_shipped_table_knows_what_words_mean() {
-    let meaning = Meaning::shipped().expect("no table of meanings was built in: run `make setup`");
+fn the_shipped_table_finds_tools_by_meaning() {
+    let meaning = Meaning::shipped().expect("the build has no embedding table: run `make setup`");
     let documents = office();
     let index = Index::new(documents.clone(), Some(meaning), Weights::SHIPPED);
     for (query, first) in [

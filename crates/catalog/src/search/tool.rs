@@ -1,21 +1,21 @@
-//! One tool as a search knows it: its words counted, its meaning weighed.
+//! One tool in the index: its term counts and its vector.
 
 use std::borrow::Cow;
 
 use super::document::{Document, Field};
-use super::lexical::Counted;
+use super::lexical::TermCounts;
 use super::meaning::{Meaning, Vector};
 use super::vocabulary::Reader;
 use super::weights::Weights;
 use super::words;
 
-/// So much of a description counts for what a tool means.
+/// The maximum length of the part of a description that counts for a tool's meaning.
 const MAX_OPENING_CHARS: usize = 300;
 
-/// Read once; an index made from another takes it over as it is.
+/// Immutable after it is read, so that updated indexes share it.
 pub(crate) struct Tool {
     pub(crate) document: Document,
-    pub(crate) counted: Counted,
+    pub(crate) counts: TermCounts,
     pub(crate) vector: Option<Vector>,
 }
 
@@ -31,11 +31,11 @@ impl Tool {
             reader.read(document.field(field), |term| found.push((term, number)));
         }
         let vector = meaning.and_then(|meaning| meant(&document, meaning, weights));
-        Self { counted: Counted::new(found), vector, document }
+        Self { counts: TermCounts::new(found), vector, document }
     }
 }
 
-/// What a tool says of itself, every field in its weight.
+/// Returns the vector of a tool's text, with every field weighted.
 fn meant(document: &Document, meaning: &Meaning, weights: &Weights) -> Option<Vector> {
     let texts: Vec<(Cow<'_, str>, f32)> = Field::ALL
         .into_iter()
@@ -50,7 +50,7 @@ fn meant(document: &Document, meaning: &Meaning, weights: &Weights) -> Option<Ve
     meaning.of_parts(&texts)
 }
 
-/// Names as the words they are made of.
+/// Splits a name into its words.
 fn in_words(name: &str) -> String {
     let mut text = String::new();
     for run in words::runs(name) {
@@ -62,7 +62,7 @@ fn in_words(name: &str) -> String {
     text
 }
 
-/// What something is, is said first; the rest is detail that blurs it.
+/// Returns the beginning of a text, which says what the tool is; later detail would blur the meaning.
 fn opening(text: &str) -> &str {
     text.char_indices().nth(MAX_OPENING_CHARS).map_or(text, |(end, _)| text.get(..end).unwrap_or(text))
 }

@@ -1,4 +1,4 @@
-//! The words of a catalog's tools, numbered.
+//! The terms of a catalog's tools, numbered.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,8 @@ use super::words::{Stems, runs};
 
 pub(crate) type TermId = u32;
 
-/// Stemming a word costs more than all else that is done with it, and descriptions repeat themselves.
+/// The maximum number of words whose stems are cached: stemming costs more than the rest of indexing, and descriptions
+/// repeat themselves.
 const MAX_REMEMBERED: usize = 200_000;
 
 #[derive(Clone, Debug, Default)]
@@ -33,7 +34,7 @@ impl Vocabulary {
     }
 }
 
-/// Reads texts into numbers, adding to a vocabulary as it goes.
+/// Reads texts into term numbers and adds new terms to a vocabulary.
 pub(crate) struct Reader<'a> {
     vocabulary: &'a mut Vocabulary,
     stems: &'a Stems,
@@ -45,7 +46,7 @@ impl<'a> Reader<'a> {
         Self { vocabulary, stems, remembered: HashMap::new() }
     }
 
-    /// Every term of the text, as often as it stands there.
+    /// Calls `each` for every occurrence of a term in the text.
     pub(crate) fn read(&mut self, text: &str, mut each: impl FnMut(TermId)) {
         for run in runs(text) {
             if let Some(terms) = self.remembered.get(run) {
@@ -62,26 +63,26 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads a request and its parts: a word is stemmed once, however often it is read.
-pub(crate) struct Asking<'a> {
+/// Reads a request and its parts; each word is stemmed only once.
+pub(crate) struct QueryReader<'a> {
     vocabulary: &'a Vocabulary,
     stems: &'a Stems,
     remembered: HashMap<&'a str, Terms>,
 }
 
-/// What a run of letters is in the vocabulary.
+/// The terms of one run of letters.
 #[derive(Default)]
 struct Terms {
     known: Vec<TermId>,
     count: usize,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> QueryReader<'a> {
     pub(crate) fn new(vocabulary: &'a Vocabulary, stems: &'a Stems) -> Self {
         Self { vocabulary, stems, remembered: HashMap::new() }
     }
 
-    /// The terms that some tool has, and how often, in the order in which they come; and how many words there are.
+    /// Returns the terms that some tool contains, with their counts, in the order of the text, and the number of words.
     pub(crate) fn read(&mut self, text: &'a str) -> (Vec<(TermId, f32)>, usize) {
         let mut found: Vec<(TermId, f32)> = Vec::new();
         let mut count = 0;

@@ -1,29 +1,29 @@
-//! The numbers of the ranking.
+//! The parameters of the ranking.
 
 use super::document::FIELDS;
 
-/// Chosen on labelled requests by `make bench-search`; the order of fields is `Field::ALL`'s.
+/// Parameters tuned on labelled requests by `make bench-search`; the order of fields is that of `Field::ALL`.
 #[derive(Clone, Debug)]
 pub struct Weights {
-    /// What a word weighs where it stands.
+    /// The weight of a word, by field.
     pub field: [f32; FIELDS],
-    /// How much a long text is held against its words: 0 not at all, 1 in proportion.
+    /// How much a long text lowers the weight of its words: 0 not at all, 1 in proportion.
     pub length: [f32; FIELDS],
     pub saturation: f32,
     pub query_saturation: f32,
-    /// Repeating a word more often than this in one field adds nothing: servers that stuff keywords gain nothing by it.
+    /// The maximum number of repetitions in one field that count, so that keyword stuffing gains nothing.
     pub most_repeats: f32,
-    /// What it adds that the request has all words of the name.
+    /// The bonus if the request has all words of the name.
     pub name_coverage: f32,
-    /// What the best of the sentences adds to the whole request.
+    /// The weight of the best sentence, added to the whole request.
     pub sentences: f32,
-    /// What each field's meaning weighs in the tool's.
+    /// The weight of each field in the tool's vector.
     pub field_meaning: [f32; FIELDS],
-    /// A tool that shares no word with the request has to be at least this near.
+    /// The minimum nearness of a tool that shares no word with the request.
     pub near_enough: f32,
-    /// What nearness in meaning adds to matching words, for a request without any.
+    /// The weight of nearness in meaning, for a request without words.
     pub meaning: f32,
-    /// So many words halve that: the more words there are, the better they tell tools apart by themselves.
+    /// The number of words that halves that weight: the more words there are, the better they distinguish tools.
     pub words_that_halve_meaning: f32,
 }
 

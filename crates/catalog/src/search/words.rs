@@ -1,11 +1,11 @@
-//! Text into words: identifiers taken apart, words that say nothing left out, the rest reduced to their stems.
+//! Splits text into words: splits identifiers, drops stop words, and stems the rest.
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// Longer runs of letters are data, not words.
+/// The maximum length of a word; longer runs of letters are data.
 const MAX_WORD_BYTES: usize = 40;
 
-/// Words of a request that say nothing about the tool.
+/// Stop words, which say nothing about the tool.
 const EMPTY_WORDS: &[&str] = &[
     "a", "about", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can",
     "could", "d", "did", "do", "does", "for", "from", "give", "had", "has", "have", "help", "here", "how", "i", "if",
@@ -16,8 +16,8 @@ const EMPTY_WORDS: &[&str] = &[
     "yours",
 ];
 
-/// What a run of letters, digits and underscores is made of: `getHTTPUser_v2` is `get http user v 2`. Where there is
-/// more than one part, all of it in one is handed back, `gethttpuserv2`: people write names without their seams.
+/// Splits a run of letters, digits and underscores: `getHTTPUser_v2` gives `get http user v 2`. If there is more than
+/// one part, also returns all of it in one, `gethttpuserv2`, because people write names without separators.
 pub(crate) fn parts(run: &str, mut each: impl FnMut(&str)) -> Option<String> {
     let letters: Vec<char> = run.chars().collect();
     let mut part = String::new();
@@ -52,7 +52,7 @@ enum Kind {
     Upper,
     Lower,
     Digit,
-    /// Letters without case: a script that does not put spaces between words, mostly.
+    /// Letters without case, mostly of scripts without spaces between words.
     Other,
     Seam,
 }
@@ -71,25 +71,25 @@ impl Kind {
 
 fn is_seam(before: Kind, here: Kind, next: Option<Kind>) -> bool {
     match (before, here) {
-        // The last capital of several begins the next word.
+        // The last of several capitals starts the next word.
         (Kind::Upper, Kind::Upper) => next == Some(Kind::Lower),
-        // A script without spaces is read in pairs of letters, further down.
+        // Text of a script without spaces is split into pairs of letters later.
         (Kind::Upper, Kind::Lower) => false,
         (before, here) => before != here,
     }
 }
 
-/// The runs of a text that [`parts`] takes apart.
+/// Returns the runs of a text that [`parts`] splits.
 pub(crate) fn runs(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')).filter(|run| !run.is_empty())
 }
 
-/// A name without seams and case: `create-issue`, `createIssue` and `create_issue` are one.
+/// Returns a name without separators and case: `create-issue`, `createIssue` and `create_issue` are equal.
 pub(crate) fn spelling(name: &str) -> String {
     name.chars().filter(|letter| letter.is_alphanumeric() || *letter == ':').flat_map(char::to_lowercase).collect()
 }
 
-/// Reduces words of English to their stems; other words stay what they are.
+/// Stems English words; others stay unchanged.
 pub(crate) struct Stems(Stemmer);
 
 impl Stems {
@@ -97,7 +97,7 @@ impl Stems {
         Self(Stemmer::create(Algorithm::English))
     }
 
-    /// The terms of one run, in order.
+    /// Calls `each` for the terms of one run, in order.
     pub(crate) fn terms(&self, run: &str, mut each: impl FnMut(&str)) {
         let whole = parts(run, |part| self.term(part, &mut each));
         if let Some(whole) = whole {
@@ -119,7 +119,7 @@ impl Stems {
     }
 }
 
-/// Overlapping pairs of letters, which is how text without spaces is matched.
+/// Splits text without spaces into overlapping pairs of letters.
 fn pairs(part: &str, each: &mut impl FnMut(&str)) {
     let starts: Vec<usize> = part.char_indices().map(|(at, _)| at).chain([part.len()]).collect();
     if starts.len() <= 3 {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_are_taken_apart_and_kept_whole() {
+    fn identifiers_are_split_and_also_kept_whole() {
         assert_eq!(terms("getHTTPUser"), ["get", "http", "user", "gethttpus"]);
         assert_eq!(terms("create_issue"), ["creat", "issu", "createissu"]);
         assert_eq!(terms("mcp-server 12306"), ["mcp", "server", "12306"]);
@@ -154,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn words_that_say_nothing_are_left_out_and_forms_of_a_word_are_one() {
+    fn stop_words_are_dropped_and_forms_of_a_word_are_equal() {
         assert_eq!(terms("Please tell me about the running of searches"), ["run", "search"]);
         assert!(EMPTY_WORDS.is_sorted());
     }
 
     #[test]
-    fn a_script_without_spaces_is_read_in_pairs() {
+    fn text_without_spaces_is_split_into_pairs() {
         assert_eq!(terms("使用必应 天"), ["使用", "用必", "必应", "天"]);
         assert_eq!(terms("Wetter für morgen"), ["wetter", "für", "morgen"]);
     }

@@ -1,4 +1,4 @@
-//! Which name leads to which tool.
+//! Which name resolves to which tool.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ fn tool(id: &str) -> ToolSpec {
     ToolSpec::new(ToolId::parse(id).unwrap(), "", Value::Null)
 }
 
-/// Every path of every server, and the tool it leads to.
+/// Returns every path of every server, and the tool it resolves to.
 fn shown(mut tools: Vec<ToolSpec>) -> Vec<(String, String)> {
     tools.sort_by(|a, b| a.id.cmp(&b.id));
     let mut shown = Vec::new();
@@ -47,7 +47,7 @@ fn names_that_collide_are_numbered_in_the_order_of_ids() {
 }
 
 #[test]
-fn long_names_are_cut_and_still_differ() {
+fn long_names_are_cut_and_stay_unique() {
     let long = "x".repeat(MAX_IDENTIFIER_BYTES);
     let ids = ["", "a", "b", "c_d"].map(|end| format!("mcp:{long}{end}:{long}{end}"));
     let servers: Vec<String> =
@@ -58,11 +58,11 @@ fn long_names_are_cut_and_still_differ() {
 }
 
 #[test]
-fn many_names_that_collide_take_no_time() {
-    // None of these letters can be in an identifier.
+fn many_colliding_names_take_linear_time() {
+    // None of these letters is valid in an identifier.
     let letters = || '\u{4e00}'..'\u{9c20}';
     let alike = letters().map(|letter| format!("mcp:s:a{letter}"));
-    // Pairs that collide when cut, all with one stem.
+    // Pairs that collide when shortened, all with the same stem.
     let long = "x".repeat(MAX_IDENTIFIER_BYTES - 5);
     let pairs = (0..20_000).map(|number| format!("mcp:s:{long}{:05}y{number}", number / 2));
     let cases = [
@@ -80,7 +80,7 @@ fn many_names_that_collide_take_no_time() {
 }
 
 #[test]
-fn resources_and_prompts_stand_beside_tools_of_their_names() {
+fn resources_and_prompts_coexist_with_tools_of_the_same_names() {
     let operation = |operation: Operation| {
         let mut spec = tool(&format!("mcp:docs:{}", operation.as_str()));
         spec.operation = operation;

@@ -1,4 +1,4 @@
-//! Which tools the model is shown, decided once per run and checked again in the payload that leaves.
+//! The tools that the model is shown: decided once per run, and verified in the final payload.
 
 mod direct;
 mod size;
@@ -19,25 +19,25 @@ pub use visible::VisibleTool;
 pub enum Surface {
     /// The run has no tools, so there is nothing to hide.
     None,
-    /// Every tool by itself.
+    /// Every tool directly.
     Direct(Vec<ToolSpec>),
     ToolSearchCode,
     ToolSearchTools(Origin),
     CodeMode,
 }
 
-/// Why Tool Search shows three tools and not one.
+/// The reason why Tool Search shows three tools instead of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     Configured,
-    /// `code` was configured, and no runtime can run any.
+    /// `code` is configured, but no runtime is available.
     NoRuntime,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SurfaceError {
-    /// Showing all tools instead would be what code mode promises not to do.
-    #[error("code mode is enabled and its runtime is not available; start a worker or disable `tools.codeMode`")]
+    /// Code mode promises never to show all tools instead.
+    #[error("code mode is enabled but its runtime is not available; start a worker or disable `tools.codeMode`")]
     RuntimeUnavailable,
 }
 
@@ -50,7 +50,7 @@ impl SurfaceError {
 }
 
 impl Surface {
-    /// Takes the tools that policy left.
+    /// Chooses the surface for the tools that policy allows.
     pub fn choose(
         config: &ToolsConfig,
         mut tools: Vec<ToolSpec>,
@@ -73,7 +73,7 @@ impl Surface {
         })
     }
 
-    /// What whoever runs this should know.
+    /// Returns a note for the operator, if the surface differs from the configured one.
     pub fn note(&self) -> Option<&'static str> {
         match self {
             Self::ToolSearchTools(Origin::NoRuntime) => Some(
@@ -88,7 +88,7 @@ impl Surface {
         }
     }
 
-    /// The names the model sees, each once.
+    /// Returns the names that the model sees, each once.
     pub fn names(&self) -> Vec<String> {
         let fixed = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         match self {
@@ -100,7 +100,7 @@ impl Surface {
         }
     }
 
-    /// The tools as the model sees them, in the order of [`Self::names`]. The catalog is the run's.
+    /// Returns the tools as the model sees them, in the order of [`Self::names`]. `catalog` is the run's.
     pub fn visible_tools(&self, config: &ToolsConfig, catalog: &Catalog) -> Vec<VisibleTool> {
         match self {
             Self::None => Vec::new(),
@@ -111,20 +111,20 @@ impl Surface {
         }
     }
 
-    /// The tool behind a name the model called, where tools are shown by themselves.
+    /// Returns the tool that the model called by this name, if tools are shown directly.
     pub fn direct_tool(&self, name: &str) -> Option<&ToolSpec> {
         let Self::Direct(tools) = self else { return None };
         let position = direct::names(tools).iter().position(|shown| shown == name)?;
         tools.get(position)
     }
 
-    /// For the payload that is about to leave: exactly these tools are in it, each once, or it must not be sent.
+    /// Verifies the payload that is about to be sent: it must contain exactly these tools, each once.
     pub fn verify(&self, names: &[&str]) -> Result<(), SurfaceViolation> {
         verify::verify(&self.names(), names)
     }
 }
 
-/// The tools of Tool Search in one of its shapes, whichever is configured.
+/// Returns the tools of Tool Search in the given mode.
 pub fn tool_search_tools(mode: ToolSearchMode, config: &ToolSearch, catalog: &Catalog) -> Vec<VisibleTool> {
     match mode {
         ToolSearchMode::Code => vec![visible::tool_search_code(config, catalog)],

@@ -1,4 +1,4 @@
-//! What tools take in a request, to compare one face of a catalog with another.
+//! The size of tools in a request, to compare the surfaces of a catalog.
 
 use serde_json::json;
 
@@ -6,14 +6,14 @@ use super::{VisibleTool, direct, visible};
 use crate::Catalog;
 
 impl VisibleTool {
-    /// Name, description and schema as JSON; what a provider wraps around them is not counted.
+    /// The size of name, description and schema as JSON, without the provider's envelope.
     pub fn bytes(&self) -> usize {
         let VisibleTool { name, description, parameters } = self;
         json!({"name": name, "description": description, "parameters": parameters}).to_string().len()
     }
 }
 
-/// What the whole catalog would take if every tool was shown by itself.
+/// Returns the size of the whole catalog if every tool were shown directly.
 pub(crate) fn direct_bytes(catalog: &Catalog) -> usize {
     let tools = direct::sorted(catalog.tools.clone());
     let names = direct::names(&tools);

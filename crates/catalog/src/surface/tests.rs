@@ -1,4 +1,4 @@
-//! What the model sees, and what may leave.
+//! What the model sees, and which payloads may be sent.
 
 use contract::config::ToolsConfig;
 use contract::error::ErrorCode;
@@ -45,7 +45,7 @@ fn the_surface_follows_the_configuration() {
     ];
     for (value, runtime_available, expected) in cases {
         assert_eq!(Surface::choose(&config(&value), tools(), runtime_available), expected, "{value}");
-        // Without tools there is nothing to hide, and nothing to fail for. Control tools are no tools.
+        // Without tools, there is nothing to hide and no reason to fail. Control tools do not count as tools.
         for none in [vec![], vec![tool("openclaw:core:wait"), tool("openclaw:core:tool_call")]] {
             assert_eq!(Surface::choose(&config(&value), none, runtime_available), Ok(Surface::None), "{value}");
         }
@@ -54,7 +54,7 @@ fn the_surface_follows_the_configuration() {
 }
 
 #[test]
-fn a_fallback_says_so() {
+fn a_fallback_has_a_note() {
     let surfaces = [
         (Surface::None, false),
         (direct(), false),
@@ -69,7 +69,7 @@ fn a_fallback_says_so() {
 }
 
 #[test]
-fn control_tools_take_what_the_contract_says() {
+fn control_tools_have_the_parameters_of_the_contract() {
     let config = config(&json!({"codeMode": true}));
     let catalog = Catalog::new(tools()).unwrap();
     let shown = |surface: Surface| {
@@ -108,7 +108,7 @@ fn control_tools_take_what_the_contract_says() {
 }
 
 #[test]
-fn the_languages_offered_are_those_allowed() {
+fn only_allowed_languages_are_offered() {
     let catalog = Catalog::new(tools()).unwrap();
     for (languages, expected) in [
         (json!(["javascript", "typescript"]), json!(["javascript", "typescript"])),
@@ -119,13 +119,13 @@ fn the_languages_offered_are_those_allowed() {
         let visible = Surface::CodeMode.visible_tools(&config, &catalog);
         let language = &visible[0].parameters["properties"]["language"];
         assert_eq!(language["enum"], expected);
-        let is_default = language["description"].as_str().unwrap().contains("javascript when left out");
+        let is_default = language["description"].as_str().unwrap().contains("javascript if omitted");
         assert_eq!(is_default, expected[0] == "javascript");
     }
 }
 
 #[test]
-fn direct_tools_have_names_of_their_own() {
+fn direct_tools_have_unique_names() {
     let long = "x".repeat(100);
     let ids = [
         "mcp:docs:read",

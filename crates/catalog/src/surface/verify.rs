@@ -1,4 +1,4 @@
-//! Whether a payload's tools are the surface's.
+//! Verifies that a payload's tools are those of the surface.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,10 +7,10 @@ use contract::limits::MAX_IDENTIFIER_BYTES;
 
 use crate::text::clean;
 
-/// Names in a message.
+/// The maximum number of names in a message.
 const MAX_NAMED: usize = 8;
 
-/// What is wrong with a payload. It must not be sent.
+/// The reason why a payload must not be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct SurfaceViolation {
     pub extra: Vec<String>,

@@ -1,4 +1,4 @@
-//! Tools as a provider is given them.
+//! Tools in the form in which a provider receives them.
 
 use contract::cell::Language;
 use contract::config::{CodeMode, Languages, ToolSearch};
@@ -26,7 +26,7 @@ pub(super) fn direct(tools: &[ToolSpec], names: Vec<String>) -> Vec<VisibleTool>
     tools.iter().zip(names).map(visible).collect()
 }
 
-/// Providers refuse a request for one tool whose schema is no object, and all the others with it.
+/// Providers reject a whole request if one tool's schema is not an object.
 fn parameters(schema: &Value) -> Value {
     let Value::Object(fields) = schema else { return json!({"type": "object", "properties": {}}) };
     let mut fields = fields.clone();
@@ -34,11 +34,11 @@ fn parameters(schema: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// All fields are optional here; that one of `code` and `command` has to be given is said when it is not.
+/// All fields are optional in the schema. If neither `code` nor `command` is given, the call fails with a message.
 pub(super) fn exec(config: &CodeMode, catalog: &Catalog) -> VisibleTool {
     let code = "The program: the body of an async function. `tools`, `ALL_TOOLS`, `API` and the namespaces are in \
                 scope; Node built-ins are not.";
-    let command = "The same as `code`, for policies that look here. Leave it out.";
+    let command = "An alias of `code`, for policies that inspect it. Leave it out.";
     let properties = json!({
         "code": {"type": "string", "description": code},
         "command": {"type": "string", "description": command},
@@ -55,8 +55,8 @@ fn language(allowed: Languages) -> Value {
     let all = [Language::JavaScript, Language::TypeScript];
     let words: Vec<&str> = all.into_iter().filter(|one| allowed.allow(*one)).map(Language::as_str).collect();
     let has_default = allowed.allow(Language::JavaScript);
-    let default = if has_default { "javascript when left out" } else { "it has to be given" };
-    json!({"type": "string", "enum": words, "description": format!("What `code` is written in; {default}.")})
+    let default = if has_default { "javascript if omitted" } else { "required" };
+    json!({"type": "string", "enum": words, "description": format!("The language of `code`; {default}.")})
 }
 
 pub(super) fn wait(config: &CodeMode) -> VisibleTool {
@@ -79,7 +79,7 @@ pub(super) fn tool_search_code(config: &ToolSearch, catalog: &Catalog) -> Visibl
 
 pub(super) fn tool_search(config: &ToolSearch, catalog: &Catalog) -> Vec<VisibleTool> {
     let limit = json!({"type": "integer", "minimum": 1, "maximum": config.search.max});
-    let id = json!({"type": "string", "description": "A tool's id, as `tool_search` gives it."});
+    let id = json!({"type": "string", "description": "A tool's id, from `tool_search`."});
     let tool = |name: &str, description: String, parameters: Value| VisibleTool {
         name: name.to_owned(),
         description,

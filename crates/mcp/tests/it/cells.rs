@@ -57,7 +57,7 @@ async fn a_cell_calls_tools_reads_resources_and_gets_prompts() {
     let value = &result["value"];
     assert_eq!(value["sent"], json!({"title": "Crash", "state": "open"}), "defaults are filled in");
     assert_eq!((&value["text"], &value["said"]), (&json!("hello"), &json!("Hello!")));
-    assert!(value["wrong"].as_str().unwrap().contains("is \"titel\" meant to be it?"), "{}", value["wrong"]);
+    assert!(value["wrong"].as_str().unwrap().contains("did you misspell it as \"titel\"?"), "{}", value["wrong"]);
     assert_eq!((&value["declared"], &value["hidden"]), (&json!(true), &json!([0, 0, 3])));
     assert!(value["byId"].as_str().unwrap().starts_with("unknown tool"), "{}", value["byId"]);
     assert_eq!(value["api"], json!(["title"]));

@@ -6,20 +6,20 @@ use contract::limits::{
     MAX_TARGET_BYTES,
 };
 
-use super::{CLEAR_TIMER, CellHost, EMPTY_ITEM_BYTES, Outstanding, Refusal, Stop, text_of};
+use super::{CLEAR_TIMER, CellHost, EMPTY_ITEM_BYTES, OutstandingCalls, Refusal, Stop, text_of};
 
 const CALL: i32 = 2;
 const TIMER: i32 = 5;
 
-fn broken_rule(result: wasmtime::Result<Option<Refusal>>) -> &'static str {
+fn violation(result: wasmtime::Result<Option<Refusal>>) -> &'static str {
     match result.unwrap_err().downcast_ref::<Stop>() {
-        Some(Stop::BrokeRules(what)) => what,
+        Some(Stop::ProtocolViolation(what)) => what,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn half_a_surrogate_pair_is_one_missing_character() {
+fn a_lone_surrogate_becomes_one_replacement_character() {
     for (bytes, text) in [
         (&b"plain"[..], "plain"),
         (b"a\xED\xA0\x80b\xED\xBF\xBF", "a\u{fffd}b\u{fffd}"),
@@ -54,12 +54,12 @@ fn a_call_is_refused_for_the_limit_it_exceeds() {
 }
 
 #[test]
-fn an_item_of_output_counts_the_same_whether_it_is_kept_or_not() {
+fn an_output_item_counts_the_same_whether_or_not_it_is_kept() {
     assert_eq!(OutputItem::Text { text: String::new() }.bytes(), EMPTY_ITEM_BYTES);
 }
 
 #[test]
-fn a_target_that_grows_when_it_is_made_text_is_measured_as_text() {
+fn a_target_is_measured_after_conversion_to_text() {
     let mut host = CellHost::idle();
     let target = vec![0xFF; MAX_TARGET_BYTES];
     assert_eq!(host.accept(1, CALL, &target, b"null").unwrap(), Some(Refusal::TargetBytes));
@@ -75,7 +75,7 @@ fn outstanding_bytes_are_released_with_the_reply_and_with_a_cleared_timer() {
     assert_eq!(host.accept(4, CLEAR_TIMER, b"", b"").unwrap(), None);
     assert_eq!(host.accept(2, CLEAR_TIMER, b"", b"").unwrap(), None);
     assert_eq!(host.accept(5, CALL, b"", half.as_bytes()).unwrap(), None);
-    // The end of a leg takes the calls, not what they count for.
+    // The end of a leg removes the calls, but they still count as outstanding.
     host.calls.clear();
     assert_eq!(host.accept(6, CALL, b"", b"too much").unwrap(), Some(Refusal::OutstandingBytes));
     assert!(host.outstanding.remove(1) && !host.outstanding.remove(1));
@@ -92,13 +92,13 @@ fn one_call_too_many_is_refused() {
 }
 
 #[test]
-fn an_id_used_again_stops_the_cell() {
+fn a_reused_call_id_stops_the_cell() {
     for again in [1, 2, 3] {
         let mut host = CellHost::idle();
         host.accept(1, CALL, b"", b"0").unwrap();
         host.accept(3, CALL, b"", b"0").unwrap();
         host.outstanding.remove(3);
-        assert_eq!(broken_rule(host.accept(again, CALL, b"", b"0")), "a call's number used again");
+        assert_eq!(violation(host.accept(again, CALL, b"", b"0")), "a call id was reused");
     }
 }
 
@@ -113,7 +113,7 @@ fn only_a_timer_can_be_cleared() {
             assert_eq!(cleared.unwrap(), None);
             assert_eq!((host.cleared.as_slice(), host.outstanding.calls.len()), (&[CallId(1)][..], 0));
         } else {
-            assert_eq!(broken_rule(cleared), "a call cleared that is not a timer");
+            assert_eq!(violation(cleared), "a cleared call is not a timer");
             assert_eq!((host.cleared.len(), host.outstanding.calls.len()), (0, 1), "{method:?}");
         }
     }
@@ -121,20 +121,20 @@ fn only_a_timer_can_be_cleared() {
 
 #[test]
 fn outstanding_calls_survive_a_snapshot_and_a_forged_one_is_refused() {
-    let mut outstanding = Outstanding::default();
+    let mut outstanding = OutstandingCalls::default();
     for (id, method) in (1..).zip(Method::ALL) {
         outstanding.insert(id, method, 100 * id as usize).unwrap();
     }
     outstanding.remove(6);
     let mut notes = Vec::new();
     outstanding.write(&mut notes);
-    assert_eq!(Outstanding::read(&mut Reader::new(&notes)).unwrap(), outstanding);
+    assert_eq!(OutstandingCalls::read(&mut Reader::new(&notes)).unwrap(), outstanding);
 
     let record = |id: u32, method: u8, bytes: u32| [&id.to_le_bytes()[..], &[method], &bytes.to_le_bytes()].concat();
     let forged = |last: u32, records: &[Vec<u8>]| {
         let count = u32::try_from(records.len()).unwrap();
         let notes = [&last.to_le_bytes()[..], &count.to_le_bytes(), &records.concat()].concat();
-        Outstanding::read(&mut Reader::new(&notes)).is_err()
+        OutstandingCalls::read(&mut Reader::new(&notes)).is_err()
     };
     assert!(!forged(2, &[record(1, 2, 5), record(2, 5, 0)]));
     assert!(forged(2, &[record(2, 2, 5), record(1, 5, 0)]), "out of order");

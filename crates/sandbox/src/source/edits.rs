@@ -1,4 +1,4 @@
-//! Edits of a text that keep its lines: blanks in place, and insertions that are remembered.
+//! Edits of a text that keep its lines: blanks in place, and recorded insertions.
 
 use super::lines::{is_separator, narrow, terminator};
 use contract::frame::Place;
@@ -6,8 +6,8 @@ use contract::frame::Place;
 /// On `line`, from generated `column` on, subtract `delta` to get the model's column.
 ///
 /// Lines are the model's and columns are bytes, both from 1. Entries are in order, and the last one
-/// on the line at or before a column applies. One stands just behind each insertion, so a position
-/// inside inserted text would land behind the place it was inserted at: `original` stops it there.
+/// on the line at or before a column applies. Each insertion is followed by one, so a position
+/// inside inserted text would be mapped to after the place of the insertion: `original` prevents that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shift {
     pub line: u32,
@@ -15,7 +15,7 @@ pub struct Shift {
     pub delta: i32,
 }
 
-/// The model's place of a generated one.
+/// Returns the place in the model's source for a place in the script.
 pub(super) fn original(shifts: &[Shift], line: u32, column: u32) -> Place {
     let following = shifts.partition_point(|shift| (shift.line, shift.column) <= (line, column));
     let on_line = |shift: &&Shift| shift.line == line;
@@ -26,7 +26,7 @@ pub(super) fn original(shifts: &[Shift], line: u32, column: u32) -> Place {
     Place { line, column: moved.min(limit).max(1) }
 }
 
-/// A text that is being edited. Offsets are those of the text as it was.
+/// A text that is being edited. Offsets refer to the original text.
 #[derive(Debug)]
 pub(super) struct Edits {
     bytes: Vec<u8>,
@@ -64,16 +64,16 @@ impl Edits {
         }
     }
 
-    /// Inserts text without line terminators before `offset`, behind what was inserted there.
+    /// Inserts text without line terminators before `offset`, after anything inserted there earlier.
     pub(super) fn insert(&mut self, offset: u32, text: impl Into<String>) {
         self.insertions.push((offset as usize, text.into()));
     }
 
-    /// The edited text, and what its insertions moved.
+    /// Returns the edited text, and the columns that insertions moved.
     ///
-    /// The first line is the wrapper's: `Shift` counts lines from the second.
+    /// The first line belongs to the wrapper: `Shift` counts lines from the second.
     pub(super) fn finish(mut self) -> (String, Vec<Shift>) {
-        // The sort is stable, so what was inserted first at an offset stays first.
+        // The sort is stable, so insertions at the same offset keep their order.
         self.insertions.sort_by_key(|(offset, _)| *offset);
         let mut insertions = self.insertions.iter().peekable();
         let mut shifts: Vec<Shift> = Vec::with_capacity(insertions.len());
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn insertions_are_remembered() {
+    fn insertions_are_recorded() {
         let mut edits = Edits::new("(\nab c\nd");
         edits.insert(3, "X");
         edits.insert(3, "YZ");

@@ -2,8 +2,8 @@
 //!
 //! `enum Color { Red, Green = 5 }` becomes
 //! `var Color=((Color)=>{ var Red=Color["Red"]=0;… return Color})({});`. The parameter has the
-//! name of the enum, because an initialiser may say `Color.Red`, and each member is a variable
-//! too, because it may say `Red`.
+//! name of the enum, because an initialiser may use `Color.Red`, and each member is a variable
+//! too, because it may use `Red`.
 
 use std::collections::HashSet;
 
@@ -26,7 +26,7 @@ impl Scope<'_> {
     }
 }
 
-/// Writes the enum as a statement. One of the same name in the same list adds to the first.
+/// Writes the enum as a statement. A later one of the same name in the same list extends the first.
 pub(super) fn transform(eraser: &mut Eraser<'_>, declaration: &TSEnumDeclaration<'_>) {
     let span = declaration.span;
     let body = declaration.body.span;
@@ -42,7 +42,7 @@ pub(super) fn transform(eraser: &mut Eraser<'_>, declaration: &TSEnumDeclaration
             Some(previous) => format!("{name}[{}]+1", key(eraser, &previous.id)),
         };
         if member.initializer.is_none() && previous.is_some_and(is_text) {
-            eraser.refuse("an enum member after one with a text value needs a value too", member.span);
+            eraser.refuse("an enum member after one with a string value needs an initializer", member.span);
         }
         let id = member.id.span();
         if eraser.source.has_newline(id.start, id.end) {
@@ -59,7 +59,7 @@ pub(super) fn transform(eraser: &mut Eraser<'_>, declaration: &TSEnumDeclaration
     eraser.insert(end, format!("return {name}}})({argument});"));
 }
 
-/// How the statement starts, and what the function is called with.
+/// Returns how the statement starts, and the argument that the function is called with.
 fn open<'t>(eraser: &mut Eraser<'t>, name: &'t str) -> (String, String) {
     let Some(scope) = eraser.enums.last_mut() else {
         return (format!("var {name}="), "{}".to_owned());
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_enum_adds_to_the_first_and_a_block_has_its_own() {
+    fn a_second_enum_extends_the_first_and_a_block_has_its_own() {
         check(
             "enum A {} enum A {} { enum A {} } declare enum B { C }",
             "var A=((A)=>{        return A})({});  void((A)=>{        return A})(A);  { \
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_refused() {
+    fn enums_that_cannot_be_transformed_are_refused() {
         let long = format!("enum {} {{ {} }}", "A".repeat(50_000), "B,".repeat(50_000));
         for source in ["enum A { B = 'x', C }", "enum A { 'b\\\nc' = 1 }", "enum A { [`b\n`] = 1 }", &long] {
             let rejection = prepare(source, Language::TypeScript);

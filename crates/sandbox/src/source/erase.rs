@@ -1,4 +1,4 @@
-//! Erases TypeScript from a parsed cell: types become spaces, and what remains does not move.
+//! Erases TypeScript from a parsed cell: types become spaces, and the rest stays in place.
 //!
 //! Erasing can change how lines join. Where a type hid a line break that matters, or kept two lines
 //! apart, a bracket moves over the blank or a semicolon is written into it.
@@ -12,16 +12,16 @@ use oxc_ast_visit::{Visit, walk};
 use oxc_span::{GetSpan, Span};
 
 use super::edits::{Edits, Shift};
-use super::parse::Wrapped;
+use super::parse::WrappedCell;
 use super::rejection::Rejection;
 use super::trivia::Text;
 use super::{enums, members, properties};
 
-/// An enum repeats its name for each member, so what it becomes needs a bound of its own.
+/// The maximum number of inserted bytes. An enum repeats its name for each member, so its output needs its own bound.
 const MAX_INSERTED_BYTES: usize = 1 << 20;
 
-/// The script without types, and what its insertions moved.
-pub(super) fn erase(program: &Program<'_>, wrapped: &Wrapped) -> Result<(String, Vec<Shift>), Rejection> {
+/// Returns the script without types, and the columns that insertions moved.
+pub(super) fn erase(program: &Program<'_>, wrapped: &WrappedCell) -> Result<(String, Vec<Shift>), Rejection> {
     let mut eraser = Eraser {
         source: Text { text: wrapped.text(), comments: &program.comments },
         edits: Edits::new(wrapped.text()),
@@ -44,9 +44,9 @@ pub(super) struct Eraser<'t> {
     pub(super) source: Text<'t>,
     pub(super) edits: Edits,
     refusal: Option<(&'static str, u32)>,
-    /// How many bytes were inserted.
+    /// The number of inserted bytes.
     inserted: usize,
-    /// What was erased last.
+    /// The span that was erased last.
     erased: Span,
     /// For each list of statements around here, the enums that it declared so far.
     pub(super) enums: Vec<enums::Scope<'t>>,
@@ -55,7 +55,7 @@ pub(super) struct Eraser<'t> {
 }
 
 impl<'t> Eraser<'t> {
-    /// Refuses the cell; the first refusal stands.
+    /// Refuses the cell; the first refusal is reported.
     pub(super) fn refuse(&mut self, message: &'static str, span: Span) {
         self.refusal.get_or_insert((message, span.start));
     }
@@ -64,12 +64,12 @@ impl<'t> Eraser<'t> {
         self.refusal.is_some()
     }
 
-    /// Inserts text before `offset`, behind what was inserted there.
+    /// Inserts text before `offset`, after anything inserted there earlier.
     pub(super) fn insert(&mut self, offset: u32, text: impl Into<String>) {
         let text = text.into();
         self.inserted += text.len();
         if self.inserted > MAX_INSERTED_BYTES {
-            self.refuse("the enums of this cell are too large, write objects", Span::empty(offset));
+            self.refuse("the enums of this cell are too large, use objects instead", Span::empty(offset));
         } else {
             self.edits.insert(offset, text);
         }
@@ -117,7 +117,7 @@ impl<'a> Visit<'a> for Eraser<'_> {
                 self.blank_statement(span);
             }
             Statement::TSNamespaceDeclaration(_) => {
-                self.refuse("a namespace with values is not supported, write an object or functions", span)
+                self.refuse("a namespace with values is not supported, use an object or functions instead", span)
             }
             Statement::TSImportEqualsDeclaration(_) => {
                 self.refuse("`import … =` is not supported, use `const … =` with a value", span);

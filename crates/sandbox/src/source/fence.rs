@@ -1,8 +1,8 @@
-//! Takes a cell out of the one Markdown fence that a model may have put around it.
+//! Removes the Markdown fence that a model may have put around a cell.
 
 use std::borrow::Cow;
 
-/// The source with its fence lines blank, or the source as it is.
+/// Returns the source with its fence lines blanked, or the source unchanged.
 ///
 /// The first and the last line that are not blank must be a matching pair, and the opening line
 /// may carry one word. Lines keep their numbers: a fence line becomes an empty line.
@@ -17,7 +17,7 @@ pub(super) fn unwrap(source: &str) -> Cow<'_, str> {
     })
 }
 
-/// The text before the opening fence, between the fences, and after the closing one.
+/// Returns the text before the opening fence, between the fences, and after the closing one.
 fn inside(source: &str) -> Option<(&str, &str, &str)> {
     let opening_start = source.len() - source.trim_start().len();
     let (before, rest) = source.split_at_checked(opening_start)?;
@@ -38,8 +38,8 @@ fn inside(source: &str) -> Option<(&str, &str, &str)> {
     };
     let closing = closing.trim();
     let closes = closing.len() >= length && closing.chars().all(|found| found == fence_character);
-    // A second fence line inside means prose with several blocks, or a template literal that
-    // happens to end like a fence: neither is one fenced cell.
+    // A second fence line inside means prose with several blocks, or a template literal that happens to end like a
+    // fence: neither is one fenced cell.
     let nested = inside.lines().any(|line| {
         let line = line.trim();
         line.len() >= length && line.chars().all(|found| found == fence_character)

@@ -19,29 +19,29 @@ use reader::{Doubt, Reader, TooDeep};
 use super::Language;
 use super::lines::place;
 use super::rejection::{ModuleForm, Rejection, STRAY_BRACKET};
-use super::scan::{Found, Kind, Token};
+use super::scan::{Kind, Scanned, Token};
 
-/// The most tokens on one path through the syntax tree.
+/// The maximum number of tokens on one path through the syntax tree.
 const MAX_DEPTH: u32 = 10_000;
 
-/// The most brackets that are open at once.
+/// The maximum number of brackets that are open at once.
 const MAX_NESTING: usize = 500;
 
-/// The most readings of a token, summed over all tokens.
+/// The maximum number of readings, summed over all tokens.
 const MAX_WORK: u64 = 750_000;
 
-/// The most places where the text is read in two ways.
+/// The maximum number of places where the text is read in two ways.
 const MAX_FORKS: usize = 16;
 
-/// Whether the guard could tell what is code in a source that it let through.
+/// Whether the guard could tell code from text in a source that it accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
     Clear,
-    /// Bounded whatever it means.
+    /// The guard did not understand the text; it is bounded for every meaning.
     Unclear,
 }
 
-/// Refuses a source that may overflow the parser's stack or keep it busy, in the given language.
+/// Refuses a source that may overflow the parser's stack or take it too long, in the given language.
 ///
 /// Where a text has two readings, both must be within the bounds.
 pub(super) fn check(source: &str, language: Language) -> Result<Reading, Rejection> {
@@ -61,20 +61,20 @@ struct Check<'s> {
     reading: Reading,
     forks: usize,
     work: u64,
-    /// Readings that are still to be followed, with what each found first.
-    pending: Vec<(Reader<'s>, Found)>,
+    /// Readings that are still to be followed, with the first token of each.
+    pending: Vec<(Reader<'s>, Scanned)>,
 }
 
 impl<'s> Check<'s> {
     /// Follows one reading to its end.
-    fn follow(&mut self, mut reader: Reader<'s>, mut found: Found) -> Result<(), Rejection> {
+    fn follow(&mut self, mut reader: Reader<'s>, mut found: Scanned) -> Result<(), Rejection> {
         loop {
             found = match found {
-                Found::End | Found::Error(_) => return Ok(()),
-                Found::Token(token) if is_conflict_marker(self.source, token) => {
+                Scanned::End | Scanned::Error(_) => return Ok(()),
+                Scanned::Token(token) if is_conflict_marker(self.source, token) => {
                     return Err(self.syntax("a merge conflict marker is not code, remove it", token.start));
                 }
-                Found::Token(token) => {
+                Scanned::Token(token) => {
                     reader.token(token, &mut self.work).map_err(|too_deep| self.too_deep(too_deep))?;
                     if reader.doubt() == Doubt::Key {
                         let place = place(self.source, token.start);
@@ -82,46 +82,46 @@ impl<'s> Check<'s> {
                     }
                     self.next(&mut reader)
                 }
-                Found::Slash(_) if self.fork() => {
+                Scanned::Slash(_) if self.fork() => {
                     let mut other = reader.clone();
                     let regex = other.scanner.regex();
                     self.pending.push((other, regex));
                     reader.scanner.divide()
                 }
-                Found::Stray(offset) if self.forks == 0 => return Err(self.syntax(STRAY_BRACKET, offset)),
-                Found::Slash(offset) | Found::Stray(offset) | Found::Unsure(offset) => {
+                Scanned::Stray(offset) if self.forks == 0 => return Err(self.syntax(STRAY_BRACKET, offset)),
+                Scanned::Slash(offset) | Scanned::Stray(offset) | Scanned::Unsure(offset) => {
                     return self.rest(&reader, offset);
                 }
             };
         }
     }
 
-    /// What comes next, where oxc may not even look at it.
-    fn next(&mut self, reader: &mut Reader<'s>) -> Found {
+    /// Returns the next token, considering that oxc may consume it unread.
+    fn next(&mut self, reader: &mut Reader<'s>) -> Scanned {
         if reader.doubt() != Doubt::Arrow {
             return reader.scanner.next();
         }
         let position = reader.scanner.position();
         let mut other = reader.clone();
         let found = reader.scanner.next();
-        if matches!(found, Found::Token(Token { kind: Kind::Arrow | Kind::Colon, .. })) {
+        if matches!(found, Scanned::Token(Token { kind: Kind::Arrow | Kind::Colon, .. })) {
             return found;
         }
         if !self.fork() {
-            return Found::Unsure(position);
+            return Scanned::Unsure(position);
         }
         let swallowed = other.scanner.swallow();
         self.pending.push((other, swallowed));
         found
     }
 
-    /// Whether the text may be read in two ways once more.
+    /// Returns whether the text may be read in two ways once more, and counts it.
     fn fork(&mut self) -> bool {
         self.forks += 1;
         self.forks <= MAX_FORKS
     }
 
-    /// Bounds the rest of a text that the scanner does not understand, whatever it means.
+    /// Bounds the rest of a text that the scanner does not understand, for every meaning it may have.
     fn rest(&mut self, reader: &Reader<'_>, offset: usize) -> Result<(), Rejection> {
         self.reading = Reading::Unclear;
         let level = reader.level();
@@ -142,9 +142,9 @@ impl<'s> Check<'s> {
     }
 }
 
-/// Whether oxc would take the line for a mark that Git leaves in a merge conflict.
+/// Returns whether oxc would take the line for a marker of a Git merge conflict.
 ///
-/// It looks for the other marks through the rest of the file, each time an attempt fails at one.
+/// oxc searches the rest of the file for the other markers, each time an attempt fails at one.
 fn is_conflict_marker(source: &str, token: Token) -> bool {
     let line = source.as_bytes().get(token.start..token.start.saturating_add(7));
     token.newline

@@ -1,10 +1,10 @@
-//! Finds what oxc lets pass as JavaScript although only TypeScript has it: modifiers in classes.
+//! Finds TypeScript that oxc accepts as JavaScript: modifiers in classes.
 
 use oxc_ast::ast::{ClassElement, Program};
 use oxc_ast_visit::{VisitJs, walk_js};
 use oxc_span::GetSpan;
 
-/// The offset of the first class member that only TypeScript has.
+/// Returns the offset of the first class member that only TypeScript has.
 pub(super) fn foreign_member(program: &Program<'_>) -> Option<u32> {
     let mut search = Search { found: None };
     search.visit_program(program);

@@ -7,7 +7,7 @@
 
 use contract::frame::Place;
 
-/// The place of the byte at `offset`.
+/// Returns the place of the byte at `offset`.
 pub(super) fn place(text: &str, offset: usize) -> Place {
     let mut line = 1;
     let mut line_start = 0;
@@ -21,7 +21,7 @@ pub(super) fn place(text: &str, offset: usize) -> Place {
     Place { line, column: narrow(offset.saturating_sub(line_start)).saturating_add(1) }
 }
 
-/// The offsets at which a line starts, without the first.
+/// Returns the offsets at which a line starts, without the first.
 pub(super) fn starts(text: &str) -> impl Iterator<Item = usize> + '_ {
     let bytes = text.as_bytes();
     (0..bytes.len()).filter_map(move |offset| {
@@ -30,9 +30,9 @@ pub(super) fn starts(text: &str) -> impl Iterator<Item = usize> + '_ {
     })
 }
 
-/// The length of the line terminator that ends just before the next line, if one starts here.
+/// Returns the length of the line terminator that ends just before the next line, if one starts here.
 ///
-/// The CR of a CRLF is not one, so that a CRLF counts once.
+/// The CR of a CRLF is not a terminator, so that a CRLF counts once.
 pub(super) fn terminator(bytes: &[u8], offset: usize) -> Option<usize> {
     match bytes.get(offset)? {
         b'\n' => Some(1),
@@ -42,7 +42,7 @@ pub(super) fn terminator(bytes: &[u8], offset: usize) -> Option<usize> {
     }
 }
 
-/// Whether the three bytes at `offset` are U+2028 or U+2029.
+/// Returns whether the three bytes at `offset` are U+2028 or U+2029.
 pub(super) fn is_separator(bytes: &[u8], offset: usize) -> bool {
     matches!(bytes.get(offset..offset + 3), Some([0xE2, 0x80, 0xA8 | 0xA9]))
 }

@@ -1,4 +1,4 @@
-//! Erases what TypeScript adds to classes, and knows which namespaces are only types.
+//! Erases TypeScript from classes, and recognises namespaces that contain only types.
 
 use oxc_ast::ast::*;
 use oxc_ast_visit::walk;
@@ -6,7 +6,7 @@ use oxc_span::{GetSpan, Span};
 
 use super::erase::Eraser;
 
-/// Erases a member that has no value, or what is TypeScript's about one that has.
+/// Erases a member without a value, or the TypeScript parts of one that has a value.
 pub(super) fn erase(eraser: &mut Eraser<'_>, element: &ClassElement<'_>) {
     let span = element.span();
     if is_type_only_member(element) {
@@ -97,7 +97,7 @@ pub(super) fn blank_heritage(eraser: &mut Eraser<'_>, class: &Class<'_>) {
     eraser.blank(clause, last.span.end);
 }
 
-/// Whether a namespace declares nothing that exists when the cell runs.
+/// Returns whether a namespace declares nothing that exists at run time.
 pub(super) fn is_type_only(namespace: &TSNamespaceDeclaration<'_>) -> bool {
     namespace.declare
         || match &namespace.body {

@@ -37,15 +37,15 @@ use oxc_allocator::Allocator;
 #[cfg(test)]
 use rejection::ModuleForm;
 
-/// What the worst text known that the guard lets through takes is 9 MiB of stack in a release build,
-/// and less than this in one without any optimisation.
+/// The stack that parsing needs. The worst known text that the guard accepts takes 9 MiB in a release build, and less
+/// than this in a build without optimisation.
 pub const STACK_BYTES: usize = 64 << 20;
 
 /// A cell that is ready to be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prepared {
-    /// What QuickJS evaluates: `(async()=>{`, a newline, the body, a newline, `})`. The body has
-    /// the same lines as the model's source, so line `n` of the source is line `n + 1` here.
+    /// The script for QuickJS: `(async()=>{`, a newline, the body, a newline, `})`. The body has the same lines as the
+    /// model's source, so line `n` of the source is line `n + 1` here.
     pub script: String,
     /// Columns that a transformation moved; empty for JavaScript and for pure type erasure.
     pub shifts: Vec<Shift>,
@@ -72,11 +72,11 @@ pub fn prepare(source: &str, language: Language) -> Result<Prepared, Rejection> 
     })
 }
 
-/// Reads a source that is not too long.
+/// Prepares a source that is within the size limit.
 fn read(source: &str, language: Language) -> Result<Prepared, Rejection> {
     guard::check(source, language)?;
     let allocator = Allocator::default();
-    let wrapped = parse::Wrapped::new(source);
+    let wrapped = parse::WrappedCell::new(source);
     let program = parse::parse(&allocator, &wrapped, language)?;
     let (script, shifts) = match language {
         Language::JavaScript => (wrapped.text().to_owned(), Vec::new()),

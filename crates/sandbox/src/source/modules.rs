@@ -1,4 +1,4 @@
-//! Refuses a cell that would load other code: it has no modules, and nothing may look like it does.
+//! Refuses cells that load modules: a cell has none, and must not appear to have any.
 
 use oxc_ast::ast::{
     CallExpression, ExportAllDeclaration, ExportDeclaration, ExportDefaultDeclaration, ExportFromDeclaration,
@@ -8,13 +8,13 @@ use oxc_ast::ast::{
 use oxc_ast_visit::{VisitJs, walk_js};
 use oxc_span::Span;
 
-use super::parse::Wrapped;
+use super::parse::WrappedCell;
 use super::rejection::{ModuleForm, Rejection};
 
 /// Fails at the first module access in the tree.
 ///
-/// Words in strings, comments and property names are not in the tree as such, so they pass.
-pub(super) fn refuse(program: &Program<'_>, wrapped: &Wrapped) -> Result<(), Rejection> {
+/// The same words in strings, comments and property names are not module access, so they are accepted.
+pub(super) fn refuse(program: &Program<'_>, wrapped: &WrappedCell) -> Result<(), Rejection> {
     let mut search = Search { found: None };
     search.visit_program(program);
     match search.found {
@@ -76,13 +76,13 @@ impl<'a> VisitJs<'a> for Search {
         walk_js::walk_call_expression(self, it);
     }
 
-    // What a namespace exports stays in the cell; `erase` decides about namespaces.
+    // The exports of a namespace stay in the cell; `erase` decides about namespaces.
     fn visit_ts_namespace_declaration(&mut self, _: &TSNamespaceDeclaration<'a>) {}
     fn visit_ts_external_module_declaration(&mut self, _: &TSExternalModuleDeclaration<'a>) {}
     fn visit_ts_global_declaration(&mut self, _: &TSGlobalDeclaration<'a>) {}
 }
 
-/// Whether an expression is the name `require`, in whatever parentheses and assertions.
+/// Returns whether an expression is the name `require`, inside any parentheses and assertions.
 fn is_require(callee: &Expression<'_>) -> bool {
     let mut expression = callee;
     loop {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_only_look_like_it_pass() {
+    fn words_that_only_look_like_module_access_are_accepted() {
         let cases = [
             "return \"require('fs')\" + 'import x from y'",
             "return `import('fs') ${1} export default`",
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_says_what_to_do() {
+    fn the_message_suggests_an_alternative() {
         let message = |source| prepare(source, Language::JavaScript).map_err(|e| e.to_string());
         let expected = "`require()` is not available: a cell cannot load \
                         modules, so use the globals and `tools.call`";

@@ -1,4 +1,4 @@
-//! Parses a cell as the body of one async arrow function, and sees to it that it is nothing more.
+//! Parses a cell as the body of one async arrow function, and ensures that it is nothing more.
 
 use oxc_allocator::Allocator;
 use oxc_ast::ast::{ArrowFunctionBody, Expression, Program, Statement};
@@ -8,26 +8,26 @@ use oxc_span::{SourceType, Span};
 use super::Language;
 use super::lines::{narrow, place};
 use super::rejection::{Rejection, STRAY_BRACKET};
-use super::scan::{Found, Scanner};
+use super::scan::{Scanned, Scanner};
 use super::{guard, javascript, modules};
 use contract::frame::Place;
 
 const PREFIX: &str = "(async()=>{\n";
 const SUFFIX: &str = "\n})";
 
-/// A message is the parser's, but names in it are the model's.
+/// The maximum length of a message. The parser writes messages, but names in them come from the model.
 const MAX_MESSAGE_CHARACTERS: usize = 200;
 
-/// A cell in its wrapper.
+/// A cell inside its wrapper.
 #[derive(Debug)]
-pub(super) struct Wrapped {
+pub(super) struct WrappedCell {
     text: String,
-    /// The same text for the parser, without annotations that it would act on.
+    /// A copy of the text for the parser, without annotations that it would act on.
     parsed: String,
     source_length: usize,
 }
 
-impl Wrapped {
+impl WrappedCell {
     pub(super) fn new(source: &str) -> Self {
         let text = format!("{PREFIX}{source}{SUFFIX}");
         // In a build with debug assertions, oxc aborts on some `/* @__PURE__ */` comments.
@@ -39,28 +39,28 @@ impl Wrapped {
         &self.text
     }
 
-    /// The model's source.
+    /// Returns the model's source.
     fn source(&self) -> &str {
         let end = PREFIX.len() + self.source_length;
         self.text.get(PREFIX.len()..end).unwrap_or_default()
     }
 
-    /// The model's place of an offset into the wrapped text.
+    /// Returns the place in the model's source for an offset into the wrapped text.
     pub(super) fn place(&self, offset: u32) -> Place {
         let offset = (offset as usize).saturating_sub(PREFIX.len());
         place(self.source(), offset.min(self.source_length))
     }
 
-    /// Whether an offset is in the end of the wrapper.
+    /// Returns whether an offset is in the end of the wrapper.
     fn is_behind(&self, offset: u32) -> bool {
         offset as usize > PREFIX.len() + self.source_length
     }
 }
 
-/// Parses a cell that the guard let through, and refuses module access.
+/// Parses a cell that the guard accepted, and refuses module access.
 pub(super) fn parse<'a>(
     allocator: &'a Allocator,
-    wrapped: &'a Wrapped,
+    wrapped: &'a WrappedCell,
     language: Language,
 ) -> Result<Program<'a>, Rejection> {
     let returned = read(allocator, wrapped, language);
@@ -70,7 +70,7 @@ pub(super) fn parse<'a>(
     let is_javascript = language == Language::JavaScript;
     let complaint = complaint(&returned, wrapped).or_else(|| {
         let offset = is_javascript.then(|| javascript::foreign_member(&returned.program))??;
-        let message = "a class has modifiers here that JavaScript does not have";
+        let message = "this class member has modifiers that JavaScript does not have";
         Some((message.to_owned(), wrapped.place(offset)))
     });
     let Some((mut message, place)) = complaint else { return Ok(returned.program) };
@@ -80,7 +80,7 @@ pub(super) fn parse<'a>(
     Err(Rejection::syntax(language, message, place))
 }
 
-fn read<'a>(allocator: &'a Allocator, wrapped: &'a Wrapped, language: Language) -> ParserReturn<'a> {
+fn read<'a>(allocator: &'a Allocator, wrapped: &'a WrappedCell, language: Language) -> ParserReturn<'a> {
     let source_type = match language {
         Language::JavaScript => SourceType::script(),
         Language::TypeScript => SourceType::ts().with_script(true),
@@ -88,8 +88,8 @@ fn read<'a>(allocator: &'a Allocator, wrapped: &'a Wrapped, language: Language) 
     Parser::new(allocator, &wrapped.parsed, source_type).parse()
 }
 
-/// Whether a cell that is not JavaScript is TypeScript, unless it loads modules as that.
-fn is_typescript(wrapped: &Wrapped) -> Result<bool, Rejection> {
+/// Returns whether a cell that is not JavaScript is valid TypeScript; an error if it loads modules.
+fn is_typescript(wrapped: &WrappedCell) -> Result<bool, Rejection> {
     if guard::check(wrapped.source(), Language::TypeScript).is_err() {
         return Ok(false);
     }
@@ -101,15 +101,15 @@ fn is_typescript(wrapped: &Wrapped) -> Result<bool, Rejection> {
     modules::refuse(&returned.program, wrapped).map(|()| true)
 }
 
-/// The first thing that is wrong with the text, and where.
-fn complaint(returned: &ParserReturn<'_>, wrapped: &Wrapped) -> Option<(String, Place)> {
+/// Returns the first problem of the text, and its place.
+fn complaint(returned: &ParserReturn<'_>, wrapped: &WrappedCell) -> Option<(String, Place)> {
     let diagnostic = returned.diagnostics.first();
     if diagnostic.is_none() && is_one_function(&returned.program, wrapped) {
         return None;
     }
     let label = diagnostic.and_then(|diagnostic| diagnostic.labels.first());
     let offset = label.map_or(narrow(wrapped.text.len()), |label| label.offset());
-    // The parser counts the brackets of the wrapper too, so it may not see which one is wrong.
+    // The parser also counts the brackets of the wrapper, so it may blame the wrong one.
     let source = wrapped.source();
     let stray = stray_bracket(source).filter(|stray| stray + PREFIX.len() <= offset as usize);
     Some(match (diagnostic, stray) {
@@ -118,14 +118,14 @@ fn complaint(returned: &ParserReturn<'_>, wrapped: &Wrapped) -> Option<(String, 
             (fragment(&diagnostic.message), wrapped.place(offset))
         }
         _ => {
-            let message = "the cell ends before everything in it is closed";
+            let message = "the cell ends before all brackets are closed";
             (message.to_owned(), wrapped.place(offset))
         }
     })
 }
 
-/// Whether the text is the wrapper with a body, and nothing else.
-fn is_one_function(program: &Program<'_>, wrapped: &Wrapped) -> bool {
+/// Returns whether the text is the wrapper with a body, and nothing else.
+fn is_one_function(program: &Program<'_>, wrapped: &WrappedCell) -> bool {
     let whole = narrow(wrapped.text.len());
     if let [Statement::ExpressionStatement(statement)] = program.body.as_slice()
         && let Expression::ParenthesizedExpression(parenthesized) = &statement.expression
@@ -141,14 +141,14 @@ fn is_one_function(program: &Program<'_>, wrapped: &Wrapped) -> bool {
     }
 }
 
-/// Where the first closing bracket is that does not close an open one of the source.
+/// Returns the offset of the first closing bracket that does not close an open one of the source.
 fn stray_bracket(source: &str) -> Option<usize> {
     let mut scanner = Scanner::new(source);
     loop {
         match scanner.next() {
-            Found::Token(_) => {}
-            Found::End | Found::Slash(_) => return None,
-            Found::Error(offset) | Found::Stray(offset) | Found::Unsure(offset) => {
+            Scanned::Token(_) => {}
+            Scanned::End | Scanned::Slash(_) => return None,
+            Scanned::Error(offset) | Scanned::Stray(offset) | Scanned::Unsure(offset) => {
                 let byte = source.as_bytes().get(offset);
                 return matches!(byte, Some(b')' | b']' | b'}')).then_some(offset);
             }
@@ -156,7 +156,7 @@ fn stray_bracket(source: &str) -> Option<usize> {
     }
 }
 
-/// A message of the parser as a lower-case fragment.
+/// Converts a message of the parser to a lower-case fragment.
 fn fragment(message: &str) -> String {
     let mut characters = message.trim_end_matches('.').chars().take(MAX_MESSAGE_CHARACTERS);
     let first = characters.next().into_iter().flat_map(char::to_lowercase);
@@ -167,7 +167,7 @@ fn fragment(message: &str) -> String {
 mod tests {
     use crate::source::{Language, Place, Rejection, prepare};
 
-    /// Checks the place of a syntax error, and that its message says `expected`.
+    /// Checks the place of a syntax error, and that its message contains `expected`.
     fn check(source: &str, language: Language, line: u32, column: u32, expected: &str) {
         let (message, place) = match (prepare(source, language), language) {
             (Err(Rejection::Syntax { message, place }), Language::JavaScript)
@@ -199,8 +199,8 @@ mod tests {
             ("}, async()=>{", 1, 1, "does not close"),
             ("}, {", 1, 1, "does not close"),
             ("if (a) { b() } }", 1, 16, "does not close"),
-            ("if (a) { b()", 1, 13, "ends before everything"),
-            ("f(", 1, 3, "ends before everything"),
+            ("if (a) { b()", 1, 13, "ends before all brackets"),
+            ("f(", 1, 3, "ends before all brackets"),
             ("f() }\ng()", 1, 5, "does not close"),
             ("f(a]", 1, 4, "does not close"),
         ];
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_where_the_model_wrote_them() {
+    fn errors_have_places_in_the_models_source() {
         let cases = [
             ("const x = ;", 1, 11, "unexpected token"),
             ("let a = 1\nlet b = 2 3", 2, 10, "semicolon"),

@@ -1,4 +1,4 @@
-//! From a place in the script that QuickJS ran to the place in the source that the model wrote.
+//! Maps places in the script that QuickJS ran to places in the source that the model wrote.
 
 use contract::frame::{BadFrame, Place, Reader};
 
@@ -8,13 +8,13 @@ use super::lines;
 /// The lines of a cell's script, and the columns that a transformation moved. Part of a snapshot.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// The length in bytes of each line that is the model's.
+    /// The length in bytes of each line of the model's source.
     lengths: Vec<u32>,
     shifts: Vec<Shift>,
 }
 
 impl Places {
-    /// Of a script as [`super::Prepared`] has it: its first and last lines are the wrapper's.
+    /// Reads the lines of a script from [`super::Prepared`]: its first and last lines belong to the wrapper.
     pub fn of(script: &str, shifts: Vec<Shift>) -> Self {
         let mut lengths = Vec::new();
         let mut line_start = 0;
@@ -28,7 +28,8 @@ impl Places {
         Self { lengths, shifts }
     }
 
-    /// The model's place of one in the script, where the script has it. Both count from 1, columns in bytes.
+    /// Returns the place in the model's source for a place in the script, if the script has it. Both count from 1,
+    /// columns in bytes.
     pub fn original(&self, line: u32, column: u32) -> Option<Place> {
         let length = self.lengths.get(usize::try_from(line.checked_sub(1)?).ok()?)?;
         (1..=length.saturating_add(1)).contains(&column).then(|| original(&self.shifts, line, column))
@@ -57,7 +58,7 @@ impl Places {
     }
 }
 
-/// Most lines are short: one byte, or 255 and the number.
+/// Writes one byte, or 255 and the number: most lines are short.
 fn write_short(number: u32, notes: &mut Vec<u8>) {
     match u8::try_from(number) {
         Ok(short) if short < u8::MAX => notes.push(short),
@@ -82,7 +83,7 @@ mod tests {
     use super::{Places, Shift};
 
     #[test]
-    fn only_places_that_the_source_has_are_given() {
+    fn places_outside_the_source_are_rejected() {
         let long = "x".repeat(1000);
         let script = format!("(async()=>{{\nab\r\n\n{long}\n}})");
         let places = Places::of(&script, vec![Shift { line: 1, column: 2, delta: 1 }]);

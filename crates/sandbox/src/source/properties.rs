@@ -5,7 +5,7 @@ use oxc_span::{GetSpan, Span};
 
 use super::erase::Eraser;
 
-/// Inserts the assignments into the constructor of a class, if it has such parameters.
+/// Inserts the assignments into the constructor of a class, if it has parameter properties.
 ///
 /// The modifiers themselves are erased with the parameters.
 pub(super) fn assign(eraser: &mut Eraser<'_>, class: &Class<'_>) {
@@ -47,8 +47,8 @@ fn insert(eraser: &mut Eraser<'_>, class: &Class<'_>, constructor: Span, body: &
             eraser.insert(body.span.start + 1, assignments);
         }
         None => eraser.refuse(
-            "a constructor with parameter properties must call `super(…)` as a statement of its \
-             own",
+            "a constructor with parameter properties must call `super(…)` as a separate \
+             statement",
             constructor,
         ),
     }
@@ -95,8 +95,8 @@ mod tests {
     #[test]
     fn a_derived_class_must_call_super() {
         let source = "class A extends B { constructor(private x) { if (x) super() } }";
-        let message = "a constructor with parameter properties must call `super(…)` as a statement \
-                       of its own";
+        let message = "a constructor with parameter properties must call `super(…)` as a separate \
+                       statement";
         let expected = Rejection::TypeScript { message: message.to_owned(), place: Place { line: 1, column: 21 } };
         assert_eq!(prepare(source, Language::TypeScript), Err(expected));
     }

@@ -1,4 +1,4 @@
-//! Why a cell is refused, in words for the model that wrote it.
+//! The reasons why a cell is refused, worded for the model that wrote it.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use contract::cell::Language;
 use contract::error::ErrorCode;
 use contract::frame::Place;
 
-/// What is wrong with a bracket that does not match.
-pub(super) const STRAY_BRACKET: &str = "this bracket does not close an open one, remove it or open one";
+/// The message for a closing bracket that does not match.
+pub(super) const STRAY_BRACKET: &str = "this bracket does not close an open one, remove it or add the opening one";
 
 /// A refused cell. Its text is a lower-case fragment that says what to do next.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     #[error(
         "the cell is {bytes} bytes long and the limit is {limit}: split it into smaller cells, \
-         and read large data through a tool instead of writing it out"
+         and read large data with a tool instead of including it"
     )]
     TooLarge { bytes: usize, limit: usize },
 
@@ -55,7 +55,7 @@ impl Rejection {
         }
     }
 
-    /// Where in the model's source, where it is one place.
+    /// Returns the place in the model's source, if the rejection has one.
     pub fn place(&self) -> Option<Place> {
         match self {
             Self::TooLarge { .. } | Self::Shell | Self::Empty => None,
@@ -66,7 +66,7 @@ impl Rejection {
         }
     }
 
-    /// An error that the parser found, or would find.
+    /// Creates an error that the parser found, or would find.
     pub(super) fn syntax(language: Language, message: String, place: Place) -> Self {
         match language {
             Language::JavaScript => Self::Syntax { message, place },

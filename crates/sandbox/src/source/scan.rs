@@ -1,24 +1,23 @@
-//! Splits hostile text into tokens, without recursion and without believing what it cannot know.
+//! Splits hostile text into tokens, without recursion and without guessing.
 //!
-//! Only one thing about JavaScript's tokens depends on its grammar: whether a slash divides or
-//! starts a regular expression. A wrong guess would let an attacker hide brackets from the guard in
-//! what looks like a string, so the scanner never guesses. It says `Slash`, and the caller follows
-//! both readings.
+//! Only one thing about JavaScript's tokens depends on its grammar: whether a slash divides or starts a regular
+//! expression. A wrong guess would let an attacker hide brackets from the guard in what looks like a string, so the
+//! scanner never guesses. It returns `Slash`, and the caller follows both readings.
 
 mod number;
 mod slash;
 mod swallow;
 mod text;
 
-/// What the scanner found next.
+/// The result of a scanner step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum Scanned {
     Token(Token),
-    /// A slash that divides or starts a regular expression: go on with `divide` and with `regex`.
+    /// A slash that divides or starts a regular expression: continue with `divide` and with `regex`.
     Slash(usize),
-    /// A parser fails here, whatever comes behind.
+    /// A parser fails here, regardless of what follows.
     Error(usize),
-    /// A bracket that closes the wrapper of the cell, behind which a parser goes on.
+    /// A bracket that closes the wrapper of the cell, after which a parser continues.
     Stray(usize),
     /// From this offset on, the scanner does not know what the text means.
     Unsure(usize),
@@ -30,7 +29,7 @@ pub(super) struct Token {
     pub(super) kind: Kind,
     pub(super) start: usize,
     pub(super) end: usize,
-    /// Whether a line ends between the token before and this one.
+    /// Whether a line ends between the previous token and this one.
     pub(super) newline: bool,
 }
 
@@ -50,7 +49,7 @@ pub(super) enum Kind {
     Bang,
     Dot,
     Arrow,
-    /// `++` or `--`, which may stand before or after their operand.
+    /// `++` or `--`, before or after their operand.
     Step,
     Operator,
 }
@@ -60,7 +59,7 @@ pub(super) enum Bracket {
     Paren,
     /// The parentheses after `if`, `for`, `while` and `with`.
     Header,
-    /// Parentheses after one of those words in a place where it may name a type instead.
+    /// Parentheses after one of those words in a position where it may name a type instead.
     PerhapsHeader,
     Square,
     Brace,
@@ -81,7 +80,7 @@ pub(super) struct Scanner<'s> {
     earlier: Option<Token>,
     /// Whether a line ended since the previous token.
     newline: bool,
-    /// How many brackets were open at an `as` or `satisfies` whose type may not have ended yet.
+    /// The number of brackets that were open at an `as` or `satisfies` whose type may not have ended yet.
     asserts: Option<usize>,
 }
 
@@ -104,25 +103,25 @@ impl<'s> Scanner<'s> {
         self.bytes.get(token.start..token.end).unwrap_or_default()
     }
 
-    /// The offset behind the last token.
+    /// Returns the offset after the last token.
     pub(super) fn position(&self) -> usize {
         self.position
     }
 
-    /// The token two before the one that `next` returned last.
+    /// Returns the token two before the one that `next` returned last.
     pub(super) fn earlier(&self) -> Option<Token> {
         self.earlier
     }
 
-    pub(super) fn next(&mut self) -> Found {
+    pub(super) fn next(&mut self) -> Scanned {
         if self.in_template() {
             return self.template();
         }
         if let Err(unsure) = self.skip_trivia() {
-            return Found::Unsure(unsure);
+            return Scanned::Unsure(unsure);
         }
         let start = self.position;
-        let Some(first) = self.byte(start) else { return Found::End };
+        let Some(first) = self.byte(start) else { return Scanned::End };
         match first {
             b'"' | b'\'' => self.string(first),
             b'`' => self.opened(Bracket::Template, 1),
@@ -139,7 +138,7 @@ impl<'s> Scanner<'s> {
             b'#' if self.byte(start + 1).is_some_and(is_word_byte) => self.name(start + 1),
             _ if is_word_byte(first) => self.name(start),
             0x80.. => self.name(start),
-            b'\\' => Found::Unsure(start),
+            b'\\' => Scanned::Unsure(start),
             _ => self.punctuation(first),
         }
     }
@@ -152,7 +151,7 @@ impl<'s> Scanner<'s> {
         self.bytes.get(self.position..).is_some_and(|rest| rest.starts_with(prefix))
     }
 
-    fn token(&mut self, kind: Kind, end: usize) -> Found {
+    fn token(&mut self, kind: Kind, end: usize) -> Scanned {
         let token = Token { kind, start: self.position, end, newline: self.newline };
         if kind == Kind::Word && matches!(self.word(token), b"as" | b"satisfies") {
             self.asserts = Some(self.asserts.unwrap_or(usize::MAX).min(self.open.len()));
@@ -165,13 +164,13 @@ impl<'s> Scanner<'s> {
         self.before = self.previous.replace(token);
         self.newline = false;
         self.position = end;
-        Found::Token(token)
+        Scanned::Token(token)
     }
 
-    /// A name, from `end` on; its start is the current position.
+    /// Reads a name that starts at the current position, from `end` on.
     ///
-    /// A character that no name may have is an error for the parser, so it may as well be in one.
-    fn name(&mut self, mut end: usize) -> Found {
+    /// A character that is invalid in names is an error for the parser, so it may be part of one here.
+    fn name(&mut self, mut end: usize) -> Scanned {
         loop {
             end = match self.byte(end) {
                 Some(byte) if is_word_byte(byte) => end + 1,
@@ -180,7 +179,7 @@ impl<'s> Scanner<'s> {
                     _ => break,
                 },
                 // An escape may spell a keyword.
-                Some(b'\\') => return Found::Unsure(end),
+                Some(b'\\') => return Scanned::Unsure(end),
                 _ => break,
             }
         }
@@ -191,12 +190,12 @@ impl<'s> Scanner<'s> {
         self.text.get(offset..)?.chars().next()
     }
 
-    fn opened(&mut self, bracket: Bracket, length: usize) -> Found {
+    fn opened(&mut self, bracket: Bracket, length: usize) -> Scanned {
         self.open.push(bracket);
         self.token(Kind::Open(bracket), self.position + length)
     }
 
-    fn closed(&mut self, byte: u8) -> Found {
+    fn closed(&mut self, byte: u8) -> Scanned {
         let matches = match self.open.last() {
             Some(Bracket::Paren | Bracket::Header | Bracket::PerhapsHeader) => byte == b')',
             Some(Bracket::Square) => byte == b']',
@@ -205,12 +204,12 @@ impl<'s> Scanner<'s> {
         };
         match self.open.pop() {
             Some(bracket) if matches => self.token(Kind::Close(bracket), self.position + 1),
-            Some(_) => Found::Error(self.position),
-            None => Found::Stray(self.position),
+            Some(_) => Scanned::Error(self.position),
+            None => Scanned::Stray(self.position),
         }
     }
 
-    fn punctuation(&mut self, first: u8) -> Found {
+    fn punctuation(&mut self, first: u8) -> Scanned {
         let second = self.byte(self.position + 1);
         let (kind, length) = match (first, second) {
             (b',', _) => (Kind::Comma, 1),

@@ -1,9 +1,9 @@
-//! Tells a shell command that a model took for a cell from a cell that has a mistake.
+//! Distinguishes a shell command that a model wrote instead of a cell from a cell with a mistake.
 
-/// Whether a source that does not parse is plainly a shell command.
+/// Returns whether a source that does not parse is clearly a shell command.
 ///
-/// It is asked only after the parse failed, and it says no where JavaScript is likely: one line
-/// that is a statement or a declaration is enough.
+/// Called only after the parse failed. Returns false if JavaScript is likely: one line that is a statement or a
+/// declaration is enough.
 pub(super) fn looks_like(source: &str) -> bool {
     let mut lines = source.lines().map(str::trim).filter(|line| !line.is_empty());
     let Some(first) = lines.clone().next() else { return false };
@@ -42,7 +42,7 @@ fn is_javascript(line: &str) -> bool {
     STARTS.iter().any(|start| line.starts_with(start)) || line.contains("=>") || line.ends_with(';')
 }
 
-/// Whether a line starts with a command that models run, and then an argument.
+/// Returns whether a line starts with a common command and then an argument.
 fn is_command(line: &str) -> bool {
     const COMMANDS: [&str; 54] = [
         "apt", "apt-get", "awk", "bash", "brew", "cargo", "cat", "cd", "chmod", "chown", "cp", "curl", "cut", "df",
@@ -57,21 +57,21 @@ fn is_command(line: &str) -> bool {
         || is_path(command)
 }
 
-/// Whether the text behind a name makes it JavaScript: `echo = 1`, `sort (x)`, `find .x`.
+/// Returns whether the text after a name makes it JavaScript: `echo = 1`, `sort (x)`, `find .x`.
 fn is_code(rest: &str) -> bool {
     let starts = ["=", "(", "[", "?", ":", "+", "* ", "- ", "< ", "> "];
     let property = rest.strip_prefix('.').unwrap_or_default();
     starts.iter().any(|start| rest.starts_with(start)) || property.starts_with(char::is_alphabetic)
 }
 
-/// Whether the arguments of `export` set an environment variable.
+/// Returns whether the arguments of `export` set an environment variable.
 fn is_variable(arguments: &str) -> bool {
     arguments
         .split_once('=')
         .is_some_and(|(name, _)| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'))
 }
 
-/// Whether the command is a program named by its path, such as `./run.sh` or `/usr/bin/env`.
+/// Returns whether the command is a path to a program, such as `./run.sh` or `/usr/bin/env`.
 fn is_path(command: &str) -> bool {
     let rest = ["./", "../", "~/", "/usr/", "/bin/", "/opt/"].iter().find_map(|start| command.strip_prefix(start));
     rest.is_some_and(|rest| {
@@ -85,7 +85,7 @@ mod tests {
     use super::looks_like;
 
     #[test]
-    fn knows_shell_from_javascript_with_a_mistake() {
+    fn shell_commands_differ_from_javascript_with_a_mistake() {
         let shell = [
             "#!/bin/bash\necho hi",
             "#!/usr/bin/env sh",

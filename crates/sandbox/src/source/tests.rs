@@ -1,4 +1,4 @@
-//! `prepare` as a whole: what no text may do to it, and what its rejections say.
+//! Tests of `prepare`: its robustness against any text, and its rejections.
 
 use std::panic::Location;
 
@@ -11,11 +11,11 @@ use proptest::sample::select;
 
 use super::{Language, MAX_SOURCE_BYTES, Place, Rejection, prepare};
 
-/// Between spaces.
+/// Separated by spaces.
 const MARKS: &str = "( ) [ ] { } < > => = == ! ? ?. : ; , . ... + - * / % && | & ?? ++ -- ` ${ ' \" \\ é 😀 \
     a b x T #p @ 1 1. .5 0xf 1n 's' \"s\" `t` /r/g <!-- --> constructor super this require null any string";
 
-/// Each with a space behind it.
+/// Each followed by a space.
 const WORDS: &str = "as satisfies keyof typeof infer extends implements readonly unique is asserts new \
     abstract declare in of instanceof await yield async function class static get set private public \
     override accessor if else for while do switch case default try catch return throw break let var \
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_soup_is_erased_to_is_javascript(source in soup()) {
+    fn random_text_that_is_accepted_becomes_javascript(source in soup()) {
         if let Ok(prepared) = prepare(&source, Language::TypeScript) {
             assert_javascript(&prepared.script);
         }
@@ -130,7 +130,7 @@ fn sizes_are_bounded() {
 }
 
 #[test]
-fn fences_are_taken_off_and_lines_stay() {
+fn fences_are_removed_and_lines_stay() {
     let prepared = prepare("\n```ts\nlet x: T = 1\nreturn x\n```\n", Language::TypeScript);
     let script = prepared.map(|prepared| prepared.script);
     assert_eq!(script.as_deref(), Ok("(async()=>{\n\n\nlet x    = 1\nreturn x\n\n\n})"));
@@ -150,7 +150,7 @@ fn shell_is_refused_only_when_it_is_not_javascript() {
 }
 
 #[test]
-fn what_erasing_cannot_do_is_refused() {
+fn typescript_that_cannot_be_erased_is_refused() {
     let cases = [
         ("namespace A { const x = 1 }", 1, 1, "namespace"),
         ("namespace A.B { export function f() {} }", 1, 1, "namespace"),

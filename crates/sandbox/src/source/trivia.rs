@@ -1,4 +1,4 @@
-//! Finds the punctuation between two nodes of a tree, which the tree itself does not keep.
+//! Finds the punctuation between two nodes of a syntax tree, which the tree does not contain.
 
 use oxc_ast::ast::Comment;
 
@@ -6,7 +6,7 @@ use oxc_ast::ast::Comment;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Text<'t> {
     pub(super) text: &'t str,
-    /// In the order of the text.
+    /// Sorted by position.
     pub(super) comments: &'t [Comment],
 }
 
@@ -19,7 +19,7 @@ impl<'t> Text<'t> {
         self.text.as_bytes().get(offset as usize).copied()
     }
 
-    /// The offset of the first byte at or after `offset` that is not white space or a comment.
+    /// Returns the offset of the first byte at or after `offset` that is not white space or a comment.
     pub(super) fn skip(&self, offset: u32) -> u32 {
         let mut offset = offset;
         loop {
@@ -33,19 +33,19 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// The end of the comment that starts at `offset`.
+    /// Returns the end of the comment that starts at `offset`.
     fn comment_at(&self, offset: u32) -> Option<u32> {
         let index = self.comments.binary_search_by_key(&offset, |comment| comment.span.start).ok()?;
         self.comments.get(index).map(|comment| comment.span.end)
     }
 
-    /// The offset of `byte`, if it is the next thing at or after `offset`.
+    /// Returns the offset of `byte`, if it is the next token at or after `offset`.
     pub(super) fn find(&self, offset: u32, byte: u8) -> Option<u32> {
         let next = self.skip(offset);
         (self.byte(next) == Some(byte)).then_some(next)
     }
 
-    /// The word at `offset`, with the offset behind it.
+    /// Returns the word at `offset`, and the offset after it.
     pub(super) fn word(&self, offset: u32) -> (&'t str, u32) {
         let rest = self.text.get(offset as usize..).unwrap_or_default();
         let length =

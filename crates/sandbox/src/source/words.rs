@@ -1,9 +1,9 @@
-//! The words that mean something to the scanner and the guard.
+//! Words with a meaning for the scanner and the guard.
 
-/// Whether a word may be an operator, a modifier or the start of something that goes on.
+/// Returns whether a word may be an operator, a modifier or the start of a construct that continues.
 ///
-/// An expression cannot be taken to end after one. A plain name that is in the list, such as `from`
-/// or `type`, only makes the guard stricter.
+/// An expression cannot be assumed to end after one. A plain name that is in the list, such as `from` or `type`, only
+/// makes the guard stricter.
 #[rustfmt::skip]
 pub(super) fn is_keyword(word: &[u8]) -> bool {
     matches!(
@@ -19,9 +19,9 @@ pub(super) fn is_keyword(word: &[u8]) -> bool {
     )
 }
 
-/// Whether a word at the start of a line may continue the statement of the line before.
+/// Returns whether a word at the start of a line may continue the statement of the line before.
 ///
-/// `while` may too, behind a `do`.
+/// `while` may too, after a `do`.
 #[rustfmt::skip]
 pub(super) fn continues(word: &[u8]) -> bool {
     matches!(
@@ -31,12 +31,12 @@ pub(super) fn continues(word: &[u8]) -> bool {
     )
 }
 
-/// Whether a word starts a statement that holds another one.
+/// Returns whether a word starts a statement that contains another one.
 pub(super) fn holds_statement(word: &[u8]) -> bool {
     matches!(word, b"do" | b"else" | b"for" | b"if" | b"while" | b"with")
 }
 
-/// Whether a statement follows the parentheses after the word.
+/// Returns whether a statement follows the parentheses after the word.
 pub(super) fn takes_header(word: &[u8]) -> bool {
     matches!(word, b"for" | b"if" | b"while" | b"with")
 }

@@ -1,17 +1,17 @@
-//! How a worker is told what to be: its environment is empty, so by arguments.
+//! A worker's command-line arguments. They are its only configuration, because its environment is empty.
 
 use std::ffi::OsString;
 
 use contract::limits::WORKER_HEAP_BYTES;
 
-/// What a host asks of the jail.
+/// The jail that a host requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum JailWish {
-    /// All of it, or no worker.
+pub(crate) enum JailRequest {
+    /// The full jail; without it, the worker refuses to start.
     Required,
-    /// What the system has; the host hears how much that is.
+    /// Whatever the system supports; the worker reports the result to the host.
     Preferred,
-    /// None of it, for debugging.
+    /// No jail, for debugging.
     Off,
 }
 
@@ -19,13 +19,13 @@ pub(crate) enum JailWish {
 pub(crate) struct Arguments {
     pub(crate) slots: u32,
     pub(crate) threads: usize,
-    pub(crate) jail: JailWish,
-    /// Bytes that the heaps of the cells running at once may take together.
+    pub(crate) jail: JailRequest,
+    /// The maximum total heap size of the cells that run at once.
     pub(crate) heap_bytes: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("a worker is started with: <slots> <threads> required|preferred|off [heap bytes]")]
+#[error("invalid worker arguments, expected: <slots> <threads> required|preferred|off [heap bytes]")]
 pub(crate) struct BadArguments;
 
 impl Arguments {
@@ -41,9 +41,9 @@ impl Arguments {
         let threads = threads.parse().map_err(|_| BadArguments)?;
         let heap_bytes = heap.map_or(Ok(WORKER_HEAP_BYTES), |heap| heap.parse().map_err(|_| BadArguments))?;
         let jail = match jail.as_str() {
-            "required" => JailWish::Required,
-            "preferred" => JailWish::Preferred,
-            "off" => JailWish::Off,
+            "required" => JailRequest::Required,
+            "preferred" => JailRequest::Preferred,
+            "off" => JailRequest::Off,
             _ => return Err(BadArguments),
         };
         Ok(Self { slots, threads, jail, heap_bytes })
@@ -52,18 +52,18 @@ impl Arguments {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arguments, JailWish};
+    use super::{Arguments, JailRequest};
     use contract::limits::WORKER_HEAP_BYTES;
 
-    fn parse(given: &[&str]) -> Option<(u32, usize, JailWish, u64)> {
+    fn parse(given: &[&str]) -> Option<(u32, usize, JailRequest, u64)> {
         let parsed = Arguments::parse(given.iter().map(Into::into)).ok()?;
         Some((parsed.slots, parsed.threads, parsed.jail, parsed.heap_bytes))
     }
 
     #[test]
     fn the_heap_budget_is_optional() {
-        assert_eq!(parse(&["64", "16", "required"]), Some((64, 16, JailWish::Required, WORKER_HEAP_BYTES)));
-        assert_eq!(parse(&["1", "2", "off", "1048576"]), Some((1, 2, JailWish::Off, 1 << 20)));
+        assert_eq!(parse(&["64", "16", "required"]), Some((64, 16, JailRequest::Required, WORKER_HEAP_BYTES)));
+        assert_eq!(parse(&["1", "2", "off", "1048576"]), Some((1, 2, JailRequest::Off, 1 << 20)));
         for bad in [&["64", "16"][..], &["64", "16", "maybe"], &["1", "2", "off", "much"], &["1", "2", "off", "3", "4"]]
         {
             assert_eq!(parse(bad), None, "{bad:?}");

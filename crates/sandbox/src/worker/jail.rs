@@ -1,15 +1,15 @@
-//! The jail: Landlock takes away files, network and signals, seccomp every system call but a few.
+//! The jail: Landlock denies files, network and signals, seccomp all but a few system calls.
 //!
-//! Landlock binds the calling thread and those it starts, so it comes before the threads; seccomp can
-//! bind all threads at once, so it comes after them and need not allow what making them takes.
+//! Landlock applies to the calling thread and those it starts, so it comes before the threads. Seccomp can apply to all
+//! threads at once, so it comes after them and need not allow the system calls that create them.
 
 use contract::frame::Jail;
 
-use super::arguments::JailWish;
+use super::arguments::JailRequest;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum JailError {
-    #[error("the jail is required, and {0}; run on a kernel that has it, or allow a weaker jail in the configuration")]
+    #[error("the jail is required, but {0}; use a kernel that supports it, or configure a weaker jail")]
     Unavailable(String),
     #[error("cannot {what}: {reason}")]
     System { what: &'static str, reason: String },
@@ -35,19 +35,20 @@ mod linux {
         BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     };
 
-    use super::{Jail, JailError, JailWish};
+    use super::{Jail, JailError, JailRequest};
     use crate::raw::page_scan;
     use crate::worker::serve::THREAD_STACK_BYTES;
 
     /// Enough for standard streams, the socket and its copies, the image and the page map.
     const MAX_OPEN_FILES: u64 = 32;
 
-    /// Takes away core dumps, files and the network. Says how much of that the kernel knows.
-    pub(in super::super) fn close_files(wish: JailWish) -> Result<Jail, JailError> {
-        if wish == JailWish::Off {
+    /// Disables core dumps and denies files and the network. Returns how much of that the kernel supports.
+    pub(in super::super) fn close_files(wish: JailRequest) -> Result<Jail, JailError> {
+        if wish == JailRequest::Off {
             return Ok(Jail::None);
         }
-        // First to go when memory runs out: a worker can be replaced, its host cannot. Best effort.
+        // Makes the worker the first to be killed when memory runs out: it can be replaced, its host cannot. Best
+        // effort.
         drop(std::fs::write("/proc/self/oom_score_adj", "1000"));
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
             .map_err(|error| system("forbid core dumps", error))?;
@@ -63,19 +64,19 @@ mod linux {
         }
     }
 
-    /// The jail that the required ruleset makes. One that is enforced in part counts as none.
-    fn judge(wish: JailWish, status: &RulesetStatus) -> Result<Jail, JailError> {
+    /// Returns the jail that the required ruleset gives. Partial enforcement counts as none.
+    fn judge(wish: JailRequest, status: &RulesetStatus) -> Result<Jail, JailError> {
         match status {
             RulesetStatus::FullyEnforced => Ok(Jail::Full),
             RulesetStatus::PartiallyEnforced => missing(
                 wish,
-                "this kernel enforces a part of Landlock only (Linux 5.13 and later deny all files)".to_owned(),
+                "this kernel enforces only a part of Landlock (Linux 5.13 and later deny all files)".to_owned(),
             ),
             RulesetStatus::NotEnforced => missing(wish, "this kernel has no Landlock".to_owned()),
         }
     }
 
-    /// What the kernel says of this process's memory, opened while files can still be opened.
+    /// The kernel's statistics of this process's memory, opened while files can still be opened.
     #[derive(Debug)]
     pub(in super::super) struct DataUse {
         statm: Option<File>,
@@ -86,7 +87,7 @@ mod linux {
             Self { statm: File::open("/proc/self/statm").ok() }
         }
 
-        /// Bytes of private writable memory now, which is what `RLIMIT_DATA` counts.
+        /// Returns the current size of private writable memory, which is what `RLIMIT_DATA` counts.
         fn bytes(self, threads: usize) -> u64 {
             let mut text = String::new();
             let read = self.statm.and_then(|mut statm| statm.read_to_string(&mut text).ok());
@@ -98,19 +99,19 @@ mod linux {
         }
     }
 
-    /// Private writable memory of an idle worker without the stacks of its threads: 14 MiB with 80 slots. Used only where
-    /// the kernel does not tell the real figure.
+    /// The private writable memory of an idle worker without its threads' stacks: 14 MiB with 80 slots. Used only if
+    /// the kernel does not report the real figure.
     const IDLE_DATA_BYTES: u64 = 16 << 20;
 
-    /// Lets the worker take so much more private writable memory than it has now, and no more. Called once all threads
-    /// are there. (`RLIMIT_AS` would not do: an idle worker reserves hundreds of gigabytes of address space.)
+    /// Limits how much more private writable memory the worker may take than it has now. Called after all threads have
+    /// started. (`RLIMIT_AS` is unsuitable: an idle worker reserves hundreds of gigabytes of address space.)
     pub(in super::super) fn limit_data(
-        wish: JailWish,
+        wish: JailRequest,
         data_use: DataUse,
         threads: usize,
         room: u64,
     ) -> Result<(), JailError> {
-        if wish == JailWish::Off {
+        if wish == JailRequest::Off {
             return Ok(());
         }
         let most = data_use.bytes(threads).saturating_add(room);
@@ -118,11 +119,11 @@ mod linux {
             .map_err(|error| system("limit memory", error))
     }
 
-    /// Rulesets without rules: everything they handle is denied.
+    /// Applies rulesets without rules: everything they handle is denied.
     ///
-    /// The first denies all access to files (Linux 5.13), and the jail is judged by it. The second adds what later kernels know:
-    /// truncation, device controls, the network, signals. Seccomp forbids the system calls for these on any kernel, so a
-    /// kernel without them has a full jail all the same.
+    /// The first denies all access to files (Linux 5.13) and determines the jail that is reported. The second adds what
+    /// later kernels support: truncation, device controls, the network, signals. Seccomp forbids the system calls for
+    /// these on any kernel, so a kernel without them still has a full jail.
     fn landlock() -> Result<RulesetStatus, landlock::RulesetError> {
         let required = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
@@ -140,33 +141,33 @@ mod linux {
         Ok(required.ruleset)
     }
 
-    fn missing(wish: JailWish, what: String) -> Result<Jail, JailError> {
+    fn missing(wish: JailRequest, what: String) -> Result<Jail, JailError> {
         match wish {
-            JailWish::Required => Err(JailError::Unavailable(what)),
-            JailWish::Preferred | JailWish::Off => Ok(Jail::Seccomp),
+            JailRequest::Required => Err(JailError::Unavailable(what)),
+            JailRequest::Preferred | JailRequest::Off => Ok(Jail::Seccomp),
         }
     }
 
-    /// Shuts the last door, on all threads. A call that is not on the list kills the worker.
-    pub(in super::super) fn filter_system_calls(wish: JailWish, files: Jail) -> Result<Jail, JailError> {
-        if wish == JailWish::Off {
+    /// Filters system calls on all threads, the last step of the jail. A call that is not on the list kills the worker.
+    pub(in super::super) fn filter_system_calls(wish: JailRequest, files: Jail) -> Result<Jail, JailError> {
+        if wish == JailRequest::Off {
             return Ok(Jail::None);
         }
         let filtered = program()
             .and_then(|program| seccompiler::apply_filter_all_threads(&program).map_err(|error| error.to_string()));
         match (filtered, wish) {
             (Ok(()), _) => Ok(files),
-            (Err(error), JailWish::Required) => {
-                Err(JailError::Unavailable(format!("system calls cannot be filtered here: {error}")))
+            (Err(error), JailRequest::Required) => {
+                Err(JailError::Unavailable(format!("this system cannot filter system calls: {error}")))
             }
-            (Err(_), JailWish::Preferred | JailWish::Off) => Ok(Jail::None),
+            (Err(_), JailRequest::Preferred | JailRequest::Off) => Ok(Jail::None),
         }
     }
 
     fn program() -> Result<BpfProgram, String> {
         let allowed = allowed().map_err(|error| error.to_string())?;
         let arch = std::env::consts::ARCH.try_into().map_err(|_| "unknown processor".to_owned())?;
-        // To kill, not to refuse: refused, glibc's abort() spins for ever.
+        // Kill instead of returning an error: after an error, glibc's abort() loops forever.
         SeccompFilter::new(allowed, SeccompAction::KillProcess, SeccompAction::Allow, arch)
             .and_then(TryInto::try_into)
             .map_err(|error| error.to_string())
@@ -190,7 +191,7 @@ mod linux {
             libc::SYS_sched_yield,
             // Hash maps seed themselves.
             libc::SYS_getrandom,
-            // What threads and the process do when they end.
+            // Needed when threads and the process exit.
             libc::SYS_rt_sigprocmask,
             libc::SYS_sigaltstack,
             libc::SYS_exit,
@@ -199,7 +200,7 @@ mod linux {
         .into_iter()
         .map(|call| (call, Vec::new()))
         .collect();
-        // The image was mapped executable before; from here on nothing is.
+        // The image is already mapped as executable; no further mapping may be.
         let executable = libc::PROT_EXEC as u64;
         for call in [libc::SYS_mmap, libc::SYS_mprotect] {
             rules.insert(call, vec![only_if(2, SeccompCmpOp::MaskedEq(executable), 0)?]);
@@ -221,39 +222,39 @@ mod linux {
     mod tests {
         use landlock::RulesetStatus::{FullyEnforced, NotEnforced, PartiallyEnforced};
 
-        use super::{Jail, JailWish, judge};
+        use super::{Jail, JailRequest, judge};
 
         #[test]
-        fn a_part_of_landlock_is_not_a_full_jail() {
+        fn partial_landlock_is_not_a_full_jail() {
             let cases = [
-                (JailWish::Required, FullyEnforced, Some(Jail::Full)),
-                (JailWish::Required, PartiallyEnforced, None),
-                (JailWish::Required, NotEnforced, None),
-                (JailWish::Preferred, FullyEnforced, Some(Jail::Full)),
-                (JailWish::Preferred, PartiallyEnforced, Some(Jail::Seccomp)),
-                (JailWish::Preferred, NotEnforced, Some(Jail::Seccomp)),
+                (JailRequest::Required, FullyEnforced, Some(Jail::Full)),
+                (JailRequest::Required, PartiallyEnforced, None),
+                (JailRequest::Required, NotEnforced, None),
+                (JailRequest::Preferred, FullyEnforced, Some(Jail::Full)),
+                (JailRequest::Preferred, PartiallyEnforced, Some(Jail::Seccomp)),
+                (JailRequest::Preferred, NotEnforced, Some(Jail::Seccomp)),
             ];
             for (wish, status, expected) in cases {
                 assert_eq!(judge(wish, &status).ok(), expected, "{wish:?} {status:?}");
             }
-            let refused = judge(JailWish::Required, &PartiallyEnforced).unwrap_err().to_string();
-            assert!(refused.contains("a part of Landlock only"), "{refused}");
+            let refused = judge(JailRequest::Required, &PartiallyEnforced).unwrap_err().to_string();
+            assert!(refused.contains("only a part of Landlock"), "{refused}");
         }
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere {
-    use super::{Jail, JailError, JailWish};
+    use super::{Jail, JailError, JailRequest};
 
-    pub(in super::super) fn close_files(wish: JailWish) -> Result<Jail, JailError> {
+    pub(in super::super) fn close_files(wish: JailRequest) -> Result<Jail, JailError> {
         match wish {
-            JailWish::Required => Err(JailError::Unavailable("this system has none that we know".to_owned())),
-            JailWish::Preferred | JailWish::Off => Ok(Jail::None),
+            JailRequest::Required => Err(JailError::Unavailable("no jail is supported on this system".to_owned())),
+            JailRequest::Preferred | JailRequest::Off => Ok(Jail::None),
         }
     }
 
-    pub(in super::super) fn filter_system_calls(_wish: JailWish, files: Jail) -> Result<Jail, JailError> {
+    pub(in super::super) fn filter_system_calls(_wish: JailRequest, files: Jail) -> Result<Jail, JailError> {
         Ok(files)
     }
 
@@ -267,7 +268,7 @@ mod elsewhere {
     }
 
     pub(in super::super) fn limit_data(
-        _wish: JailWish,
+        _wish: JailRequest,
         _data_use: DataUse,
         _threads: usize,
         _room: u64,

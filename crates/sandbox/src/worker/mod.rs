@@ -1,7 +1,7 @@
 //! The worker process: the sandbox behind a socket, in a jail.
 //!
-//! The order in [`worker_main`] is the point of this module: everything that needs the system is
-//! done before the doors close one after the other, and no cell is seen before the last is shut.
+//! The order in [`worker_main`] matters: everything that needs the system is done before the jail closes step by step,
+//! and no cell is accepted before the last step.
 
 mod arguments;
 mod jail;
@@ -19,12 +19,12 @@ use contract::limits::{MAX_CATALOG_BYTES, MAX_OUTSTANDING_BYTES, MAX_WORKER_CATA
 
 use crate::image::IMAGE_ID;
 use crate::machine::Sandbox;
-use arguments::{Arguments, JailWish};
+use arguments::{Arguments, JailRequest};
 use jail::DataUse;
 use serve::Crew;
 
-/// Becomes a worker and never returns, if this process was started as one; otherwise only has the allocator give
-/// back what a host needs for a moment.
+/// If this process was started as a worker, runs it and never returns. Otherwise only configures the allocator of the
+/// host to return large blocks to the system.
 ///
 /// Call it first in `main`, before any thread is started or file opened.
 pub fn worker_main() {
@@ -32,54 +32,54 @@ pub fn worker_main() {
     if arguments.next().is_none_or(|first| first != WORKER_ARGUMENT) {
         return crate::raw::settle_host_allocator();
     }
-    die_of_panics();
+    abort_on_panic();
     let code = i32::from(run(arguments).is_err());
     std::process::exit(code);
 }
 
-/// A worker that has lost a thread would answer some of its cells and never the others; the pool replaces one that is
-/// gone, in programs where panics unwind, too.
-fn die_of_panics() {
-    let tell = std::panic::take_hook();
+/// Aborts the process on a panic, also in programs where panics unwind. A worker that lost a thread would never answer
+/// some of its cells; the pool replaces a worker that exited.
+fn abort_on_panic() {
+    let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        tell(panic);
+        report(panic);
         std::process::abort();
     }));
 }
 
-/// Serves a socket from threads of this process, without a jail. For tests and measurements.
+/// Serves a socket from threads of this process, without a jail. For tests and benchmarks.
 pub fn serve_attached(stream: UnixStream, slots: u32, threads: usize) -> std::io::Result<()> {
     let spare = u32::try_from(threads).unwrap_or(0);
     let sandbox = Sandbox::new(slots + spare).map_err(std::io::Error::other)?;
     let page_scan = sandbox.asks_the_kernel_for_pages();
     let crew = Crew::assemble(Arc::new(sandbox), File::from(OwnedFd::from(stream)), threads)?;
-    crew.say(&FromWorker::Hello(Hello { image: IMAGE_ID, jail: Jail::None, slots, page_scan }))?;
+    crew.send(&FromWorker::Hello(Hello { image: IMAGE_ID, jail: Jail::None, slots, page_scan }))?;
     crew.go();
     Ok(())
 }
 
-/// Puts this process into the jail that a worker is in. For tests of the jail itself.
+/// Puts this process into the jail of a worker. For tests of the jail.
 #[doc(hidden)]
 pub fn enter_jail() -> Result<Jail, Box<dyn std::error::Error + Send + Sync>> {
     let data_use = DataUse::open();
-    let files = jail::close_files(JailWish::Required)?;
-    let arguments = Arguments { slots: 1, threads: 1, jail: JailWish::Required, heap_bytes: WORKER_HEAP_BYTES };
-    jail::limit_data(JailWish::Required, data_use, 1, data_room(&arguments, 1, 0))?;
-    Ok(jail::filter_system_calls(JailWish::Required, files)?)
+    let files = jail::close_files(JailRequest::Required)?;
+    let arguments = Arguments { slots: 1, threads: 1, jail: JailRequest::Required, heap_bytes: WORKER_HEAP_BYTES };
+    jail::limit_data(JailRequest::Required, data_use, 1, data_limit(&arguments, 1, 0))?;
+    Ok(jail::filter_system_calls(JailRequest::Required, files)?)
 }
 
 fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> std::io::Result<()> {
     #[cfg(target_os = "linux")]
     crate::raw::close_from(3)?;
-    // Standard input is the socket; a copy of the descriptor is an owned one.
+    // Standard input is the socket; clone the descriptor to own it.
     let stream = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     match start(arguments, &stream) {
         Ok(crew) => {
-            crew.work_until_hung_up();
+            crew.wait_for_disconnect();
             Ok(())
         }
         Err(reason) => {
-            // The host is told why; the exit code alone says little.
+            // Report the reason to the host; the exit code alone says little.
             serve::send(&stream, &FromWorker::Unfit { reason: reason.to_string() })?;
             Err(std::io::Error::other(reason))
         }
@@ -92,39 +92,39 @@ fn start(
 ) -> Result<Crew, Box<dyn std::error::Error + Send + Sync>> {
     let arguments = Arguments::parse(arguments)?;
     if !crate::raw::settle_allocator() {
-        return Err("the allocator does not take its settings".into());
+        return Err("the allocator rejects its settings".into());
     }
-    // A dropped cell keeps its instance until it has stopped; its place may be taken before.
+    // A dropped cell keeps its instance until it has stopped, when its slot may already be in use again.
     let spare = u32::try_from(arguments.threads).unwrap_or(0);
     let slots = arguments.slots + spare;
     let sandbox = Sandbox::new(slots)?;
-    let room = data_room(&arguments, slots, sandbox.image_bytes());
+    let room = data_limit(&arguments, slots, sandbox.image_bytes());
     let data_use = DataUse::open();
     let files = jail::close_files(arguments.jail)?;
     let page_scan = sandbox.asks_the_kernel_for_pages();
-    // Threads must exist before system calls are filtered: making one takes calls no cell needs.
+    // Threads must exist before system calls are filtered: creating one takes calls that no cell needs.
     let crew = Crew::assemble(Arc::new(sandbox), stream.try_clone()?, arguments.threads)?;
     jail::limit_data(arguments.jail, data_use, arguments.threads, room)?;
     let jail = jail::filter_system_calls(arguments.jail, files)?;
-    crew.say(&FromWorker::Hello(Hello { image: IMAGE_ID, jail, slots: arguments.slots, page_scan }))?;
+    crew.send(&FromWorker::Hello(Hello { image: IMAGE_ID, jail, slots: arguments.slots, page_scan }))?;
     crew.go();
     Ok(crew)
 }
 
-/// Private writable memory that a worker needs beyond what it has when it is idle, with every limit of the contract used
-/// up at once: an honest worker never reaches it.
-fn data_room(arguments: &Arguments, slots: u32, image_bytes: usize) -> u64 {
+/// Returns the private writable memory that a worker needs beyond what it has when idle, if every limit of the contract
+/// is used up at once. An honest worker never reaches it.
+fn data_limit(arguments: &Arguments, slots: u32, image_bytes: usize) -> u64 {
     let bytes = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
     // Each slot that has been used keeps its copy of the image mapped.
     let images = u64::from(slots).saturating_mul(bytes(image_bytes));
-    // The heaps of running cells; and where these are frozen or thawed, the differences of their pages, in a buffer that
-    // may have grown to twice their size, and the same compressed.
+    // The heaps of running cells. While they are frozen or thawed, also the differences of their pages, in a buffer
+    // that may have grown to twice their size, and the compressed result.
     let cells = arguments.heap_bytes.saturating_mul(4);
-    // The calls of every leg that runs, and one leg in its frame.
+    // The calls of every running leg, and one leg in its frame.
     let calls = bytes(arguments.threads).saturating_add(2).saturating_mul(bytes(MAX_OUTSTANDING_BYTES));
-    // Catalogs, and one that is being read.
+    // All catalogs, and one that is being read.
     let catalogs = bytes(MAX_WORKER_CATALOG_BYTES + 2 * MAX_CATALOG_BYTES);
-    // The frame that is being received, and the same decoded.
+    // The frame that is being received, and its decoded form.
     let frames = bytes(2 * MAX_FRAME_BYTES);
     [images, cells, calls, catalogs, frames].into_iter().fold(0, u64::saturating_add)
 }

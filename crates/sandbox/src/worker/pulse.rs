@@ -1,4 +1,4 @@
-//! The beat that running cells measure time by. It rests when none runs.
+//! The ticker by which running cells measure time. It sleeps while no cell runs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const BEAT: Duration = Duration::from_millis(2);
 
-/// Beats without a running cell before the ticker lies down; waking it costs a system call.
+/// The number of ticks without a running cell before the ticker sleeps; waking it costs a system call.
 const IDLE_BEATS: u32 = 25;
 
 #[derive(Debug, Default)]
@@ -16,12 +16,12 @@ pub(super) struct Pulse {
     wake: Condvar,
 }
 
-/// Held while a leg runs.
+/// Keeps the ticker running while a leg runs.
 #[derive(Debug)]
-pub(super) struct Running<'a>(&'a Pulse);
+pub(super) struct RunningLeg<'a>(&'a Pulse);
 
 impl Pulse {
-    pub(super) fn leg(&self) -> Running<'_> {
+    pub(super) fn leg(&self) -> RunningLeg<'_> {
         if self.running.fetch_add(1, Ordering::SeqCst) == 0 {
             let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
             if *resting {
@@ -29,10 +29,10 @@ impl Pulse {
                 self.wake.notify_one();
             }
         }
-        Running(self)
+        RunningLeg(self)
     }
 
-    /// The ticker's whole life.
+    /// Runs the ticker forever.
     pub(super) fn beat(&self, tick: impl Fn()) -> ! {
         let mut idle = 0;
         loop {
@@ -48,7 +48,8 @@ impl Pulse {
 
     fn rest(&self) {
         let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
-        // A leg that begins from here on finds the flag and wakes us; one that began before is seen.
+        // A leg that starts after this sees the flag and wakes the ticker; one that started before is counted in
+        // `running`.
         *resting = true;
         while *resting && self.running.load(Ordering::SeqCst) == 0 {
             resting = self.wake.wait(resting).unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +58,7 @@ impl Pulse {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningLeg<'_> {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::SeqCst);
     }

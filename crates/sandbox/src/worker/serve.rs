@@ -1,9 +1,9 @@
-//! Threads that take turns at the socket: the one that reads a frame runs it, the next one reads.
+//! The worker's threads, which take turns reading from the socket: the thread that reads a frame runs it, and the next
+//! one reads.
 //!
-//! No queue and no hand-over: a leg starts on the thread that its frame woke. There are more threads
-//! than cores, so that cells which never end share the cores with those that do; [`turns`] sees to it that
-//! a worker with little to do uses few of them. The socket is held as a `File`: plain `read` and `write`
-//! are all that the jail allows.
+//! There is no queue and no hand-over: a leg starts on the thread that read its frame. There are more threads than
+//! cores, so that endless cells share the cores with those that end; [`turns`] ensures that a worker with little to do
+//! uses few of them. The socket is a `File`, because the jail allows only plain `read` and `write`.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,12 +18,12 @@ use crate::engine_config::WASM_STACK_BYTES;
 use crate::machine::Sandbox;
 use crate::source;
 
-/// Guest frames and the parser's lie on it, one after the other. Only what is touched takes memory.
+/// The stack holds either the parser's frames or the guest's. Only touched pages take memory.
 pub(super) const THREAD_STACK_BYTES: usize = source::STACK_BYTES + WASM_STACK_BYTES;
 
 const READ_BYTES: usize = 64 << 10;
 
-/// All threads of a worker, up and waiting for the word.
+/// All threads of a worker, started and waiting for [`Crew::go`].
 pub(super) struct Crew {
     shared: Arc<Shared>,
     go: Arc<Barrier>,
@@ -46,7 +46,7 @@ struct Incoming {
 }
 
 impl Crew {
-    /// Starts the threads. They touch nothing before [`Crew::go`].
+    /// Starts the threads. They do nothing before [`Crew::go`].
     pub(super) fn assemble(sandbox: Arc<Sandbox>, stream: File, threads: usize) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             sandbox,
@@ -74,7 +74,7 @@ impl Crew {
         for _ in 0..threads {
             let (shared, up, go) = (Arc::clone(&shared), Arc::clone(&up), Arc::clone(&go));
             Builder::new().name("cells".into()).stack_size(THREAD_STACK_BYTES).spawn(move || {
-                // Sets up this thread's signal stack now: later the jail would not have it.
+                // Allocates this thread's signal stack now: the jail would forbid it later.
                 wasmtime::Engine::tls_eager_initialize();
                 up.wait();
                 go.wait();
@@ -85,16 +85,16 @@ impl Crew {
         Ok(Self { shared, go })
     }
 
-    pub(super) fn say(&self, frame: &FromWorker) -> std::io::Result<()> {
-        self.shared.say(frame)
+    pub(super) fn send(&self, frame: &FromWorker) -> std::io::Result<()> {
+        self.shared.send(frame)
     }
 
     pub(super) fn go(&self) {
         self.go.wait();
     }
 
-    /// Returns at once when there is nobody left to work for, whatever still runs.
-    pub(super) fn work_until_hung_up(self) {
+    /// Waits until the host has disconnected. Returns at once then, even if cells are still running.
+    pub(super) fn wait_for_disconnect(self) {
         let mut over = self.shared.over.lock().unwrap_or_else(PoisonError::into_inner);
         while !*over {
             over = self.shared.ended.wait(over).unwrap_or_else(PoisonError::into_inner);
@@ -110,16 +110,16 @@ impl Shared {
             drop(turn);
             let _running = self.pulse.leg();
             let Ok(answer) = self.sandbox.handle(frame) else { return self.hang_up() };
-            // Where it cannot be said, the host is gone: there is nobody left to work for.
-            if answer.reply.as_ref().is_some_and(|reply| self.say(reply).is_err()) {
+            // If the reply cannot be sent, the host is gone and the worker stops.
+            if answer.reply.as_ref().is_some_and(|reply| self.send(reply).is_err()) {
                 return self.hang_up();
             }
         }
         self.hang_up();
     }
 
-    /// Reads up to the next frame that runs a cell. What only changes tables is done on the way, so
-    /// that it is done before whatever was sent after it.
+    /// Reads up to the next frame that runs a cell. Frames that only change tables are handled here, before any frame
+    /// that was sent after them.
     fn next_to_run(&self) -> Option<ToWorker> {
         let mut incoming = self.incoming.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.is_over() {
@@ -136,9 +136,9 @@ impl Shared {
         None
     }
 
-    fn say(&self, frame: &FromWorker) -> std::io::Result<()> {
+    fn send(&self, frame: &FromWorker) -> std::io::Result<()> {
         let mut outgoing = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
-        // Under the lock: a worker has room for one large frame at a time.
+        // Encode under the lock: a worker has memory for one large frame at a time.
         outgoing.write_all(&frame.encode())
     }
 
@@ -153,7 +153,7 @@ impl Shared {
 }
 
 impl Incoming {
-    /// The next frame, or nothing when the host has hung up or sent what is no frame.
+    /// Reads the next frame; `None` if the host disconnected or sent an invalid frame.
     fn read(&mut self) -> Option<ToWorker> {
         loop {
             match self.buffer.next_frame() {
@@ -171,7 +171,7 @@ impl Incoming {
     }
 }
 
-/// Sends one frame outside of any crew.
+/// Sends one frame without a crew.
 pub(super) fn send(mut stream: &File, frame: &FromWorker) -> std::io::Result<()> {
     stream.write_all(&frame.encode())
 }

@@ -1,54 +1,54 @@
-//! Who reads next: the thread that came back last, whose caches and stack are still warm.
+//! Decides which thread reads next: the one that finished last, whose caches and stack are still warm.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Thread, ThreadId};
 
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    desk: Mutex<Desk>,
+    state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-struct Desk {
+struct State {
     reader: Option<ThreadId>,
-    /// Who waits, the last to come at the end.
+    /// The waiting threads, the most recent one last.
     idle: Vec<Thread>,
 }
 
-/// The turn to read; dropped, it goes to the next thread.
+/// The turn to read. Dropping it passes the turn to the next thread.
 #[derive(Debug)]
 pub(super) struct Turn<'a>(&'a Turns);
 
 impl Turns {
-    /// Returns when it is this thread's turn.
+    /// Waits until it is this thread's turn.
     pub(super) fn wait(&self) -> Turn<'_> {
         let me = std::thread::current();
-        let mut desk = self.desk();
-        if desk.reader.is_none() {
-            desk.reader = Some(me.id());
+        let mut state = self.state();
+        if state.reader.is_none() {
+            state.reader = Some(me.id());
         } else {
-            desk.idle.push(me.clone());
+            state.idle.push(me.clone());
         }
-        while desk.reader != Some(me.id()) {
-            drop(desk);
+        while state.reader != Some(me.id()) {
+            drop(state);
             std::thread::park();
-            desk = self.desk();
+            state = self.state();
         }
         Turn(self)
     }
 
-    /// Held for a look, never while anybody reads or waits.
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the state; never held while a thread reads or waits.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let next = {
-            let mut desk = self.0.desk();
-            let next = desk.idle.pop();
-            desk.reader = next.as_ref().map(Thread::id);
+            let mut state = self.0.state();
+            let next = state.idle.pop();
+            state.reader = next.as_ref().map(Thread::id);
             next
         };
         if let Some(next) = next {
@@ -66,7 +66,7 @@ mod tests {
     use super::Turns;
 
     #[test]
-    fn one_reads_at_a_time_and_everybody_comes_to_it() {
+    fn one_thread_reads_at_a_time_and_every_thread_gets_a_turn() {
         let turns = Arc::new(Turns::default());
         let (readers, reads) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let threads = (0..8).map(|_| {

@@ -1,4 +1,4 @@
-//! What a cell's calls may take together, and what a cell cannot do with numbers, timers and buffers that lie.
+//! Budgets of a cell's calls, and cells that lie about numbers, timers and buffers.
 
 use std::process::Command;
 
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use crate::lab::{End, Lab, budget, end, resolve};
 
-/// A value that a cell of ordinary size can make. Memory of the cells here is not what is tested.
-fn roomy() -> Budget {
+/// A budget with enough memory, because memory is not under test here.
+fn large_budget() -> Budget {
     Budget { memory_bytes: 256 << 20, run_ms: 60_000, ..budget() }
 }
 
 fn run(source: &str) -> End {
-    Lab::shared().run_with(source, Language::JavaScript, roomy()).0
+    Lab::shared().run_with(source, Language::JavaScript, large_budget()).0
 }
 
 const REFUSED: &str = "const refused = async (make) => { try { await make(); return 'accepted' } \
@@ -44,8 +44,11 @@ fn a_call_over_a_limit_rejects_with_an_error_that_the_cell_can_catch() {
         ("MCP.fixture.echo(Array(200000).fill({}))", values),
     ];
     for (call, message) in cases {
-        let (end, _) =
-            Lab::shared().run_with(&format!("{REFUSED} return refused(() => {call})"), Language::JavaScript, roomy());
+        let (end, _) = Lab::shared().run_with(
+            &format!("{REFUSED} return refused(() => {call})"),
+            Language::JavaScript,
+            large_budget(),
+        );
         assert_eq!(end, End::Value(json!(["value_too_large", message])), "{call}");
     }
     for accepted in ["tools.describe('a'.repeat(1024))", "tools.echo(Array(199000).fill(0))"] {
@@ -58,15 +61,15 @@ fn a_call_over_a_limit_rejects_with_an_error_that_the_cell_can_catch() {
 }
 
 #[test]
-fn an_uncaught_refusal_fails_the_cell_and_names_the_tool_in_short() {
+fn an_uncaught_refusal_fails_the_cell_with_a_shortened_tool_name() {
     let End::Failed(code, message) = run("await tools.describe('a'.repeat(1 << 24))") else { panic!() };
     assert_eq!(code, Some("nested_tool_failed"));
     assert!(message.len() < 400 && message.contains("the name of the tool is too long"), "{message}");
 }
 
 #[test]
-fn outstanding_calls_have_one_budget_of_bytes() {
-    // Twenty times 16 MiB is within every limit on one call.
+fn all_outstanding_calls_share_one_budget_of_bytes() {
+    // Twenty times 16 MiB; each call alone is within every limit.
     let source = "const s = 'a'.repeat((16 << 20) - 100); const all = [];
         for (let i = 0; i < 20; i++) all.push(tools.call('openclaw:a:b', s).then(() => 'sent', (e) => e.code));
         for (let i = 0; i < 300; i++) all.push(tools.describe(s).then(() => 'sent', (e) => e.code));
@@ -74,7 +77,7 @@ fn outstanding_calls_have_one_budget_of_bytes() {
         return [ends.filter((e) => e === 'sent').length, ends.filter((e) => e === 'value_too_large').length]";
     let lab = Lab::shared();
     let cell = lab.new_cell();
-    let leg = lab.start_with(cell, source, Language::JavaScript, roomy());
+    let leg = lab.start_with(cell, source, Language::JavaScript, large_budget());
     let LegEnd::Suspended { calls, .. } = &leg.end else { panic!("{:?}", leg.end) };
     let bytes: usize = calls.iter().map(|call| call.target.len() + call.payload.len()).sum();
     assert!(calls.len() == 2 && bytes <= MAX_OUTSTANDING_BYTES, "{} calls of {bytes} bytes", calls.len());
@@ -83,7 +86,7 @@ fn outstanding_calls_have_one_budget_of_bytes() {
 }
 
 #[test]
-fn a_reply_gives_its_call_s_bytes_back_also_after_a_snapshot() {
+fn a_reply_releases_the_bytes_of_its_call_even_after_a_snapshot() {
     let source = "const s = 'a'.repeat(15 << 20);
         const send = () => tools.call('openclaw:a:b', s).then(() => 'sent', (e) => e.code);
         const first = send(), second = send();
@@ -93,11 +96,11 @@ fn a_reply_gives_its_call_s_bytes_back_also_after_a_snapshot() {
         return [await first, await second, await third, await send()]";
     let lab = Lab::shared();
     let cell = lab.new_cell();
-    let leg = lab.start_with(cell, source, Language::JavaScript, roomy());
+    let leg = lab.start_with(cell, source, Language::JavaScript, large_budget());
     assert!(matches!(leg.end, LegEnd::Suspended { ref calls, .. } if calls.len() == 3));
     let snapshot = lab.freeze(cell);
-    // Two of 15 MiB still count: the third is refused.
-    let leg = lab.thaw_with(cell, &snapshot, vec![resolve(CallId(3), &json!(1))], roomy());
+    // Two calls of 15 MiB are still outstanding, so the third is refused.
+    let leg = lab.thaw_with(cell, &snapshot, vec![resolve(CallId(3), &json!(1))], large_budget());
     let LegEnd::Suspended { calls, .. } = &leg.end else { panic!("{:?}", leg.end) };
     assert_eq!(calls.iter().map(|call| call.target.as_str()).collect::<Vec<_>>(), ["openclaw:a:second"]);
     let replies = vec![resolve(CallId(1), &json!(1)), resolve(CallId(2), &json!(1)), resolve(calls[0].id, &json!(1))];
@@ -108,12 +111,12 @@ fn a_reply_gives_its_call_s_bytes_back_also_after_a_snapshot() {
 }
 
 #[test]
-fn values_that_are_shown_or_returned_are_counted() {
-    let budget = Budget { output_bytes: 10 << 20, ..roomy() };
+fn printed_and_returned_values_are_counted() {
+    let budget = Budget { output_bytes: 10 << 20, ..large_budget() };
     let run = |source: &str| Lab::shared().run_with(source, Language::JavaScript, budget);
     let (end, output) = run("for (let i = 0; i < 5; i++) json(Array(60000).fill(0)); return 1");
     assert_eq!(end, End::Value(json!(1)));
-    // Nothing is lost: what would be too many values to parse is shown as text.
+    // Nothing is lost: a text with too many values to parse is shown as plain text.
     let kinds: Vec<bool> = output.iter().map(|item| matches!(item, OutputItem::Json { .. })).collect();
     assert_eq!(kinds, [true, true, true, false, false]);
     assert!(output.iter().all(|item| item.bytes() > 120_000));
@@ -131,8 +134,8 @@ fn a_url_that_is_too_long_is_refused() {
 }
 
 #[test]
-fn clear_timeout_reaches_no_call_whatever_it_is_given() {
-    // An object that is one number at first and another later.
+fn clear_timeout_never_clears_a_tool_call() {
+    // An object that converts to one number at first and to another later.
     let liar =
         "const liar = (...numbers) => ({ toString: () => String(numbers.shift()), valueOf: () => numbers.shift(),
         [Symbol.toPrimitive]: () => numbers.length > 1 ? numbers.shift() : numbers[0] });";
@@ -167,7 +170,7 @@ fn clear_timeout_reaches_no_call_whatever_it_is_given() {
 }
 
 #[test]
-fn a_timer_that_clears_one_which_fires_with_it_is_no_offence() {
+fn a_timer_may_clear_another_that_fires_with_it() {
     let source = "let fired = []; const b = () => fired.push('b');
         const first = setTimeout(() => { fired.push('a'); clearTimeout(second) }, 1), second = setTimeout(b, 1);
         await tools.call('openclaw:a:b'); return fired";
@@ -179,7 +182,7 @@ fn a_timer_that_clears_one_which_fires_with_it_is_no_offence() {
 }
 
 #[test]
-fn a_cell_whose_last_timer_is_cleared_by_a_lie_is_stuck_and_says_so() {
+fn a_cell_whose_last_timer_is_cleared_fails_as_stuck() {
     let End::Failed(None, message) =
         run("const t = setTimeout(() => 0, 1e6); clearTimeout(t); await new Promise(() => {})")
     else {
@@ -192,7 +195,7 @@ fn a_cell_whose_last_timer_is_cleared_by_a_lie_is_stuck_and_says_so() {
 fn decoding_reads_only_the_bytes_of_the_view() {
     let secret = "const secret = Array.from({ length: 2000 }, (_, i) => 'SECRET-' + i);";
     let cases = [
-        // A view that lies about its place, by property and by conversion.
+        // A view that lies about its position, by property and by conversion.
         "const b = new ArrayBuffer(200000); const v = new Uint8Array(b); \
          Object.defineProperty(v, 'byteLength', { value: { valueOf() { b.transfer(0); return 200000 } } }); return v",
         "const b = new ArrayBuffer(200000); const v = new Uint8Array(b); \
@@ -242,7 +245,7 @@ fn every_number_that_leaves_a_cell_can_be_read() {
 }
 
 #[test]
-fn a_place_that_the_source_does_not_have_is_left_out() {
+fn a_forged_place_outside_the_source_is_left_out() {
     let with_stack = |stack: &str| format!("const e = new Error('m'); e.stack = {stack}; throw e");
     for stack in [
         "'at cell:4294967295:4294967295'",
@@ -270,7 +273,7 @@ fn a_place_that_the_source_does_not_have_is_left_out() {
 
 const PROBE: &str = "CELLMATE_DATA_LIMIT_PROBE";
 
-/// Not a test of its own: what the process below becomes. It limits its own data, as a worker does.
+/// Not a test: the entry point of the child process below. It limits its own data, as a worker does.
 #[test]
 fn data_limit_probe() {
     if std::env::var_os(PROBE).is_none() {
@@ -290,7 +293,7 @@ fn data_limit_probe() {
         rustix::process::Rlimit { current: most, maximum: most },
     )
     .unwrap();
-    // The harness's threads have stacks of 160 MiB, of which one is there at a time.
+    // The harness's threads have stacks of 160 MiB; only one exists at a time.
     let mut ends: Vec<Option<&str>> = Vec::new();
     for memory_bytes in [64 << 20, 8 << 20] {
         let budget = Budget { memory_bytes, ..budget() };
@@ -301,14 +304,14 @@ fn data_limit_probe() {
         }
     }
     assert_eq!(ends, [Some("memory_limit_exceeded"); 2]);
-    // The system's refusal: 160 MiB of stack leave 40 MiB, less than the cell may have.
+    // The system refuses: 160 MiB of stack leave 40 MiB, less than the cell's own limit.
     assert!(matches!(lab.run(&grow.replace("40", "60")).0, End::Failed(Some("memory_limit_exceeded"), _)));
-    assert_eq!(lab.run("return 1").0, End::Value(json!(1)), "the sandbox goes on");
+    assert_eq!(lab.run("return 1").0, End::Value(json!(1)), "the sandbox stays usable");
     std::process::exit(0);
 }
 
 #[test]
-fn a_cell_that_the_system_refuses_memory_fails_alone() {
+fn if_the_system_refuses_memory_only_that_cell_fails() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "budgets::data_limit_probe", "--nocapture", "--test-threads=1"]).env(PROBE, "1");
     let output = command.output().unwrap();

@@ -1,4 +1,4 @@
-//! Frames out of order, and frames that are none.
+//! Frames out of order, and invalid frames.
 
 use contract::frame::{Deliver, FromWorker, Leg, LegEnd, ToWorker};
 use contract::ids::{CallId, CatalogHash, CellId};
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::lab::{End, Lab, budget, end, resolve};
 
 #[test]
-fn a_host_that_makes_no_sense_is_told_so() {
+fn frames_out_of_order_are_violations() {
     let lab = Lab::shared();
     let deliver = |cell| ToWorker::Deliver(cell, Deliver { budget: budget(), replies: vec![] });
     assert!(lab.sandbox.handle(deliver(CellId(u64::MAX))).is_err());
@@ -26,12 +26,12 @@ fn a_host_that_makes_no_sense_is_told_so() {
     let unknown = contract::frame::Start { catalog: CatalogHash([9; 32]), ..again };
     assert!(lab.sandbox.handle(ToWorker::Start(lab.new_cell(), unknown)).is_err());
     assert!(lab.sandbox.handle(ToWorker::Catalog { hash: CatalogHash([1; 32]), tables: vec![1, 2, 3] }).is_err());
-    // Dropping what is not there is nothing to complain about.
+    // Dropping an unknown cell is not an error.
     assert!(lab.sandbox.handle(ToWorker::Drop(CellId(u64::MAX))).is_ok());
 }
 
 #[test]
-fn replies_nobody_waits_for_are_ignored() {
+fn replies_to_unknown_calls_are_ignored() {
     let lab = Lab::shared();
     let cell = lab.new_cell();
     lab.start(cell, "return [await tools.call('openclaw:a:b'), await tools.call('openclaw:a:b')]");
@@ -44,7 +44,7 @@ fn replies_nobody_waits_for_are_ignored() {
 }
 
 #[test]
-fn a_snapshot_over_the_limit_is_refused_and_the_cell_is_gone() {
+fn a_snapshot_over_the_limit_fails_and_the_cell_is_dropped() {
     let lab = Lab::shared();
     let cell = lab.new_cell();
     lab.start(cell, "await tools.call('openclaw:a:b')");

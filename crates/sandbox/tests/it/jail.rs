@@ -1,4 +1,4 @@
-//! The jail, tried from inside: each forbidden thing ends the process that does it.
+//! Tests of the jail from inside: each forbidden operation kills the process.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
@@ -8,14 +8,14 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 const PROBE: &str = "CELLMATE_JAIL_PROBE";
 const SIGSYS: i32 = 31;
 
-/// Not a test of its own: what the process below becomes.
+/// Not a test: the entry point of the child process below.
 #[test]
 fn probe_child() {
     let Ok(probe) = std::env::var(PROBE) else { return };
     if probe == "no-landlock" {
         hide_landlock();
         let refused = sandbox::enter_jail().unwrap_err().to_string();
-        assert!(refused.starts_with("the jail is required, and this kernel has no Landlock"), "{refused}");
+        assert!(refused.starts_with("the jail is required, but this kernel has no Landlock"), "{refused}");
         return;
     }
     let scratch = std::env::temp_dir().join("cellmate-jail-probe");
@@ -38,11 +38,11 @@ fn probe_child() {
         "time" => drop(std::time::SystemTime::now()),
         other => panic!("no probe `{other}`"),
     }
-    // Not a return: libtest would go on from here with calls that the jail forbids.
+    // Exit instead of returning: libtest would continue with calls that the jail forbids.
     std::process::exit(0);
 }
 
-/// Makes this process believe in an older kernel.
+/// Makes this process behave as on an older kernel.
 fn hide_landlock() {
     let calls = [libc::SYS_landlock_create_ruleset, libc::SYS_landlock_add_rule, libc::SYS_landlock_restrict_self];
     let rules = calls.into_iter().map(|call| (call, Vec::new())).collect();
@@ -65,19 +65,19 @@ fn probe(name: &str) -> std::process::ExitStatus {
 }
 
 #[test]
-fn what_a_cell_needs_is_allowed() {
+fn operations_that_cells_need_are_allowed() {
     for name in ["compute", "time"] {
         assert_eq!(probe(name).code(), Some(0), "{name}");
     }
 }
 
 #[test]
-fn a_required_jail_that_cannot_be_had_is_refused() {
+fn a_required_jail_that_is_unavailable_is_an_error() {
     assert_eq!(probe("no-landlock").code(), Some(0));
 }
 
 #[test]
-fn everything_else_kills() {
+fn all_other_operations_kill_the_process() {
     for name in ["open", "maps", "create", "connect", "listen", "spawn", "thread", "kill", "pid", "cwd"] {
         let status = probe(name);
         assert_eq!(status.signal(), Some(SIGSYS), "{name}: {status:?}");

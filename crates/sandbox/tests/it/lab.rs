@@ -1,4 +1,4 @@
-//! A sandbox without a process around it: frames in, frames out, a ticker beside it.
+//! A sandbox without its own process, driven by frames, with a ticker.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +23,7 @@ pub struct Lab {
     stop: Arc<AtomicBool>,
 }
 
-/// How a cell ended, in words a test can compare.
+/// How a cell ended, in a form that tests can compare.
 #[derive(Debug, PartialEq)]
 pub enum End {
     Value(Value),
@@ -55,7 +55,7 @@ impl Lab {
         Self { sandbox, catalog: tables.hash(), next: AtomicU64::new(1), stop }
     }
 
-    /// One sandbox for all tests that do not need their own.
+    /// Returns the sandbox that tests share unless they need their own.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Lab> = OnceLock::new();
         SHARED.get_or_init(|| Self::new(64))
@@ -65,7 +65,7 @@ impl Lab {
         CellId(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// On a thread with the stack that a worker's threads have.
+    /// Handles a frame on a thread with the stack of a worker's threads.
     pub fn handle(&self, frame: ToWorker) -> Option<FromWorker> {
         std::thread::scope(|scope| {
             std::thread::Builder::new()
@@ -149,7 +149,7 @@ pub fn resolve(call: CallId, value: &Value) -> Reply {
     Reply { call, value: ReplyValue::Resolved(value.to_string().into_bytes()) }
 }
 
-/// Answers a tool call with its input, a failing tool with an error.
+/// Answers a tool call with its input, and a call of the failing tool with an error.
 pub fn echo(call: &HostCall) -> Reply {
     let value = match (call.method, call.target.as_str()) {
         (Method::Call, "openclaw:test:fail") => ReplyValue::Rejected(br#"{"message":"fixture failure"}"#.to_vec()),
@@ -178,7 +178,7 @@ pub fn end(leg: Leg) -> End {
     }
 }
 
-/// What a catalog would put there, by hand.
+/// Hand-written tables in the form of a catalog's.
 fn tables() -> BTreeMap<String, String> {
     let entries = [
         ("all", r#"[{"id":"openclaw:test:echo","name":"echo","description":"Echo.","source":"openclaw"}]"#),

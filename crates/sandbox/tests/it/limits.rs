@@ -1,4 +1,4 @@
-//! Every limit, hit on purpose: its own code, never a crash, never another code.
+//! Every limit, exceeded on purpose: each gives its own error code and never a crash.
 
 use std::time::Instant;
 
@@ -65,9 +65,9 @@ fn stack_overflow_can_be_caught() {
     }
 }
 
-/// Deep values that leave the cell.
+/// Deeply nested values that leave the cell.
 #[test]
-fn deep_values_are_refused_and_not_fatal() {
+fn deep_values_are_refused_without_a_crash() {
     let deep = "let x = 1; for (let i = 0; i < 100000; i++) x = [x];";
     for source in [
         format!("{deep} return x"),
@@ -83,7 +83,7 @@ fn deep_values_are_refused_and_not_fatal() {
     assert!(matches!(end, End::Failed(Some("nested_tool_failed"), text) if text.starts_with(expected)));
 }
 
-/// Cells that never end, in JavaScript and inside QuickJS's own C code.
+/// Endless cells, in JavaScript and inside QuickJS's own C code.
 #[test]
 fn an_endless_cell_is_stopped_in_time() {
     let endless = [
@@ -127,7 +127,7 @@ fn an_endless_cell_is_stopped_in_time() {
 }
 
 #[test]
-fn memory_is_capped_however_it_is_taken() {
+fn memory_is_capped_for_every_kind_of_allocation() {
     let bombs = [
         "const a = []; for (;;) a.push(new Array(1000).fill(1))",
         "let s = 'x'; for (;;) { s += s; s.charCodeAt(s.length - 1) }",
@@ -140,7 +140,7 @@ fn memory_is_capped_however_it_is_taken() {
     let budget = Budget { memory_bytes: 16 << 20, ..budget() };
     for source in bombs {
         let (end, _) = Lab::shared().run_with(source, Language::JavaScript, budget);
-        let expected = "the cell needed more than its 16777216 bytes of memory; keep less at once";
+        let expected = "the cell exceeded its memory limit of 16777216 bytes; keep less data at once";
         assert_eq!(end, End::Failed(Some("memory_limit_exceeded"), expected.to_owned()), "{source}");
     }
 }
@@ -153,11 +153,11 @@ fn the_smallest_memory_is_enough_for_a_small_cell() {
 }
 
 #[test]
-fn output_over_its_limit_keeps_what_fits_and_names_the_total() {
+fn output_over_its_limit_keeps_what_fits_and_reports_the_total() {
     let budget = Budget { output_bytes: 1024, ..budget() };
     let source = "for (let i = 0; i < 5; i++) text('x'.repeat(300)); return 1";
     let (end, output) = Lab::shared().run_with(source, Language::JavaScript, budget);
-    let expected = "the cell's output and value came to 1580 bytes, the limit is 1024; return or show less, for example a summary or a slice";
+    let expected = "the cell's output and value take 1580 bytes, the limit is 1024; return or print less, for example a summary or a slice";
     assert_eq!(end, End::Failed(Some("output_limit_exceeded"), expected.to_owned()));
     assert_eq!(output.len(), 3);
     for source in [

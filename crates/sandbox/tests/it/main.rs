@@ -1,9 +1,9 @@
-//! The sandbox through its frames.
+//! Tests of the sandbox through its frames.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test that meets what it does not expect has failed"
+    reason = "an unexpected result must fail the test"
 )]
 
 mod budgets;

@@ -1,4 +1,4 @@
-//! Freezing and thawing: the same cell comes back, or nothing does.
+//! Freezing and thawing: a cell is restored exactly, or the snapshot is refused.
 
 use contract::frame::{LegEnd, Reply, ToWorker};
 use contract::ids::CallId;
@@ -31,7 +31,7 @@ fn suspended(lab: &Lab, source: &str) -> contract::ids::CellId {
 }
 
 #[test]
-fn resumed_in_place_and_resumed_from_bytes_are_the_same() {
+fn resuming_in_place_and_from_a_snapshot_give_the_same_result() {
     let lab = Lab::shared();
     let in_place = suspended(lab, RICH);
     let frozen = suspended(lab, RICH);
@@ -68,12 +68,12 @@ fn a_trivial_suspended_cell_is_a_few_kilobytes() {
     assert!(snapshot.len() <= 8 << 10, "{} bytes", snapshot.len());
 }
 
-/// Equal input, equal bytes: what a journal replays must come out the same.
+/// Equal input gives equal bytes, so that a journal can be replayed.
 #[test]
 fn the_same_code_clock_and_seed_give_the_same_snapshot() {
     let lab = Lab::shared();
     let first = lab.freeze(suspended(lab, RICH));
-    // In between, the slot is worn by others.
+    // In between, other cells use the slot.
     for size in [10, 1_000_000, 5_000_000] {
         lab.run(&format!("return new Uint8Array({size}).fill(255).length"));
     }
@@ -82,16 +82,16 @@ fn the_same_code_clock_and_seed_give_the_same_snapshot() {
 }
 
 #[test]
-fn a_snapshot_knows_its_catalog() {
+fn a_snapshot_cannot_be_restored_with_another_catalog() {
     let (one, other) = (Lab::shared(), Lab::with_tables(4, &[("all", "[]")]));
     let snapshot = one.freeze(suspended(one, "return await tools.call('openclaw:a:b', {})"));
     let refused = end(other.thaw(other.new_cell(), &snapshot, reply(1)));
-    let expected = "the suspended cell cannot be resumed: it belongs to another catalog";
+    let expected = "the suspended cell cannot be resumed: the snapshot belongs to another catalog";
     assert_eq!(refused, End::Failed(Some("snapshot_restore_failed"), expected.to_owned()));
 }
 
 #[test]
-fn memory_that_no_longer_fits_is_refused_before_it_is_taken() {
+fn memory_over_the_limit_is_refused_before_it_is_allocated() {
     let lab = Lab::shared();
     let cell = suspended(
         lab,
@@ -132,7 +132,7 @@ fn damaged_snapshots_are_refused() {
     }
 }
 
-/// The checksum keeps accidents out; this is what happens when somebody computes it anew.
+/// The checksum detects accidents. This tests snapshots whose checksum was recomputed.
 #[test]
 fn forged_snapshots_are_contained() {
     let lab = Lab::shared();
@@ -142,18 +142,18 @@ fn forged_snapshots_are_contained() {
         let mut forged = snapshot.clone();
         for _ in 0..4 {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            // Sizes, counts and the packed body; image and catalog are checked before them.
+            // Sizes, counts and the compressed body; image and catalog are checked before them.
             let position = 72 + (random as usize >> 8) % (forged.len() - 72);
             forged[position] = (random >> 3) as u8;
         }
         let crc = checksum(&forged).to_le_bytes();
         forged[88..92].copy_from_slice(&crc);
-        // Whatever it does, it does to itself, and it ends.
+        // A forged cell can only harm itself, and it ends.
         let mut budget = crate::lab::budget();
         budget.run_ms = 100;
         let cell = lab.new_cell();
         lab.thaw_with(cell, &forged, reply(1), budget);
-        // It may rest somewhere now; a host that has seen enough lets go of it.
+        // The cell may be suspended now; drop it as a host would.
         lab.handle(ToWorker::Drop(cell));
     }
     assert_eq!(lab.run("return 1").0, End::Value(json!(1)));
@@ -166,7 +166,7 @@ fn checksum(bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Who changes the layout changes the version with it, and this with both.
+/// A change of the layout must change the version and this test.
 #[test]
 fn the_format_has_this_fingerprint() {
     let lab = Lab::shared();
@@ -187,7 +187,7 @@ fn the_format_has_this_fingerprint() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Any pile of values survives the freezer.
+    /// Any collection of values survives freezing and thawing.
     #[test]
     fn values_survive(numbers in prop::collection::vec(any::<i32>(), 0..200), text in "\\PC{0,200}") {
         let lab = Lab::shared();

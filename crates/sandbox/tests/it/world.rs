@@ -1,4 +1,4 @@
-//! The guest's world: what a cell finds, and what it must not find.
+//! The guest's environment: what a cell finds, and what it must not find.
 
 use contract::cell::{Language, OutputItem};
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ fn namespaces_call_by_path() {
 }
 
 #[test]
-fn the_bridge_of_tool_search_is_there_where_a_table_names_it() {
+fn the_bridge_of_tool_search_exists_if_a_table_names_it() {
     let bridge = r#"{"kind":"object","entries":[["tools",{"kind":"tools"}]]}"#;
     let lab = Lab::with_tables(1, &[("namespaces", r#"["openclaw"]"#), ("namespace/openclaw", bridge)]);
     let cases = [
@@ -148,7 +148,7 @@ fn timers_and_yields_come_from_the_host() {
 }
 
 #[test]
-fn a_returned_cell_sees_its_calls_to_their_end() {
+fn a_cell_that_returned_completes_after_its_calls_settle() {
     let (end, output) = Lab::shared().run("tools.echo({ a: 1 }).then((v) => json(v)); return 'early'");
     assert_eq!(end, End::Value(json!("early")));
     assert_eq!(output.len(), 1);

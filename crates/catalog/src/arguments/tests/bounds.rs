@@ -1,4 +1,4 @@
-//! Hostile schemas and inputs: each bound has its number here.
+//! Hostile schemas and inputs: one test for each bound, with its number.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -8,19 +8,19 @@ use serde_json::{Map, Value, json};
 use contract::limits::{MAX_ARGUMENT_CHECK_STEPS, MAX_MATCHED_BYTES, MAX_SCHEMA_STEPS_PER_VALUE};
 
 use super::super::budget::Budget;
-use super::super::pattern::Known;
+use super::super::pattern::KnownPatterns;
 use super::super::walk::Walk;
 use super::super::{Compiled, MAX_MESSAGE_BYTES, with_defaults};
 use super::{verdict, wrapped};
 
 fn steps(schema: &Value, input: &Value) -> usize {
-    let known = Known::default();
+    let known = KnownPatterns::default();
     let mut walk = Walk::new(schema, &known);
     walk.root(input);
     Budget::for_input(input).left() - walk.steps_left()
 }
 
-/// Definitions each of which offers the next one twice: 2^40 ways to go.
+/// Definitions that each refer to the next one twice: 2^40 paths.
 fn doubling(keyword: &str) -> Value {
     let mut definitions = Map::new();
     for level in 0..40 {
@@ -32,7 +32,7 @@ fn doubling(keyword: &str) -> Value {
 }
 
 #[test]
-fn exponential_schemas_end_at_the_budget_and_names_are_enforced_before() {
+fn exponential_schemas_stop_at_the_budget_after_names_were_enforced() {
     for keyword in ["anyOf", "oneOf", "allOf"] {
         let schema = doubling(keyword);
         let before = Instant::now();
@@ -41,12 +41,12 @@ fn exponential_schemas_end_at_the_budget_and_names_are_enforced_before() {
         assert!((MAX_SCHEMA_STEPS_PER_VALUE - 100..=MAX_SCHEMA_STEPS_PER_VALUE).contains(&taken), "{keyword} {taken}");
         assert!(before.elapsed() < Duration::from_secs(5), "{keyword} {:?}", before.elapsed());
     }
-    // What the budget did not reach is not held against the input.
+    // Parts of the schema that the budget did not reach do not reject the input.
     assert_eq!(verdict(&doubling("anyOf"), &json!({"a": 1})), "");
 }
 
 #[test]
-fn circles_are_seen_at_once() {
+fn reference_cycles_are_detected_at_once() {
     let cases = [
         json!({"$ref": "#", "required": ["a"]}),
         json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}, "required": ["a"]}),
@@ -61,7 +61,7 @@ fn circles_are_seen_at_once() {
 }
 
 #[test]
-fn depth_10_000_neither_overflows_nor_hides_what_is_above() {
+fn depth_10_000_neither_overflows_the_stack_nor_hides_problems_above_it() {
     let mut nested = json!({"type": "string"});
     let mut negated = json!({"type": "string"});
     let mut input = json!(1);
@@ -72,9 +72,9 @@ fn depth_10_000_neither_overflows_nor_hides_what_is_above() {
     }
     let recursive = json!({"properties": {"a": {"$ref": "#"}, "b": {"type": "string"}}});
     for (schema, refused) in [(&nested, true), (&negated, false), (&recursive, true)] {
-        let said = verdict(schema, &input);
-        assert_eq!(said.contains("it nests too deep to be checked"), refused, "{said}");
-        assert_eq!(said.is_empty(), !refused, "{said}");
+        let message = verdict(schema, &input);
+        assert_eq!(message.contains("nested too deeply to check"), refused, "{message}");
+        assert_eq!(message.is_empty(), !refused, "{message}");
         Compiled::new(schema);
     }
     let mut beside = input;
@@ -84,12 +84,12 @@ fn depth_10_000_neither_overflows_nor_hides_what_is_above() {
     assert_eq!(verdict(&literal, &literal["const"]), "");
     let defaults = wrapped("properties", wrapped("a", wrapped("default", nested)));
     assert_eq!(with_defaults(&defaults, json!({})), json!({}));
-    // Dropping them is as recursive as they are, and not ours to test.
+    // Dropping them recurses as deep as they nest, which is not under test here.
     mem::forget((literal, defaults, negated));
 }
 
 #[test]
-fn the_depth_that_is_enforced() {
+fn values_are_checked_to_a_fixed_depth() {
     let at = |depth: usize| {
         let mut schema = json!({"type": "string"});
         (0..depth).for_each(|_| schema = json!({"allOf": [schema]}));
@@ -100,7 +100,7 @@ fn the_depth_that_is_enforced() {
 }
 
 #[test]
-fn a_megabyte_of_schema_or_input_is_no_work_where_it_is_not_used() {
+fn unused_megabytes_of_schema_or_input_take_no_steps() {
     let many: Map<String, Value> = (0..20_000).map(|n| (format!("property{n}"), json!({"type": "string"}))).collect();
     let schema = json!({"properties": many, "required": ["property7"], "additionalProperties": false});
     assert_eq!(verdict(&schema, &json!({"property7": "a"})), "");
@@ -123,7 +123,7 @@ fn a_megabyte_of_schema_or_input_is_no_work_where_it_is_not_used() {
 
 #[test]
 fn hostile_patterns_are_refused_or_run_in_linear_time() {
-    // Without a period, so that the engine's table of states overflows and its slow way is taken.
+    // Without a period, so that the engine's state cache overflows and its slow path is used.
     let mut state = 1_u32;
     let mixed = (0..60_000).map(|_| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -168,12 +168,12 @@ fn a_check_uses_256_patterns_whichever_properties_come_first() {
         Value::Object(values)
     };
     assert!(verdict(&properties(256), &input(256, "x")).starts_with("input.p255: expected text that matches"));
-    let said = verdict(&properties(257), &input(257, "x"));
-    assert!(said.starts_with("input.p256: it needs more than 256 patterns"), "{said}");
-    // A schema that wants more than that of one value is odd, and does not make its tool uncallable.
+    let message = verdict(&properties(257), &input(257, "x"));
+    assert!(message.starts_with("input.p256: needs more than 256 patterns"), "{message}");
+    // A schema that needs more than that for one value is faulty, and does not make its tool uncallable.
     let many: Vec<Value> = (0..300).map(|n| json!({"pattern": format!("^x{{0,{n}}}$")})).collect();
     assert_eq!(verdict(&json!({"allOf": many}), &json!("")), "");
-    // Known beforehand or not, the answer is the same.
+    // The result does not depend on which patterns were compiled before.
     for count in [32, 33, 257] {
         let (schema, input) = (properties(count), input(count, "x"));
         let known = Compiled::new(&schema).check(&schema, &input).err().map(|bad| bad.to_string());
@@ -192,22 +192,25 @@ fn long_texts_are_matched_with_their_patterns_or_refused() {
             (65 << 10, "/etc/passwd", if most > 65 << 10 { "expected text that matches" } else { "too much text" }),
             (most, "/safe/", ""),
             (most, "/etc/passwd", "expected text that matches"),
-            (most + 1, "/safe/", "there is too much text to match"),
-            (most + 1, "/etc/passwd", "there is too much text to match"),
-            (16 << 20, "/etc/passwd", "there is too much text to match"),
+            (most + 1, "/safe/", "too much text to match"),
+            (most + 1, "/etc/passwd", "too much text to match"),
+            (16 << 20, "/etc/passwd", "too much text to match"),
         ] {
             let text = format!("{prefix}{}", "x".repeat(length.max(prefix.len()) - prefix.len()));
-            let said = verdict(&json!({"properties": {"path": schema}}), &json!({"path": text}));
-            assert!(said.contains(expected) && said.is_empty() == expected.is_empty(), "{length} {prefix} {said}");
+            let message = verdict(&json!({"properties": {"path": schema}}), &json!({"path": text}));
+            assert!(
+                message.contains(expected) && message.is_empty() == expected.is_empty(),
+                "{length} {prefix} {message}"
+            );
         }
     }
-    // All texts of a call together.
+    // The limit applies to all texts of a call together.
     let many = json!(vec!["/safe/".repeat(100); 2_000]);
-    assert!(verdict(&json!({"items": simple}), &many).contains("there is too much text to match"));
+    assert!(verdict(&json!({"items": simple}), &many).contains("too much text to match"));
 }
 
 #[test]
-fn no_bulk_of_input_hides_what_breaks_the_schema() {
+fn large_inputs_do_not_hide_violations_of_the_schema() {
     let wanted = json!({
         "items": {"type": "array", "items": {"type": "integer"}},
         "set": {"type": "array", "uniqueItems": true},
@@ -246,7 +249,7 @@ fn no_bulk_of_input_hides_what_breaks_the_schema() {
         ("N", json!(1)),
     ];
     for (number, (name, bulk)) in bulks.iter().enumerate() {
-        // The largest take a second each, unoptimised.
+        // The largest inputs take a second each in an unoptimised build.
         let tried = if number == 0 { wrong.len() } else { 2 };
         for (key, value) in wrong.iter().take(tried) {
             for first in [true, false] {
@@ -257,20 +260,20 @@ fn no_bulk_of_input_hides_what_breaks_the_schema() {
                 fields.insert((*key).to_owned(), value.clone());
                 fields.insert((*name).to_owned(), bulk.clone());
                 let before = Instant::now();
-                let said = verdict(&schema, &Value::Object(fields));
-                assert!(!said.is_empty(), "{name} {key} {first}");
+                let message = verdict(&schema, &Value::Object(fields));
+                assert!(!message.is_empty(), "{name} {key} {first}");
                 assert!(before.elapsed() < Duration::from_secs(20), "{name} {key} {:?}", before.elapsed());
             }
         }
     }
-    // Bulk that fits is let through where it can be checked.
+    // Large inputs that match are accepted if they can be checked.
     for (name, bulk) in [&bulks[0], &bulks[2], &bulks[7]] {
         assert_eq!(verdict(&schema, &wrapped(name, bulk.clone())), "", "{name}");
     }
     assert!(verdict(&schema, &wrapped("one", bulks[6].1.clone())).starts_with("input.one["), "too many to check");
 }
 
-/// What costs little once, done over and over.
+/// Repeats operations that are cheap once.
 #[test]
 fn everything_that_takes_time_is_counted() {
     let items = Value::from(vec![json!({}); 30_000]);
@@ -301,11 +304,11 @@ fn everything_that_takes_time_is_counted() {
 }
 
 #[test]
-fn five_problems_are_told_in_at_most_2_000_bytes() {
+fn five_problems_are_reported_in_at_most_2_000_bytes() {
     let numbers: Vec<Value> = (0..1_000).map(Value::from).collect();
-    let said = verdict(&json!({"items": {"type": "string"}}), &json!(numbers));
-    assert_eq!(said.lines().count(), 6);
-    assert_eq!(said.lines().last(), Some("and more of that kind"));
+    let message = verdict(&json!({"items": {"type": "string"}}), &json!(numbers));
+    assert_eq!(message.lines().count(), 6);
+    assert_eq!(message.lines().last(), Some("and more problems"));
     assert_eq!(verdict(&json!({"items": {"type": "string"}}), &json!([1, 2, 3, 4, 5])).lines().count(), 5);
 
     for letter in ["x", "\u{202e}", "\"", "é"] {
@@ -318,15 +321,15 @@ fn five_problems_are_told_in_at_most_2_000_bytes() {
         let wrong: Map<String, Value> = names.iter().map(|name| (format!("{name}?"), json!(long))).collect();
         let right: Map<String, Value> = names.iter().map(|name| (name.clone(), json!(long))).collect();
         for fields in [wrong, right, Map::new()] {
-            let said = verdict(&schema, &wrapped(&long, Value::Object(fields)));
-            assert!((1..=MAX_MESSAGE_BYTES).contains(&said.len()), "{} {said}", said.len());
-            assert!(!said.contains('\u{202e}'));
+            let message = verdict(&schema, &wrapped(&long, Value::Object(fields)));
+            assert!((1..=MAX_MESSAGE_BYTES).contains(&message.len()), "{} {message}", message.len());
+            assert!(!message.contains('\u{202e}'));
         }
     }
 }
 
 #[test]
-fn equal_items_are_found_among_any_number() {
+fn duplicate_items_are_found_among_any_number() {
     let schema = json!({"uniqueItems": true});
     for count in [2, 100, 101, 100_000] {
         assert_ne!(verdict(&schema, &Value::from(vec![0; count])), "", "{count}");
@@ -334,11 +337,11 @@ fn equal_items_are_found_among_any_number() {
     let mut items: Vec<Value> = (0..50_000).map(|n| json!({"a": n, "b": [n]})).collect();
     assert_eq!(verdict(&schema, &Value::from(items.clone())), "");
     items.push(json!({"b": [7.0], "a": 7}));
-    let said = verdict(&schema, &Value::from(items));
-    assert_eq!(said, "input: expected no two equal items, but [50000] is [7] again");
+    let message = verdict(&schema, &Value::from(items));
+    assert_eq!(message, "input: expected unique items, but [50000] equals [7]");
     let mut deep = json!(1);
     (0..100).for_each(|_| deep = json!([deep]));
-    assert!(verdict(&schema, &json!([deep, deep])).contains("nests too deep"));
+    assert!(verdict(&schema, &json!([deep, deep])).contains("nested too deeply"));
 }
 
 #[test]
@@ -362,8 +365,8 @@ fn numbers_of_any_size_are_checked_or_refused() {
         (json!({"type": "integer", "maximum": 5}), json!(5.5), "expected integer"),
     ];
     for (schema, input, expected) in cases {
-        let said = verdict(&schema, &input);
-        assert!(said.contains(expected) && said.is_empty() == expected.is_empty(), "{schema} {input} {said}");
+        let message = verdict(&schema, &input);
+        assert!(message.contains(expected) && message.is_empty() == expected.is_empty(), "{schema} {input} {message}");
     }
 }
 
@@ -379,7 +382,7 @@ fn large_defaults_are_left_out() {
 
 /// `cargo test -p cellmate-catalog --release arguments::tests::bounds::ordinary -- --ignored --nocapture`
 #[test]
-#[ignore = "prints a time, for a person to read"]
+#[ignore = "prints timings; run it by hand"]
 fn ordinary_check_is_fast() {
     let properties: Map<String, Value> =
         (0..10).map(|n| (format!("p{n}"), json!({"type": "string", "maxLength": 20, "description": "x"}))).collect();

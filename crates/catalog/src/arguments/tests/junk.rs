@@ -1,9 +1,9 @@
-//! Whatever the schema and the input: no panic, no more than the budget, and the same answer twice.
+//! For any schema and any input: no panic, no more steps than the budget, and the same result twice.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::super::pattern::Known;
+use super::super::pattern::KnownPatterns;
 use super::super::verdict::Verdict;
 use super::super::walk::Walk;
 use super::super::{Compiled, MAX_MESSAGE_BYTES, with_defaults};
@@ -91,7 +91,7 @@ fn scalar() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// JSON in which the words of schemas stand in every place.
+/// Random JSON with schema keywords in every position.
 fn junk() -> impl Strategy<Value = Value> {
     scalar().prop_recursive(5, 60, 6, |inner| {
         let fields = prop::collection::vec((prop::sample::select(WORDS.as_slice()), inner.clone()), 0..6);
@@ -109,7 +109,7 @@ proptest! {
 
     #[test]
     fn any_schema_and_any_input_get_one_bounded_answer(schema in junk(), input in junk()) {
-        let known = Known::default();
+        let known = KnownPatterns::default();
         let mut walk = Walk::new(&schema, &known);
         let verdict = walk.root(&input);
         // The verdict for an input this small never depends on its size.
@@ -126,7 +126,7 @@ proptest! {
     #[test]
     fn negation_never_makes_both_fail(schema in junk(), input in junk()) {
         let negated = json!({"not": schema});
-        // References would lead elsewhere in the other.
+        // In the negated schema, references would lead to other places.
         let refers = schema.to_string().contains("$ref");
         prop_assert!(refers || check(&schema, &input).is_ok() || check(&negated, &input).is_ok());
     }

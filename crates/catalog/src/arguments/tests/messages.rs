@@ -1,4 +1,4 @@
-//! Schema, input, and what the model reads.
+//! Schema, input, and the message that the model reads.
 
 use serde_json::{Value, json};
 
@@ -19,20 +19,20 @@ fn types_are_enforced() {
         (
             json!({"type": "object"}),
             json!("{\"a\": 1}"),
-            r#"input: expected object, was "{\"a\": 1}"; give the value itself, not its JSON text"#,
+            r#"input: expected object, was "{\"a\": 1}"; pass the value itself, not its JSON text"#,
         ),
         (json!({"type": ["string", "null"]}), Value::Null, ""),
         (json!({"type": ["string", "null"]}), json!({}), "input: expected string or null, was {}"),
         (json!({"type": "string", "nullable": true}), Value::Null, ""),
         (json!({"type": "string", "nullable": false}), Value::Null, "input: expected string, was null"),
-        // As hurried servers write them.
+        // Type names that some servers write.
         (json!({"type": "int"}), json!(true), "input: expected int, was true"),
         (json!({"type": "STRING"}), json!(true), "input: expected STRING, was true"),
     ]);
 }
 
 #[test]
-fn names_are_enforced_and_the_nearest_is_told() {
+fn names_are_enforced_and_the_nearest_is_suggested() {
     let issue = json!({
         "type": "object",
         "properties": {"title": {"type": "string"}, "body": {"type": "string"}, "labels": {"enum": ["bug", "wish"]}},
@@ -50,13 +50,13 @@ fn names_are_enforced_and_the_nearest_is_told() {
         (
             issue.clone(),
             json!({"title": "a", "zebra": 1}),
-            r#"input: unknown property "zebra"; known are "title", "body", "labels""#,
+            r#"input: unknown property "zebra"; known properties: "title", "body", "labels""#,
         ),
-        // A name already given is not the one that was meant.
+        // A name that is already present cannot be the one that was meant.
         (
             issue.clone(),
             json!({"title": "a", "titel": "b"}),
-            r#"input: unknown property "titel"; known are "title", "body", "labels""#,
+            r#"input: unknown property "titel"; known properties: "title", "body", "labels""#,
         ),
         (
             issue,
@@ -66,12 +66,12 @@ fn names_are_enforced_and_the_nearest_is_told() {
         (
             open,
             json!({"titel": "a"}),
-            "input: missing property \"title\" (string); is \"titel\" meant to be it?\ninput: missing property \"owner\"",
+            "input: missing property \"title\" (string); did you misspell it as \"titel\"?\ninput: missing property \"owner\"",
         ),
         (
             json!({"type": "object", "additionalProperties": false}),
             json!({"a": 1}),
-            r#"input: unknown property "a"; none is expected"#,
+            r#"input: unknown property "a"; no properties are allowed"#,
         ),
         (json!({"additionalProperties": {"type": "string"}}), json!({"a": 1}), "input.a: expected string, was 1"),
         (
@@ -90,9 +90,9 @@ fn pattern_properties_count_as_declared() {
     run(&[
         (schema.clone(), json!({"x-a": "b"}), ""),
         (schema.clone(), json!({"x-a": 1}), "input[\"x-a\"]: expected string, was 1"),
-        (schema.clone(), json!({"y": 1}), "input: unknown property \"y\"; none is expected"),
+        (schema.clone(), json!({"y": 1}), "input: unknown property \"y\"; no properties are allowed"),
         (schema, json!({}), "input: expected at least 1 property, was 0"),
-        // Whoever cannot read the pattern cannot say that a name is unknown.
+        // If a pattern cannot be compiled, no name is known to be undeclared.
         (json!({"patternProperties": {"(?=x)": {}}, "additionalProperties": false}), json!({"y": 1}), ""),
         (json!({"maxProperties": 1}), json!({"a": 1, "b": 1}), "input: expected at most 1 property, was 2"),
     ]);
@@ -145,7 +145,7 @@ fn patterns_mean_what_javascript_means() {
         (r"^\u0041$", "B", false),
         (r"^(?<year>\d{4})$", "12", false),
         (r"^\p{L}+$", "größe", true),
-        // Not known to the engine, or not to both languages: not enforced.
+        // Not supported by the engine, or not valid in both languages: not enforced.
         (r"^(?=a)b$", "c", true),
         (r"(a)\1", "b", true),
         (r"((", "b", true),
@@ -171,12 +171,12 @@ fn arrays_are_enforced() {
         (json!({"minItems": 1}), json!([]), "input: expected at least 1 item, was 0"),
         (json!({"maxItems": 1}), json!([1, 2]), "input: expected at most 1 item, was 2"),
         (json!({"uniqueItems": true}), json!([1, "1"]), ""),
-        (json!({"uniqueItems": true}), json!([1, 2, 1.0]), "input: expected no two equal items, but [2] is [0] again"),
+        (json!({"uniqueItems": true}), json!([1, 2, 1.0]), "input: expected unique items, but [2] equals [0]"),
     ]);
 }
 
 #[test]
-fn choices_tell_of_the_branch_that_was_meant() {
+fn choices_report_the_problems_of_the_nearest_branch() {
     let shapes = json!({"oneOf": [
         {"type": "object", "properties": {"kind": {"const": "circle"}, "r": {"type": "number"}}, "required": ["kind", "r"]},
         {"type": "object", "properties": {"kind": {"const": "square"}, "a": {"type": "number"}}, "required": ["kind", "a"]},
@@ -194,9 +194,9 @@ fn choices_tell_of_the_branch_that_was_meant() {
         (either.clone(), json!([1]), "input[0]: expected string, was 1"),
         (either, json!(1), "input: expected string or array or null, was 1"),
         (exclusive.clone(), json!({"a": 1}), ""),
-        (exclusive.clone(), json!({"a": 1, "b": 1}), "input: fits 2 of the 2 forms it may have, must fit exactly one"),
+        (exclusive.clone(), json!({"a": 1, "b": 1}), "input: matches 2 of the 2 allowed forms, must match exactly one"),
         (exclusive, json!({}), r#"input: missing property "a""#),
-        // Nothing a model could do about these.
+        // The model could do nothing about these.
         (json!({"oneOf": [{"type": "integer"}, {"type": "number"}]}), json!(1), ""),
         (json!({"oneOf": [{"format": "date"}, {"format": "time"}], "type": "object"}), json!({}), ""),
         (
@@ -204,7 +204,7 @@ fn choices_tell_of_the_branch_that_was_meant() {
             json!("a"),
             "input: expected at least 2 characters, was 1",
         ),
-        (json!({"not": {"type": "string"}}), json!("a"), "input: is a value that the schema rules out"),
+        (json!({"not": {"type": "string"}}), json!("a"), "input: is a value that the schema forbids"),
         (json!({"not": {"pattern": "(?=a)"}}), json!("a"), ""),
         (
             json!({"if": {"properties": {"a": {"const": 1}}}, "then": {"required": ["b"]}, "else": {"required": ["c"]}}),
@@ -240,7 +240,7 @@ fn references_lead_inside_the_schema_only() {
 }
 
 #[test]
-fn odd_schemas_do_not_stop_a_call_but_what_they_say_plainly_counts() {
+fn faulty_schemas_do_not_stop_a_call_but_their_valid_parts_are_enforced() {
     let odd = json!({
         "type": "object",
         "$schema": 5,
@@ -264,7 +264,7 @@ fn odd_schemas_do_not_stop_a_call_but_what_they_say_plainly_counts() {
         (json!("x"), json!({}), ""),
         (json!({}), json!(1), ""),
         (json!(true), json!(1), ""),
-        // `properties` might have meant it.
+        // `properties` might have declared it.
         (json!({"properties": ["a"], "additionalProperties": false}), json!({"a": 1}), ""),
     ]);
 }

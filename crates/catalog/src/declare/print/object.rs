@@ -1,14 +1,14 @@
-//! Objects: on a line while they are short and speak for themselves, else a field a line.
+//! Prints objects: on one line while they are short and need no comments, otherwise with one field per line.
 
 use super::super::note;
 use super::super::shape::{Field, Object, Type};
 use super::{Layout, Printer};
 use crate::text::{cut, in_comment, property};
 
-/// Objects that take no more than this stay on their line.
+/// The maximum length of an object on one line.
 const INLINE_BYTES: usize = 72;
 
-/// Kept free for the last line of an object that is cut to fit, and what closes it.
+/// Space kept free for the last line and the end of an object that is shortened to fit.
 const CLOSING_BYTES: usize = 48;
 
 impl<'a> Printer<'a> {
@@ -31,7 +31,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// An object without fields: a map. Types that refer to themselves are refused inside `Record`.
+    /// Prints an object without fields as a map. TypeScript rejects types that refer to themselves inside `Record`.
     fn map(&mut self, object: &Object<'a>, indent: usize) {
         match &object.rest {
             Some(rest) if self.names.is_recursive(rest) => {
@@ -73,7 +73,7 @@ impl<'a> Printer<'a> {
         self.push(" }");
     }
 
-    /// A field a line.
+    /// Prints an object with one field per line.
     pub(super) fn block(&mut self, object: &Object<'a>, indent: usize, layout: Layout) {
         let margin = " ".repeat(indent + 2);
         let mut shown = 0;
@@ -108,7 +108,8 @@ impl<'a> Printer<'a> {
         self.push("}");
     }
 
-    /// Undeclared keys. An index signature must take every field's type; only `unknown` always does.
+    /// Prints the index signature for undeclared keys. It must accept every field's type, which only `unknown` always
+    /// does.
     fn others(&mut self, object: &Object<'a>, indent: usize) {
         let Some(rest) = object.rest.as_deref().filter(|rest| **rest != Type::NEVER) else { return };
         self.push(&format!("{}[key: string]: unknown;", " ".repeat(indent)));
@@ -118,9 +119,9 @@ impl<'a> Printer<'a> {
             self.value(rest, 0);
             let is_broken = std::mem::take(&mut self.is_broken);
             self.is_inline = was;
-            let said = self.out.split_off(start);
-            let said = if is_broken { "objects".to_owned() } else { cut(said, INLINE_BYTES) };
-            self.push(&format!(" // others: {said}"));
+            let rest = self.out.split_off(start);
+            let rest = if is_broken { "objects".to_owned() } else { cut(rest, INLINE_BYTES) };
+            self.push(&format!(" // others: {rest}"));
         }
         self.push("\n");
     }

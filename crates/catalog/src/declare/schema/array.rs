@@ -1,4 +1,4 @@
-//! `type: array`: lists and tuples, in the words of every draft.
+//! `type: array`: lists and tuples, with the keywords of every draft.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,8 @@ const MAX_ITEMS: usize = 16;
 impl<'a> Builder<'a> {
     pub(super) fn array(&mut self, keywords: &'a Map<String, Value>, place: Place) -> Type<'a> {
         let items = keywords.get("items");
-        // Draft 2020-12 has `prefixItems` and then `items`; before, `items` was the list, then `additionalItems`.
+        // Draft 2020-12 has `prefixItems` followed by `items`; earlier, the list was `items`, followed by
+        // `additionalItems`.
         match (keywords.get("prefixItems"), items) {
             (Some(Value::Array(first)), rest) => self.tuple(first, rest, keywords, place),
             (_, Some(Value::Array(first))) => self.tuple(first, keywords.get("additionalItems"), keywords, place),
@@ -35,7 +36,7 @@ impl<'a> Builder<'a> {
             Some(rest) => Some(self.schema(rest, place)).filter(|rest| *rest != Type::NEVER),
             None => Some(Type::UNKNOWN),
         };
-        // Without a lower bound nothing is required; yet a tuple is written to be filled.
+        // Strictly, nothing is required without a lower bound, but a tuple is meant to be complete.
         let required = bound("minItems").unwrap_or(items.len()).min(items.len());
         Type::Tuple(Tuple { items, required, rest: rest.map(Box::new) })
     }

@@ -1,4 +1,4 @@
-//! `enum` and `const`: values as types, as many as are worth reading.
+//! `enum` and `const`: values as literal types, as many as are useful.
 
 use serde_json::Value;
 
@@ -6,16 +6,16 @@ use super::super::shape::{Object, Type, Word, union};
 use super::Builder;
 use crate::text::quoted;
 
-/// A longer value is no name; its kind says as much.
+/// The maximum length of a literal; for a longer value, its kind is shown.
 const MAX_LITERAL: usize = 120;
 
-/// Values left out of an enum that are looked at.
+/// The maximum number of omitted enum values that are inspected.
 const MAX_VALUES: usize = 4096;
 
-/// A reference to no more than so many values is shown in place.
+/// A reference to at most this many values is shown in place.
 const MAX_SHORT: usize = 6;
 
-/// A scalar's own type; others are as wide as their kind.
+/// Returns the literal type of a scalar; for other values, the type of their kind.
 pub(super) fn of<'a>(value: &Value) -> Type<'a> {
     match value {
         Value::String(text) if text.len() > MAX_LITERAL => Type::Word(Word::String),
@@ -29,7 +29,7 @@ pub(super) fn of<'a>(value: &Value) -> Type<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// The values while they are few enough to read, then the word for the rest of them.
+    /// Returns the union of the values while they are few enough, then the word for the rest.
     pub(super) fn literals(&mut self, values: &[Value], declared: Option<&Value>) -> Type<'a> {
         let mut members = Vec::new();
         let mut bytes = 0;
@@ -55,7 +55,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The one word for all the values, if there is one.
+/// Returns the word that covers all the values, or `unknown`.
 fn common_word(values: &[Value]) -> Word {
     let word = |value: &Value| match value {
         Value::String(_) => Word::String,
@@ -68,7 +68,7 @@ fn common_word(values: &[Value]) -> Word {
     if values.len() <= MAX_VALUES && values.iter().all(|value| word(value) == first) { first } else { Word::Unknown }
 }
 
-/// Whether a schema reads as quickly in place as by a name.
+/// Returns whether a schema is as short in place as by a name.
 pub(super) fn is_short(schema: &Value) -> bool {
     const LONG: [&str; 9] = [
         "$ref",

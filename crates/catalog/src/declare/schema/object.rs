@@ -1,4 +1,4 @@
-//! `type: object`: fields, required ones first, and what other keys hold.
+//! `type: object`: fields, required ones first, and the type of other keys.
 
 use std::collections::HashSet;
 
@@ -27,7 +27,7 @@ impl<'a> Builder<'a> {
         Type::Object(Object { fields, more, rest: rest.map(Box::new) })
     }
 
-    /// Looks at as many names as are shown, not at as many as there are.
+    /// Inspects only as many names as are shown.
     fn fields(
         &mut self,
         keywords: &'a Map<String, Value>,
@@ -56,7 +56,8 @@ impl<'a> Builder<'a> {
         fields
     }
 
-    /// What undeclared keys hold. `additionalProperties: false` is what a reader assumes of declared ones.
+    /// Returns the type of undeclared keys. `additionalProperties: false` needs no note: readers assume it if fields
+    /// are declared.
     fn rest(&mut self, keywords: &'a Map<String, Value>, is_empty: bool, place: Place) -> Option<Type<'a>> {
         let patterns = keywords.get("patternProperties").and_then(Value::as_object);
         let mut values: Vec<Type<'a>> =

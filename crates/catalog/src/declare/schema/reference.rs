@@ -1,4 +1,4 @@
-//! `$ref`: what is referred to becomes a definition, built once and for all who refer to it.
+//! `$ref`: the target becomes a definition, built once for all references to it.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::super::shape::Type;
 use super::{Builder, Definition, Place, literal};
 
 impl<'a> Builder<'a> {
-    /// A definition of its own, or, where no more of them are shown, its outline in place.
+    /// Returns a definition or, if no more definitions are allowed, an outline in place.
     pub(super) fn reference(&mut self, reference: &Value, place: Place) -> Type<'a> {
         let Some(target) = refs::resolve(self.root, reference) else {
             return self.left_out();
@@ -24,7 +24,7 @@ impl<'a> Builder<'a> {
         self.define(target, &refs::name(reference))
     }
 
-    /// The target itself, to be merged with what stands beside it.
+    /// Returns the target itself, to be merged with the keywords beside the reference.
     pub(super) fn expanded(&mut self, reference: &Value, place: Place) -> Type<'a> {
         match refs::resolve(self.root, reference) {
             Some(target) => self.schema(target, place),

@@ -1,10 +1,10 @@
-//! Types joined: any of them, or both.
+//! Unions and intersections of types.
 
 use std::collections::HashMap;
 
 use super::{Object, Type, Word};
 
-/// Any of them: flat, each once, and as short as that allows.
+/// Returns the union: flat, without duplicates, and as short as possible.
 pub(in crate::declare) fn union(members: Vec<Type<'_>>) -> Type<'_> {
     let mut flat: Vec<Type<'_>> = Vec::new();
     for member in members {
@@ -35,13 +35,14 @@ pub(in crate::declare) fn union(members: Vec<Type<'_>>) -> Type<'_> {
     }
 }
 
-/// The count of an object among them that shows none of its fields: several such read as one.
+/// Returns the field count of a member that is an object without shown fields: several such members are merged into
+/// one.
 fn outline<'t>(members: &'t mut [Type<'_>]) -> Option<&'t mut usize> {
     let object = members.iter_mut().find(|member| member.left_out().is_some())?;
     if let Type::Object(object) = object { Some(&mut object.more) } else { None }
 }
 
-/// Both of them. Merges what merges; what grows by being copied stays an intersection.
+/// Returns the intersection. Merges types if that does not copy much, otherwise keeps the intersection.
 pub(in crate::declare) fn meet<'a>(one: Type<'a>, two: Type<'a>) -> Type<'a> {
     match (one, two) {
         (Type::Word(Word::Unknown), other) | (other, Type::Word(Word::Unknown)) => other,
@@ -58,7 +59,7 @@ pub(in crate::declare) fn meet<'a>(one: Type<'a>, two: Type<'a>) -> Type<'a> {
         (Type::Array(one), Type::Array(two)) => Type::Array(Box::new(meet(*one, *two))),
         (one, two) if one.excludes(&two) => Type::NEVER,
         (Type::Word(_), narrow) | (narrow, Type::Word(_)) if narrow.kind().is_some() => narrow,
-        // `type: object` beside a reference says nothing that its target does not.
+        // `type: object` beside a reference adds nothing to its target.
         (Type::Object(any), other) | (other, Type::Object(any)) if any == Object::default() => other,
         (one, two) => intersection(one, two),
     }
@@ -77,7 +78,7 @@ fn intersection<'a>(one: Type<'a>, two: Type<'a>) -> Type<'a> {
     Type::Intersection(parts)
 }
 
-/// One object with the fields of both.
+/// Merges two objects into one with the fields of both.
 fn merge<'a>(mut one: Object<'a>, two: Object<'a>) -> Object<'a> {
     let places: HashMap<String, usize> =
         one.fields.iter().enumerate().map(|(place, field)| (field.name.clone(), place)).collect();

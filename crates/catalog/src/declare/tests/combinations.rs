@@ -1,4 +1,4 @@
-//! Schemas made of schemas: choices, parts and references.
+//! Schemas that combine schemas: choices, intersections and references.
 
 use serde_json::json;
 
@@ -116,7 +116,7 @@ fn references() {
 }
 
 #[test]
-fn references_that_lead_nowhere_say_nothing() {
+fn unresolvable_references_are_unknown() {
     check(&[
         ("nothing but itself", json!({"$ref": "#"}), "unknown"),
         (

@@ -1,11 +1,11 @@
-//! A field, and what is said beside it.
+//! A field and the comment beside it.
 
 use serde_json::json;
 
 use super::function;
 
 #[test]
-fn facts_a_type_does_not_say() {
+fn facts_that_a_type_cannot_express_are_comments() {
     let cases = [
         (json!({"type": "integer"}), "number; // integer"),
         (json!({"type": ["integer", "null"]}), "number | null; // integer"),

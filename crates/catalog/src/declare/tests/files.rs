@@ -1,4 +1,4 @@
-//! Files, the index and `$api()`: what a cell can read.
+//! Files, the index and `$api()`, as a cell reads them.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ fn server(name: &str, methods: &[&str]) -> Server {
 }
 
 #[test]
-fn an_index_and_a_file_a_server() {
+fn there_is_an_index_and_one_file_per_server() {
     let tools = [tool("mcp:git-hub:b_tool"), tool("mcp:git-hub:a_tool")];
     let servers = BTreeMap::from([("gitHub".to_owned(), server("git-hub", &["bTool", "aTool"]))]);
     let files = files(&tools, &servers);
@@ -56,7 +56,7 @@ type McpApiHeader = {
 };
 
 declare namespace MCP.gitHub {
-  /** This server's declarations, or one tool's, with the schemas if asked. */
+  /** This server's declarations, or one tool's, with the schemas if requested. */
   function $api(toolName?: string, options?: { schema?: boolean }): Promise<McpApiHeader>;
 
   /** Does it. */
@@ -86,7 +86,7 @@ fn the_index_names_servers_and_methods() {
 declare namespace MCP {{
   /** All servers of this run. */
   function $api(): Promise<McpApiHeader>;
-  /** The functions that fit a few words, best first; each has `call`, how to write it, and its `signature`. */
+  /** Searches all servers' functions by keywords, best first; `call` is the function to call, `signature` its input. */
   function $search(query: string, options?: {{ limit?: number }}): Promise<{{ call: string; signature: string; description: string }}[]>;
 
   // API.read("mcp/<server>.d.ts") declares a server's functions.
@@ -101,7 +101,7 @@ declare namespace MCP {{
 }
 
 #[test]
-fn resources_and_prompts_are_namespaces_of_their_own() {
+fn resources_and_prompts_have_their_own_namespaces() {
     let (input, output) = (json!({"required": ["uri"]}), json!({"properties": {"contents": {"type": "array"}}}));
     let at = |operation, method, output| Function { operation, method, ..function("", &input, output) };
     let functions = [
@@ -132,7 +132,7 @@ fn resources_and_prompts_are_namespaces_of_their_own() {
 ";
     assert_eq!(members(&functions), expected);
     assert_eq!(functions[0].path(), "resources.read");
-    // The file declares the answers it names, and no others.
+    // The file declares the result types that it uses, and no others.
     let file = namespace("docs", &functions);
     for (word, is_there) in [("List", true), ("Contents", true)] {
         assert_eq!(file.contains(&format!("\ntype McpResource{word} = {{\n")), is_there, "{file}");
@@ -141,7 +141,7 @@ fn resources_and_prompts_are_namespaces_of_their_own() {
 }
 
 #[test]
-fn api_answers_for_a_server_or_one_tool() {
+fn api_describes_a_server_or_one_tool() {
     let tools = [tool("mcp:s:a_tool"), tool("mcp:s:b_tool")];
     let server = server("s", &["aTool", "bTool"]);
     let scope = |selector| server_api(&tools, "s", &server, selector, false).unwrap();
@@ -170,14 +170,14 @@ fn api_answers_for_a_server_or_one_tool() {
 }
 
 #[test]
-fn a_file_without_room_goes_on_in_outline_and_then_counts() {
+fn a_full_file_continues_with_outlines_and_then_a_count() {
     let input = json!({"properties": {"a": {"type": "string", "description": "word ".repeat(40)}}});
     let methods: Vec<String> = (0..8000).map(|number| format!("method{number:05}")).collect();
     let functions: Vec<_> =
         methods.iter().map(|method| Function { method, ..function("Does it.", &input, None) }).collect();
     let text = namespace("big", &functions);
     assert!(text.len() <= FILE_BYTES && text.len() > FILE_BYTES - 4096, "{}", text.len());
-    assert!(text.contains("  // In outline from here: $api(\"<method>\") declares one in full.\n"));
+    assert!(text.contains("  // Outlines from here on: $api(\"<method>\") declares one in full.\n"));
     assert!(text.contains("): Promise<McpToolResult>;\n  /* … "));
     assert!(text.ends_with(" more */\n}\n"));
 

@@ -1,4 +1,4 @@
-//! Whole functions, as they stand in a file.
+//! Whole functions, as a file declares them.
 
 use serde_json::{Map, Value, json};
 
@@ -39,7 +39,7 @@ fn the_contracts_example() {
 }
 
 #[test]
-fn an_input_is_an_object_and_optional_where_nothing_is_required() {
+fn an_input_is_an_object_and_optional_if_nothing_is_required() {
     let cases = [
         (json!({"type": "object", "properties": {}}), "input?: Record<string, never>"),
         (json!({"type": "object", "additionalProperties": false}), "input?: Record<string, never>"),
@@ -63,7 +63,7 @@ fn an_input_is_an_object_and_optional_where_nothing_is_required() {
 }
 
 #[test]
-fn below_the_first_level_descriptions_stand_beside_fields() {
+fn below_the_first_level_descriptions_follow_their_fields() {
     let input = json!({
         "properties": {
             "filter": {
@@ -138,7 +138,7 @@ fn a_tools_output_is_its_structured_content() {
 }
 
 #[test]
-fn comments_hold_what_servers_write_in_them() {
+fn comments_escape_text_of_servers() {
     let input = json!({"properties": {
         "a*/b": {"type": "string", "description": "ends */ here\u{2028}and\u{0}there, `really`*\u{200b}/"},
     }});
@@ -155,7 +155,7 @@ function run(input?: {
 }
 
 #[test]
-fn a_long_description_is_cut_and_says_so() {
+fn a_long_description_is_cut_with_an_ellipsis() {
     let lines = (0..100).map(|number| format!("Line {number}.\n")).collect::<String>();
     let shown = function(&lines, &json!({}), None).declaration(0);
     assert!(shown.contains(" * Line 23.\n * …\n */\n"), "{shown}");
@@ -166,14 +166,14 @@ fn a_long_description_is_cut_and_says_so() {
 }
 
 #[test]
-fn what_does_not_fit_is_counted_and_the_schema_named() {
+fn omitted_fields_are_counted_with_a_hint_at_the_schema() {
     let field =
         |name: usize| (format!("field{name:04}"), json!({"type": "string", "description": "Some words on it."}));
     let input = json!({"properties": (0..1000).map(field).collect::<Map<_, _>>(), "required": ["field0999"]});
     let shown = function("Do.", &input, None).declaration(2);
     let head = "  /**
    * Do.
-   * Shortened; $api(\"run\", { schema: true }) has the whole schema.
+   * Shortened; $api(\"run\", { schema: true }) returns the full schema.
    * @param field0999 Some words on it.
 ";
     assert!(shown.starts_with(head), "{shown}");
@@ -186,7 +186,7 @@ fn what_does_not_fit_is_counted_and_the_schema_named() {
 }
 
 #[test]
-fn words_and_depth_go_before_fields_do() {
+fn descriptions_and_depth_are_omitted_before_fields() {
     let show = |inner: &[&str], text: &str| {
         let field = |name: &&str| ((*name).to_owned(), json!({"type": "string", "description": text}));
         let object = json!({"type": "object", "properties": inner.iter().map(field).collect::<Map<_, _>>()});

@@ -1,4 +1,4 @@
-//! Schemas made to hurt: every one is answered soon, shortly, and with text that closes.
+//! Hostile schemas: for each one, the result is fast, short and syntactically complete.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 use super::function;
 use crate::declare::function::{FUNCTION_BYTES, Function, MAX_METHOD};
 
-/// Far above what it takes, on a machine that does other things too.
+/// Far more than needed, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Small, so that depth shows.
+/// Small, so that unbounded recursion overflows it.
 const STACK_BYTES: usize = 512 << 10;
 
 fn check(name: &str, description: &str, schema: &Value) -> String {
-    // The longest names there are, in the deepest place.
+    // The longest possible names, in the deepest position.
     let (operation, method) = (Operation::ReadResource, "m".repeat(MAX_METHOD));
     let longest =
         || Function { operation, method: &method, ..function(description, schema, Some(schema)) }.declaration(4);
@@ -32,7 +32,7 @@ fn check(name: &str, description: &str, schema: &Value) -> String {
     shown
 }
 
-/// What every declaration is, whatever it declares: brackets match, strings and comments end, nothing is hidden.
+/// Asserts what holds for every declaration: brackets match, strings and comments end, no character is hidden.
 pub(super) fn assert_closed(text: &str) {
     let mut open = Vec::new();
     let mut rest = text;
@@ -68,7 +68,7 @@ fn string_end(text: &str) -> Option<usize> {
     None
 }
 
-/// One keyword around the value. `json!` would copy the value, and each copy walks all of its depth.
+/// Wraps the value in one keyword. `json!` would copy the value, and each copy recurses through all of its depth.
 fn with(keyword: &str, value: Value) -> Value {
     Value::Object(Map::from_iter([(keyword.to_owned(), value)]))
 }
@@ -95,7 +95,7 @@ fn deep_schemas() {
         let shown = check(name, "", &schema);
         let is_told = shown.contains("Shortened; ") || name == "default" && shown.contains("{…}");
         assert!(is_told, "{name}: {shown}");
-        // Dropping it goes as deep as it is: more than a stack takes.
+        // Dropping it recurses as deep as it nests, more than a stack allows.
         std::mem::forget(schema);
     }
 }

@@ -1,4 +1,4 @@
-//! Schemas by chance: whatever is in them, the text is bounded, closed and the same every time.
+//! Random schemas: for each one, the text is bounded, complete and deterministic.
 
 use serde_json::{Map, Value, json};
 
@@ -70,7 +70,7 @@ const WORDS: [&str; 24] = [
     "#/definitions/c",
 ];
 
-/// SplitMix64: the same soup every time.
+/// SplitMix64: the same schemas every time.
 struct Chance(u64);
 
 impl Chance {
@@ -131,7 +131,7 @@ impl Chance {
 }
 
 #[test]
-fn any_soup_is_a_declaration() {
+fn random_schemas_give_valid_declarations() {
     let mut chance = Chance(7);
     let (mut short, mut long) = (0, 0);
     for _ in 0..1000 {
@@ -143,6 +143,6 @@ fn any_soup_is_a_declaration() {
         assert_eq!(function(&description, &input.clone(), Some(&output)).declaration(2), shown);
         if shown.len() < 200 { short += 1 } else { long += 1 }
     }
-    // The soup has something in it.
+    // The random schemas give both short and long declarations.
     assert!(short > 100 && long > 100, "{short} short, {long} long");
 }

@@ -1,11 +1,11 @@
-//! A schema, and the type it becomes.
+//! Schemas, and the types they become.
 
 use serde_json::json;
 
 use super::{check, shown};
 
 #[test]
-fn words_are_words_whatever_a_server_calls_them() {
+fn scalar_types_are_recognised_by_any_of_their_names() {
     check(&[
         ("string", json!({"type": "string"}), "string"),
         ("number", json!({"type": "number"}), "number"),
@@ -31,7 +31,7 @@ fn words_are_words_whatever_a_server_calls_them() {
 }
 
 #[test]
-fn a_missing_type_is_what_the_keywords_imply() {
+fn a_missing_type_is_implied_by_the_keywords() {
     check(&[
         ("properties", json!({"properties": {"a": true}}), "{ a?: unknown }"),
         ("required", json!({"required": ["a"]}), "{ a: unknown }"),
@@ -44,7 +44,7 @@ fn a_missing_type_is_what_the_keywords_imply() {
 }
 
 #[test]
-fn values_are_literals_while_they_are_few() {
+fn a_few_values_are_literals_and_many_are_counted() {
     let letters: Vec<String> = (0..400).map(|number| format!("v{number}")).collect();
     let long = shown(&json!({"enum": letters}));
     assert!(long.starts_with("\"v0\" | \"v1\" | "), "{long}");
@@ -137,7 +137,7 @@ fn objects_and_maps() {
 }
 
 #[test]
-fn maps_names_and_junk() {
+fn maps_odd_names_and_invalid_schemas() {
     let text = json!({"type": "string"});
     check(&[
         ("map", json!({"type": "object", "additionalProperties": text}), "Record<string, string>"),

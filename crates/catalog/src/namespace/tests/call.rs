@@ -1,4 +1,4 @@
-//! Which tool a cell's call means.
+//! Which tool a cell's call resolves to.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn a_plugin_may_map_arguments_itself() {
 }
 
 #[test]
-fn forged_namespaces_and_paths_all_get_one_answer() {
+fn forged_namespaces_and_paths_all_get_the_same_error() {
     let namespaces = visible(&registry(issues()), &github());
     let catalog_with = github().with_namespaces(namespaces);
     let long = "x".repeat(1 << 20);

@@ -1,5 +1,5 @@
-//! Namespaces from registration to call. That a scope holds no raw function and no cycle needs no test: it has no
-//! way to.
+//! Namespaces from registration to call. Scopes without raw functions and cycles need no test: the type cannot express
+//! them.
 
 mod call;
 mod registry;
@@ -24,7 +24,7 @@ fn github() -> Catalog {
     catalog(&["plugin:github:github_list_issues", "plugin:github:github_update_issue", "openclaw:core:read"])
 }
 
-/// The contract's example.
+/// The example of the contract.
 fn issues() -> Registration {
     let scope = |context: &RunContext<'_>| {
         let input = InputMapping::Positional(vec!["number".to_owned(), "patch".to_owned()]);
@@ -56,7 +56,7 @@ fn visible(registry: &Registry, catalog: &Catalog) -> Namespaces {
     registry.visible(catalog, &RunContext { scope: &scope, config: &json!({"owner": "o"}) })
 }
 
-/// The value of a table, if it is there.
+/// Returns the value of a table, if it exists.
 fn table(catalog: &Catalog, key: &str) -> Option<Value> {
     let mut bytes = catalog.tables().bytes();
     let mut next = || {

@@ -1,4 +1,4 @@
-//! What may stand in a scope, and how a cell gets it.
+//! What a scope may contain, and how a cell receives it.
 
 use contract::limits::{MAX_NAMESPACE_BYTES, MAX_NAMESPACE_DEPTH, MAX_NAMESPACE_VALUES};
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ fn nested_and_shared_values_are_written_out() {
 }
 
 #[test]
-fn what_no_scope_may_hold() {
+fn invalid_scopes_are_rejected() {
     let tool = |name: &str| ScopeValue::tool(name);
     let path = |text: &str| text.to_owned();
     let unsafe_key = |path: &str, key: &str| NamespaceError::UnsafeKey { path: path.to_owned(), key: key.to_owned() };

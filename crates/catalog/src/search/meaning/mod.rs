@@ -1,8 +1,8 @@
-//! Nearness in meaning: a text is the sum of its words' vectors, out of a table made beforehand.
+//! Nearness in meaning: the vector of a text is the sum of its words' vectors, from a precomputed table.
 
 mod pieces;
 mod table;
 mod vector;
 
 pub use table::{Meaning, MeaningError};
-pub(crate) use vector::{Asked, Vector, Vectors};
+pub(crate) use vector::{QueryVector, Vector, Vectors};

@@ -1,15 +1,15 @@
-//! Words into the pieces the table knows: the longest known beginning, then the longest known continuation.
+//! Splits words into the pieces that the table contains: the longest known prefix, then the longest known continuation.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
 use super::table::Meaning;
 
-/// A longer run of letters is no word.
+/// The maximum length of a word.
 const MAX_WORD_CHARS: usize = 64;
 
 impl Meaning {
-    /// Every known piece of the text; words that cannot be put together from pieces are left out.
+    /// Calls `each` for every known piece of the text; words that cannot be composed of pieces are skipped.
     pub(super) fn pieces_of(&self, text: &str, mut each: impl FnMut(u32)) {
         let mut word = String::new();
         for letter in text.chars() {

@@ -1,4 +1,4 @@
-//! The table of vectors, as `scripts/embedding/make.py` writes it.
+//! The embedding table, as `scripts/embedding/make.py` writes it.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -8,10 +8,10 @@ use super::vector::Vector;
 const MAGIC: &[u8; 8] = b"CMEANING";
 const VERSION: u32 = 1;
 
-/// Of a longer text only this many words' pieces count.
+/// The maximum number of pieces of a text that count.
 const MAX_PIECES: usize = 256;
 
-/// What words mean: a vector for each piece of a word.
+/// The embedding table: a vector for each piece of a word.
 #[derive(Debug)]
 pub struct Meaning {
     pieces: HashMap<&'static str, u32>,
@@ -22,17 +22,17 @@ pub struct Meaning {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MeaningError {
-    #[error("this is no table of meanings, or of another version: make it again with `make setup`")]
+    #[error("not an embedding table, or of another version; rebuild it with `make setup`")]
     Foreign,
-    #[error("the table of meanings is damaged: make it again with `make setup`")]
+    #[error("the embedding table is damaged; rebuild it with `make setup`")]
     Damaged,
 }
 
-/// What the build found; empty where it found none.
+/// The table that the build embedded; empty if there was none.
 static SHIPPED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/meaning.bin"));
 
 impl Meaning {
-    /// The table that is part of this library, read when it is first asked for; none if the build had none.
+    /// Returns the embedded table, read on first use; `None` if the build had none.
     pub fn shipped() -> Option<&'static Self> {
         static READ: OnceLock<Option<Meaning>> = OnceLock::new();
         READ.get_or_init(|| Self::read(SHIPPED).ok()).as_ref()
@@ -64,12 +64,12 @@ impl Meaning {
         self.pieces.get(piece).copied()
     }
 
-    /// The text as one vector; none where no word of it is known.
+    /// Returns the text's vector; `None` if it has no known word.
     pub(crate) fn of(&self, text: &str) -> Option<Vector> {
         self.of_parts(&[(text, 1.0)])
     }
 
-    /// Texts of different weight as one vector, however long each of them is.
+    /// Combines weighted texts into one vector, independent of their lengths.
     pub(crate) fn of_parts(&self, texts: &[(&str, f32)]) -> Option<Vector> {
         let mut whole = vec![0.0_f32; self.dimensions];
         for (text, weight) in texts {

@@ -1,14 +1,14 @@
-//! A direction, in bytes: what two of them share is a sum of products.
+//! Unit vectors, quantised to bytes and compared by dot product.
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Vector {
     values: Box<[i8]>,
-    /// What one step of a value is worth.
+    /// The value of one quantisation step.
     step: f32,
 }
 
 impl Vector {
-    /// The direction of this sum; a sum of nothing has none.
+    /// Returns the direction of this sum; `None` for a zero sum.
     pub(crate) fn unit(sum: &[f32]) -> Option<Self> {
         let length = sum.iter().map(|value| value * value).sum::<f32>().sqrt();
         let largest = sum.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
@@ -21,23 +21,23 @@ impl Vector {
         Some(Self { values, step: 1.0 / per_step / length })
     }
 
-    pub(crate) fn asked(&self) -> Asked {
-        Asked { values: self.values.iter().map(|value| i16::from(*value)).collect(), step: self.step }
+    pub(crate) fn to_query(&self) -> QueryVector {
+        QueryVector { values: self.values.iter().map(|value| i16::from(*value)).collect(), step: self.step }
     }
 }
 
-/// A direction to compare many others with: wide, because that is how values are multiplied.
+/// A query vector, widened to the type in which products are computed.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct QueryVector {
     values: Box<[i16]>,
     step: f32,
 }
 
-/// Many directions, side by side.
+/// Many vectors in one array.
 #[derive(Debug, Default)]
 pub(crate) struct Vectors {
     values: Vec<i8>,
-    /// None at all is a step of nothing.
+    /// The step of each vector; 0 for a text without one.
     steps: Vec<f32>,
     dimensions: usize,
 }
@@ -56,20 +56,20 @@ impl Vectors {
         made
     }
 
-    /// How near each of them is: from -1, opposite, to 1, alike.
-    pub(crate) fn nearness(&self, asked: &Asked) -> Vec<f32> {
+    /// Returns the cosine with each vector, from -1 to 1.
+    pub(crate) fn nearness(&self, asked: &QueryVector) -> Vec<f32> {
         let rows = self.values.chunks_exact(self.dimensions.max(1));
         rows.zip(&self.steps).map(|(row, step)| shared(row, &asked.values) as f32 * step * asked.step).collect()
     }
 
-    pub(crate) fn nearness_of(&self, number: usize, asked: &Asked) -> f32 {
+    pub(crate) fn nearness_of(&self, number: usize, asked: &QueryVector) -> f32 {
         let row = self.values.get(number * self.dimensions..(number + 1) * self.dimensions).unwrap_or_default();
         let step = self.steps.get(number).copied().unwrap_or_default();
         shared(row, &asked.values) as f32 * step * asked.step
     }
 }
 
-/// Written for the compiler to see that many of these fit side by side.
+/// Written so that the compiler vectorises it.
 fn shared(row: &[i8], asked: &[i16]) -> i32 {
     row.iter().zip(asked).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum()
 }
@@ -82,7 +82,7 @@ mod tests {
     fn nearness_is_the_cosine() {
         let vector = |values: &[f32]| Vector::unit(values).unwrap();
         let near =
-            |a: &[f32], b: &[f32]| Vectors::new([Some(&vector(a)), None].into_iter()).nearness(&vector(b).asked());
+            |a: &[f32], b: &[f32]| Vectors::new([Some(&vector(a)), None].into_iter()).nearness(&vector(b).to_query());
         assert!((near(&[3.0, 4.0], &[3.0, 4.0])[0] - 1.0).abs() < 0.01);
         assert!((near(&[1.0, 0.0], &[1.0, 1.0])[0] - 0.707).abs() < 0.01);
         assert!((near(&[1.0, 2.0], &[-1.0, -2.0])[0] + 1.0).abs() < 0.01);

@@ -1,4 +1,4 @@
-//! Blanks, and what must be written into them so that the lines around still mean the same.
+//! Blanks erased text, and inserts what keeps the meaning of the lines around it.
 
 use oxc_span::Span;
 
@@ -12,13 +12,13 @@ impl Eraser<'_> {
         }
     }
 
-    /// Erases something that stood on its own, and keeps what is around it apart.
+    /// Erases a whole statement, and keeps the text around it apart.
     pub(in crate::source) fn blank_statement(&mut self, span: Span) {
         self.blank(span.start, span.end);
         self.edits.put(span.start, b';');
     }
 
-    /// Erases the byte if it is the next thing at or after `offset`.
+    /// Erases the byte if it is the next token at or after `offset`.
     pub(in crate::source) fn blank_next(&mut self, offset: u32, byte: u8) {
         if let Some(found) = self.source.find(offset, byte) {
             self.blank(found, found + 1);
@@ -27,16 +27,16 @@ impl Eraser<'_> {
 
     /// Ends a statement or a class member whose last part was erased, unless a semicolon does.
     ///
-    /// `a as T` and `(b)` on the next line would become a call.
+    /// Otherwise `a as T` and `(b)` on the next line would become a call.
     pub(in crate::source) fn close(&mut self, span: Span) {
         if self.erased.end == span.end && self.erased.start > span.start {
             self.edits.put(self.erased.start, b';');
         }
     }
 
-    /// Erases the modifiers from `start` on that only TypeScript has, up to a name or a bracket.
+    /// Erases the TypeScript modifiers from `start` on, up to a name or a bracket.
     ///
-    /// A line that then starts with what continues the line before gets a semicolon.
+    /// A line whose first remaining token would continue the line before gets a semicolon.
     pub(in crate::source) fn blank_modifiers(&mut self, start: u32, end: u32) {
         let mut offset = self.source.skip(start);
         let first = offset;
@@ -58,12 +58,12 @@ impl Eraser<'_> {
         }
     }
 
-    /// Whether everything from `first` to `offset` is erased or trivia.
+    /// Returns whether everything from `first` to `offset` is erased or trivia.
     fn blanks_before(&self, offset: u32, first: u32) -> bool {
         self.erased.start >= first && self.source.skip(self.erased.end) == offset
     }
 
-    /// Whether the line before would go on with what is at `offset`.
+    /// Returns whether the text at `offset` would continue the line before.
     fn is_hazard(&self, offset: u32) -> bool {
         matches!(self.source.byte(offset), Some(b'[' | b'*' | b'('))
             || matches!(self.source.word(offset).0, "in" | "instanceof")
@@ -80,8 +80,8 @@ impl Eraser<'_> {
         }
     }
 
-    /// Erases the type parameters of an arrow function. `return` and `async` before them must stay
-    /// on the line of its parenthesis.
+    /// Erases the type parameters of an arrow function. `return` and `async` before them must stay on the line of its
+    /// parenthesis.
     pub(super) fn blank_type_parameters(&mut self, type_parameters: Span, parameters: Span) {
         let has_newline = self.source.has_newline(type_parameters.start, parameters.start);
         self.blank(type_parameters.start, type_parameters.end);

@@ -1,4 +1,4 @@
-//! What erasing does to each feature of TypeScript, as whole bodies.
+//! The result of erasing each feature of TypeScript, as whole bodies.
 
 use crate::source::{Language, prepare};
 
@@ -107,8 +107,8 @@ fn functions_lose_their_types() {
 }
 
 #[test]
-fn a_line_break_in_a_type_breaks_nothing() {
-    // No line may end before `=>`, nor behind `return`, `throw` and `async`.
+fn a_line_break_in_a_type_does_not_end_a_statement() {
+    // No line may end before `=>`, nor after `return`, `throw` and `async`.
     let cases = [
         ("const f = (x: T): {\n  a: T\n} => x", "const f = (x       \n      \n) => x"),
         ("const f = (x: T) // c\n  : T => x", "const f = (x     // c\n    ) => x"),
@@ -241,7 +241,7 @@ fn classes_keep_only_what_runs() {
 }
 
 #[test]
-fn javascript_is_left_alone() {
+fn javascript_is_unchanged() {
     let cases = [
         ("const x = 1 < 2 && 3 > (4)", "const x = 1 < 2 && 3 > (4)"),
         (

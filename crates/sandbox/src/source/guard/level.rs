@@ -1,18 +1,18 @@
-//! What the guard knows about one open bracket.
+//! The guard's state for one open bracket.
 
 use super::types::Types;
 use crate::source::Language;
 use crate::source::scan::{Bracket, Kind, Scanner, Token};
 use crate::source::words::holds_statement;
 
-/// A bracket level. Its *segment* is what was read since a statement or list element last ended.
+/// A bracket level. Its *segment* is the text since a statement or list element last ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Level {
-    /// Tokens on the way to this level, in the levels around it.
+    /// The number of tokens on the path to this level, in the levels around it.
     base: u32,
     /// How often the text of this level may be read, apart from arrow functions.
     factor: u64,
-    /// Arrow functions around this level that oxc may try and give up, once each.
+    /// The number of arrow functions around this level that oxc may try and abandon, once each.
     arrows: u64,
     /// Whether the level may be the parameters of an arrow function or of a function type.
     parameters: bool,
@@ -27,20 +27,20 @@ pub(super) struct Level {
 #[derive(Debug, Clone, Copy, Default)]
 struct Segment {
     tokens: u32,
-    /// The height of the tallest bracket that closed.
+    /// The height of the tallest closed bracket.
     tallest: u32,
-    /// Angle brackets that are open, if they are type arguments.
+    /// The number of open angle brackets, if they are type arguments.
     angles: u64,
-    /// How often `new` was read: after each, oxc tries type arguments once more.
+    /// The number of `new` read: after each, oxc tries type arguments once more.
     news: u64,
-    /// Whether `extends` was: after it, oxc does so too.
+    /// Whether `extends` was read: after it, oxc also tries type arguments once more.
     extends: bool,
     infers: u64,
-    /// Colons after a parenthesis, which may be the return types of arrow functions.
+    /// The number of colons after a parenthesis, which may start return types of arrow functions.
     return_types: u64,
-    /// Whether there is a statement that holds another one, or a chain of labels.
+    /// Whether the segment has a statement that contains another one, or a chain of labels.
     holds: bool,
-    /// Whether there is unless the next token is a colon, which makes the word a property's name.
+    /// As `holds`, unless the next token is a colon, which makes the word a property name.
     may_hold: bool,
     has_do: bool,
 }
@@ -61,12 +61,12 @@ impl Default for Level {
 }
 
 impl Level {
-    /// The most tokens on a path through the segment, from the start of the text.
+    /// Returns the maximum number of tokens on a path through the segment, from the start of the text.
     pub(super) fn height(&self) -> u32 {
         self.base + self.segment.tokens + self.segment.tallest
     }
 
-    /// How often a token at this point may be read.
+    /// Returns how often a token at this point may be read.
     pub(super) fn readings(&self) -> u64 {
         let arrows = 1 + self.arrows + self.segment.return_types;
         self.factor_here().saturating_mul(arrows)
@@ -77,7 +77,7 @@ impl Level {
         self.factor.saturating_mul(1 + angles * (1 + news + u64::from(extends)) + infers)
     }
 
-    /// Whether what the segment opened goes on after a comma.
+    /// Returns whether a construct of the segment continues after a comma.
     pub(super) fn outlives_comma(&self) -> bool {
         self.segment.angles > 0 || self.segment.holds
     }
@@ -86,17 +86,17 @@ impl Level {
         self.segment.has_do
     }
 
-    /// Whether the level, which closed, may be the parameters of a function type.
+    /// Returns whether this closed level may be the parameters of a function type.
     pub(super) fn is_function_type(&self) -> bool {
         self.types.is_function_type()
     }
 
-    /// Whether the level is the parentheses of an `import`.
+    /// Returns whether the level is the parentheses of an `import`.
     pub(super) fn is_import(&self) -> bool {
         self.types.is_import()
     }
 
-    /// The level of a bracket that opens with the last token, behind `before`.
+    /// Returns the level of a bracket that opens with the last token, after `before`.
     pub(super) fn inside(
         &self,
         scanner: &Scanner<'_>,
@@ -104,12 +104,12 @@ impl Level {
         before: Option<Token>,
         bracket: Bracket,
     ) -> Self {
-        // After `}` parentheses may be anything, after another operand they are a call.
+        // After `}`, parentheses may be anything; after another operand, they are a call.
         let call = before
             .is_some_and(|before| before.kind != Kind::Close(Bracket::Brace) && scanner.is_operand(before))
             || scanner.earlier().is_some_and(|earlier| earlier.kind == Kind::Dot);
         let parameters = bracket == Bracket::Paren && !call;
-        // A pattern at the start of parameters is read once to see whether they are parameters.
+        // A pattern at the start of parameters is read once to decide whether they are parameters.
         let pattern = matches!(bracket, Bracket::Square | Bracket::Brace) && self.parameters && self.only_words;
         let readings = if pattern { 2 } else { 1 };
         Self {
@@ -122,7 +122,7 @@ impl Level {
         }
     }
 
-    /// Takes in a bracket that closed.
+    /// Adds a bracket that closed.
     pub(super) fn absorb(&mut self, inner: &Self) {
         let height = inner.tallest.max(inner.segment.tokens + inner.segment.tallest);
         self.segment.tallest = self.segment.tallest.max(height + 1);
@@ -135,7 +135,7 @@ impl Level {
         self.types.end_segment();
     }
 
-    /// Counts a token that closes nothing, `before` being the one before.
+    /// Counts a token that closes nothing; `before` is the token before it.
     pub(super) fn count(&mut self, scanner: &Scanner<'_>, language: Language, before: Option<Token>, token: Token) {
         let segment = &mut self.segment;
         let angles = segment.angles;

@@ -1,18 +1,18 @@
-//! Bounds what a text may cost, without knowing what in it is code.
+//! Bounds the parsing cost of a text without knowing which parts of it are code.
 
 use crate::source::Language;
 
-/// What could be in the text, if every byte of it were code.
+/// Counts of what the text could contain if every byte of it were code.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Raw {
     /// Words, and bytes that are neither in words nor white space.
     pub(super) tokens: u32,
-    /// Places from which oxc may read the rest once more.
+    /// The number of places from which oxc may read the rest once more.
     additions: u64,
-    /// Places that may be inside one another, so that each doubles the cost of the rest.
+    /// The number of places that may nest, so that each doubles the cost of the rest.
     doublings: u32,
     bytes: u64,
-    /// Whether there may be an `import`, which a text that is not understood must not have.
+    /// Whether there may be an `import`, which a text that is not understood must not contain.
     pub(super) may_import: bool,
 }
 
@@ -56,7 +56,7 @@ impl Raw {
         raw
     }
 
-    /// An upper bound of how many tokens oxc reads.
+    /// Returns an upper bound of the number of tokens that oxc reads.
     pub(super) fn work(&self) -> u64 {
         let once = u64::from(self.tokens) + self.bytes / 16;
         let doubled = 1_u64.checked_shl(self.doublings).unwrap_or(u64::MAX);
@@ -69,7 +69,7 @@ mod tests {
     use super::{Language, Raw};
 
     #[test]
-    fn counts_whatever_may_be_code() {
+    fn everything_that_may_be_code_is_counted() {
         let cases = [
             ("", 0, 0, 0),
             ("a b", 2, 0, 0),

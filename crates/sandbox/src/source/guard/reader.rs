@@ -1,4 +1,4 @@
-//! One reading of a text: the open brackets, and what it costs to come so far.
+//! One reading of a text: the open brackets, and the parsing cost so far.
 
 use super::level::Level;
 use super::{MAX_DEPTH, MAX_NESTING, MAX_WORK};
@@ -6,17 +6,17 @@ use crate::source::Language;
 use crate::source::scan::{Bracket, Kind, Scanner, Token};
 use crate::source::words::continues;
 
-/// The offset at which a bound was crossed.
+/// The offset at which a bound was exceeded.
 pub(super) struct TooDeep(pub(super) usize);
 
-/// What oxc may do with the next token without looking at what it is.
+/// What oxc may do with the next token without checking it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doubt {
     No,
-    /// Behind the parameters of a function type, it takes any token for the arrow.
+    /// After the parameters of a function type, oxc takes any token for the arrow.
     Arrow,
-    /// At the start of the options of an `import` type, it takes any token for the key, and
-    /// panics if that is a template with an escape.
+    /// At the start of the options of an `import` type, oxc takes any token for the key, and panics if that is a
+    /// template with an escape.
     Key,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Reader<'s> {
     /// The level of the text itself, and one for each open bracket.
     levels: Vec<Level>,
     previous: Option<Token>,
-    /// How often in a row the word `static` was read: oxc looks past all of them each time.
+    /// The number of consecutive `static` words: oxc looks past all of them each time.
     statics: u64,
     doubt: Doubt,
 }
@@ -52,7 +52,7 @@ impl<'s> Reader<'s> {
         self.doubt
     }
 
-    /// Takes in the token that the scanner found, and adds what it costs to `work`.
+    /// Adds the token that the scanner found, and its cost to `work`.
     pub(super) fn token(&mut self, token: Token, work: &mut u64) -> Result<(), TooDeep> {
         let before = self.previous.replace(token);
         let closed = if matches!(token.kind, Kind::Close(_)) { self.levels.pop() } else { None };
@@ -87,12 +87,12 @@ impl<'s> Reader<'s> {
         Ok(())
     }
 
-    /// What it costs to read the token, and the white space and the comments before it.
+    /// Returns the cost of reading the token, and the white space and comments before it.
     fn cost(&mut self, before: Option<Token>, token: Token) -> u64 {
         let gap = token.end - before.map_or(0, |before| before.end);
         let mut cost = 1 + gap as u64 / 16;
         if token.kind == Kind::Literal && self.scanner.word(token).starts_with(b"0") {
-            // oxc converts a long hexadecimal BigInt to decimal, which is quadratic.
+            // oxc converts a long hexadecimal BigInt to decimal, which takes quadratic time.
             let length = (token.end - token.start) as u64;
             cost += length * length / 65_536;
         }
@@ -106,11 +106,10 @@ impl<'s> Reader<'s> {
     }
 }
 
-/// Whether a statement or a list element surely ends between two tokens of one level.
+/// Returns whether a statement or a list element certainly ends between two tokens of one level.
 ///
-/// Nothing that follows may continue it: `else` after a semicolon does, and so does everything
-/// after the parentheses of an `if`. A comma ends nothing while a list of type arguments or a
-/// statement that holds another may be open.
+/// Nothing that follows may continue it: `else` after a semicolon does, and so does everything after the parentheses of
+/// an `if`. A comma ends nothing while a list of type arguments or a statement that contains another may be open.
 fn ends_segment(scanner: &Scanner<'_>, level: &Level, before: Token, token: Token) -> bool {
     let word: &[u8] = if token.kind == Kind::Word { scanner.word(token) } else { b"" };
     let continues_do = word == b"while" && level.has_do();

@@ -1,4 +1,4 @@
-//! Adversarial texts: each is filled up to the longest source and up to the guard's own limits.
+//! Adversarial texts, each repeated up to the maximum source length and up to the guard's own limits.
 
 mod patterns;
 
@@ -19,7 +19,7 @@ fn fits(pattern: Pattern, count: usize, language: Language) -> bool {
     source.len() <= MAX_SOURCE_BYTES && check(&source, language).is_ok()
 }
 
-/// About the most repetitions that the guard lets through.
+/// Returns about the maximum number of repetitions that the guard accepts.
 fn limit(pattern: Pattern, language: Language) -> usize {
     let mut high = 1;
     while fits(pattern, high, language) {
@@ -37,9 +37,9 @@ fn limit(pattern: Pattern, language: Language) -> usize {
     low
 }
 
-/// Prepares on the smallest stack that is allowed, and returns how long it took.
+/// Prepares the source on the smallest allowed stack, and returns the time it took.
 ///
-/// A stack that overflows aborts the test.
+/// A stack overflow aborts the test.
 fn survive(source: String, language: Language) -> Duration {
     let work = move || {
         let start = Instant::now();
@@ -69,22 +69,22 @@ fn attack(patterns: &[Pattern]) {
 }
 
 #[test]
-fn survives_what_nests() {
+fn survives_nested_texts() {
     attack(&NESTING);
 }
 
 #[test]
-fn survives_what_is_read_again() {
+fn survives_texts_that_are_read_repeatedly() {
     attack(&RETRIES);
 }
 
 #[test]
-fn survives_what_hides() {
+fn survives_texts_that_hide_brackets() {
     attack(&HIDING);
 }
 
 #[test]
-fn survives_what_is_swallowed() {
+fn survives_tokens_consumed_as_arrows() {
     attack(&SWALLOWING);
 }
 
@@ -99,9 +99,9 @@ fn survives_the_options_of_an_import() {
     }
 }
 
-/// A bound that is wrong by much would let these through.
+/// A bound that is far too loose would accept these.
 #[test]
-fn refuses_what_is_deep_wherever_it_hides() {
+fn refuses_deep_texts_wherever_they_hide() {
     let deep = MAX_DEPTH as usize + 100;
     for pattern in NESTING {
         // A pattern that needs fewer tokens than the limit for its depth is not too deep.

@@ -1,8 +1,8 @@
-//! Where a type may stand, as far as tokens tell.
+//! Tracks where a type may start, as far as tokens tell.
 //!
-//! oxc takes any token for the `=>` of a function type: in `x as new() } …` the brace is swallowed,
-//! and what follows means something else than it seems. So the guard must know which parentheses
-//! may be the parameters of a function type. It may think so too often, but never too rarely.
+//! oxc takes any token for the `=>` of a function type: in `x as new() } …` the brace is consumed, and the text after
+//! it means something else than it seems. So the guard must know which parentheses may be the parameters of a function
+//! type. It may assume so too often, but never too rarely.
 
 use crate::source::Language;
 use crate::source::scan::{Bracket, Kind, Scanner, Token};
@@ -10,35 +10,35 @@ use crate::source::scan::{Bracket, Kind, Scanner, Token};
 /// What a bracket level knows about types.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Types {
-    /// Whether the bracket itself opened where a type may stand.
+    /// Whether the bracket itself opened where a type is possible.
     bracket: bool,
-    /// Whether it is a substitution in the type of a template, where types may follow each other.
+    /// Whether it is a substitution in a template type, where types may follow each other.
     juxtaposes: bool,
-    /// Whether it is the braces of an object, where a colon is not followed by a type.
+    /// Whether it is the braces of an object, where no type follows a colon.
     object: bool,
-    /// Whether it is the parentheses behind `import`.
+    /// Whether it is the parentheses after `import`.
     import: bool,
     /// Whether it is parentheses that may be the parameters of a function type.
     function: bool,
     shape: Shape,
 
-    // What follows is about the segment.
+    // The fields below describe the current segment.
     /// Whether a type may have started.
     started: bool,
-    /// Whether there is the word `type`, so that a type may follow `=`.
+    /// Whether the segment has the word `type`, so that a type may follow `=`.
     alias: bool,
-    /// Whether there is `extends` or `implements`, so that JavaScript too may have type arguments.
+    /// Whether the segment has `extends` or `implements`, so that JavaScript too may have type arguments.
     heritage: bool,
     /// Whether the last colon follows a parenthesis.
     returns: bool,
-    /// Whether the outermost angle bracket opened behind an operand: then it holds no parameters.
+    /// Whether the outermost angle bracket opened after an operand, so that it holds no parameters.
     arguments: bool,
-    /// Whether the last token, or the one before an opening bracket, closed an angle bracket that
-    /// may hold the parameters of a type.
+    /// Whether the last token, or the one before an opening bracket, closed an angle bracket that may hold type
+    /// parameters.
     parameters: bool,
 }
 
-/// How far the text in parentheses looks like parameters.
+/// How much the text in parentheses looks like parameters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Shape {
     /// Nothing yet; `()` are parameters.
@@ -53,7 +53,7 @@ enum Shape {
 }
 
 impl Types {
-    /// Whether the level, which closed, may be the parameters of a function type.
+    /// Returns whether this closed level may be the parameters of a function type.
     pub(super) fn is_function_type(&self) -> bool {
         self.function && !matches!(self.shape, Shape::Name | Shape::Other)
     }
@@ -67,7 +67,7 @@ impl Types {
         *self = Self { bracket, juxtaposes, object, import, function, shape, ..Self::default() };
     }
 
-    /// What a bracket that opens behind `before` knows.
+    /// Returns the state of a bracket that opens after `before`.
     pub(super) fn inside(
         &self,
         scanner: &Scanner<'_>,
@@ -81,7 +81,7 @@ impl Types {
         let starts = self.starts(scanner, language, before, in_angles);
         let word = before.map_or(&b""[..], |before| scanner.word(before));
         let types = match bracket {
-            // An index behind an operand: of a value, or of a type.
+            // An index after an operand: of a value, or of a type.
             Bracket::Square if call => here,
             Bracket::Substitution => self.bracket,
             Bracket::Paren if call => self.juxtaposes,
@@ -94,13 +94,13 @@ impl Types {
             object: bracket == Bracket::Brace && !starts && before.is_some_and(|before| self.is_value(before, word)),
             import: bracket == Bracket::Paren && word == b"import",
             function: bracket == Bracket::Paren && types,
-            // Behind `new` and type parameters, oxc does not ask whether they look like parameters.
+            // After `new` and type parameters, oxc does not check whether they look like parameters.
             shape: if parameters_only { Shape::Parameters } else { Shape::Empty },
             ..Self::default()
         }
     }
 
-    /// Whether braces behind the token are an object or a pattern, if they are not a type.
+    /// Returns whether braces after the token are an object or a pattern, if they are not a type.
     fn is_value(&self, before: Token, word: &[u8]) -> bool {
         match before.kind {
             Kind::Operator
@@ -113,7 +113,7 @@ impl Types {
         }
     }
 
-    /// Whether a type may start behind `before`.
+    /// Returns whether a type may start after `before`.
     fn starts(&self, scanner: &Scanner<'_>, language: Language, before: Option<Token>, in_angles: bool) -> bool {
         let Some(before) = before else { return false };
         let here = self.bracket || self.started;
@@ -141,7 +141,7 @@ impl Types {
             }
     }
 
-    /// Counts a token of the level that closes nothing; `angles` are open before it.
+    /// Counts a token of the level that closes nothing; `angles` brackets are open before it.
     pub(super) fn count(
         &mut self,
         scanner: &Scanner<'_>,

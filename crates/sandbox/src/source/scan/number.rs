@@ -1,19 +1,19 @@
-//! Numbers, exactly: where one ends decides whether a dot behind it is a property.
+//! Scans numbers exactly: the end of a number decides whether a dot after it is a property access.
 
-use super::{Found, Kind, Scanner, is_digit, is_space, is_word_byte};
+use super::{Kind, Scanned, Scanner, is_digit, is_space, is_word_byte};
 
 impl Scanner<'_> {
-    pub(super) fn number(&mut self) -> Found {
-        let Some(end) = self.number_end() else { return Found::Unsure(self.position) };
-        // oxc stops at a number that a name touches.
+    pub(super) fn number(&mut self) -> Scanned {
+        let Some(end) = self.number_end() else { return Scanned::Unsure(self.position) };
+        // oxc reports an error if a name directly follows a number.
         let touches = self.byte(end).is_some_and(|byte| match byte {
             0x80.. => self.char_at(end).is_some_and(|found| !is_space(found)),
             _ => is_word_byte(byte),
         });
-        if touches { Found::Error(end) } else { self.token(Kind::Literal, end) }
+        if touches { Scanned::Error(end) } else { self.token(Kind::Literal, end) }
     }
 
-    /// The end of a number that is well formed.
+    /// Returns the end of a well-formed number.
     fn number_end(&self) -> Option<usize> {
         let start = self.position;
         let second = self.byte(start + 1);
@@ -31,7 +31,7 @@ impl Scanner<'_> {
         if self.byte(end) == Some(b'n') { Some(end + 1) } else { self.fraction_end(end) }
     }
 
-    /// The end of what may follow the whole part of a number.
+    /// Returns the end of the fraction and exponent of a number.
     fn fraction_end(&self, mut end: usize) -> Option<usize> {
         if self.byte(end) == Some(b'.') {
             end += 1;
@@ -46,7 +46,7 @@ impl Scanner<'_> {
         Some(end)
     }
 
-    /// The end of one or more digits, with single underscores between them.
+    /// Returns the end of one or more digits, with single underscores between them.
     fn digits(&self, start: usize, is_digit: impl Fn(u8) -> bool) -> Option<usize> {
         let mut end = start;
         loop {

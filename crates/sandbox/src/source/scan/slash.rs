@@ -1,45 +1,45 @@
-//! Whether a slash divides or starts a regular expression, and what can be known about that.
+//! Decides whether a slash divides or starts a regular expression, as far as tokens tell.
 
-use super::{Bracket, Found, Kind, Scanner, Token, is_word_byte};
+use super::{Bracket, Kind, Scanned, Scanner, Token, is_word_byte};
 use crate::source::lines::terminator;
 use crate::source::words::{is_keyword, takes_header};
 
-/// How far the scanner looks for the end of a regular expression that it is unsure about.
+/// How far the scanner looks for the end of a possible regular expression.
 const REGEX_LOOKAHEAD: usize = 200;
 
 impl Scanner<'_> {
-    pub(super) fn slash(&mut self) -> Found {
+    pub(super) fn slash(&mut self) -> Scanned {
         if self.previous.is_some_and(|previous| previous.kind == Kind::Dot) {
-            return Found::Error(self.position);
+            return Scanned::Error(self.position);
         }
         match self.divides() {
             Some(true) => self.divide(),
             Some(false) => self.regex(),
-            // Without a second slash on the line it is no regular expression.
+            // Without a second slash on the line, it is not a regular expression.
             None => match self.regex_end(REGEX_LOOKAHEAD) {
                 Ok(None) => self.divide(),
-                _ => Found::Slash(self.position),
+                _ => Scanned::Slash(self.position),
             },
         }
     }
 
     /// Reads the slash here as a division.
-    pub(in crate::source) fn divide(&mut self) -> Found {
+    pub(in crate::source) fn divide(&mut self) -> Scanned {
         self.token(Kind::Operator, self.position + 1)
     }
 
     /// Reads the slash here as the start of a regular expression.
-    pub(in crate::source) fn regex(&mut self) -> Found {
+    pub(in crate::source) fn regex(&mut self) -> Scanned {
         match self.regex_end(usize::MAX) {
             Ok(Some(end)) => self.token(Kind::Literal, end),
-            _ => Found::Error(self.position),
+            _ => Scanned::Error(self.position),
         }
     }
 
-    /// Whether the slash here divides; `None` when that depends on the grammar.
+    /// Returns whether the slash here divides; `None` if that depends on the grammar.
     ///
-    /// After a type, the rules are those of TypeScript: `x as T? / 2`, `f<T> / 2` and `x! / 2`
-    /// divide, and any keyword may be the name of a type.
+    /// After a type, TypeScript's rules apply: `x as T? / 2`, `f<T> / 2` and `x! / 2` divide, and any keyword may be
+    /// the name of a type.
     fn divides(&self) -> Option<bool> {
         let Some(previous) = self.previous else { return Some(false) };
         let property = self.before.is_some_and(|before| before.kind == Kind::Dot);
@@ -62,7 +62,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Whether only an expression or an error can follow the token, `before` being the one before.
+    /// Returns whether only an expression or an error can follow the token; `before` is the token before it.
     fn starts_expression(&self, token: Token, before: Option<Token>) -> bool {
         match token.kind {
             Kind::Word if matches!(self.word(token), b"return" | b"case") => {
@@ -75,8 +75,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Where the regular expression that starts here ends: `None` if its line ends first, `Err`
-    /// if it is longer than `limit`.
+    /// Returns the end of the regular expression that starts here: `None` if its line ends first, `Err` if it is longer
+    /// than `limit`.
     fn regex_end(&self, limit: usize) -> Result<Option<usize>, ()> {
         let mut end = self.position + 1;
         let mut in_class = false;
@@ -109,10 +109,10 @@ impl Scanner<'_> {
         Ok(Some(end))
     }
 
-    /// Which parentheses open here.
+    /// Returns which kind of parentheses opens here.
     ///
-    /// In `x as while` the word names a type, and a parenthesis on the next line is an expression.
-    /// So the word counts as a statement only where no type can stand.
+    /// In `x as while` the word names a type, and a parenthesis on the next line is an expression. So the word counts
+    /// as a statement only where no type is possible.
     pub(super) fn parenthesis(&self) -> Bracket {
         let (Some(previous), before) = (self.previous, self.before) else { return Bracket::Paren };
         if previous.kind != Kind::Word || before.is_some_and(|token| token.kind == Kind::Dot) {
@@ -132,7 +132,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Whether a word after `token` cannot be part of a type that `token` belongs to.
+    /// Returns whether a word after `token` cannot be part of a type that `token` belongs to.
     fn ends_statement(&self, token: Token, newline: bool) -> bool {
         match token.kind {
             Kind::Semicolon
@@ -142,7 +142,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Whether an expression may end with the token, and nothing can only go on after it.
+    /// Returns whether an expression may end with the token, so that it need not continue.
     pub(in crate::source) fn is_operand(&self, token: Token) -> bool {
         match token.kind {
             Kind::Literal | Kind::Close(Bracket::Paren | Bracket::Square | Bracket::Brace | Bracket::Template) => true,

@@ -1,10 +1,10 @@
-//! What is not code: white space, comments, strings and the text of templates.
+//! Scans white space, comments, strings and the text of templates.
 
-use super::{Bracket, Found, Kind, Scanner, is_space};
+use super::{Bracket, Kind, Scanned, Scanner, is_space};
 use crate::source::lines::{is_separator, terminator};
 
 impl Scanner<'_> {
-    /// Skips white space and comments; `Err` is where the text stops being clear.
+    /// Skips white space and comments; `Err` is the offset at which the text becomes ambiguous.
     pub(super) fn skip_trivia(&mut self) -> Result<(), usize> {
         loop {
             if let Some(length) = terminator(self.bytes, self.position) {
@@ -16,7 +16,7 @@ impl Scanner<'_> {
                 Some(b' ' | b'\t' | 0x0B | 0x0C | b'\r') => self.position += 1,
                 Some(b'/') if self.byte(self.position + 1) == Some(b'/') => self.skip_line(),
                 Some(b'/') if self.byte(self.position + 1) == Some(b'*') => self.skip_block(),
-                // Comments of old web pages, which a script may still have.
+                // HTML-like comments, which scripts may still contain.
                 Some(b'<') if self.starts_with(b"<!--") => return Err(self.position),
                 Some(b'-') if self.newline && self.starts_with(b"-->") => return Err(self.position),
                 Some(0x80..) => match self.char_at(self.position) {
@@ -50,11 +50,11 @@ impl Scanner<'_> {
         }
     }
 
-    pub(super) fn string(&mut self, quote: u8) -> Found {
+    pub(super) fn string(&mut self, quote: u8) -> Scanned {
         let mut end = self.position + 1;
         loop {
             match self.byte(end) {
-                None | Some(b'\n' | b'\r') => return Found::Error(self.position),
+                None | Some(b'\n' | b'\r') => return Scanned::Error(self.position),
                 Some(b'\\') if self.bytes.get(end + 1..end + 3) == Some(b"\r\n") => end += 3,
                 Some(b'\\') => end += 2,
                 Some(byte) if byte == quote => return self.token(Kind::Literal, end + 1),
@@ -67,11 +67,11 @@ impl Scanner<'_> {
         self.open.last() == Some(&Bracket::Template)
     }
 
-    /// The text of a template literal, up to its end or the next substitution.
-    pub(super) fn template(&mut self) -> Found {
+    /// Reads the text of a template literal, up to its end or the next substitution.
+    pub(super) fn template(&mut self) -> Scanned {
         loop {
             match self.byte(self.position) {
-                None => return Found::End,
+                None => return Scanned::End,
                 Some(b'\\') => self.position += 2,
                 Some(b'`') => {
                     self.open.pop();

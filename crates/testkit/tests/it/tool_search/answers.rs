@@ -32,7 +32,7 @@ async fn mcp_tools_are_found_and_called_by_tool_search_but_not_by_code_mode() {
     let config = CodeMode::enabled(Limits::DEFAULT);
     let input = ExecInput::javascript(source);
     let result = json!(bench.code_mode.exec(&bench.run.executor, &config, "exec-1", input).await);
-    let unknown = format!("unknown tool `{EVENT}`; tools.search(query) finds the tools there are");
+    let unknown = format!("unknown tool `{EVENT}`; use tools.search(query) to find tools");
     assert_eq!(result["value"], json!(["undefined", 0, unknown]), "{result}");
 }
 
@@ -41,14 +41,14 @@ async fn a_denied_tool_is_indistinguishable_from_an_unknown_one() {
     let bench = Bench::new(json!(true)).await;
     assert_eq!(ids(&bench.search(json!({"query": "ticket"})).await), [TICKET]);
     for id in [SECRET, "plugin:fake:no_such_thing", "not an id"] {
-        let unknown = format!("unknown tool `{id}`; openclaw.tools.search(query) finds the tools there are");
+        let unknown = format!("unknown tool `{id}`; use openclaw.tools.search(query) to find tools");
         let code = format!(
             "const message = (error) => error.message; \
              return [await openclaw.tools.describe('{id}').catch(message), \
                      await openclaw.tools.call('{id}', {{}}).catch(message)]"
         );
         assert_eq!(bench.code(&code).await["value"], json!([unknown, unknown]));
-        let unknown = format!("unknown tool `{id}`; tool_search finds the tools there are");
+        let unknown = format!("unknown tool `{id}`; use tool_search to find tools");
         for answer in [bench.describe(id).await, bench.call(id, json!({})).await] {
             assert_eq!((&answer["error"], &answer["code"]), (&json!(unknown), &json!("invalid_input")));
             assert!(is_failure(&answer));

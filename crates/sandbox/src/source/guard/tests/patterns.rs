@@ -3,7 +3,7 @@
 /// `prefix`, `unit` repeated, `middle`, `close` repeated, `suffix`.
 pub(super) type Pattern = (&'static str, &'static str, &'static str, &'static str, &'static str);
 
-/// What nests in JavaScript and TypeScript, in brackets and without.
+/// Nested constructs of JavaScript and TypeScript, with brackets and without.
 pub(super) const NESTING: [Pattern; 100] = [
     ("", "(", "a", ")", ""),
     ("", "[", "", "]", ""),
@@ -107,7 +107,7 @@ pub(super) const NESTING: [Pattern; 100] = [
     ("", "import(", "a", ")", ""),
 ];
 
-/// What oxc reads more than once.
+/// Constructs that oxc reads more than once.
 pub(super) const RETRIES: [Pattern; 38] = [
     ("", "(a=", "1", ")", ""),
     ("", "({a=", "1", "})", ""),
@@ -149,8 +149,8 @@ pub(super) const RETRIES: [Pattern; 38] = [
     ("", "/*@__PURE__*/(", "a", ")", ""),
 ];
 
-/// Texts that hide brackets from a scanner that guesses wrong what a slash is: in the first half it
-/// starts a regular expression, in the second it divides.
+/// Texts that hide brackets from a scanner that misreads a slash: in the first half it starts a regular expression, in
+/// the second it divides.
 pub(super) const HIDING: [Pattern; 22] = [
     ("if(a)/\"/;", "(", "a", ")", ";/\"/"),
     ("do;while(a)/\"/;", "(", "a", ")", ";/\"/"),
@@ -176,8 +176,8 @@ pub(super) const HIDING: [Pattern; 22] = [
     ("a.return/\"/;\"+", "(", "a", ")", "+\"/\""),
 ];
 
-/// Texts in which oxc takes a token for the arrow of a function type, so that it means nothing: a
-/// bracket does not close, a line does not end, a quote does not open.
+/// Texts in which oxc consumes a token as the arrow of a function type, so that it loses its meaning: a bracket does
+/// not close, a line does not end, a quote does not open.
 pub(super) const SWALLOWING: [Pattern; 18] = [
     ("let x:", "{a:new()}b<", "c", ">", ""),
     ("let x:", "new();b<", "c", ">", ""),
