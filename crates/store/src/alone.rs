@@ -12,7 +12,7 @@ use crate::commit::{Durability, is_transient};
 /// deadlock always ends by this timeout first.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '100ms'";
 const PAUSE: Duration = Duration::from_millis(50);
-const PATIENCE: Duration = Duration::from_secs(10);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Store {
     /// Begins a transaction that will write. SQLite's write lock is taken at once: SQLite fails a transaction that
@@ -48,7 +48,7 @@ impl Store {
                     transaction.execute("SET LOCAL lock_timeout = 0").await?;
                     return Ok(transaction);
                 }
-                Err(error) if is_transient(&error) && began.elapsed() < PATIENCE => {
+                Err(error) if is_transient(&error) && began.elapsed() < RETRY_TIMEOUT => {
                     transaction.rollback().await?;
                     tokio::time::sleep(PAUSE).await;
                 }

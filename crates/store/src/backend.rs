@@ -18,6 +18,7 @@ use crate::private::make_private;
 use crate::tls::{self, WeakTls};
 use crate::{Millis, migrations};
 
+/// Why the store cannot be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("the store failed: {0}")]

@@ -43,6 +43,7 @@ impl Key {
     }
 }
 
+/// Why a key file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
     #[error("cannot read key file `{path}`: {source}")]

@@ -1,7 +1,8 @@
 //! Encryption of stored snapshots, each bound to its run.
 //!
 //! A snapshot is machine state. A stored snapshot opens only with its key, and only for the same run, agent, session,
-//! image, configuration and leg. Every mismatch fails with the same error.
+//! leg and definition (source and limits). Every mismatch fails with the same error. The image that a snapshot needs is
+//! in the snapshot itself and is checked when it is restored.
 
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
@@ -10,6 +11,7 @@ const VERSION: u8 = 1;
 const NONCE_BYTES: usize = 24;
 const HEADER_BYTES: usize = 1 + 4 + NONCE_BYTES;
 
+/// Why a snapshot cannot be sealed or opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsealable {
     #[error("cannot open the stored cell: it is damaged, belongs to another run, or its key was replaced")]
@@ -43,6 +45,7 @@ pub(crate) fn key_bytes(id: u32) -> [u8; 4] {
     id.to_le_bytes()
 }
 
+/// Encrypts a snapshot and binds it to `to`.
 pub(crate) fn seal(key: &XChaCha20Poly1305, id: u32, snapshot: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, Unsealable> {
     let mut nonce = [0; NONCE_BYTES];
     getrandom::fill(&mut nonce).map_err(|_| Unsealable::NoRandomness)?;
@@ -58,6 +61,7 @@ pub(crate) fn seal(key: &XChaCha20Poly1305, id: u32, snapshot: &[u8], to: &Seale
     Ok(bytes)
 }
 
+/// Decrypts a snapshot that was sealed with the same key and binding.
 pub(crate) fn open(key: &XChaCha20Poly1305, id: u32, bytes: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, Unsealable> {
     let (_, rest) = bytes.split_first_chunk::<5>().ok_or(Unsealable::Damaged)?;
     let (nonce, sealed) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(Unsealable::Damaged)?;

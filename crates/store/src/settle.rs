@@ -16,6 +16,7 @@ pub enum Settled {
     Late,
 }
 
+/// Why an outcome was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum SettleRefused {
     #[error("no such call is waiting for an outcome; it is unknown or already settled")]

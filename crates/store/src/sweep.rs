@@ -44,15 +44,15 @@ impl Store {
         let before = |seconds: u64| now.saturating_sub(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000));
         let mut swept = Swept { expired: self.expire(now).await?, ..Swept::default() };
         let old = before(self.retention.runs_seconds);
-        swept.runs = self.in_batches(BATCHES_A_SWEEP, RUNS_A_BATCH as u64, || self.forget_some(old)).await?;
+        swept.runs = self.in_batches(BATCHES_A_SWEEP, RUNS_A_BATCH as u64, || self.delete_some_runs(old)).await?;
         let unused = now.saturating_sub(CATALOG_GRACE_MS);
         swept.catalogs =
-            self.in_batches(BATCHES_A_SWEEP, CATALOGS_A_BATCH as u64, || self.drop_some_catalogs(unused)).await?;
+            self.in_batches(BATCHES_A_SWEEP, CATALOGS_A_BATCH as u64, || self.delete_unused_catalogs(unused)).await?;
         let old = before(self.retention.transcripts_seconds);
         swept.entries =
-            self.in_batches(BATCHES_A_SWEEP, ENTRIES_A_BATCH as u64, || self.drop_some_entries(old)).await?;
+            self.in_batches(BATCHES_A_SWEEP, ENTRIES_A_BATCH as u64, || self.delete_old_entries(old)).await?;
         if swept.runs + swept.catalogs + swept.entries > 0 {
-            self.give_space_back().await?;
+            self.release_free_pages().await?;
         }
         Ok(swept)
     }
@@ -97,7 +97,7 @@ impl Store {
     pub async fn forget_before(&self, then: Millis) -> Result<u64, StoreError> {
         let mut deleted = 0;
         loop {
-            let some = self.forget_some(then).await?;
+            let some = self.delete_some_runs(then).await?;
             deleted += some;
             if some < RUNS_A_BATCH as u64 {
                 return Ok(deleted);
@@ -105,7 +105,7 @@ impl Store {
         }
     }
 
-    async fn forget_some(&self, then: Millis) -> Result<u64, StoreError> {
+    async fn delete_some_runs(&self, then: Millis) -> Result<u64, StoreError> {
         let mut transaction = self.begin_write(Durability::Relaxed).await?;
         let old = format!(
             "SELECT run_id FROM runs WHERE state NOT IN ('running', 'waiting') AND updated_at < $1 \
@@ -133,7 +133,7 @@ impl Store {
 
     /// Deletes catalogs that no run uses. A run's first commit updates `used_at`, so the catalog of a run that is just
     /// starting is kept.
-    async fn drop_some_catalogs(&self, unused_since: Millis) -> Result<u64, StoreError> {
+    async fn delete_unused_catalogs(&self, unused_since: Millis) -> Result<u64, StoreError> {
         let dropped = sqlx::query(
             "DELETE FROM catalogs WHERE used_at < $1 AND hash IN (SELECT hash FROM catalogs WHERE used_at < $1 \
              AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.catalog = catalogs.hash) LIMIT $2)",
@@ -145,7 +145,7 @@ impl Store {
         Ok(dropped.rows_affected())
     }
 
-    async fn drop_some_entries(&self, then: Millis) -> Result<u64, StoreError> {
+    async fn delete_old_entries(&self, then: Millis) -> Result<u64, StoreError> {
         let dropped = sqlx::query(
             "DELETE FROM transcript WHERE (session_id, position) IN \
              (SELECT session_id, position FROM transcript WHERE at < $1 ORDER BY at LIMIT $2)",
@@ -158,7 +158,7 @@ impl Store {
     }
 
     /// Releases free pages of an SQLite file; Postgres does this by itself.
-    async fn give_space_back(&self) -> Result<(), StoreError> {
+    async fn release_free_pages(&self) -> Result<(), StoreError> {
         if self.dialect == Dialect::Sqlite {
             let pages = format!("PRAGMA incremental_vacuum({PAGES_A_SWEEP})");
             self.writer(Durability::Relaxed).execute(pages.as_str()).await?;

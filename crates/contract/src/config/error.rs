@@ -15,6 +15,7 @@ pub struct ConfigError {
     pub problem: Problem,
 }
 
+/// What is wrong with a value or key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     Value { found: String, expected: String, nearest: Option<String> },

@@ -2,6 +2,7 @@
 
 use super::MAX_FRAME_BYTES;
 
+/// Why a frame cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadFrame {
     #[error("frame of {0} bytes is too long; at most {MAX_FRAME_BYTES} are allowed")]

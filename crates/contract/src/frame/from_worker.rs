@@ -23,6 +23,7 @@ pub enum FromWorker {
     NotFrozen { cell: CellId, failure: Failure },
 }
 
+/// The properties of a worker that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     pub image: ImageId,
@@ -52,6 +53,7 @@ pub struct Leg {
     pub memory_bytes: u64,
 }
 
+/// How a leg ended.
 #[derive(Clone, Debug)]
 pub enum LegEnd {
     /// The cell has completed and is no longer in the worker.
@@ -83,6 +85,7 @@ pub enum Method {
     Timer,
 }
 
+/// Why a cell failed, and where in its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub code: Option<ErrorCode>,

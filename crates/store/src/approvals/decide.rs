@@ -11,6 +11,7 @@ use crate::backend::{Store, StoreError};
 use crate::commit::Durability;
 use crate::fault;
 
+/// Why a decision was not recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum DecisionRefused {
     #[error("no such approval is pending: it was already decided or has expired, or its run has ended")]

@@ -69,10 +69,10 @@ impl<'w> Encoder<'w> {
 
     pub(super) fn table(&mut self, name: &str, columns: &[Column]) -> io::Result<()> {
         let mut bytes = Vec::new();
-        name_into(&mut bytes, name)?;
+        write_name(&mut bytes, name)?;
         bytes.push(u8::try_from(columns.len()).map_err(io::Error::other)?);
         for column in columns {
-            name_into(&mut bytes, &column.name)?;
+            write_name(&mut bytes, &column.name)?;
             bytes.push(column.kind as u8);
         }
         self.record(TABLE, &bytes)
@@ -87,8 +87,8 @@ impl<'w> Encoder<'w> {
                     bytes.push(Kind::Integer as u8);
                     bytes.extend_from_slice(&number.to_le_bytes());
                 }
-                Value::Text(text) => long_into(&mut bytes, Kind::Text, text.as_bytes())?,
-                Value::Bytes(blob) => long_into(&mut bytes, Kind::Bytes, blob)?,
+                Value::Text(text) => write_long(&mut bytes, Kind::Text, text.as_bytes())?,
+                Value::Bytes(blob) => write_long(&mut bytes, Kind::Bytes, blob)?,
             }
         }
         self.rows += 1;
@@ -182,7 +182,7 @@ impl<'r> Decoder<'r> {
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N], BackupError> {
         let mut bytes = [0; N];
-        self.from.read_exact(&mut bytes).map_err(cut)?;
+        self.from.read_exact(&mut bytes).map_err(read_error)?;
         self.hash.update(bytes);
         Ok(bytes)
     }
@@ -190,7 +190,7 @@ impl<'r> Decoder<'r> {
     /// Reads `length` bytes. Memory grows with the bytes that arrive, not with the claimed length.
     fn take_long(&mut self, length: u32) -> Result<Vec<u8>, BackupError> {
         let mut bytes = Vec::new();
-        self.from.take(u64::from(length)).read_to_end(&mut bytes).map_err(cut)?;
+        self.from.take(u64::from(length)).read_to_end(&mut bytes).map_err(read_error)?;
         if bytes.len() as u64 != u64::from(length) {
             return Err(BackupError::Cut);
         }
@@ -286,17 +286,17 @@ fn text(bytes: &[u8]) -> Result<String, BackupError> {
     String::from_utf8(bytes.to_vec()).map_err(|_| BackupError::Damaged("a text is not UTF-8"))
 }
 
-fn cut(error: io::Error) -> BackupError {
+fn read_error(error: io::Error) -> BackupError {
     if error.kind() == io::ErrorKind::UnexpectedEof { BackupError::Cut } else { BackupError::Read(error) }
 }
 
-fn name_into(bytes: &mut Vec<u8>, name: &str) -> io::Result<()> {
+fn write_name(bytes: &mut Vec<u8>, name: &str) -> io::Result<()> {
     bytes.push(u8::try_from(name.len()).map_err(io::Error::other)?);
     bytes.extend_from_slice(name.as_bytes());
     Ok(())
 }
 
-fn long_into(bytes: &mut Vec<u8>, kind: Kind, value: &[u8]) -> io::Result<()> {
+fn write_long(bytes: &mut Vec<u8>, kind: Kind, value: &[u8]) -> io::Result<()> {
     bytes.push(kind as u8);
     bytes.extend_from_slice(&u32::try_from(value.len()).map_err(io::Error::other)?.to_le_bytes());
     bytes.extend_from_slice(value);

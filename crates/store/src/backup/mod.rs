@@ -15,6 +15,7 @@ pub use restore::Restoring;
 /// The tables in a backup: all except `usage`, which is counted again, and `schema_version`, which is the program's.
 pub const TABLES: [&str; 8] = ["catalogs", "runs", "legs", "calls", "approvals", "rules", "transcript", "sealing_keys"];
 
+/// Why a backup cannot be written, checked or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     #[error("cannot read the backup: {0}")]

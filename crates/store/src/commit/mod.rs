@@ -55,6 +55,7 @@ impl Change {
     }
 }
 
+/// Why a change was not committed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     #[error("another process has taken over the run, or the run has ended")]

@@ -33,6 +33,7 @@ enum Action {
     Fail,
 }
 
+/// The text given to [`arm`] is not a fault.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "invalid fault `{0}`; expected `NAME:HIT:kill`, `NAME:HIT:sleep=MS` or `NAME:HIT:error`, with a name from POINTS"

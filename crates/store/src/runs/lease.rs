@@ -10,6 +10,7 @@ use crate::commit::{Durability, list};
 use crate::fault;
 use crate::rows::RunState;
 
+/// Why a run cannot be taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     #[error("no such run")]

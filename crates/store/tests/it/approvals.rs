@@ -9,7 +9,7 @@ use store::{
 
 use crate::world::{NOW, Place, approval_request, everywhere};
 
-fn yes(reach: ApprovalScope) -> Decision {
+fn approve(reach: ApprovalScope) -> Decision {
     Decision::Approve { edited_input: None, reach }
 }
 
@@ -26,7 +26,7 @@ async fn a_decision_counts_once() {
         let approval = place.store.decide(&id, &decision, "ada", NOW + 1).await.unwrap();
         assert_eq!((approval.state, approval.decided_by.as_deref()), (ApprovalState::Approved, Some("ada")));
         assert_eq!((approval.input, approval.edited_input), (json!({"n": 1}), Some(json!({"n": 2}))));
-        for again in [yes(ApprovalScope::Once), Decision::Deny { note: "no".to_owned() }] {
+        for again in [approve(ApprovalScope::Once), Decision::Deny { note: "no".to_owned() }] {
             let refused = place.store.decide(&id, &again, "bob", NOW + 2).await;
             assert!(matches!(refused, Err(DecisionRefused::NotPending)), "{refused:?}");
         }
@@ -40,7 +40,7 @@ async fn racing_decisions_count_once() {
         let racers = (0..12).map(|number| {
             let (store, id) = (place.store.clone(), approval_request(&place, 1).approval_id);
             let decision =
-                if number % 2 == 0 { yes(ApprovalScope::Agent) } else { Decision::Deny { note: String::new() } };
+                if number % 2 == 0 { approve(ApprovalScope::Agent) } else { Decision::Deny { note: String::new() } };
             tokio::spawn(async move { store.decide(&id, &decision, "ada", NOW).await.is_ok() })
         });
         let mut decided = 0;
@@ -60,7 +60,7 @@ async fn an_approval_can_be_used_once_and_a_denial_never() {
         assert!(matches!(refused, Err(CommitError::ApprovalGone)), "it is not decided yet: {refused:?}");
         place
             .store
-            .decide(&approval_request(&place, 1).approval_id, &yes(ApprovalScope::Once), "ada", NOW)
+            .decide(&approval_request(&place, 1).approval_id, &approve(ApprovalScope::Once), "ada", NOW)
             .await
             .unwrap();
         place.store.commit(&mut held, &used(), Durability::Synced, NOW).await.unwrap();
@@ -80,14 +80,16 @@ async fn an_approval_cannot_be_decided_after_it_expired_or_its_run_ended() {
         place.run(1, requesting_approval(&place, 1)).await;
         let late = place
             .store
-            .decide(&approval_request(&place, 1).approval_id, &yes(ApprovalScope::Once), "ada", NOW + 5000)
+            .decide(&approval_request(&place, 1).approval_id, &approve(ApprovalScope::Once), "ada", NOW + 5000)
             .await;
         assert!(matches!(late, Err(DecisionRefused::NotPending)), "{late:?}");
         let mut held = place.run(2, requesting_approval(&place, 2)).await;
         let end = Change { state: Some(RunState::Aborted), ..Change::default() };
         place.store.commit(&mut held, &end, Durability::Synced, NOW).await.unwrap();
-        let over =
-            place.store.decide(&approval_request(&place, 2).approval_id, &yes(ApprovalScope::Once), "ada", NOW).await;
+        let over = place
+            .store
+            .decide(&approval_request(&place, 2).approval_id, &approve(ApprovalScope::Once), "ada", NOW)
+            .await;
         assert!(matches!(over, Err(DecisionRefused::NotPending)), "{over:?}");
         assert_eq!(place.store.approvals_of_run(&held.run_id).await.unwrap()[0].state, ApprovalState::Void);
         let pending = place.store.pending_approvals().await.unwrap();
@@ -109,7 +111,7 @@ async fn a_rule_allows_only_its_tool_agent_and_session_until_it_is_revoked() {
         place.run(1, requesting_approval(&place, 1)).await;
         place
             .store
-            .decide(&approval_request(&place, 1).approval_id, &yes(ApprovalScope::Session), "ada", NOW)
+            .decide(&approval_request(&place, 1).approval_id, &approve(ApprovalScope::Session), "ada", NOW)
             .await
             .unwrap();
         assert!(allowed("tool", &scope.agent_id, &scope.session_id).await);
@@ -124,7 +126,7 @@ async fn a_rule_allows_only_its_tool_agent_and_session_until_it_is_revoked() {
         place.run(2, requesting_approval(&place, 2)).await;
         place
             .store
-            .decide(&approval_request(&place, 2).approval_id, &yes(ApprovalScope::Agent), "ada", NOW)
+            .decide(&approval_request(&place, 2).approval_id, &approve(ApprovalScope::Agent), "ada", NOW)
             .await
             .unwrap();
         assert!(allowed("tool", &scope.agent_id, "other").await);
@@ -158,7 +160,11 @@ async fn is_allowed(place: &Place) -> bool {
 async fn a_rule_without_a_source_identity_allows_nothing_and_is_listed_as_not_in_force() {
     let (place, mut connection) = file_and_connection().await;
     place.run(1, requesting_approval(&place, 1)).await;
-    place.store.decide(&approval_request(&place, 1).approval_id, &yes(ApprovalScope::Agent), "ada", NOW).await.unwrap();
+    place
+        .store
+        .decide(&approval_request(&place, 1).approval_id, &approve(ApprovalScope::Agent), "ada", NOW)
+        .await
+        .unwrap();
     assert!(is_allowed(&place).await && place.store.rules().await.unwrap()[0].is_in_force());
     // Like rows from before the column existed.
     sqlx::query("UPDATE rules SET source_identity = NULL").execute(&mut connection).await.unwrap();
@@ -170,7 +176,7 @@ async fn a_rule_without_a_source_identity_allows_nothing_and_is_listed_as_not_in
     sqlx::query("UPDATE approvals SET source_identity = NULL").execute(&mut connection).await.unwrap();
     let once = place
         .store
-        .decide(&approval_request(&place, 2).approval_id, &yes(ApprovalScope::Agent), "ada", NOW)
+        .decide(&approval_request(&place, 2).approval_id, &approve(ApprovalScope::Agent), "ada", NOW)
         .await
         .unwrap();
     assert_eq!((once.state, place.store.rules().await.unwrap().len()), (ApprovalState::Approved, 1));
@@ -191,14 +197,18 @@ async fn rules_of_an_agent_are_bounded_and_at_the_limit_a_call_can_be_approved_o
     connection.execute(fill(MAX_STANDING_RULES + 100, "7").as_str()).await.unwrap();
     place.run(1, requesting_approval(&place, 1)).await;
     let id = approval_request(&place, 1).approval_id;
-    let refused = place.store.decide(&id, &yes(ApprovalScope::Agent), "ada", NOW).await;
+    let refused = place.store.decide(&id, &approve(ApprovalScope::Agent), "ada", NOW).await;
     assert!(matches!(refused, Err(DecisionRefused::TooManyRules)), "{refused:?}");
     assert!(place.store.revoke_rule("rNULL_1", NOW).await.unwrap());
-    place.store.decide(&id, &yes(ApprovalScope::Agent), "ada", NOW).await.unwrap();
+    place.store.decide(&id, &approve(ApprovalScope::Agent), "ada", NOW).await.unwrap();
     assert!(is_allowed(&place).await);
     let rules = place.store.rules().await.unwrap();
     let (revoked, live): (Vec<_>, Vec<_>) = rules.iter().partition(|rule| rule.revoked_at.is_some());
     assert_eq!((live.len(), revoked.len()), (MAX_STANDING_RULES, MAX_STANDING_RULES), "old revoked rules are deleted");
     place.run(2, requesting_approval(&place, 2)).await;
-    place.store.decide(&approval_request(&place, 2).approval_id, &yes(ApprovalScope::Once), "ada", NOW).await.unwrap();
+    place
+        .store
+        .decide(&approval_request(&place, 2).approval_id, &approve(ApprovalScope::Once), "ada", NOW)
+        .await
+        .unwrap();
 }

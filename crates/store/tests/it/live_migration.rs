@@ -6,14 +6,14 @@ use store::{Change, Durability, Location, RunState, Store, StoreError};
 use crate::world::{NOW, Place, everywhere, keys, new_schema};
 
 /// The tables of schema version 2, and the statements of a program of that version.
-const OLDER: &str = include_str!("schema_2.sql");
-const OLDER_BEGINS: &str = "INSERT INTO runs (run_id, agent_id, session_id, agent_run_id, tool_call_id, state, sequence, \
+const SCHEMA_2: &str = include_str!("schema_2.sql");
+const INSERT_RUN: &str = "INSERT INTO runs (run_id, agent_id, session_id, agent_run_id, tool_call_id, state, sequence, \
     fence, holder, lease_until, created_at, updated_at, expires_at, catalog, definition, progress) \
     VALUES ($1, 'a', 's', 'r', 't', 'running', 1, 1, 'old', 0, 0, 0, 9000000000000, 'c', '{}', '')";
-const OLDER_KEEPS: &str = "INSERT INTO catalogs (hash, tables) VALUES ('c', $1) ON CONFLICT (hash) DO NOTHING";
-const OLDER_CALLS: &str = "INSERT INTO calls (run_id, call, leg, method, target, payload, input_hash, state, attempt, since, \
+const INSERT_CATALOG: &str = "INSERT INTO catalogs (hash, tables) VALUES ('c', $1) ON CONFLICT (hash) DO NOTHING";
+const INSERT_CALL: &str = "INSERT INTO calls (run_id, call, leg, method, target, payload, input_hash, state, attempt, since, \
     parent) VALUES ($1, 1, 0, 'call', 't', '{}', 'h', 'requested', 0, 0, '')";
-const OLDER_MOVES_ON: &str = "UPDATE runs SET sequence = sequence + 1, state = 'waiting' WHERE run_id = $1 \
+const SUSPEND_RUN: &str = "UPDATE runs SET sequence = sequence + 1, state = 'waiting' WHERE run_id = $1 \
     AND sequence = 1 AND fence = 1";
 
 struct Older {
@@ -36,10 +36,10 @@ impl Older {
         Self { connection }
     }
 
-    async fn make(&mut self, location: &Location) {
+    async fn create_tables(&mut self, location: &Location) {
         let sql = match location {
-            Location::Postgres(_) => OLDER.replace("BLOB", "BYTEA"),
-            Location::File(_) | Location::Memory => OLDER.to_owned(),
+            Location::Postgres(_) => SCHEMA_2.replace("BLOB", "BYTEA"),
+            Location::File(_) | Location::Memory => SCHEMA_2.to_owned(),
         };
         self.connection.execute(sql.as_str()).await.unwrap();
     }
@@ -48,12 +48,12 @@ impl Older {
     async fn run_and_suspend(&mut self, number: usize) {
         let run_id = format!("old_{number}");
         let mut transaction = self.connection.begin().await.unwrap();
-        sqlx::query(OLDER_KEEPS).bind(vec![1_u8]).execute(&mut *transaction).await.unwrap();
-        sqlx::query(OLDER_BEGINS).bind(run_id.clone()).execute(&mut *transaction).await.unwrap();
-        sqlx::query(OLDER_CALLS).bind(run_id.clone()).execute(&mut *transaction).await.unwrap();
+        sqlx::query(INSERT_CATALOG).bind(vec![1_u8]).execute(&mut *transaction).await.unwrap();
+        sqlx::query(INSERT_RUN).bind(run_id.clone()).execute(&mut *transaction).await.unwrap();
+        sqlx::query(INSERT_CALL).bind(run_id.clone()).execute(&mut *transaction).await.unwrap();
         transaction.commit().await.unwrap();
-        let moved = sqlx::query(OLDER_MOVES_ON).bind(run_id).execute(&mut self.connection).await.unwrap();
-        assert_eq!(moved.rows_affected(), 1);
+        let suspended = sqlx::query(SUSPEND_RUN).bind(run_id).execute(&mut self.connection).await.unwrap();
+        assert_eq!(suspended.rows_affected(), 1);
     }
 }
 
@@ -69,7 +69,7 @@ async fn an_older_process_keeps_working_while_newer_ones_upgrade_the_store() {
     let (places, _folder) = places().await;
     for location in places {
         let mut older = Older::connect(&location).await;
-        older.make(&location).await;
+        older.create_tables(&location).await;
         for number in 0..20 {
             older.run_and_suspend(number).await;
         }

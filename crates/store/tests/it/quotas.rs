@@ -15,7 +15,7 @@ fn bounded(store: &Store) -> Store {
     store.clone().bounded(Retention::DEFAULT, QUOTAS)
 }
 
-fn waits(bytes: usize) -> Change {
+fn suspended(bytes: usize) -> Change {
     Change { state: Some(RunState::Waiting), release: true, snapshot: Some((0, vec![1; bytes])), ..Change::default() }
 }
 
@@ -37,10 +37,10 @@ async fn too_many_suspended_runs_are_rejected_and_the_oldest_are_listed() {
     for place in everywhere().await {
         let store = bounded(&place.store);
         for number in 0..3 {
-            put(&store, &mut place.new_run(number), &waits(10)).await.unwrap();
+            put(&store, &mut place.new_run(number), &suspended(10)).await.unwrap();
         }
         let mut one_more = place.new_run(3);
-        let exceeded = put(&store, &mut one_more, &waits(10)).await.unwrap_err();
+        let exceeded = put(&store, &mut one_more, &suspended(10)).await.unwrap_err();
         assert_eq!((exceeded.quota, exceeded.limit), (Quota::WaitingRuns, 3));
         let oldest: Vec<String> = (0..3).map(|number| place.new_run(number).run_id).collect();
         assert_eq!(exceeded.oldest, oldest);
@@ -51,11 +51,11 @@ async fn too_many_suspended_runs_are_rejected_and_the_oldest_are_listed() {
         put(&store, &mut one_more, &end).await.unwrap();
         // A waiting run can be resumed and suspended again.
         let mut first = store.take(&oldest[0], "two", NOW, NOW + 1000).await.unwrap();
-        put(&store, &mut first, &waits(20)).await.unwrap();
+        put(&store, &mut first, &suspended(20)).await.unwrap();
         // A run that ends frees its quota.
         put(&store, &mut first, &end).await.unwrap();
-        put(&store, &mut place.new_run(4), &waits(10)).await.unwrap();
-        assert!(put(&store, &mut place.new_run(5), &waits(10)).await.is_err());
+        put(&store, &mut place.new_run(4), &suspended(10)).await.unwrap();
+        assert!(put(&store, &mut place.new_run(5), &suspended(10)).await.is_err());
     }
 }
 
@@ -64,12 +64,12 @@ async fn runs_of_one_principal_do_not_count_for_another() {
     for place in everywhere().await {
         let store = bounded(&place.store);
         for number in 0..3 {
-            put(&store, &mut place.new_run(number), &waits(10)).await.unwrap();
+            put(&store, &mut place.new_run(number), &suspended(10)).await.unwrap();
         }
         for number in 3..6 {
-            put(&store, &mut run_of_another_principal(&place, number), &waits(10)).await.unwrap();
+            put(&store, &mut run_of_another_principal(&place, number), &suspended(10)).await.unwrap();
         }
-        let exceeded = put(&store, &mut run_of_another_principal(&place, 6), &waits(10)).await.unwrap_err();
+        let exceeded = put(&store, &mut run_of_another_principal(&place, 6), &suspended(10)).await.unwrap_err();
         assert_eq!(exceeded.oldest[0], place.new_run(3).run_id, "runs of other principals are not listed");
     }
 }
@@ -78,14 +78,14 @@ async fn runs_of_one_principal_do_not_count_for_another() {
 async fn snapshot_bytes_of_all_runs_are_counted_together() {
     for place in everywhere().await {
         let store = bounded(&place.store);
-        put(&store, &mut place.new_run(1), &waits(6_000)).await.unwrap();
-        let exceeded = put(&store, &mut place.new_run(2), &waits(6_000)).await.unwrap_err();
+        put(&store, &mut place.new_run(1), &suspended(6_000)).await.unwrap();
+        let exceeded = put(&store, &mut place.new_run(2), &suspended(6_000)).await.unwrap_err();
         assert_eq!((exceeded.quota, exceeded.limit), (Quota::StoredBytes, 10_000));
-        put(&store, &mut place.new_run(3), &waits(2_000)).await.unwrap();
+        put(&store, &mut place.new_run(3), &suspended(2_000)).await.unwrap();
         // A smaller snapshot frees quota.
         let mut first = store.take(&place.new_run(1).run_id, "two", NOW, NOW + 1000).await.unwrap();
-        put(&store, &mut first, &waits(100)).await.unwrap();
-        put(&store, &mut place.new_run(4), &waits(6_000)).await.unwrap();
+        put(&store, &mut first, &suspended(100)).await.unwrap();
+        put(&store, &mut place.new_run(4), &suspended(6_000)).await.unwrap();
     }
 }
 
@@ -120,7 +120,7 @@ async fn concurrent_commits_do_not_exceed_the_quota() {
         let racing: Vec<_> = (0..24_u32)
             .map(|number| {
                 let (store, mut held) = (nodes[number as usize % 2].clone(), place.new_run(number));
-                tokio::spawn(async move { put(&store, &mut held, &waits(10)).await.is_ok() })
+                tokio::spawn(async move { put(&store, &mut held, &suspended(10)).await.is_ok() })
             })
             .collect();
         let mut got = 0;
@@ -150,8 +150,8 @@ async fn journals_and_snapshots_count_together_until_they_are_deleted() {
         // The journal of an ended run still counts.
         let end = Change { state: Some(RunState::Completed), ..Change::default() };
         put(&store, &mut first, &end).await.unwrap();
-        assert!(put(&store, &mut place.new_run(2), &waits(3_000)).await.is_err());
-        put(&store, &mut place.new_run(3), &waits(1_000)).await.unwrap();
+        assert!(put(&store, &mut place.new_run(2), &suspended(3_000)).await.is_err());
+        put(&store, &mut place.new_run(3), &suspended(1_000)).await.unwrap();
         // Another principal is not affected.
         put(&store, &mut run_of_another_principal(&place, 4), &journal(1, 9_000)).await.unwrap();
         // Deleted runs free their quota.

@@ -9,7 +9,7 @@ use crate::world::{NOW, Place, entry, everywhere};
 const RETENTION: Retention = Retention { runs_seconds: 100, transcripts_seconds: 1_000 };
 const HOUR: i64 = 60 * 60 * 1000;
 
-fn over() -> Change {
+fn completed() -> Change {
     Change { state: Some(RunState::Completed), entries: vec![entry("said")], ..Change::default() }
 }
 
@@ -25,7 +25,7 @@ async fn is_stored(place: &Place, number: u32) -> bool {
 async fn runs_and_transcripts_are_deleted_only_after_their_retention() {
     for place in everywhere().await {
         let store = bounded(&place);
-        place.run(1, over()).await;
+        place.run(1, completed()).await;
         let session = place.scope().session_id;
         store.sweep(NOW + 100_000).await.unwrap();
         assert!(is_stored(&place, 1).await, "a run of exactly the retention time is kept");
@@ -45,7 +45,7 @@ async fn one_sweep_deletes_many_runs_in_batches_and_keeps_waiting_ones() {
     for place in everywhere().await {
         let store = bounded(&place);
         for number in 0..250 {
-            place.run(number, over()).await;
+            place.run(number, completed()).await;
         }
         place.run(900, Change { state: Some(RunState::Waiting), release: true, ..Change::default() }).await;
         place.store.prolong(&place.new_run(900).run_id, NOW + HOUR).await.unwrap();
@@ -64,13 +64,13 @@ async fn a_catalog_is_deleted_after_its_last_run_but_not_soon_after_it_was_used(
         let catalog = format!("catalog-{}", place.name);
         let kept = async || place.store.tables(&catalog, 100).await.unwrap().is_some();
         let mut held = place.run(1, Change::default()).await;
-        place.store.commit(&mut held, &over(), Durability::Relaxed, NOW).await.unwrap();
+        place.store.commit(&mut held, &completed(), Durability::Relaxed, NOW).await.unwrap();
         store.sweep(NOW + 200_000).await.unwrap();
         assert!(kept().await, "no run uses it, but one that is not stored yet may");
         // A run that starts much later marks the catalog as used.
         let mut later = place.new_run(2);
         place.store.commit(&mut later, &Change::default(), Durability::Relaxed, NOW + 2 * HOUR).await.unwrap();
-        place.store.commit(&mut later, &over(), Durability::Relaxed, NOW + 2 * HOUR).await.unwrap();
+        place.store.commit(&mut later, &completed(), Durability::Relaxed, NOW + 2 * HOUR).await.unwrap();
         store.sweep(NOW + 2 * HOUR + 200_000).await.unwrap();
         assert!(kept().await && !is_stored(&place, 2).await);
         assert_eq!(store.sweep(NOW + 3 * HOUR + 1).await.unwrap().catalogs, 1);
@@ -85,7 +85,7 @@ async fn a_sweep_does_not_block_writers_for_long() {
         let other = place.reopen().await;
         for number in 0..1_500 {
             let mut held = place.new_run(number);
-            place.store.commit(&mut held, &over(), Durability::Relaxed, NOW).await.unwrap();
+            place.store.commit(&mut held, &completed(), Durability::Relaxed, NOW).await.unwrap();
         }
         let sweeping = tokio::spawn(async move { store.sweep(NOW + 200_000).await.unwrap() });
         let (mut longest, mut writes) = (std::time::Duration::ZERO, 0);

@@ -20,41 +20,41 @@ fn with_all_rules_no_order_of_events_loses_or_repeats_anything() {
 }
 
 /// Checks that the model finds a violation of the property without the rule.
-fn breaks(rules: Rules, promise: &'static str) {
-    let at_once = HasDiscoveries::AnyOf([promise].into());
+fn violates(rules: Rules, property: &'static str) {
+    let at_once = HasDiscoveries::AnyOf([property].into());
     let checker = Nodes { rules }.checker().threads(2).finish_when(at_once).spawn_bfs().join();
-    let found = checker.discovery(promise);
-    assert!(found.is_some(), "nothing breaks «{promise}» without the rule: {rules:?}");
+    let found = checker.discovery(property);
+    assert!(found.is_some(), "nothing violates «{property}» without the rule: {rules:?}");
 }
 
 #[test]
 fn without_the_fence_a_sleeping_node_writes_a_tool_is_called_twice_and_a_run_ends_twice() {
-    for promise in [ONCE, STALE, ONE_END] {
-        breaks(Rules { fence: false, ..ALL_RULES }, promise);
+    for property in [ONCE, STALE, ONE_END] {
+        violates(Rules { fence: false, ..ALL_RULES }, property);
     }
 }
 
 #[test]
 fn without_journaling_before_dispatch_a_tool_is_called_twice() {
-    breaks(Rules { journal_first: false, ..ALL_RULES }, ONCE);
+    violates(Rules { journal_first: false, ..ALL_RULES }, ONCE);
 }
 
 #[test]
 fn without_looking_for_lost_commits_a_tool_is_called_twice() {
-    breaks(Rules { look_for_lost_commits: false, ..ALL_RULES }, ONCE);
+    violates(Rules { look_for_lost_commits: false, ..ALL_RULES }, ONCE);
 }
 
 #[test]
 fn without_the_lease_clock_a_sleeping_node_dispatches() {
-    breaks(Rules { lease_clock: false, ..ALL_RULES }, STALE);
+    violates(Rules { lease_clock: false, ..ALL_RULES }, STALE);
 }
 
 #[test]
 fn without_the_first_outcome_winning_an_acknowledged_result_is_lost() {
-    breaks(Rules { first_outcome_counts: false, ..ALL_RULES }, KEPT);
+    violates(Rules { first_outcome_counts: false, ..ALL_RULES }, KEPT);
 }
 
 #[test]
 fn without_a_new_fence_on_expiry_a_node_reports_a_wrong_end() {
-    breaks(Rules { sweep_moves_fence: false, ..ALL_RULES }, ONE_END);
+    violates(Rules { sweep_moves_fence: false, ..ALL_RULES }, ONE_END);
 }

@@ -39,7 +39,7 @@ impl Walk<'_> {
             6 => self.seize(holder).await,
             _ => self.settle(number).await,
         }
-        self.look().await;
+        self.check_rows().await;
     }
 
     async fn commit(&mut self, holder: usize, change: row::Change) {
@@ -69,7 +69,7 @@ impl Walk<'_> {
         let until = self.now + LEASE;
         let name = self.name();
         let taken = self.place.store.take(&self.run_id(), &name, self.now, until).await;
-        self.has_taken(holder, expected, taken);
+        self.check_taken(holder, expected, taken);
     }
 
     async fn seize(&mut self, holder: usize) {
@@ -77,10 +77,10 @@ impl Walk<'_> {
         let until = self.now + LEASE;
         let name = self.name();
         let taken = self.place.store.seize(&self.run_id(), &name, until).await;
-        self.has_taken(holder, expected, taken);
+        self.check_taken(holder, expected, taken);
     }
 
-    fn has_taken(&mut self, holder: usize, expected: Option<row::Held>, taken: Result<FencedRun, LeaseError>) {
+    fn check_taken(&mut self, holder: usize, expected: Option<row::Held>, taken: Result<FencedRun, LeaseError>) {
         assert_eq!(taken.is_ok(), expected.is_some(), "{taken:?}");
         if let (Some(rules), Ok(held)) = (expected, taken) {
             self.holders[holder] = Some((rules, held));
@@ -119,7 +119,7 @@ impl Walk<'_> {
         }
     }
 
-    async fn look(&self) {
+    async fn check_rows(&self) {
         let stored = self.place.store.run(&self.run_id()).await.unwrap();
         assert_eq!(stored.is_some(), self.row.written);
         let state = stored.map(|run| run.state);
@@ -144,10 +144,10 @@ impl Walk<'_> {
     }
 
     fn run_id(&self) -> String {
-        format!("cm_{}_{}", self.place.name, self.taken_from())
+        format!("cm_{}_{}", self.place.name, self.run_number())
     }
 
-    fn taken_from(&self) -> u32 {
+    fn run_number(&self) -> u32 {
         self.taken >> 16
     }
 
