@@ -1,10 +1,11 @@
-//! A cell's input and its result, in the contract's shapes.
+//! The input and result of a cell, in the contract's format.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::ErrorCode;
 
+/// The language of a cell's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Language {
     JavaScript,
@@ -28,7 +29,7 @@ impl Language {
     }
 }
 
-/// One thing a cell showed with `text`, `json` or `console`, in the order it was shown.
+/// One item that a cell output with `text`, `json` or `console`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum OutputItem {
@@ -37,7 +38,7 @@ pub enum OutputItem {
 }
 
 impl OutputItem {
-    /// What the item counts against `maxOutputBytes`. An empty one counts too.
+    /// Returns the bytes that the item counts against `maxOutputBytes`. An empty item counts too.
     pub fn bytes(&self) -> usize {
         ITEM_BYTES
             + match self {
@@ -47,10 +48,10 @@ impl OutputItem {
     }
 }
 
-/// The least an item takes in a result, whatever it says.
+/// The bytes that an item needs in a result in addition to its content.
 const ITEM_BYTES: usize = 16;
 
-/// What `exec` and `wait` return.
+/// The result of `exec` and `wait`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "status", rename_all = "lowercase", rename_all_fields = "camelCase")]
 pub enum CellResult {
@@ -83,6 +84,7 @@ impl CellResult {
     }
 }
 
+/// Why a cell is suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitingReason {
@@ -90,6 +92,7 @@ pub enum WaitingReason {
     Yield,
 }
 
+/// A nested call that a suspended cell waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingToolCall {
@@ -111,7 +114,7 @@ pub enum PendingState {
     Interrupted,
 }
 
-/// What one run did, in numbers and tool ids; never in inputs or results.
+/// Statistics of one run: numbers and tool ids, never inputs or results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Telemetry {

@@ -1,10 +1,8 @@
-//! The contract's error codes: a closed set, spelled once.
+//! The contract's error codes, a closed set.
 
 use serde::Serialize;
 
-/// Why a cell failed, where the contract has a word for it.
-///
-/// A guest's own uncaught exception has none.
+/// Why a cell failed. A cell that fails with its own uncaught exception has no code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
@@ -77,7 +75,7 @@ mod tests {
     use super::ErrorCode;
 
     #[test]
-    fn every_code_is_spelled_alike_by_hand_and_by_serde() {
+    fn as_str_and_serde_spell_every_code_alike() {
         for code in ErrorCode::ALL {
             let by_serde = serde_json::to_value(code).unwrap();
             assert_eq!(by_serde, code.as_str());

@@ -1,15 +1,15 @@
-//! One id, one type: a cell cannot be mistaken for a call, nor an image for a catalog.
+//! A type for each kind of id, so that they cannot be confused.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// A cell as one worker knows it. The host hands them out and never reuses one within a process.
+/// The id of a cell in a worker. The host assigns ids and never reuses one within a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CellId(pub u64);
 
-/// A host call as one cell numbers it, counting up from 1.
+/// The number of a host call within its cell, counting from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u32);
 
@@ -103,11 +103,11 @@ text_id! {
     ApprovalId
 }
 
-/// Sha256 of a guest image before it is compiled: a snapshot is restored into this image or none.
+/// SHA-256 of a guest image before it is compiled. A snapshot can only be restored into the image it was taken of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ImageId(pub [u8; 32]);
 
-/// Sha256 of a catalog's tables, as a worker keys them and a snapshot names them.
+/// SHA-256 of a catalog's tables. Workers and snapshots identify tables by it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CatalogHash(pub [u8; 32]);
 

@@ -1,4 +1,4 @@
-//! JSON from strangers: what can be asked of a text without parsing it, and how it is read.
+//! Untrusted JSON: measuring it without parsing, and parsing it within limits.
 
 use std::borrow::Cow;
 
@@ -7,21 +7,22 @@ use serde_json::Value;
 
 use crate::limits::MAX_BRIDGE_VALUE_DEPTH;
 
-/// Levels that records of ours put around a value that crossed the bridge.
+/// Levels that our own records may add around a value that crossed the bridge.
 const MAX_WRAPPING: usize = 24;
 
+/// Why a JSON text cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    #[error("it nests deeper than {MAX_BRIDGE_VALUE_DEPTH} levels")]
+    #[error("the JSON value nests deeper than {MAX_BRIDGE_VALUE_DEPTH} levels")]
     TooDeep,
     #[error(transparent)]
     Malformed(#[from] serde_json::Error),
 }
 
-/// Reads what may have crossed the bridge, as deep as values there may be and with whatever text JavaScript has.
+/// Parses JSON that may have crossed the bridge, up to the bridge's depth and with any text that JavaScript allows.
 ///
-/// The parser's own limit is lower than the bridge's: what a cell may send must be readable ever after, or it could
-/// spoil the records it ends up in.
+/// The parser's own depth limit is lower than the bridge's. Every value that a cell may send must be readable later, or
+/// it could make the records that contain it unreadable.
 pub fn read(text: &str) -> Result<Value, Unreadable> {
     if depth(text.as_bytes()) > MAX_BRIDGE_VALUE_DEPTH + MAX_WRAPPING {
         return Err(Unreadable::TooDeep);
@@ -34,10 +35,10 @@ pub fn read(text: &str) -> Result<Value, Unreadable> {
     Ok(value)
 }
 
-/// The text with every escape of half a surrogate pair replaced: JavaScript has such strings, UTF-8 has not, and
-/// most readers of JSON refuse the whole text for one.
+/// Replaces every escape of an unpaired surrogate. JavaScript strings may contain them, UTF-8 cannot, and most JSON
+/// parsers reject the whole text for one.
 pub fn well_formed(text: &str) -> Cow<'_, str> {
-    // Surrogates are the escapes that start like this, in either case.
+    // Escapes of surrogates start with `\ud` or `\uD`.
     if !text.contains("\\ud") && !text.contains("\\uD") {
         return Cow::Borrowed(text);
     }
@@ -49,7 +50,7 @@ pub fn well_formed(text: &str) -> Cow<'_, str> {
         let (kept, length) = match (unit(escape), escape.get(6..).and_then(unit)) {
             (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (true, 12),
             (Some(0xD800..=0xDFFF), _) => (false, 6),
-            // Any other escape: the backslash and what it escapes, which may be a backslash.
+            // Any other escape: the backslash and the escaped character, which may be a backslash.
             _ => (true, escape.char_indices().nth(2).map_or(escape.len(), |(end, _)| end)),
         };
         let (escape, after) = escape.split_at_checked(length).unwrap_or((escape, ""));
@@ -60,23 +61,24 @@ pub fn well_formed(text: &str) -> Cow<'_, str> {
     Cow::Owned(mended)
 }
 
-/// The UTF-16 unit of an escape that the text starts with.
+/// Returns the UTF-16 unit of the `\uXXXX` escape at the start of the text.
 fn unit(text: &str) -> Option<u16> {
     u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
 }
 
-/// What a linear scan finds out about a JSON text without parsing it.
+/// The size of a JSON text, found by a linear scan without parsing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measure {
     /// How deep arrays and objects nest.
     pub depth: usize,
-    /// Scalars, keys, arrays and objects. Exact for valid JSON, an upper bound for anything that a parser accepts.
+    /// The number of scalars, keys, arrays and objects. Exact for valid JSON, and an upper bound for any text that a
+    /// parser accepts.
     pub values: usize,
 }
 
 /// Counts the values of a JSON text and how deep they nest.
 ///
-/// Linear and without recursion or allocation, so that it can judge a hostile text before anything parses it.
+/// Linear and without recursion or allocation, so that hostile text can be measured before it is parsed.
 pub fn measure(text: &[u8]) -> Measure {
     let mut found = Measure::default();
     let mut open = 0_usize;
@@ -110,12 +112,13 @@ pub fn measure(text: &[u8]) -> Measure {
     found
 }
 
-/// How deep the brackets of a JSON text nest; strings are skipped.
+/// Returns how deep the brackets of a JSON text nest; strings are skipped.
 pub fn depth(text: &[u8]) -> usize {
     measure(text).depth
 }
 
-/// Whether every number of a JSON text can be read. `1e999` is valid JSON, but most readers refuse the whole text for it.
+/// Whether every number of a JSON text can be read. `1e999` is valid JSON, but most parsers reject the whole text for
+/// it.
 ///
 /// Linear and without recursion or allocation, like [`measure`].
 pub fn numbers_are_readable(text: &[u8]) -> bool {
@@ -134,7 +137,7 @@ pub fn numbers_are_readable(text: &[u8]) -> bool {
                     .position(|byte| !matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'))
                     .unwrap_or(after.len());
                 let (digits, behind) = after.split_at(end);
-                // Shorter ones without an exponent are far below the largest number there is.
+                // Shorter numbers without an exponent are far below the largest `f64`.
                 let may_be_too_large = digits.len() > 300 || digits.iter().any(|byte| matches!(byte, b'e' | b'E'));
                 let number = text.get(text.len() - after.len() - 1..text.len() - behind.len()).unwrap_or_default();
                 if may_be_too_large && serde_json::from_slice::<f64>(number).is_err() {
@@ -168,7 +171,7 @@ mod tests {
     use crate::limits::MAX_BRIDGE_VALUE_DEPTH;
 
     #[test]
-    fn what_may_cross_the_bridge_can_be_read_and_no_more() {
+    fn values_within_the_depth_of_the_bridge_can_be_read_and_deeper_ones_cannot() {
         let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
         assert!(read(&nested(MAX_BRIDGE_VALUE_DEPTH)).is_ok());
         assert!(read(&nested(MAX_BRIDGE_VALUE_DEPTH * 2)).is_err());
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn only_half_pairs_are_replaced() {
+    fn only_unpaired_surrogates_are_replaced() {
         let cases = [
             (r#""\ud83d\ude00""#, r#""\ud83d\ude00""#),
             (r#""\ud83d""#, r#""\ufffd""#),
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_readable_exactly_where_the_parser_reads_them() {
+    fn numbers_are_readable_exactly_if_the_parser_reads_them() {
         let long = format!("[{}]", "9".repeat(400));
         let large = format!("[{}]", 1e300);
         let cases = [

@@ -1,6 +1,6 @@
-//! The words every part of Cellmate shares, and the frames between host and worker.
+//! Types that the crates of Cellmate share, and the frames between host and worker.
 //!
-//! Pure: no IO, no clock, no async. A type is admitted here when two crates need it.
+//! Pure: no IO, no clock, no async. A type belongs here if two crates need it.
 
 pub mod cell;
 pub mod config;

@@ -1,8 +1,9 @@
-//! On whose behalf: what a run, its calls and its hooks carry along.
+//! The scope of a run: the agent, session and agent run that it belongs to.
 
 use serde::{Deserialize, Serialize};
 
-/// Who asked, where, and within which agent run. A suspended cell is found again only from the same one.
+/// The agent, session and agent run that a run, its calls and its hooks act for. A suspended cell can be resumed only
+/// from the same scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Scope {
@@ -10,18 +11,18 @@ pub struct Scope {
     pub session_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
-    /// The agent run; a session has many, one after the other.
+    /// The agent run. A session has many, one after another.
     pub agent_run_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sender: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
-    /// Whether the agent's own tools run in a sandbox of theirs; policy has lists for that.
+    /// Whether the agent's own tools run in a sandbox, for which policy has separate lists (`tools.sandbox`).
     pub sandboxed: bool,
 }
 
 impl Scope {
-    /// Whether a run that was started by `self` may be gone on with by `other`.
+    /// Whether `other` may resume a run that `self` started.
     pub fn admits(&self, other: &Self) -> bool {
         self.agent_id == other.agent_id
             && self.session_id == other.session_id
@@ -41,10 +42,10 @@ mod tests {
             agent_run_id: run.to_owned(),
             ..Scope::default()
         };
-        let mine = scope("a", "s", "r");
-        assert!(mine.admits(&Scope { sender: Some("somebody".to_owned()), ..mine.clone() }));
+        let own = scope("a", "s", "r");
+        assert!(own.admits(&Scope { sender: Some("another sender".to_owned()), ..own.clone() }));
         for other in [scope("b", "s", "r"), scope("a", "t", "r"), scope("a", "s", "q"), Scope::default()] {
-            assert!(!mine.admits(&other), "{other:?}");
+            assert!(!own.admits(&other), "{other:?}");
         }
     }
 }

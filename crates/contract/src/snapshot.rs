@@ -1,14 +1,14 @@
-//! How a snapshot begins: what it is, and the image it belongs to. All that follows is the sandbox's own.
+//! The header of a snapshot: magic, version and image id. Only the sandbox reads the rest.
 
 use crate::ids::ImageId;
 
 pub const MAGIC: [u8; 4] = *b"CMSS";
 pub const VERSION: u16 = 3;
 
-/// Magic, version, two zeros, the image's id.
+/// The offset of the image id, after the magic, the version and two zero bytes.
 const IMAGE_AT: usize = 4 + 2 + 2;
 
-/// The image that a snapshot was taken of; nothing where this build does not read its format.
+/// Returns the image that a snapshot was taken of; `None` if this build cannot read its format.
 pub fn image_of(snapshot: &[u8]) -> Option<ImageId> {
     let (magic, rest) = snapshot.split_first_chunk::<4>()?;
     let (version, _) = rest.split_first_chunk::<2>()?;
@@ -22,7 +22,7 @@ mod tests {
     use crate::ids::ImageId;
 
     #[test]
-    fn the_image_is_read_only_from_what_this_build_reads() {
+    fn the_image_id_is_read_only_from_a_snapshot_of_this_version() {
         let head = |magic: [u8; 4], version: u16| [&magic[..], &version.to_le_bytes(), &[0; 2], &[7; 32]].concat();
         assert_eq!(image_of(&head(MAGIC, VERSION)), Some(ImageId([7; 32])));
         assert_eq!(image_of(&head(MAGIC, VERSION + 1)), None);

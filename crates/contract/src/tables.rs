@@ -1,14 +1,14 @@
-//! A catalog's tables as they travel to a worker: texts under string keys.
+//! A catalog's tables as they are sent to a worker: texts under string keys.
 //!
-//! The keys are the guest prelude's: `all`, `tools`, `tool/<name>`, `mcp`, `mcp/<server>`,
-//! `namespaces`, `namespace/<name>`, `api`, `api/<path>`. Cells of Tool Search have `namespaces` and `namespace/openclaw`.
+//! The guest prelude defines the keys: `all`, `tools`, `tool/<name>`, `mcp`, `mcp/<server>`, `namespaces`,
+//! `namespace/<name>`, `api`, `api/<path>`. Tool Search cells have only `namespaces` and `namespace/openclaw`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ids::CatalogHash;
 
-/// Finished tables and the hash that names them. Equal tables have equal bytes.
+/// Encoded tables and their hash. Equal tables have equal bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogTables {
     hash: CatalogHash,
@@ -27,7 +27,7 @@ impl CatalogTables {
         Self::from_bytes(bytes)
     }
 
-    /// Tables that were finished before, and are trusted only to be somebody's.
+    /// Wraps tables that were encoded earlier. Their contents are not checked.
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
         Self { hash: CatalogHash::of(&bytes), bytes: bytes.into() }
     }

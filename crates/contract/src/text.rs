@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Text of several lines: at most `chars` characters, `…` where more were cut. A character that cannot be seen, or that
-/// a terminal obeys, is written as its number.
+/// Returns text of several lines, with at most `chars` characters and `…` if more were cut. A character that is
+/// invisible, or that controls a terminal, is written as its number.
 pub fn plain(text: &str, chars: usize) -> String {
     shown(text, chars, '\n')
 }
@@ -38,10 +38,10 @@ fn shown(text: &str, chars: usize, line_break: char) -> String {
     shown
 }
 
-/// A JSON text with the same value in which every unsafe character is written as `\uXXXX`.
+/// Returns a JSON text with the same value, in which every unsafe character is written as `\uXXXX`.
 ///
-/// JSON has such characters only within strings, where the escape means the same. The line breaks and tabs that JSON
-/// allows between values stay.
+/// JSON has such characters only within strings, where the escape means the same. Line breaks and tabs between values
+/// stay.
 pub fn escape_json(json: &str) -> Cow<'_, str> {
     let must_be_escaped = |letter: char| is_unsafe(letter) && !matches!(letter, '\n' | '\r' | '\t');
     let Some(first) = json.find(must_be_escaped) else { return Cow::Borrowed(json) };
@@ -60,10 +60,10 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Whether a terminal obeys the character, or does not show it, or shows what follows in another order.
+/// Whether the character controls a terminal, is invisible, or changes the direction of the text that follows.
 ///
-/// These are the controls of C0 and C1, line and paragraph separators, and everything that Unicode calls ignorable by
-/// default: directions, zero widths, fillers, variation selectors and tags.
+/// These are the C0 and C1 controls, line and paragraph separators, and all characters that Unicode calls default
+/// ignorable: direction marks, zero-width characters, fillers, variation selectors and tags.
 pub fn is_unsafe(letter: char) -> bool {
     letter.is_control()
         || matches!(

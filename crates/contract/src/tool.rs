@@ -1,4 +1,4 @@
-//! A tool as configuration, catalog and guest name it.
+//! Tools: their ids, definitions and hashes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::ids::write_hex;
 use crate::text::is_unsafe;
 
-/// Where a tool comes from; the first part of its id.
+/// The kind of a tool's source; the first part of its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -35,7 +35,7 @@ impl Source {
     }
 }
 
-/// `<source>:<owner>:<name>`, parsed once.
+/// A parsed tool id, `<source>:<owner>:<name>`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ToolId {
     text: String,
@@ -50,17 +50,17 @@ pub enum BadToolId {
         "`{0}` is not a tool id: write `<source>:<owner>:<name>`, with the source one of openclaw, plugin, mcp, client"
     )]
     Parts(String),
-    #[error("`{0}` is not a tool id: the name of a tool has no `:`, which separates the parts of an id")]
+    #[error("`{0}` is not a tool id: a tool's name must not contain `:`, which separates the parts of an id")]
     Colon(String),
     #[error(
-        "`{0}` is not a tool id: owner and name have no control or invisible characters, and no blanks around them"
+        "`{0}` is not a tool id: owner and name must not contain control or invisible characters, or start or end with a space"
     )]
     Invisible(String),
 }
 
 impl ToolId {
-    /// Owner and name contain neither `:` nor characters that a person cannot see, so a pattern over whole ids
-    /// matches exactly the tools that it seems to match.
+    /// Parses a tool id. The name must not contain `:`, and owner and name must not contain invisible characters, so
+    /// that a pattern over whole ids matches exactly the tools that it seems to match.
     pub fn parse(text: &str) -> Result<Self, BadToolId> {
         let shown = || text.chars().take(200).map(visible).collect();
         let bad = || BadToolId::Parts(shown());
@@ -97,25 +97,25 @@ impl ToolId {
     }
 }
 
-/// Whether a person sees all of a name: no control, zero-width, direction-changing or blank-like characters, and no
-/// blanks around it.
+/// Whether all of a name is visible: no control, zero-width, direction-changing or space-like characters, and no spaces
+/// at its start or end.
 pub fn is_visible_name(name: &str) -> bool {
     let visible = |letter: char| !letter.is_control() && !is_invisible(letter);
     name.trim() == name && name.chars().all(|letter| letter == ' ' || (visible(letter) && !letter.is_whitespace()))
 }
 
-/// Characters of no width, that change the direction of text, or that look like a blank.
+/// Whether a character has no width, changes the direction of text, or looks like a space.
 fn is_invisible(letter: char) -> bool {
     // The blank Braille pattern is safe to print, but looks like a space.
     is_unsafe(letter) || letter == '\u{2800}'
 }
 
-/// The character itself, or an escape where a person could not see it.
+/// Returns the character, escaped if it is invisible.
 fn visible(letter: char) -> String {
     if is_invisible(letter) { letter.escape_unicode().to_string() } else { letter.escape_debug().to_string() }
 }
 
-/// A tool on offer: what it is called, what it does, what it takes and what it gives.
+/// The definition of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
     pub id: ToolId,
@@ -123,15 +123,15 @@ pub struct ToolSpec {
     pub description: String,
     /// JSON Schema of the input.
     pub parameters: Value,
-    /// JSON Schema of the structured result, where the tool declares one.
+    /// JSON Schema of the structured result, if the tool declares one.
     pub output: Option<Value>,
     pub operation: Operation,
     pub repeat: Repeat,
-    /// What its owner says of itself. It helps to find the tool and goes nowhere else.
+    /// The description that the tool's owner gives of itself; used only for search.
     pub about_owner: Option<Arc<str>>,
 }
 
-/// What of its source a tool reaches. Only MCP servers have more than tools.
+/// The operation of its source that a tool calls. Only MCP servers have operations other than tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
     #[default]
@@ -146,7 +146,7 @@ impl Operation {
     pub const ALL: [Self; 5] =
         [Self::Tool, Self::ListResources, Self::ReadResource, Self::ListPrompts, Self::GetPrompt];
 
-    /// As `$api()` says it. An operation that is no tool has this for the name in its id, too.
+    /// Returns the name in `$api()`. An operation other than `Tool` also has this name in its id.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Tool => "tool",
@@ -157,7 +157,7 @@ impl Operation {
         }
     }
 
-    /// Where it stands below `MCP.<server>`; a tool stands there under its own name.
+    /// Returns the group and method below `MCP.<server>`; `None` for a tool, which is there under its own name.
     pub fn place(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Tool => None,
@@ -169,15 +169,16 @@ impl Operation {
     }
 }
 
-/// What a crash between dispatch and result leaves to do. Only trusted sources may say anything but never.
+/// Whether a call may be repeated after a crash between dispatch and result. Only trusted sources may declare anything
+/// but `Never`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Repeat {
-    /// Its outcome stays unknown.
+    /// Never repeat; the outcome stays unknown.
     #[default]
     Never,
-    /// It takes the call's key and does a repeated call once.
+    /// Repeat with the same idempotency key; the tool executes such a call once.
     WithKey,
-    /// It only reads.
+    /// Always repeat; the tool only reads.
     Always,
 }
 
@@ -195,9 +196,9 @@ impl ToolSpec {
         }
     }
 
-    /// What a person who approves a call approves of: the same text means the same tool.
+    /// Returns the hash of the definition. Approvals are bound to it, so they do not cover a tool that was changed.
     pub fn hash(&self) -> ToolHash {
-        let said = json!([
+        let definition = json!([
             self.id.as_str(),
             self.label,
             self.description,
@@ -205,20 +206,20 @@ impl ToolSpec {
             self.output,
             self.operation.as_str()
         ]);
-        ToolHash(Sha256::digest(said.to_string()).into())
+        ToolHash(Sha256::digest(definition.to_string()).into())
     }
 }
 
-/// Sha256 of a tool's definition.
+/// SHA-256 of a tool's definition.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ToolHash(pub [u8; 32]);
 
-/// Sha256 of a call's input.
+/// SHA-256 of a call's input.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InputHash(pub [u8; 32]);
 
 impl InputHash {
-    /// The bytes as the cell sent them.
+    /// Hashes the bytes as the cell sent them.
     pub fn of(json: &[u8]) -> Self {
         Self(Sha256::digest(json).into())
     }
@@ -292,8 +293,8 @@ mod tests {
     }
 
     #[test]
-    fn names_with_characters_that_cannot_be_seen_are_no_ids() {
-        let unseen = [
+    fn ids_with_invisible_characters_are_rejected() {
+        let invisible = [
             '\0',
             '\n',
             '\u{1b}',
@@ -320,7 +321,7 @@ mod tests {
             '\u{fffb}',
             '\u{e0041}',
         ];
-        for letter in unseen {
+        for letter in invisible {
             for text in [format!("mcp:a:wi{letter}pe"), format!("mcp:d{letter}ocs:wipe"), format!("mcp:a:{letter}")] {
                 let refused = ToolId::parse(&text).unwrap_err();
                 assert!(matches!(refused, BadToolId::Invisible(_)), "{text:?}");

@@ -1,39 +1,39 @@
-//! The right to write, asked for before anything is read; and all tables for oneself, without standing in anybody's way.
+//! Transactions that take their locks first: the write lock of an SQLite file, or table locks on a Postgres server.
 
 use std::time::{Duration, Instant};
 
 use sqlx::{Any, Executor, Transaction};
 
 use crate::backend::{Dialect, Store};
-use crate::commit::{Durability, passes};
+use crate::commit::{Durability, is_transient};
 
-/// Whoever waits for a table has everybody behind itself who wants it later. So it waits for no longer than this at a time,
-/// gives back what it has, and comes again. A server looks for deadlocks after a second: none lives as long.
-const WAIT: &str = "SET LOCAL lock_timeout = '100ms'";
+/// Limits each wait for a table lock, because later requests for the table queue behind a waiting `LOCK TABLE`. After a
+/// timeout the transaction is rolled back and tried again. Postgres checks for deadlocks only after one second, so a
+/// deadlock always ends by this timeout first.
+const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '100ms'";
 const PAUSE: Duration = Duration::from_millis(50);
-const PATIENCE: Duration = Duration::from_secs(10);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Store {
-    /// A file refuses to let somebody write who has read what another has changed since.
-    pub(crate) async fn begin_to_write(
-        &self,
-        durability: Durability,
-    ) -> Result<Transaction<'static, Any>, sqlx::Error> {
+    /// Begins a transaction that will write. SQLite's write lock is taken at once: SQLite fails a transaction that
+    /// first reads and then writes, if another connection wrote in between.
+    pub(crate) async fn begin_write(&self, durability: Durability) -> Result<Transaction<'static, Any>, sqlx::Error> {
         match self.dialect {
             Dialect::Sqlite => self.writer(durability).begin_with("BEGIN IMMEDIATE").await,
             Dialect::Postgres => self.writer(durability).begin().await,
         }
     }
 
-    /// These tables, locked as `mode` says, before anybody else who asks like this. A file has one writer anyway.
-    pub(crate) async fn begin_alone(
+    /// Begins a transaction and locks the tables in `mode`. Concurrent callers take turns through an advisory lock. An
+    /// SQLite file needs no table locks: it has only one writer at a time.
+    pub(crate) async fn begin_with_locks(
         &self,
         tables: &[&str],
         mode: &str,
     ) -> Result<Transaction<'static, Any>, sqlx::Error> {
         let began = Instant::now();
         loop {
-            let mut transaction = self.begin_to_write(Durability::Synced).await?;
+            let mut transaction = self.begin_write(Durability::Synced).await?;
             if self.dialect == Dialect::Sqlite {
                 return Ok(transaction);
             }
@@ -41,14 +41,14 @@ impl Store {
             if tables.is_empty() {
                 return Ok(transaction);
             }
-            transaction.execute(WAIT).await?;
+            transaction.execute(LOCK_TIMEOUT).await?;
             let lock = format!("LOCK TABLE {} IN {mode} MODE", tables.join(", "));
             match transaction.execute(lock.as_str()).await {
                 Ok(_) => {
                     transaction.execute("SET LOCAL lock_timeout = 0").await?;
                     return Ok(transaction);
                 }
-                Err(error) if passes(&error) && began.elapsed() < PATIENCE => {
+                Err(error) if is_transient(&error) && began.elapsed() < RETRY_TIMEOUT => {
                     transaction.rollback().await?;
                     tokio::time::sleep(PAUSE).await;
                 }

@@ -1,4 +1,4 @@
-//! The connections to where the rows are: a file, memory, or a Postgres server.
+//! Connections to the database: an SQLite file, an SQLite database in memory, or a Postgres server.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,21 +19,26 @@ use crate::quota::DeferredBytes;
 use crate::tls::{self, WeakTls};
 use crate::{Millis, migrations};
 
+/// Why the store cannot be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("the store failed: {0}")]
     Sql(#[from] sqlx::Error),
-    #[error("the store holds what this program cannot read: {0}")]
+    #[error("the store contains data that this program cannot read: {0}")]
     Corrupt(String),
-    #[error("the store was written by a newer program (schema {found}, this one knows {known}); upgrade it")]
+    #[error(
+        "the store was written by a newer version of this program (schema {found}; this version supports up to {known}); upgrade this program"
+    )]
     TooNew { found: i64, known: i64 },
     #[error(
-        "{cells} of the store's cells are sealed with another key {id} than this one; give the key file that the store's other processes use (`--key-file`), or wait until those cells have expired"
+        "key {id} of the key file is not the key {id} that {cells} suspended cells in the store are sealed with; use the key file of the store's other processes (`--key-file`), or wait until those cells have expired"
     )]
     OtherKey { id: u32, cells: u64 },
     #[error(transparent)]
     WeakTls(#[from] WeakTls),
-    #[error("`{path}` cannot be made, or cannot be kept from others: {source}; choose a file of your own")]
+    #[error(
+        "cannot create `{path}` or restrict its permissions to its owner: {source}; choose a path where you may create files"
+    )]
     Exposed { path: PathBuf, source: io::Error },
 }
 
@@ -46,17 +51,17 @@ impl From<tls::Problem> for StoreError {
     }
 }
 
-/// A handle to the rows; clones share the connections.
+/// A handle to the store. Clones share the connections.
 #[derive(Clone, Debug)]
 pub struct Store {
     pub(crate) dialect: Dialect,
-    /// Commits reach the disk before they return.
+    /// Commits are on disk when they return.
     durable: AnyPool,
-    /// Commits survive the process, and a loss of power only once something durable follows.
+    /// Commits survive a crash of the process at once, and a power loss after the next durable commit.
     relaxed: AnyPool,
     readers: AnyPool,
-    /// A connection that nobody uses. Memory lasts as long as a connection to it, and a pool closes one that was being
-    /// handed to somebody who went away.
+    /// An unused connection that keeps an in-memory database alive: it lasts only while a connection to it is open, and
+    /// a pool closes a connection if the task that was acquiring it is dropped.
     keeper: Option<AnyPool>,
     pub(crate) location: Location,
     pub(crate) keys: Arc<Keys>,
@@ -71,20 +76,23 @@ pub(crate) enum Dialect {
     Postgres,
 }
 
-/// Readers of a file beside its writers; connections to a server.
+/// Read connections to an SQLite file, in addition to its two write connections.
 const READERS: u32 = 4;
+
+/// Connections to a Postgres server.
 const SERVER_CONNECTIONS: u32 = 16;
 
-/// A server that cannot be reached for so long is away, and whoever asks is told so.
+/// How long an operation waits for a server connection before it fails.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Store {
+    /// Opens the store and upgrades its schema. An SQLite file is created if it does not exist.
     pub async fn open(location: &Location, keys: Keys) -> Result<Self, StoreError> {
         sqlx::any::install_default_drivers();
         let (keys, location) = (Arc::new(keys), location.secured()?);
         let store = match &location {
             Location::Memory => {
-                let options: AnyConnectOptions = fresh_memory().parse()?;
+                let options: AnyConnectOptions = unique_memory_url().parse()?;
                 let keeper = sqlite("OFF", 1).connect_with(options.clone()).await?;
                 let only = sqlite("OFF", 1).connect_with(options).await?;
                 let store = Self::of(Dialect::Sqlite, [only.clone(), only.clone(), only], location, keys);
@@ -93,11 +101,11 @@ impl Store {
             Location::File(path) => {
                 make_private(path).map_err(|source| StoreError::Exposed { path: path.clone(), source })?;
                 let url = sqlite_url(path, "rwc");
-                look_at(&url).await?;
+                check_file(&url).await?;
                 let options: AnyConnectOptions = url.parse()?;
-                let durable = unharmed(sqlite("FULL", 1)).connect_with(options.clone()).await?;
-                let relaxed = unharmed(sqlite("NORMAL", 1)).connect_with(options.clone()).await?;
-                let readers = unharmed(sqlite("NORMAL", READERS)).connect_with(options).await?;
+                let durable = without_broken_connections(sqlite("FULL", 1)).connect_with(options.clone()).await?;
+                let relaxed = without_broken_connections(sqlite("NORMAL", 1)).connect_with(options.clone()).await?;
+                let readers = without_broken_connections(sqlite("NORMAL", READERS)).connect_with(options).await?;
                 Self::of(Dialect::Sqlite, [durable, relaxed, readers], location, keys)
             }
             Location::Postgres(url) => {
@@ -108,7 +116,7 @@ impl Store {
                     .connect_with(options)
                     .await;
                 let pool = match pool {
-                    Err(sqlx::Error::PoolTimedOut) => return Err(why_away(url).await.into()),
+                    Err(sqlx::Error::PoolTimedOut) => return Err(connection_error(url).await.into()),
                     pool => pool?,
                 };
                 Self::of(Dialect::Postgres, [pool.clone(), pool.clone(), pool], location, keys)
@@ -124,7 +132,7 @@ impl Store {
         Self { dialect, durable, relaxed, readers, keeper: None, location, keys, retention, quotas, deferred_bytes }
     }
 
-    /// Keeps what is over for so long, and lets one principal have so much.
+    /// Sets how long ended runs and transcripts are kept, and how much one principal may store.
     #[must_use]
     pub fn bounded(mut self, retention: Retention, quotas: Quotas) -> Self {
         (self.retention, self.quotas) = (retention, quotas);
@@ -135,7 +143,7 @@ impl Store {
         &self.location
     }
 
-    /// What time a server has; a file has none of its own.
+    /// Returns the Postgres server's clock; `None` for SQLite.
     pub async fn server_clock(&self) -> Result<Option<Millis>, StoreError> {
         if self.dialect == Dialect::Sqlite {
             return Ok(None);
@@ -156,14 +164,14 @@ impl Store {
         &self.readers
     }
 
-    /// Connections that somebody has.
+    /// Returns the number of connections that are checked out of the pools.
     #[cfg(feature = "faults")]
     pub fn connections_in_use(&self) -> usize {
         let in_use = |pool: &AnyPool| (pool.size() as usize).saturating_sub(pool.num_idle());
         in_use(&self.durable) + in_use(&self.relaxed) + in_use(&self.readers)
     }
 
-    /// Waits for what is under way and closes every connection.
+    /// Waits for running operations and closes every connection.
     pub async fn close(&self) {
         self.durable.close().await;
         self.relaxed.close().await;
@@ -174,36 +182,36 @@ impl Store {
     }
 }
 
-/// The name of a memory that no other store of this process has.
-fn fresh_memory() -> String {
+/// Returns the address of a new in-memory database that no other store of this process uses.
+fn unique_memory_url() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("sqlite:file:cellmate-{}?mode=memory", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A pool tries again for half a minute what can never work; this says at once that the file is no store.
-async fn look_at(url: &str) -> Result<(), sqlx::Error> {
+/// Checks that the file is an SQLite database. A pool would retry for 30 seconds before it reports that it is not.
+async fn check_file(url: &str) -> Result<(), sqlx::Error> {
     let mut connection = AnyConnection::connect(url).await?;
     connection.execute("PRAGMA busy_timeout = 10000; SELECT COUNT(*) FROM sqlite_master").await?;
     let pages: i64 = sqlx::query("PRAGMA page_count").fetch_one(&mut connection).await?.try_get(0)?;
     if pages == 0 {
-        // A file that gives back what it does not need any more is made as such. Not said again: that would be a write
-        // by everybody who connects.
+        // `auto_vacuum` must be set when the file is created. Setting it on every connection would be a write each
+        // time.
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL").await?;
     }
     connection.close().await
 }
 
-/// A pool says only that it has waited; a single connection says what is wrong.
-async fn why_away(url: &str) -> sqlx::Error {
+/// Returns why the server cannot be reached: a pool reports only a timeout, a single connection reports the cause.
+async fn connection_error(url: &str) -> sqlx::Error {
     match tokio::time::timeout(SERVER_TIMEOUT, AnyConnection::connect(url)).await {
         Ok(Err(error)) => error,
         Ok(Ok(_)) | Err(_) => sqlx::Error::PoolTimedOut,
     }
 }
 
-/// A transaction that failed on a full disk has rolled itself back, and its connection does not know: it would open
-/// the next one inside what it takes for the last, and never commit it. Such a connection is not used again.
-fn unharmed(options: AnyPoolOptions) -> AnyPoolOptions {
+/// Makes the pool discard a connection that still counts an open transaction. SQLite rolls a transaction back by itself
+/// when the disk is full, and the driver does not notice: it would nest the next transaction in it and never commit.
+fn without_broken_connections(options: AnyPoolOptions) -> AnyPoolOptions {
     options.before_acquire(|connection, _| {
         Box::pin(async move {
             fault::turn_of_connection().await;

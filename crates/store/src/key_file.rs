@@ -1,6 +1,6 @@
-//! The file that keys are kept in: a line for each, the newest of which seals.
+//! The key file: one line per key. The newest key seals new snapshots.
 //!
-//! A file of one line with nothing but a key is from before keys had numbers: it is key 1.
+//! A file with a single line that is only a key predates key numbers; that key is key 1.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,18 +13,19 @@ use sha2::{Digest, Sha256};
 
 use crate::Millis;
 
-/// More than one a week for a year.
+/// Enough for weekly rotation over a year.
 const MAX_KEYS: usize = 64;
 const MAX_FILE_BYTES: u64 = 16 << 10;
 
-const FIRST_LINE: &str = "# Keys of cellmate: number, key, milliseconds since 1970 when it was made. The last seals.\n";
+const FIRST_LINE: &str =
+    "# Cellmate keys: number, key, creation time in milliseconds since 1970. The last key seals.\n";
 
-/// One key. Its secret is shown nowhere but in its file.
+/// One key. Its secret is written only to the key file, never to logs or `Debug` output.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
     pub id: u32,
     pub secret: [u8; 32],
-    /// When it was made; 0 where that was not written down.
+    /// When the key was created; 0 if unknown.
     pub since: Millis,
 }
 
@@ -35,40 +36,42 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// Tells one key from another, and nothing of either.
+    /// Returns a fingerprint that identifies the key without revealing it.
     pub fn mark(&self) -> String {
         let digest = Sha256::new().chain_update(b"cellmate key mark 1").chain_update(self.secret).finalize();
         hex(digest.get(..16).unwrap_or_default())
     }
 }
 
+/// Why a key file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
-    #[error("cannot use `{path}`: {source}")]
+    #[error("cannot read key file `{path}`: {source}")]
     File { path: PathBuf, source: io::Error },
     #[error(
-        "`{0}` does not exist; copy it from a machine that uses the store, or make the first with `cellmate keys rotate`"
+        "key file `{0}` does not exist; copy it from a machine that uses the store, or create the first key with `cellmate keys rotate`"
     )]
     Missing(PathBuf),
-    #[error("`{0}` can be read by others; `chmod 600` it, and replace what it holds")]
+    #[error("key file `{0}` can be read by others; run `chmod 600` on it, and replace its keys")]
     Exposed(PathBuf),
     #[error(
-        "`{path}`, line {line}: expected a number, a key of 64 hexadecimal digits and a time; restore the file, or remove it together with the store"
+        "key file `{path}`, line {line}: expected a number that is not yet used, a key of 64 hexadecimal digits and a time; restore the file, or remove it together with the store"
     )]
     Line { path: PathBuf, line: usize },
-    #[error("`{0}` holds no key; restore it, or remove it together with the store")]
+    #[error("key file `{0}` holds no key; restore it, or remove it together with the store")]
     Empty(PathBuf),
-    #[error("`{0}` holds more than {MAX_KEYS} keys; `cellmate keys prune` removes those that are not needed")]
+    #[error("key file `{0}` holds more than {MAX_KEYS} keys; remove unneeded keys with `cellmate keys prune`")]
     TooMany(PathBuf),
 }
 
-/// Keys by their numbers: at least one.
+/// The keys of a key file by number; there is at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFile {
     keys: BTreeMap<u32, Key>,
 }
 
 impl KeyFile {
+    /// Reads a key file. Fails if users other than its owner can access it.
     pub fn read(path: &Path) -> Result<Self, KeyFileError> {
         let at = |source| KeyFileError::File { path: path.to_owned(), source };
         let found = match fs::metadata(path) {
@@ -88,7 +91,7 @@ impl KeyFile {
         Self::parse(&text, path)
     }
 
-    /// `path` is for what there is to complain about.
+    /// Parses the text of a key file. `path` is used only in errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, KeyFileError> {
         let mut keys = BTreeMap::new();
         for (number, line) in text.lines().enumerate() {
@@ -109,6 +112,7 @@ impl KeyFile {
         }
     }
 
+    /// Returns the text of the key file.
     pub fn text(&self) -> String {
         let lines = self.keys.values().map(|key| format!("{} {} {}\n", key.id, hex(&key.secret), key.since));
         lines.fold(FIRST_LINE.to_owned(), |text, line| text + &line)
@@ -118,12 +122,12 @@ impl KeyFile {
         self.keys.values()
     }
 
-    /// The one that seals.
+    /// Returns the key that seals new snapshots.
     pub fn newest(&self) -> Option<&Key> {
         self.keys.values().next_back()
     }
 
-    /// With another key, which seals from now on.
+    /// Adds a new key, which seals from now on.
     #[must_use]
     pub fn rotated(mut self, secret: [u8; 32], now: Millis) -> Self {
         let id = self.newest().map_or(0, |key| key.id).saturating_add(1);
@@ -131,7 +135,7 @@ impl KeyFile {
         self
     }
 
-    /// Without some; the one that seals stays whatever is asked.
+    /// Removes keys. The newest key always stays.
     #[must_use]
     pub fn without(mut self, ids: &[u32]) -> Self {
         let newest = self.newest().map(|key| key.id);
@@ -139,7 +143,7 @@ impl KeyFile {
         self
     }
 
-    /// Keys that seal nothing since `then`, or for longer: each had a younger one by that time.
+    /// Returns the keys that have sealed nothing since `then`, because a newer key existed by that time.
     pub fn replaced_before(&self, then: Millis) -> Vec<u32> {
         let younger = self.keys.values().skip(1).map(|key| key.since);
         let replaced = self.keys.values().zip(younger);
@@ -185,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_one_bare_key_is_key_one_and_grows() {
+    fn a_single_key_without_a_number_is_key_1_and_can_be_rotated() {
         let old = parse(&format!("{}\n", "07".repeat(32))).unwrap();
         assert_eq!(old.newest().map(|key| (key.id, key.secret, key.since)), Some((1, [7; 32], 0)));
         let new = old.rotated([9; 32], 500);
@@ -194,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_replaced_long_ago_may_go_and_never_what_seals() {
+    fn only_replaced_keys_can_be_removed_and_never_the_newest() {
         let keys = parse(&"01".repeat(32)).unwrap().rotated([2; 32], 100).rotated([3; 32], 200);
         assert_eq!(keys.replaced_before(99), [0_u32; 0]);
         assert_eq!(keys.replaced_before(100), [1]);
@@ -204,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_file_is_refused_with_its_line() {
+    fn an_invalid_key_file_is_rejected_with_its_line_number() {
         let good = hex(&[5; 32]);
         for bad in ["xx", "1 00 0", &format!("0 {good} 1"), &format!("1 {good} -1"), &format!("{good} {good}")] {
             assert!(matches!(parse(bad), Err(KeyFileError::Line { line: 1, .. })), "{bad}");

@@ -1,7 +1,7 @@
-//! The keys a store knows, by number: one to seal with, and older ones until nothing sealed with them is left.
+//! The keys of a store, by number: the current key seals snapshots, older keys open snapshots sealed earlier.
 //!
-//! Keys out of a file are looked at again: where something is sealed with one that is not known, and every few seconds
-//! before something is sealed. So a rotation needs no restart.
+//! The key file is checked for changes when a snapshot is sealed with an unknown key, and at most every two seconds
+//! before a snapshot is sealed. So a key rotation needs no restart.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,9 +16,10 @@ use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
 use crate::key_file::{Key, KeyFile, KeyFileError};
 use crate::seal::{self, Sealed, Unsealable};
 
-/// How old what is known of a key file may be when something is sealed.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How long ago the key file may have been checked when a snapshot is sealed.
+const CHECK_EVERY: Duration = Duration::from_secs(2);
 
+/// The keys that seal and open snapshots, reloaded when their file changes.
 pub struct Keys {
     ring: RwLock<Ring>,
     file: Option<PathBuf>,
@@ -26,14 +27,15 @@ pub struct Keys {
 
 struct Ring {
     current: u32,
-    keys: BTreeMap<u32, Known>,
-    looked: Instant,
-    /// What the file looked like then: another file has another.
-    seen: Option<(u64, i64, i64, u64)>,
+    keys: BTreeMap<u32, LoadedKey>,
+    /// When the file was last checked.
+    checked_at: Instant,
+    /// Inode, modification time and length of the file that was read; a changed file differs in one of them.
+    stamp: Option<(u64, i64, i64, u64)>,
 }
 
 #[derive(Clone)]
-struct Known {
+struct LoadedKey {
     cipher: XChaCha20Poly1305,
     mark: String,
 }
@@ -46,41 +48,42 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
+    /// Returns a single key that is not backed by a file.
     pub fn new(id: u32, key: [u8; 32]) -> Self {
-        let keys = BTreeMap::from([(id, known(&Key { id, secret: key, since: 0 }))]);
-        Self { ring: RwLock::new(Ring { current: id, keys, looked: Instant::now(), seen: None }), file: None }
+        let keys = BTreeMap::from([(id, load(&Key { id, secret: key, since: 0 }))]);
+        Self { ring: RwLock::new(Ring { current: id, keys, checked_at: Instant::now(), stamp: None }), file: None }
     }
 
-    /// A key for this process alone: what it seals is lost with it.
+    /// Generates a random key for this process. Snapshots that it seals cannot be opened after the process ends.
     pub fn ephemeral() -> Result<Self, getrandom::Error> {
         let mut key = [0; 32];
         getrandom::fill(&mut key)?;
         Ok(Self::new(0, key))
     }
 
-    /// Those of a file, now and as it changes.
+    /// Loads the keys of a file and follows its changes.
     pub fn of_file(path: &Path) -> Result<Self, KeyFileError> {
-        let seen = looks(path);
-        let ring = Ring::of(&KeyFile::read(path)?, seen).ok_or_else(|| KeyFileError::Empty(path.to_owned()))?;
+        let stamp = file_stamp(path);
+        let ring = Ring::of(&KeyFile::read(path)?, stamp).ok_or_else(|| KeyFileError::Empty(path.to_owned()))?;
         Ok(Self { ring: RwLock::new(ring), file: Some(path.to_owned()) })
     }
 
-    /// Knows another key too, for what was sealed with it.
+    /// Adds an older key that only opens snapshots.
     #[must_use]
     pub fn and_older(self, id: u32, key: [u8; 32]) -> Self {
-        let older = known(&Key { id, secret: key, since: 0 });
+        let older = load(&Key { id, secret: key, since: 0 });
         self.ring.write().unwrap_or_else(PoisonError::into_inner).keys.entry(id).or_insert(older);
         self
     }
 
-    /// What tells each key from others of its number.
+    /// Returns the number and fingerprint of each key.
     pub(crate) fn marks(&self) -> Vec<(u32, String)> {
         let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
-        ring.keys.iter().map(|(id, known)| (*id, known.mark.clone())).collect()
+        ring.keys.iter().map(|(id, key)| (*id, key.mark.clone())).collect()
     }
 
     pub(crate) fn seal(&self, snapshot: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, Unsealable> {
-        self.look_again(LOOK_EVERY);
+        self.reload_if_changed(CHECK_EVERY);
         let (id, key) = {
             let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
             (ring.current, ring.keys.get(&ring.current).cloned())
@@ -94,31 +97,32 @@ impl Keys {
         let key = match self.get(id) {
             Some(key) => key,
             None => {
-                self.look_again(Duration::ZERO);
+                self.reload_if_changed(Duration::ZERO);
                 self.get(id).ok_or(Unsealable::UnknownKey { id })?
             }
         };
         seal::open(&key.cipher, id, bytes, to)
     }
 
-    fn get(&self, id: u32) -> Option<Known> {
+    fn get(&self, id: u32) -> Option<LoadedKey> {
         self.ring.read().unwrap_or_else(PoisonError::into_inner).keys.get(&id).cloned()
     }
 
-    /// A file that is away, or no good at the moment, changes nothing: what was known is known.
-    fn look_again(&self, after: Duration) {
+    /// Reads the file again if it has changed and was not checked within `after`. If the file is missing or invalid,
+    /// the loaded keys stay.
+    fn reload_if_changed(&self, after: Duration) {
         let Some(file) = &self.file else { return };
-        let (looked, seen) = {
+        let (checked_at, stamp) = {
             let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
-            (ring.looked, ring.seen)
+            (ring.checked_at, ring.stamp)
         };
-        if looked.elapsed() < after {
+        if checked_at.elapsed() < after {
             return;
         }
-        let now = looks(file);
-        let read = if now.is_some() && now != seen { KeyFile::read(file).ok() } else { None };
+        let now = file_stamp(file);
+        let read = if now.is_some() && now != stamp { KeyFile::read(file).ok() } else { None };
         let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
-        ring.looked = Instant::now();
+        ring.checked_at = Instant::now();
         if let Some(new) = read.and_then(|read| Ring::of(&read, now)) {
             *ring = new;
         }
@@ -126,22 +130,22 @@ impl Keys {
 }
 
 impl Ring {
-    fn of(file: &KeyFile, seen: Option<(u64, i64, i64, u64)>) -> Option<Self> {
+    fn of(file: &KeyFile, stamp: Option<(u64, i64, i64, u64)>) -> Option<Self> {
         let current = file.newest()?.id;
         Some(Self {
             current,
-            keys: file.keys().map(|key| (key.id, known(key))).collect(),
-            looked: Instant::now(),
-            seen,
+            keys: file.keys().map(|key| (key.id, load(key))).collect(),
+            checked_at: Instant::now(),
+            stamp,
         })
     }
 }
 
-fn known(key: &Key) -> Known {
-    Known { cipher: XChaCha20Poly1305::new(&key.secret.into()), mark: key.mark() }
+fn load(key: &Key) -> LoadedKey {
+    LoadedKey { cipher: XChaCha20Poly1305::new(&key.secret.into()), mark: key.mark() }
 }
 
-fn looks(path: &Path) -> Option<(u64, i64, i64, u64)> {
+fn file_stamp(path: &Path) -> Option<(u64, i64, i64, u64)> {
     let found = fs::metadata(path).ok()?;
     Some((found.ino(), found.mtime(), found.mtime_nsec(), found.len()))
 }
@@ -157,7 +161,7 @@ mod tests {
     const TO: Sealed<'_> = Sealed { run_id: "cm_1", agent_id: "a", session_id: "s", leg: 3, definition: "{}" };
 
     #[test]
-    fn it_opens_for_what_it_was_sealed_to_and_for_nothing_else() {
+    fn a_snapshot_opens_only_with_the_binding_it_was_sealed_with() {
         let keys = Keys::new(1, [7; 32]);
         let sealed = keys.seal(b"state", &TO).unwrap();
         assert_eq!(keys.open(&sealed, &TO).unwrap(), b"state");
@@ -175,7 +179,7 @@ mod tests {
             let mut flipped = sealed.clone();
             flipped[position] ^= 1;
             let opened = keys.open(&flipped, &TO);
-            // The number of the key stands in the second to fifth byte.
+            // Bytes 1 to 4 are the key's number.
             let expected = if (1..5).contains(&position) {
                 let id = u32::from_le_bytes(flipped[1..5].try_into().unwrap());
                 Unsealable::UnknownKey { id }
@@ -203,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_key_in_the_file_is_noticed_by_whoever_meets_what_it_sealed() {
+    fn a_running_process_loads_a_new_key_when_it_opens_a_snapshot_sealed_with_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         put(&path, &"07".repeat(32));
@@ -215,8 +219,8 @@ mod tests {
         assert_eq!(after[1], 2);
         assert_eq!(running.open(&after, &TO).unwrap(), b"after");
         assert_eq!(running.open(&before, &TO).unwrap(), b"before");
-        assert_eq!(running.seal(b"since", &TO).unwrap()[1], 2, "and seals with it from then on");
-        // A key that was removed opens nothing more, and a file that is away changes nothing.
+        assert_eq!(running.seal(b"since", &TO).unwrap()[1], 2, "the new key seals from now on");
+        // A removed key opens nothing, and a missing file leaves the loaded keys as they are.
         put(&path, &rotated.clone().without(&[1]).text());
         assert_eq!(Keys::of_file(&path).unwrap().open(&before, &TO), Err(Unsealable::UnknownKey { id: 1 }));
         fs::remove_file(&path).unwrap();
@@ -224,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_file_that_others_can_read_is_refused() {
+    fn a_key_file_that_others_can_read_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         put(&path, &"07".repeat(32));

@@ -1,7 +1,7 @@
-//! What survives a crash: runs, their journal, approvals, transcripts.
+//! The durable store: runs, their journals, approvals and transcripts.
 //!
-//! One SQL for SQLite and Postgres. A run's row carries sequence, fence and lease, and every change of a run
-//! is one transaction that first moves the sequence: whoever has lost the run changes nothing.
+//! SQLite and Postgres share the same SQL. A run's row has a sequence number, a fence and a lease. Every change of a
+//! run is one transaction that first increments the sequence, so a process that has lost the run cannot change it.
 
 mod alone;
 mod approvals;
@@ -49,5 +49,5 @@ pub use tls::WeakTls;
 pub use transcript::{Entry, EntryKind};
 pub use watch::{RunChange, Watch};
 
-/// Milliseconds since 1970, as the caller's clock has them. The store itself reads no clock.
+/// Milliseconds since 1970, by the caller's clock. The store itself never reads a clock.
 pub type Millis = i64;

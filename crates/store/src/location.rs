@@ -1,4 +1,4 @@
-//! Where a store lives, and how that is told to people: never with a password.
+//! The location of a store, and its display form without passwords.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,30 +7,30 @@ use url::Url;
 
 use crate::tls;
 
-/// Where a store lives.
+/// The location of a store.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
-    /// Gone with the process.
+    /// An in-memory database that ends with the process.
     Memory,
-    /// An SQLite file, made if it is not there.
+    /// An SQLite file, created if it does not exist.
     File(PathBuf),
-    /// `postgres://…`
+    /// The address of a Postgres database, `postgres://…`.
     Postgres(String),
 }
 
-/// Says nothing of what was given: it may hold a password.
+/// Why a location is invalid. The message never contains the given text, which may include a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLocation {
-    #[error("a store is `postgres://user@host/database`, or the path of a file")]
+    #[error("invalid store location; expected `postgres://user@host/database` or the path of a file")]
     Scheme,
     #[error(
-        "the store's address cannot be read; it is `postgres://user:password@host:port/database`, and signs in a password are written as %XX"
+        "invalid Postgres address; expected `postgres://user:password@host:port/database`, with special characters of the password written as %XX"
     )]
     Address,
 }
 
 impl Location {
-    /// An address of Postgres, or a path.
+    /// Parses a Postgres address or a file path.
     pub fn parse(text: &str) -> Result<Self, BadLocation> {
         let text = text.trim();
         match text.split_once("://") {
@@ -44,7 +44,7 @@ impl Location {
         }
     }
 
-    /// The same place, with what its address leaves open about TLS decided.
+    /// Returns the location with the `sslmode` to connect with: see [`tls::verified`].
     pub(crate) fn secured(&self) -> Result<Self, tls::Problem> {
         match self {
             Self::Postgres(url) => Ok(Self::Postgres(tls::verified(url)?)),
@@ -53,7 +53,7 @@ impl Location {
     }
 }
 
-/// For people and logs: who, where and which, and nothing that opens anything.
+/// For people and logs: user, host and database, without secrets.
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -74,13 +74,13 @@ fn shown(url: &str) -> String {
     let Ok(url) = Url::parse(url) else { return "postgres".to_owned() };
     let user = if url.username().is_empty() { String::new() } else { format!("{}@", url.username()) };
     let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
-    // A socket's folder is written as a parameter; others may be secrets.
+    // Only the socket directory is taken from the parameters: others may be secrets.
     let socket = url.query_pairs().find(|(name, _)| name == "host").map(|(_, folder)| folder.into_owned());
     let host = socket.unwrap_or_else(|| url.host_str().unwrap_or_default().to_owned());
     format!("postgres://{user}{host}{port}{}", url.path())
 }
 
-/// A file's address for the driver, in which some signs mean something else.
+/// Returns the driver's address for a file, with special characters of the path escaped.
 pub(crate) fn sqlite_url(path: &Path, mode: &str) -> String {
     let path = path.display().to_string().replace('%', "%25").replace('?', "%3F").replace('#', "%23");
     format!("sqlite://{path}?mode={mode}")
@@ -93,7 +93,7 @@ mod tests {
     use super::{BadLocation, Location};
 
     #[test]
-    fn an_address_or_a_path_is_taken_and_nothing_else() {
+    fn only_postgres_addresses_and_paths_are_accepted() {
         assert_eq!(Location::parse("runs.db"), Ok(Location::File(PathBuf::from("runs.db"))));
         let url = "postgresql://app:pa%23ss@db.example:6432/cellmate?sslmode=require";
         assert_eq!(Location::parse(url), Ok(Location::Postgres(url.to_owned())));
@@ -104,15 +104,15 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_shown_nowhere() {
+    fn display_and_debug_never_contain_the_password() {
         for url in [
             "postgres://app:hunter2@db.example:6432/cellmate?sslmode=require",
             "postgres://app@db.example:6432/cellmate?password=hunter2",
             "postgres://hunter2:hunter2@[::bad",
         ] {
             let location = Location::Postgres(url.to_owned());
-            let (said, debugged) = (location.to_string(), format!("{location:?}"));
-            assert!(!said.contains("hunter2") && !debugged.contains("hunter2"), "{said} {debugged}");
+            let (display, debug) = (location.to_string(), format!("{location:?}"));
+            assert!(!display.contains("hunter2") && !debug.contains("hunter2"), "{display} {debug}");
         }
         let location = Location::parse("postgres://app:hunter2@db.example:6432/cellmate").unwrap();
         assert_eq!(location.to_string(), "postgres://app@db.example:6432/cellmate");

@@ -1,4 +1,4 @@
-//! A look at a store that changes nothing: whether it answers, how old it is, what time it has.
+//! A read-only probe of a store: whether it can be reached, its schema version, its clock.
 
 use std::time::Duration;
 
@@ -8,32 +8,33 @@ use crate::backend::StoreError;
 use crate::location::{Location, sqlite_url};
 use crate::{Millis, migrations};
 
-/// A server that says nothing for so long is away.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
+/// The result of probing a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreProbe {
-    /// None where there is no store yet.
+    /// The store's schema version; `None` if the store does not exist yet.
     pub schema: Option<i64>,
-    /// What this program makes of a store that is older.
+    /// The schema version that this program upgrades older stores to.
     pub known_schema: i64,
-    /// The server's own time; a file has none.
+    /// The Postgres server's clock; `None` for SQLite.
     pub clock: Option<Millis>,
 }
 
 impl StoreProbe {
+    /// Probes the store without changing it. Fails if the server does not answer within three seconds.
     pub async fn at(location: &Location) -> Result<Self, StoreError> {
-        match tokio::time::timeout(PATIENCE, look(location)).await {
-            Ok(looked) => looked,
+        match tokio::time::timeout(TIMEOUT, probe(location)).await {
+            Ok(probed) => probed,
             Err(_) => Err(StoreError::Sql(sqlx::Error::PoolTimedOut)),
         }
     }
 }
 
-async fn look(location: &Location) -> Result<StoreProbe, StoreError> {
+async fn probe(location: &Location) -> Result<StoreProbe, StoreError> {
     sqlx::any::install_default_drivers();
     let known_schema = migrations::VERSION;
-    let (url, is_there, clock) = match &location.secured()? {
+    let (url, table_count, clock) = match &location.secured()? {
         Location::File(path) if path.exists() => (
             sqlite_url(path, "ro"),
             "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'",
@@ -48,8 +49,8 @@ async fn look(location: &Location) -> Result<StoreProbe, StoreError> {
         ),
     };
     let mut connection = AnyConnection::connect(&url).await?;
-    let is_there: i64 = connection.fetch_one(is_there).await?.try_get(0)?;
-    let schema = match is_there {
+    let table_count: i64 = connection.fetch_one(table_count).await?.try_get(0)?;
+    let schema = match table_count {
         0 => None,
         _ => Some(connection.fetch_one("SELECT version FROM schema_version").await?.try_get(0)?),
     };

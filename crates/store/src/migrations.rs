@@ -1,4 +1,4 @@
-//! The schema, one step after the other. A step that has shipped is never edited.
+//! The schema as a sequence of migration steps. A step that has been released is never edited.
 
 use sqlx::{Executor, Row};
 
@@ -138,7 +138,7 @@ ALTER TABLE legs ADD COLUMN ended TEXT;
 ALTER TABLE legs ADD COLUMN shown TEXT;
 ",
     "ALTER TABLE runs ADD COLUMN journal_bytes BIGINT NOT NULL DEFAULT 0",
-    // Rules from before this step have no identity, and allow nothing any more.
+    // Rules from before this step have no source identity and no longer allow any call.
     r"
 ALTER TABLE approvals ADD COLUMN source_identity TEXT;
 ALTER TABLE rules ADD COLUMN source_identity TEXT;
@@ -146,31 +146,31 @@ CREATE INDEX rules_by_agent ON rules (agent_id, revoked_at);
 ",
 ];
 
-/// The schema this program writes.
+/// The schema version that this program writes.
 pub(crate) const VERSION: i64 = STEPS.len() as i64;
 
-/// What there is from the first step on, in the order in which whoever writes a run comes by.
+/// The tables of the first step, in about the order in which a commit writes them.
 const TABLES: [&str; 7] = ["catalogs", "runs", "legs", "calls", "approvals", "rules", "transcript"];
 
-/// What version a store is of; a new one is of none.
+/// Returns the store's schema version; `None` for a new store.
 async fn version(store: &Store) -> Result<Option<i64>, StoreError> {
-    let there = match store.dialect {
+    let table_count = match store.dialect {
         Dialect::Sqlite => "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'",
         Dialect::Postgres => {
             "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = current_schema() \
              AND table_name = 'schema_version'"
         }
     };
-    let there: i64 = store.reader().fetch_one(there).await?.try_get(0)?;
-    if there == 0 {
+    let table_count: i64 = store.reader().fetch_one(table_count).await?.try_get(0)?;
+    if table_count == 0 {
         return Ok(None);
     }
     let row = store.reader().fetch_optional("SELECT version FROM schema_version").await?;
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
-/// A store that is as it should be is only looked at, so that whoever opens one in use disturbs nobody. Two who find one
-/// that is not take turns, and whoever works on it meanwhile waits for a moment.
+/// Upgrades the store to the current schema. An up-to-date store is only read, so opening it does not disturb other
+/// processes. Processes that upgrade the same store take turns; processes that use it wait during the upgrade.
 pub(crate) async fn apply(store: &Store) -> Result<(), StoreError> {
     let tables: &[&str] = match version(store).await? {
         Some(VERSION) => return Ok(()),
@@ -178,7 +178,7 @@ pub(crate) async fn apply(store: &Store) -> Result<(), StoreError> {
         Some(_) => &TABLES,
         None => &[],
     };
-    let mut transaction = store.begin_alone(tables, "ACCESS EXCLUSIVE").await?;
+    let mut transaction = store.begin_with_locks(tables, "ACCESS EXCLUSIVE").await?;
     transaction.execute("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)").await?;
     let row = transaction.fetch_optional("SELECT version FROM schema_version").await?;
     let found = match &row {

@@ -1,4 +1,4 @@
-//! An SQLite file that its owner alone can read: it has the sources, arguments and results of every run.
+//! Restricts an SQLite file to its owner: it contains the sources, arguments and results of every run.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io;
@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 const OWNER_ONLY: u32 = 0o600;
 const OTHERS: u32 = 0o077;
 
-/// What SQLite puts beside its file. It makes them with the permissions of the file itself.
-const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// Suffixes of the files that SQLite creates beside the database, with the database's own permissions.
+const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// Makes the file where there is none, and takes it and what is beside it from everybody but its owner.
+/// Creates the file if it does not exist, and removes the permissions of group and others from it and its companions.
 pub(crate) fn make_private(path: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(OWNER_ONLY).open(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
     tighten(path)?;
-    for end in BESIDE {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(end);
-        match tighten(&PathBuf::from(beside)) {
+    for suffix in COMPANIONS {
+        let mut companion = path.as_os_str().to_owned();
+        companion.push(suffix);
+        match tighten(&PathBuf::from(companion)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -32,7 +32,7 @@ pub(crate) fn make_private(path: &Path) -> io::Result<()> {
 fn tighten(path: &Path) -> io::Result<()> {
     let found = fs::metadata(path)?;
     let mode = found.permissions().mode();
-    // A device or a pipe is nobody's to change.
+    // The permissions of a device or pipe are left alone.
     if !found.is_file() || mode & OTHERS == 0 {
         return Ok(());
     }
@@ -52,17 +52,17 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_is_its_owners_alone_and_an_old_one_becomes_so() {
+    fn new_and_existing_files_become_accessible_to_their_owner_only() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, beside) = (folder.path().join("runs.db"), folder.path().join("runs.db-wal"));
+        let (file, wal) = (folder.path().join("runs.db"), folder.path().join("runs.db-wal"));
         make_private(&file).unwrap();
         assert_eq!(mode(&file), 0o600);
-        for path in [&file, &beside] {
+        for path in [&file, &wal] {
             fs::write(path, "x").unwrap();
             fs::set_permissions(path, Permissions::from_mode(0o664)).unwrap();
         }
         make_private(&file).unwrap();
-        assert_eq!((mode(&file), mode(&beside)), (0o600, 0o600));
+        assert_eq!((mode(&file), mode(&wal)), (0o600, 0o600));
         assert_eq!(fs::read(&file).unwrap(), b"x");
     }
 }

@@ -1,8 +1,8 @@
-//! How much one principal may have in the store at once, checked in the transaction that takes it.
+//! Quotas: how much one principal may store at once, checked in the transaction that uses it.
 //!
-//! A row of `usage` is never below what a principal has: what it takes is added there, what it gives back is not taken
-//! off. So the usual case is one cheap write, and only where that row says no is everything counted, under its lock:
-//! two who come at once to the last place take turns, from whatever processes.
+//! A `usage` row is an upper bound on what its principal stores: new data is added to it, deleted data is not
+//! subtracted. So the usual check is one cheap update. Only when that update would exceed a limit is everything
+//! counted, under the row's lock, so that concurrent transactions for the last free slot take turns.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,26 +16,27 @@ use crate::commit::{Change, CommitError};
 use crate::rows::RunState;
 use crate::runs::FencedRun;
 
-/// How long a count is added to before everything is counted anew: processes of an older version do not add to it.
+/// How long a count is used before everything is counted again: processes of an older version do not update it.
 const COUNT_KEPT_MS: i64 = 10 * 60 * 1000;
 
-/// Runs that are named to whoever has too many.
+/// How many runs the error message lists.
 const MAX_NAMED: i64 = 3;
 
+/// A limit on what one principal may store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
     WaitingRuns,
-    /// Suspended cells and the journals of all runs that are kept, together.
+    /// The sum of suspended cells and the journals of all stored runs.
     StoredBytes,
     OpenApprovals,
 }
 
-/// What a principal may not have, and what it could give up for it.
+/// A change would exceed a quota of its principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exceeded {
     pub quota: Quota,
     pub limit: u64,
-    /// Its suspended runs, the oldest first; not all of them.
+    /// Some of the principal's suspended runs, oldest first.
     pub oldest: Vec<String>,
 }
 
@@ -45,34 +46,30 @@ impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limit = self.limit;
         match self.quota {
-            Quota::WaitingRuns => write!(f, "too many cells wait: {limit} is as many as one principal may have")?,
+            Quota::WaitingRuns => write!(f, "too many waiting cells: one principal may have {limit}")?,
             Quota::StoredBytes => write!(
                 f,
-                "suspended cells and recorded calls take too much room: one principal may have {limit} bytes \
-                 (`store.perPrincipal.maxStoredBytes`); runs that have ended are kept for `store.keepRunsSeconds`"
+                "suspended cells and recorded calls need too much storage: one principal may store {limit} bytes \
+                 (`store.perPrincipal.maxStoredBytes`); ended runs are kept for `store.keepRunsSeconds`"
             )?,
             Quota::OpenApprovals => {
                 return write!(
                     f,
-                    "too many questions are open: {limit} is as many as one principal may have; have some decided \
-                     (`cellmate approvals list`), then call the tool again"
+                    "too many pending approvals: one principal may have {limit}; wait until an operator has decided \
+                     some of them (`cellmate approvals list`), then call the tool again"
                 );
             }
         }
         match self.oldest.as_slice() {
             [] => Ok(()),
             oldest => {
-                write!(
-                    f,
-                    "; finish others with `wait`, or end them, then run this again; the oldest: {}",
-                    oldest.join(", ")
-                )
+                write!(f, "; finish other cells with `wait` or end them, then retry; the oldest: {}", oldest.join(", "))
             }
         }
     }
 }
 
-/// What a change takes.
+/// The quota that a change uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     runs: i64,
@@ -82,7 +79,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// None where it takes nothing. A run that is over has nothing waiting, but its journal is kept.
+    /// Returns what the change uses; `None` if nothing. An ended run no longer waits, but its journal is kept.
     pub(crate) fn of(change: &Change, sealed: Option<&(i64, Vec<u8>)>) -> Option<Self> {
         let length = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
         let is_over = change.state.is_some_and(RunState::is_over);
@@ -137,7 +134,8 @@ impl DeferredBytes {
     }
 }
 
-/// Takes it, after everything that it is for is written.
+/// Adds the claim to the principal's usage, or fails if a quota would be exceeded. Must be called after the change's
+/// rows are written, because a full count includes them.
 pub(crate) async fn take(
     connection: &mut AnyConnection,
     held: &FencedRun,
@@ -188,7 +186,8 @@ pub(crate) async fn take(
     Ok(())
 }
 
-/// All there is, with what this transaction has written. Whoever else counts for this principal waits.
+/// Counts what a principal stores, including this transaction's writes. The lock on the `usage` row makes concurrent
+/// counts for the same principal wait.
 async fn count(connection: &mut AnyConnection, agent_id: &str, now: Millis) -> Result<[i64; 3], CommitError> {
     sqlx::query(
         "INSERT INTO usage (agent_id, waiting_runs, snapshot_bytes, open_approvals, counted_at) VALUES ($1, 0, 0, 0, 0) \

@@ -1,4 +1,4 @@
-//! A run as it is written down.
+//! The stored form of runs, legs and calls.
 
 use contract::frame::{Method, ReplyValue};
 use contract::limits::JOURNAL_ROW_BYTES;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::Millis;
 use crate::backend::StoreError;
 
-/// The contract's six states.
+/// The state of a run; the contract defines these six.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RunState {
     Running,
@@ -35,6 +35,7 @@ impl RunState {
         }
     }
 
+    /// Whether the run has ended.
     pub fn is_over(self) -> bool {
         !matches!(self, Self::Running | Self::Waiting)
     }
@@ -47,24 +48,24 @@ impl RunState {
     }
 }
 
-/// How far a nested call has come.
+/// The state of a nested call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallState {
-    /// Asked for; nothing has been done about it.
+    /// Requested by the cell; not yet processed.
     Requested,
-    /// A person is asked whether it may be made.
+    /// Waiting for a person to approve it.
     Approval,
-    /// Handed to its tool, or about to be: what a crash leaves here has an unknown outcome.
+    /// Dispatched to its tool, or about to be. After a crash in this state the outcome is unknown.
     Dispatched,
-    /// With somebody, who will be heard of by `settle`.
+    /// Waiting for an outcome that another party reports with `settle`.
     Parked,
-    /// With its tool, which works on without us and will be heard of by `settle`.
+    /// Running as a task of its tool, which continues without this process; its outcome is reported with `settle`.
     Away,
-    /// Its outcome is known; its cell has not seen it.
+    /// The outcome is stored; the cell has not received it.
     Settled,
-    /// Its cell has seen it.
+    /// The cell has received the outcome.
     Delivered,
-    /// The cell no longer wants it.
+    /// Cancelled by the cell, which no longer needs the outcome.
     Cleared,
 }
 
@@ -101,6 +102,7 @@ impl CallState {
     }
 }
 
+/// A stored run.
 #[derive(Clone, Debug)]
 pub struct RunRow {
     pub run_id: String,
@@ -109,19 +111,19 @@ pub struct RunRow {
     pub state: RunState,
     pub created_at: Millis,
     pub expires_at: Millis,
-    /// Hash of the tables its cell reads, in hex.
+    /// The hash, in hex, of the catalog tables that the cell reads.
     pub catalog: String,
-    /// What it was started with, as its starter wrote it.
+    /// What the run was started with, in the format of the caller that started it.
     pub definition: String,
-    /// Counters and the like, as of the last commit.
+    /// Counters and similar state as of the last commit.
     pub progress: String,
-    /// The leg its snapshot was taken after.
+    /// The leg after which the snapshot was taken.
     pub snapshot_leg: Option<i64>,
     pub snapshot: Option<Vec<u8>>,
     pub result: Option<String>,
 }
 
-/// A run seen from afar: enough to tell it from others.
+/// A summary that identifies a run in a list for the model.
 #[derive(Clone, Debug)]
 pub struct RunGlance {
     pub run_id: String,
@@ -131,7 +133,7 @@ pub struct RunGlance {
     pub definition: String,
 }
 
-/// A run among all there are.
+/// A run in the operator's list of all runs.
 #[derive(Clone, Debug)]
 pub struct RunListed {
     pub run_id: String,
@@ -140,36 +142,38 @@ pub struct RunListed {
     pub created_at: Millis,
     pub updated_at: Millis,
     pub expires_at: Millis,
-    /// Calls that its cell has seen no answer to.
+    /// The number of calls whose result the cell has not received.
     pub open_calls: u64,
 }
 
-/// One leg of a cell: what it was given, and when it was told it is.
+/// One leg of a run: its inputs and its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LegRow {
     pub leg: i64,
+    /// The time that the guest saw, in microseconds since 1970.
     pub clock_us: u64,
-    /// The calls whose replies it got, in that order.
+    /// The calls whose replies the leg received, in order.
     pub replies: Vec<u32>,
-    /// Nothing while it runs, and where its end was never written.
+    /// `None` while the leg runs, or if its end was never stored.
     pub ended: Option<LegEnded>,
 }
 
 impl LegRow {
-    /// A leg that is about to run.
+    /// Returns the row of a leg that is about to run.
     pub fn begun(leg: i64, clock_us: u64, replies: Vec<u32>) -> Self {
         Self { leg, clock_us, replies, ended: None }
     }
 }
 
-/// What a leg that is run again is held to, beside the calls it made.
+/// How a leg ended. A replayed leg must end in the same way and make the same calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LegEnded {
     pub how: LegHow,
-    /// What it showed, as whoever wrote it tells outputs apart.
+    /// A digest of the leg's output, in the format of the caller that stored it.
     pub shown: String,
 }
 
+/// The way in which a leg ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LegHow {
     Suspended,
@@ -192,23 +196,24 @@ impl LegHow {
         Self::ALL
             .into_iter()
             .find(|how| how.as_str() == text)
-            .ok_or_else(|| StoreError::Corrupt(format!("a leg's end `{text}`")))
+            .ok_or_else(|| StoreError::Corrupt(format!("leg end `{text}`")))
     }
 }
 
-/// One call of a cell's, whole.
+/// A stored call of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallRow {
     pub call: u32,
-    /// The leg that made it.
+    /// The leg that made the call.
     pub leg: i64,
     pub method: String,
     pub target: String,
-    /// As the cell sent it, and its hash: a leg that is run again must send the same.
+    /// The payload as the cell sent it.
     pub payload: String,
+    /// The payload's hash; a replayed leg must send the same payload.
     pub input_hash: String,
     pub tool_id: Option<String>,
-    /// What the tool is called with, where that is not the payload.
+    /// The tool's input, if it differs from the payload.
     pub input: Option<String>,
     pub tool_hash: Option<String>,
     pub state: CallState,
@@ -217,17 +222,17 @@ pub struct CallRow {
     pub due_at: Option<Millis>,
     pub since: Millis,
     pub settle_order: Option<i64>,
-    /// How its tool answered, as the executor writes outcomes.
+    /// The tool's outcome, in the executor's format.
     pub outcome: Option<String>,
     pub reply: Option<StoredReply>,
-    /// The control call it was made from: where a transcript shows it, whenever it is made.
+    /// The control call under which the transcript shows this call, even if it is made later.
     pub parent: String,
-    /// What its source needs to take it up again, in the source's own words.
+    /// What the tool's source needs to resume the call, in the source's format.
     pub ticket: Option<String>,
 }
 
 impl CallRow {
-    /// A call that has just been asked for, by the first leg.
+    /// Returns the row of a new call of the first leg.
     pub fn requested(call: u32, method: &str, target: &str, payload: String, parent: &str, since: Millis) -> Self {
         Self {
             call,
@@ -252,11 +257,11 @@ impl CallRow {
     }
 }
 
-/// More of an input or a result than this is not written into a transcript; the journal has it whole.
+/// The longest part of an input or result that is written to a transcript; the journal stores all of it.
 pub const MAX_TRANSCRIPT_BYTES: usize = 64 << 10;
 
 impl CallRow {
-    /// Bytes that the row counts for in the journal of its run, with what the transcript shows of it.
+    /// Returns the bytes that the row counts for in its run's journal, including its transcript entries.
     pub fn journal_bytes(&self) -> usize {
         let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let reply = self.reply.as_ref().map_or(0, |reply| Self::reply_bytes(reply.text().len()));
@@ -264,31 +269,31 @@ impl CallRow {
         JOURNAL_ROW_BYTES + texts + length(&self.ticket) + self.transcript_bytes() + reply
     }
 
-    /// A reply of this length, and what the transcript shows of it: content and details.
+    /// Returns the bytes that a reply of this length counts for, including its content and details in the transcript.
     pub fn reply_bytes(length: usize) -> usize {
         length + 2 * length.min(MAX_TRANSCRIPT_BYTES)
     }
 
-    /// What the transcript shows of the call's arguments.
+    /// Returns the bytes of the call's arguments in the transcript.
     fn transcript_bytes(&self) -> usize {
         let is_tool_call = [Method::Call, Method::Namespace].iter().any(|method| method.as_str() == self.method);
         if is_tool_call { self.payload.len().min(MAX_TRANSCRIPT_BYTES) } else { 0 }
     }
 }
 
-/// What a run's journal has come to, all calls together.
+/// Totals over all calls of a run's journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalTotals {
     pub calls: usize,
     pub bytes: usize,
-    /// The highest id of a call; 0 where there is none.
+    /// The highest call id; 0 if there are no calls.
     pub last_call: u32,
     pub settle_order: i64,
     /// Whether any tool was called.
     pub had_effects: bool,
 }
 
-/// What the cell is told.
+/// The reply that the cell receives for a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoredReply {
     Resolved(String),

@@ -1,7 +1,8 @@
-//! Snapshots at rest: encrypted, and bound to the run they belong to.
+//! Encryption of stored snapshots, each bound to its run.
 //!
-//! A snapshot is machine state. What is stored opens only with the key, and only for the same run, agent,
-//! session, image, configuration and place in the run's sequence; anything else is refused alike.
+//! A snapshot is machine state. A stored snapshot opens only with its key, and only for the same run, agent, session,
+//! leg and definition (source and limits). Every mismatch fails with the same error. The image that a snapshot needs is
+//! in the snapshot itself and is checked when it is restored.
 
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
@@ -10,18 +11,19 @@ const VERSION: u8 = 1;
 const NONCE_BYTES: usize = 24;
 const HEADER_BYTES: usize = 1 + 4 + NONCE_BYTES;
 
+/// Why a snapshot cannot be sealed or opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsealable {
-    #[error("the stored cell does not open: it is damaged, belongs to another run, or its key is gone")]
+    #[error("cannot open the stored cell: it is damaged, belongs to another run, or its key was replaced")]
     Damaged,
-    /// Nothing is wrong with the cell; whoever has the key can open it.
+    /// The snapshot is intact, but its key is not loaded. A process that has the key can open it.
     #[error("the stored cell is sealed with key {id}, which is not in the key file")]
     UnknownKey { id: u32 },
-    #[error("the system has no randomness to give, so nothing can be sealed")]
+    #[error("cannot read system randomness, so the cell cannot be sealed")]
     NoRandomness,
 }
 
-/// What a sealed snapshot is bound to. Every field counts.
+/// The data that a sealed snapshot is bound to. It opens only if every field is the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Sealed<'a> {
     pub run_id: &'a str,
@@ -31,18 +33,19 @@ pub struct Sealed<'a> {
     pub definition: &'a str,
 }
 
-/// The key that bytes say they were sealed with.
+/// Returns the key number in the header of sealed bytes.
 pub(crate) fn key_of(bytes: &[u8]) -> Option<u32> {
     let (version, rest) = bytes.split_first()?;
     let (id, _) = rest.split_first_chunk::<4>()?;
     (*version == VERSION).then(|| u32::from_le_bytes(*id))
 }
 
-/// The same, as it stands in the bytes: from the second on.
+/// Returns the key number as it is stored in sealed bytes, from the second byte on.
 pub(crate) fn key_bytes(id: u32) -> [u8; 4] {
     id.to_le_bytes()
 }
 
+/// Encrypts a snapshot and binds it to `to`.
 pub(crate) fn seal(key: &XChaCha20Poly1305, id: u32, snapshot: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, Unsealable> {
     let mut nonce = [0; NONCE_BYTES];
     getrandom::fill(&mut nonce).map_err(|_| Unsealable::NoRandomness)?;
@@ -58,6 +61,7 @@ pub(crate) fn seal(key: &XChaCha20Poly1305, id: u32, snapshot: &[u8], to: &Seale
     Ok(bytes)
 }
 
+/// Decrypts a snapshot that was sealed with the same key and binding.
 pub(crate) fn open(key: &XChaCha20Poly1305, id: u32, bytes: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, Unsealable> {
     let (_, rest) = bytes.split_first_chunk::<5>().ok_or(Unsealable::Damaged)?;
     let (nonce, sealed) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(Unsealable::Damaged)?;
@@ -66,7 +70,7 @@ pub(crate) fn open(key: &XChaCha20Poly1305, id: u32, bytes: &[u8], to: &Sealed<'
 }
 
 impl Sealed<'_> {
-    /// Lengths first, so that no two bindings look alike.
+    /// Encodes the binding. Each text is preceded by its length, so that different bindings never encode alike.
     fn bound(&self, key: u32) -> Vec<u8> {
         let mut bytes = vec![VERSION];
         bytes.extend_from_slice(&key.to_le_bytes());

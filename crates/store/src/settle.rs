@@ -1,5 +1,4 @@
-//! A parked call's outcome, brought by anybody, at any time, from anywhere; or by whoever holds the run, and then only
-//! for as long as they do.
+//! Settling parked calls: from any process at any time, or from the run's holder while it holds the run.
 
 use sqlx::AnyConnection;
 
@@ -8,18 +7,19 @@ use crate::commit::{CommitError, Durability};
 use crate::fault;
 use crate::runs::FencedRun;
 
-/// What became of an outcome that was brought.
+/// What happens with a stored outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// Its cell will get it.
+    /// The cell will receive it.
     Taken,
-    /// The run had ended before: it is written down, and no cell will ever see it.
+    /// The run had already ended: the outcome is stored, but no cell will receive it.
     Late,
 }
 
+/// Why an outcome was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum SettleRefused {
-    #[error("no call of that name waits for an outcome")]
+    #[error("no such call is waiting for an outcome; it is unknown or already settled")]
     NotParked,
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -32,11 +32,11 @@ impl From<sqlx::Error> for SettleRefused {
 }
 
 impl Store {
-    /// The first outcome counts; the order of outcomes is the order they came in. Where the store's answer is lost,
-    /// the outcome is looked for: whoever brought it is told whether it counts.
+    /// Stores the outcome of a parked call. The first outcome wins; outcomes are ordered by arrival. If the answer to
+    /// the commit is lost, the store is read to find out whether the outcome was stored.
     pub async fn settle(&self, run_id: &str, call: u32, outcome: &str) -> Result<Settled, SettleRefused> {
         let mut transaction = self.writer(Durability::Synced).begin().await?;
-        // In the order of every commit: the run first, then its calls.
+        // Like every commit, update the run before its calls: one lock order prevents deadlocks.
         sqlx::query("UPDATE runs SET journal_bytes = journal_bytes + $1 WHERE run_id = $2")
             .bind(i64::try_from(outcome.len()).unwrap_or(i64::MAX))
             .bind(run_id.to_owned())
@@ -45,7 +45,7 @@ impl Store {
         if !write(&mut transaction, run_id, call, outcome).await? {
             return Err(SettleRefused::NotParked);
         }
-        self.tell_others(&mut transaction, run_id).await?;
+        self.notify_others(&mut transaction, run_id).await?;
         fault::point("settle.before_commit")?;
         if let Err(error) = fault::answered(transaction.commit().await)
             && !self.has_outcome(run_id, call, outcome).await?
@@ -59,11 +59,12 @@ impl Store {
         }
     }
 
-    /// The same by whoever holds the run; who has lost it writes nothing. False where another outcome counts.
+    /// Stores the outcome of a parked call for the run's holder. Fails with [`CommitError::Fenced`] if the run was
+    /// taken over or has ended; returns `false` if another outcome is already stored.
     pub async fn settle_held(&self, held: &FencedRun, call: u32, outcome: &str) -> Result<bool, CommitError> {
         let mut transaction = self.writer(Durability::Synced).begin().await?;
-        // Keeps every other process from taking the run before this is written.
-        let ours = sqlx::query(
+        // This update locks the run's row, so that no other process takes over the run before the commit.
+        let updated = sqlx::query(
             "UPDATE runs SET journal_bytes = journal_bytes + $1 \
              WHERE run_id = $2 AND fence = $3 AND state IN ('running', 'waiting')",
         )
@@ -72,7 +73,7 @@ impl Store {
         .bind(held.fence)
         .execute(&mut *transaction)
         .await?;
-        if ours.rows_affected() != 1 {
+        if updated.rows_affected() != 1 {
             return Err(CommitError::Fenced);
         }
         if !write(&mut transaction, &held.run_id, call, outcome).await? {
@@ -94,7 +95,7 @@ impl Store {
     }
 }
 
-/// Whether it was the first.
+/// Stores the outcome unless one is already stored. Returns whether it was stored.
 async fn write(connection: &mut AnyConnection, run_id: &str, call: u32, outcome: &str) -> Result<bool, sqlx::Error> {
     let written = sqlx::query(
         "UPDATE calls SET state = 'settled', outcome = $1, settle_order = \

@@ -1,7 +1,7 @@
-//! What is over is put away: expired runs lose their cells, old ones go altogether, and so do old transcripts.
+//! The sweep: expires runs and deletes old runs, unused catalogs and old transcript entries.
 //!
-//! In batches, each a short transaction of its own: whoever writes waits for one of them at most. Safe to repeat, and to
-//! do from many processes at once.
+//! It works in batches, each in its own short transaction, so that a writer waits for one batch at most. A sweep can be
+//! repeated, and run from many processes at once.
 
 use std::time::Duration;
 
@@ -12,22 +12,24 @@ use crate::backend::{Dialect, Store, StoreError};
 use crate::commit::{Durability, list};
 use crate::fault;
 
-/// Runs in a batch, with all their legs, calls and approvals.
+/// Runs per batch, with all their legs, calls and approvals.
 const RUNS_A_BATCH: usize = 100;
 const CATALOGS_A_BATCH: i64 = 20;
 const ENTRIES_A_BATCH: i64 = 1_000;
 
-/// Batches of each kind in one sweep, and the time in between that is others'. What is left is for the next sweep.
+/// The most batches of each kind in one sweep. The next sweep does the rest.
 const BATCHES_A_SWEEP: usize = 20;
+
+/// The pause between batches, in which other writers can proceed.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A catalog that a run was begun with so lately is not looked at: its run may not be written yet.
+/// A catalog that was used within this time is kept: the run that uses it may not be committed yet.
 const CATALOG_GRACE_MS: i64 = 60 * 60 * 1000;
 
-/// A file gives back so many pages (of 4 KiB) in one sweep.
+/// Pages (of 4 KiB) that one sweep releases from an SQLite file.
 const PAGES_A_SWEEP: u32 = 4_096;
 
-/// What a sweep came to.
+/// How many rows of each kind a sweep expired or deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     pub expired: u64,
@@ -37,29 +39,29 @@ pub struct Swept {
 }
 
 impl Store {
-    /// Everything that is due, as far as one sweep goes.
+    /// Runs one sweep.
     pub async fn sweep(&self, now: Millis) -> Result<Swept, StoreError> {
         let before = |seconds: u64| now.saturating_sub(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000));
         let mut swept = Swept { expired: self.expire(now).await?, ..Swept::default() };
         let old = before(self.retention.runs_seconds);
-        swept.runs = self.in_batches(BATCHES_A_SWEEP, RUNS_A_BATCH as u64, || self.forget_some(old)).await?;
+        swept.runs = self.in_batches(BATCHES_A_SWEEP, RUNS_A_BATCH as u64, || self.delete_some_runs(old)).await?;
         let unused = now.saturating_sub(CATALOG_GRACE_MS);
         swept.catalogs =
-            self.in_batches(BATCHES_A_SWEEP, CATALOGS_A_BATCH as u64, || self.drop_some_catalogs(unused)).await?;
+            self.in_batches(BATCHES_A_SWEEP, CATALOGS_A_BATCH as u64, || self.delete_unused_catalogs(unused)).await?;
         let old = before(self.retention.transcripts_seconds);
         swept.entries =
-            self.in_batches(BATCHES_A_SWEEP, ENTRIES_A_BATCH as u64, || self.drop_some_entries(old)).await?;
+            self.in_batches(BATCHES_A_SWEEP, ENTRIES_A_BATCH as u64, || self.delete_old_entries(old)).await?;
         if swept.runs + swept.catalogs + swept.entries > 0 {
-            self.give_space_back().await?;
+            self.release_free_pages().await?;
         }
         Ok(swept)
     }
 
-    /// Ends runs whose time is over and that nobody works on: who holds a run sees to its end, and who
-    /// makes a call without a cell needs no lease to. The fence moves with it, or a holder whose commit was lost
-    /// would take this change for its own.
+    /// Expires runs that are past their time and have no active lease. A process that holds a run ends it itself, and a
+    /// direct call without a cell runs without a lease. The fence is incremented too; otherwise a former holder that
+    /// looks for its lost commit could mistake this change for it.
     pub async fn expire(&self, now: Millis) -> Result<u64, StoreError> {
-        // All of them: whoever asks about one run must find it ended.
+        // Not limited to one sweep's batches: callers rely on every due run being expired.
         let expired = self.in_batches(usize::MAX, RUNS_A_BATCH as u64, || self.expire_some(now)).await?;
         fault::point("sweep.after_expire")?;
         self.void_approvals(now).await?;
@@ -71,7 +73,7 @@ impl Store {
             "UPDATE runs SET sequence = sequence + 1, fence = fence + 1, state = 'expired', snapshot = NULL, lease_until = 0, \
              updated_at = $1 WHERE run_id IN (SELECT run_id FROM runs WHERE {DUE} ORDER BY run_id LIMIT {RUNS_A_BATCH}{}) \
              AND {DUE}",
-            self.others_may_have_it()
+            self.skip_locked()
         ))
         .bind(now)
         .execute(self.writer(Durability::Relaxed))
@@ -79,7 +81,7 @@ impl Store {
         Ok(expired.rows_affected())
     }
 
-    /// Nobody can say yes any more to a call of a run that is over, nor after the time to do so.
+    /// Voids pending approvals that have expired or whose run has ended.
     pub(crate) async fn void_approvals(&self, now: Millis) -> Result<(), StoreError> {
         sqlx::query(
             "UPDATE approvals SET state = 'void' WHERE state = 'pending' AND (expires_at <= $1 OR run_id IN \
@@ -91,24 +93,24 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets every run that ended before then, with its journal; transcripts are kept.
+    /// Deletes every run that ended before `then`, with its journal. Transcripts are kept.
     pub async fn forget_before(&self, then: Millis) -> Result<u64, StoreError> {
-        let mut gone = 0;
+        let mut deleted = 0;
         loop {
-            let some = self.forget_some(then).await?;
-            gone += some;
+            let some = self.delete_some_runs(then).await?;
+            deleted += some;
             if some < RUNS_A_BATCH as u64 {
-                return Ok(gone);
+                return Ok(deleted);
             }
         }
     }
 
-    async fn forget_some(&self, then: Millis) -> Result<u64, StoreError> {
-        let mut transaction = self.begin_to_write(Durability::Relaxed).await?;
+    async fn delete_some_runs(&self, then: Millis) -> Result<u64, StoreError> {
+        let mut transaction = self.begin_write(Durability::Relaxed).await?;
         let old = format!(
             "SELECT run_id FROM runs WHERE state NOT IN ('running', 'waiting') AND updated_at < $1 \
              ORDER BY updated_at LIMIT {RUNS_A_BATCH}{}",
-            self.others_may_have_it()
+            self.skip_locked()
         );
         let old = sqlx::query(&old).bind(then).fetch_all(&mut *transaction).await?;
         let old: Vec<String> = old.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
@@ -129,8 +131,9 @@ impl Store {
         Ok(old.len() as u64)
     }
 
-    /// A run's first commit says that its catalog is used, so one that is being begun keeps its own.
-    async fn drop_some_catalogs(&self, unused_since: Millis) -> Result<u64, StoreError> {
+    /// Deletes catalogs that no run uses. A run's first commit updates `used_at`, so the catalog of a run that is just
+    /// starting is kept.
+    async fn delete_unused_catalogs(&self, unused_since: Millis) -> Result<u64, StoreError> {
         let dropped = sqlx::query(
             "DELETE FROM catalogs WHERE used_at < $1 AND hash IN (SELECT hash FROM catalogs WHERE used_at < $1 \
              AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.catalog = catalogs.hash) LIMIT $2)",
@@ -142,7 +145,7 @@ impl Store {
         Ok(dropped.rows_affected())
     }
 
-    async fn drop_some_entries(&self, then: Millis) -> Result<u64, StoreError> {
+    async fn delete_old_entries(&self, then: Millis) -> Result<u64, StoreError> {
         let dropped = sqlx::query(
             "DELETE FROM transcript WHERE (session_id, position) IN \
              (SELECT session_id, position FROM transcript WHERE at < $1 ORDER BY at LIMIT $2)",
@@ -154,8 +157,8 @@ impl Store {
         Ok(dropped.rows_affected())
     }
 
-    /// A server sees to it itself.
-    async fn give_space_back(&self) -> Result<(), StoreError> {
+    /// Releases free pages of an SQLite file; Postgres does this by itself.
+    async fn release_free_pages(&self) -> Result<(), StoreError> {
         if self.dialect == Dialect::Sqlite {
             let pages = format!("PRAGMA incremental_vacuum({PAGES_A_SWEEP})");
             self.writer(Durability::Relaxed).execute(pages.as_str()).await?;
@@ -163,7 +166,7 @@ impl Store {
         Ok(())
     }
 
-    /// Until a batch is not full, or enough was done for one sweep.
+    /// Runs batches until one is not full, or `most` batches have run. Returns the total number of rows.
     async fn in_batches<F>(&self, most: usize, full: u64, batch: impl Fn() -> F + Send) -> Result<u64, StoreError>
     where
         F: Future<Output = Result<u64, StoreError>> + Send,
@@ -180,8 +183,8 @@ impl Store {
         Ok(all)
     }
 
-    /// What another has just now is left to them: two who sweep at once do not wait for each other.
-    fn others_may_have_it(&self) -> &'static str {
+    /// Returns the SQL that skips rows locked by another process, so that concurrent sweeps do not wait for each other.
+    fn skip_locked(&self) -> &'static str {
         match self.dialect {
             Dialect::Sqlite => "",
             Dialect::Postgres => " FOR UPDATE SKIP LOCKED",

@@ -1,7 +1,7 @@
-//! Whether a Postgres server is talked to by TLS, decided by where it is and what its address says.
+//! Chooses whether a Postgres connection uses verified TLS, from the server's host and the address's `sslmode`.
 //!
-//! The driver's own default, `prefer`, goes on in plain text with a server, or with anybody in between, that says it has
-//! no TLS. Here a server on another machine is verified unless its address says otherwise.
+//! The driver's default, `prefer`, falls back to plain text if the server, or an attacker in between, claims not to
+//! support TLS. Here a server on another machine is verified unless its address says otherwise.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -9,17 +9,17 @@ use std::str::FromStr;
 use sqlx::postgres::PgConnectOptions;
 use url::Url;
 
-/// Why an address is not used.
+/// The `sslmode` of a remote server's address does not verify the server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`sslmode={mode}` does not verify the server, and `{host}` is not this machine; write `sslmode=verify-full` (or leave it out), `sslmode=verify-ca` where names do not match, or `sslmode=disable` for plain text"
+    "`sslmode={mode}` does not verify the server, and `{host}` is another machine; write `sslmode=verify-full` (or leave it out), `sslmode=verify-ca` if the certificate has another host name, or `sslmode=disable` for plain text"
 )]
 pub struct WeakTls {
     pub host: String,
     pub mode: String,
 }
 
-/// What becomes of an address's own `sslmode`.
+/// How an address's own `sslmode` is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Decision {
     AsWritten,
@@ -27,10 +27,11 @@ enum Decision {
     Refused,
 }
 
-/// The address with the `sslmode` that it is used with.
+/// Returns the address with the `sslmode` to connect with: unchanged for a local server, and with
+/// `sslmode=verify-full` added for a remote server whose address has no `sslmode`.
 pub(crate) fn verified(address: &str) -> Result<String, Problem> {
     let options = PgConnectOptions::from_str(address)?;
-    // An address that the driver can read is a URL.
+    // Cannot fail: an address that the driver accepts is a URL.
     let Ok(mut url) = Url::parse(address) else { return Ok(address.to_owned()) };
     let mode = |(name, _): &(_, _)| matches!(AsRef::<str>::as_ref(name), "sslmode" | "ssl-mode");
     let written: Option<String> = url.query_pairs().filter(mode).last().map(|(_, mode)| mode.to_ascii_lowercase());
@@ -48,7 +49,7 @@ pub(crate) fn verified(address: &str) -> Result<String, Problem> {
     }
 }
 
-/// Why there is no address to use.
+/// Why an address cannot be used.
 #[derive(Debug)]
 pub(crate) enum Problem {
     Weak(WeakTls),
@@ -70,7 +71,7 @@ fn decide(is_local: bool, written: Option<&str>) -> Decision {
     }
 }
 
-/// A socket's folder, `localhost`, or an address of the loopback interface.
+/// Whether the host is a socket directory, `localhost` or a loopback address.
 fn is_this_machine(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host.starts_with('/')
@@ -82,7 +83,7 @@ fn is_this_machine(host: &str) -> bool {
 mod tests {
     use super::{Problem, verified};
 
-    /// The `sslmode` that an address is used with: what it says, `verify-full` where that is added, or `refused`.
+    /// Returns how an address is used: `as written`, `verify-full` if that is added, or `refused`.
     fn used(address: &str) -> String {
         match verified(address) {
             Ok(url) if url == address => "as written".to_owned(),

@@ -1,4 +1,4 @@
-//! What a session did, in the order it did it: control calls and the tool calls under them.
+//! Transcripts: the control calls of a session and the tool calls under them, in order.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,6 +8,7 @@ use crate::Millis;
 use crate::backend::{Dialect, Store, StoreError};
 use crate::commit::{CommitError, Durability, ROWS_A_STATEMENT, places};
 
+/// The kind of a transcript entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
@@ -17,7 +18,7 @@ pub enum EntryKind {
     /// A tool call made by a cell, or directly.
     ToolCall,
     ToolResult,
-    /// An approval asked for or decided, an abort, a late result.
+    /// An approval that was requested or decided, an abort, or a late result.
     Note,
 }
 
@@ -42,6 +43,7 @@ impl EntryKind {
     }
 }
 
+/// One entry of a session's transcript.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
@@ -51,8 +53,8 @@ pub struct Entry {
     pub entry: Value,
 }
 
-/// Positions are taken within the transaction that writes them; two writers of one session take turns. SQLite has
-/// one writer anyway.
+/// Appends entries to a session's transcript. Positions are assigned in the same transaction; on Postgres a lock makes
+/// writers of one session take turns. SQLite has only one writer at a time.
 pub(crate) async fn write(
     connection: &mut AnyConnection,
     dialect: Dialect,
@@ -96,7 +98,7 @@ pub(crate) async fn write(
 }
 
 impl Store {
-    /// Adds to a session's transcript outside of any change of a run.
+    /// Appends to a session's transcript without changing a run.
     pub async fn note(&self, session_id: &str, run_id: &str, entries: &[Entry]) -> Result<(), CommitError> {
         let mut transaction = self.writer(Durability::Relaxed).begin().await?;
         write(&mut transaction, self.dialect, session_id, run_id, entries).await?;
@@ -104,6 +106,7 @@ impl Store {
         Ok(())
     }
 
+    /// Returns a session's transcript in order.
     pub async fn transcript(&self, session_id: &str) -> Result<Vec<Entry>, StoreError> {
         let rows = sqlx::query("SELECT at, kind, entry FROM transcript WHERE session_id = $1 ORDER BY position")
             .bind(session_id.to_owned())
@@ -121,7 +124,7 @@ impl Store {
             .collect()
     }
 
-    /// A session's transcript as JSON lines.
+    /// Returns a session's transcript as JSON lines.
     pub async fn export(&self, session_id: &str) -> Result<String, StoreError> {
         let mut lines = String::new();
         for entry in self.transcript(session_id).await? {

@@ -1,5 +1,5 @@
-//! Whether the keys at hand are those that the store's cells are sealed with: two machines with a key 1 each would
-//! otherwise find out when a cell does not open.
+//! Checks that this process has the keys that the store's cells are sealed with. Without the check, two machines with
+//! different keys of the same number would only notice when a cell does not open.
 
 use sqlx::Row;
 
@@ -9,12 +9,12 @@ use crate::commit::Durability;
 use crate::seal::key_bytes;
 
 impl Store {
-    /// Notes the keys at hand, by marks that say nothing of them. Where the store knows another key by the same number,
-    /// and cells that have not expired are sealed with it, that is an error.
+    /// Records the fingerprints of this process's keys. Fails if the store has a different key under the same number,
+    /// and cells that have not expired are sealed with that key.
     pub async fn vouch_for_keys(&self, now: Millis) -> Result<(), StoreError> {
-        let noted = self.noted_keys().await?;
+        let stored = self.stored_marks().await?;
         for (id, mark) in self.keys.marks() {
-            match noted.iter().find(|(known, _)| *known == id) {
+            match stored.iter().find(|(known, _)| *known == id) {
                 Some((_, same)) if *same == mark => continue,
                 Some(_) => {
                     let cells = self.cells_sealed_with(id, now).await?;
@@ -36,7 +36,7 @@ impl Store {
         Ok(())
     }
 
-    /// Suspended cells that only this key opens, and that can still be gone on with.
+    /// Counts the suspended cells that are sealed with this key and can still be resumed.
     pub async fn cells_sealed_with(&self, id: u32, now: Millis) -> Result<u64, StoreError> {
         let row = sqlx::query(
             "SELECT COUNT(*) FROM runs WHERE state IN ('running', 'waiting') AND expires_at > $1 \
@@ -49,12 +49,12 @@ impl Store {
         Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))
     }
 
-    async fn noted_keys(&self) -> Result<Vec<(u32, String)>, StoreError> {
+    async fn stored_marks(&self) -> Result<Vec<(u32, String)>, StoreError> {
         let rows = sqlx::query("SELECT key_id, mark FROM sealing_keys").fetch_all(self.reader()).await?;
         rows.iter()
             .map(|row| {
                 let id = u32::try_from(row.try_get::<i64, _>(0)?);
-                Ok((id.map_err(|_| StoreError::Corrupt("a key's number".to_owned()))?, row.try_get(1)?))
+                Ok((id.map_err(|_| StoreError::Corrupt("invalid key number".to_owned()))?, row.try_get(1)?))
             })
             .collect()
     }

@@ -1,4 +1,4 @@
-//! News of runs from other processes: told by the server where there is one, looked for where there is not.
+//! Detects changes of runs by other processes: Postgres sends notifications, an SQLite file is polled.
 
 use std::time::Duration;
 
@@ -9,44 +9,45 @@ use crate::backend::{Dialect, Store};
 use crate::fault;
 use crate::location::{Location, sqlite_url};
 
-/// How often a file is looked at. One read of a counter.
-const LOOK_EVERY: Duration = Duration::from_millis(150);
+/// How often an SQLite file is polled. One poll reads a counter.
+const POLL_EVERY: Duration = Duration::from_millis(150);
 
-/// How long a silent server is believed. A connection may be dead without a word.
-const BELIEVED: Duration = Duration::from_millis(700);
+/// How long to wait for a notification before a change is assumed: a broken connection may not report an error.
+const NOTIFY_TIMEOUT: Duration = Duration::from_millis(700);
 
 const CHANNEL: &str = "cellmate_runs";
 
-/// What was heard.
+/// A change that a [`Watch`] reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunChange {
-    /// Something came for this run, or became of it.
+    /// This run has changed, or an outcome or decision for it was stored.
     Of(String),
-    /// Something may have: whoever waits looks for itself.
+    /// Any run may have changed; callers that wait for a change must check the store.
     Perhaps,
 }
 
-/// Hears of changes that other processes make. Some are heard of twice, none is missed for a second.
+/// Reports changes that other processes make. A change may be reported twice, and is reported within a second.
 #[derive(Debug)]
 pub struct Watch {
     location: Location,
-    ear: WatchSource,
+    source: WatchSource,
 }
 
 #[derive(Debug)]
 enum WatchSource {
-    Deaf,
+    Disconnected,
     Server(Box<PgListener>),
     File { connection: Box<AnyConnection>, version: i64 },
 }
 
 impl Store {
+    /// Returns a watch that connects on first use.
     pub fn watch(&self) -> Watch {
-        Watch { location: self.location.clone(), ear: WatchSource::Deaf }
+        Watch { location: self.location.clone(), source: WatchSource::Disconnected }
     }
 
-    /// Lets other processes hear of a run when the transaction is written.
-    pub(crate) async fn tell_others(&self, connection: &mut AnyConnection, run_id: &str) -> Result<(), sqlx::Error> {
+    /// Notifies other processes of a change of the run when the transaction commits.
+    pub(crate) async fn notify_others(&self, connection: &mut AnyConnection, run_id: &str) -> Result<(), sqlx::Error> {
         if self.dialect == Dialect::Postgres {
             sqlx::query("SELECT 1 FROM (SELECT pg_notify($1, $2)) AS told")
                 .bind(CHANNEL)
@@ -59,24 +60,24 @@ impl Store {
 }
 
 impl Watch {
-    /// The next news. Dropped while it waits, it has missed nothing that is not looked for anyway.
+    /// Waits for the next change. If the future is dropped, a later call still reports the change.
     pub async fn next(&mut self) -> RunChange {
         match self.listen().await {
-            Ok(news) => news,
+            Ok(change) => change,
             Err(_) => {
-                self.ear = WatchSource::Deaf;
-                tokio::time::sleep(LOOK_EVERY).await;
+                self.source = WatchSource::Disconnected;
+                tokio::time::sleep(POLL_EVERY).await;
                 RunChange::Perhaps
             }
         }
     }
 
     async fn listen(&mut self) -> Result<RunChange, sqlx::Error> {
-        if let WatchSource::Deaf = self.ear {
-            self.ear = match &self.location {
-                // Nobody else has this memory; clones of its store may.
+        if let WatchSource::Disconnected = self.source {
+            self.source = match &self.location {
+                // No other process can use this database, but clones of the store can.
                 Location::Memory => {
-                    tokio::time::sleep(BELIEVED).await;
+                    tokio::time::sleep(NOTIFY_TIMEOUT).await;
                     return Ok(RunChange::Perhaps);
                 }
                 Location::File(path) => {
@@ -92,14 +93,14 @@ impl Watch {
             };
             return Ok(RunChange::Perhaps);
         }
-        match &mut self.ear {
-            WatchSource::Deaf => Ok(RunChange::Perhaps),
-            WatchSource::Server(listener) => match tokio::time::timeout(BELIEVED, listener.try_recv()).await {
-                Ok(heard) => Ok(heard?.map_or(RunChange::Perhaps, |heard| RunChange::Of(heard.payload().to_owned()))),
+        match &mut self.source {
+            WatchSource::Disconnected => Ok(RunChange::Perhaps),
+            WatchSource::Server(listener) => match tokio::time::timeout(NOTIFY_TIMEOUT, listener.try_recv()).await {
+                Ok(sent) => Ok(sent?.map_or(RunChange::Perhaps, |sent| RunChange::Of(sent.payload().to_owned()))),
                 Err(_) => Ok(RunChange::Perhaps),
             },
             WatchSource::File { connection, version } => loop {
-                tokio::time::sleep(LOOK_EVERY).await;
+                tokio::time::sleep(POLL_EVERY).await;
                 let row = fault::alone(sqlx::query("PRAGMA data_version").fetch_one(&mut **connection)).await?;
                 let now: i64 = row.try_get(0)?;
                 if now != *version {

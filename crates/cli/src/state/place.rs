@@ -211,7 +211,7 @@ mod tests {
             state_dir: Some(folder.path().to_owned()),
         };
         let said = typed.choose(&json!({}), &places(&[])).unwrap_err().to_string();
-        assert_eq!(said, "a store is `postgres://user@host/database`, or the path of a file");
+        assert_eq!(said, "invalid store location; expected `postgres://user@host/database` or the path of a file");
         let untyped = StoreArguments { store: None, ..typed };
         let settings = json!({"store": {"url": "postgres://me:${PASS}@db/x"}});
         let said = untyped.choose(&settings, &places(&[])).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! `tools.codeMode`: whether a run's tools hide behind `exec` and `wait`, and what its cells may use.
+//! `tools.codeMode`: whether the model calls tools through `exec` and `wait`, and what its cells may use.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::reader::{self, Reader};
 use crate::cell::Language;
 use crate::limits::{self, Bound, Limits};
 
-/// Everything decided. `runtime` and `mode` have one value each, so they are checked and not kept.
+/// The resolved configuration. `runtime` and `mode` have only one valid value each, so they are checked but not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeMode {
     pub enabled: bool,
@@ -16,18 +16,18 @@ pub struct CodeMode {
     pub limits: Limits,
     pub search: SearchLimits,
     pub snapshot_ttl_seconds: u64,
-    /// Counts the runs of a whole store; the same for every agent.
+    /// The most live runs in the whole store; the same for every agent.
     pub max_live_runs: u64,
 }
 
 impl CodeMode {
-    /// Switched on, with these limits and otherwise the defaults.
+    /// Returns an enabled code mode with these limits and default settings otherwise.
     pub fn enabled(limits: Limits) -> Self {
-        Self { enabled: true, limits: limits.clamped(), ..Given::default().resolve() }
+        Self { enabled: true, limits: limits.clamped(), ..PartialConfig::default().resolve() }
     }
 }
 
-/// The languages a cell may be written in: at least one.
+/// The languages that a cell may be written in; at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Languages {
     javascript: bool,
@@ -37,7 +37,7 @@ pub struct Languages {
 impl Languages {
     pub const ALL: Self = Self { javascript: true, typescript: true };
 
-    /// These and no others; none given are none allowed, which no configuration can say.
+    /// Allows only these languages. Returns `None` for an empty list, because at least one must be allowed.
     pub fn of(languages: &[Language]) -> Option<Self> {
         let has = |language: Language| languages.contains(&language);
         let these = Self { javascript: has(Language::JavaScript), typescript: has(Language::TypeScript) };
@@ -52,9 +52,9 @@ impl Languages {
     }
 }
 
-/// What one place of the configuration says; the rest comes from a broader place or is the default.
+/// The settings that one scope gives. The others come from a broader scope or are the defaults.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Given {
+pub(super) struct PartialConfig {
     enabled: Option<bool>,
     languages: Option<Languages>,
     numbers: Numbers,
@@ -73,7 +73,7 @@ const NUMBERS: [&Bound; 10] = [
     &limits::MAX_LIVE_RUNS,
 ];
 
-impl Given {
+impl PartialConfig {
     pub(super) fn read(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Self {
         let switch = |enabled| Self { enabled: Some(enabled), ..Self::default() };
         reader::switch_or_object(value, path, errors, switch, Self::read_object)
@@ -81,26 +81,26 @@ impl Given {
 
     fn read_object(reader: &mut Reader<'_, '_>) -> Self {
         let enabled = reader.flag("enabled");
-        // Only one value each: checked, and nothing to keep.
+        // These have only one valid value each, so there is nothing to keep.
         let _runtime = reader.choice("runtime", &[("quickjs-wasi", ())]);
         let _mode = reader.choice("mode", &[("only", ())]);
         Self { enabled, languages: read_languages(reader), numbers: Numbers::read(reader, &NUMBERS) }
     }
 
-    /// For an agent, whose place this is not to say how many runs a store holds.
-    pub(super) fn gives_max_live_runs(&self) -> Option<u64> {
+    /// Returns `maxLiveRuns` if it is given here. An agent must not set it, because it applies to the whole store.
+    pub(super) fn given_max_live_runs(&self) -> Option<u64> {
         self.numbers.given(&limits::MAX_LIVE_RUNS)
     }
 
-    pub(super) fn over(&self, base: &Self) -> Self {
+    pub(super) fn merged_over(&self, base: &Self) -> Self {
         Self {
             enabled: self.enabled.or(base.enabled),
             languages: self.languages.or(base.languages),
-            numbers: self.numbers.over(&base.numbers),
+            numbers: self.numbers.merged_over(&base.numbers),
         }
     }
 
-    /// Only `enabled: true` switches code mode on, whatever else is given.
+    /// Fills in the defaults. Only `enabled: true` enables code mode, whatever else is given.
     pub(super) fn resolve(&self) -> CodeMode {
         let number = |bound| self.numbers.get(bound);
         CodeMode {

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and where.
+//! Configuration errors with the path of the wrong value.
 
 use std::fmt;
 
@@ -7,14 +7,15 @@ use serde_json::Value;
 use super::nearest::nearest;
 use crate::error::ErrorCode;
 
-/// One complaint. A configuration is read to its end, so there may be many.
+/// One error in a configuration. All errors are collected, so there may be many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// As one would write it in JavaScript: `tools.byProvider["openai/gpt-5"].deny[0]`.
+    /// The path of the value, in JavaScript syntax: `tools.byProvider["openai/gpt-5"].deny[0]`.
     pub path: String,
     pub problem: Problem,
 }
 
+/// What is wrong with a value or key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     Value { found: String, expected: String, nearest: Option<String> },
@@ -22,7 +23,7 @@ pub enum Problem {
 }
 
 impl ConfigError {
-    /// What a run that meets a bad configuration fails with.
+    /// The code with which a run fails if its configuration is invalid.
     pub const CODE: ErrorCode = ErrorCode::InvalidConfig;
 
     pub fn value(path: &Path, found: &Value, expected: &str) -> Self {
@@ -32,7 +33,7 @@ impl ConfigError {
         }
     }
 
-    /// For a word that should have been one of some others.
+    /// Reports a word that is not one of `candidates`, and suggests the nearest of them.
     pub fn word<'a>(path: &Path, found: &Value, expected: &str, candidates: impl IntoIterator<Item = &'a str>) -> Self {
         let nearest = found.as_str().and_then(|word| nearest(word, candidates)).map(str::to_owned);
         Self {
@@ -58,12 +59,12 @@ impl fmt::Display for ConfigError {
                 nearest.iter().try_for_each(|word| write!(f, "; did you mean `{word}`?"))
             }
             Problem::UnknownKey { nearest: Some(word), .. } => write!(f, "unknown key; did you mean `{word}`?"),
-            Problem::UnknownKey { nearest: None, known } => write!(f, "unknown key; known are {}", listed(known)),
+            Problem::UnknownKey { nearest: None, known } => write!(f, "unknown key; known keys are {}", listed(known)),
         }
     }
 }
 
-/// Words for a reader: `` `a`, `b` ``.
+/// Formats words as a list: `` `a`, `b` ``.
 pub(super) fn listed(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
@@ -87,7 +88,7 @@ fn shortened(text: &str) -> String {
     short
 }
 
-/// Where in a configuration we are.
+/// The path of a value in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path(String);
 
@@ -99,7 +100,7 @@ impl Path {
     pub fn key(&self, key: &str) -> Self {
         let plain = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-        // Quoted as JSON, so that a key cannot smuggle control characters into a terminal.
+        // Quoted as JSON, so that a key cannot send control characters to a terminal.
         Self(if plain && key.len() <= MAX_SHOWN_CHARS {
             format!("{}.{key}", self.0)
         } else {
@@ -125,7 +126,7 @@ mod tests {
     use super::{ConfigError, Path, shown};
 
     #[test]
-    fn every_error_says_where_what_and_what_instead() {
+    fn an_error_shows_the_path_the_value_and_what_was_expected() {
         let path = Path::root("tools").key("mode");
         let cases = [
             (ConfigError::value(&path, &json!(7), "a word"), "`tools.mode`: expected a word, found `7`"),
@@ -143,7 +144,7 @@ mod tests {
             ),
             (
                 ConfigError::unknown_key(&path, "zebra", &["deny", "allow"]),
-                "`tools.mode.zebra`: unknown key; known are `deny`, `allow`",
+                "`tools.mode.zebra`: unknown key; known keys are `deny`, `allow`",
             ),
         ];
         for (error, expected) in cases {
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_quote_what_is_no_plain_key() {
+    fn paths_quote_keys_that_are_not_plain() {
         let root = Path::root("tools");
         let long = "k".repeat(61);
         let cases = [

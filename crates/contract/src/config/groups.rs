@@ -1,17 +1,18 @@
-//! Names for many tools at once, as policies write them: `group:fs`, `bundle-mcp`.
+//! Tool groups in policies, such as `group:fs` and `bundle-mcp`.
 //!
-//! The set is closed, so that a misspelt group is an error and not a deny list that denies nothing. The
-//! names and members are the first implementation's; a group's members are tools of its sources only, so
-//! that no MCP server or client joins `group:fs` by calling a tool `read`.
+//! The set is closed, so that a misspelt group is an error and not a deny list that denies nothing. The names and
+//! members are those of the first implementation. A group contains only tools of its sources, so that no MCP server or
+//! client joins `group:fs` by naming a tool `read`.
 
 use crate::tool::{Source, ToolId};
 
-/// What every group but [`BUNDLE_MCP`] begins with.
+/// The prefix of every group name except [`BUNDLE_MCP`].
 pub(super) const PREFIX: &str = "group:";
 
-/// All MCP tools, by the name the first implementation's plugin for them had.
+/// All MCP tools, under the name of the first implementation's plugin for them.
 const BUNDLE_MCP: &str = "bundle-mcp";
 
+/// A named set of tools.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Group {
     name: &'static str,
@@ -55,7 +56,8 @@ impl Group {
 }
 
 static GROUPS: [Group; 16] = [
-    // What touches the machine is left out, as it always was: `group:fs`, `group:runtime` and `openclaw:*` have it.
+    // Without tools that access the machine, as in the first implementation; `group:fs`, `group:runtime` and
+    // `openclaw:*` include them.
     Group::new(
         "group:openclaw",
         &[Source::Openclaw],
@@ -98,7 +100,7 @@ mod tests {
     use crate::tool::ToolId;
 
     #[test]
-    fn a_group_has_tools_of_its_sources_and_names() {
+    fn a_group_contains_only_tools_of_its_sources_and_names() {
         let cases = [
             ("group:openclaw", "openclaw:core:cron", true),
             ("group:openclaw", "openclaw:other:anything", true),
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_named_once_and_found_by_their_whole_name() {
+    fn group_names_are_unique_and_matched_exactly() {
         let mut names: Vec<&str> = Group::names().collect();
         assert!(names.iter().all(|name| name.starts_with(PREFIX) || *name == "bundle-mcp"));
         names.sort_unstable();

@@ -1,7 +1,7 @@
-//! The part of a configuration that says which tools a run has and what its cells may use.
+//! The part of the configuration that decides which tools a run has and what its cells may use.
 //!
-//! A raw value goes in once and comes out decided: every default filled in, every number within its range.
-//! Files, and the keys that belong to others, are read elsewhere; [`reader`] is for them too.
+//! A raw JSON value is resolved once: every default is filled in and every number is within its range. Files and other
+//! keys are read elsewhere, also with [`reader`].
 
 pub mod error;
 pub mod groups;
@@ -29,24 +29,24 @@ pub use policy::PolicyConfig;
 pub use store::{Quotas, Retention, StoreConfig};
 pub use tool_search::{ToolSearch, ToolSearchMode};
 
-/// All of `tools` for one agent, or for none in particular.
+/// The resolved `tools` configuration of one agent, or the global one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolsConfig {
     pub code_mode: CodeMode,
     pub tool_search: ToolSearch,
     pub policy: PolicyConfig,
-    /// `tools.search.meaning`: whether searches go by the meaning of words, too.
+    /// `tools.search.meaning`: whether searches also consider the meaning of words.
     pub search_meaning: bool,
 }
 
 impl ToolsConfig {
-    /// Takes what stands under `tools`; `null` for a configuration without it.
+    /// Resolves the value of `tools`; `null` for a configuration without it.
     pub fn resolve(tools: &Value) -> Result<Self, Vec<ConfigError>> {
         AgentsConfig::resolve(tools, &Value::Null).map(|agents| agents.global)
     }
 }
 
-/// `tools` as each agent has it.
+/// The resolved `tools` configuration of every agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentsConfig {
     global: ToolsConfig,
@@ -54,15 +54,15 @@ pub struct AgentsConfig {
 }
 
 impl AgentsConfig {
-    /// Takes what stands under `tools` and under `agents`; `null` for a configuration without them.
+    /// Resolves the values of `tools` and `agents`; `null` for a configuration without them.
     ///
-    /// Of an agent only `tools` is read here; its other keys are for whoever reads agents.
+    /// Only the `tools` of an agent is read here; its other keys are ignored.
     pub fn resolve(tools: &Value, agents: &Value) -> Result<Self, Vec<ConfigError>> {
         let mut errors = Vec::new();
         let mut profiles = profiles::Profiles::built_in();
         let global = match tools {
-            Value::Null => Given::empty(&Path::root("tools")),
-            given => Given::read_global(given, &mut profiles, &mut errors),
+            Value::Null => PartialConfig::empty(&Path::root("tools")),
+            given => PartialConfig::read_global(given, &mut profiles, &mut errors),
         };
         let agents = match agents {
             Value::Null => BTreeMap::new(),
@@ -73,11 +73,11 @@ impl AgentsConfig {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let agents = agents.into_iter().map(|(id, agent)| (id, agent.over(&global).resolve())).collect();
+        let agents = agents.into_iter().map(|(id, agent)| (id, agent.merged_over(&global).resolve())).collect();
         Ok(Self { global: global.resolve(), agents })
     }
 
-    /// An agent that nothing is said about has the global configuration.
+    /// Returns the configuration of an agent; the global one if the agent has none of its own.
     pub fn tools(&self, agent: &str) -> &ToolsConfig {
         self.agents.get(agent).unwrap_or(&self.global)
     }
@@ -86,7 +86,7 @@ impl AgentsConfig {
         &self.global
     }
 
-    /// The largest memory limit that any agent's cells have.
+    /// Returns the largest memory limit of any agent's cells.
     pub fn largest_memory_limit(&self) -> u64 {
         let all = self.agents.values().chain([&self.global]);
         all.map(|tools| tools.code_mode.limits.memory_bytes).max().unwrap_or(0)
@@ -98,33 +98,33 @@ fn read_agent(
     path: &Path,
     errors: &mut Vec<ConfigError>,
     profiles: &profiles::Profiles,
-) -> Option<Given> {
+) -> Option<PartialConfig> {
     let Value::Object(fields) = agent else {
         errors.push(ConfigError::value(path, agent, "an object"));
         return None;
     };
     let path = path.key("tools");
-    let given = reader::object(fields.get("tools")?, &path, errors, |reader| Given::read(reader, profiles))?;
-    if let Some(runs) = given.code_mode.gives_max_live_runs() {
-        let expected = "it under `tools.codeMode` only, because it counts the runs of all agents";
+    let given = reader::object(fields.get("tools")?, &path, errors, |reader| PartialConfig::read(reader, profiles))?;
+    if let Some(runs) = given.code_mode.given_max_live_runs() {
+        let expected = "no value here (set it under `tools.codeMode`, because it counts the runs of all agents)";
         errors.push(ConfigError::value(&path.key("codeMode").key(MAX_LIVE_RUNS.key), &Value::from(runs), expected));
     }
     Some(given)
 }
 
-/// What one scope says.
-struct Given {
-    code_mode: code_mode::Given,
-    tool_search: tool_search::Given,
+/// The settings of one scope, `tools` or `agents.<id>.tools`, before defaults are filled in.
+struct PartialConfig {
+    code_mode: code_mode::PartialConfig,
+    tool_search: tool_search::PartialConfig,
     policy: PolicyConfig,
     search_meaning: Option<bool>,
 }
 
-impl Given {
+impl PartialConfig {
     fn empty(place: &Path) -> Self {
         Self {
-            code_mode: code_mode::Given::default(),
-            tool_search: tool_search::Given::default(),
+            code_mode: code_mode::PartialConfig::default(),
+            tool_search: tool_search::PartialConfig::default(),
             policy: PolicyConfig { scopes: vec![policy::Scope::empty(place)] },
             search_meaning: None,
         }
@@ -143,9 +143,10 @@ impl Given {
 
     fn read(reader: &mut reader::Reader<'_, '_>, profiles: &profiles::Profiles) -> Self {
         let code_mode =
-            reader.field("codeMode").map(|(value, path, errors)| code_mode::Given::read(value, &path, errors));
-        let tool_search =
-            reader.field("toolSearch").map(|(value, path, errors)| tool_search::Given::read(value, &path, errors));
+            reader.field("codeMode").map(|(value, path, errors)| code_mode::PartialConfig::read(value, &path, errors));
+        let tool_search = reader
+            .field("toolSearch")
+            .map(|(value, path, errors)| tool_search::PartialConfig::read(value, &path, errors));
         let search_meaning = reader.object("search", |reader| reader.flag("meaning")).flatten();
         Self {
             search_meaning,
@@ -155,12 +156,12 @@ impl Given {
         }
     }
 
-    fn over(self, base: &Self) -> Self {
+    fn merged_over(self, base: &Self) -> Self {
         let mut scopes = base.policy.scopes.clone();
         scopes.extend(self.policy.scopes);
         Self {
-            code_mode: self.code_mode.over(&base.code_mode),
-            tool_search: self.tool_search.over(&base.tool_search),
+            code_mode: self.code_mode.merged_over(&base.code_mode),
+            tool_search: self.tool_search.merged_over(&base.tool_search),
             policy: PolicyConfig { scopes },
             search_meaning: self.search_meaning.or(base.search_meaning),
         }

@@ -1,9 +1,10 @@
-//! The word that was probably meant.
+//! Suggests the known word that is nearest to a mistyped one.
 
-/// Longer words are not compared: nobody mistypes one, and comparing costs the product of lengths.
+/// Longer words are not compared: they are hardly typing errors, and the cost is the product of both lengths.
 const MAX_CHARS: usize = 64;
 
-/// The candidate with the fewest edits, if they are no more than half the longer word; the first of equals.
+/// Returns the candidate with the fewest edits, if they are at most half the length of the longer word. Of equal
+/// candidates the first is returned.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.chars().nth(MAX_CHARS).is_some() {
         return None;
@@ -19,7 +20,8 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// Letters put in, left out, changed, or swapped with their neighbour to turn one word into the other; case does not count.
+/// Counts the letters to insert, delete, replace or swap with their neighbour to turn one word into another, ignoring
+/// case.
 pub fn edits(from: &str, to: &str) -> usize {
     let letters = |word: &str| -> Vec<char> { word.to_lowercase().chars().collect() };
     let (from, to) = (letters(from), letters(to));
@@ -49,7 +51,7 @@ mod tests {
     use super::{edits, nearest};
 
     #[test]
-    fn edits_are_counted_without_regard_to_case() {
+    fn edits_are_counted_ignoring_case() {
         let cases = [
             ("", "", 0),
             ("", "abc", 3),
@@ -68,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_near_word_is_offered() {
+    fn only_a_similar_word_is_suggested() {
         let known = ["allow", "deny", "alsoAllow", "mode", "timeoutMs"];
         let long = "a".repeat(65);
         let cases = [

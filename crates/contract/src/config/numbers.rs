@@ -1,11 +1,11 @@
-//! The numbers one object gave, by key: few are given, and each knows its own default.
+//! The numbers that one object gives, by key.
 
 use std::collections::BTreeMap;
 
 use super::reader::Reader;
 use crate::limits::{Bound, SEARCH_DEFAULT_LIMIT};
 
-/// Already within their ranges.
+/// The given numbers, already within their ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Numbers(BTreeMap<&'static str, u64>);
 
@@ -14,7 +14,7 @@ impl Numbers {
         Self(bounds.iter().filter_map(|bound| Some((bound.key, reader.number(bound)?))).collect())
     }
 
-    pub(super) fn over(&self, base: &Self) -> Self {
+    pub(super) fn merged_over(&self, base: &Self) -> Self {
         let mut merged = base.0.clone();
         merged.extend(&self.0);
         Self(merged)
@@ -33,7 +33,7 @@ impl Numbers {
     }
 }
 
-/// How many tools a search lists: when nobody says, and at most.
+/// How many tools a search returns, by default and at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchLimits {
     pub default: u64,

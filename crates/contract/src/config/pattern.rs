@@ -1,4 +1,4 @@
-//! One entry of an allow or deny list: a glob over a tool's id, a glob over its name or owner, or a group.
+//! An entry of an allow or deny list: a glob over a tool's id, a glob over its name or owner, or a group.
 
 use std::fmt;
 
@@ -8,18 +8,19 @@ use super::error::{ConfigError, Path};
 use super::groups::{Group, PREFIX};
 use crate::limits::MAX_PATTERN_BYTES;
 
-/// Parsed once; what it matches is decided where tools are.
+/// A parsed pattern. `catalog::policy` decides which tools it matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
     group: Option<&'static Group>,
 }
 
+/// Why a pattern is invalid. The message describes what was expected instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPattern {
     #[error("a tool's id, name or owner, a glob over them, or a group")]
     Blank,
-    #[error("a pattern without blanks around it")]
+    #[error("a pattern without leading or trailing whitespace")]
     BlankAround,
     #[error("a pattern of at most {MAX_PATTERN_BYTES} bytes")]
     TooLong,
@@ -28,7 +29,7 @@ pub enum BadPattern {
 }
 
 impl Pattern {
-    /// The error reads as what was expected instead.
+    /// Parses a pattern.
     pub fn parse(text: &str) -> Result<Self, BadPattern> {
         let group = Group::find(text);
         if text.trim().is_empty() {
@@ -60,12 +61,12 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether it is a glob over whole ids. Without a `:` it is one over the names and owners of tools.
+    /// Whether the pattern is a glob over whole ids. A glob without `:` matches the names and owners of tools.
     pub fn is_about_ids(&self) -> bool {
         self.group.is_none() && self.text.contains(':')
     }
 
-    /// The group it names; a glob names none.
+    /// Returns the group that the pattern names; `None` for a glob.
     pub fn group(&self) -> Option<&'static Group> {
         self.group
     }
@@ -112,13 +113,16 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_pattern_is_reported_at_its_place() {
+    fn an_invalid_pattern_is_reported_with_its_path() {
         let found = |value: &Value| Pattern::read(value, &Path::root("deny").index(3)).unwrap_err().to_string();
         assert_eq!(
             found(&json!("group:runtme")),
             "`deny[3]`: expected a known group, found `\"group:runtme\"`; did you mean `group:runtime`?"
         );
-        assert_eq!(found(&json!(" a")), "`deny[3]`: expected a pattern without blanks around it, found `\" a\"`");
+        assert_eq!(
+            found(&json!(" a")),
+            "`deny[3]`: expected a pattern without leading or trailing whitespace, found `\" a\"`"
+        );
         let expected = "`deny[3]`: expected a tool's id, name or owner, a glob over them, or a group, found";
         for (value, shown) in [(json!(""), "`\"\"`"), (json!(1), "`1`"), (json!(["a"]), "a list")] {
             assert_eq!(found(&value), format!("{expected} {shown}"));

@@ -1,6 +1,6 @@
-//! Which tools a scope allows and denies, as the configuration says it.
+//! The allow and deny lists of the configuration, by scope.
 //!
-//! Scopes are kept apart: what they make of a tool together is `catalog::policy`'s to say.
+//! Scopes are not merged here: `catalog::policy` decides what they mean together for a tool.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,21 @@ use super::pattern::Pattern;
 use super::profiles::{Profile, Profiles};
 use super::reader::{self, Reader};
 
-/// The scopes of one agent, the broader first: `tools`, then `agents.<id>.tools` where there is one.
+/// The scopes of one agent, the broader first: `tools`, then `agents.<id>.tools` if it is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyConfig {
     pub scopes: Vec<Scope>,
 }
 
+/// The policy of `tools`, or of one agent's `tools`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
-    /// Where it stands in the configuration.
+    /// The path of the scope in the configuration.
     pub place: String,
     pub rules: Rules,
     /// Keyed by `<provider>` or `<provider>/<model>`.
     pub by_provider: BTreeMap<String, Rules>,
-    /// For runs in a sandbox.
+    /// Additional lists for sandboxed runs.
     pub sandbox: Lists,
 }
 
@@ -38,7 +39,8 @@ pub struct Rules {
 pub struct Lists {
     /// `None` allows every tool, an empty list allows none.
     pub allow: Option<Vec<Pattern>>,
-    /// Adds to `allow` beside it, and to a profile. `None` leaves a broader scope's in force, an empty list does not.
+    /// Adds to the `allow` of the same object and to a profile. `None` keeps the list of a broader scope in force, an
+    /// empty list does not.
     pub also_allow: Option<Vec<Pattern>>,
     pub deny: Vec<Pattern>,
 }

@@ -1,4 +1,4 @@
-//! Named allow lists: the four every installation has, and those under `tools.profiles`.
+//! Profiles are named allow lists: four built-in ones, and those under `tools.profiles`.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use super::error::{ConfigError, Path, listed};
 use super::pattern::Pattern;
 use super::reader;
 
-/// A profile as some scope chose it.
+/// A profile that a scope has chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     pub name: String,
     pub allow: Vec<Pattern>,
 }
 
-/// The first implementation's profiles. They name its own tools by source, so that a stranger's tool of
-/// the same name is not in them.
+/// The profiles of the first implementation. They include the source of a tool, so that a tool of the same name from
+/// another source is not in them.
 const BUILT_IN: [(&str, &[&str]); 4] = [
     ("minimal", &["openclaw:*:session_status"]),
     (
@@ -55,7 +55,7 @@ const BUILT_IN: [(&str, &[&str]); 4] = [
     ("full", &["*"]),
 ];
 
-/// All profiles a configuration can choose from.
+/// All profiles that a configuration can choose from.
 #[derive(Clone, Debug)]
 pub(super) struct Profiles(BTreeMap<String, Vec<Pattern>>);
 
@@ -65,7 +65,7 @@ impl Profiles {
         Self(BUILT_IN.iter().map(|(name, texts)| ((*name).to_owned(), parsed(texts))).collect())
     }
 
-    /// Adds those of `tools.profiles`. A built-in name keeps its meaning.
+    /// Adds the profiles of `tools.profiles`. A built-in profile cannot be replaced.
     pub(super) fn add(&mut self, value: &Value, path: &Path, errors: &mut Vec<ConfigError>) {
         let added = reader::entries(value, path, errors, |value, path, errors| {
             reader::list(value, path, errors, Pattern::read)
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_are_added_and_built_in_ones_stay() {
+    fn profiles_can_be_added_but_not_replace_built_in_ones() {
         let mut profiles = Profiles::built_in();
         let mut errors = Vec::new();
         let given = json!({"readers": ["read*"], "full": ["read"], "broken": "read", "none": []});

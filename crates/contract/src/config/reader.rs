@@ -1,7 +1,7 @@
-//! Takes an object's fields one by one, then complains about what is left.
+//! Reads an object field by field, then reports the keys that were not read.
 //!
-//! Every part of the configuration is read with it, so that all of them complain alike and none stops at
-//! the first mistake. A field that is wrong is reported and reads as absent.
+//! Every part of the configuration is read with it, so that all errors look alike and reading does not stop at the
+//! first one. A wrong field is reported and treated as absent.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use serde_json::{Map, Value};
 use super::error::{ConfigError, Path, listed};
 use crate::limits::Bound;
 
-/// An object under way: `asked` becomes the list of keys it knows.
+/// Reads the fields of one object and records the keys it was asked for, which are the known keys.
 #[derive(Debug)]
 pub struct Reader<'v, 'e> {
     path: &'e Path,
     fields: &'v Map<String, Value>,
-    asked: Vec<&'static str>,
+    known_keys: Vec<&'static str>,
     errors: &'e mut Vec<ConfigError>,
 }
 
-/// Either `true` or `false`, which only switch it, or all that can be said of it.
+/// Reads `true`, `false` or an object. `switch` handles the boolean, `read` the object.
 pub(super) fn switch_or_object<T: Default>(
     value: &Value,
     path: &Path,
@@ -37,7 +37,7 @@ pub(super) fn switch_or_object<T: Default>(
     }
 }
 
-/// Reads an object; a key that `read` did not ask for is an error.
+/// Reads an object. A key that `read` does not ask for is an error.
 pub fn object<T>(
     value: &Value,
     path: &Path,
@@ -48,13 +48,13 @@ pub fn object<T>(
         errors.push(ConfigError::value(path, value, "an object"));
         return None;
     };
-    let mut reader = Reader { path, fields, asked: Vec::new(), errors };
+    let mut reader = Reader { path, fields, known_keys: Vec::new(), errors };
     let read = read(&mut reader);
     reader.finish();
     Some(read)
 }
 
-/// Reads an object whose keys are names of somebody's choosing; entries that read as absent are left out.
+/// Reads an object whose keys are chosen by the user. Entries for which `read` returns `None` are left out.
 pub fn entries<T>(
     value: &Value,
     path: &Path,
@@ -85,9 +85,9 @@ impl<'v> Reader<'v, '_> {
         self.errors.push(error);
     }
 
-    /// The bare field, its path, and where to complain about it.
+    /// Returns the raw value of a field, its path, and the list to report errors to; `None` if the field is absent.
     pub fn field(&mut self, key: &'static str) -> Option<(&'v Value, Path, &mut Vec<ConfigError>)> {
-        self.asked.push(key);
+        self.known_keys.push(key);
         self.fields.get(key).map(|value| (value, self.path.key(key), &mut *self.errors))
     }
 
@@ -99,7 +99,7 @@ impl<'v> Reader<'v, '_> {
         value.as_bool()
     }
 
-    /// A whole number, moved into its range where it lies outside.
+    /// Reads a whole number and clamps it to its range.
     pub fn number(&mut self, bound: &Bound) -> Option<u64> {
         let (value, path, errors) = self.field(bound.key)?;
         let number = whole(value).map(|raw| bound.clamp(raw));
@@ -110,7 +110,7 @@ impl<'v> Reader<'v, '_> {
         number
     }
 
-    /// One of a few words, each standing for something.
+    /// Reads one of a few words and returns its meaning.
     pub fn choice<T: Copy>(&mut self, key: &'static str, words: &[(&str, T)]) -> Option<T> {
         let (value, path, errors) = self.field(key)?;
         let chosen = choose(value, &path, words);
@@ -132,12 +132,12 @@ impl<'v> Reader<'v, '_> {
     }
 
     fn finish(self) {
-        let unknown = self.fields.keys().filter(|key| !self.asked.contains(&key.as_str()));
-        self.errors.extend(unknown.map(|key| ConfigError::unknown_key(self.path, key, &self.asked)));
+        let unknown = self.fields.keys().filter(|key| !self.known_keys.contains(&key.as_str()));
+        self.errors.extend(unknown.map(|key| ConfigError::unknown_key(self.path, key, &self.known_keys)));
     }
 }
 
-/// A list whose items are read alike; wrong ones are reported and left out.
+/// Reads a list. Wrong items are reported and left out.
 pub fn list<T>(
     value: &Value,
     path: &Path,
@@ -168,10 +168,11 @@ pub fn choose<T: Copy>(value: &Value, path: &Path, words: &[(&str, T)]) -> Resul
     chosen.map(|(_, meaning)| *meaning).ok_or_else(|| ConfigError::word(path, value, &expected, known))
 }
 
-/// `1e4` and `10000.0` are whole too: some readers of JSON5 give every number as a float.
+/// Returns a whole number. `1e4` and `10000.0` are accepted too, because some JSON5 parsers return every number as a
+/// float.
 fn whole(value: &Value) -> Option<u64> {
     let float = || value.as_f64().filter(|number| *number >= 0.0 && number.fract() == 0.0);
-    // The cast saturates, and the caller clamps what it gets.
+    // The cast saturates, and the caller clamps the result.
     value.as_u64().or_else(|| float().map(|number| number as u64))
 }
 

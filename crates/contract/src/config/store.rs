@@ -1,4 +1,4 @@
-//! `store`: where runs are kept, for how long, and how much of it one principal may take.
+//! `store`: where runs are stored, how long they are kept, and how much one principal may store.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use super::numbers::Numbers;
 use super::reader::{self, Reader};
 use crate::limits::{self, Bound};
 
-/// Everything decided. Where nothing is said, whoever reads it has a place of its own.
+/// The resolved configuration. The reader chooses a default location if no `url` or `key_file` is given.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// `postgres://…` or a file. It may have a password in it.
+    /// `postgres://…` or the path of a file. It may contain a password.
     pub url: Option<String>,
     pub key_file: Option<String>,
     pub retention: Retention,
@@ -28,10 +28,10 @@ impl fmt::Debug for StoreConfig {
     }
 }
 
-/// For how long what is over is kept.
+/// How long ended runs and transcripts are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Runs that have ended, with their journals and approvals.
+    /// For ended runs, with their journals and approvals.
     pub runs_seconds: u64,
     pub transcripts_seconds: u64,
 }
@@ -43,11 +43,11 @@ impl Retention {
     };
 }
 
-/// What one principal (an agent, a named token) may have in a store at once.
+/// The most that one principal (an agent, a named token) may store at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quotas {
     pub waiting_runs: u64,
-    /// Of its suspended cells, and of the journals of all its runs for as long as they are kept, together.
+    /// The sum of its suspended cells and the journals of all its stored runs.
     pub stored_bytes: u64,
     pub open_approvals: u64,
 }
@@ -64,7 +64,7 @@ const KEPT: [&Bound; 2] = [&limits::KEEP_RUNS_SECONDS, &limits::KEEP_TRANSCRIPTS
 const QUOTAS: [&Bound; 3] = [&limits::MAX_WAITING_RUNS, &limits::MAX_STORED_BYTES, &limits::MAX_OPEN_APPROVALS];
 
 impl StoreConfig {
-    /// Takes what stands under `store`; `null` for a configuration without it.
+    /// Resolves the value of `store`; `null` for a configuration without it.
     pub fn resolve(store: &Value) -> Result<Self, Vec<ConfigError>> {
         let mut errors = Vec::new();
         let read = match store {
@@ -103,8 +103,8 @@ fn text(reader: &mut Reader<'_, '_>, key: &'static str) -> Option<String> {
     let (value, path, errors) = reader.field(key)?;
     let text = value.as_str().filter(|text| !text.trim().is_empty());
     if text.is_none() {
-        // What is no text is not shown either: it may hold a password all the same.
-        errors.push(ConfigError::value(&path, &Value::Null, "a text"));
+        // The value is not shown, because it may contain a password even if it is not a string.
+        errors.push(ConfigError::value(&path, &Value::Null, "a string"));
     }
     text.map(str::to_owned)
 }
@@ -116,7 +116,7 @@ mod tests {
     use super::{Quotas, Retention, StoreConfig};
 
     #[test]
-    fn what_is_not_said_is_the_default() {
+    fn missing_settings_have_their_defaults() {
         for nothing in [Value::Null, json!({})] {
             let config = StoreConfig::resolve(&nothing).unwrap();
             assert_eq!((config.url, config.key_file), (None, None));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_and_moved_into_their_ranges() {
+    fn numbers_are_clamped_to_their_ranges_and_debug_output_has_no_password() {
         let config = StoreConfig::resolve(&json!({
             "url": "postgres://app:secret@db/cellmate",
             "keyFile": "/etc/cellmate/keys",
@@ -142,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn a_typo_is_an_error_and_says_nothing_of_the_address() {
+    fn errors_do_not_show_the_value_of_the_url() {
         let errors =
             StoreConfig::resolve(&json!({"url": ["postgres://app:secret@db"], "keepRunSeconds": 1})).unwrap_err();
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
             texts,
             [
-                "`store.url`: expected a text, found `null`",
+                "`store.url`: expected a string, found `null`",
                 "`store.keepRunSeconds`: unknown key; did you mean `keepRunsSeconds`?"
             ]
         );

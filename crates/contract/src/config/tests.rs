@@ -1,4 +1,4 @@
-//! `tools` as a whole, and as an agent has it.
+//! The `tools` configuration as a whole, global and per agent.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn agents(tools: &Value, agents: &Value) -> Result<AgentsConfig, Vec<String>> {
 }
 
 #[test]
-fn nothing_configured_is_everything_off_and_no_policy() {
+fn an_empty_configuration_disables_everything_and_has_no_policy() {
     let config = ToolsConfig::resolve(&Value::Null).unwrap();
     assert_eq!(config, ToolsConfig::resolve(&json!({})).unwrap());
     assert!(!config.code_mode.enabled);
@@ -23,7 +23,7 @@ fn nothing_configured_is_everything_off_and_no_policy() {
 }
 
 #[test]
-fn the_contracts_examples_are_read() {
+fn the_examples_of_the_contract_can_be_read() {
     let config = ToolsConfig::resolve(&json!({
         "codeMode": {
             "enabled": true,
@@ -45,7 +45,7 @@ fn the_contracts_examples_are_read() {
 }
 
 #[test]
-fn all_parts_complain_together() {
+fn errors_of_all_parts_are_reported_together() {
     let errors = ToolsConfig::resolve(&json!({
         "codeMode": {"timeoutMs": "10s"},
         "toolSearch": [],
@@ -65,8 +65,8 @@ fn all_parts_complain_together() {
             "`tools.toolSearch`: expected `true`, `false` or an object, found a list",
             "`tools.deny[0]`: expected a tool's id, name or owner, a glob over them, or a group, found `7`",
             "`tools.codemode`: unknown key; did you mean `codeMode`?",
-            "`tools.exec`: unknown key; known are `profiles`, `codeMode`, `toolSearch`, `search`, `allow`, `alsoAllow`, \
-             `deny`, `profile`, `byProvider`, `sandbox`",
+            "`tools.exec`: unknown key; known keys are `profiles`, `codeMode`, `toolSearch`, `search`, `allow`, \
+             `alsoAllow`, `deny`, `profile`, `byProvider`, `sandbox`",
         ]
     );
     assert_eq!(texts(&ToolsConfig::resolve(&json!(true)).unwrap_err()), ["`tools`: expected an object, found `true`"]);
@@ -96,13 +96,13 @@ fn an_agents_code_mode_is_merged_over_the_global_one() {
     assert_eq!((typed.enabled, typed.limits), (true, global.limits));
     assert_ne!(typed.languages, global.languages);
     assert_eq!(typed.search, SearchLimits { default: 4, max: 4 });
-    for id in ["plain", "bare", "unheard-of"] {
+    for id in ["plain", "bare", "unknown"] {
         assert_eq!(&config.tools(id).code_mode, global, "{id}");
     }
 }
 
 #[test]
-fn an_agents_tool_search_is_merged_before_it_is_switched() {
+fn an_agents_tool_search_is_merged_before_enabled_is_decided() {
     let cases = [
         (json!(false), json!({"mode": "tools"}), false, ToolSearchMode::Tools),
         (json!({}), json!({"mode": "tools"}), true, ToolSearchMode::Tools),
@@ -121,7 +121,7 @@ fn an_agents_tool_search_is_merged_before_it_is_switched() {
 }
 
 #[test]
-fn an_agents_policy_stands_beside_the_global_one() {
+fn an_agents_policy_is_kept_beside_the_global_one() {
     let tools = json!({"deny": ["exec"], "profiles": {"mine": ["read"]}});
     let config = agents(&tools, &json!({"main": {"tools": {"allow": ["read"], "profile": "mine"}}, "b": {}})).unwrap();
     let places = |id: &str| config.tools(id).policy.scopes.iter().map(|scope| scope.place.clone()).collect::<Vec<_>>();
@@ -133,7 +133,7 @@ fn an_agents_policy_stands_beside_the_global_one() {
 }
 
 #[test]
-fn agents_are_checked_like_the_rest() {
+fn errors_in_agents_are_reported_with_their_path() {
     let errors = agents(
         &json!({"codeMode": {"mode": "all"}}),
         &json!({
@@ -151,8 +151,8 @@ fn agents_are_checked_like_the_rest() {
             "`agents.main.tools.codeMode.timeoutMs`: expected a whole number from 100 to 60000, found `-1`",
             "`agents.main.tools.profiles`: unknown key; did you mean `profile`?",
             "`agents.main.tools.allows`: unknown key; did you mean `allow`?",
-            "`agents.main.tools.codeMode.maxLiveRuns`: expected it under `tools.codeMode` only, because it counts \
-             the runs of all agents, found `5`",
+            "`agents.main.tools.codeMode.maxLiveRuns`: expected no value here (set it under `tools.codeMode`, because \
+             it counts the runs of all agents), found `5`",
             "`agents[\"my bot\"].tools`: expected an object, found `7`",
             "`agents.list`: expected an object, found a list",
         ]

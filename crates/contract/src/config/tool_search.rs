@@ -1,4 +1,4 @@
-//! `tools.toolSearch`: whether a run's tools hide behind search controls, and of which shape.
+//! `tools.toolSearch`: whether the model finds and calls tools through search controls, and which controls it has.
 
 use serde_json::Value;
 
@@ -7,6 +7,7 @@ use super::numbers::{Numbers, SearchLimits};
 use super::reader::{self, Reader};
 use crate::limits::{self, Bound};
 
+/// The resolved configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolSearch {
     pub enabled: bool,
@@ -15,16 +16,16 @@ pub struct ToolSearch {
     pub search: SearchLimits,
 }
 
-/// What the model sees: one tool that takes code, or three that take arguments.
+/// The controls of the model: one tool that takes code, or three tools that take arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolSearchMode {
     Code,
     Tools,
 }
 
-/// What one place of the configuration says; the rest comes from a broader place or is the default.
+/// The settings that one scope gives. The others come from a broader scope or are the defaults.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Given {
+pub(super) struct PartialConfig {
     enabled: Option<bool>,
     mode: Option<ToolSearchMode>,
     numbers: Numbers,
@@ -33,7 +34,7 @@ pub(super) struct Given {
 const NUMBERS: [&Bound; 3] =
     [&limits::TOOL_SEARCH_CODE_TIMEOUT_MS, &limits::SEARCH_DEFAULT_LIMIT, &limits::TOOL_SEARCH_MAX_SEARCH_LIMIT];
 
-impl Given {
+impl PartialConfig {
     pub(super) fn read(value: &Value, path: &Path, errors: &mut Vec<ConfigError>) -> Self {
         let switch = |enabled| Self { enabled: Some(enabled), ..Self::default() };
         reader::switch_or_object(value, path, errors, switch, Self::read_object)
@@ -47,15 +48,15 @@ impl Given {
         }
     }
 
-    pub(super) fn over(&self, base: &Self) -> Self {
+    pub(super) fn merged_over(&self, base: &Self) -> Self {
         Self {
             enabled: self.enabled.or(base.enabled),
             mode: self.mode.or(base.mode),
-            numbers: self.numbers.over(&base.numbers),
+            numbers: self.numbers.merged_over(&base.numbers),
         }
     }
 
-    /// Where `enabled` is not given, any other field switches Tool Search on; an empty object does not.
+    /// Fills in the defaults. If `enabled` is not given, any other field enables Tool Search; an empty object does not.
     pub(super) fn resolve(&self) -> ToolSearch {
         ToolSearch {
             enabled: self.enabled.unwrap_or(self.mode.is_some() || !self.numbers.is_empty()),

@@ -1,10 +1,11 @@
-//! Bytes to fields and back, and the buffer that cuts a stream into frames.
+//! Encodes and decodes the fields of a frame, and splits a byte stream into frames.
 
 use super::MAX_FRAME_BYTES;
 
+/// Why a frame cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadFrame {
-    #[error("frame of {0} bytes, at most {MAX_FRAME_BYTES} are allowed")]
+    #[error("frame of {0} bytes is too long; at most {MAX_FRAME_BYTES} are allowed")]
     TooLong(usize),
     #[error("frame ends inside a field")]
     Cut,
@@ -12,9 +13,9 @@ pub enum BadFrame {
     Trailing(usize),
     #[error("frame has unknown {0}")]
     Unknown(&'static str),
-    #[error("frame holds text that is not UTF-8")]
+    #[error("frame contains text that is not UTF-8")]
     NotUtf8,
-    #[error("frame holds text that is not JSON")]
+    #[error("frame contains text that is not JSON")]
     NotJson,
 }
 
@@ -49,7 +50,7 @@ impl Writer {
         self.bytes.extend_from_slice(value);
     }
 
-    /// A length-prefixed run of bytes. Nothing we send nears 4 GiB: every producer has its cap.
+    /// Writes bytes with their length. The length fits a `u32`, because every producer limits what it sends.
     pub fn bytes(&mut self, value: &[u8]) {
         self.u32(u32::try_from(value.len()).unwrap_or(u32::MAX));
         self.bytes.extend_from_slice(value);
@@ -114,7 +115,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.bytes()?).map(str::to_owned).map_err(|_| BadFrame::NotUtf8)
     }
 
-    /// A counted list. The count is not trusted with an allocation: it grows with what is there.
+    /// Reads a list with its count. Memory grows with the items that are read, because the count is not trusted.
     pub fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T, BadFrame>) -> Result<Vec<T>, BadFrame> {
         let count = self.u32()?;
         let mut items = Vec::new();
@@ -132,7 +133,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Cuts a byte stream into frames. Holds no more than was received, whatever a length claims.
+/// Splits a byte stream into frames. It holds only bytes that were received, whatever length a frame claims.
 #[derive(Debug, Default)]
 pub struct FrameBuffer {
     bytes: Vec<u8>,
@@ -148,7 +149,7 @@ impl FrameBuffer {
         self.bytes.extend_from_slice(received);
     }
 
-    /// The next whole frame, without its length prefix.
+    /// Returns the next complete frame, without its length prefix.
     pub fn next_frame(&mut self) -> Result<Option<&[u8]>, BadFrame> {
         let waiting = self.bytes.get(self.start..).unwrap_or_default();
         let Some(prefix) = waiting.first_chunk::<4>() else {
@@ -168,7 +169,7 @@ impl FrameBuffer {
         Ok(self.bytes.get(from..from + length))
     }
 
-    /// Moves the unread tail to the front and lets go of the room a large frame took.
+    /// Moves the unread bytes to the front and frees the memory of a large frame.
     fn compact(&mut self) {
         if self.start > 0 {
             self.bytes.drain(..self.start);
@@ -180,4 +181,5 @@ impl FrameBuffer {
     }
 }
 
+/// A buffer with a larger capacity is shrunk once it is mostly empty.
 const KEEP_BYTES: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! What a worker tells its host. The host believes none of it before it is checked.
+//! Frames from a worker to the host. The host checks them before it uses them.
 
 use serde_json::value::RawValue;
 
@@ -8,47 +8,43 @@ use crate::error::ErrorCode;
 use crate::ids::{CallId, CellId, ImageId};
 use crate::json::well_formed;
 
+/// A frame from a worker to the host.
 #[derive(Clone, Debug)]
 pub enum FromWorker {
     /// The first frame of every worker: it is loaded, jailed and ready.
     Hello(Hello),
-    /// Sent instead of `Hello` by a worker that cannot do its work here.
-    Unfit {
-        reason: String,
-    },
+    /// Sent instead of `Hello` by a worker that cannot run on this system.
+    Unfit { reason: String },
+    /// A leg has ended.
     Leg(CellId, Leg),
-    Frozen {
-        cell: CellId,
-        snapshot: Vec<u8>,
-    },
-    /// A freeze that could not be done; the cell is gone.
-    NotFrozen {
-        cell: CellId,
-        failure: Failure,
-    },
+    /// The snapshot of a cell, which is no longer in the worker.
+    Frozen { cell: CellId, snapshot: Vec<u8> },
+    /// No snapshot could be taken; the cell is no longer in the worker.
+    NotFrozen { cell: CellId, failure: Failure },
 }
 
+/// The properties of a worker that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     pub image: ImageId,
     pub jail: Jail,
     pub slots: u32,
-    /// Whether changed pages are found by the kernel, or by comparing all of memory.
+    /// Whether the kernel reports changed pages. Otherwise the worker compares all of the memory.
     pub page_scan: bool,
 }
 
-/// How much of the jail stands.
+/// Which parts of the jail are in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Jail {
     /// No system support: only the WebAssembly sandbox.
     None,
-    /// System calls are filtered; Landlock is missing, or the kernel enforces a part of it only.
+    /// System calls are filtered; Landlock is missing, or the kernel enforces only a part of it.
     Seccomp,
     /// Landlock and seccomp.
     Full,
 }
 
-/// One stretch of guest code, from entry to rest.
+/// The result of one leg: guest code that ran until the cell suspended or ended.
 #[derive(Clone, Debug)]
 pub struct Leg {
     pub end: LegEnd,
@@ -57,16 +53,18 @@ pub struct Leg {
     pub memory_bytes: u64,
 }
 
+/// How a leg ended.
 #[derive(Clone, Debug)]
 pub enum LegEnd {
-    /// The cell is done and gone from the worker.
+    /// The cell has completed and is no longer in the worker.
     Completed { value: Box<RawValue> },
-    /// The cell rests in the worker until something is delivered.
+    /// The cell stays in the worker until replies are delivered.
     Suspended { calls: Vec<HostCall>, cleared: Vec<CallId> },
-    /// The cell has failed and is gone from the worker.
+    /// The cell has failed and is no longer in the worker.
     Failed(Failure),
 }
 
+/// A call that a cell makes to its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostCall {
     pub id: CallId,
@@ -76,6 +74,7 @@ pub struct HostCall {
     pub payload: Vec<u8>,
 }
 
+/// The kind of a host call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
     Search,
@@ -86,6 +85,7 @@ pub enum Method {
     Timer,
 }
 
+/// Why a cell failed, and where in its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub code: Option<ErrorCode>,
@@ -93,7 +93,7 @@ pub struct Failure {
     pub place: Option<Place>,
 }
 
-/// Where in the model's source, both counting from 1.
+/// A position in the cell's source, counting from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub line: u32,
@@ -118,7 +118,7 @@ impl Method {
         Self::ALL.into_iter().find(|method| method.as_str() == text)
     }
 
-    /// The number the guest and the wire use; `guest/prelude/host.js` has the same list.
+    /// Returns the number that the guest and the frames use; `guest/prelude/host.js` has the same list.
     pub fn number(self) -> u8 {
         match self {
             Self::Search => 0,
@@ -266,7 +266,7 @@ fn read_call(from: &mut Reader<'_>) -> Result<HostCall, BadFrame> {
     })
 }
 
-/// Parsed as it is read: what the host passes on as JSON must be JSON that others can read, whatever a worker says.
+/// Reads and parses a JSON value. A worker is not trusted to send JSON that the host's clients can parse.
 fn read_json(from: &mut Reader<'_>) -> Result<Box<RawValue>, BadFrame> {
     RawValue::from_string(well_formed(&from.text()?).into_owned()).map_err(|_| BadFrame::NotJson)
 }

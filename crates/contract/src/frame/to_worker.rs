@@ -1,39 +1,35 @@
-//! What a host tells a worker.
+//! Frames from the host to a worker.
 
 use super::codec::{BadFrame, Reader, Writer};
 use crate::cell::Language;
 use crate::ids::{CallId, CatalogHash, CellId};
 
+/// A frame from the host to a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToWorker {
-    /// Keep these tables; cells name them by their hash.
-    Catalog {
-        hash: CatalogHash,
-        tables: Vec<u8>,
-    },
-    /// No new cell will name these tables. Cells that hold them keep them.
-    Forget {
-        hash: CatalogHash,
-    },
+    /// Keep these tables; cells refer to them by their hash.
+    Catalog { hash: CatalogHash, tables: Vec<u8> },
+    /// No new cell will use these tables. Cells that already use them keep them.
+    Forget { hash: CatalogHash },
+    /// Start a cell and run its first leg.
     Start(CellId, Start),
+    /// Deliver replies to a suspended cell and run its next leg.
     Deliver(CellId, Deliver),
-    /// Answered with a snapshot; the cell is gone from the worker afterwards.
-    Freeze {
-        cell: CellId,
-        max_bytes: u64,
-    },
+    /// Take a snapshot of a suspended cell and remove the cell from the worker.
+    Freeze { cell: CellId, max_bytes: u64 },
+    /// Restore a cell from its snapshot and run its next leg.
     Thaw(CellId, Thaw),
-    /// Stop and forget the cell, also while it runs. Not answered.
+    /// Stop and remove the cell, even while it runs. Not answered.
     Drop(CellId),
 }
 
-/// What one leg may use, and what the clock says while it runs.
+/// The limits of one leg, and the time that the guest sees while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     pub run_ms: u64,
     pub memory_bytes: u64,
     pub output_bytes: u64,
-    /// Microseconds since 1970; time stands still until the next leg.
+    /// Microseconds since 1970. The guest's clock does not advance within a leg.
     pub clock_us: u64,
 }
 
@@ -69,7 +65,7 @@ pub struct Reply {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplyValue {
     Resolved(Vec<u8>),
-    /// `{"message": …, "code"?: …, "tool"?: …}`
+    /// An error, `{"message": …, "code"?: …, "tool"?: …}`.
     Rejected(Vec<u8>),
 }
 

@@ -1,4 +1,4 @@
-//! A person's word, taken down.
+//! Records decisions on approvals.
 
 use contract::limits::MAX_STANDING_RULES;
 use sqlx::Row;
@@ -11,15 +11,15 @@ use crate::backend::{Store, StoreError};
 use crate::commit::Durability;
 use crate::fault;
 
+/// Why a decision was not recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum DecisionRefused {
-    #[error("no approval of that name is pending: it was decided before, its time is over, or its run is")]
+    #[error("no such approval is pending: it was already decided or has expired, or its run has ended")]
     NotPending,
-    #[error("this does not answer what is asked: {0}")]
+    #[error("the answer does not fit the question: {0}")]
     Unfit(String),
     #[error(
-        "this agent has {MAX_STANDING_RULES} standing approvals, which is the most it may have; revoke one with \
-         `cellmate approvals rules revoke ID`, or approve this call once"
+        "this agent already has the maximum of {MAX_STANDING_RULES} standing approvals; revoke one with `cellmate approvals rules revoke ID`, or approve this call once"
     )]
     TooManyRules,
     #[error(transparent)]
@@ -33,7 +33,7 @@ impl From<sqlx::Error> for DecisionRefused {
 }
 
 impl Store {
-    /// Records a person's word. It counts once, while it is asked for, and before its time is over.
+    /// Records a decision on a pending approval. Fails if it is already decided or expired, or its run has ended.
     pub async fn decide(
         &self,
         approval_id: &str,
@@ -70,7 +70,7 @@ impl Store {
         if let Decision::Approve { reach, .. } = decision {
             write_rule(&mut transaction, &approval, *reach, by, now).await?;
         }
-        self.tell_others(&mut transaction, &approval.run_id).await?;
+        self.notify_others(&mut transaction, &approval.run_id).await?;
         fault::point("decide.before_commit")?;
         if let Err(error) = fault::answered(transaction.commit().await)
             && !self.was_decided(&approval, now).await?
@@ -81,7 +81,7 @@ impl Store {
         Ok(approval)
     }
 
-    /// Whether a word whose taking down was not confirmed is there: the same word, by the same person, at that moment.
+    /// Whether a decision whose commit was not confirmed is stored: by the same person, at the same time.
     async fn was_decided(&self, approval: &Approval, now: Millis) -> Result<bool, StoreError> {
         let row = sqlx::query(
             "SELECT COUNT(*) FROM approvals WHERE approval_id = $1 AND decided_by = $2 AND decided_at = $3",

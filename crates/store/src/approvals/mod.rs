@@ -1,4 +1,4 @@
-//! A person's word on a call: asked for once, given once, used once; or given for good, and listed.
+//! Approvals of calls: each is requested, decided and used once, or becomes a standing approval.
 
 mod decide;
 mod read;
@@ -14,27 +14,27 @@ pub use decide::DecisionRefused;
 pub(crate) use request::{mark_used, withdraw, write};
 pub use rules::{RuleSubject, StandingRule};
 
-/// What is asked. It holds for this call of this run, this input and this definition of the tool.
+/// A request for approval. It covers only this call of this run, with this input and this definition of the tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApprovalRequest {
     pub approval_id: String,
     pub call: u32,
     pub tool_id: String,
     pub tool_hash: String,
-    /// What the tool runs on, as `ToolSource::identity` says: for an MCP server a hash of its command or address. None
-    /// where the source has no identity; then a standing approval cannot be made.
+    /// The tool's source, from `ToolSource::identity`: for an MCP server a hash of its command or address. `None` if
+    /// the source has no identity; then no standing approval can be created.
     pub source_identity: Option<String>,
     pub input: Value,
     pub input_hash: String,
-    /// Why it is asked, for the person who answers.
+    /// Why approval is needed, for the person who decides.
     pub reason: String,
     pub requested_at: Millis,
     pub expires_at: Millis,
-    /// What the tool itself wants to know, as the executor writes questions; none where it is asked whether the call
-    /// may be made.
+    /// The tool's own question, in the executor's format; `None` if the request is whether the call may be made.
     pub question: Option<Value>,
 }
 
+/// The state of an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalState {
@@ -42,7 +42,7 @@ pub enum ApprovalState {
     Approved,
     Denied,
     Used,
-    /// Its run is over, or its time is.
+    /// Withdrawn or expired, or its run has ended.
     Void,
 }
 
@@ -60,7 +60,7 @@ impl ApprovalState {
     }
 }
 
-/// A request and what became of it.
+/// A request for approval and its decision.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
@@ -88,24 +88,26 @@ pub struct Approval {
     pub question: Option<Value>,
 }
 
+/// A person's decision on a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     Approve { edited_input: Option<Value>, reach: ApprovalScope },
     Deny { note: String },
 }
 
-/// How far a yes goes.
+/// The calls that an approval covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalScope {
+    /// This call only.
     Once,
-    /// This tool as it is defined now, for the rest of the session.
+    /// Calls of this tool, as it is defined now, for the rest of the session.
     Session,
-    /// This tool as it is defined now, for this agent, until the rule is revoked.
+    /// Calls of this tool, as it is defined now, for this agent, until the rule is revoked.
     Agent,
 }
 
 impl Approval {
-    /// Whether somebody can still say something.
+    /// Whether the request can still be decided.
     pub fn is_open(&self, now: Millis) -> bool {
         self.state == ApprovalState::Pending && self.expires_at > now
     }

@@ -1,4 +1,4 @@
-//! Approvals read back.
+//! Reads approvals.
 
 use sqlx::Row;
 use sqlx::any::AnyRow;
@@ -10,6 +10,7 @@ pub(super) const COLUMNS: &str = "approval_id, run_id, call, agent_id, session_i
                        state, requested_at, expires_at, decided_by, note, edited_input, question, source_identity";
 
 impl Store {
+    /// Returns all approvals in state `pending`, oldest first, including those that have expired since the last sweep.
     pub async fn pending_approvals(&self) -> Result<Vec<Approval>, StoreError> {
         self.approvals_where("state = 'pending'", None).await
     }
@@ -34,8 +35,9 @@ impl Store {
 }
 
 pub(super) fn read(row: &AnyRow) -> Result<Approval, StoreError> {
-    let json =
-        |text: String| contract::json::read(&text).map_err(|_| StoreError::Corrupt("an approval's input".to_owned()));
+    let json = |text: String| {
+        contract::json::read(&text).map_err(|_| StoreError::Corrupt("invalid JSON in an approval".to_owned()))
+    };
     let state: String = row.try_get(10)?;
     let edited: Option<String> = row.try_get(15)?;
     let question: Option<String> = row.try_get(16)?;
@@ -43,7 +45,7 @@ pub(super) fn read(row: &AnyRow) -> Result<Approval, StoreError> {
         approval_id: row.try_get(0)?,
         run_id: row.try_get(1)?,
         call: u32::try_from(row.try_get::<i64, _>(2)?)
-            .map_err(|_| StoreError::Corrupt("a call's number".to_owned()))?,
+            .map_err(|_| StoreError::Corrupt("invalid call number".to_owned()))?,
         agent_id: row.try_get(3)?,
         session_id: row.try_get(4)?,
         tool_id: row.try_get(5)?,

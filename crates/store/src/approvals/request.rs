@@ -1,4 +1,4 @@
-//! What is asked, written with the call it is asked about.
+//! Writes approval requests, in the same commit as the call they are for.
 
 use sqlx::AnyConnection;
 
@@ -52,7 +52,7 @@ pub(crate) async fn mark_used(connection: &mut AnyConnection, approvals: &[Strin
 }
 
 impl Store {
-    /// Nobody wants to know any more.
+    /// Withdraws a pending approval whose decision is no longer needed.
     pub async fn withdraw(&self, approval_id: &str) -> Result<(), StoreError> {
         sqlx::query("UPDATE approvals SET state = 'void' WHERE approval_id = $1 AND state = 'pending'")
             .bind(approval_id.to_owned())
@@ -62,7 +62,7 @@ impl Store {
     }
 }
 
-/// Nobody is asked any more about calls of a run that is over.
+/// Withdraws all pending approvals of a run that has ended.
 pub(crate) async fn withdraw(connection: &mut AnyConnection, run_id: &str) -> Result<(), CommitError> {
     sqlx::query("UPDATE approvals SET state = 'void' WHERE run_id = $1 AND state = 'pending'")
         .bind(run_id.to_owned())

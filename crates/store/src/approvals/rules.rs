@@ -1,4 +1,4 @@
-//! Standing approvals: calls of one tool that are allowed without asking, until somebody revokes that.
+//! Standing approvals: they allow calls of one tool without asking, until they are revoked.
 
 use contract::limits::MAX_STANDING_RULES;
 use serde::Serialize;
@@ -21,7 +21,7 @@ pub struct StandingRule {
     pub tool_id: String,
     /// The definition of the tool that the rule is bound to. The rule does not allow any other.
     pub tool_hash: String,
-    /// The source that the rule is bound to, as in [`ApprovalRequest`](super::ApprovalRequest). None for a rule from
+    /// The source that the rule is bound to, as in [`ApprovalRequest`](super::ApprovalRequest). `None` for a rule from
     /// before this was recorded; such a rule allows nothing.
     pub source_identity: Option<String>,
     pub agent_id: Option<String>,
@@ -38,7 +38,7 @@ impl StandingRule {
     }
 }
 
-/// A tool as a standing approval is bound to it.
+/// What a standing approval is bound to: a tool, its definition and its source.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleSubject<'a> {
     pub tool_id: &'a str,
@@ -76,7 +76,7 @@ impl Store {
         rows.iter().map(read).collect()
     }
 
-    /// Revokes a standing approval. False where no rule of that id is there, or it was revoked before.
+    /// Revokes a standing approval. Returns `false` if there is no rule with that id, or it was already revoked.
     pub async fn revoke_rule(&self, rule_id: &str, now: Millis) -> Result<bool, StoreError> {
         let revoked = sqlx::query("UPDATE rules SET revoked_at = $1 WHERE rule_id = $2 AND revoked_at IS NULL")
             .bind(now)
@@ -101,8 +101,8 @@ fn read(row: &AnyRow) -> Result<StandingRule, StoreError> {
     })
 }
 
-/// Writes the rule that an approval with this reach makes. An approval without a source identity makes none: the call
-/// is approved once.
+/// Creates the standing approval that an approval with this reach implies. Without a source identity none is created,
+/// and only this call is approved.
 pub(super) async fn write_rule(
     connection: &mut AnyConnection,
     approval: &Approval,
@@ -116,7 +116,7 @@ pub(super) async fn write_rule(
         ApprovalScope::Agent => None,
     };
     let Some(identity) = approval.source_identity.clone() else { return Ok(()) };
-    forget_dead_rules(connection, &approval.agent_id).await?;
+    delete_old_revoked_rules(connection, &approval.agent_id).await?;
     let row = sqlx::query("SELECT COUNT(*) FROM rules WHERE agent_id = $1 AND revoked_at IS NULL")
         .bind(approval.agent_id.clone())
         .fetch_one(&mut *connection)
@@ -141,8 +141,8 @@ pub(super) async fn write_rule(
     Ok(())
 }
 
-/// Keeps the rows of an agent bounded: of rules that were revoked, the newest `MAX_STANDING_RULES` stay to be listed.
-async fn forget_dead_rules(connection: &mut AnyConnection, agent_id: &str) -> Result<(), sqlx::Error> {
+/// Keeps only the newest `MAX_STANDING_RULES` revoked rules of an agent, so that its rows stay bounded.
+async fn delete_old_revoked_rules(connection: &mut AnyConnection, agent_id: &str) -> Result<(), sqlx::Error> {
     sqlx::query(
         "DELETE FROM rules WHERE agent_id = $1 AND revoked_at IS NOT NULL AND rule_id NOT IN \
          (SELECT rule_id FROM rules WHERE agent_id = $1 AND revoked_at IS NOT NULL \

@@ -1,7 +1,7 @@
-//! A backup as bytes: what it is, its tables row by row, and at its end how many there were and a digest of it all.
+//! The backup format: a header, the tables row by row, and at the end the number of rows and a digest of everything.
 //!
-//! The same whatever engine wrote it. Nothing in it is believed before its end has been read: lengths are bounded, and no
-//! more memory is taken than bytes have come.
+//! The format does not depend on the database engine. The contents are untrusted until the digest is verified: lengths
+//! are bounded, and memory is allocated only for bytes that were read.
 
 use std::io::{self, Read, Write};
 
@@ -17,12 +17,12 @@ const ROW: u8 = 2;
 const KEYS: u8 = 3;
 const END: u8 = 4;
 
-/// A row has one snapshot (256 MiB at most) and some texts.
+/// A row has at most one snapshot (up to 256 MiB) and some texts.
 const MAX_RECORD_BYTES: u32 = 512 << 20;
 const MAX_COLUMNS: u8 = 64;
 const MAX_NAME_BYTES: u8 = 64;
 
-/// What a column holds; every engine has its own words for it.
+/// The type of a column, independent of the engine's type names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Integer = 1,
@@ -69,10 +69,10 @@ impl<'w> Encoder<'w> {
 
     pub(super) fn table(&mut self, name: &str, columns: &[Column]) -> io::Result<()> {
         let mut bytes = Vec::new();
-        name_into(&mut bytes, name)?;
+        write_name(&mut bytes, name)?;
         bytes.push(u8::try_from(columns.len()).map_err(io::Error::other)?);
         for column in columns {
-            name_into(&mut bytes, &column.name)?;
+            write_name(&mut bytes, &column.name)?;
             bytes.push(column.kind as u8);
         }
         self.record(TABLE, &bytes)
@@ -87,8 +87,8 @@ impl<'w> Encoder<'w> {
                     bytes.push(Kind::Integer as u8);
                     bytes.extend_from_slice(&number.to_le_bytes());
                 }
-                Value::Text(text) => long_into(&mut bytes, Kind::Text, text.as_bytes())?,
-                Value::Bytes(blob) => long_into(&mut bytes, Kind::Bytes, blob)?,
+                Value::Text(text) => write_long(&mut bytes, Kind::Text, text.as_bytes())?,
+                Value::Bytes(blob) => write_long(&mut bytes, Kind::Bytes, blob)?,
             }
         }
         self.rows += 1;
@@ -110,7 +110,7 @@ impl<'w> Encoder<'w> {
 
     fn record(&mut self, tag: u8, bytes: &[u8]) -> io::Result<()> {
         let length = u32::try_from(bytes.len()).ok().filter(|length| *length <= MAX_RECORD_BYTES);
-        let length = length.ok_or_else(|| io::Error::other("a row is too long for a backup"))?;
+        let length = length.ok_or_else(|| io::Error::other("a row is too large for a backup"))?;
         self.put(&[tag])?;
         self.put(&length.to_le_bytes())?;
         self.put(bytes)
@@ -147,13 +147,13 @@ impl<'r> Decoder<'r> {
         Ok(decoder)
     }
 
-    /// The next record; after the end, which is checked here, there is none.
+    /// Reads the next record. For the end record, verifies the row count, the digest and that no bytes follow.
     pub(super) fn next(&mut self) -> Result<Record, BackupError> {
         let so_far: [u8; 32] = self.hash.clone().finalize().into();
         let [tag] = self.take::<1>()?;
         let length = u32::from_le_bytes(self.take()?);
         if length > MAX_RECORD_BYTES {
-            return Err(BackupError::Damaged("a length is out of all bounds"));
+            return Err(BackupError::Damaged("a record is too long"));
         }
         let bytes = self.take_long(length)?;
         let mut part = Part(&bytes);
@@ -167,30 +167,30 @@ impl<'r> Decoder<'r> {
             END => {
                 let (rows, digest) = (u64::from_le_bytes(part.array()?), part.array()?);
                 if rows != self.rows || digest != so_far {
-                    return Err(BackupError::Damaged("its digest is another"));
+                    return Err(BackupError::Damaged("the row count or digest does not match"));
                 }
                 if self.from.read(&mut [0]).map_err(BackupError::Read)? != 0 {
-                    return Err(BackupError::Damaged("something comes after its end"));
+                    return Err(BackupError::Damaged("there is data after the end"));
                 }
                 Record::End { digest }
             }
-            _ => return Err(BackupError::Damaged("a record is of no known kind")),
+            _ => return Err(BackupError::Damaged("a record has an unknown kind")),
         };
-        part.is_used_up()?;
+        part.check_empty()?;
         Ok(record)
     }
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N], BackupError> {
         let mut bytes = [0; N];
-        self.from.read_exact(&mut bytes).map_err(cut)?;
+        self.from.read_exact(&mut bytes).map_err(read_error)?;
         self.hash.update(bytes);
         Ok(bytes)
     }
 
-    /// Grows as bytes come, whatever length was claimed.
+    /// Reads `length` bytes. Memory grows with the bytes that arrive, not with the claimed length.
     fn take_long(&mut self, length: u32) -> Result<Vec<u8>, BackupError> {
         let mut bytes = Vec::new();
-        self.from.take(u64::from(length)).read_to_end(&mut bytes).map_err(cut)?;
+        self.from.take(u64::from(length)).read_to_end(&mut bytes).map_err(read_error)?;
         if bytes.len() as u64 != u64::from(length) {
             return Err(BackupError::Cut);
         }
@@ -199,10 +199,10 @@ impl<'r> Decoder<'r> {
     }
 }
 
-/// A record's own bytes, taken from the front.
+/// The rest of a record's bytes, read from the front.
 struct Part<'b>(&'b [u8]);
 
-const SHORT: BackupError = BackupError::Damaged("a record is shorter than it says");
+const SHORT: BackupError = BackupError::Damaged("a record is too short");
 
 impl<'b> Part<'b> {
     fn array<const N: usize>(&mut self) -> Result<[u8; N], BackupError> {
@@ -221,7 +221,7 @@ impl<'b> Part<'b> {
         let name = self.name()?;
         let [count] = self.array()?;
         if count == 0 || count > MAX_COLUMNS {
-            return Err(BackupError::Damaged("a table has no columns, or too many"));
+            return Err(BackupError::Damaged("a table has no columns or too many"));
         }
         let mut columns = Vec::new();
         for _ in 0..count {
@@ -231,13 +231,13 @@ impl<'b> Part<'b> {
         Ok(Record::Table { name, columns })
     }
 
-    /// Names become part of statements: letters and `_` only.
+    /// Reads a table or column name. Only lower-case letters and `_` are allowed, because names become part of SQL.
     fn name(&mut self) -> Result<String, BackupError> {
         let [length] = self.array()?;
         let bytes = self.bytes(usize::from(length))?;
         let plain = bytes.iter().all(|byte| byte.is_ascii_lowercase() || *byte == b'_');
         if !plain || bytes.is_empty() || length > MAX_NAME_BYTES {
-            return Err(BackupError::Damaged("a name is no name"));
+            return Err(BackupError::Damaged("a table or column name is invalid"));
         }
         text(bytes)
     }
@@ -270,8 +270,8 @@ impl<'b> Part<'b> {
         text(std::mem::take(&mut self.0))
     }
 
-    fn is_used_up(&self) -> Result<(), BackupError> {
-        if self.0.is_empty() { Ok(()) } else { Err(BackupError::Damaged("a record is longer than it says")) }
+    fn check_empty(&self) -> Result<(), BackupError> {
+        if self.0.is_empty() { Ok(()) } else { Err(BackupError::Damaged("a record has extra bytes")) }
     }
 }
 
@@ -279,24 +279,24 @@ fn kind_of(byte: u8) -> Result<Kind, BackupError> {
     [Kind::Integer, Kind::Text, Kind::Bytes]
         .into_iter()
         .find(|kind| *kind as u8 == byte)
-        .ok_or(BackupError::Damaged("a value is of no known kind"))
+        .ok_or(BackupError::Damaged("a value has an unknown kind"))
 }
 
 fn text(bytes: &[u8]) -> Result<String, BackupError> {
-    String::from_utf8(bytes.to_vec()).map_err(|_| BackupError::Damaged("a text is no text"))
+    String::from_utf8(bytes.to_vec()).map_err(|_| BackupError::Damaged("a text is not UTF-8"))
 }
 
-fn cut(error: io::Error) -> BackupError {
+fn read_error(error: io::Error) -> BackupError {
     if error.kind() == io::ErrorKind::UnexpectedEof { BackupError::Cut } else { BackupError::Read(error) }
 }
 
-fn name_into(bytes: &mut Vec<u8>, name: &str) -> io::Result<()> {
+fn write_name(bytes: &mut Vec<u8>, name: &str) -> io::Result<()> {
     bytes.push(u8::try_from(name.len()).map_err(io::Error::other)?);
     bytes.extend_from_slice(name.as_bytes());
     Ok(())
 }
 
-fn long_into(bytes: &mut Vec<u8>, kind: Kind, value: &[u8]) -> io::Result<()> {
+fn write_long(bytes: &mut Vec<u8>, kind: Kind, value: &[u8]) -> io::Result<()> {
     bytes.push(kind as u8);
     bytes.extend_from_slice(&u32::try_from(value.len()).map_err(io::Error::other)?.to_le_bytes());
     bytes.extend_from_slice(value);

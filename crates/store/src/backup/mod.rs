@@ -1,4 +1,4 @@
-//! A whole store in one file, and back: from either engine into either.
+//! Backs up a whole store into one file, and restores it. A backup of one engine can be restored into the other.
 
 mod check;
 mod format;
@@ -12,28 +12,31 @@ use crate::backend::StoreError;
 pub use check::{Checked, check};
 pub use restore::Restoring;
 
-/// Every table but two: how much each principal has is counted anew, and the schema is the program's.
+/// The tables in a backup: all except `usage`, which is counted again, and `schema_version`, which is the program's.
 pub const TABLES: [&str; 8] = ["catalogs", "runs", "legs", "calls", "approvals", "rules", "transcript", "sealing_keys"];
 
+/// Why a backup cannot be written, checked or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    #[error("the backup cannot be read: {0}")]
+    #[error("cannot read the backup: {0}")]
     Read(#[source] io::Error),
-    #[error("the backup cannot be written: {0}")]
+    #[error("cannot write the backup: {0}")]
     Write(#[source] io::Error),
-    #[error("this is no backup of cellmate's")]
+    #[error("the file is not a Cellmate backup; check its path")]
     NotABackup,
-    #[error("the backup ends before its end: it was cut, or never finished; take another")]
+    #[error("the backup is truncated; use another backup")]
     Cut,
-    #[error("the backup is damaged ({0}); take another")]
+    #[error("the backup is damaged ({0}); use another backup")]
     Damaged(&'static str),
-    #[error("the backup is of a format this program does not know ({found}); upgrade it")]
+    #[error("the backup has an unknown format ({found}); upgrade this program")]
     Format { found: u32 },
-    #[error("the backup is of a newer program (schema {found}, this one knows {known}); upgrade this one")]
+    #[error(
+        "the backup was written by a newer version of this program (schema {found}; this version supports up to {known}); upgrade this program"
+    )]
     TooNew { found: i64, known: i64 },
-    #[error("the store is not empty; `--replace` puts the backup in place of what it holds")]
+    #[error("the store is not empty; pass `--replace` to replace its contents with the backup")]
     NotEmpty,
-    #[error("the backup is another than the one that was checked; nothing was changed")]
+    #[error("the backup changed after it was checked, so nothing was restored; try again")]
     Changed,
     #[error(transparent)]
     Store(#[from] StoreError),

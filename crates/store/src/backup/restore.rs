@@ -1,4 +1,4 @@
-//! A backup put into a store: all of it or nothing, in one transaction.
+//! Restores a backup into a store, in one transaction.
 
 use std::io::Read;
 
@@ -14,25 +14,26 @@ use crate::Millis;
 use crate::backend::Store;
 use crate::commit::places;
 
-/// How a backup is put into a store.
+/// Options of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restoring {
-    /// In place of what the store holds.
+    /// Replace the contents of a store that is not empty.
     pub replace: bool,
-    /// Runs that were under way are ended: nothing they called after the backup can be called again.
+    /// Abort the runs that were live at the time of the backup, so that no call they made after it is made again.
     pub end_runs: bool,
 }
 
-/// Who held a run before, and under which fence, is in no backup. A fence is moved on by more than any run's will ever
-/// be by itself, so whoever still thinks it holds one writes nothing.
-const FENCES_MOVED_ON: i64 = 1_000_000;
+/// How much a restore increments each fence. A process may have taken over a run after the backup, with a fence that
+/// the backup does not know. This is more than a fence ever grows otherwise, so such a process can no longer write the
+/// run.
+const FENCE_INCREMENT: i64 = 1_000_000;
 
-/// A statement takes so many rows, and bytes, at once.
+/// The most rows, and bytes, that one statement inserts.
 const MAX_ROWS: usize = 64;
 const MAX_BYTES: usize = 4 << 20;
 
 impl Store {
-    /// `from` must be, from its beginning, what was checked: where it is not, nothing is changed.
+    /// Restores a backup. `from` must be the checked backup from its beginning; if it differs, nothing is changed.
     pub async fn restore(
         &self,
         from: &mut (dyn Read + Send),
@@ -40,8 +41,8 @@ impl Store {
         how: Restoring,
         now: Millis,
     ) -> Result<(), BackupError> {
-        // Others may read on; who wants to write waits until it is over.
-        let mut transaction = self.begin_alone(&TABLES, "EXCLUSIVE").await?;
+        // Other processes can still read; writers wait until the restore is committed.
+        let mut transaction = self.begin_with_locks(&TABLES, "EXCLUSIVE").await?;
         if !how.replace && !is_empty(&mut transaction).await? {
             return Err(BackupError::NotEmpty);
         }
@@ -51,7 +52,7 @@ impl Store {
         }
         self.put(&mut transaction, from, checked).await?;
         let moved = format!(
-            "UPDATE runs SET holder = '', lease_until = 0, fence = fence + {FENCES_MOVED_ON} + \
+            "UPDATE runs SET holder = '', lease_until = 0, fence = fence + {FENCE_INCREMENT} + \
              COALESCE((SELECT old.fence FROM fences_before AS old WHERE old.run_id = runs.run_id), 0)"
         );
         transaction.execute(moved.as_str()).await?;
@@ -77,14 +78,14 @@ impl Store {
                     flush(connection, &mut batch).await?;
                     let known = columns(connection, self.dialect, &name).await?;
                     if !TABLES.contains(&name.as_str()) || !given.iter().all(|column| known.contains(column)) {
-                        return Err(BackupError::Damaged("a table is not as it should be"));
+                        return Err(BackupError::Damaged("a table is unknown or has unknown columns"));
                     }
                     batch = Some(Batch { table: name, columns: given, rows: Vec::new(), bytes: 0 });
                 }
                 Record::Row(values) => {
-                    let Some(under_way) = &mut batch else { return Err(BackupError::Changed) };
-                    fits(&under_way.columns, &values)?;
-                    if under_way.is_full_with(&values) {
+                    let Some(current) = &mut batch else { return Err(BackupError::Changed) };
+                    fits(&current.columns, &values)?;
+                    if current.is_full_with(&values) {
                         flush(connection, &mut batch).await?;
                     }
                     if let Some(batch) = &mut batch {
@@ -102,7 +103,7 @@ impl Store {
     }
 }
 
-/// Rows of one table that are not written yet.
+/// Rows of one table that are not inserted yet.
 struct Batch {
     table: String,
     columns: Vec<Column>,
@@ -136,7 +137,7 @@ async fn flush(connection: &mut AnyConnection, batch: &mut Option<Batch>) -> Res
     Ok(())
 }
 
-/// What is absent is absent of its column's kind: a server wants to know.
+/// Binds a value. Postgres needs the column's type even for a null.
 fn bind<'q>(
     query: Query<'q, Any, AnyArguments<'q>>,
     column: &Column,
@@ -161,7 +162,8 @@ fn size(values: &[Value]) -> usize {
     values.iter().map(size).sum()
 }
 
-/// Marks of keys are no content: whoever opens a store leaves them.
+/// Whether the store has no runs, approvals, rules or transcripts. Key fingerprints do not count, because opening a
+/// store writes them; catalogs do not count either.
 async fn is_empty(connection: &mut AnyConnection) -> Result<bool, BackupError> {
     for table in TABLES.iter().filter(|table| **table != "sealing_keys" && **table != "catalogs") {
         let sql = format!("SELECT COUNT(*) FROM (SELECT 1 FROM {table} LIMIT 1) AS one");

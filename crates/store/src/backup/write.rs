@@ -1,4 +1,4 @@
-//! A store written into a backup while others work on it, as it was at one moment.
+//! Writes a consistent backup of a store while other processes use it.
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ use crate::backend::{Dialect, Store, StoreError};
 use crate::migrations;
 
 impl Store {
-    /// Writes all there is, a row at a time; how many rows that were. With `keys`, the text of a key file goes with it.
+    /// Writes a backup row by row and returns the number of rows. `keys` is the text of a key file to include.
     pub async fn backup(&self, out: &mut (dyn Write + Send), keys: Option<&str>) -> Result<u64, BackupError> {
         let mut transaction = self.reader().begin().await?;
         if self.dialect == Dialect::Postgres {
@@ -41,7 +41,7 @@ impl Store {
     }
 }
 
-/// As the engine has them: what a later version adds is in a backup without a word here.
+/// Returns a table's columns from the engine, so that columns added by later versions are included.
 pub(super) async fn columns(
     connection: &mut AnyConnection,
     dialect: Dialect,

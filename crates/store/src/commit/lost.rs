@@ -1,4 +1,4 @@
-//! Commits that failed: whether they are written all the same, and whether to try again.
+//! Resolves failed commits: whether the change was written anyway, and whether to retry.
 
 use std::time::Duration;
 
@@ -9,86 +9,89 @@ use super::CommitError;
 use crate::backend::{Dialect, Store, StoreError};
 use crate::runs::FencedRun;
 
-/// How long a server that is away, or a commit that may be in it, is waited for: longer than a restart takes. Where a
-/// lease runs out meanwhile, the fence still guards what is written.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// How long to retry while the server is unavailable or a commit's fate is unknown; longer than a server restart takes.
+/// If the lease runs out in this time, the fence still prevents a wrong write.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long the look for a lost commit waits for the transaction that may still be under way.
+/// How long the search for a lost commit waits for the transaction, which may still be running on the server.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '2s'";
 
-/// Why one attempt came to nothing, or seems to have.
+/// The error of one attempt to commit.
 #[derive(Debug)]
-pub(super) enum Failed {
-    /// Nothing was committed.
-    Before(CommitError),
-    /// COMMIT was sent, or was about to be: it may have happened.
-    AtItsEnd(sqlx::Error),
+pub(super) enum AttemptError {
+    /// The attempt failed before COMMIT, so nothing was written.
+    BeforeCommit(CommitError),
+    /// COMMIT failed, so the change may have been written.
+    AtCommit(sqlx::Error),
 }
 
-impl<E: Into<CommitError>> From<E> for Failed {
+impl<E: Into<CommitError>> From<E> for AttemptError {
     fn from(error: E) -> Self {
-        Self::Before(error.into())
+        Self::BeforeCommit(error.into())
     }
 }
 
-pub(super) enum Found {
+/// Whether the change of a failed attempt is in the store.
+pub(super) enum CommitStatus {
     Written,
-    /// It is not there, and never will be: it can be written.
-    Nothing,
+    /// The change is not in the store, and the attempt can no longer write it, so it can be retried.
+    NotWritten,
 }
 
-/// How long has been waited, and whether any attempt so far may have been written.
-pub(super) struct Patience {
+/// When the first attempt began, and whether any attempt may have been written.
+pub(super) struct RetryState {
     began: Instant,
     unsure: bool,
 }
 
-impl Patience {
+impl RetryState {
     pub(super) fn begin() -> Self {
         Self { began: Instant::now(), unsure: false }
     }
 
     fn is_over(&self) -> bool {
-        self.began.elapsed() >= PATIENCE
+        self.began.elapsed() >= RETRY_TIMEOUT
     }
 }
 
 impl Store {
-    /// Looks by run, sequence and fence for what an attempt may have written.
-    pub(super) async fn look_for(
+    /// Finds out by run, sequence and fence whether a failed attempt was written. Fails if it was not and retrying
+    /// cannot help.
+    pub(super) async fn resolve_attempt(
         &self,
         held: &FencedRun,
-        failed: Failed,
-        patience: &mut Patience,
-    ) -> Result<Found, CommitError> {
-        let error = match failed {
-            Failed::Before(error) => error,
-            Failed::AtItsEnd(error) => {
-                patience.unsure = true;
+        attempt: AttemptError,
+        retry: &mut RetryState,
+    ) -> Result<CommitStatus, CommitError> {
+        let error = match attempt {
+            AttemptError::BeforeCommit(error) => error,
+            AttemptError::AtCommit(error) => {
+                retry.unsure = true;
                 CommitError::from(error)
             }
         };
         let CommitError::Store(StoreError::Sql(cause)) = &error else { return Err(error) };
-        let again = passes(cause) && !patience.is_over();
-        if !again && !patience.unsure {
+        let again = is_transient(cause) && !retry.is_over();
+        if !again && !retry.unsure {
             return Err(error);
         }
         loop {
             match self.sequence_and_fence(held).await {
-                Ok(found) if found == Some((held.sequence + 1, held.fence)) => return Ok(Found::Written),
+                Ok(found) if found == Some((held.sequence + 1, held.fence)) => return Ok(CommitStatus::Written),
                 Ok(Some(found)) if found != (held.sequence, held.fence) => return Err(CommitError::Fenced),
                 Ok(_) if again => {
                     tokio::time::sleep(PAUSE).await;
-                    return Ok(Found::Nothing);
+                    return Ok(CommitStatus::NotWritten);
                 }
-                Err(unread) if passes(&unread) && !patience.is_over() => tokio::time::sleep(PAUSE).await,
+                Err(unread) if is_transient(&unread) && !retry.is_over() => tokio::time::sleep(PAUSE).await,
                 Ok(_) | Err(_) => return Err(error),
             }
         }
     }
 
-    /// Where a run stands. On a server this waits for whoever is writing it, so that what it finds is final.
+    /// Reads a run's sequence and fence. On Postgres this waits for a transaction that is writing the run, so that the
+    /// result is final.
     async fn sequence_and_fence(&self, held: &FencedRun) -> Result<Option<(i64, i64)>, sqlx::Error> {
         let mut transaction = self.reader().begin().await?;
         let lock = match self.dialect {
@@ -106,8 +109,8 @@ impl Store {
     }
 }
 
-/// Whether what failed may work in a moment: the server is away, starts up, or was asked too much at once.
-pub(crate) fn passes(error: &sqlx::Error) -> bool {
+/// Whether a retry may succeed: the server is unavailable, starting up or overloaded.
+pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::PoolTimedOut | sqlx::Error::Tls(_) => true,
         sqlx::Error::Database(error) => error.code().is_some_and(|code| {
@@ -118,6 +121,7 @@ pub(crate) fn passes(error: &sqlx::Error) -> bool {
     }
 }
 
-/// SQLite's codes are numbers, and none of its errors passes: it has waited for its turn already.
+/// The length of a Postgres error code. SQLite's codes are shorter numbers; none of its errors is transient, because
+/// its `busy_timeout` has already waited for the lock.
 const SQLSTATE_LETTERS: usize = 5;
 const LOCK_NOT_AVAILABLE: &str = "55P03";

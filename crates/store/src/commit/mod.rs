@@ -1,4 +1,4 @@
-//! One change of one run: everything it writes, or nothing, and only by whoever holds the run.
+//! Commits one change of one run atomically, and only for the process that holds the run.
 
 mod lost;
 mod rows;
@@ -11,57 +11,58 @@ use crate::runs::FencedRun;
 use crate::seal::Unsealable;
 use crate::transcript::Entry;
 use crate::{Millis, approvals, fault, quota, transcript};
-use lost::{Failed, Found, Patience};
+use lost::{AttemptError, CommitStatus, RetryState};
 use rows::{write_calls, write_legs};
 
-pub(crate) use lost::passes;
+pub(crate) use lost::is_transient;
 pub(crate) use rows::{ROWS_A_STATEMENT, list, places};
 
-/// What a commit must outlive before it returns.
+/// What a commit survives once it has returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// A loss of power: owed before anything that must not happen twice, and before a person is asked.
+    /// A power loss. Required before an effect that must not happen twice, and before a person is asked.
     #[default]
     Synced,
-    /// The end of the process.
+    /// A crash of the process.
     Relaxed,
 }
 
-/// What changes. Fields left out stay as they are.
+/// A change of a run. Fields that are `None` stay as they are.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
     pub state: Option<RunState>,
     pub expires_at: Option<Millis>,
     pub progress: Option<String>,
-    /// The cell, frozen after this leg. It replaces the one before.
+    /// The cell's snapshot after this leg; it replaces the previous snapshot.
     pub snapshot: Option<(i64, Vec<u8>)>,
     pub result: Option<String>,
-    /// Nobody works on the run any more: the next to ask may take it at once.
+    /// Release the lease, so that the next process can take the run at once.
     pub release: bool,
     pub legs: Vec<LegRow>,
     pub calls: Vec<CallRow>,
-    /// How many bytes the journal grows by with these calls, as [`CallRow::journal_bytes`] counts them.
+    /// How many bytes these calls add to the journal, as counted by [`CallRow::journal_bytes`].
     pub journal_bytes: i64,
     pub approvals: Vec<ApprovalRequest>,
-    /// Approvals that this change makes use of; each can be used once.
+    /// Ids of the approvals that this change uses; each can be used once.
     pub used_approvals: Vec<String>,
     pub entries: Vec<Entry>,
 }
 
 impl Change {
-    /// Counts bytes of calls that go into the journal with this change.
+    /// Adds to the bytes by which this change grows the journal.
     pub fn grow(&mut self, bytes: usize) {
         self.journal_bytes = self.journal_bytes.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 }
 
+/// Why a change was not committed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    #[error("the run has been taken over, or has ended")]
+    #[error("another process has taken over the run, or the run has ended")]
     Fenced,
-    #[error("an approval was used before, or withdrawn")]
+    #[error("an approval of this call was already used or withdrawn")]
     ApprovalGone,
-    /// Nothing was written, and the run is as it was.
+    /// The change exceeds a quota. Nothing was written, and the run is unchanged.
     #[error(transparent)]
     Quota(Box<Exceeded>),
     #[error(transparent)]
@@ -77,9 +78,9 @@ impl From<sqlx::Error> for CommitError {
 }
 
 impl Store {
-    /// Writes a change. The run's sequence moves by one; where it is not where the holder left it, or the
-    /// fence is another's, nothing is written. A server that is away for a moment is waited for; a commit whose
-    /// answer was lost is looked for, never repeated before it is known not to be there.
+    /// Commits a change and increments the run's sequence. If the sequence or fence in the store differs from the
+    /// holder's, nothing is written. If the server is unavailable for a moment, the commit is retried; if the answer to
+    /// a commit is lost, it is retried only after the store shows that it was not written.
     pub async fn commit(
         &self,
         held: &mut FencedRun,
@@ -94,14 +95,14 @@ impl Store {
         fault::point("commit.before_begin")?;
         let claim = Claim::of(change, sealed.as_ref())
             .and_then(|claim| self.deferred_bytes.due(&held.scope.agent_id, claim, &self.quotas));
-        let mut patience = Patience::begin();
+        let mut retry = RetryState::begin();
         while let Err(error) = self.write(held, change, sealed.as_ref(), claim, durability, now).await {
-            match self.look_for(held, error, &mut patience).await? {
-                Found::Written => break,
-                Found::Nothing => {}
+            match self.resolve_attempt(held, error, &mut retry).await? {
+                CommitStatus::Written => break,
+                CommitStatus::NotWritten => {}
             }
         }
-        held.moved_on();
+        held.mark_written();
         fault::point("commit.after_commit")?;
         Ok(())
     }
@@ -114,12 +115,12 @@ impl Store {
         claim: Option<Claim>,
         durability: Durability,
         now: Millis,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), AttemptError> {
         let mut transaction = self.writer(durability).begin().await?;
         if !held.is_written() {
             fault::point("exec.before_insert")?;
         }
-        held.move_on(&mut transaction, change, sealed, now).await?;
+        held.write_row(&mut transaction, change, sealed, now).await?;
         fault::point("commit.in_transaction")?;
         write_legs(&mut transaction, &held.run_id, &change.legs).await?;
         write_calls(&mut transaction, &held.run_id, &change.calls).await?;
@@ -134,9 +135,9 @@ impl Store {
         transcript::write(&mut transaction, self.dialect, &held.scope.session_id, &held.run_id, &change.entries)
             .await?;
         if change.state.is_some() || change.release {
-            self.tell_others(&mut transaction, &held.run_id).await?;
+            self.notify_others(&mut transaction, &held.run_id).await?;
         }
         fault::point("commit.before_commit")?;
-        fault::answered(transaction.commit().await).map_err(Failed::AtItsEnd)
+        fault::answered(transaction.commit().await).map_err(AttemptError::AtCommit)
     }
 }

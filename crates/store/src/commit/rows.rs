@@ -1,4 +1,4 @@
-//! A change's legs and calls, many rows to a statement.
+//! Writes a change's legs and calls, with many rows per statement.
 
 use sqlx::any::AnyArguments;
 use sqlx::query::Query;
@@ -8,10 +8,10 @@ use super::CommitError;
 use crate::backend::StoreError;
 use crate::rows::{CallRow, LegRow};
 
-/// SQLite takes 32,766 parameters in a statement; rows are written in batches that stay far below.
+/// The most rows per statement, far below SQLite's limit of 32,766 parameters.
 pub(crate) const ROWS_A_STATEMENT: usize = 64;
 
-/// Texts of calls in one statement.
+/// The most bytes of calls per statement.
 const BYTES_A_STATEMENT: usize = 2 << 20;
 
 pub(super) async fn write_legs(
@@ -41,8 +41,8 @@ pub(super) async fn write_legs(
     Ok(())
 }
 
-/// A call that somebody else has settled meanwhile stays settled. A reply and an outcome that are written stay, too:
-/// whoever writes the row again need not have them any more.
+/// Inserts or updates calls. A call that another process has settled stays settled. A stored reply or outcome is kept
+/// if the new row has none, because the holder may have dropped it from memory.
 pub(super) async fn write_calls(
     connection: &mut AnyConnection,
     run_id: &str,
@@ -71,7 +71,7 @@ pub(super) async fn write_calls(
     Ok(())
 }
 
-/// How many of these calls go into one statement, which holds a copy of them: one at least.
+/// Returns how many of these calls go into one statement, at least one. The statement holds a copy of them.
 fn batch_of(calls: &[CallRow]) -> usize {
     let mut bytes = 0;
     let fits = |call: &&CallRow| {
@@ -108,7 +108,7 @@ fn bind_call<'q>(query: AnyQuery<'q>, run_id: &str, call: &CallRow) -> Result<An
         .bind(call.ticket.clone()))
 }
 
-/// `($1, $2), ($3, $4)`
+/// Returns the placeholders of several rows: `($1, $2), ($3, $4)`.
 pub(crate) fn places(rows: usize, columns: usize) -> String {
     let row = |row: usize| {
         let places: Vec<String> = (1..=columns).map(|column| format!("${}", row * columns + column)).collect();
@@ -117,7 +117,7 @@ pub(crate) fn places(rows: usize, columns: usize) -> String {
     (0..rows).map(row).collect::<Vec<_>>().join(", ")
 }
 
-/// `$3, $4, $5`
+/// Returns the placeholders of a list: `$3, $4, $5`.
 pub(crate) fn list(first: usize, count: usize) -> String {
     let places: Vec<String> = (first..first + count).map(|place| format!("${place}")).collect();
     places.join(", ")
@@ -126,7 +126,7 @@ pub(crate) fn list(first: usize, count: usize) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn places_count_through_all_rows() {
+    fn placeholders_are_numbered_across_all_rows() {
         assert_eq!(super::places(2, 3), "($1, $2, $3), ($4, $5, $6)");
     }
 }

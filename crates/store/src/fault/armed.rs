@@ -1,4 +1,4 @@
-//! The one place that is armed, and what happens there.
+//! The one armed fault point and its action.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,26 +18,29 @@ struct Fault {
 #[derive(Debug)]
 struct Armed {
     name: &'static str,
-    /// Hits until it happens.
+    /// Hits that remain until the action happens.
     left: u32,
     action: Action,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Action {
-    /// SIGKILL: nothing gets to say goodbye.
+    /// Kill the process with SIGKILL, without any cleanup.
     Kill,
-    /// The thread stands still for so long.
+    /// Block the thread for this long.
     Sleep(Duration),
-    /// The place answers with an error.
+    /// Return an error.
     Fail,
 }
 
+/// The text given to [`arm`] is not a fault.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no fault: it is `NAME:HIT:kill`, `NAME:HIT:sleep=MS` or `NAME:HIT:error`, with a name from POINTS")]
+#[error(
+    "invalid fault `{0}`; expected `NAME:HIT:kill`, `NAME:HIT:sleep=MS` or `NAME:HIT:error`, with a name from POINTS"
+)]
 pub struct Unarmed(String);
 
-/// Arms one place: the name, at which hit of it, and what happens then.
+/// Arms one fault point. The text gives its name, the hit that triggers it, and the action.
 pub fn arm(text: &str) -> Result<(), Unarmed> {
     let unarmed = || Unarmed(text.to_owned());
     let mut parts = text.split(':');
@@ -56,13 +59,13 @@ pub fn arm(text: &str) -> Result<(), Unarmed> {
     Ok(())
 }
 
-/// The places that were passed so far, and how often each.
+/// Returns the points that were reached so far, and how often each.
 pub fn reached() -> BTreeMap<&'static str, u32> {
     lock().reached.clone()
 }
 
 pub(super) fn hit(name: &'static str) -> Result<(), StoreError> {
-    let happens = {
+    let action = {
         let mut fault = lock();
         *fault.reached.entry(name).or_default() += 1;
         match &mut fault.armed {
@@ -79,7 +82,7 @@ pub(super) fn hit(name: &'static str) -> Result<(), StoreError> {
             _ => None,
         }
     };
-    match happens {
+    match action {
         None => Ok(()),
         Some(Action::Kill) => kill(),
         Some(Action::Sleep(time)) => {
@@ -91,7 +94,7 @@ pub(super) fn hit(name: &'static str) -> Result<(), StoreError> {
 }
 
 fn kill() -> ! {
-    // It cannot fail: a process may always end itself.
+    // Cannot fail: a process may always kill itself.
     let _ended = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     loop {
         std::thread::park();

@@ -1,7 +1,8 @@
-//! Named places where a test may end the process, hold it up, or let it fail; and whose time and chance it is.
+//! Fault injection: named points where a test can kill, block or fail the process, and hooks for simulated time,
+//! randomness and scheduling.
 //!
-//! Without the feature `faults` all of this is nothing. With it, nothing happens either until a program arms a place
-//! (the host that tests kill does) or a thread is given to a simulation.
+//! Without the feature `faults` all of this compiles to nothing. With it, a point does nothing until a program arms it
+//! (as the host that tests kill does) or a thread joins a simulation.
 
 #[cfg(feature = "faults")]
 mod armed;
@@ -23,7 +24,7 @@ pub use nothing::{alone, answered, chance, point, time, turn, turn_of_connection
 #[cfg(feature = "faults")]
 pub use simulated::{alone, answered, chance, time, turn, turn_of_connection};
 
-/// Every place there is, by the part of a run's life it is in.
+/// The names of all fault points, grouped by the operation they interrupt.
 pub const POINTS: [&str; 43] = [
     "open.before_commit",
     "open.after_commit",
@@ -70,7 +71,7 @@ pub const POINTS: [&str; 43] = [
     "sweep.after_commit",
 ];
 
-/// A place. Fails only where a test said so.
+/// A fault point. Fails only if a test armed it or a simulation lets it fail.
 #[cfg(feature = "faults")]
 pub fn point(name: &'static str) -> Result<(), crate::backend::StoreError> {
     match simulated::at(name) {
@@ -82,5 +83,5 @@ pub fn point(name: &'static str) -> Result<(), crate::backend::StoreError> {
 
 #[cfg(feature = "faults")]
 fn broken(name: &str) -> crate::backend::StoreError {
-    crate::backend::StoreError::Corrupt(format!("a test broke it at {name}"))
+    crate::backend::StoreError::Corrupt(format!("a test injected a fault at {name}"))
 }

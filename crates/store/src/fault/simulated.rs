@@ -1,8 +1,8 @@
-//! A thread that belongs to a simulation: who decides at the places, whose time and chance it has, whose turn it is.
+//! The simulation of a thread: it decides the faults, the clock, the randomness and the order of tasks.
 //!
-//! A simulation is the same each time only if nothing depends on how fast another thread is. So whoever is about to
-//! wait for one (a connection, a worker) takes turns: the simulation gives one when nobody on this thread can move, and
-//! nobody else moves until the answer has come.
+//! A simulation is deterministic only if nothing depends on the speed of other threads. So a task that is about to wait
+//! for another thread (a connection, a worker) first waits for its turn. The simulation gives a turn when no task on
+//! this thread can proceed, and no other task proceeds until the answer has arrived.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,24 +14,26 @@ use std::time::Duration;
 
 use tokio::task::Id;
 
-/// What decides over a thread.
+/// Controls a simulated thread.
 pub trait Simulation {
-    /// May hold the thread up for as long as it likes.
+    /// Decides what happens at a fault point. May block the thread for as long as it likes.
     fn at(&self, point: &'static str) -> Verdict;
 
-    /// Since 1970.
+    /// Returns the simulated time since 1970.
     fn time(&self) -> Duration;
 
+    /// Fills the bytes with simulated randomness.
     fn chance(&self, bytes: &mut [u8]);
 }
 
-/// What happens at a place.
+/// What happens at a fault point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// Nothing: the thread continues.
     GoOn,
-    /// The place answers with an error.
+    /// The point returns an error.
     Fail,
-    /// It goes on, and the answer to the next commit does not arrive.
+    /// The thread continues, and the answer to its next commit is lost.
     LoseAnswer,
 }
 
@@ -39,7 +41,7 @@ pub enum Verdict {
 struct Thread {
     simulation: Option<Rc<dyn Simulation>>,
     takes_turns: bool,
-    /// By their tasks, in the order those were begun in: who comes first may be chance.
+    /// Ordered by task, in the order in which tasks were spawned: the order of arrival may be random.
     waiting: BTreeMap<(Option<Id>, u64), Waiter>,
     tickets: u64,
     under_way: usize,
@@ -55,32 +57,33 @@ thread_local! {
     static THREAD: RefCell<Thread> = RefCell::default();
 }
 
-fn here<T>(look: impl FnOnce(&mut Thread) -> T) -> T {
-    THREAD.with(|thread| look(&mut thread.borrow_mut()))
+fn with_thread<T>(access: impl FnOnce(&mut Thread) -> T) -> T {
+    THREAD.with(|thread| access(&mut thread.borrow_mut()))
 }
 
-/// Gives this thread to a simulation. Turns are not taken yet.
+/// Adds this thread to a simulation. Tasks do not wait for turns until [`take_turns`] is called.
 pub fn simulate(simulation: Rc<dyn Simulation>) {
-    here(|thread| *thread = Thread { simulation: Some(simulation), ..Thread::default() });
+    with_thread(|thread| *thread = Thread { simulation: Some(simulation), ..Thread::default() });
 }
 
+/// Removes this thread from its simulation.
 pub fn leave_simulation() {
-    drop(here(std::mem::take));
+    drop(with_thread(std::mem::take));
 }
 
-/// From now on nobody on this thread waits for another one out of turn.
+/// From now on, tasks of this thread wait for their turn before they wait for another thread.
 pub fn take_turns() {
-    here(|thread| thread.takes_turns = true);
+    with_thread(|thread| thread.takes_turns = true);
 }
 
-/// How many wait for their turn.
+/// Returns how many tasks wait for their turn.
 pub fn waiting() -> usize {
-    here(|thread| thread.waiting.values().filter(|waiter| matches!(waiter, Waiter::Waits { .. })).count())
+    with_thread(|thread| thread.waiting.values().filter(|waiter| matches!(waiter, Waiter::Waits { .. })).count())
 }
 
-/// Gives the turn to one of them.
+/// Gives the turn to the waiting task at this index.
 pub fn give_turn(which: usize) {
-    let woken = here(|thread| {
+    let woken = with_thread(|thread| {
         let mut waiting = thread.waiting.values_mut().filter(|waiter| matches!(waiter, Waiter::Waits { .. }));
         waiting.nth(which).map(|waiter| std::mem::replace(waiter, Waiter::HasTurn))
     });
@@ -89,63 +92,64 @@ pub fn give_turn(which: usize) {
     }
 }
 
-/// How many of those who wait have a connection.
+/// Returns how many of the waiting tasks have a connection.
 pub fn waiting_connected() -> usize {
-    here(|thread| {
+    with_thread(|thread| {
         thread.waiting.values().filter(|waiter| matches!(waiter, Waiter::Waits { connected: true, .. })).count()
     })
 }
 
-/// How many are away without a connection of a pool's.
+/// Returns how many tasks wait for another thread without a pooled connection.
 pub fn under_way() -> usize {
-    here(|thread| thread.under_way)
+    with_thread(|thread| thread.under_way)
 }
 
 pub(super) fn at(name: &'static str) -> Option<Verdict> {
-    // It may hold the thread up, and others look here meanwhile.
-    let verdict = here(|thread| thread.simulation.clone())?.at(name);
+    // `at` may block, so `THREAD` must not be borrowed during the call.
+    let verdict = with_thread(|thread| thread.simulation.clone())?.at(name);
     if verdict == Verdict::LoseAnswer {
-        here(|thread| thread.loses_answer = true);
+        with_thread(|thread| thread.loses_answer = true);
     }
     Some(verdict)
 }
 
-/// What a commit answered, unless its answer is to be lost.
+/// Returns the answer of a commit, or an error if the simulation loses the answer.
 pub fn answered(answer: Result<(), sqlx::Error>) -> Result<(), sqlx::Error> {
-    if here(|thread| std::mem::take(&mut thread.loses_answer)) {
-        return Err(sqlx::Error::Io(io::Error::other("a test lost the answer")));
+    if with_thread(|thread| std::mem::take(&mut thread.loses_answer)) {
+        return Err(sqlx::Error::Io(io::Error::other("a test dropped the answer")));
     }
     answer
 }
 
-/// The time since 1970 where it is not the system's.
+/// Returns the simulated time since 1970; `None` outside a simulation.
 pub fn time() -> Option<Duration> {
-    here(|thread| thread.simulation.clone()).map(|simulation| simulation.time())
+    with_thread(|thread| thread.simulation.clone()).map(|simulation| simulation.time())
 }
 
-/// Whether the bytes were filled by a chance that is not the system's.
+/// Fills the bytes with simulated randomness. Returns `false` outside a simulation.
 pub fn chance(bytes: &mut [u8]) -> bool {
-    let simulation = here(|thread| thread.simulation.clone());
+    let simulation = with_thread(|thread| thread.simulation.clone());
     simulation.map(|simulation| simulation.chance(bytes)).is_some()
 }
 
-/// Whoever is about to wait for another thread waits here until it is its turn, where turns are taken.
+/// Waits for the turn of a task that is about to wait for another thread. Returns at once if turns are not taken.
 pub fn turn() -> Turn {
     Turn { key: None, connected: false }
 }
 
-/// The same, for whoever has a connection already.
+/// Waits for the turn of a task that already has a connection.
 pub fn turn_of_connection() -> Turn {
     Turn { key: None, connected: true }
 }
 
-/// The same, for one who is away until the future is done.
+/// Waits for a turn, then runs the future and counts it in [`under_way`] until it is done.
 pub async fn alone<T>(future: impl Future<Output = T>) -> T {
     turn().await;
     let _away = Away::begin();
     future.await
 }
 
+/// A future that is ready when the simulation gives its task a turn.
 #[derive(Debug)]
 pub struct Turn {
     key: Option<(Option<Id>, u64)>,
@@ -157,7 +161,7 @@ impl Future for Turn {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let connected = self.connected;
-        let (poll, _old) = here(|thread| {
+        let (poll, _old) = with_thread(|thread| {
             if !thread.takes_turns {
                 return (Poll::Ready(()), None);
             }
@@ -178,8 +182,8 @@ impl Future for Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            // With its waker may go a task, and with that another who waits: not while the thread is looked at.
-            drop(here(|thread| thread.waiting.remove(&key)));
+            // Dropped outside the borrow: dropping the waker may drop a task, which may drop another `Turn`.
+            drop(with_thread(|thread| thread.waiting.remove(&key)));
         }
     }
 }
@@ -188,13 +192,13 @@ struct Away;
 
 impl Away {
     fn begin() -> Self {
-        here(|thread| thread.under_way += 1);
+        with_thread(|thread| thread.under_way += 1);
         Self
     }
 }
 
 impl Drop for Away {
     fn drop(&mut self) {
-        here(|thread| thread.under_way = thread.under_way.saturating_sub(1));
+        with_thread(|thread| thread.under_way = thread.under_way.saturating_sub(1));
     }
 }

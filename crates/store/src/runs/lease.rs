@@ -1,4 +1,4 @@
-//! Who works on a run, and for how long that counts without a word from them.
+//! Leases: which process holds a run, and until when if it does not renew the lease.
 
 use contract::scope::Scope;
 use sqlx::Row;
@@ -10,11 +10,12 @@ use crate::commit::{Durability, list};
 use crate::fault;
 use crate::rows::RunState;
 
+/// Why a run cannot be taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     #[error("no such run")]
     Unknown,
-    #[error("another process works on the run")]
+    #[error("another process is working on the run")]
     HeldElsewhere { until: Millis },
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -26,11 +27,12 @@ impl From<sqlx::Error> for LeaseError {
     }
 }
 
-/// Runs whose leases are prolonged at once.
+/// The most runs per statement.
 const RUNS_A_STATEMENT: usize = 500;
 
 impl Store {
-    /// Takes a run over: whoever held it before can change nothing any more.
+    /// Takes over a live run whose lease has expired or belongs to `holder`. The previous holder can no longer change
+    /// the run.
     pub async fn take(
         &self,
         run_id: &str,
@@ -79,12 +81,12 @@ impl Store {
         })
     }
 
-    /// Takes a run from whoever has it, lease or no lease: for an end that does not wait.
+    /// Takes over a run even if another process has a valid lease; used to abort a run at once.
     pub async fn seize(&self, run_id: &str, holder: &str, lease_until: Millis) -> Result<FencedRun, LeaseError> {
         self.take(run_id, holder, Millis::MAX, lease_until).await
     }
 
-    /// Lets go of a run that was taken and not changed.
+    /// Releases a run that was taken over but not changed.
     pub async fn let_go(&self, held: &FencedRun) -> Result<(), StoreError> {
         sqlx::query("UPDATE runs SET lease_until = 0 WHERE run_id = $1 AND fence = $2")
             .bind(held.run_id.clone())
@@ -94,7 +96,8 @@ impl Store {
         Ok(())
     }
 
-    /// Goes on holding a run that was slept on, where nobody has taken it meanwhile.
+    /// Extends a lease that may have expired. Returns `false` if another process has taken over the run or it has
+    /// ended.
     pub async fn hold_on(&self, held: &FencedRun, lease_until: Millis) -> Result<bool, StoreError> {
         if !held.is_written() {
             return Ok(true);
@@ -110,7 +113,8 @@ impl Store {
         Ok(still.rows_affected() == 1)
     }
 
-    /// Prolongs what a holder works on. What it has let go of, or lost, stays so.
+    /// Renews the leases of a holder's runs and returns how many were renewed. Runs that it has released or lost are
+    /// not renewed.
     pub async fn renew(&self, holder: &str, runs: &[String], lease_until: Millis) -> Result<u64, StoreError> {
         let mut renewed = 0;
         for batch in runs.chunks(RUNS_A_STATEMENT) {
@@ -129,7 +133,8 @@ impl Store {
         Ok(renewed)
     }
 
-    /// Of these runs, those that are another's by now, or over. One that is not written yet is not among them.
+    /// Returns which of these runs another process has taken over, or have ended. Runs that are not in the store yet
+    /// are not returned.
     pub async fn lost(&self, holder: &str, runs: &[String]) -> Result<Vec<String>, StoreError> {
         let mut lost = Vec::new();
         for batch in runs.chunks(RUNS_A_STATEMENT) {
@@ -148,7 +153,7 @@ impl Store {
         Ok(lost)
     }
 
-    /// Lets go of everything a holder works on: whoever comes next need not wait for a lease to run out.
+    /// Releases all runs of a holder, so that other processes can take them over before the leases expire.
     pub async fn release(&self, holder: &str) -> Result<u64, StoreError> {
         let released = sqlx::query("UPDATE runs SET lease_until = 0 WHERE holder = $1 AND lease_until > 0")
             .bind(holder.to_owned())
@@ -157,7 +162,7 @@ impl Store {
         Ok(released.rows_affected())
     }
 
-    /// Keeps a run for longer, because something has come for it. It is never kept for less.
+    /// Postpones a run's expiry, for example because an outcome arrived for it. Never moves it earlier.
     pub async fn prolong(&self, run_id: &str, expires_at: Millis) -> Result<(), StoreError> {
         sqlx::query(
             "UPDATE runs SET expires_at = $1 WHERE run_id = $2 AND expires_at < $1 AND state IN ('running', 'waiting')",

@@ -1,4 +1,4 @@
-//! A run's own row: made, taken, moved on, read back.
+//! The row of a run: how it is created, leased, updated and read.
 
 mod lease;
 mod read;
@@ -11,7 +11,7 @@ use crate::seal::Sealed;
 
 pub use lease::LeaseError;
 
-/// A run that is under way and not yet in the store. Its first commit writes it.
+/// A run that has started but is not in the store yet. Its first commit inserts it.
 #[derive(Clone, Debug)]
 pub struct NewRun {
     pub run_id: String,
@@ -25,7 +25,7 @@ pub struct NewRun {
     pub definition: String,
 }
 
-/// The right to change a run, for as long as nobody takes it over.
+/// The right to change a run, valid until another process takes over the run.
 #[derive(Clone, Debug)]
 pub struct FencedRun {
     pub run_id: String,
@@ -48,7 +48,7 @@ impl FencedRun {
         }
     }
 
-    /// Whether anybody could find the run yet.
+    /// Whether the run is in the store.
     pub fn is_written(&self) -> bool {
         self.unwritten.is_none()
     }

@@ -1,4 +1,4 @@
-//! A run read back: its row, its legs, its calls.
+//! Reads runs with their legs and calls.
 
 use contract::scope::Scope;
 use sqlx::Row;
@@ -19,7 +19,7 @@ const CALL_COLUMNS: &str = "call, leg, method, target, payload, input_hash, tool
                             due_at, since, settle_order, outcome, reply, parent, ticket";
 
 impl Store {
-    /// A run as it stands, its snapshot still sealed. Who may see it is for the caller to check.
+    /// Returns a run with its snapshot still sealed. The caller must check who may see it.
     pub async fn run(&self, run_id: &str) -> Result<Option<RunRow>, StoreError> {
         let row = sqlx::query(&format!("SELECT {COLUMNS} FROM runs WHERE run_id = $1"))
             .bind(run_id.to_owned())
@@ -28,7 +28,7 @@ impl Store {
         row.map(|row| read_run(&row)).transpose()
     }
 
-    /// Opens a run's snapshot.
+    /// Decrypts a run's snapshot; `None` if it has none.
     pub fn open_snapshot(&self, held: &FencedRun, row: &RunRow) -> Result<Option<Vec<u8>>, Unsealable> {
         match (&row.snapshot, row.snapshot_leg) {
             (Some(sealed), Some(leg)) => self.keys.open(sealed, &held.binding(leg)).map(Some),
@@ -36,6 +36,7 @@ impl Store {
         }
     }
 
+    /// Returns the catalog tables with this hash, of at most `max_bytes`.
     pub async fn tables(&self, hash: &str, max_bytes: usize) -> Result<Option<Vec<u8>>, StoreError> {
         let row = sqlx::query("SELECT tables FROM catalogs WHERE hash = $1")
             .bind(hash.to_owned())
@@ -48,6 +49,7 @@ impl Store {
         Ok(Some(tables))
     }
 
+    /// Returns the legs of a run in order.
     pub async fn legs(&self, run_id: &str) -> Result<Vec<LegRow>, StoreError> {
         let rows = sqlx::query("SELECT leg, clock_us, replies, ended, shown FROM legs WHERE run_id = $1 ORDER BY leg")
             .bind(run_id.to_owned())
@@ -56,13 +58,14 @@ impl Store {
         rows.iter().map(read_leg).collect()
     }
 
+    /// Returns all calls of a run in order.
     pub async fn calls(&self, run_id: &str) -> Result<Vec<CallRow>, StoreError> {
         let sql = format!("SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 ORDER BY call");
         let rows = sqlx::query(&sql).bind(run_id.to_owned()).fetch_all(self.reader()).await?;
         rows.iter().map(read_call).collect()
     }
 
-    /// One call of a run.
+    /// Returns one call of a run.
     pub async fn call(&self, run_id: &str, call: u32) -> Result<Option<CallRow>, StoreError> {
         let row = sqlx::query(&format!("SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND call = $2"))
             .bind(run_id.to_owned())
@@ -72,7 +75,7 @@ impl Store {
         row.map(|row| read_call(&row)).transpose()
     }
 
-    /// The calls of a run that its cell has not seen the end of. There are few of them, however long the run is.
+    /// Returns the calls of a run whose result its cell has not received. Even a long run has only a few.
     pub async fn open_calls(&self, run_id: &str) -> Result<Vec<CallRow>, StoreError> {
         let sql = format!(
             "SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND state NOT IN ('delivered', 'cleared') ORDER BY call"
@@ -81,7 +84,7 @@ impl Store {
         rows.iter().map(read_call).collect()
     }
 
-    /// How much a run's journal has come to, without reading it.
+    /// Returns the totals of a run's journal without reading its rows.
     pub async fn journal_totals(&self, run_id: &str) -> Result<JournalTotals, StoreError> {
         let row = sqlx::query(
             "SELECT COUNT(*), CAST(COALESCE(MAX(call), 0) AS BIGINT), CAST(COALESCE(MAX(settle_order), 0) AS BIGINT), \
@@ -96,14 +99,14 @@ impl Store {
         Ok(JournalTotals {
             calls: count(row.try_get(0)?),
             last_call: u32::try_from(row.try_get::<i64, _>(1)?)
-                .map_err(|_| StoreError::Corrupt("a call's number".to_owned()))?,
+                .map_err(|_| StoreError::Corrupt("invalid call number".to_owned()))?,
             settle_order: row.try_get(2)?,
             had_effects: row.try_get::<i64, _>(3)? > 0,
             bytes: count(row.try_get(4)?),
         })
     }
 
-    /// Runs under way or waiting.
+    /// Counts the runs that are running or waiting.
     pub async fn live_runs(&self) -> Result<u64, StoreError> {
         let row = sqlx::query("SELECT COUNT(*) FROM runs WHERE state IN ('running', 'waiting')")
             .fetch_one(self.reader())
@@ -111,7 +114,7 @@ impl Store {
         Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))
     }
 
-    /// The newest runs of a scope: those under way, and those that ended after `since`.
+    /// Returns the newest runs of a scope that are live or ended after `since`.
     pub async fn recent_runs(&self, scope: &Scope, since: Millis, limit: u32) -> Result<Vec<RunGlance>, StoreError> {
         let rows = sqlx::query(
             "SELECT run_id, state, created_at, updated_at, definition FROM runs WHERE session_id = $1 AND agent_id = $2 \
@@ -138,7 +141,7 @@ impl Store {
             .collect()
     }
 
-    /// All runs there are, the newest first, whoever's they are.
+    /// Returns the newest runs of all principals, newest first.
     pub async fn runs(&self, limit: u32) -> Result<Vec<RunListed>, StoreError> {
         let rows = sqlx::query(
             "SELECT run_id, agent_id, session_id, agent_run_id, state, created_at, updated_at, expires_at, \
@@ -163,7 +166,7 @@ impl Store {
             .collect()
     }
 
-    /// The live runs of a session, which end with it.
+    /// Returns the ids of a session's live runs.
     pub async fn runs_of_session(&self, session_id: &str) -> Result<Vec<String>, StoreError> {
         let rows = sqlx::query("SELECT run_id FROM runs WHERE session_id = $1 AND state IN ('running', 'waiting')")
             .bind(session_id.to_owned())
@@ -173,7 +176,7 @@ impl Store {
     }
 }
 
-/// Out of the three columns behind a run's id.
+/// Reads the scope from the three columns after the run id.
 fn scope(row: &AnyRow) -> Result<Scope, StoreError> {
     Ok(Scope {
         agent_id: row.try_get(1)?,
@@ -208,7 +211,7 @@ fn read_leg(row: &AnyRow) -> Result<LegRow, StoreError> {
     Ok(LegRow {
         leg: row.try_get(0)?,
         clock_us: u64::try_from(row.try_get::<i64, _>(1)?).unwrap_or(0),
-        replies: replies.map_err(|_| StoreError::Corrupt("the order of replies".to_owned()))?,
+        replies: replies.map_err(|_| StoreError::Corrupt("invalid reply list of a leg".to_owned()))?,
         ended: how.map(|how| LegEnded { how, shown: shown.unwrap_or_default() }),
     })
 }
@@ -218,7 +221,7 @@ fn read_call(row: &AnyRow) -> Result<CallRow, StoreError> {
     let reply = reply.map(|text| serde_json::from_str(&text)).transpose();
     Ok(CallRow {
         call: u32::try_from(row.try_get::<i64, _>(0)?)
-            .map_err(|_| StoreError::Corrupt("a call's number".to_owned()))?,
+            .map_err(|_| StoreError::Corrupt("invalid call number".to_owned()))?,
         leg: row.try_get(1)?,
         method: row.try_get(2)?,
         target: row.try_get(3)?,
@@ -233,7 +236,7 @@ fn read_call(row: &AnyRow) -> Result<CallRow, StoreError> {
         since: row.try_get(12)?,
         settle_order: row.try_get(13)?,
         outcome: row.try_get(14)?,
-        reply: reply.map_err(|_| StoreError::Corrupt("a call's reply".to_owned()))?,
+        reply: reply.map_err(|_| StoreError::Corrupt("invalid reply of a call".to_owned()))?,
         parent: row.try_get(16)?,
         ticket: row.try_get(17)?,
     })

@@ -1,4 +1,4 @@
-//! The first write of a run, and every one after it.
+//! Writes a run's row: the insert of its first commit and the updates of later ones.
 
 use sqlx::{AnyConnection, Row};
 
@@ -8,11 +8,11 @@ use crate::backend::StoreError;
 use crate::commit::{Change, CommitError};
 use crate::rows::RunState;
 
-/// Half as long as a sweep leaves alone what was used.
-const SAY_USED_EVERY_MS: i64 = 30 * 60 * 1000;
+/// How often a catalog is marked as used: half the time for which a sweep keeps a used catalog.
+const MARK_USED_EVERY_MS: i64 = 30 * 60 * 1000;
 
 impl FencedRun {
-    pub(crate) async fn move_on(
+    pub(crate) async fn write_row(
         &self,
         connection: &mut AnyConnection,
         change: &Change,
@@ -25,8 +25,8 @@ impl FencedRun {
         }
     }
 
-    /// What was to be written is: only now, because a transaction may fail to its last word.
-    pub(crate) fn moved_on(&mut self) {
+    /// Records a successful commit. Must be called after the commit, because a transaction can fail until then.
+    pub(crate) fn mark_written(&mut self) {
         self.unwritten = None;
         self.sequence += 1;
     }
@@ -39,7 +39,7 @@ impl FencedRun {
         now: Millis,
     ) -> Result<(), CommitError> {
         let (leg, snapshot) = sealed.map(|(leg, snapshot)| (*leg, snapshot.clone())).unzip();
-        // A run that is over keeps no snapshot.
+        // An ended run keeps no snapshot.
         let over = change.state.is_some_and(RunState::is_over);
         let updated = sqlx::query(
             "UPDATE runs SET sequence = sequence + 1, updated_at = $1, state = COALESCE($2, state), \
@@ -103,14 +103,17 @@ async fn insert(
     .bind(change.journal_bytes)
     .execute(&mut *connection)
     .await?;
-    keep_tables(connection, run, now).await
+    store_catalog(connection, run, now).await
 }
 
-/// What the cell reads of its catalog is kept for as long as any run with it is: to be thawed, and to be run again by
-/// hand when it is over. Looked for first, and only after something was written: packing takes longer than most cells,
-/// and SQLite refuses who reads before it writes when somebody else wrote in between.
-async fn keep_tables(connection: &mut AnyConnection, run: &NewRun, now: Millis) -> Result<(), CommitError> {
-    // A call without a cell has none.
+/// Stores the catalog tables that the cell reads, unless they are already stored. They are kept as long as a run uses
+/// them: to resume the run, and to replay it by hand after it has ended.
+///
+/// It checks first whether they are stored, because compressing them takes longer than most cells. It must be called
+/// after another write of the transaction, because SQLite fails a transaction that reads before it writes if another
+/// connection wrote in between.
+async fn store_catalog(connection: &mut AnyConnection, run: &NewRun, now: Millis) -> Result<(), CommitError> {
+    // A direct call without a cell has no catalog.
     if run.catalog.is_empty() {
         return Ok(());
     }
@@ -120,18 +123,18 @@ async fn keep_tables(connection: &mut AnyConnection, run: &NewRun, now: Millis) 
         .await?
         .map(|row| row.try_get::<Millis, _>(0))
         .transpose()?;
-    let before = now.saturating_sub(SAY_USED_EVERY_MS);
+    let before = now.saturating_sub(MARK_USED_EVERY_MS);
     if used_at.is_some_and(|used_at| used_at >= before) {
         return Ok(());
     }
-    // Said now and then, so that no sweep takes the catalog away before the run that uses it is there to be seen;
-    // not every time, or all who begin runs would wait for each other.
-    let said = sqlx::query("UPDATE catalogs SET used_at = $1 WHERE hash = $2")
+    // Marked as used from time to time, so that no sweep deletes the catalog before the run that uses it is committed.
+    // Not every time, because transactions that start runs would then wait for each other.
+    let marked = sqlx::query("UPDATE catalogs SET used_at = $1 WHERE hash = $2")
         .bind(now)
         .bind(run.catalog.clone())
         .execute(&mut *connection)
         .await?;
-    if said.rows_affected() > 0 {
+    if marked.rows_affected() > 0 {
         return Ok(());
     }
     let packed = zstd::bulk::compress(&run.tables, 1).map_err(|error| StoreError::Corrupt(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! Asked once, answered once, used once.
+//! An approval is decided once and used once; standing approvals hold until they are revoked.
 
 use contract::limits::MAX_STANDING_RULES;
 use serde_json::json;
@@ -7,26 +7,26 @@ use store::{
     ApprovalScope, ApprovalState, Change, CommitError, Decision, DecisionRefused, Durability, RuleSubject, RunState,
 };
 
-use crate::world::{NOW, Place, asked, everywhere};
+use crate::world::{NOW, Place, approval_request, everywhere};
 
-fn yes(reach: ApprovalScope) -> Decision {
+fn approve(reach: ApprovalScope) -> Decision {
     Decision::Approve { edited_input: None, reach }
 }
 
-fn asking(place: &Place, number: u32) -> Change {
-    Change { approvals: vec![asked(place, number)], ..Change::default() }
+fn requesting_approval(place: &Place, number: u32) -> Change {
+    Change { approvals: vec![approval_request(place, number)], ..Change::default() }
 }
 
 #[tokio::test]
 async fn a_decision_counts_once() {
     for place in everywhere().await {
-        place.run(1, asking(&place, 1)).await;
-        let id = asked(&place, 1).approval_id;
+        place.run(1, requesting_approval(&place, 1)).await;
+        let id = approval_request(&place, 1).approval_id;
         let decision = Decision::Approve { edited_input: Some(json!({"n": 2})), reach: ApprovalScope::Once };
         let approval = place.store.decide(&id, &decision, "ada", NOW + 1).await.unwrap();
         assert_eq!((approval.state, approval.decided_by.as_deref()), (ApprovalState::Approved, Some("ada")));
         assert_eq!((approval.input, approval.edited_input), (json!({"n": 1}), Some(json!({"n": 2}))));
-        for again in [yes(ApprovalScope::Once), Decision::Deny { note: "no".to_owned() }] {
+        for again in [approve(ApprovalScope::Once), Decision::Deny { note: "no".to_owned() }] {
             let refused = place.store.decide(&id, &again, "bob", NOW + 2).await;
             assert!(matches!(refused, Err(DecisionRefused::NotPending)), "{refused:?}");
         }
@@ -36,11 +36,11 @@ async fn a_decision_counts_once() {
 #[tokio::test]
 async fn racing_decisions_count_once() {
     for place in everywhere().await {
-        place.run(1, asking(&place, 1)).await;
+        place.run(1, requesting_approval(&place, 1)).await;
         let racers = (0..12).map(|number| {
-            let (store, id) = (place.store.clone(), asked(&place, 1).approval_id);
+            let (store, id) = (place.store.clone(), approval_request(&place, 1).approval_id);
             let decision =
-                if number % 2 == 0 { yes(ApprovalScope::Agent) } else { Decision::Deny { note: String::new() } };
+                if number % 2 == 0 { approve(ApprovalScope::Agent) } else { Decision::Deny { note: String::new() } };
             tokio::spawn(async move { store.decide(&id, &decision, "ada", NOW).await.is_ok() })
         });
         let mut decided = 0;
@@ -52,18 +52,22 @@ async fn racing_decisions_count_once() {
 }
 
 #[tokio::test]
-async fn a_yes_is_used_once_and_a_no_never() {
+async fn an_approval_can_be_used_once_and_a_denial_never() {
     for place in everywhere().await {
-        let mut held = place.run(1, asking(&place, 1)).await;
-        let used = || Change { used_approvals: vec![asked(&place, 1).approval_id], ..Change::default() };
+        let mut held = place.run(1, requesting_approval(&place, 1)).await;
+        let used = || Change { used_approvals: vec![approval_request(&place, 1).approval_id], ..Change::default() };
         let refused = place.store.commit(&mut held.clone(), &used(), Durability::Synced, NOW).await;
-        assert!(matches!(refused, Err(CommitError::ApprovalGone)), "not before it is given: {refused:?}");
-        place.store.decide(&asked(&place, 1).approval_id, &yes(ApprovalScope::Once), "ada", NOW).await.unwrap();
+        assert!(matches!(refused, Err(CommitError::ApprovalGone)), "it is not decided yet: {refused:?}");
+        place
+            .store
+            .decide(&approval_request(&place, 1).approval_id, &approve(ApprovalScope::Once), "ada", NOW)
+            .await
+            .unwrap();
         place.store.commit(&mut held, &used(), Durability::Synced, NOW).await.unwrap();
         let again = place.store.commit(&mut held.clone(), &used(), Durability::Synced, NOW).await;
         assert!(matches!(again, Err(CommitError::ApprovalGone)), "{again:?}");
-        let mut denied = place.run(2, asking(&place, 2)).await;
-        let id = asked(&place, 2).approval_id;
+        let mut denied = place.run(2, requesting_approval(&place, 2)).await;
+        let id = approval_request(&place, 2).approval_id;
         place.store.decide(&id, &Decision::Deny { note: "no".to_owned() }, "ada", NOW).await.unwrap();
         let change = Change { used_approvals: vec![id], ..Change::default() };
         assert!(place.store.commit(&mut denied, &change, Durability::Synced, NOW).await.is_err());
@@ -71,16 +75,21 @@ async fn a_yes_is_used_once_and_a_no_never() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_after_the_time_or_the_run_is_over() {
+async fn an_approval_cannot_be_decided_after_it_expired_or_its_run_ended() {
     for place in everywhere().await {
-        place.run(1, asking(&place, 1)).await;
-        let late =
-            place.store.decide(&asked(&place, 1).approval_id, &yes(ApprovalScope::Once), "ada", NOW + 5000).await;
+        place.run(1, requesting_approval(&place, 1)).await;
+        let late = place
+            .store
+            .decide(&approval_request(&place, 1).approval_id, &approve(ApprovalScope::Once), "ada", NOW + 5000)
+            .await;
         assert!(matches!(late, Err(DecisionRefused::NotPending)), "{late:?}");
-        let mut held = place.run(2, asking(&place, 2)).await;
+        let mut held = place.run(2, requesting_approval(&place, 2)).await;
         let end = Change { state: Some(RunState::Aborted), ..Change::default() };
         place.store.commit(&mut held, &end, Durability::Synced, NOW).await.unwrap();
-        let over = place.store.decide(&asked(&place, 2).approval_id, &yes(ApprovalScope::Once), "ada", NOW).await;
+        let over = place
+            .store
+            .decide(&approval_request(&place, 2).approval_id, &approve(ApprovalScope::Once), "ada", NOW)
+            .await;
         assert!(matches!(over, Err(DecisionRefused::NotPending)), "{over:?}");
         assert_eq!(place.store.approvals_of_run(&held.run_id).await.unwrap()[0].state, ApprovalState::Void);
         let pending = place.store.pending_approvals().await.unwrap();
@@ -89,18 +98,22 @@ async fn nobody_is_asked_after_the_time_or_the_run_is_over() {
 }
 
 #[tokio::test]
-async fn a_rule_holds_for_its_tool_agent_and_session_until_it_is_revoked() {
+async fn a_rule_allows_only_its_tool_agent_and_session_until_it_is_revoked() {
     for place in everywhere().await {
         let scope = place.scope();
-        let tool = asked(&place, 0).tool_id;
+        let tool = approval_request(&place, 0).tool_id;
         let allowed_at = async |identity: &str, hash: &str, agent: &str, session: &str| {
             let subject = RuleSubject { tool_id: &tool, tool_hash: hash, source_identity: identity };
             place.store.is_allowed_for_good(subject, agent, session).await.unwrap()
         };
         let allowed = async |hash: &str, agent: &str, session: &str| allowed_at("server", hash, agent, session).await;
         assert!(!allowed("tool", &scope.agent_id, &scope.session_id).await);
-        place.run(1, asking(&place, 1)).await;
-        place.store.decide(&asked(&place, 1).approval_id, &yes(ApprovalScope::Session), "ada", NOW).await.unwrap();
+        place.run(1, requesting_approval(&place, 1)).await;
+        place
+            .store
+            .decide(&approval_request(&place, 1).approval_id, &approve(ApprovalScope::Session), "ada", NOW)
+            .await
+            .unwrap();
         assert!(allowed("tool", &scope.agent_id, &scope.session_id).await);
         for (hash, agent, session) in [
             ("other", scope.agent_id.as_str(), scope.session_id.as_str()),
@@ -110,8 +123,12 @@ async fn a_rule_holds_for_its_tool_agent_and_session_until_it_is_revoked() {
             assert!(!allowed(hash, agent, session).await, "{hash} {agent} {session}");
         }
         assert!(!allowed_at("another server", "tool", &scope.agent_id, &scope.session_id).await);
-        place.run(2, asking(&place, 2)).await;
-        place.store.decide(&asked(&place, 2).approval_id, &yes(ApprovalScope::Agent), "ada", NOW).await.unwrap();
+        place.run(2, requesting_approval(&place, 2)).await;
+        place
+            .store
+            .decide(&approval_request(&place, 2).approval_id, &approve(ApprovalScope::Agent), "ada", NOW)
+            .await
+            .unwrap();
         assert!(allowed("tool", &scope.agent_id, "other").await);
         let rules = place.store.rules().await.unwrap();
         let ours: Vec<_> = rules.iter().filter(|rule| rule.tool_id == tool).collect();
@@ -124,7 +141,7 @@ async fn a_rule_holds_for_its_tool_agent_and_session_until_it_is_revoked() {
     }
 }
 
-/// A store in a file, and a connection to change its rows behind its back.
+/// Returns a store in a file, and a connection that can change its rows directly.
 async fn file_and_connection() -> (Place, sqlx::AnyConnection) {
     let mut places = everywhere().await;
     let place = places.swap_remove(1);
@@ -134,31 +151,39 @@ async fn file_and_connection() -> (Place, sqlx::AnyConnection) {
 }
 
 async fn is_allowed(place: &Place) -> bool {
-    let (scope, tool) = (place.scope(), asked(place, 0).tool_id);
+    let (scope, tool) = (place.scope(), approval_request(place, 0).tool_id);
     let subject = RuleSubject { tool_id: &tool, tool_hash: "tool", source_identity: "server" };
     place.store.is_allowed_for_good(subject, &scope.agent_id, &scope.session_id).await.unwrap()
 }
 
 #[tokio::test]
-async fn a_rule_without_the_identity_of_its_server_allows_nothing_and_is_listed_as_such() {
+async fn a_rule_without_a_source_identity_allows_nothing_and_is_listed_as_not_in_force() {
     let (place, mut connection) = file_and_connection().await;
-    place.run(1, asking(&place, 1)).await;
-    place.store.decide(&asked(&place, 1).approval_id, &yes(ApprovalScope::Agent), "ada", NOW).await.unwrap();
+    place.run(1, requesting_approval(&place, 1)).await;
+    place
+        .store
+        .decide(&approval_request(&place, 1).approval_id, &approve(ApprovalScope::Agent), "ada", NOW)
+        .await
+        .unwrap();
     assert!(is_allowed(&place).await && place.store.rules().await.unwrap()[0].is_in_force());
-    // As rows from before the column look.
+    // Like rows from before the column existed.
     sqlx::query("UPDATE rules SET source_identity = NULL").execute(&mut connection).await.unwrap();
     assert!(!is_allowed(&place).await);
     let rules = place.store.rules().await.unwrap();
     assert_eq!((rules.len(), rules[0].is_in_force(), rules[0].revoked_at), (1, false, None));
-    // An approval that was asked for before has no identity either: it approves the call, and makes no rule.
-    place.run(2, asking(&place, 2)).await;
+    // An approval requested before then has no identity either: it approves the call, but creates no rule.
+    place.run(2, requesting_approval(&place, 2)).await;
     sqlx::query("UPDATE approvals SET source_identity = NULL").execute(&mut connection).await.unwrap();
-    let once = place.store.decide(&asked(&place, 2).approval_id, &yes(ApprovalScope::Agent), "ada", NOW).await.unwrap();
+    let once = place
+        .store
+        .decide(&approval_request(&place, 2).approval_id, &approve(ApprovalScope::Agent), "ada", NOW)
+        .await
+        .unwrap();
     assert_eq!((once.state, place.store.rules().await.unwrap().len()), (ApprovalState::Approved, 1));
 }
 
 #[tokio::test]
-async fn an_agent_has_a_bounded_number_of_rules_and_a_call_past_it_can_be_approved_once() {
+async fn rules_of_an_agent_are_bounded_and_at_the_limit_a_call_can_be_approved_once() {
     let (place, mut connection) = file_and_connection().await;
     let fill = |number: usize, revoked: &str| {
         format!(
@@ -170,20 +195,20 @@ async fn an_agent_has_a_bounded_number_of_rules_and_a_call_past_it_can_be_approv
     };
     connection.execute(fill(MAX_STANDING_RULES, "NULL").as_str()).await.unwrap();
     connection.execute(fill(MAX_STANDING_RULES + 100, "7").as_str()).await.unwrap();
-    place.run(1, asking(&place, 1)).await;
-    let id = asked(&place, 1).approval_id;
-    let refused = place.store.decide(&id, &yes(ApprovalScope::Agent), "ada", NOW).await;
+    place.run(1, requesting_approval(&place, 1)).await;
+    let id = approval_request(&place, 1).approval_id;
+    let refused = place.store.decide(&id, &approve(ApprovalScope::Agent), "ada", NOW).await;
     assert!(matches!(refused, Err(DecisionRefused::TooManyRules)), "{refused:?}");
     assert!(place.store.revoke_rule("rNULL_1", NOW).await.unwrap());
-    place.store.decide(&id, &yes(ApprovalScope::Agent), "ada", NOW).await.unwrap();
+    place.store.decide(&id, &approve(ApprovalScope::Agent), "ada", NOW).await.unwrap();
     assert!(is_allowed(&place).await);
     let rules = place.store.rules().await.unwrap();
     let (revoked, live): (Vec<_>, Vec<_>) = rules.iter().partition(|rule| rule.revoked_at.is_some());
-    assert_eq!(
-        (live.len(), revoked.len()),
-        (MAX_STANDING_RULES, MAX_STANDING_RULES),
-        "old revoked rules are forgotten"
-    );
-    place.run(2, asking(&place, 2)).await;
-    place.store.decide(&asked(&place, 2).approval_id, &yes(ApprovalScope::Once), "ada", NOW).await.unwrap();
+    assert_eq!((live.len(), revoked.len()), (MAX_STANDING_RULES, MAX_STANDING_RULES), "old revoked rules are deleted");
+    place.run(2, requesting_approval(&place, 2)).await;
+    place
+        .store
+        .decide(&approval_request(&place, 2).approval_id, &approve(ApprovalScope::Once), "ada", NOW)
+        .await
+        .unwrap();
 }

@@ -1,4 +1,4 @@
-//! A store in one file and back, from either engine into either; and files that are no such thing.
+//! Backup and restore within and between engines, and invalid backups.
 
 use std::collections::BTreeSet;
 
@@ -8,19 +8,19 @@ use store::{
     Location, Restoring, RunState, check_backup,
 };
 
-use crate::world::{NOW, Place, asked, call, entry, everywhere};
+use crate::world::{NOW, Place, approval_request, call, entry, everywhere};
 
 const INTO_EMPTY: Restoring = Restoring { replace: false, end_runs: false };
 const OVER: Restoring = Restoring { replace: true, end_runs: false };
 
-/// Something in every table, and a run that waits with all it needs.
+/// Writes rows to every table, including a waiting run that can be resumed.
 async fn fill(place: &Place) {
     place.store.vouch_for_keys(NOW).await.unwrap();
     let waits = Change {
         state: Some(RunState::Waiting),
         release: true,
         snapshot: Some((0, vec![7; 5_000])),
-        approvals: vec![asked(place, 1), asked(place, 2)],
+        approvals: vec![approval_request(place, 1), approval_request(place, 2)],
         legs: vec![LegRow::begun(0, 1, vec![])],
         calls: vec![call(1, CallState::Approval), call(2, CallState::Approval)],
         entries: vec![entry("ä \u{1F980}"), entry(&"long ".repeat(1_000))],
@@ -29,7 +29,7 @@ async fn fill(place: &Place) {
     place.run(1, waits).await;
     place.run(2, Change { state: Some(RunState::Completed), result: Some("{}".to_owned()), ..Change::default() }).await;
     let yes = Decision::Approve { edited_input: None, reach: ApprovalScope::Agent };
-    place.store.decide(&asked(place, 1).approval_id, &yes, "ada", NOW).await.unwrap();
+    place.store.decide(&approval_request(place, 1).approval_id, &yes, "ada", NOW).await.unwrap();
 }
 
 async fn backup(place: &Place) -> Vec<u8> {
@@ -43,10 +43,10 @@ async fn restore(place: &Place, bytes: &[u8], how: Restoring) -> Result<(), Back
     place.store.restore(&mut &bytes[..], &checked, how, NOW).await
 }
 
-/// Two of each place: one to read from, one to write to.
+/// Returns pairs of a store to back up and a store to restore into.
 async fn pairs() -> Vec<(Place, Place)> {
     let (from, mut into) = (everywhere().await, everywhere().await);
-    // Each into its own kind, and into the next.
+    // Each kind into the same kind, and into the next.
     let mut pairs: Vec<(Place, Place)> = from.into_iter().zip(into.drain(..)).collect();
     let (from, mut into) = (everywhere().await, everywhere().await);
     into.rotate_left(1);
@@ -55,7 +55,7 @@ async fn pairs() -> Vec<(Place, Place)> {
 }
 
 #[tokio::test]
-async fn what_was_backed_up_is_there_again_whatever_the_engine() {
+async fn a_backup_restores_everything_into_the_same_or_another_engine() {
     for (from, into) in pairs().await {
         fill(&from).await;
         let bytes = backup(&from).await;
@@ -73,7 +73,7 @@ async fn what_was_backed_up_is_there_again_whatever_the_engine() {
             let approvals = into.store.approvals_of_run(&run_id).await.unwrap();
             assert_eq!(approvals, from.store.approvals_of_run(&run_id).await.unwrap());
         }
-        // And it can be gone on with: taken, opened with the same key, ended.
+        // The run can be resumed: taken over, opened with the same key, completed.
         let run_id = from.new_run(1).run_id;
         let mut held = into.store.take(&run_id, "two", NOW, NOW + 1000).await.unwrap();
         let row = into.store.run(&run_id).await.unwrap().unwrap();
@@ -81,16 +81,16 @@ async fn what_was_backed_up_is_there_again_whatever_the_engine() {
         assert!(into.store.tables(&row.catalog, 100).await.unwrap().is_some());
         let end = Change { state: Some(RunState::Completed), ..Change::default() };
         into.store.commit(&mut held, &end, Durability::Synced, NOW).await.unwrap();
-        // The same again says the same.
+        // Another backup of the same store is identical.
         assert_eq!(backup(&from).await, bytes);
     }
 }
 
 #[tokio::test]
-async fn it_is_as_of_one_moment_while_others_write() {
+async fn a_backup_is_consistent_while_other_processes_write() {
     for place in everywhere().await.into_iter().skip(1) {
         fill(&place).await;
-        let other = place.again().await;
+        let other = place.reopen().await;
         let writing = tokio::spawn({
             let runs: Vec<_> = (10..60).map(|number| place.new_run(number)).collect();
             async move {
@@ -102,7 +102,7 @@ async fn it_is_as_of_one_moment_while_others_write() {
         });
         for _ in 0..5 {
             let checked = check_backup(&mut &backup(&place).await[..]).unwrap();
-            // Two calls of the first run, none of the second, and one of each that came.
+            // The first run has two calls, the second none, and each later run one.
             assert_eq!(checked.rows["runs"] - 2, checked.rows["calls"] - 2, "{:?}", checked.rows);
         }
         writing.await.unwrap();
@@ -110,12 +110,12 @@ async fn it_is_as_of_one_moment_while_others_write() {
 }
 
 #[tokio::test]
-async fn whoever_held_a_run_before_writes_nothing_after_a_restore() {
+async fn a_process_that_held_a_run_before_a_restore_can_no_longer_write_it() {
     for place in everywhere().await {
         fill(&place).await;
         let bytes = backup(&place).await;
         let run_id = place.new_run(1).run_id;
-        // Taken and moved on several times since the backup was made.
+        // The run is taken over and changed several times after the backup.
         let mut held = place.store.take(&run_id, "one", NOW, NOW + 100_000).await.unwrap();
         for _ in 0..3 {
             place.store.commit(&mut held, &Change::default(), Durability::Relaxed, NOW).await.unwrap();
@@ -127,14 +127,14 @@ async fn whoever_held_a_run_before_writes_nothing_after_a_restore() {
         assert_eq!(place.store.lost("one", std::slice::from_ref(&run_id)).await.unwrap(), [run_id.as_str()]);
         let written = place.store.commit(&mut held, &Change::default(), Durability::Relaxed, NOW).await;
         assert!(matches!(written, Err(CommitError::Fenced)), "{written:?}");
-        // It is nobody's, so anybody's.
+        // The restored run has no lease, so any process can take it over.
         let mut held = place.store.take(&run_id, "two", NOW, NOW + 1000).await.unwrap();
         place.store.commit(&mut held, &Change::default(), Durability::Relaxed, NOW).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn runs_can_be_ended_with_the_restore() {
+async fn a_restore_can_abort_live_runs() {
     for place in everywhere().await {
         fill(&place).await;
         let bytes = backup(&place).await;
@@ -148,7 +148,7 @@ async fn runs_can_be_ended_with_the_restore() {
 }
 
 #[tokio::test]
-async fn a_backup_that_was_cut_or_changed_is_refused_and_changes_nothing() {
+async fn a_truncated_or_changed_backup_is_rejected_and_changes_nothing() {
     let places = everywhere().await;
     let (from, into) = (&places[0], &places[1]);
     fill(from).await;
@@ -174,7 +174,7 @@ async fn a_backup_that_was_cut_or_changed_is_refused_and_changes_nothing() {
     }
     assert!(matches!(check_backup(&mut &b"SQLite format 3"[..]), Err(BackupError::NotABackup)));
     assert!(matches!(check_backup(&mut &b""[..]), Err(BackupError::NotABackup)));
-    // Changed between the look and the deed.
+    // Changed between the check and the restore.
     let mut swapped = Vec::new();
     fill(into).await;
     into.store.backup(&mut swapped, None).await.unwrap();
@@ -187,7 +187,7 @@ async fn a_backup_that_was_cut_or_changed_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn one_of_a_newer_program_is_refused() {
+async fn a_backup_of_a_newer_version_is_rejected() {
     let places = everywhere().await;
     let mut bytes = backup(&places[0]).await;
     bytes[20..28].copy_from_slice(&99_i64.to_le_bytes());
@@ -197,13 +197,13 @@ async fn one_of_a_newer_program_is_refused() {
 }
 
 #[tokio::test]
-async fn every_table_is_in_it_but_those_that_need_not_be() {
+async fn a_backup_has_every_table_except_schema_version_and_usage() {
     let places = everywhere().await;
     let Location::File(path) = &places[1].location else { panic!() };
     let mut connection = AnyConnection::connect(&format!("sqlite://{}", path.display())).await.unwrap();
     let rows =
         sqlx::query("SELECT name FROM sqlite_master WHERE type = 'table'").fetch_all(&mut connection).await.unwrap();
-    let there: BTreeSet<String> = rows.iter().map(|row| row.try_get(0).unwrap()).collect();
+    let tables: BTreeSet<String> = rows.iter().map(|row| row.try_get(0).unwrap()).collect();
     let expected = BACKED_UP.iter().chain(&["schema_version", "usage"]).map(|name| (*name).to_owned());
-    assert_eq!(there, expected.collect());
+    assert_eq!(tables, expected.collect());
 }

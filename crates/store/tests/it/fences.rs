@@ -1,15 +1,15 @@
-//! Only whoever holds a run changes it.
+//! Only the process that holds a run can change it.
 
 use store::{CallState, Change, CommitError, Durability, LeaseError, LegRow, RunState};
 
-use crate::world::{NOW, asked, call, entry, everywhere};
+use crate::world::{NOW, approval_request, call, entry, everywhere};
 
 fn everything(place: &crate::world::Place) -> Change {
     Change {
         progress: Some("stale".to_owned()),
         legs: vec![LegRow::begun(9, 1, vec![])],
         calls: vec![call(9, CallState::Dispatched)],
-        approvals: vec![asked(place, 9)],
+        approvals: vec![approval_request(place, 9)],
         entries: vec![entry("stale")],
         ..Change::default()
     }
@@ -32,14 +32,14 @@ async fn the_first_commit_writes_the_run_and_its_journal() {
         assert_eq!(place.store.legs(&held.run_id).await.unwrap(), change.legs);
         assert_eq!(place.store.calls(&held.run_id).await.unwrap(), [change.calls[1].clone(), change.calls[0].clone()]);
         assert_eq!(place.store.tables(&row.catalog, 100).await.unwrap().unwrap(), b"tables");
-        // The same run cannot be begun twice.
+        // The same run cannot be created twice.
         let again = place.store.commit(&mut place.new_run(1), &change, Durability::Synced, NOW).await;
         assert!(again.is_err(), "{again:?}");
     }
 }
 
 #[tokio::test]
-async fn a_first_commit_that_fails_leaves_nothing_and_can_be_made_again() {
+async fn a_failed_first_commit_writes_nothing_and_can_be_retried() {
     for place in everywhere().await {
         let mut held = place.new_run(1);
         let bad = Change { used_approvals: vec!["apr_nothing".to_owned()], ..everything(&place) };
@@ -53,7 +53,7 @@ async fn a_first_commit_that_fails_leaves_nothing_and_can_be_made_again() {
 }
 
 #[tokio::test]
-async fn who_has_lost_a_run_writes_nothing_of_a_change() {
+async fn a_holder_that_lost_the_run_writes_nothing() {
     for place in everywhere().await {
         let mut stale = place.run(1, Change::default()).await;
         let mut held = place.store.take(&stale.run_id, "two", NOW + 1001, NOW + 3000).await.unwrap();
@@ -70,7 +70,7 @@ async fn who_has_lost_a_run_writes_nothing_of_a_change() {
 }
 
 #[tokio::test]
-async fn two_copies_of_one_hold_take_the_sequence_once() {
+async fn of_two_copies_of_a_fenced_run_only_one_can_commit() {
     for place in everywhere().await {
         let mut held = place.run(1, Change::default()).await;
         let mut copy = held.clone();
@@ -82,23 +82,23 @@ async fn two_copies_of_one_hold_take_the_sequence_once() {
 }
 
 #[tokio::test]
-async fn a_lease_is_taken_when_it_is_over_released_or_ones_own() {
+async fn a_run_can_be_taken_if_its_lease_is_expired_released_or_the_takers_own() {
     for place in everywhere().await {
         let mut held = place.run(1, Change::default()).await;
         let id = held.run_id.clone();
         let early = place.store.take(&id, "two", NOW + 999, NOW + 9000).await;
         assert!(matches!(early, Err(LeaseError::HeldElsewhere { until }) if until == NOW + 1000), "{early:?}");
-        // Renewed, it lasts.
+        // A renewed lease lasts longer.
         assert_eq!(place.store.renew("one", std::slice::from_ref(&id), NOW + 2000).await.unwrap(), 1);
         assert!(place.store.take(&id, "two", NOW + 1500, NOW + 9000).await.is_err());
-        // Released, it is free at once, and is not renewed.
+        // A released run can be taken at once, and its lease is not renewed.
         let release = Change { release: true, ..Change::default() };
         place.store.commit(&mut held, &release, Durability::Synced, NOW).await.unwrap();
         assert_eq!(place.store.renew("one", std::slice::from_ref(&id), NOW + 2000).await.unwrap(), 0);
         let two = place.store.take(&id, "two", NOW, NOW + 3000).await.unwrap();
         assert!(place.store.take(&id, "three", NOW + 10, NOW + 3000).await.is_err());
         place.store.take(&id, "two", NOW + 10, NOW + 3000).await.unwrap();
-        // What has been taken over since is not let go of by who had it.
+        // A former holder cannot release a run that was taken over since.
         place.store.let_go(&two).await.unwrap();
         assert!(place.store.take(&id, "three", NOW + 10, NOW + 3000).await.is_err());
         let three = place.store.seize(&id, "three", NOW + 3000).await.unwrap();
@@ -110,7 +110,7 @@ async fn a_lease_is_taken_when_it_is_over_released_or_ones_own() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_over_changes_no_more() {
+async fn an_ended_run_cannot_be_changed_or_taken() {
     for place in everywhere().await {
         for state in [RunState::Completed, RunState::Failed, RunState::Aborted, RunState::Expired] {
             let mut held =
@@ -128,7 +128,7 @@ async fn a_run_that_is_over_changes_no_more() {
 }
 
 #[tokio::test]
-async fn racing_takers_get_a_run_once() {
+async fn of_concurrent_takers_only_one_gets_the_run() {
     for place in everywhere().await {
         let held = place.run(1, Change { release: true, ..Change::default() }).await;
         let takers = (0..16).map(|number| {
@@ -143,9 +143,9 @@ async fn racing_takers_get_a_run_once() {
     }
 }
 
-/// A lease is 3 s and is renewed every second; clocks may differ by one.
+/// A lease lasts 3 s and is renewed every second; clocks may differ by one second.
 #[tokio::test]
-async fn a_clock_a_second_ahead_takes_no_run_that_is_renewed_and_one_far_ahead_does_no_harm() {
+async fn a_clock_one_second_ahead_takes_no_renewed_run_and_one_far_ahead_fences_the_holder() {
     let (lease, renewed_every, skew) = (3_000, 1_000, 1_000);
     for place in everywhere().await {
         let mut held = place.run(1, Change::default()).await;
@@ -158,7 +158,7 @@ async fn a_clock_a_second_ahead_takes_no_run_that_is_renewed_and_one_far_ahead_d
             let taken = place.store.take(&held.run_id, "two", theirs, theirs + lease).await;
             assert!(matches!(taken, Err(LeaseError::HeldElsewhere { .. })), "{taken:?} at {now}");
         }
-        // One that is a minute ahead takes the run at once. Whoever had it writes nothing from then on.
+        // A process whose clock is a minute ahead takes the run at once. The former holder can no longer write.
         let mut theirs = place.store.take(&held.run_id, "two", NOW + 70_000, NOW + 73_000).await.unwrap();
         let refused = place.store.commit(&mut held, &Change::default(), Durability::Synced, NOW + 10_000).await;
         assert!(matches!(refused, Err(CommitError::Fenced)), "{refused:?}");

@@ -1,19 +1,19 @@
-//! A store that is brought up to date while somebody of an older version works on it.
+//! A store is upgraded while a process of an older version uses it.
 
 use sqlx::{AnyConnection, Connection, Executor, Row};
 use store::{Change, Durability, Location, RunState, Store, StoreError};
 
 use crate::world::{NOW, Place, everywhere, keys, new_schema};
 
-/// The tables as of the version before, and what a program of that version writes.
-const OLDER: &str = include_str!("schema_2.sql");
-const OLDER_BEGINS: &str = "INSERT INTO runs (run_id, agent_id, session_id, agent_run_id, tool_call_id, state, sequence, \
+/// The tables of schema version 2, and the statements of a program of that version.
+const SCHEMA_2: &str = include_str!("schema_2.sql");
+const INSERT_RUN: &str = "INSERT INTO runs (run_id, agent_id, session_id, agent_run_id, tool_call_id, state, sequence, \
     fence, holder, lease_until, created_at, updated_at, expires_at, catalog, definition, progress) \
     VALUES ($1, 'a', 's', 'r', 't', 'running', 1, 1, 'old', 0, 0, 0, 9000000000000, 'c', '{}', '')";
-const OLDER_KEEPS: &str = "INSERT INTO catalogs (hash, tables) VALUES ('c', $1) ON CONFLICT (hash) DO NOTHING";
-const OLDER_CALLS: &str = "INSERT INTO calls (run_id, call, leg, method, target, payload, input_hash, state, attempt, since, \
+const INSERT_CATALOG: &str = "INSERT INTO catalogs (hash, tables) VALUES ('c', $1) ON CONFLICT (hash) DO NOTHING";
+const INSERT_CALL: &str = "INSERT INTO calls (run_id, call, leg, method, target, payload, input_hash, state, attempt, since, \
     parent) VALUES ($1, 1, 0, 'call', 't', '{}', 'h', 'requested', 0, 0, '')";
-const OLDER_MOVES_ON: &str = "UPDATE runs SET sequence = sequence + 1, state = 'waiting' WHERE run_id = $1 \
+const SUSPEND_RUN: &str = "UPDATE runs SET sequence = sequence + 1, state = 'waiting' WHERE run_id = $1 \
     AND sequence = 1 AND fence = 1";
 
 struct Older {
@@ -28,7 +28,7 @@ impl Older {
                 AnyConnection::connect(&format!("sqlite://{}?mode=rwc", path.display())).await.unwrap()
             }
             Location::Postgres(url) => AnyConnection::connect(url).await.unwrap(),
-            Location::Memory => panic!("memory is nobody else's"),
+            Location::Memory => panic!("an in-memory store cannot be shared"),
         };
         if let Location::File(_) = location {
             connection.execute("PRAGMA journal_mode = WAL; PRAGMA busy_timeout = 10000").await.unwrap();
@@ -36,24 +36,24 @@ impl Older {
         Self { connection }
     }
 
-    async fn make(&mut self, location: &Location) {
+    async fn create_tables(&mut self, location: &Location) {
         let sql = match location {
-            Location::Postgres(_) => OLDER.replace("BLOB", "BYTEA"),
-            Location::File(_) | Location::Memory => OLDER.to_owned(),
+            Location::Postgres(_) => SCHEMA_2.replace("BLOB", "BYTEA"),
+            Location::File(_) | Location::Memory => SCHEMA_2.to_owned(),
         };
         self.connection.execute(sql.as_str()).await.unwrap();
     }
 
-    /// A run as it begins and comes to wait, in two transactions.
-    async fn works(&mut self, number: usize) {
+    /// Starts a run and suspends it, in two transactions.
+    async fn run_and_suspend(&mut self, number: usize) {
         let run_id = format!("old_{number}");
         let mut transaction = self.connection.begin().await.unwrap();
-        sqlx::query(OLDER_KEEPS).bind(vec![1_u8]).execute(&mut *transaction).await.unwrap();
-        sqlx::query(OLDER_BEGINS).bind(run_id.clone()).execute(&mut *transaction).await.unwrap();
-        sqlx::query(OLDER_CALLS).bind(run_id.clone()).execute(&mut *transaction).await.unwrap();
+        sqlx::query(INSERT_CATALOG).bind(vec![1_u8]).execute(&mut *transaction).await.unwrap();
+        sqlx::query(INSERT_RUN).bind(run_id.clone()).execute(&mut *transaction).await.unwrap();
+        sqlx::query(INSERT_CALL).bind(run_id.clone()).execute(&mut *transaction).await.unwrap();
         transaction.commit().await.unwrap();
-        let moved = sqlx::query(OLDER_MOVES_ON).bind(run_id).execute(&mut self.connection).await.unwrap();
-        assert_eq!(moved.rows_affected(), 1);
+        let suspended = sqlx::query(SUSPEND_RUN).bind(run_id).execute(&mut self.connection).await.unwrap();
+        assert_eq!(suspended.rows_affected(), 1);
     }
 }
 
@@ -65,17 +65,17 @@ async fn places() -> (Vec<Location>, tempfile::TempDir) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_older_program_works_on_while_newer_ones_bring_the_store_up_to_date() {
+async fn an_older_process_keeps_working_while_newer_ones_upgrade_the_store() {
     let (places, _folder) = places().await;
     for location in places {
         let mut older = Older::connect(&location).await;
-        older.make(&location).await;
+        older.create_tables(&location).await;
         for number in 0..20 {
-            older.works(number).await;
+            older.run_and_suspend(number).await;
         }
         let working = tokio::spawn(async move {
             for number in 20..200 {
-                older.works(number).await;
+                older.run_and_suspend(number).await;
             }
             older
         });
@@ -92,7 +92,8 @@ async fn an_older_program_works_on_while_newer_ones_bring_the_store_up_to_date()
         let mut older = working.await.unwrap();
         let row = older.connection.fetch_one("SELECT COUNT(*) FROM runs WHERE state = 'waiting'").await.unwrap();
         assert_eq!(row.try_get::<i64, _>(0).unwrap(), 200, "nothing is lost");
-        // What the older one wrote, before and after, the newer ones go on with; and it with theirs.
+        // The newer processes can resume runs that the older one wrote before and after the upgrade, and the older one
+        // can still write.
         for number in [3, 199] {
             let run_id = format!("old_{number}");
             let mut held = stores[0].take(&run_id, "new", NOW, NOW + 1000).await.unwrap();
@@ -100,18 +101,18 @@ async fn an_older_program_works_on_while_newer_ones_bring_the_store_up_to_date()
             let end = Change { state: Some(RunState::Completed), ..Change::default() };
             stores[0].commit(&mut held, &end, Durability::Synced, NOW).await.unwrap();
         }
-        older.works(900).await;
+        older.run_and_suspend(900).await;
     }
 }
 
-/// What a program that has yet to be written will do to the tables: add to them.
+/// Changes that a future version may make: it adds columns.
 const NEWER: [&str; 3] = [
     "ALTER TABLE runs ADD COLUMN mood TEXT",
     "ALTER TABLE calls ADD COLUMN weight BIGINT NOT NULL DEFAULT 1",
     "UPDATE schema_version SET version = version + 1",
 ];
 
-async fn goes_on(place: &Place, number: u32) {
+async fn store_and_take_run(place: &Place, number: u32) {
     let mut held = place.run(number, Change { state: Some(RunState::Waiting), ..Change::default() }).await;
     place
         .store
@@ -124,18 +125,18 @@ async fn goes_on(place: &Place, number: u32) {
 }
 
 #[tokio::test]
-async fn this_program_works_on_when_a_newer_one_has_changed_the_store_and_does_not_open_it_anew() {
+async fn an_open_store_keeps_working_after_a_newer_version_upgrades_it_but_cannot_be_reopened() {
     for place in everywhere().await.into_iter().skip(1) {
-        goes_on(&place, 1).await;
+        store_and_take_run(&place, 1).await;
         let mut newer = Older::connect(&place.location).await;
         let mut transaction = newer.connection.begin().await.unwrap();
         for step in NEWER {
             transaction.execute(step).await.unwrap();
         }
         transaction.commit().await.unwrap();
-        goes_on(&place, 2).await;
+        store_and_take_run(&place, 2).await;
         let refused = Store::open(&place.location, keys()).await;
         assert!(matches!(refused, Err(StoreError::TooNew { .. })), "{refused:?}");
-        goes_on(&place, 3).await;
+        store_and_take_run(&place, 3).await;
     }
 }

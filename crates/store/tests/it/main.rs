@@ -1,9 +1,9 @@
-//! What every store must do, wherever its rows are: the same functions run against each.
+//! Tests that every kind of store must pass: the same functions run against each of them.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test that meets what it does not expect has failed"
+    reason = "an unexpected value must fail the test"
 )]
 
 mod approvals;

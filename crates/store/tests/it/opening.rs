@@ -1,4 +1,4 @@
-//! A store is opened as it is, brought up to date, or refused.
+//! Opening a store: an existing one, a new one, or one that is rejected.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -10,38 +10,38 @@ use store::{Location, Store, StoreError};
 use crate::world::{everywhere, keys, new_schema};
 
 #[tokio::test]
-async fn what_was_written_is_there_when_it_is_opened_again() {
+async fn a_stored_run_is_found_after_reopening() {
     for place in everywhere().await {
         let held = place.run(1, store::Change::default()).await;
-        let again = place.again().await;
+        let again = place.reopen().await;
         assert!(again.run(&held.run_id).await.unwrap().is_some());
     }
 }
 
 #[tokio::test]
-async fn what_was_written_outlives_those_who_went_away_while_they_asked_for_it() {
+async fn a_stored_run_survives_reads_that_are_dropped() {
     for place in everywhere().await {
         let held = place.run(1, store::Change::default()).await;
-        for patience in 0..30 {
+        for yields in 0..30 {
             tokio::time::sleep(Duration::from_millis(2)).await;
             tokio::select! {
                 biased;
                 run = place.store.run(&held.run_id) => assert!(run.unwrap().is_some()),
-                () = turns(patience) => {}
+                () = yield_times(yields) => {}
             }
         }
         assert!(place.store.run(&held.run_id).await.unwrap().is_some());
     }
 }
 
-async fn turns(number: u32) {
+async fn yield_times(number: u32) {
     for _ in 0..number {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_may_open_a_new_store_at_once() {
+async fn a_new_store_can_be_opened_concurrently() {
     let folder = tempfile::tempdir().unwrap();
     let mut locations = vec![Location::File(folder.path().join("store.db"))];
     locations.extend(new_schema().await);
@@ -57,7 +57,7 @@ async fn many_may_open_a_new_store_at_once() {
 }
 
 #[tokio::test]
-async fn one_of_a_newer_program_is_refused_and_left_alone() {
+async fn a_store_of_a_newer_version_is_rejected_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let location = Location::File(path.clone());
@@ -73,7 +73,7 @@ async fn one_of_a_newer_program_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn what_is_no_store_is_refused() {
+async fn a_file_that_is_not_a_store_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&path).status().unwrap().success());
@@ -81,7 +81,7 @@ async fn what_is_no_store_is_refused() {
 }
 
 #[tokio::test]
-async fn a_file_and_what_is_beside_it_is_its_owners_alone() {
+async fn only_the_owner_can_read_the_store_and_its_companion_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("runs.db");
     let mode = |name: &str| {
@@ -95,19 +95,19 @@ async fn a_file_and_what_is_beside_it_is_its_owners_alone() {
             assert_eq!(mode(name), Some(0o600), "{name}, round {round}");
         }
         store.close().await;
-        // As an older version left it.
+        // The permissions that an older version created it with.
         std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_remote_server_is_not_talked_to_without_being_verified() {
+async fn an_sslmode_that_does_not_verify_a_remote_server_is_rejected() {
     for mode in ["require", "prefer", "allow"] {
         let url = format!("postgres://me:hunter2@db.invalid/x?sslmode={mode}");
         let refused = Store::open(&Location::Postgres(url.clone()), keys()).await.unwrap_err();
         assert!(matches!(refused, StoreError::WeakTls(_)), "{refused}");
         assert!(!refused.to_string().contains("hunter2") && refused.to_string().contains("verify-full"), "{refused}");
-        let looked = store::StoreProbe::at(&Location::Postgres(url)).await.unwrap_err();
-        assert!(matches!(looked, StoreError::WeakTls(_)), "{looked}");
+        let probed = store::StoreProbe::at(&Location::Postgres(url)).await.unwrap_err();
+        assert!(matches!(probed, StoreError::WeakTls(_)), "{probed}");
     }
 }

@@ -1,4 +1,4 @@
-//! One principal has so much at once and no more, whoever writes it.
+//! Quotas of a principal hold, also with several processes.
 
 use contract::config::{Quotas, Retention};
 use contract::scope::Scope;
@@ -7,7 +7,7 @@ use store::{
     StoredReply,
 };
 
-use crate::world::{NOW, Place, asked, call, everywhere};
+use crate::world::{NOW, Place, approval_request, call, everywhere};
 
 const QUOTAS: Quotas = Quotas { waiting_runs: 3, stored_bytes: 10_000, open_approvals: 2 };
 
@@ -15,7 +15,7 @@ fn bounded(store: &Store) -> Store {
     store.clone().bounded(Retention::DEFAULT, QUOTAS)
 }
 
-fn waits(bytes: usize) -> Change {
+fn suspended(bytes: usize) -> Change {
     Change { state: Some(RunState::Waiting), release: true, snapshot: Some((0, vec![1; bytes])), ..Change::default() }
 }
 
@@ -27,75 +27,75 @@ async fn put(store: &Store, held: &mut FencedRun, change: &Change) -> Result<(),
     }
 }
 
-fn anothers(place: &Place, number: u32) -> FencedRun {
+fn run_of_another_principal(place: &Place, number: u32) -> FencedRun {
     let agent_id = format!("other-{}", place.name);
     place.new_run_of(number, Scope { agent_id, ..place.scope() })
 }
 
 #[tokio::test]
-async fn suspended_runs_are_counted_and_the_oldest_are_named() {
+async fn too_many_suspended_runs_are_rejected_and_the_oldest_are_listed() {
     for place in everywhere().await {
         let store = bounded(&place.store);
         for number in 0..3 {
-            put(&store, &mut place.new_run(number), &waits(10)).await.unwrap();
+            put(&store, &mut place.new_run(number), &suspended(10)).await.unwrap();
         }
         let mut one_more = place.new_run(3);
-        let exceeded = put(&store, &mut one_more, &waits(10)).await.unwrap_err();
+        let exceeded = put(&store, &mut one_more, &suspended(10)).await.unwrap_err();
         assert_eq!((exceeded.quota, exceeded.limit), (Quota::WaitingRuns, 3));
         let oldest: Vec<String> = (0..3).map(|number| place.new_run(number).run_id).collect();
         assert_eq!(exceeded.oldest, oldest);
         assert!(exceeded.to_string().contains(&oldest[0]), "{exceeded}");
         assert!(place.store.run(&one_more.run_id).await.unwrap().is_none(), "nothing was written");
-        // It is as it was: it can end instead, and another's runs are another's.
+        // The run itself is unchanged and can end instead.
         let end = Change { state: Some(RunState::Failed), ..Change::default() };
         put(&store, &mut one_more, &end).await.unwrap();
-        // A run that waits can be moved on and wait again.
+        // A waiting run can be resumed and suspended again.
         let mut first = store.take(&oldest[0], "two", NOW, NOW + 1000).await.unwrap();
-        put(&store, &mut first, &waits(20)).await.unwrap();
-        // One that ends makes room.
+        put(&store, &mut first, &suspended(20)).await.unwrap();
+        // A run that ends frees its quota.
         put(&store, &mut first, &end).await.unwrap();
-        put(&store, &mut place.new_run(4), &waits(10)).await.unwrap();
-        assert!(put(&store, &mut place.new_run(5), &waits(10)).await.is_err());
+        put(&store, &mut place.new_run(4), &suspended(10)).await.unwrap();
+        assert!(put(&store, &mut place.new_run(5), &suspended(10)).await.is_err());
     }
 }
 
 #[tokio::test]
-async fn one_principals_runs_do_not_count_for_another() {
+async fn runs_of_one_principal_do_not_count_for_another() {
     for place in everywhere().await {
         let store = bounded(&place.store);
         for number in 0..3 {
-            put(&store, &mut place.new_run(number), &waits(10)).await.unwrap();
+            put(&store, &mut place.new_run(number), &suspended(10)).await.unwrap();
         }
         for number in 3..6 {
-            put(&store, &mut anothers(&place, number), &waits(10)).await.unwrap();
+            put(&store, &mut run_of_another_principal(&place, number), &suspended(10)).await.unwrap();
         }
-        let exceeded = put(&store, &mut anothers(&place, 6), &waits(10)).await.unwrap_err();
-        assert_eq!(exceeded.oldest[0], place.new_run(3).run_id, "nobody hears of others' runs");
+        let exceeded = put(&store, &mut run_of_another_principal(&place, 6), &suspended(10)).await.unwrap_err();
+        assert_eq!(exceeded.oldest[0], place.new_run(3).run_id, "runs of other principals are not listed");
     }
 }
 
 #[tokio::test]
-async fn bytes_of_cells_are_counted_together() {
+async fn snapshot_bytes_of_all_runs_are_counted_together() {
     for place in everywhere().await {
         let store = bounded(&place.store);
-        put(&store, &mut place.new_run(1), &waits(6_000)).await.unwrap();
-        let exceeded = put(&store, &mut place.new_run(2), &waits(6_000)).await.unwrap_err();
+        put(&store, &mut place.new_run(1), &suspended(6_000)).await.unwrap();
+        let exceeded = put(&store, &mut place.new_run(2), &suspended(6_000)).await.unwrap_err();
         assert_eq!((exceeded.quota, exceeded.limit), (Quota::StoredBytes, 10_000));
-        put(&store, &mut place.new_run(3), &waits(2_000)).await.unwrap();
-        // Smaller again, and there is room for more.
+        put(&store, &mut place.new_run(3), &suspended(2_000)).await.unwrap();
+        // A smaller snapshot frees quota.
         let mut first = store.take(&place.new_run(1).run_id, "two", NOW, NOW + 1000).await.unwrap();
-        put(&store, &mut first, &waits(100)).await.unwrap();
-        put(&store, &mut place.new_run(4), &waits(6_000)).await.unwrap();
+        put(&store, &mut first, &suspended(100)).await.unwrap();
+        put(&store, &mut place.new_run(4), &suspended(6_000)).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn open_questions_are_counted_until_they_are_decided_or_too_old() {
+async fn pending_approvals_are_counted_until_they_are_decided_or_expire() {
     for place in everywhere().await {
         let store = bounded(&place.store);
         let asks = |number: u32| Change {
             calls: vec![call(number, CallState::Approval)],
-            approvals: vec![asked(&place, number)],
+            approvals: vec![approval_request(&place, number)],
             ..Change::default()
         };
         let mut held = place.new_run(1);
@@ -105,7 +105,7 @@ async fn open_questions_are_counted_until_they_are_decided_or_too_old() {
         assert_eq!((exceeded.quota, exceeded.limit), (Quota::OpenApprovals, 2));
         assert!(exceeded.to_string().contains("cellmate approvals list"), "{exceeded}");
         let no = store::Decision::Deny { note: String::new() };
-        store.decide(&asked(&place, 1).approval_id, &no, "ada", NOW).await.unwrap();
+        store.decide(&approval_request(&place, 1).approval_id, &no, "ada", NOW).await.unwrap();
         put(&store, &mut held, &asks(3)).await.unwrap();
         assert!(put(&store, &mut held, &asks(4)).await.is_err());
         let later = store.commit(&mut held, &asks(4), Durability::Relaxed, NOW + 6_000).await;
@@ -114,13 +114,13 @@ async fn open_questions_are_counted_until_they_are_decided_or_too_old() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_who_come_to_the_last_places_at_once_no_more_get_one_than_there_are() {
+async fn concurrent_commits_do_not_exceed_the_quota() {
     for place in everywhere().await.into_iter().skip(1) {
-        let nodes = [bounded(&place.again().await), bounded(&place.again().await)];
+        let nodes = [bounded(&place.reopen().await), bounded(&place.reopen().await)];
         let racing: Vec<_> = (0..24_u32)
             .map(|number| {
                 let (store, mut held) = (nodes[number as usize % 2].clone(), place.new_run(number));
-                tokio::spawn(async move { put(&store, &mut held, &waits(10)).await.is_ok() })
+                tokio::spawn(async move { put(&store, &mut held, &suspended(10)).await.is_ok() })
             })
             .collect();
         let mut got = 0;
@@ -131,13 +131,13 @@ async fn of_many_who_come_to_the_last_places_at_once_no_more_get_one_than_there_
     }
 }
 
-/// A journal that has grown by so many bytes.
+/// Returns a change that grows the journal by this many bytes.
 fn journal(number: u32, bytes: i64) -> Change {
     Change { calls: vec![call(number, CallState::Delivered)], journal_bytes: bytes, ..Change::default() }
 }
 
 #[tokio::test]
-async fn journals_count_with_cells_for_as_long_as_they_are_kept() {
+async fn journals_and_snapshots_count_together_until_they_are_deleted() {
     for place in everywhere().await {
         let store = bounded(&place.store);
         let mut first = place.new_run(1);
@@ -147,21 +147,21 @@ async fn journals_count_with_cells_for_as_long_as_they_are_kept() {
         assert_eq!((exceeded.quota, exceeded.limit), (Quota::StoredBytes, 10_000));
         assert!(exceeded.to_string().contains("store.perPrincipal.maxStoredBytes"), "{exceeded}");
         assert_eq!(place.store.calls(&first.run_id).await.unwrap().len(), 2, "nothing was written");
-        // A run that is over keeps its journal, and a cell needs room beside it.
+        // The journal of an ended run still counts.
         let end = Change { state: Some(RunState::Completed), ..Change::default() };
         put(&store, &mut first, &end).await.unwrap();
-        assert!(put(&store, &mut place.new_run(2), &waits(3_000)).await.is_err());
-        put(&store, &mut place.new_run(3), &waits(1_000)).await.unwrap();
+        assert!(put(&store, &mut place.new_run(2), &suspended(3_000)).await.is_err());
+        put(&store, &mut place.new_run(3), &suspended(1_000)).await.unwrap();
         // Another principal is not affected.
-        put(&store, &mut anothers(&place, 4), &journal(1, 9_000)).await.unwrap();
-        // What is forgotten makes room.
+        put(&store, &mut run_of_another_principal(&place, 4), &journal(1, 9_000)).await.unwrap();
+        // Deleted runs free their quota.
         store.forget_before(NOW + 1).await.unwrap();
         put(&store, &mut place.new_run(5), &journal(1, 4_000)).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn the_end_of_a_run_is_refused_where_its_journal_does_not_fit() {
+async fn a_final_commit_is_rejected_if_its_journal_exceeds_the_quota() {
     for place in everywhere().await {
         let store = bounded(&place.store);
         let mut held = place.new_run(1);
@@ -172,7 +172,7 @@ async fn the_end_of_a_run_is_refused_where_its_journal_does_not_fit() {
 }
 
 #[tokio::test]
-async fn what_a_journal_has_come_to_is_known_without_reading_it() {
+async fn journal_totals_and_open_calls_match_the_stored_calls() {
     for place in everywhere().await {
         let mut held = place.new_run(1);
         let made = CallRow { attempt: 1, settle_order: Some(4), ..call(7, CallState::Settled) };
@@ -194,7 +194,7 @@ async fn what_a_journal_has_come_to_is_known_without_reading_it() {
 }
 
 #[tokio::test]
-async fn a_row_that_is_written_again_without_its_reply_keeps_it() {
+async fn a_call_written_again_without_its_reply_keeps_the_stored_reply() {
     for place in everywhere().await {
         let mut held = place.new_run(1);
         let reply = Some(StoredReply::Resolved("1".to_owned()));

@@ -1,4 +1,4 @@
-//! What is over is kept for as long as was said, and then goes, a little at a time.
+//! Ended runs and transcripts are kept for the configured time and then deleted in batches.
 
 use contract::config::{Quotas, Retention};
 use sqlx::{AnyConnection, Connection, Row};
@@ -9,7 +9,7 @@ use crate::world::{NOW, Place, entry, everywhere};
 const RETENTION: Retention = Retention { runs_seconds: 100, transcripts_seconds: 1_000 };
 const HOUR: i64 = 60 * 60 * 1000;
 
-fn over() -> Change {
+fn completed() -> Change {
     Change { state: Some(RunState::Completed), entries: vec![entry("said")], ..Change::default() }
 }
 
@@ -17,20 +17,20 @@ fn bounded(place: &Place) -> Store {
     place.store.clone().bounded(RETENTION, Quotas::DEFAULT)
 }
 
-async fn known(place: &Place, number: u32) -> bool {
+async fn is_stored(place: &Place, number: u32) -> bool {
     place.store.run(&place.new_run(number).run_id).await.unwrap().is_some()
 }
 
 #[tokio::test]
-async fn runs_and_transcripts_go_when_their_time_is_over_and_not_before() {
+async fn runs_and_transcripts_are_deleted_only_after_their_retention() {
     for place in everywhere().await {
         let store = bounded(&place);
-        place.run(1, over()).await;
+        place.run(1, completed()).await;
         let session = place.scope().session_id;
         store.sweep(NOW + 100_000).await.unwrap();
-        assert!(known(&place, 1).await, "exactly so old is not older");
+        assert!(is_stored(&place, 1).await, "a run of exactly the retention time is kept");
         let swept = store.sweep(NOW + 100_001).await.unwrap();
-        assert_eq!((swept.runs, known(&place, 1).await), (1, false));
+        assert_eq!((swept.runs, is_stored(&place, 1).await), (1, false));
         assert_eq!(place.store.transcript(&session).await.unwrap().len(), 1);
         store.sweep(NOW + 1_000_000).await.unwrap();
         assert_eq!(place.store.transcript(&session).await.unwrap().len(), 1);
@@ -41,51 +41,51 @@ async fn runs_and_transcripts_go_when_their_time_is_over_and_not_before() {
 }
 
 #[tokio::test]
-async fn one_sweep_takes_many_in_batches_and_leaves_what_still_waits() {
+async fn one_sweep_deletes_many_runs_in_batches_and_keeps_waiting_ones() {
     for place in everywhere().await {
         let store = bounded(&place);
         for number in 0..250 {
-            place.run(number, over()).await;
+            place.run(number, completed()).await;
         }
         place.run(900, Change { state: Some(RunState::Waiting), release: true, ..Change::default() }).await;
         place.store.prolong(&place.new_run(900).run_id, NOW + HOUR).await.unwrap();
         let swept = store.sweep(NOW + 200_000).await.unwrap();
         assert_eq!((swept.runs, swept.expired), (250, 0));
-        assert!(known(&place, 900).await);
+        assert!(is_stored(&place, 900).await);
         let swept = store.sweep(NOW + HOUR).await.unwrap();
         assert_eq!(swept.expired, 1);
     }
 }
 
 #[tokio::test]
-async fn a_catalog_goes_with_its_last_run_and_not_while_one_is_begun_with_it() {
+async fn a_catalog_is_deleted_after_its_last_run_but_not_soon_after_it_was_used() {
     for place in everywhere().await {
         let store = bounded(&place);
         let catalog = format!("catalog-{}", place.name);
         let kept = async || place.store.tables(&catalog, 100).await.unwrap().is_some();
         let mut held = place.run(1, Change::default()).await;
-        place.store.commit(&mut held, &over(), Durability::Relaxed, NOW).await.unwrap();
+        place.store.commit(&mut held, &completed(), Durability::Relaxed, NOW).await.unwrap();
         store.sweep(NOW + 200_000).await.unwrap();
-        assert!(kept().await, "nobody uses it, but somebody may just begin to");
-        // A run is begun long after: whoever sweeps then sees that it is used, written or not.
+        assert!(kept().await, "no run uses it, but one that is not stored yet may");
+        // A run that starts much later marks the catalog as used.
         let mut later = place.new_run(2);
         place.store.commit(&mut later, &Change::default(), Durability::Relaxed, NOW + 2 * HOUR).await.unwrap();
-        place.store.commit(&mut later, &over(), Durability::Relaxed, NOW + 2 * HOUR).await.unwrap();
+        place.store.commit(&mut later, &completed(), Durability::Relaxed, NOW + 2 * HOUR).await.unwrap();
         store.sweep(NOW + 2 * HOUR + 200_000).await.unwrap();
-        assert!(kept().await && !known(&place, 2).await);
+        assert!(kept().await && !is_stored(&place, 2).await);
         assert_eq!(store.sweep(NOW + 3 * HOUR + 1).await.unwrap().catalogs, 1);
         assert!(!kept().await);
     }
 }
 
 #[tokio::test]
-async fn who_writes_is_not_held_up_by_a_sweep() {
+async fn a_sweep_does_not_block_writers_for_long() {
     for place in everywhere().await.into_iter().skip(1) {
         let store = bounded(&place);
-        let other = place.again().await;
+        let other = place.reopen().await;
         for number in 0..1_500 {
             let mut held = place.new_run(number);
-            place.store.commit(&mut held, &over(), Durability::Relaxed, NOW).await.unwrap();
+            place.store.commit(&mut held, &completed(), Durability::Relaxed, NOW).await.unwrap();
         }
         let sweeping = tokio::spawn(async move { store.sweep(NOW + 200_000).await.unwrap() });
         let (mut longest, mut writes) = (std::time::Duration::ZERO, 0);
@@ -103,7 +103,7 @@ async fn who_writes_is_not_held_up_by_a_sweep() {
 }
 
 #[tokio::test]
-async fn a_file_gives_its_space_back() {
+async fn a_sweep_shrinks_the_file() {
     let places = everywhere().await;
     let place = places.iter().find(|place| matches!(place.location, Location::File(_))).unwrap();
     let Location::File(path) = &place.location else { return };

@@ -1,4 +1,4 @@
--- The schema of version 2, as it shipped.
+-- The schema of version 2, as released.
 CREATE TABLE runs (
     run_id        TEXT PRIMARY KEY,
     agent_id      TEXT NOT NULL,

@@ -1,4 +1,4 @@
-//! A snapshot opens for the run and the moment it was taken for, and for no other.
+//! A snapshot opens only for the run and the leg it was taken for.
 
 use store::{Change, Durability, Keys, Location, RunRow, RunState, Store, StoreError, Unsealable};
 
@@ -13,7 +13,7 @@ async fn row(place: &Place, run_id: &str) -> RunRow {
 }
 
 #[tokio::test]
-async fn a_snapshot_comes_back_and_is_not_stored_as_it_is() {
+async fn a_snapshot_is_stored_encrypted_and_can_be_opened() {
     for place in everywhere().await {
         let held = place.run(1, frozen(3, b"a cell's memory")).await;
         let row = row(&place, &held.run_id).await;
@@ -25,7 +25,7 @@ async fn a_snapshot_comes_back_and_is_not_stored_as_it_is() {
 }
 
 #[tokio::test]
-async fn one_that_was_swapped_or_rolled_back_is_refused() {
+async fn a_swapped_or_rolled_back_snapshot_is_rejected() {
     for place in everywhere().await {
         let mut held = place.run(1, frozen(1, b"older")).await;
         let older = row(&place, &held.run_id).await;
@@ -45,7 +45,7 @@ async fn one_that_was_swapped_or_rolled_back_is_refused() {
 }
 
 #[tokio::test]
-async fn another_key_opens_nothing_until_it_is_told_the_old_one() {
+async fn a_store_opens_old_snapshots_only_if_it_has_the_old_key() {
     let folder = tempfile::tempdir().unwrap();
     let location = Location::File(folder.path().join("store.db"));
     let store = Store::open(&location, Keys::new(1, [1; 32])).await.unwrap();
@@ -55,12 +55,12 @@ async fn another_key_opens_nothing_until_it_is_told_the_old_one() {
     let row = store.run(&held.run_id).await.unwrap().unwrap();
     let rotated = Store::open(&location, Keys::new(2, [2; 32])).await.unwrap();
     assert_eq!(rotated.open_snapshot(&held, &row), Err(Unsealable::UnknownKey { id: 1 }));
-    let knows = Store::open(&location, Keys::new(2, [2; 32]).and_older(1, [1; 32])).await.unwrap();
-    assert_eq!(knows.open_snapshot(&held, &row).unwrap().unwrap(), b"state");
+    let with_both = Store::open(&location, Keys::new(2, [2; 32]).and_older(1, [1; 32])).await.unwrap();
+    assert_eq!(with_both.open_snapshot(&held, &row).unwrap().unwrap(), b"state");
 }
 
 #[tokio::test]
-async fn a_store_whose_cells_another_key_of_the_same_number_sealed_is_not_worked_on() {
+async fn a_different_key_with_the_number_of_a_key_in_use_is_rejected() {
     for place in everywhere().await.into_iter().skip(1) {
         place.store.vouch_for_keys(NOW).await.unwrap();
         place.store.vouch_for_keys(NOW).await.unwrap();
@@ -71,7 +71,7 @@ async fn a_store_whose_cells_another_key_of_the_same_number_sealed_is_not_worked
         let stranger = Store::open(&place.location, Keys::new(1, [8; 32])).await.unwrap();
         let refused = stranger.vouch_for_keys(NOW).await;
         assert!(matches!(refused, Err(StoreError::OtherKey { id: 1, cells: 1 })), "{refused:?}");
-        // With another number it is another key; and once the cell has expired nothing is lost.
+        // The key is accepted under another number, and under the same number once the cell has expired.
         Store::open(&place.location, Keys::new(2, [8; 32])).await.unwrap().vouch_for_keys(NOW).await.unwrap();
         stranger.vouch_for_keys(NOW + 10_000).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! The outcome of a parked call: the first counts, and one that comes too late is kept and not used.
+//! Outcomes of parked calls: the first one wins, and one for an ended run is stored but not used.
 
 use store::{CallState, Change, CommitError, Durability, RunState, SettleRefused, Settled, StoredReply};
 
@@ -11,7 +11,7 @@ fn parked() -> Change {
 }
 
 #[tokio::test]
-async fn an_outcome_is_taken_once_in_the_order_it_came() {
+async fn the_first_outcome_of_a_call_wins_and_outcomes_are_ordered_by_arrival() {
     for place in everywhere().await {
         let held = place.run(1, parked()).await;
         for (order, number) in [(1, 3), (2, 1), (3, 2)] {
@@ -34,7 +34,7 @@ async fn an_outcome_is_taken_once_in_the_order_it_came() {
 }
 
 #[tokio::test]
-async fn what_came_from_outside_is_not_overwritten_by_the_holder() {
+async fn the_holder_does_not_overwrite_an_outcome_from_another_process() {
     for place in everywhere().await {
         let mut held = place.run(1, parked()).await;
         place.store.settle(&held.run_id, 1, "theirs").await.unwrap();
@@ -42,7 +42,7 @@ async fn what_came_from_outside_is_not_overwritten_by_the_holder() {
         place.store.commit(&mut held, &late, Durability::Synced, NOW).await.unwrap();
         let row = place.store.calls(&held.run_id).await.unwrap().remove(0);
         assert_eq!((row.state, row.outcome.as_deref()), (CallState::Settled, Some("theirs")));
-        // Its delivery is written.
+        // The holder can still record its delivery.
         let mut delivered = row;
         delivered.state = CallState::Delivered;
         delivered.reply = Some(StoredReply::Resolved("1".to_owned()));
@@ -53,7 +53,7 @@ async fn what_came_from_outside_is_not_overwritten_by_the_holder() {
 }
 
 #[tokio::test]
-async fn an_outcome_for_a_run_that_is_over_is_late() {
+async fn an_outcome_for_an_ended_run_is_late() {
     for place in everywhere().await {
         let mut held = place.run(1, parked()).await;
         let end = Change { state: Some(RunState::Aborted), ..Change::default() };
@@ -65,10 +65,10 @@ async fn an_outcome_for_a_run_that_is_over_is_late() {
 }
 
 #[tokio::test]
-async fn racing_outcomes_are_taken_once() {
+async fn of_concurrent_outcomes_only_one_is_stored() {
     for place in everywhere().await {
         let held = place.run(1, parked()).await;
-        let other = place.again().await;
+        let other = place.reopen().await;
         let mut taken = 0;
         let racers = (0..16).map(|number| {
             let (store, id) = (if number % 2 == 0 { place.store.clone() } else { other.clone() }, held.run_id.clone());
@@ -82,11 +82,11 @@ async fn racing_outcomes_are_taken_once() {
 }
 
 #[tokio::test]
-async fn of_two_nodes_that_follow_one_task_only_the_holder_settles_and_only_once() {
+async fn of_two_nodes_that_follow_one_task_only_the_holder_settles_it_once() {
     for place in everywhere().await {
         let first = place.run(1, parked()).await;
-        let other = place.again().await;
-        // The lease of the first ran out while it slept, and the second took the run.
+        let other = place.reopen().await;
+        // The lease of the first node expired while it slept, and the second took over the run.
         let second = other.take(&first.run_id, "two", NOW + 2000, NOW + 3000).await.unwrap();
         let slept = place.store.settle_held(&first, 2, "theirs").await;
         assert!(matches!(slept, Err(CommitError::Fenced)), "{slept:?}");
@@ -94,7 +94,7 @@ async fn of_two_nodes_that_follow_one_task_only_the_holder_settles_and_only_once
         let calls = place.store.calls(&first.run_id).await.unwrap();
         assert_eq!(row(calls).outcome, None);
         assert!(other.settle_held(&second, 2, "ours").await.unwrap());
-        // What anybody says after that, the holder too, changes nothing.
+        // Later outcomes change nothing, not even from the holder.
         assert!(!other.settle_held(&second, 2, "again").await.unwrap());
         assert!(matches!(place.store.settle(&first.run_id, 2, "late").await, Err(SettleRefused::NotParked)));
         let calls = place.store.calls(&first.run_id).await.unwrap();
@@ -103,12 +103,12 @@ async fn of_two_nodes_that_follow_one_task_only_the_holder_settles_and_only_once
 }
 
 #[tokio::test]
-async fn a_ticket_is_kept_with_its_call_until_the_call_needs_none() {
+async fn a_ticket_is_stored_with_its_call_until_the_call_is_written_without_it() {
     for place in everywhere().await {
         let mut away = call(1, CallState::Away);
         away.ticket = Some("where it is".to_owned());
         let mut held = place.run(1, Change { calls: vec![away.clone()], ..Change::default() }).await;
-        assert_eq!(place.again().await.calls(&held.run_id).await.unwrap(), [away]);
+        assert_eq!(place.reopen().await.calls(&held.run_id).await.unwrap(), [away]);
         let again = Change { calls: vec![call(1, CallState::Dispatched)], ..Change::default() };
         place.store.commit(&mut held, &again, Durability::Synced, NOW).await.unwrap();
         assert_eq!(place.store.calls(&held.run_id).await.unwrap()[0].ticket, None);

@@ -1,15 +1,15 @@
-//! What is over is put away.
+//! Runs expire and old runs are deleted.
 
 use store::{ApprovalState, CallState, Change, Durability, LeaseError, LegRow, RunState};
 
-use crate::world::{NOW, Place, asked, call, entry, everywhere};
+use crate::world::{NOW, Place, approval_request, call, entry, everywhere};
 
 fn waiting(place: &Place, number: u32) -> Change {
     Change {
         state: Some(RunState::Waiting),
         release: true,
         snapshot: Some((0, b"state".to_vec())),
-        approvals: vec![asked(place, number)],
+        approvals: vec![approval_request(place, number)],
         legs: vec![LegRow::begun(0, 1, vec![])],
         calls: vec![call(1, CallState::Approval)],
         entries: vec![entry("kept")],
@@ -22,7 +22,7 @@ async fn state(place: &Place, run_id: &str) -> Option<RunState> {
 }
 
 #[tokio::test]
-async fn a_run_expires_with_its_snapshot_and_what_was_asked() {
+async fn expiry_deletes_the_snapshot_and_voids_the_approvals_of_a_run() {
     for place in everywhere().await {
         let held = place.run(1, waiting(&place, 1)).await;
         place.store.expire(NOW + 9_999).await.unwrap();
@@ -33,15 +33,14 @@ async fn a_run_expires_with_its_snapshot_and_what_was_asked() {
         assert_eq!(place.store.approvals_of_run(&held.run_id).await.unwrap()[0].state, ApprovalState::Void);
         let taken = place.store.take(&held.run_id, "two", NOW + 20_000, NOW + 30_000).await;
         assert!(matches!(taken, Err(LeaseError::Unknown)), "{taken:?}");
-        assert_eq!(place.store.expire(NOW + 10_000).await.unwrap(), 0, "once is enough");
+        assert_eq!(place.store.expire(NOW + 10_000).await.unwrap(), 0, "a run expires once");
     }
 }
 
 #[tokio::test]
-async fn a_run_that_somebody_works_on_is_theirs_to_end() {
+async fn a_run_with_a_valid_lease_does_not_expire() {
     for place in everywhere().await {
-        // Of a process that died, running or waiting, nothing is left but the lease. A call without a cell never
-        // had one.
+        // A process that died leaves a running or waiting run with a lease. A direct call without a cell has no lease.
         let direct = place.run(3, Change { release: true, ..Change::default() }).await;
         let running = place.run(1, Change::default()).await;
         let waiting = place.run(2, Change { release: false, ..waiting(&place, 2) }).await;
@@ -60,7 +59,7 @@ async fn a_run_that_somebody_works_on_is_theirs_to_end() {
 }
 
 #[tokio::test]
-async fn a_run_that_something_came_for_is_kept_longer_and_never_shorter() {
+async fn the_expiry_of_a_run_can_be_postponed_but_not_brought_forward() {
     for place in everywhere().await {
         let held = place.run(1, waiting(&place, 1)).await;
         place.store.prolong(&held.run_id, NOW + 50_000).await.unwrap();
@@ -74,7 +73,7 @@ async fn a_run_that_something_came_for_is_kept_longer_and_never_shorter() {
 }
 
 #[tokio::test]
-async fn old_runs_are_forgotten_and_their_transcripts_kept() {
+async fn old_runs_are_deleted_and_their_transcripts_kept() {
     for place in everywhere().await {
         let live = place.run(1, waiting(&place, 1)).await;
         let mut over = place.run(2, waiting(&place, 2)).await;
@@ -88,7 +87,7 @@ async fn old_runs_are_forgotten_and_their_transcripts_kept() {
         assert_eq!(place.store.legs(&over.run_id).await.unwrap(), []);
         assert_eq!(place.store.approvals_of_run(&over.run_id).await.unwrap(), []);
         assert_eq!(place.store.transcript(&over.scope.session_id).await.unwrap().len(), 2);
-        // What still waits has all it needs.
+        // The waiting run still has its catalog and calls.
         let row = place.store.run(&live.run_id).await.unwrap().unwrap();
         assert!(place.store.tables(&row.catalog, 100).await.unwrap().is_some());
         assert_eq!(place.store.calls(&live.run_id).await.unwrap().len(), 1);
@@ -103,7 +102,7 @@ async fn live_runs_are_counted_and_found_by_their_session() {
         place.run(2, Change { state: Some(RunState::Failed), ..Change::default() }).await;
         let session = &held.scope.session_id;
         assert_eq!(place.store.runs_of_session(session).await.unwrap(), [held.run_id.as_str()]);
-        assert_eq!(place.store.runs_of_session("nobody's").await.unwrap(), [""; 0]);
+        assert_eq!(place.store.runs_of_session("unknown session").await.unwrap(), [""; 0]);
         assert_eq!((before, place.store.live_runs().await.unwrap()), (0, 1));
     }
 }

@@ -1,4 +1,4 @@
-//! Ten thousand stored cells that somebody has changed in the file itself, and none that opens.
+//! Snapshots that were changed in the database file do not open.
 
 use sqlx::{AnyConnection, Connection, Executor};
 use store::{Change, Durability, Location, RunRow, Store, Unsealable};
@@ -8,7 +8,7 @@ use crate::world::{NOW, Place, everywhere, keys};
 const CASES: u64 = 10_000;
 const RUNS: usize = 16;
 
-/// A number that looks like chance and is the same every time.
+/// A deterministic pseudorandom number generator.
 struct Chance(u64);
 
 impl Chance {
@@ -20,7 +20,7 @@ impl Chance {
     }
 }
 
-/// What was stored for a run, now and one leg before.
+/// The stored rows of a run, now and one leg before.
 struct Stored {
     now: RunRow,
     before: RunRow,
@@ -37,7 +37,7 @@ async fn stored(place: &Place, number: u32) -> Stored {
     Stored { now: place.store.run(&held.run_id).await.unwrap().unwrap(), before }
 }
 
-/// The row as it was made to be. Every kind differs from what was stored.
+/// Returns a tampered row. Every kind of change differs from the stored row.
 fn tampered(kind: u64, own: &Stored, other: &Stored, chance: &mut Chance) -> RunRow {
     let mut row = own.now.clone();
     let mut bytes = row.snapshot.clone().unwrap();
@@ -48,17 +48,17 @@ fn tampered(kind: u64, own: &Stored, other: &Stored, chance: &mut Chance) -> Run
         }
         4 => bytes.truncate(chance.below(bytes.len())),
         5 => bytes.push(chance.below(256) as u8),
-        // Another run's, at the same leg and at an earlier one.
+        // Another run's snapshot, of the same leg and of an earlier one.
         6 => bytes = other.now.snapshot.clone().unwrap(),
         7 => bytes = other.before.snapshot.clone().unwrap(),
-        // Its own, from before.
+        // The run's own earlier snapshot.
         8 => bytes = own.before.snapshot.clone().unwrap(),
-        // The right bytes, said to be of another leg, or of another's run.
+        // The right bytes with another leg, session, agent or definition.
         9 => row.snapshot_leg = Some(1),
         10 => row.scope.session_id += "x",
-        11 => row.scope.agent_id = "somebody".to_owned(),
+        11 => row.scope.agent_id = "other".to_owned(),
         12 => row.definition = "{ }".to_owned(),
-        // The front of one and the end of another.
+        // The start of one snapshot and the end of another.
         _ => {
             let place = 30 + chance.below(bytes.len() - 30);
             let theirs = other.now.snapshot.clone().unwrap();
@@ -86,7 +86,7 @@ async fn put(connection: &mut AnyConnection, row: &RunRow) {
     .unwrap();
 }
 
-/// As whoever takes the run up again does.
+/// Opens the snapshot as a process that resumes the run does.
 async fn opened(store: &Store, run_id: &str) -> Result<Option<Vec<u8>>, Unsealable> {
     let held = store.take(run_id, "taker", NOW, NOW).await.unwrap();
     let row = store.run(run_id).await.unwrap().unwrap();
@@ -116,7 +116,7 @@ async fn of_ten_thousand_tampered_snapshots_none_opens() {
         assert!(closed, "{opened:?}, case {case}, kind {}", case % 14);
         put(&mut connection, &runs[one].now).await;
     }
-    // Put back, each opens: it was what was changed that closed it.
+    // The original rows still open, so it was the tampering that was detected.
     for run in &runs {
         assert!(matches!(opened(&store, &run.now.run_id).await, Ok(Some(_))));
     }

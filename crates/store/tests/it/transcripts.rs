@@ -1,4 +1,4 @@
-//! What a session did, in order, whoever wrote it.
+//! Transcripts keep the order of their entries, also with several writers.
 
 use serde_json::Value;
 use store::{Change, Durability};
@@ -6,7 +6,7 @@ use store::{Change, Durability};
 use crate::world::{NOW, entry, everywhere};
 
 #[tokio::test]
-async fn entries_come_back_in_the_order_they_were_written() {
+async fn entries_are_returned_in_the_order_they_were_written() {
     for place in everywhere().await {
         let mut held = place.run(1, Change { entries: vec![entry("1"), entry("2")], ..Change::default() }).await;
         let session = held.scope.session_id.clone();
@@ -18,12 +18,12 @@ async fn entries_come_back_in_the_order_they_were_written() {
         let texts: Vec<&str> = lines.iter().map(|line| line["text"].as_str().unwrap()).collect();
         assert_eq!(texts, ["1", "2", "3", "4"]);
         assert!(lines.iter().all(|line| line["kind"] == "note" && line["at"] == NOW), "{exported}");
-        assert_eq!(place.store.export("nobody's").await.unwrap(), "");
+        assert_eq!(place.store.export("unknown session").await.unwrap(), "");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_writers_of_one_session_lose_nothing_and_keep_their_own_order() {
+async fn entries_of_two_concurrent_writers_are_all_kept_each_in_order() {
     for place in everywhere().await {
         let held = place.run(1, Change::default()).await;
         let (session, run) = (held.scope.session_id.clone(), held.run_id.clone());

@@ -1,4 +1,4 @@
-//! Stores to test, and runs to put into them.
+//! Stores to test, and runs to store in them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,10 +10,10 @@ use store::{
 };
 use tempfile::TempDir;
 
-/// The time of every test that does not move it.
+/// The current time of the tests.
 pub const NOW: i64 = 1_000_000;
 
-/// A store of its own for each test, and a name that no other has.
+/// A store for one test, and a unique name for its rows.
 pub struct Place {
     pub store: Store,
     pub name: String,
@@ -27,8 +27,8 @@ impl Place {
         Self { store, name: unused_name(), location, _folder: folder }
     }
 
-    /// Another process's handle on the same rows. Memory has only one.
-    pub async fn again(&self) -> Store {
+    /// Opens the same store again, as another process would. An in-memory store cannot be opened twice.
+    pub async fn reopen(&self) -> Store {
         match self.location {
             Location::Memory => self.store.clone(),
             Location::File(_) | Location::Postgres(_) => Store::open(&self.location, keys()).await.unwrap(),
@@ -44,7 +44,7 @@ impl Place {
         }
     }
 
-    /// A run that is not written yet, held until `NOW + 1000`, kept until `NOW + 10_000`.
+    /// Returns a run that is not stored yet, leased until `NOW + 1000`, expiring at `NOW + 10_000`.
     pub fn new_run(&self, number: u32) -> FencedRun {
         self.new_run_of(number, self.scope())
     }
@@ -63,7 +63,7 @@ impl Place {
         })
     }
 
-    /// One that is.
+    /// Stores a run with its first change.
     pub async fn run(&self, number: u32, change: Change) -> FencedRun {
         let mut held = self.new_run(number);
         self.store.commit(&mut held, &change, Durability::Synced, NOW).await.unwrap();
@@ -71,7 +71,7 @@ impl Place {
     }
 }
 
-/// A schema of its own on the server that tests may use, if there is one.
+/// Creates a schema on the Postgres server in `CELLMATE_TEST_POSTGRES`; `None` if the variable is not set.
 pub async fn new_schema() -> Option<Location> {
     let server = std::env::var("CELLMATE_TEST_POSTGRES").ok()?;
     let schema = unused_name();
@@ -92,7 +92,7 @@ pub fn keys() -> Keys {
     Keys::new(1, [7; 32])
 }
 
-/// Memory, a file, and a server where `CELLMATE_TEST_POSTGRES` names one.
+/// Returns a store of each kind: in memory, in a file, and on a server if `CELLMATE_TEST_POSTGRES` is set.
 pub async fn everywhere() -> Vec<Place> {
     let folder = tempfile::tempdir().unwrap();
     let file = Location::File(folder.path().join("store.db"));
@@ -126,7 +126,7 @@ pub fn call(number: u32, state: CallState) -> CallRow {
     }
 }
 
-pub fn asked(place: &Place, number: u32) -> ApprovalRequest {
+pub fn approval_request(place: &Place, number: u32) -> ApprovalRequest {
     ApprovalRequest {
         approval_id: format!("apr_{}_{number}", place.name),
         call: number,

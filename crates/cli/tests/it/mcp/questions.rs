@@ -90,7 +90,7 @@ fn without_one_a_person_answers_at_a_terminal_also_when_we_were_killed_meanwhile
         let refused = place.approvals(&unfit);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(
-            refused.status.code() == Some(1) && said.contains("does not answer what is asked"),
+            refused.status.code() == Some(1) && said.contains("the answer does not fit the question"),
             "{unfit:?}: {said}"
         );
     }

@@ -139,7 +139,7 @@ fn a_backup_taken_in_use_goes_on_elsewhere_and_comes_back() {
     let bytes = std::fs::read(&second).unwrap();
     std::fs::write(&second, &bytes[..bytes.len() / 2]).unwrap();
     let (code, told) = exit(&third.command(&["restore", &second, "--replace"]));
-    assert!(code == Some(2) && told.contains("cut"), "{told}");
+    assert!(code == Some(2) && told.contains("truncated"), "{told}");
     assert_eq!(wait(&mut client, run)["value"], "push", "nothing was changed");
 }
 
@@ -153,7 +153,7 @@ fn a_principal_that_has_too_many_cells_waiting_is_told_which_to_end() {
     let asks = client.exec(CELL);
     assert_eq!(asks["status"], "waiting", "{asks}");
     let refused = client.exec(&format!("text('kept'); try {{ {CELL} }} catch (error) {{ return String(error) }}"));
-    assert!(refused["value"].as_str().is_some_and(|told| told.contains("too many questions are open")), "{refused}");
+    assert!(refused["value"].as_str().is_some_and(|told| told.contains("too many pending approvals")), "{refused}");
     let sleeps = "text('said'); await yield_control(); return 1";
     let second = client.exec(sleeps);
     assert_eq!(second["status"], "waiting", "{second}");

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{CodeMode, Given, Languages, NUMBERS, Path};
+use super::{CodeMode, Languages, NUMBERS, PartialConfig, Path};
 use crate::cell::Language;
 use crate::config::SearchLimits;
 use crate::limits::Limits;
 
 fn read(value: &Value) -> Result<CodeMode, Vec<String>> {
     let mut errors = Vec::new();
-    let given = Given::read(value, &Path::root("codeMode"), &mut errors);
+    let given = PartialConfig::read(value, &Path::root("codeMode"), &mut errors);
     if errors.is_empty() { Ok(given.resolve()) } else { Err(errors.iter().map(ToString::to_string).collect()) }
 }
 
@@ -46,10 +46,10 @@ fn only_enabled_true_switches_code_mode_on() {
     for (value, enabled) in cases {
         assert_eq!(read(&value), Ok(defaults(enabled)), "{value}");
     }
-    assert_eq!(Given::default().resolve(), defaults(false));
+    assert_eq!(PartialConfig::default().resolve(), defaults(false));
 }
 
-/// Key, default, least, most, and where the number ends up.
+/// Key, default, minimum, maximum, and the field that the number is stored in.
 type Field = (&'static str, u64, u64, u64, fn(&CodeMode) -> u64);
 
 const FIELDS: [Field; 10] = [
@@ -66,7 +66,7 @@ const FIELDS: [Field; 10] = [
 ];
 
 #[test]
-fn every_number_has_its_default_and_both_ends() {
+fn every_number_has_its_default_and_is_clamped() {
     assert_eq!(FIELDS.map(|field| field.0).len(), NUMBERS.len());
     for (key, default, least, most, get) in FIELDS {
         assert_eq!(get(&read(&json!({})).unwrap()), default, "{key}");
@@ -82,7 +82,7 @@ fn every_number_has_its_default_and_both_ends() {
 }
 
 #[test]
-fn a_number_that_is_none_is_an_error_also_while_code_mode_is_off() {
+fn an_invalid_number_is_an_error_even_if_code_mode_is_off() {
     for (key, _, least, most, _) in FIELDS {
         for (value, found) in [
             (json!(-1), "`-1`"),
@@ -98,7 +98,7 @@ fn a_number_that_is_none_is_an_error_also_while_code_mode_is_off() {
 }
 
 #[test]
-fn the_default_of_a_search_is_no_more_than_its_maximum() {
+fn the_default_search_limit_is_at_most_the_maximum() {
     let cases = [
         (json!({"maxSearchLimit": 5}), 5, 5),
         (json!({"maxSearchLimit": 1, "searchDefaultLimit": 50}), 1, 1),
@@ -112,7 +112,7 @@ fn the_default_of_a_search_is_no_more_than_its_maximum() {
 }
 
 #[test]
-fn languages_are_a_subset_that_is_not_empty() {
+fn languages_are_a_nonempty_subset() {
     let cases = [
         (json!(["javascript", "typescript"]), true, true),
         (json!(["typescript", "javascript"]), true, true),
@@ -159,7 +159,7 @@ fn wrong_values_and_keys_are_all_reported_at_once() {
                 "`codeMode.runtime`: expected `quickjs-wasi`, found `\"node\"`",
                 "`codeMode.mode`: expected `only`, found `\"all\"`",
                 "`codeMode.timeoutMS`: unknown key; did you mean `timeoutMs`?",
-                "`codeMode.executor`: unknown key; known are `enabled`, `runtime`, `mode`, `languages`, `timeoutMs`, \
+                "`codeMode.executor`: unknown key; known keys are `enabled`, `runtime`, `mode`, `languages`, `timeoutMs`, \
                  `maxWaitMs`, `memoryLimitBytes`, `maxOutputBytes`, `maxSnapshotBytes`, `maxPendingToolCalls`, \
                  `snapshotTtlSeconds`, `searchDefaultLimit`, `maxSearchLimit`, `maxLiveRuns`",
             ],

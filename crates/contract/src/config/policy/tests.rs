@@ -24,7 +24,7 @@ fn an_absent_list_is_not_an_empty_one() {
 }
 
 #[test]
-fn every_list_is_read_into_its_place() {
+fn every_list_is_read_into_its_field() {
     let scope = read(&json!({
         "allow": ["read", "group:web"],
         "alsoAllow": ["bundle-mcp"],
@@ -59,7 +59,7 @@ fn every_list_is_read_into_its_place() {
 }
 
 #[test]
-fn the_sandbox_may_be_given_in_part() {
+fn partly_given_objects_read_as_empty() {
     for value in [json!({"sandbox": {}}), json!({"sandbox": {"tools": {}}}), json!({"byProvider": {}})] {
         assert_eq!(read(&value).unwrap(), Scope::empty(&Path::root("tools")), "{value}");
     }
@@ -83,11 +83,11 @@ fn wrong_values_and_keys_are_all_reported_at_once() {
             "`tools.profile`: expected one of `coding`, `full`, `messaging`, `minimal`, found `\"codng\"`; \
              did you mean `coding`?",
             "`tools.byProvider[\"openai/gpt-5\"].dney`: unknown key; did you mean `deny`?",
-            "`tools.byProvider[\"openai/gpt-5\"].sandbox`: unknown key; known are `allow`, `alsoAllow`, `deny`, \
-             `profile`",
+            "`tools.byProvider[\"openai/gpt-5\"].sandbox`: unknown key; known keys are `allow`, `alsoAllow`, \
+             `deny`, `profile`",
             "`tools.byProvider.x`: expected an object, found `true`",
-            "`tools.sandbox.tools.profile`: unknown key; known are `allow`, `alsoAllow`, `deny`",
-            "`tools.sandbox.mode`: unknown key; known are `tools`",
+            "`tools.sandbox.tools.profile`: unknown key; known keys are `allow`, `alsoAllow`, `deny`",
+            "`tools.sandbox.mode`: unknown key; known keys are `tools`",
         ]
     );
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{ConfigError, Path, Reader, entries, object};
 use crate::limits::{Bound, TIMEOUT_MS};
 
-/// Reads `value` as an object at `it`; gives what was read, and the errors as texts.
+/// Reads `value` as an object at the path `it`, and returns the result and the errors as texts.
 fn check<T>(value: &Value, read: impl FnOnce(&mut Reader<'_, '_>) -> T) -> (Option<T>, Vec<String>) {
     let mut errors = Vec::new();
     let read = object(value, &Path::root("it"), &mut errors, read);
@@ -26,7 +26,7 @@ fn flags_are_true_or_false_and_nothing_else() {
 }
 
 #[test]
-fn numbers_are_whole_and_move_into_their_range() {
+fn numbers_must_be_whole_and_are_clamped() {
     let cases = [
         (json!(100), 100),
         (json!(60_000), 60_000),
@@ -58,7 +58,7 @@ fn numbers_are_whole_and_move_into_their_range() {
 }
 
 #[test]
-fn choices_are_words_in_their_own_spelling() {
+fn choices_are_case_sensitive() {
     let words = [("code", 1), ("tools", 2)];
     let read = |value: Value| check(&json!({ "mode": value }), |reader| reader.choice("mode", &words));
     assert_eq!(read(json!("tools")), (Some(Some(2)), vec![]));
@@ -70,7 +70,7 @@ fn choices_are_words_in_their_own_spelling() {
 }
 
 #[test]
-fn lists_report_each_wrong_item_by_its_place() {
+fn lists_report_each_wrong_item_with_its_index() {
     let text = |value: &Value, path: &Path| {
         value.as_str().map(str::to_owned).ok_or_else(|| ConfigError::value(path, value, "text"))
     };
@@ -82,7 +82,7 @@ fn lists_report_each_wrong_item_by_its_place() {
 }
 
 #[test]
-fn objects_nest_and_what_is_left_is_unknown() {
+fn keys_that_are_not_read_are_reported_as_unknown() {
     let value = json!({"inner": {"on": 1, "of": true}, "iner": {}, "zebra": 1});
     let (read, errors) = check(&value, |reader| reader.object("inner", |inner| inner.flag("on")));
     assert_eq!(read, Some(Some(None)));
@@ -92,14 +92,14 @@ fn objects_nest_and_what_is_left_is_unknown() {
             "`it.inner.on`: expected `true` or `false`, found `1`",
             "`it.inner.of`: unknown key; did you mean `on`?",
             "`it.iner`: unknown key; did you mean `inner`?",
-            "`it.zebra`: unknown key; known are `inner`",
+            "`it.zebra`: unknown key; known keys are `inner`",
         ]
     );
     assert_eq!(check(&json!([]), |_| ()), (None, vec!["`it`: expected an object, found a list".to_owned()]));
 }
 
 #[test]
-fn entries_have_free_names_that_are_not_blank() {
+fn entries_may_have_any_key_that_is_not_blank() {
     let bound = Bound { key: "n", default: 1, range: 0..=9 };
     let mut errors = Vec::new();
     let value = json!({"b": {"n": 2}, "a": {"n": 1}, " ": {"n": 3}, "c": 1});

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Given, Path, ToolSearch, ToolSearchMode};
+use super::{PartialConfig, Path, ToolSearch, ToolSearchMode};
 use crate::config::SearchLimits;
 
 fn read(value: &Value) -> Result<ToolSearch, Vec<String>> {
     let mut errors = Vec::new();
-    let given = Given::read(value, &Path::root("toolSearch"), &mut errors);
+    let given = PartialConfig::read(value, &Path::root("toolSearch"), &mut errors);
     if errors.is_empty() { Ok(given.resolve()) } else { Err(errors.iter().map(ToString::to_string).collect()) }
 }
 
@@ -16,7 +16,7 @@ fn defaults(enabled: bool, mode: ToolSearchMode) -> ToolSearch {
 }
 
 #[test]
-fn any_field_switches_tool_search_on_unless_enabled_says_otherwise() {
+fn any_field_enables_tool_search_unless_enabled_is_false() {
     let cases = [
         (json!(true), true, ToolSearchMode::Code),
         (json!(false), false, ToolSearchMode::Code),
@@ -33,11 +33,11 @@ fn any_field_switches_tool_search_on_unless_enabled_says_otherwise() {
     for (value, enabled, mode) in cases {
         assert_eq!(read(&value), Ok(defaults(enabled, mode)), "{value}");
     }
-    assert_eq!(Given::default().resolve(), defaults(false, ToolSearchMode::Code));
+    assert_eq!(PartialConfig::default().resolve(), defaults(false, ToolSearchMode::Code));
 }
 
 #[test]
-fn every_number_has_its_default_and_both_ends() {
+fn every_number_has_its_default_and_is_clamped() {
     type Field = (&'static str, u64, u64, u64, fn(&ToolSearch) -> u64);
     let fields: [Field; 3] = [
         ("codeTimeoutMs", 10_000, 1_000, 60_000, |search| search.code_timeout_ms),
@@ -71,7 +71,7 @@ fn wrong_values_and_keys_are_all_reported_at_once() {
                 "`toolSearch.mode`: expected one of `code`, `tools`, found `\"tool\"`; did you mean `tools`?",
                 "`toolSearch.codeTimeoutMs`: expected a whole number from 1000 to 60000, found `\"1s\"`",
                 "`toolSearch.timeoutMs`: unknown key; did you mean `codeTimeoutMs`?",
-                "`toolSearch.sources`: unknown key; known are `enabled`, `mode`, `codeTimeoutMs`, \
+                "`toolSearch.sources`: unknown key; known keys are `enabled`, `mode`, `codeTimeoutMs`, \
                  `searchDefaultLimit`, `maxSearchLimit`",
             ],
         ),

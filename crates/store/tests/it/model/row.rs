@@ -1,18 +1,18 @@
-//! A run's row as the rules have it: what each operation of the store may change, and when.
+//! The model of a run's row: what each operation of the store may change, and when.
 //!
-//! The model checks these rules in every order of events; `walk` checks that the store keeps to them.
+//! The model checker checks these rules in every order of events; `walk` checks that the real store follows them.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// What its tool, or whoever it was parked with, gave.
+    /// A result from the tool, or from the party that the call was parked for.
     Given,
-    /// What a crash leaves of a call that must not be made twice.
+    /// The outcome after a crash, for a call that must not be made twice.
     Unknown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
-    Unasked,
+    NotRequested,
     Dispatched,
     Parked,
     Settled(Outcome),
@@ -31,7 +31,7 @@ pub struct Held {
     pub fence: u8,
 }
 
-/// What a commit writes.
+/// The change that a commit writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     Intend(usize),
@@ -49,24 +49,24 @@ pub struct Row {
     pub calls: [Call; 2],
 }
 
-/// The rules that keep effects single. Each can be left out, to see what it is for.
+/// The rules that prevent duplicate effects. Each can be disabled to show that it is needed.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// A commit counts only at the sequence and fence its writer holds.
+    /// A commit succeeds only at the sequence and fence that its writer holds.
     pub fence: bool,
-    /// A sweep that ends a run moves its fence, too.
+    /// A sweep that expires a run also increments its fence.
     pub sweep_moves_fence: bool,
-    /// The first outcome a call gets is its outcome, whoever brings another.
+    /// The first outcome of a call wins.
     pub first_outcome_counts: bool,
-    /// A call is on the disk before its tool hears of it.
+    /// A call is journaled before it is dispatched.
     pub journal_first: bool,
-    /// Whoever may have slept past its lease asks the store before it dispatches.
+    /// A node that may have slept past its lease checks the store before it dispatches.
     pub lease_clock: bool,
-    /// A commit whose answer was lost is looked for.
+    /// After a lost answer, the node reads the store to find out whether the commit was written.
     pub look_for_lost_commits: bool,
 }
 
-pub const OURS: Rules = Rules {
+pub const ALL_RULES: Rules = Rules {
     fence: true,
     sweep_moves_fence: true,
     first_outcome_counts: true,
@@ -77,7 +77,7 @@ pub const OURS: Rules = Rules {
 
 impl Row {
     pub const NEW: Self =
-        Self { written: false, over: None, sequence: 0, fence: 1, leased: true, calls: [Call::Unasked; 2] };
+        Self { written: false, over: None, sequence: 0, fence: 1, leased: true, calls: [Call::NotRequested; 2] };
 
     fn is_live(&self) -> bool {
         self.written && self.over.is_none()
@@ -101,19 +101,19 @@ impl Row {
         true
     }
 
-    /// What somebody else has settled meanwhile stays settled.
+    /// Changes the state of a call. A call that was settled from outside stays settled.
     fn call(&mut self, call: usize, to: Call) {
         if !matches!(self.calls[call], Call::Settled(_)) {
             self.calls[call] = to;
         }
     }
 
-    /// Takes the run where nobody has it any more.
+    /// Takes over the run if it has no valid lease.
     pub fn take(&mut self) -> Option<Held> {
         if self.leased { None } else { self.seize() }
     }
 
-    /// Takes the run from whoever has it.
+    /// Takes over the run even if it is leased.
     pub fn seize(&mut self) -> Option<Held> {
         if !self.is_live() {
             return None;
@@ -124,7 +124,7 @@ impl Row {
         Some(Held { sequence: self.sequence, fence: self.fence })
     }
 
-    /// Whoever still has the run may go on having it.
+    /// Extends the lease if the holder has not lost the run.
     pub fn prolong(&mut self, rules: &Rules, held: Held) -> bool {
         let ours = self.is_live() && (self.fence == held.fence || !rules.fence);
         self.leased |= ours;
@@ -141,7 +141,7 @@ impl Row {
         true
     }
 
-    /// An outcome brought by anybody. Whether it was taken down.
+    /// Settles a call from outside. Returns whether the outcome was stored.
     pub fn settle(&mut self, call: usize, outcome: Outcome) -> bool {
         let open = matches!(self.calls[call], Call::Dispatched | Call::Parked);
         if open {

@@ -1,15 +1,16 @@
-//! The store beside the rules: the same operations in the same order, and the same answers, row for row.
+//! Runs random operations on the real store and on the model's row, and checks that both give the same answers and
+//! rows.
 
 use store::{CallState, CommitError, Durability, FencedRun, LeaseError, NewRun, RunState, SettleRefused};
 
-use super::row::{self, Call, End, OURS, Outcome, Row};
+use super::row::{self, ALL_RULES, Call, End, Outcome, Row};
 use crate::world::{NOW, Place, call, everywhere};
 
 const WALKS: u64 = 30;
 const STEPS: u64 = 40;
 const LEASE: i64 = 1000;
 
-/// Two that have, or had, the run: each with what the rules and what the store gave it.
+/// A random walk with two holders; each has the model's and the store's handle to the run.
 struct Walk<'a> {
     place: &'a Place,
     row: Row,
@@ -38,7 +39,7 @@ impl Walk<'_> {
             6 => self.seize(holder).await,
             _ => self.settle(number).await,
         }
-        self.look().await;
+        self.check_rows().await;
     }
 
     async fn commit(&mut self, holder: usize, change: row::Change) {
@@ -55,7 +56,7 @@ impl Walk<'_> {
             }
             row::Change::End(_) => store::Change { state: Some(RunState::Aborted), ..store::Change::default() },
         };
-        let expected = self.row.commit(&OURS, *rules, change);
+        let expected = self.row.commit(&ALL_RULES, *rules, change);
         let answer = self.place.store.commit(held, &written, Durability::Relaxed, self.now).await;
         assert_eq!(answer.is_ok(), expected, "{change:?}: {answer:?}");
         assert!(expected || matches!(answer, Err(CommitError::Fenced)), "{answer:?}");
@@ -68,7 +69,7 @@ impl Walk<'_> {
         let until = self.now + LEASE;
         let name = self.name();
         let taken = self.place.store.take(&self.run_id(), &name, self.now, until).await;
-        self.has_taken(holder, expected, taken);
+        self.check_taken(holder, expected, taken);
     }
 
     async fn seize(&mut self, holder: usize) {
@@ -76,10 +77,10 @@ impl Walk<'_> {
         let until = self.now + LEASE;
         let name = self.name();
         let taken = self.place.store.seize(&self.run_id(), &name, until).await;
-        self.has_taken(holder, expected, taken);
+        self.check_taken(holder, expected, taken);
     }
 
-    fn has_taken(&mut self, holder: usize, expected: Option<row::Held>, taken: Result<FencedRun, LeaseError>) {
+    fn check_taken(&mut self, holder: usize, expected: Option<row::Held>, taken: Result<FencedRun, LeaseError>) {
         assert_eq!(taken.is_ok(), expected.is_some(), "{taken:?}");
         if let (Some(rules), Ok(held)) = (expected, taken) {
             self.holders[holder] = Some((rules, held));
@@ -89,15 +90,15 @@ impl Walk<'_> {
     async fn hold_on(&mut self, holder: usize) {
         self.row.leased &= self.lease_lasts().await;
         let Some((rules, held)) = &self.holders[holder] else { return };
-        // What is not written yet is nobody else's.
-        let expected = self.row.prolong(&OURS, *rules) || !held.is_written();
+        // No other process can have taken over a run that is not stored yet.
+        let expected = self.row.prolong(&ALL_RULES, *rules) || !held.is_written();
         assert_eq!(self.place.store.hold_on(held, self.now + LEASE).await.unwrap(), expected);
     }
 
     async fn expire(&mut self) {
         self.row.leased &= self.lease_lasts().await;
-        self.row.expire(&OURS);
-        // Runs of earlier walks may end with it.
+        self.row.expire(&ALL_RULES);
+        // This may also expire runs of earlier walks.
         self.place.store.expire(self.now).await.unwrap();
     }
 
@@ -108,7 +109,7 @@ impl Walk<'_> {
         assert!(expected || matches!(settled, Err(SettleRefused::NotParked)), "{settled:?}");
     }
 
-    /// Nothing but time ends a lease here; the row's own word is the only clock.
+    /// Whether the lease is still valid, read from the stored row by an attempt to take the run that always fails.
     async fn lease_lasts(&self) -> bool {
         let taken = self.place.store.take(&self.run_id(), "", i64::MIN, 0).await;
         match taken {
@@ -118,7 +119,7 @@ impl Walk<'_> {
         }
     }
 
-    async fn look(&self) {
+    async fn check_rows(&self) {
         let stored = self.place.store.run(&self.run_id()).await.unwrap();
         assert_eq!(stored.is_some(), self.row.written);
         let state = stored.map(|run| run.state);
@@ -133,7 +134,7 @@ impl Walk<'_> {
         for (number, expected) in self.row.calls.iter().enumerate() {
             let stored = calls.iter().find(|call| call.call as usize == number).map(|call| call.state);
             let expected = match expected {
-                Call::Unasked => None,
+                Call::NotRequested => None,
                 Call::Dispatched => Some(CallState::Dispatched),
                 Call::Parked => Some(CallState::Parked),
                 Call::Settled(_) => Some(CallState::Settled),
@@ -143,14 +144,14 @@ impl Walk<'_> {
     }
 
     fn run_id(&self) -> String {
-        format!("cm_{}_{}", self.place.name, self.taken_from())
+        format!("cm_{}_{}", self.place.name, self.run_number())
     }
 
-    fn taken_from(&self) -> u32 {
+    fn run_number(&self) -> u32 {
         self.taken >> 16
     }
 
-    /// Another each time: whoever has a run may always take it again.
+    /// Returns a new holder name each time, because a holder may always take its own run again.
     fn name(&mut self) -> String {
         self.taken += 1;
         format!("taker-{}", self.taken & 0xffff)
@@ -158,7 +159,7 @@ impl Walk<'_> {
 }
 
 #[tokio::test]
-async fn the_store_keeps_to_the_rules_that_the_model_checks() {
+async fn the_store_follows_the_rules_that_the_model_checks() {
     for place in everywhere().await {
         for number in 0..WALKS as u32 {
             let held = FencedRun::new(NewRun {
@@ -167,7 +168,7 @@ async fn the_store_keeps_to_the_rules_that_the_model_checks() {
                 tool_call_id: "exec-1".to_owned(),
                 holder: "first".to_owned(),
                 lease_until: NOW + LEASE,
-                // Its time is always over: whether it ends is up to its lease.
+                // Already past its expiry: whether it expires depends only on its lease.
                 expires_at: NOW,
                 catalog: format!("catalog-{}", place.name),
                 tables: std::sync::Arc::from(*b"tables"),

@@ -1,22 +1,22 @@
-//! Two nodes, one run, and everything that can come between any two of their steps.
+//! The model: two nodes, one run, and every event that can happen between two of their steps.
 //!
-//! The cell makes two calls at once and ends with their outcomes: the first is of a tool that must not be called
-//! twice, the second is parked until somebody outside brings its outcome. A node that sleeps is one whose next step
-//! comes late; `LeaseRunsOut` is the time passing meanwhile, for its own clock as for the store's.
+//! The cell makes two calls at once and ends with their outcomes. The first calls a tool that must not be called twice;
+//! the second is parked until its outcome is settled from outside. A sleeping node is one whose next step comes late;
+//! `LeaseRunsOut` models the time that passes, for the node's clock and the store's.
 
 use stateright::{Model, Property};
 
-use super::row::{Call, Change, End, Held, OURS, Outcome, Row, Rules};
-use super::steps::{dispatch, know, seize, take};
+use super::row::{ALL_RULES, Call, Change, End, Held, Outcome, Row, Rules};
+use super::steps::{dispatch, learn_outcome, seize, take};
 
 pub const ONCE: &str = "a default tool is dispatched once at most";
 pub const KEPT: &str = "an acknowledged result reaches the cell";
-pub const ONE_END: &str = "a run has one end, and that is what is told";
-pub const STALE: &str = "who slept past its lease writes and dispatches nothing";
+pub const ONE_END: &str = "a run has one end, and that end is reported";
+pub const STALE: &str = "a node that slept past its lease writes and dispatches nothing";
 const CAN_END: &str = "a run can complete after a crash";
-const CAN_LOSE: &str = "an outcome can be left unknown";
+const CAN_LOSE: &str = "an outcome can stay unknown";
 
-/// What can go wrong in one history.
+/// The most crashes in one history.
 const CRASHES: u8 = 2;
 pub(super) const LOST_ANSWERS: u8 = 2;
 const TAKEOVERS: u8 = 3;
@@ -24,11 +24,13 @@ const TAKEOVERS: u8 = 3;
 pub(super) const DEFAULT: usize = 0;
 pub(super) const CLIENT: usize = 1;
 
-/// How a commit's answer comes back.
+/// Whether a commit is written, and whether its answer arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
-    Heard,
+    Received,
+    /// The commit is written, but its answer is lost.
     LostAfterwards,
+    /// The commit is lost before it is written.
     LostBefore,
 }
 
@@ -39,9 +41,9 @@ pub enum Action {
     LookForCommit(usize),
     Dispatch(usize, usize),
     ToolAnswers(usize),
-    /// Reads what somebody else has brought.
+    /// Reads whether the call was settled from outside.
     LookForOutcome(usize),
-    /// Says of a call that a crash caught that its outcome is unknown.
+    /// Settles a call that a crash interrupted as unknown.
     GiveUp(usize, usize),
     Prolong(usize),
     Take(usize),
@@ -52,14 +54,14 @@ pub enum Action {
     SettleFromOutside,
 }
 
-/// What a node knows of a call.
+/// A node's view of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Mine {
+pub(super) enum CallView {
     Open,
     Intended,
     Made,
     Waits,
-    /// Found dispatched, by a node that is no more.
+    /// Dispatched by a node that crashed or lost the run.
     Caught,
     Known(Outcome),
 }
@@ -67,11 +69,11 @@ pub(super) enum Mine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Node {
     pub(super) held: Held,
-    /// Its own clock says that its lease lasts.
+    /// Whether the lease is valid by the node's own clock.
     pub(super) lease_lasts: bool,
     /// A commit whose answer was lost.
     pub(super) unsure: Option<Change>,
-    pub(super) calls: [Mine; 2],
+    pub(super) calls: [CallView; 2],
     pub(super) aborts: bool,
 }
 
@@ -83,7 +85,7 @@ pub struct World {
     pub(super) lost: u8,
     pub(super) dispatched: [u8; 2],
     pub(super) acknowledged: bool,
-    pub(super) told: Option<End>,
+    pub(super) reported: Option<End>,
     pub(super) seized: bool,
     pub(super) stale: bool,
 }
@@ -94,7 +96,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    pub const OURS: Self = Self { rules: OURS };
+    pub const ALL_RULES: Self = Self { rules: ALL_RULES };
 }
 
 impl Model for Nodes {
@@ -106,7 +108,7 @@ impl Model for Nodes {
             held: Held { sequence: 0, fence: 1 },
             lease_lasts: true,
             unsure: None,
-            calls: [Mine::Open; 2],
+            calls: [CallView::Open; 2],
             aborts: false,
         };
         vec![World {
@@ -116,7 +118,7 @@ impl Model for Nodes {
             lost: 0,
             dispatched: [0; 2],
             acknowledged: false,
-            told: None,
+            reported: None,
             seized: false,
             stale: false,
         }]
@@ -147,10 +149,10 @@ impl Model for Nodes {
             Action::Commit(number, change, answer) => self.commit(&mut next, number, change, answer),
             Action::LookForCommit(number) => self.look_for_commit(&mut next, number),
             Action::Dispatch(number, call) => dispatch(&mut next, number, call),
-            Action::ToolAnswers(number) => know(&mut next, number, DEFAULT, Outcome::Given),
+            Action::ToolAnswers(number) => learn_outcome(&mut next, number, DEFAULT, Outcome::Given),
             Action::LookForOutcome(number) => match next.row.calls[CLIENT] {
-                Call::Settled(outcome) => know(&mut next, number, CLIENT, outcome),
-                Call::Unasked | Call::Dispatched | Call::Parked => false,
+                Call::Settled(outcome) => learn_outcome(&mut next, number, CLIENT, outcome),
+                Call::NotRequested | Call::Dispatched | Call::Parked => false,
             },
             Action::GiveUp(number, call) => self.give_up(&mut next, number, call),
             Action::Prolong(number) => self.prolong(&mut next, number),
@@ -183,13 +185,13 @@ impl Model for Nodes {
                 Some(End::Completed(outcomes)) => !world.acknowledged || outcomes[CLIENT] == Outcome::Given,
                 Some(End::Aborted | End::Expired) | None => true,
             }),
-            Property::always(ONE_END, |_, world: &World| world.told.is_none() || world.told == world.row.over),
+            Property::always(ONE_END, |_, world: &World| world.reported.is_none() || world.reported == world.row.over),
             Property::always(STALE, |_, world: &World| !world.stale),
             Property::sometimes(CAN_END, |_, world: &World| {
-                world.crashes > 0 && world.told == Some(End::Completed([Outcome::Given; 2]))
+                world.crashes > 0 && world.reported == Some(End::Completed([Outcome::Given; 2]))
             }),
             Property::sometimes(CAN_LOSE, |_, world: &World| {
-                world.told == Some(End::Completed([Outcome::Unknown, Outcome::Given]))
+                world.reported == Some(End::Completed([Outcome::Unknown, Outcome::Given]))
             }),
         ]
     }
