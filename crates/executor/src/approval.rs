@@ -3,7 +3,7 @@
 use contract::cell::PendingState;
 use contract::tool::{InputHash, Source, ToolSpec};
 use serde_json::Value;
-use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, Millis, RuleSubject, StoreError, fault};
+use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, Millis, RuleSubject, StoreError};
 
 use crate::clock::now_ms;
 use crate::door::{Admitted, Consent, Executor, check_arguments};

@@ -12,5 +12,5 @@ pub fn now_us() -> u64 {
 
 fn since_1970() -> std::time::Duration {
     // A simulation has its own.
-    store::fault::time().unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    fault::time().unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }

@@ -10,7 +10,7 @@ use contract::scope::Scope;
 use contract::tool::{InputHash, Repeat, Source, ToolSpec};
 use futures_util::FutureExt;
 use serde_json::Value;
-use store::{ApprovalState, CommitError, SettleRefused, fault};
+use store::{ApprovalState, CommitError, SettleRefused};
 
 use crate::asker::QuestionSender;
 use crate::hooks::{Hook, HookVerdict, judge};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contract::cell::PendingState;
 use contract::tool::{Repeat, ToolId, ToolSpec};
-use store::{CallRow, CallState, CommitError, fault};
+use store::{CallRow, CallState, CommitError};
 
 use crate::asker::QuestionSender;
 use crate::door::{Executor, guarded, stored_outcome};

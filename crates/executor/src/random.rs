@@ -2,7 +2,7 @@
 
 /// A simulation has its own chance.
 pub fn fill(random: &mut [u8]) -> Result<(), getrandom::Error> {
-    if store::fault::chance(random) { Ok(()) } else { getrandom::fill(random) }
+    if fault::fill_random(random) { Ok(()) } else { getrandom::fill(random) }
 }
 
 /// 128 random bits, in hex.

@@ -11,7 +11,6 @@ use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{Any, AnyConnection, AnyPool, Connection, Database, Executor, Row, TransactionManager};
 
 use crate::commit::Durability;
-use crate::fault;
 use crate::keys::Keys;
 use crate::location::{Location, sqlite_url};
 use crate::private::make_private;
@@ -34,6 +33,8 @@ pub enum StoreError {
         "key {id} of the key file is not the key {id} that {cells} suspended cells in the store are sealed with; use the key file of the store's other processes (`--key-file`), or wait until those cells have expired"
     )]
     OtherKey { id: u32, cells: u64 },
+    #[error(transparent)]
+    Injected(#[from] fault::InjectedFault),
     #[error(transparent)]
     WeakTls(#[from] WeakTls),
     #[error(
@@ -214,7 +215,7 @@ async fn connection_error(url: &str) -> sqlx::Error {
 fn without_broken_connections(options: AnyPoolOptions) -> AnyPoolOptions {
     options.before_acquire(|connection, _| {
         Box::pin(async move {
-            fault::turn_of_connection().await;
+            fault::wait_for_connection_turn().await;
             Ok(<Any as Database>::TransactionManager::get_transaction_depth(connection) == 0)
         })
     })
@@ -229,7 +230,7 @@ fn sqlite(synchronous: &'static str, connections: u32) -> AnyPoolOptions {
                      PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;"
                 );
                 connection.execute(pragmas.as_str()).await?;
-                fault::turn_of_connection().await;
+                fault::wait_for_connection_turn().await;
                 Ok(())
             })
         },

@@ -8,7 +8,6 @@ mod approvals;
 mod backend;
 mod backup;
 mod commit;
-pub mod fault;
 mod key_file;
 mod keys;
 mod location;

@@ -3,7 +3,6 @@
 use sqlx::{Executor, Row};
 
 use crate::backend::{Dialect, Store, StoreError};
-use crate::fault;
 
 const STEPS: [&str; 7] = [
     r"

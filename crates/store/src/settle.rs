@@ -4,7 +4,6 @@ use sqlx::AnyConnection;
 
 use crate::backend::{Store, StoreError};
 use crate::commit::{CommitError, Durability};
-use crate::fault;
 use crate::runs::FencedRun;
 
 /// What happens with a stored outcome.
@@ -47,7 +46,7 @@ impl Store {
         }
         self.notify_others(&mut transaction, run_id).await?;
         fault::point("settle.before_commit")?;
-        if let Err(error) = fault::answered(transaction.commit().await)
+        if let Err(error) = fault::commit_answer(transaction.commit().await)
             && !self.has_outcome(run_id, call, outcome).await?
         {
             return Err(error.into());
@@ -80,7 +79,7 @@ impl Store {
             return Ok(false);
         }
         fault::point("settle.before_commit")?;
-        if let Err(error) = fault::answered(transaction.commit().await)
+        if let Err(error) = fault::commit_answer(transaction.commit().await)
             && !self.has_outcome(&held.run_id, call, outcome).await?
         {
             return Err(error.into());

@@ -10,7 +10,6 @@ use sqlx::{Executor, Row};
 use crate::Millis;
 use crate::backend::{Dialect, Store, StoreError};
 use crate::commit::{Durability, list};
-use crate::fault;
 
 /// Runs per batch, with all their legs, calls and approvals.
 const RUNS_A_BATCH: usize = 100;

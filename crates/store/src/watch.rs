@@ -6,7 +6,6 @@ use sqlx::postgres::PgListener;
 use sqlx::{AnyConnection, Connection, Row};
 
 use crate::backend::{Dialect, Store};
-use crate::fault;
 use crate::location::{Location, sqlite_url};
 
 /// How often an SQLite file is polled. One poll reads a counter.
@@ -82,7 +81,7 @@ impl Watch {
                 }
                 Location::File(path) => {
                     let url = sqlite_url(path, "rw");
-                    let connection = fault::alone(AnyConnection::connect(&url)).await?;
+                    let connection = fault::run_in_turn(AnyConnection::connect(&url)).await?;
                     WatchSource::File { connection: Box::new(connection), version: 0 }
                 }
                 Location::Postgres(url) => {
@@ -101,7 +100,7 @@ impl Watch {
             },
             WatchSource::File { connection, version } => loop {
                 tokio::time::sleep(POLL_EVERY).await;
-                let row = fault::alone(sqlx::query("PRAGMA data_version").fetch_one(&mut **connection)).await?;
+                let row = fault::run_in_turn(sqlx::query("PRAGMA data_version").fetch_one(&mut **connection)).await?;
                 let now: i64 = row.try_get(0)?;
                 if now != *version {
                     *version = now;

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use contract::error::ErrorCode;
 use contract::frame::{Budget, Deliver, Failure, Leg, Reply, Start};
 use contract::tables::CatalogTables;
-use store::{StoreError, fault};
+use store::{StoreError};
 
 use super::Driver;
 use crate::cell::Event;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use executor::clock::now_ms;
-use store::{CommitError, Durability, RunState, fault};
+use store::{CommitError, Durability, RunState};
 use tokio::time::Instant;
 
 use super::{Driver, DriverExit};

@@ -6,7 +6,7 @@ use contract::frame::Failure;
 use contract::limits::MAX_ERROR_BYTES;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
-use store::{CommitError, Durability, Entry, EntryKind, Exceeded, Quota, RunState, fault};
+use store::{CommitError, Durability, Entry, EntryKind, Exceeded, Quota, RunState};
 
 use super::{CellLocation, Driver, Run};
 use crate::cell::Answer;

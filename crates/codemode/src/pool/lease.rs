@@ -102,7 +102,7 @@ impl Lease {
 
     /// Waits until the cell may use its worker. That time is not part of the cell's budget.
     async fn turn(&mut self, request: Request) -> Result<Turn, PoolError> {
-        store::fault::turn().await;
+        fault::wait_for_turn().await;
         match self.gate.enter(&self.principal, self.cell, request, 0, ROOM_WAIT).await {
             Ok((turn, _)) => Ok(turn),
             Err(NoTurn::WorkerEnded | NoTurn::QueueFull | NoTurn::NoRoom) => Err(self.died()),

@@ -165,7 +165,7 @@ impl Pool {
     ) -> Result<(Lease, Leg), PoolError> {
         let cell = CellId(self.inner.next_cell.fetch_add(1, Ordering::Relaxed));
         let gate = &self.inner.gate;
-        store::fault::turn().await;
+        fault::wait_for_turn().await;
         let entered = gate.enter(&self.principal, cell, request, source_bytes, ROOM_WAIT).await;
         let (turn, worker) = entered.map_err(|refused| match refused {
             NoTurn::QueueFull => PoolError::QueueFull,

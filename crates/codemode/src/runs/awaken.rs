@@ -10,7 +10,7 @@ use contract::limits::MAX_CATALOG_BYTES;
 use contract::tables::CatalogTables;
 use executor::clock::now_ms;
 use executor::{Executor, Journal};
-use store::{FencedRun, LeaseError, RunRow, StoreError, Unsealable, fault};
+use store::{FencedRun, LeaseError, RunRow, StoreError, Unsealable};
 
 use super::inner::RunRegistry;
 use super::said::{internal, locked, unreadable};

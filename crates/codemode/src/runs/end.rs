@@ -6,7 +6,7 @@ use contract::frame::Failure;
 use executor::Executor;
 use executor::clock::now_ms;
 use serde_json::json;
-use store::{Change, CommitError, Durability, Entry, EntryKind, LeaseError, RunRow, RunState, fault};
+use store::{Change, CommitError, Durability, Entry, EntryKind, LeaseError, RunRow, RunState};
 use tokio::sync::oneshot;
 
 use super::CodeMode;

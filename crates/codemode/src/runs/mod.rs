@@ -19,7 +19,7 @@ use contract::error::ErrorCode;
 use contract::frame::Failure;
 use executor::clock::now_ms;
 use executor::{Executor, Journal, random_name};
-use store::{RunRow, RunState, Store, fault};
+use store::{RunRow, RunState, Store};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 

@@ -9,7 +9,6 @@ use super::{Approval, ApprovalState, Decision};
 use crate::Millis;
 use crate::backend::{Store, StoreError};
 use crate::commit::Durability;
-use crate::fault;
 
 /// Why a decision was not recorded.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +71,7 @@ impl Store {
         }
         self.notify_others(&mut transaction, &approval.run_id).await?;
         fault::point("decide.before_commit")?;
-        if let Err(error) = fault::answered(transaction.commit().await)
+        if let Err(error) = fault::commit_answer(transaction.commit().await)
             && !self.was_decided(&approval, now).await?
         {
             return Err(error.into());

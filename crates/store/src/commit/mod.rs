@@ -10,7 +10,7 @@ use crate::rows::{CallRow, LegRow, RunState};
 use crate::runs::FencedRun;
 use crate::seal::Unsealable;
 use crate::transcript::Entry;
-use crate::{Millis, approvals, fault, quota, transcript};
+use crate::{Millis, approvals, quota, transcript};
 use lost::{AttemptError, CommitStatus, RetryState};
 use rows::{write_calls, write_legs};
 
@@ -138,6 +138,6 @@ impl Store {
             self.notify_others(&mut transaction, &held.run_id).await?;
         }
         fault::point("commit.before_commit")?;
-        fault::answered(transaction.commit().await).map_err(AttemptError::AtCommit)
+        fault::commit_answer(transaction.commit().await).map_err(AttemptError::AtCommit)
     }
 }

@@ -7,7 +7,6 @@ use super::FencedRun;
 use crate::Millis;
 use crate::backend::{Store, StoreError};
 use crate::commit::{Durability, list};
-use crate::fault;
 use crate::rows::RunState;
 
 /// Why a run cannot be taken over.
@@ -64,7 +63,7 @@ impl Store {
             return Err(if over { LeaseError::Unknown } else { LeaseError::HeldElsewhere { until: row.try_get(6)? } });
         }
         fault::point("wait.before_take")?;
-        fault::answered(transaction.commit().await)?;
+        fault::commit_answer(transaction.commit().await)?;
         fault::point("wait.after_take")?;
         Ok(FencedRun {
             run_id: run_id.to_owned(),

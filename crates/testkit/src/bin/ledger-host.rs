@@ -20,7 +20,7 @@ use contract::scope::Scope;
 use executor::clock::now_ms;
 use executor::{CallToken, Executor, Outcome, Returned, Routes, ToolSource};
 use serde_json::{Value, json};
-use store::{ApprovalScope, Decision, Keys, Location, Store, fault};
+use store::{ApprovalScope, Decision, Keys, Location, Store};
 use testkit::ledger::{ASK, Ledger};
 use testkit::other_image;
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use store::fault::POINTS;
+use fault::POINTS;
 
 use super::oracle::{judge_effects, judge_one_end};
 use super::people::{Clients, LEASE_MS};

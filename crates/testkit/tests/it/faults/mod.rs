@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use store::fault::POINTS;
+use fault::POINTS;
 use testkit::postgres::Server;
 
 use people::{Clients, WAIT_MS};

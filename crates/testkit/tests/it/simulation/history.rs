@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use store::Decision;
-use store::fault::POINTS;
+use fault::POINTS;
 
 use super::super::faults::program::Chance;
 use super::eye::{Sabotage, StoreInspector, empty_store};

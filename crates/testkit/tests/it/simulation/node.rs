@@ -16,7 +16,7 @@ use std::time::Duration;
 use codemode::CodeMode;
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
 use futures_util::FutureExt;
-use store::fault::{self, Simulation, Verdict};
+use fault::{self, Simulation, Verdict};
 use store::{Keys, Location, Store};
 
 use super::super::faults::program::Chance;
@@ -286,7 +286,7 @@ impl Simulation for NodeThread {
             armed.remove(place);
         }
         self.armed.replace(armed);
-        let Some((_, fault)) = hit else { return Verdict::GoOn };
+        let Some((_, fault)) = hit else { return Verdict::Continue };
         self.world.log(format!("{}: {fault:?} at {point}", self.name));
         match fault {
             Fault::Crash => self.dead.store(true, Ordering::Relaxed),
@@ -294,7 +294,7 @@ impl Simulation for NodeThread {
             Fault::Error => return Verdict::Fail,
             Fault::LoseAnswer => return Verdict::LoseAnswer,
         }
-        if self.dead.load(Ordering::Relaxed) { Verdict::Fail } else { Verdict::GoOn }
+        if self.dead.load(Ordering::Relaxed) { Verdict::Fail } else { Verdict::Continue }
     }
 
     fn time(&self) -> Duration {

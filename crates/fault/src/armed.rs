@@ -1,13 +1,13 @@
 //! The one armed fault point and its action.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::POINTS;
-use crate::backend::StoreError;
+use parking_lot::Mutex;
 
-static FAULT: Mutex<Fault> = Mutex::new(Fault { armed: None, reached: BTreeMap::new() });
+use crate::{InjectedFault, POINTS};
+
+static FAULT: Mutex<Fault> = parking_lot::const_mutex(Fault { armed: None, reached: BTreeMap::new() });
 
 #[derive(Debug)]
 struct Fault {
@@ -55,18 +55,18 @@ pub fn arm(text: &str) -> Result<(), Unarmed> {
         Some(("sleep", ms)) => Action::Sleep(Duration::from_millis(ms.parse().map_err(|_| unarmed())?)),
         _ => return Err(unarmed()),
     };
-    lock().armed = Some(Armed { name, left, action });
+    FAULT.lock().armed = Some(Armed { name, left, action });
     Ok(())
 }
 
 /// Returns the points that were reached so far, and how often each.
 pub fn reached() -> BTreeMap<&'static str, u32> {
-    lock().reached.clone()
+    FAULT.lock().reached.clone()
 }
 
-pub(super) fn hit(name: &'static str) -> Result<(), StoreError> {
+pub(super) fn hit(name: &'static str) -> Result<(), InjectedFault> {
     let action = {
-        let mut fault = lock();
+        let mut fault = FAULT.lock();
         *fault.reached.entry(name).or_default() += 1;
         match &mut fault.armed {
             Some(armed) if armed.name == name => {
@@ -89,7 +89,7 @@ pub(super) fn hit(name: &'static str) -> Result<(), StoreError> {
             std::thread::sleep(time);
             Ok(())
         }
-        Some(Action::Fail) => Err(super::broken(name)),
+        Some(Action::Fail) => Err(InjectedFault(name)),
     }
 }
 
@@ -101,6 +101,6 @@ fn kill() -> ! {
     }
 }
 
-fn lock() -> MutexGuard<'static, Fault> {
-    FAULT.lock().unwrap_or_else(PoisonError::into_inner)
+fn FAULT.lock() -> MutexGuard<'static, Fault> {
+    FAULT.FAULT.lock().unwrap_or_else(PoisonError::into_inner)
 }

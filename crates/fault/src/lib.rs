@@ -1,28 +1,28 @@
 //! Fault injection: named points where a test can kill, block or fail the process, and hooks for simulated time,
 //! randomness and scheduling.
 //!
-//! Without the feature `faults` all of this compiles to nothing. With it, a point does nothing until a program arms it
+//! Without the feature `inject` all of this compiles to nothing. With it, a point does nothing until a program arms it
 //! (as the host that tests kill does) or a thread joins a simulation.
 
-#[cfg(feature = "faults")]
+#[cfg(feature = "inject")]
 mod armed;
-#[cfg(feature = "faults")]
+#[cfg(feature = "inject")]
 mod simulated;
 
-#[cfg(feature = "faults")]
+#[cfg(feature = "inject")]
 pub use armed::{Unarmed, arm, reached};
-#[cfg(feature = "faults")]
+#[cfg(feature = "inject")]
 pub use simulated::{
     Simulation, Verdict, give_turn, leave_simulation, simulate, take_turns, under_way, waiting, waiting_connected,
 };
 
-#[cfg(not(feature = "faults"))]
-mod nothing;
+#[cfg(not(feature = "inject"))]
+mod disabled;
 
-#[cfg(not(feature = "faults"))]
-pub use nothing::{alone, answered, chance, point, time, turn, turn_of_connection};
-#[cfg(feature = "faults")]
-pub use simulated::{alone, answered, chance, time, turn, turn_of_connection};
+#[cfg(not(feature = "inject"))]
+pub use disabled::{commit_answer, fill_random, point, run_in_turn, time, wait_for_connection_turn, wait_for_turn};
+#[cfg(feature = "inject")]
+pub use simulated::{commit_answer, fill_random, run_in_turn, time, wait_for_connection_turn, wait_for_turn};
 
 /// The names of all fault points, grouped by the operation they interrupt.
 pub const POINTS: [&str; 43] = [
@@ -72,16 +72,16 @@ pub const POINTS: [&str; 43] = [
 ];
 
 /// A fault point. Fails only if a test armed it or a simulation lets it fail.
-#[cfg(feature = "faults")]
-pub fn point(name: &'static str) -> Result<(), crate::backend::StoreError> {
+#[cfg(feature = "inject")]
+pub fn point(name: &'static str) -> Result<(), InjectedFault> {
     match simulated::at(name) {
-        Some(Verdict::GoOn | Verdict::LoseAnswer) => Ok(()),
-        Some(Verdict::Fail) => Err(broken(name)),
+        Some(Verdict::Continue | Verdict::LoseAnswer) => Ok(()),
+        Some(Verdict::Fail) => Err(InjectedFault(name)),
         None => armed::hit(name),
     }
 }
 
-#[cfg(feature = "faults")]
-fn broken(name: &str) -> crate::backend::StoreError {
-    crate::backend::StoreError::Corrupt(format!("a test injected a fault at {name}"))
-}
+/// The error of a fault point that a test made fail. Never created without the feature `inject`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a test injected a fault at {0}")]
+pub struct InjectedFault(&'static str);

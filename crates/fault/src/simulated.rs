@@ -23,14 +23,14 @@ pub trait Simulation {
     fn time(&self) -> Duration;
 
     /// Fills the bytes with simulated randomness.
-    fn chance(&self, bytes: &mut [u8]);
+    fn fill_random(&self, bytes: &mut [u8]);
 }
 
 /// What happens at a fault point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing: the thread continues.
-    GoOn,
+    Continue,
     /// The point returns an error.
     Fail,
     /// The thread continues, and the answer to its next commit is lost.
@@ -114,9 +114,9 @@ pub(super) fn at(name: &'static str) -> Option<Verdict> {
 }
 
 /// Returns the answer of a commit, or an error if the simulation loses the answer.
-pub fn answered(answer: Result<(), sqlx::Error>) -> Result<(), sqlx::Error> {
+pub fn commit_answer<E: From<io::Error>>(answer: Result<(), E>) -> Result<(), E> {
     if with_thread(|thread| std::mem::take(&mut thread.loses_answer)) {
-        return Err(sqlx::Error::Io(io::Error::other("a test dropped the answer")));
+        return Err(io::Error::other("a test dropped the answer").into());
     }
     answer
 }
@@ -127,24 +127,24 @@ pub fn time() -> Option<Duration> {
 }
 
 /// Fills the bytes with simulated randomness. Returns `false` outside a simulation.
-pub fn chance(bytes: &mut [u8]) -> bool {
+pub fn fill_random(bytes: &mut [u8]) -> bool {
     let simulation = with_thread(|thread| thread.simulation.clone());
-    simulation.map(|simulation| simulation.chance(bytes)).is_some()
+    simulation.map(|simulation| simulation.fill_random(bytes)).is_some()
 }
 
 /// Waits for the turn of a task that is about to wait for another thread. Returns at once if turns are not taken.
-pub fn turn() -> Turn {
+pub fn wait_for_turn() -> Turn {
     Turn { key: None, connected: false }
 }
 
 /// Waits for the turn of a task that already has a connection.
-pub fn turn_of_connection() -> Turn {
+pub fn wait_for_connection_turn() -> Turn {
     Turn { key: None, connected: true }
 }
 
 /// Waits for a turn, then runs the future and counts it in [`under_way`] until it is done.
-pub async fn alone<T>(future: impl Future<Output = T>) -> T {
-    turn().await;
+pub async fn run_in_turn<T>(future: impl Future<Output = T>) -> T {
+    wait_for_turn().await;
     let _away = Away::begin();
     future.await
 }

@@ -1,18 +1,18 @@
-//! Fault injection without the feature `faults`: every function is a no-op.
+//! Fault injection without the feature `inject`: every function is a no-op.
 
 use std::time::Duration;
 
-use crate::backend::StoreError;
+use crate::InjectedFault;
 
 /// A fault point; always succeeds.
 #[inline(always)]
-pub fn point(_name: &'static str) -> Result<(), StoreError> {
+pub fn point(_name: &'static str) -> Result<(), InjectedFault> {
     Ok(())
 }
 
 /// Returns the answer of a commit unchanged.
 #[inline(always)]
-pub fn answered(answer: Result<(), sqlx::Error>) -> Result<(), sqlx::Error> {
+pub fn commit_answer<E>(answer: Result<(), E>) -> Result<(), E> {
     answer
 }
 
@@ -24,20 +24,20 @@ pub fn time() -> Option<Duration> {
 
 /// Returns `false`: the caller fills the bytes from system randomness.
 #[inline(always)]
-pub fn chance(_bytes: &mut [u8]) -> bool {
+pub fn fill_random(_bytes: &mut [u8]) -> bool {
     false
 }
 
 /// Waits for the simulation's turn; returns at once.
 #[inline(always)]
-pub async fn turn() {}
+pub async fn wait_for_turn() {}
 
 /// Waits for the turn of a task that has a connection; returns at once.
 #[inline(always)]
-pub async fn turn_of_connection() {}
+pub async fn wait_for_connection_turn() {}
 
 /// Runs the future.
 #[inline(always)]
-pub async fn alone<T>(future: impl Future<Output = T>) -> T {
+pub async fn run_in_turn<T>(future: impl Future<Output = T>) -> T {
     future.await
 }
