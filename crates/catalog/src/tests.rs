@@ -161,7 +161,7 @@ fn tool_search_sees_mcp_tools_by_id_and_its_cells_read_no_catalog() {
 }
 
 #[test]
-fn tool_search_cleans_and_bounds_what_strangers_say() {
+fn tool_search_cleans_and_bounds_third_party_text() {
     let mut stranger = tool("mcp:far:away");
     stranger.description = format!("Goes\u{1b}[31m \u{202e}away. {}", "x".repeat(100_000));
     let told = stranger.description.clone();

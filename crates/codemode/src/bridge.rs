@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_what_does_not_exist_are_not_parsed() {
+    fn arguments_of_unknown_targets_are_not_parsed() {
         // Text that no parser accepts: only who does not parse it can say what is wrong with the name.
         let cases = [
             (Method::Call, "openclaw:a:c", "[[[", "unknown tool `openclaw:a:c`"),

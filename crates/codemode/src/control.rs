@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rewritten_under_one_name_holds_for_both() {
+    fn a_rewrite_under_one_name_applies_to_both() {
         let before = json!({"code": "a", "command": "a"});
         let after = json!({"code": "b", "command": "b"});
         for rewritten in [json!({"code": "b", "command": "a"}), json!({"code": "a", "command": "b"}), after.clone()] {

@@ -84,7 +84,7 @@ mod tests {
     use super::Definition;
 
     #[test]
-    fn a_definition_comes_back_as_it_was() {
+    fn a_definition_round_trips() {
         let definition = Definition {
             source: "return `\u{1F600}`".to_owned(),
             language: Language::TypeScript,

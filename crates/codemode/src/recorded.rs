@@ -53,7 +53,7 @@ mod tests {
     use super::{from_json, to_json};
 
     #[test]
-    fn a_recorded_end_comes_back_as_it_was() {
+    fn a_recorded_end_round_trips() {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         let output = vec![OutputItem::Text { text: "a".to_owned() }, OutputItem::Json { value: raw("[1,null]") }];
         let telemetry = Telemetry { visible_tools: vec!["exec".to_owned()], call_count: 3, ..Telemetry::default() };

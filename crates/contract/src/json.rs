@@ -168,7 +168,7 @@ mod tests {
     use crate::limits::MAX_BRIDGE_VALUE_DEPTH;
 
     #[test]
-    fn what_may_cross_the_bridge_can_be_read_and_no_more() {
+    fn values_are_read_up_to_the_depth_that_may_cross_the_bridge() {
         let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
         assert!(read(&nested(MAX_BRIDGE_VALUE_DEPTH)).is_ok());
         assert!(read(&nested(MAX_BRIDGE_VALUE_DEPTH * 2)).is_err());
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn only_half_pairs_are_replaced() {
+    fn only_lone_surrogates_are_replaced() {
         let cases = [
             (r#""\ud83d\ude00""#, r#""\ud83d\ude00""#),
             (r#""\ud83d""#, r#""\ufffd""#),

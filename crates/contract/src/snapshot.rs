@@ -22,7 +22,7 @@ mod tests {
     use crate::ids::ImageId;
 
     #[test]
-    fn the_image_is_read_only_from_what_this_build_reads() {
+    fn the_image_is_read_only_from_snapshots_of_this_format() {
         let head = |magic: [u8; 4], version: u16| [&magic[..], &version.to_le_bytes(), &[0; 2], &[7; 32]].concat();
         assert_eq!(image_of(&head(MAGIC, VERSION)), Some(ImageId([7; 32])));
         assert_eq!(image_of(&head(MAGIC, VERSION + 1)), None);

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_characters_that_cannot_be_seen_are_no_ids() {
+    fn names_with_invisible_characters_are_not_ids() {
         let unseen = [
             '\0',
             '\n',

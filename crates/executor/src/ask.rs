@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_comes_back_as_it_was() {
+    fn a_question_round_trips() {
         for ask in [form(), ask(QuestionKind::Url("https://example.com/login".to_owned()))] {
             assert_eq!(Question::from_json(&ask.to_json()), Some(ask));
         }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_must_fit_what_was_asked() {
+    fn an_answer_must_fit_its_question() {
         let given = |value: Value| form().filled(Some(&value));
         let oslo = Map::from_iter([("city".to_owned(), json!("Oslo")), ("nights".to_owned(), json!(2))]);
         assert_eq!(given(json!({"city": "Oslo"})), Ok(Answer::Filled(oslo)));

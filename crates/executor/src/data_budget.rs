@@ -116,7 +116,7 @@ mod tests {
     use super::{DataBudget, DataRefused};
 
     #[test]
-    fn what_is_dropped_can_be_taken_again() {
+    fn a_dropped_reservation_can_be_made_again() {
         let budget = DataBudget::new(300);
         let run = budget.for_run();
         let first = run.reserve(100, 0).unwrap();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn one_run_leaves_room_for_others_and_all_together_are_bounded() {
+    fn one_run_cannot_use_the_whole_budget_and_all_together_are_bounded() {
         let budget = DataBudget::new(300);
         let (one, other) = (budget.for_run(), budget.for_run());
         let _taken = one.reserve(100, 0).unwrap();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_one_call_may_send_fits_on_an_idle_host() {
+    fn the_largest_call_fits_on_an_idle_host() {
         let run = DataBudget::new(MAX_HOST_DATA_BYTES).for_run();
         drop(run.reserve(MAX_OUTSTANDING_BYTES, 0).unwrap());
         run.reserve(16 << 20, MAX_JSON_VALUES).unwrap();

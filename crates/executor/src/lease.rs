@@ -64,7 +64,7 @@ mod tests {
     use super::LeaseClock;
 
     #[test]
-    fn it_is_told_by_the_stores_clock_however_wrong_ours_is() {
+    fn a_lease_is_measured_by_the_stores_clock_however_wrong_the_local_one_is() {
         let clock = LeaseClock::new(Duration::from_secs(3));
         let ahead = |clock: &LeaseClock| clock.now_ms() - crate::clock::now_ms();
         // The answer took 100 ms: the store is between 59,900 and 60,000 ahead.
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_over_when_nobody_renewed_it_for_its_length() {
+    fn a_lease_expires_when_it_was_not_renewed_for_its_length() {
         let clock = LeaseClock::new(Duration::from_secs(3));
         assert!(clock.lasts());
         clock.renewed_at(Instant::now() - Duration::from_secs(4));

@@ -55,7 +55,7 @@ mod tests {
     use crate::source::{Outcome, Returned};
 
     #[test]
-    fn an_outcome_comes_back_as_it_was() {
+    fn an_outcome_round_trips() {
         let labelled = Returned { labels: vec!["mcp:a:b".to_owned()], ..Returned::text("hello") };
         for outcome in [
             Outcome::Returned(Returned::json(json!({"n": [1, null]}))),

@@ -92,7 +92,7 @@ mod tests {
     use super::{MAX_TICKET_BYTES, Ticket};
 
     #[test]
-    fn a_ticket_has_an_end() {
+    fn a_ticket_over_its_size_limit_is_refused() {
         assert!(Ticket::new("x".repeat(MAX_TICKET_BYTES)).is_some());
         assert!(Ticket::new("x".repeat(MAX_TICKET_BYTES + 1)).is_none());
     }

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_beyond_the_limit_is_refused_and_a_run_that_goes_on_is_spent() {
+    fn a_call_beyond_the_limit_is_refused_and_a_run_that_keeps_calling_is_ended() {
         let mut totals = full_of_calls();
         let mut id = totals.last_call;
         for _ in 0..MAX_OUTSTANDING_CALLS {

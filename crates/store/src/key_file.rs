@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_one_bare_key_is_key_one_and_grows() {
+    fn a_file_with_one_bare_key_is_key_1_and_can_be_rotated() {
         let old = parse(&format!("{}\n", "07".repeat(32))).unwrap();
         assert_eq!(old.newest().map(|key| (key.id, key.secret, key.since)), Some((1, [7; 32], 0)));
         let new = old.rotated([9; 32], 500);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_replaced_long_ago_may_go_and_never_what_seals() {
+    fn only_keys_replaced_long_ago_may_be_removed_and_never_the_sealing_key() {
         let keys = parse(&"01".repeat(32)).unwrap().rotated([2; 32], 100).rotated([3; 32], 200);
         assert_eq!(keys.replaced_before(99), [0_u32; 0]);
         assert_eq!(keys.replaced_before(100), [1]);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_file_is_refused_with_its_line() {
+    fn an_invalid_key_file_is_refused_with_its_line() {
         let good = hex(&[5; 32]);
         for bad in ["xx", "1 00 0", &format!("0 {good} 1"), &format!("1 {good} -1"), &format!("{good} {good}")] {
             assert!(matches!(parse(bad), Err(KeyFileError::Line { line: 1, .. })), "{bad}");

@@ -157,7 +157,7 @@ mod tests {
     const TO: Sealed<'_> = Sealed { run_id: "cm_1", agent_id: "a", session_id: "s", leg: 3, definition: "{}" };
 
     #[test]
-    fn it_opens_for_what_it_was_sealed_to_and_for_nothing_else() {
+    fn a_sealed_value_opens_only_in_the_context_it_was_sealed_to() {
         let keys = Keys::new(1, [7; 32]);
         let sealed = keys.seal(b"state", &TO).unwrap();
         assert_eq!(keys.open(&sealed, &TO).unwrap(), b"state");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_key_in_the_file_is_noticed_by_whoever_meets_what_it_sealed() {
+    fn a_running_process_reloads_the_key_file_when_it_meets_an_unknown_key() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         put(&path, &"07".repeat(32));

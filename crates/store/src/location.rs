@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_shown_nowhere() {
+    fn a_password_is_never_shown() {
         for url in [
             "postgres://app:hunter2@db.example:6432/cellmate?sslmode=require",
             "postgres://app@db.example:6432/cellmate?password=hunter2",

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_is_its_owners_alone_and_an_old_one_becomes_so() {
+    fn a_new_file_is_private_and_an_existing_one_becomes_private() {
         let folder = tempfile::tempdir().unwrap();
         let (file, beside) = (folder.path().join("runs.db"), folder.path().join("runs.db-wal"));
         make_private(&file).unwrap();

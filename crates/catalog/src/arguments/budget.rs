@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_is_to_blame_where_one_value_costs_too_much_and_the_input_otherwise() {
+    fn the_schema_is_blamed_if_one_value_costs_too_much_and_the_input_otherwise() {
         let mut budget = Budget::for_input(&json!(1));
         assert_eq!(budget.spend_on_input(ARGUMENT_CHECK_STEPS), Ok(()));
         assert_eq!(budget.spend_on_input(ARGUMENT_CHECK_STEPS), Err(Verdict::TooMuch));

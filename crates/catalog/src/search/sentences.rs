@@ -78,7 +78,7 @@ mod tests {
     use super::parts;
 
     #[test]
-    fn a_request_of_several_sentences_is_taken_apart() {
+    fn a_request_of_several_sentences_is_split() {
         assert_eq!(parts("Find the weather. Send it to Bob!"), ["Find the weather", "Send it to Bob"]);
         assert_eq!(
             parts("Fetch the page at example.com and then save it to disk"),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn so_is_a_list_of_wishes() {
+    fn a_list_of_requests_is_split() {
         assert_eq!(parts("read a file, list folder or find it"), ["read a file", "list folder", "find it"]);
         assert_eq!(parts("train schedule + fare information"), ["train schedule", "fare information"]);
     }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_more_than_eight() {
+    fn a_request_is_split_into_at_most_eight_parts() {
         assert_eq!(parts(&"do one more thing. ".repeat(100)).len(), 8);
     }
 }

@@ -47,7 +47,7 @@ fn an_exact_name_or_id_comes_first_however_it_is_written() {
 }
 
 #[test]
-fn people_find_tools_by_their_own_words() {
+fn tools_are_found_by_everyday_words() {
     let documents = office();
     let index = by_words(&documents);
     for (query, first) in [

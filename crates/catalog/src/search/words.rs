@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_are_taken_apart_and_kept_whole() {
+    fn identifiers_are_split_and_also_kept_whole() {
         assert_eq!(terms("getHTTPUser"), ["get", "http", "user", "gethttpus"]);
         assert_eq!(terms("create_issue"), ["creat", "issu", "createissu"]);
         assert_eq!(terms("mcp-server 12306"), ["mcp", "server", "12306"]);
@@ -154,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn words_that_say_nothing_are_left_out_and_forms_of_a_word_are_one() {
+    fn stop_words_are_dropped_and_forms_of_a_word_are_merged() {
         assert_eq!(terms("Please tell me about the running of searches"), ["run", "search"]);
         assert!(EMPTY_WORDS.is_sorted());
     }
 
     #[test]
-    fn a_script_without_spaces_is_read_in_pairs() {
+    fn a_script_without_spaces_is_split_into_pairs() {
         assert_eq!(terms("使用必应 天"), ["使用", "用必", "必应", "天"]);
         assert_eq!(terms("Wetter für morgen"), ["wetter", "für", "morgen"]);
     }

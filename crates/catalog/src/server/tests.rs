@@ -58,7 +58,7 @@ fn long_names_are_cut_and_still_differ() {
 }
 
 #[test]
-fn many_names_that_collide_take_no_time() {
+fn many_colliding_names_are_resolved_quickly() {
     // None of these letters can be in an identifier.
     let letters = || '\u{4e00}'..'\u{9c20}';
     let alike = letters().map(|letter| format!("mcp:s:a{letter}"));
@@ -80,7 +80,7 @@ fn many_names_that_collide_take_no_time() {
 }
 
 #[test]
-fn resources_and_prompts_stand_beside_tools_of_their_names() {
+fn resources_and_prompts_coexist_with_tools_of_the_same_names() {
     let operation = |operation: Operation| {
         let mut spec = tool(&format!("mcp:docs:{}", operation.as_str()));
         spec.operation = operation;

@@ -54,7 +54,7 @@ fn the_surface_follows_the_configuration() {
 }
 
 #[test]
-fn a_fallback_says_so() {
+fn a_fallback_is_reported() {
     let surfaces = [
         (Surface::None, false),
         (direct(), false),
@@ -125,7 +125,7 @@ fn the_languages_offered_are_those_allowed() {
 }
 
 #[test]
-fn direct_tools_have_names_of_their_own() {
+fn direct_tools_have_unique_names() {
     let long = "x".repeat(100);
     let ids = [
         "mcp:docs:read",
@@ -158,7 +158,7 @@ fn direct_tools_have_names_of_their_own() {
 }
 
 #[test]
-fn direct_tools_are_fit_to_send() {
+fn direct_tools_are_cleaned_and_bounded() {
     let mut hostile = tool("mcp:s:a");
     hostile.description = format!("One.\r\n\tTwo.\u{0}\u{202e}\n{}", "x".repeat(1 << 20));
     hostile.parameters = json!("no schema");

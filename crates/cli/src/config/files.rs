@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_nobody_writes_to_does_not_block() {
+    fn a_pipe_without_a_writer_does_not_block() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());

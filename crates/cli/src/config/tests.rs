@@ -115,7 +115,7 @@ impl Scratch {
 }
 
 #[test]
-fn what_other_clients_have_is_read_when_asked_for() {
+fn other_clients_files_are_read_on_request() {
     let server = |name: &str| format!(r#"{{"mcpServers": {{"{name}": {{"command": "x"}}}}}}"#);
     let ours = r#"{imports: ["claude", "cursor", "codex", "vscode", "gemini", "opencode", "windsurf", "zed", "mcporter", "openclaw", "claude-desktop"]}"#;
     let claude = r#"{"mcpServers": {"a": {"command": "x"}, "cellmate": {"command": "cellmate", "args": ["mcp"]}}, "projects": {"PROJECT": {"mcpServers": {"local": {"command": "x"}}}}}"#;
@@ -301,7 +301,7 @@ fn an_env_file_of_a_trusted_project_is_pinned_with_it() {
 }
 
 #[test]
-fn a_file_that_is_too_long_or_has_too_many_values_is_refused_whoever_it_is_of() {
+fn a_file_that_is_too_long_or_has_too_many_values_is_refused_from_any_source() {
     let long = format!("{{mcpServers: {{}}}}{}", " ".repeat(MAX_CONFIG_FILE_BYTES));
     let many = format!("{{a: [{}]}}", "0,".repeat(MAX_JSON_VALUES));
     let deep = "[".repeat(200_000);
@@ -332,7 +332,7 @@ fn a_clients_file_that_is_named_is_read_as_that_client_reads_it() {
 }
 
 #[test]
-fn a_file_of_ours_that_cannot_be_read_is_an_error_with_its_place() {
+fn a_cellmate_file_that_cannot_be_read_is_an_error_with_its_position() {
     let scratch = Scratch::with(&[("home/.config/cellmate/config.json5", "{\n  mcpServers: hunter2 }")]);
     let error = load(&scratch.places()).unwrap_err().to_string();
     assert!(error.ends_with("config.json5`: line 2, column 15: expected a value; a text needs quotes"), "{error}");
@@ -342,7 +342,7 @@ fn a_file_of_ours_that_cannot_be_read_is_an_error_with_its_place() {
 }
 
 #[test]
-fn nothing_secret_is_in_what_is_printed() {
+fn printed_configuration_has_no_secrets() {
     for entry in std::fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|end| end == "expected" || end == "env") {

@@ -141,7 +141,7 @@ async fn cells_that_hold_memory_while_a_tool_works_stay_within_the_heap_and_all_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cells_dropped_while_they_wait_or_run_give_their_turns_back() {
+async fn cells_dropped_while_waiting_or_running_release_their_turns() {
     let lab = Lab::start().await;
     let ada = lab.pool.for_principal("ada");
     let tables = CatalogTables::new(&BTreeMap::new());
@@ -173,7 +173,7 @@ async fn cells_dropped_while_they_wait_or_run_give_their_turns_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_principal_alone_has_many_cells_finished_soon() {
+async fn many_cells_of_a_single_principal_finish_quickly() {
     let lab = Lab::start().await;
     let began = Instant::now();
     for _ in 0..10 {
@@ -187,7 +187,7 @@ async fn one_principal_alone_has_many_cells_finished_soon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_principal_with_too_many_waiting_cells_is_refused_more_and_another_is_not() {
+async fn a_principal_with_a_full_queue_is_refused_and_another_is_not() {
     let lab = Lab::start().await;
     let mut cells: Vec<_> = (0..4).map(|_| lab.spawn("ada", ENDLESS, 60_000)).collect();
     tokio::time::sleep(Duration::from_millis(200)).await;

@@ -27,7 +27,7 @@ fn of<'a>(report: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn a_server_is_not_tried_then_ready_or_failed_and_each_says_what_to_type() {
+fn a_server_is_not_tried_then_ready_or_failed_and_each_state_names_the_next_command() {
     let person = person();
     let before = person.types(&["servers", "list", "--json"]).json();
     assert_eq!((&of(&before, "good")["state"], &of(&before, "good")["listedAt"]), (&json!("not tried"), &Value::Null));
@@ -51,7 +51,7 @@ fn a_server_is_not_tried_then_ready_or_failed_and_each_says_what_to_type() {
 }
 
 #[test]
-fn a_login_that_is_wanted_or_forgotten_is_said_for_programs_too() {
+fn logins_that_are_needed_or_forgotten_are_reported_as_json() {
     let person = Person::new();
     let remote =
         json!({"url": "https://example.invalid/mcp", "oauth": {"clientId": "us", "clientSecret": "${SECRET}"}});
@@ -76,7 +76,7 @@ fn a_login_that_is_wanted_or_forgotten_is_said_for_programs_too() {
 }
 
 #[test]
-fn the_doctor_sees_the_servers_and_starts_them_only_when_asked_to() {
+fn doctor_reports_servers_and_starts_them_only_on_request() {
     let person = person();
     let seen = person.types(&["doctor", "--json"]);
     assert_eq!((seen.code, of(&seen.json(), "good")["state"].clone()), (1, json!("not tried")));

@@ -283,7 +283,7 @@ fn json_has_the_same_value_with_every_unsafe_character_escaped() {
 }
 
 #[test]
-fn a_terminal_sees_what_a_cell_shows_and_obeys_nothing_of_it() {
+fn a_cells_output_is_escaped_on_a_terminal() {
     let hostile = Hostile::new();
     let text = json!(HOSTILE);
     let cells = [format!("text({text}); json({{a: {text}}}); return [{text}]"), format!("throw new Error({text})")];

@@ -16,7 +16,7 @@ fn traced(person: &Person, trace: &str) -> serde_json::Value {
 }
 
 #[test]
-fn a_project_file_that_changes_is_not_read_and_every_command_says_what_to_run() {
+fn a_changed_project_file_is_not_read_and_every_command_names_the_remedy() {
     let person = Person::new();
     let before = json!({"mcpServers": {"p": traced(&person, "before"), "gone": {"command": "x", "enabled": false}}});
     person.write(PROJECT, &before.to_string());
@@ -85,7 +85,7 @@ fn a_project_file_that_changes_is_not_read_and_every_command_says_what_to_run() 
 }
 
 #[test]
-fn a_link_that_leads_elsewhere_and_a_folder_of_an_earlier_version_are_not_trusted() {
+fn a_link_with_a_new_target_and_a_folder_trusted_by_an_earlier_version_are_not_trusted() {
     let person = Person::new();
     let text = |name: &str| json!({"mcpServers": {name: {"command": "x"}}}).to_string();
     person.write("project/one.json5", &text("one"));
@@ -105,7 +105,7 @@ fn a_link_that_leads_elsewhere_and_a_folder_of_an_earlier_version_are_not_truste
 }
 
 #[test]
-fn our_own_edits_keep_a_trusted_file_trusted_and_do_not_trust_one_that_is_not() {
+fn edits_by_cellmate_keep_a_trusted_file_trusted_and_do_not_trust_an_untrusted_one() {
     let person = Person::new();
     let names = || -> Vec<String> {
         let listed = person.types(&["servers", "list", "--json"]).json();

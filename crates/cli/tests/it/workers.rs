@@ -85,7 +85,7 @@ async fn a_worker_is_jailed_before_it_sees_a_cell() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cells_that_send_too_much_harm_no_neighbour() {
+async fn cells_that_send_too_much_do_not_affect_other_cells() {
     let pool = Pool::start(jailed(1)).await.unwrap();
     let pid = pool.worker_pids();
     let sources = [
@@ -114,7 +114,7 @@ async fn cells_that_send_too_much_harm_no_neighbour() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_suspended_cell_goes_on_in_another_worker() {
+async fn a_suspended_cell_resumes_in_another_worker() {
     let pool = Pool::start(jailed(2)).await.unwrap();
     let (lease, leg) = run(
         &pool,
@@ -135,7 +135,7 @@ async fn a_suspended_cell_goes_on_in_another_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn endless_cells_do_not_stop_their_neighbours() {
+async fn endless_cells_do_not_block_other_principals() {
     let pool = Pool::start(jailed(1)).await.unwrap();
     let neighbour = pool.for_principal("neighbour");
     let endless: Vec<_> = (0..4)
@@ -196,7 +196,7 @@ async fn a_dead_worker_fails_its_own_cells_and_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dropping_a_cell_frees_its_place() {
+async fn dropping_a_cell_frees_its_slot() {
     let options = PoolOptions { slots: 4, threads: 4, ..jailed(1) };
     let pool = Pool::start(options).await.unwrap();
     for round in 0..40 {
@@ -249,7 +249,7 @@ async fn ten_thousand_cells_can_wait_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_whose_workers_cannot_start_says_why() {
+async fn a_pool_whose_workers_cannot_start_reports_why() {
     let launch = Launch::Program(PathBuf::from("/no/such/program"));
     let error = Pool::start(PoolOptions::new(launch)).await.unwrap_err();
     assert!(matches!(error, PoolError::Unavailable(_)), "{error}");
@@ -314,7 +314,7 @@ async fn check_lie(launch: Launch, reason: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_breaks_the_protocol_is_ended() {
+async fn a_worker_that_breaks_the_protocol_is_terminated() {
     check_lie(Launch::Attached(|s, _, _| liar(|_| vec![255; 64])(s)), "frame of 4294967295 bytes").await;
     check_lie(Launch::Attached(|s, _, _| liar(|_| vec![9, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0, 0])(s)), "unknown kind")
         .await;

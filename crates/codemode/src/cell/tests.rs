@@ -67,7 +67,7 @@ fn check(script: Vec<(u64, Event, &[&str])>) -> Cell {
 }
 
 #[test]
-fn a_cell_that_just_completes() {
+fn a_cell_without_calls_completes_at_once() {
     let cell = check(vec![(3, completed(), &["completed", "close"])]);
     assert!(cell.is_over());
 }
@@ -118,7 +118,7 @@ fn a_reply_that_comes_while_freezing_is_delivered_after_it() {
 }
 
 #[test]
-fn exec_answers_waiting_when_its_time_is_over_and_wait_goes_on() {
+fn exec_answers_waiting_at_its_deadline_and_wait_resumes() {
     check(vec![
         (0, suspended(vec![call(1, Method::Call)]), &["dispatch 1", "wake at 25"]),
         (25, Event::Woke, &["freeze"]),
@@ -182,7 +182,7 @@ fn when_only_people_are_awaited_the_turn_ends() {
 }
 
 #[test]
-fn who_waits_for_a_person_makes_room_for_others_and_queues_again_when_decided() {
+fn a_call_that_waits_for_a_person_frees_its_slot_and_queues_again_when_decided() {
     let calls = (1..=4).map(|id| call(id, Method::Call)).collect();
     check(vec![
         (0, suspended(calls), &["dispatch 1", "dispatch 2", "wake at 25"]),
@@ -198,7 +198,7 @@ fn who_waits_for_a_person_makes_room_for_others_and_queues_again_when_decided() 
 }
 
 #[test]
-fn a_cell_that_is_frozen_when_its_time_is_over_answers_only_then() {
+fn a_cell_that_reaches_its_deadline_is_frozen_before_it_answers() {
     check(vec![
         (990, suspended(vec![call(1, Method::Call)]), &["dispatch 1", "wake at 1000"]),
         (1000, Event::Woke, &["freeze"]),
@@ -207,7 +207,7 @@ fn a_cell_that_is_frozen_when_its_time_is_over_answers_only_then() {
 }
 
 #[test]
-fn a_cell_out_of_the_store_goes_on_where_it_was() {
+fn a_cell_from_the_store_resumes_where_it_was() {
     let reopened =
         |id, method, state, worked_on| Reopened { call: call(id, method), state, worked_on, decided: false, since: 0 };
     let open = vec![
@@ -232,7 +232,7 @@ fn a_cell_out_of_the_store_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_call_that_was_decided_about_meanwhile_goes_on_at_once() {
+fn a_call_decided_before_its_run_is_loaded_resumes_at_once() {
     let asked = |id, decided| Reopened {
         call: call(id, Method::Call),
         state: PendingState::Approval,
@@ -308,7 +308,7 @@ fn abort_and_loss_end_a_cell_in_every_state() {
 }
 
 #[test]
-fn a_cell_of_one_turn_holds_on_for_people_and_then_says_whom_it_waited_for() {
+fn a_single_turn_cell_waits_for_people_and_its_failure_names_them() {
     let mut cell = Cell::started_for_one_turn(limits(), 0);
     let calls = vec![call(1, Method::Yield), call(2, Method::Call), call(3, Method::Call)];
     for (now, event, expected) in [
@@ -332,7 +332,7 @@ fn a_cell_of_one_turn_holds_on_for_people_and_then_says_whom_it_waited_for() {
 }
 
 #[test]
-fn what_settles_too_late_does_not_save_a_cell_of_one_turn() {
+fn a_late_outcome_does_not_save_a_single_turn_cell() {
     let mut cell = Cell::started_for_one_turn(limits(), 0);
     cell.on(suspended(vec![call(1, Method::Call)]), 5);
     assert_eq!(words(&cell.on(settled(1), 1000)), ["failed Some(Timeout)", "close"]);

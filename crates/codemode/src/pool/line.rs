@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shelf_forgets_what_was_used_longest_ago() {
+    fn the_shelf_evicts_the_least_recently_used_tables() {
         let mut shelf = Shelf::default();
         for number in 0..MAX_WORKER_CATALOGS {
             assert!(shelf.make_room(&tables(number)).is_empty());

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_called_is_not_called_again_and_who_was_asked_is_asked_again() {
+    fn dispatched_calls_are_not_repeated_and_open_questions_are_asked_again() {
         let forked = forked(&record(), 2, "fork", 9).unwrap();
         assert_eq!(forked.legs, record().legs[..2]);
         let states: Vec<(u32, CallState)> = forked.calls.iter().map(|row| (row.call, row.state)).collect();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn only_steps_that_are_recorded_can_be_taken_over() {
+    fn only_recorded_steps_can_be_reused() {
         for at in [0, 4] {
             assert!(matches!(forked(&record(), at, "fork", 9), Err(ForkRefused::NoSuchStep { legs: 3 })), "{at}");
         }

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_fields_are_named() {
         let limits = SearchLimits { default: 8, max: 20 };
         let message = |failed: contract::frame::Failure| failed.message;
         for (input, expected) in [

@@ -125,7 +125,7 @@ mod tests {
     use super::{ConfigError, Path, shown};
 
     #[test]
-    fn every_error_says_where_what_and_what_instead() {
+    fn every_error_names_the_path_the_value_and_the_expected_form() {
         let path = Path::root("tools").key("mode");
         let cases = [
             (ConfigError::value(&path, &json!(7), "a word"), "`tools.mode`: expected a word, found `7`"),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_quote_what_is_no_plain_key() {
+    fn paths_quote_keys_that_are_not_plain() {
         let root = Path::root("tools");
         let long = "k".repeat(61);
         let cases = [

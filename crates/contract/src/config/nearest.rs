@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_near_word_is_offered() {
+    fn only_a_near_word_is_suggested() {
         let known = ["allow", "deny", "alsoAllow", "mode", "timeoutMs"];
         let long = "a".repeat(65);
         let cases = [

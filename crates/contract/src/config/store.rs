@@ -116,7 +116,7 @@ mod tests {
     use super::{Quotas, Retention, StoreConfig};
 
     #[test]
-    fn what_is_not_said_is_the_default() {
+    fn absent_settings_take_their_defaults() {
         for nothing in [Value::Null, json!({})] {
             let config = StoreConfig::resolve(&nothing).unwrap();
             assert_eq!((config.url, config.key_file), (None, None));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_typo_is_an_error_and_says_nothing_of_the_address() {
+    fn a_typo_is_an_error_that_does_not_show_the_address() {
         let errors =
             StoreConfig::resolve(&json!({"url": ["postgres://app:secret@db"], "keepRunSeconds": 1})).unwrap_err();
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();

@@ -13,7 +13,7 @@ fn agents(tools: &Value, agents: &Value) -> Result<AgentsConfig, Vec<String>> {
 }
 
 #[test]
-fn nothing_configured_is_everything_off_and_no_policy() {
+fn an_empty_configuration_turns_everything_off_and_has_no_policy() {
     let config = ToolsConfig::resolve(&Value::Null).unwrap();
     assert_eq!(config, ToolsConfig::resolve(&json!({})).unwrap());
     assert!(!config.code_mode.enabled);
@@ -45,7 +45,7 @@ fn the_contracts_examples_are_read() {
 }
 
 #[test]
-fn all_parts_complain_together() {
+fn errors_of_all_parts_are_reported_together() {
     let errors = ToolsConfig::resolve(&json!({
         "codeMode": {"timeoutMs": "10s"},
         "toolSearch": [],
@@ -121,7 +121,7 @@ fn an_agents_tool_search_is_merged_before_it_is_switched() {
 }
 
 #[test]
-fn an_agents_policy_stands_beside_the_global_one() {
+fn an_agents_policy_is_kept_beside_the_global_one() {
     let tools = json!({"deny": ["exec"], "profiles": {"mine": ["read"]}});
     let config = agents(&tools, &json!({"main": {"tools": {"allow": ["read"], "profile": "mine"}}, "b": {}})).unwrap();
     let places = |id: &str| config.tools(id).policy.scopes.iter().map(|scope| scope.place.clone()).collect::<Vec<_>>();

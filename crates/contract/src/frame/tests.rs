@@ -77,12 +77,12 @@ fn json(text: &str) -> Box<RawValue> {
 
 proptest! {
     #[test]
-    fn what_a_host_says_arrives(frame in to_worker()) {
+    fn host_frames_round_trip(frame in to_worker()) {
         prop_assert_eq!(ToWorker::decode(&frame.encode()[4..]), Ok(frame));
     }
 
     #[test]
-    fn what_a_worker_says_arrives(cell in any::<u64>(), end in leg_end(), text in ".{0,50}", run_us in any::<u64>()) {
+    fn worker_frames_round_trip(cell in any::<u64>(), end in leg_end(), text in ".{0,50}", run_us in any::<u64>()) {
         let output = vec![OutputItem::Text { text }, OutputItem::Json { value: json("[1, 2]") }];
         let frame = FromWorker::Leg(CellId(cell), Leg { end, output, run_us, memory_bytes: 1 });
         let encoded = frame.encode();
@@ -99,14 +99,14 @@ proptest! {
     }
 
     #[test]
-    fn bytes_from_anybody_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         drop(ToWorker::decode(&bytes));
         drop(FromWorker::decode(&bytes));
     }
 }
 
 #[test]
-fn hello_and_the_rest_arrive() {
+fn hello_and_the_other_frames_round_trip() {
     let hello = Hello { image: ImageId([3; 32]), jail: Jail::Seccomp, slots: 64, page_scan: true };
     let cell = CellId(5);
     let failure = Failure { code: Some(ErrorCode::SnapshotLimitExceeded), message: "x".to_owned(), place: None };
@@ -122,14 +122,14 @@ fn hello_and_the_rest_arrive() {
 }
 
 #[test]
-fn a_frame_with_something_behind_it_is_refused() {
+fn a_frame_with_trailing_bytes_is_refused() {
     let mut encoded = ToWorker::Drop(CellId(1)).encode();
     encoded.push(0);
     assert_eq!(ToWorker::decode(&encoded[4..]), Err(BadFrame::Trailing(1)));
 }
 
 #[test]
-fn a_length_that_lies_allocates_nothing() {
+fn a_false_length_allocates_nothing() {
     let mut buffer = FrameBuffer::default();
     buffer.extend(&u32::try_from(MAX_FRAME_BYTES + 1).unwrap().to_le_bytes());
     assert_eq!(buffer.next_frame(), Err(BadFrame::TooLong(MAX_FRAME_BYTES + 1)));
@@ -140,7 +140,7 @@ fn a_length_that_lies_allocates_nothing() {
 
 /// Found by the fuzzer: such frames are about no cell, and one that names one is not ours.
 #[test]
-fn frames_about_no_cell_name_none() {
+fn frames_about_no_cell_must_not_name_one() {
     let forget = ToWorker::Forget { hash: CatalogHash([0; 32]) };
     let unfit = FromWorker::Unfit { reason: String::new() };
     for (mut frame, to_worker) in [(forget.encode(), true), (unfit.encode(), false)] {

@@ -190,7 +190,7 @@ mod tests {
     /// The newer way to begin, with a server that also knows the older one and so would not be asked for it.
     #[tokio::test]
     #[ignore = "needs installed servers; run through `make test-peers`"]
-    async fn peer_time_is_met_without_initialize_too() {
+    async fn peer_time_can_be_reached_without_initialize() {
         let spec = peer("PEERS/python/bin/mcp-server-time", &[], "python");
         let (session, _draining, _gone) = start(&spec, &Tail::default(), Handshake::Discover).await.unwrap();
         let mut offer = Offer::new("peer", true, &spec.limits);

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_one_is_meant_and_several_are_listed_newest_first() {
+    fn a_single_run_is_chosen_and_several_are_listed_newest_first() {
         assert_eq!(found(vec![], vec![], 0), Found::Nothing);
         assert_eq!(found(vec![recent("cm_1", 5)], vec![], 9), Found::Only("cm_1".to_owned()));
         let flying = |run_id: &str| InFlightRun {

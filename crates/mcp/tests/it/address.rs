@@ -34,7 +34,7 @@ fn whole() -> Value {
 }
 
 #[tokio::test]
-async fn results_are_whole_in_either_revision_as_a_message_or_a_stream() {
+async fn results_arrive_whole_in_either_revision_as_a_message_or_a_stream() {
     for (older_one, json_only) in [(false, false), (false, true), (true, false), (true, true)] {
         let record = Folder::new();
         let path = record.0.join("record");
@@ -70,7 +70,7 @@ async fn results_are_whole_in_either_revision_as_a_message_or_a_stream() {
 }
 
 #[tokio::test]
-async fn progress_is_heard_and_a_change_of_tools_too_in_either_revision() {
+async fn progress_and_tool_list_changes_are_received_in_either_revision() {
     for older_one in [false, true] {
         let changed = json!({"say": {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}});
         let slow =
@@ -94,7 +94,7 @@ async fn progress_is_heard_and_a_change_of_tools_too_in_either_revision() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_is_taken_back_at_the_server() {
+async fn an_abandoned_call_is_cancelled_at_the_server() {
     for older_one in [false, true] {
         let folder = Folder::new();
         let record = folder.0.join("record");
@@ -122,7 +122,7 @@ async fn a_call_that_nobody_waits_for_is_taken_back_at_the_server() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_is_taken_up_again_where_there_is_a_session() {
+async fn a_broken_stream_is_resumed_if_there_is_a_session() {
     let breaks = json!([{"print": "id: 7\nretry: 10\ndata: \n"}]);
     let folder = Folder::new();
     let record = folder.0.join("record");
@@ -139,7 +139,7 @@ async fn a_stream_that_breaks_off_is_taken_up_again_where_there_is_a_session() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_forgotten_or_a_server_that_is_gone_ends_the_connection() {
+async fn a_forgotten_session_or_an_unreachable_server_ends_the_connection() {
     let forgets = json!([{"session": "s2"}, {"result": {}}]);
     let script = older(json!({"tools": [tool("forgets", forgets)]}), true);
     let server = Connected::at_address(script.clone(), limits()).await;
@@ -163,7 +163,7 @@ async fn a_session_that_is_forgotten_or_a_server_that_is_gone_ends_the_connectio
 }
 
 #[tokio::test]
-async fn what_http_says_is_told_and_a_redirect_elsewhere_is_not_followed() {
+async fn http_errors_are_reported_and_a_redirect_to_another_address_is_not_followed() {
     let folder = Folder::new();
     let elsewhere = AtAddress::start(&folder, json!({"record": folder.0.join("record")}));
     let Transport::Http { url: there, .. } = elsewhere.spec(limits()).transport else { panic!() };
@@ -208,7 +208,7 @@ async fn what_http_says_is_told_and_a_redirect_elsewhere_is_not_followed() {
 }
 
 #[tokio::test]
-async fn headers_reach_the_server_and_nothing_of_ours_can_be_replaced() {
+async fn configured_headers_are_sent_and_cannot_replace_those_of_the_protocol() {
     let folder = Folder::new();
     let record = folder.0.join("record");
     let at = AtAddress::start(&folder, json!({"tools": [], "record": record}));
@@ -241,7 +241,7 @@ async fn headers_reach_the_server_and_nothing_of_ours_can_be_replaced() {
 }
 
 #[tokio::test]
-async fn a_body_or_an_event_without_end_closes_the_connection_and_harms_no_other() {
+async fn an_endless_body_or_event_closes_its_connection_and_no_other() {
     for (json_only, before) in [(false, "data: "), (true, "")] {
         let tools = [tool("endless", json!([{"print": before}, {"endless": true}]))];
         let endless = Connected::at_address(json!({"tools": tools, "http": {"json": json_only}}), limits()).await;
@@ -255,7 +255,7 @@ async fn a_body_or_an_event_without_end_closes_the_connection_and_harms_no_other
 }
 
 #[tokio::test]
-async fn a_body_that_never_ends_meets_the_deadline_of_its_call() {
+async fn a_body_that_never_ends_reaches_the_deadline_of_its_call() {
     for json_only in [false, true] {
         let tools = [tool("drips", json!([{"drip": 5}])), tool("fine", json!([{"result": {}}]))];
         let short = Limits { call: Duration::from_millis(300), ..limits() };
@@ -269,7 +269,7 @@ async fn a_body_that_never_ends_meets_the_deadline_of_its_call() {
 }
 
 #[tokio::test]
-async fn garbage_wrong_ids_and_floods_are_passed_over_until_they_are_too_much() {
+async fn garbage_wrong_ids_and_floods_are_ignored_up_to_a_limit() {
     let stray = |times: u32| json!({"sayTimes": [times, "not an object"]});
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     let tools = [

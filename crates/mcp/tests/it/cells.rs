@@ -82,7 +82,7 @@ async fn a_tools_error_is_a_value_and_a_dead_server_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_tool_says_on_its_way_is_heard_with_its_call() {
+async fn progress_of_a_tool_is_reported_with_its_call() {
     let steps = json!([{"progress": {"progress": 1, "total": 2}}, {"result": {"content": []}}]);
     let server = Connected::with(json!({"tools": [tool("slow", steps)]}), limits()).await;
     let heard: Arc<Mutex<Vec<ToolUpdate>>> = Arc::default();

@@ -43,7 +43,7 @@ fn alive(pid: i32) -> bool {
 }
 
 /// Processes, keepers included, whose command names something in the folder.
-pub fn speaking_of(folder: &Folder) -> Vec<Seen> {
+pub fn processes_naming(folder: &Folder) -> Vec<Seen> {
     let here = folder.0.to_str().unwrap();
     processes().into_iter().filter(|process| !process.zombie && process.command.contains(here)).collect()
 }
@@ -95,7 +95,7 @@ fn start_host(folder: &Folder, servers: &[ServerSpec]) -> std::process::Child {
 }
 
 #[test]
-fn nothing_is_left_two_seconds_after_the_host_was_killed_outright() {
+fn no_process_is_left_two_seconds_after_the_host_was_killed() {
     let folder = Folder::new();
     let fine = json!({"tools": [tool("fine", json!([{"result": {}}]))]});
     let deaf = json!({"tools": [], "afterEof": [{"sleepMs": 600_000}]});
@@ -139,7 +139,7 @@ async fn kept(folder: &Folder) -> (Arc<Upstream>, Seen, Vec<Seen>) {
 }
 
 #[tokio::test]
-async fn a_stop_ends_whoever_does_not_heed_it_and_leaves_no_zombie() {
+async fn a_stop_kills_processes_that_ignore_it_and_leaves_no_zombie() {
     let folder = Folder::new();
     let (server, keeper, family) = kept(&folder).await;
     let began = Instant::now();
@@ -151,7 +151,7 @@ async fn a_stop_ends_whoever_does_not_heed_it_and_leaves_no_zombie() {
 }
 
 #[tokio::test]
-async fn a_killed_keeper_takes_its_server_and_group_along() {
+async fn killing_a_keeper_ends_its_server_and_process_group() {
     let folder = Folder::new();
     let (_server, keeper, family) = kept(&folder).await;
     kill_process(Pid::from_raw(keeper.pid).unwrap(), Signal::KILL).unwrap();
@@ -165,7 +165,7 @@ async fn a_killed_keeper_takes_its_server_and_group_along() {
 }
 
 #[tokio::test]
-async fn a_command_that_cannot_be_started_after_all_says_so_on_standard_error() {
+async fn a_command_that_the_keeper_cannot_start_is_reported_on_standard_error() {
     let folder = Folder::new();
     let path = folder.0.join("not-executable");
     std::fs::write(&path, "no program").unwrap();

@@ -59,7 +59,7 @@ impl Guarded {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_wants_a_login_says_how_and_works_after_it() {
+async fn a_server_that_needs_a_login_is_reported_with_the_remedy_and_works_after_it() {
     let guarded = Guarded::new();
     let error = guarded.connect().await.unwrap_err();
     assert!(matches!(&error.why, ConnectFailure::LoginNeeded { server } if server == "s"), "{error:?}");
@@ -77,7 +77,7 @@ async fn a_server_that_wants_a_login_says_how_and_works_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_begins_with_what_the_refused_request_was_told() {
+async fn a_login_starts_from_the_challenge_of_the_refused_request() {
     // Nothing but the challenge of a POST says where to look and what for.
     let guarded = Guarded::with(json!({"metadata": "/elsewhere/meta", "challenge": ", scope=\"narrow\""}));
     guarded.authority.mind.lock().unwrap().lasts = 30;
@@ -89,7 +89,7 @@ async fn a_login_begins_with_what_the_refused_request_was_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_configured_of_a_login_is_what_is_asked_for() {
+async fn configured_login_settings_are_sent_to_the_issuer() {
     let mut guarded = Guarded::new();
     guarded.authority.mind.lock().unwrap().client = Some("by hand".to_owned());
     let Transport::Http { login: Some(login), .. } = &mut guarded.spec.transport else { panic!() };
@@ -107,7 +107,7 @@ async fn what_is_configured_of_a_login_is_what_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_that_allows_too_little_names_what_is_wanted_and_is_widened_by_the_next() {
+async fn a_login_with_too_few_scopes_names_the_missing_ones_and_the_next_login_adds_them() {
     let guarded = Guarded::with(json!({"wants": {"tools/call": "write"}}));
     guarded.log_in().await.unwrap();
     let server = guarded.connected().await;
@@ -123,7 +123,7 @@ async fn a_login_that_allows_too_little_names_what_is_wanted_and_is_widened_by_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_ends_is_renewed_before_it_does_and_once() {
+async fn an_expiring_token_is_renewed_once_before_it_expires() {
     let guarded = Guarded::new();
     guarded.authority.mind.lock().unwrap().lasts = 30;
     guarded.log_in().await.unwrap();
@@ -138,7 +138,7 @@ async fn a_token_that_ends_is_renewed_before_it_does_and_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_is_refused_is_renewed_once_and_else_a_person_is_needed() {
+async fn a_refused_token_is_renewed_once_and_then_a_login_is_needed() {
     let guarded = Guarded::new();
     guarded.log_in().await.unwrap();
     let server = guarded.connected().await;
@@ -159,7 +159,7 @@ async fn a_token_that_is_refused_is_renewed_once_and_else_a_person_is_needed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_back_from_the_wrong_place_is_refused() {
+async fn a_callback_with_a_wrong_issuer_state_or_path_is_refused() {
     let guarded = Guarded::new();
     guarded.authority.mind.lock().unwrap().claims = Some("https://evil.example".to_owned());
     let error = guarded.log_in().await.unwrap_err();
@@ -187,7 +187,7 @@ async fn what_comes_back_from_the_wrong_place_is_refused() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_logged_in_to_says_so() {
+async fn a_login_to_a_server_without_an_issuer_is_refused() {
     let spec = crate::fake::spec("x", &[], limits());
     assert!(matches!(mcp::login(&spec, |_| {}).await.unwrap_err(), LoginError::NotForIt(_)));
     let folder = Folder::new();

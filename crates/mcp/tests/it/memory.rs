@@ -12,7 +12,7 @@ use crate::fake::{AtAddress, Connected, Folder, connect, limits, tool};
 /// One message of the longest, read and parsed, for each of a few servers at once, and what allocators keep; for messages
 /// that are long, and for messages of very many values.
 const PARTS: [(&str, u64); 2] =
-    [("memory::floods_in_a_process_of_its_own", 192 << 10), ("memory::values_in_a_process_of_its_own", 288 << 10)];
+    [("memory::floods_in_a_separate_process", 192 << 10), ("memory::values_in_a_separate_process", 288 << 10)];
 
 /// What may be left of it once nothing is under way: what allocators keep.
 const MOST_KEPT_KIB: u64 = 96 << 10;
@@ -39,7 +39,7 @@ fn memory_stays_bounded_whatever_servers_send() {
 
 #[tokio::test]
 #[ignore = "run by the test above"]
-async fn floods_in_a_process_of_its_own() {
+async fn floods_in_a_separate_process() {
     let limits = || Limits { connect: Duration::from_secs(60), call: Duration::from_secs(60), ..limits() };
     let before = Before::now();
     let note = |method: &str, params: Value| json!({"jsonrpc": "2.0", "method": method, "params": params});
@@ -90,7 +90,7 @@ fn result_of(part: &str, times: usize, last: &str) -> Value {
 /// Texts far below the limit on bytes that would take hundreds of times their length once parsed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "run by the test above"]
-async fn values_in_a_process_of_its_own() {
+async fn values_in_a_separate_process() {
     let limits = || Limits { connect: Duration::from_secs(60), call: Duration::from_secs(60), ..limits() };
     let before = Before::now();
     // What is too much, and what of it is.

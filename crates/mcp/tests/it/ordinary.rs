@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::fake::{Connected, Folder, connect, limits, spec, tool};
 
 #[tokio::test]
-async fn all_pages_of_tools_and_what_there_is_beside_them_are_offered() {
+async fn all_pages_of_tools_and_the_resource_and_prompt_operations_are_offered() {
     let script = json!({
         "pageSize": 1,
         "tools": [
@@ -38,7 +38,7 @@ async fn all_pages_of_tools_and_what_there_is_beside_them_are_offered() {
 }
 
 #[tokio::test]
-async fn a_tools_own_error_is_a_result_and_nothing_of_it_is_dropped() {
+async fn an_error_result_of_a_tool_is_returned_whole() {
     let result = json!({"content": [{"type": "text", "text": "no"}, {"type": "new", "x": 1}], "isError": true, "structuredContent": [1], "extra": {"y": 2}});
     let server = Connected::with(json!({"tools": [tool("fails", json!([{"result": result}]))]}), limits()).await;
     let returned = server.returned("fails", json!({})).await;
@@ -77,7 +77,7 @@ async fn resources_and_prompts_are_listed_and_read() {
 }
 
 #[tokio::test]
-async fn a_server_too_new_for_initialize_is_met_its_own_way() {
+async fn a_server_that_refuses_initialize_gets_the_newer_handshake() {
     let refuse = json!([{"error": {"code": -32601, "message": "no such method"}}]);
     let script = json!({"tools": [tool("echo", json!([{"echo": true}]))], "on": {"initialize": refuse}});
     let server = Connected::with(script, limits()).await;
@@ -86,7 +86,7 @@ async fn a_server_too_new_for_initialize_is_met_its_own_way() {
 }
 
 #[tokio::test]
-async fn a_change_of_tools_is_heard_and_listed_again_and_the_end_too() {
+async fn a_tool_list_change_and_the_servers_end_are_noticed() {
     let change = json!([
         {"tools": [tool("b", json!([{"result": {}}])), tool("end", json!([{"exit": 0}]))]},
         {"print": r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#},
@@ -113,7 +113,7 @@ async fn a_change_of_tools_is_heard_and_listed_again_and_the_end_too() {
 }
 
 #[tokio::test]
-async fn a_server_inherits_almost_nothing() {
+async fn a_server_inherits_almost_no_environment() {
     let folder = Folder::new();
     let path = folder.0.join("script.json");
     let script = json!({"tools": [tool("env", json!([{"environment": true}]))]});

@@ -99,7 +99,7 @@ async fn answers(server: &Connected) {
 /// and as a page.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs installed servers; run through `make test-peers`"]
-async fn peer_everything_asks_a_person_and_goes_on_with_the_answer() {
+async fn peer_everything_asks_a_person_and_continues_with_the_answer() {
     let server = everything().await;
     let code_mode = runner::in_process().await.unwrap();
     let config = config::CodeMode::enabled(Limits::DEFAULT);
@@ -132,7 +132,7 @@ async fn peer_everything_asks_a_person_and_goes_on_with_the_answer() {
 
 #[tokio::test]
 #[ignore = "needs installed servers; run through `make test-peers`"]
-async fn peer_everything_sees_no_environment_of_ours() {
+async fn peer_everything_does_not_inherit_the_environment() {
     let seen = everything().await.returned("get-env", json!({})).await;
     let text = seen.content[0]["text"].as_str().unwrap();
     let names: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap();

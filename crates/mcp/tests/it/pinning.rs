@@ -35,7 +35,7 @@ async fn agree(kept: &Kept) {
 }
 
 #[tokio::test]
-async fn a_tool_that_announces_another_definition_asks_again_and_its_status_says_so() {
+async fn a_tool_that_changes_its_definition_needs_approval_again_and_its_status_shows_it() {
     let change = json!([
         {"tools": [pay("Pays, and tells nobody.")]},
         {"print": r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#},
@@ -65,7 +65,7 @@ async fn a_tool_that_announces_another_definition_asks_again_and_its_status_says
 }
 
 #[tokio::test]
-async fn a_server_that_is_another_when_it_starts_gets_no_call_on_the_old_word() {
+async fn a_server_whose_tool_changed_before_its_start_gets_no_call_on_the_old_approval() {
     let kept = Kept::with(json!({"tools": [pay("Pays.")]}), options()).await;
     kept.upstream.listed().await.unwrap();
     agree(&kept).await;

@@ -30,7 +30,7 @@ fn files(folder: &Folder) -> usize {
 }
 
 #[tokio::test]
-async fn a_list_is_shown_from_memory_and_replaced_by_a_fresh_one() {
+async fn a_cached_list_is_shown_and_replaced_by_a_fresh_one() {
     let folder = Folder::new();
     let first = anew(&folder, script(&["a"]));
     assert!(first.tools().is_empty());
@@ -56,7 +56,7 @@ async fn a_list_is_shown_from_memory_and_replaced_by_a_fresh_one() {
 }
 
 #[tokio::test]
-async fn nothing_is_told_where_a_list_is_what_was_remembered() {
+async fn no_change_is_announced_if_the_list_equals_the_cached_one() {
     let folder = Folder::new();
     let hello = json!({
         "protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "resources": {}},
@@ -89,7 +89,7 @@ async fn remembered(folder: &Folder) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_list_of_another_version_is_forgotten_and_no_trouble() {
+async fn a_cached_list_of_another_version_is_discarded_without_an_error() {
     let folder = Folder::new();
     let path = remembered(&folder).await;
     let older = std::fs::read_to_string(&path).unwrap().replace("\"version\":2", "\"version\":1");
@@ -101,7 +101,7 @@ async fn a_list_of_another_version_is_forgotten_and_no_trouble() {
 }
 
 #[tokio::test]
-async fn why_a_server_failed_is_known_to_the_next_program_until_it_works() {
+async fn the_last_failure_is_known_to_the_next_process_until_the_server_works() {
     let folder = Folder::new();
     let broken = json!({"start": [{"stderr": "secret words"}, {"exit": 3}]});
     let first = anew(&folder, broken);
@@ -122,7 +122,7 @@ async fn why_a_server_failed_is_known_to_the_next_program_until_it_works() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_gone_since_says_so() {
+async fn calling_a_removed_tool_fails_with_a_reason() {
     let kept = Kept::with(script(&["a"]), options()).await;
     kept.upstream.listed().await.unwrap();
     let executor = kept.executor(&[]);
@@ -137,7 +137,7 @@ async fn a_tool_that_is_gone_since_says_so() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_used_is_told_of_and_replaced() {
+async fn an_unusable_cache_file_is_reported_and_replaced() {
     let folder = Folder::new();
     let path = remembered(&folder).await;
     std::fs::write(&path, "{}").unwrap();

@@ -85,7 +85,7 @@ fn meta() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_with_a_session_hears_of_new_servers() {
+async fn a_client_with_a_session_is_notified_of_new_servers() {
     let (mut client, offer) = serve().await;
     let hello =
         json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
@@ -108,7 +108,7 @@ async fn a_client_with_a_session_hears_of_new_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn since_2026_a_client_listens_for_it() {
+async fn since_2026_a_client_subscribes_to_tool_list_changes() {
     let (mut client, offer) = serve().await;
     let params = json!({"_meta": meta(), "notifications": {"toolsListChanged": true, "promptsListChanged": true}});
     let listen = json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": params});
@@ -122,7 +122,7 @@ async fn since_2026_a_client_listens_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changes_while_its_subscription_is_acknowledged_is_told() {
+async fn a_change_during_the_acknowledgement_of_a_subscription_is_reported() {
     for lists_before in [true, false] {
         let (mut client, offer) = serve_through(64).await;
         if lists_before {

@@ -19,7 +19,7 @@ fn extension(last: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_task_is_seen_to_its_end_in_either_dialect_over_either_transport() {
+async fn a_task_is_followed_to_its_end_in_either_dialect_over_either_transport() {
     let result = json!({"content": [{"type": "text", "text": "done"}], "structuredContent": {"n": 1}});
     let newer = extension(json!({"result": {"taskId": "t1", "status": "completed", "result": result}}));
     let begun = json!({"task": {"taskId": "t1", "status": "working", "pollInterval": 50}});
@@ -54,7 +54,7 @@ async fn a_task_is_seen_to_its_end_in_either_dialect_over_either_transport() {
 }
 
 #[tokio::test]
-async fn a_task_that_fails_or_asks_nothing_or_is_none_says_so() {
+async fn a_failed_or_malformed_task_fails_its_call_with_a_reason() {
     let cases = [
         (
             json!({"result": {"status": "failed", "error": {"code": 1, "message": "no paper"}}}),
@@ -75,14 +75,14 @@ async fn a_task_that_fails_or_asks_nothing_or_is_none_says_so() {
 }
 
 #[tokio::test]
-async fn of_a_task_that_its_server_has_forgotten_nobody_knows_the_end() {
+async fn a_task_that_its_server_has_forgotten_is_unknown() {
     let forgotten = json!({"error": {"code": -32602, "message": "no such task"}});
     let server = Connected::with(extension(forgotten), limits()).await;
     assert_eq!(server.call("long", json!({})).await, Outcome::Unknown);
 }
 
 #[tokio::test]
-async fn a_task_outlives_the_fall_of_a_server_that_knows_it_again() {
+async fn a_task_survives_a_crash_of_its_server_if_the_restarted_one_knows_it() {
     let folder = Folder::new();
     let over = json!({"taskId": "t1", "status": "completed", "result": {"content": [], "structuredContent": 7}});
     let mut script = extension(json!({}));
@@ -96,7 +96,7 @@ async fn a_task_outlives_the_fall_of_a_server_that_knows_it_again() {
 }
 
 #[tokio::test]
-async fn a_forgotten_task_is_begun_once_more_where_its_tool_may_be_repeated() {
+async fn a_forgotten_task_is_started_once_more_if_its_tool_may_be_repeated() {
     let mut script = extension(json!({}));
     script["tools"][0]["annotations"] = json!({"readOnlyHint": true});
     script["on"] = json!({"tasks/get": [{"error": {"code": -32602, "message": "no such task"}}]});
@@ -107,7 +107,7 @@ async fn a_forgotten_task_is_begun_once_more_where_its_tool_may_be_repeated() {
 }
 
 #[tokio::test]
-async fn a_task_that_nobody_waits_for_is_cancelled_at_the_server() {
+async fn an_abandoned_task_is_cancelled_at_the_server() {
     let folder = Folder::new();
     let record = folder.0.join("record");
     let working = json!({"result": {"taskId": "t1", "status": "working", "pollIntervalMs": 50}});

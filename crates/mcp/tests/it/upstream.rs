@@ -15,7 +15,7 @@ fn fine() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn all_who_want_a_server_share_one_start() {
+async fn concurrent_callers_share_one_start() {
     let script = json!({"start": [{"sleepMs": 300}], "tools": [fine()]});
     let kept = Kept::with(script, options()).await;
     assert_eq!(kept.upstream.status().state, ServerState::Stopped);
@@ -29,7 +29,7 @@ async fn all_who_want_a_server_share_one_start() {
 }
 
 #[tokio::test]
-async fn all_who_wait_for_a_start_that_fails_are_told_why_at_once() {
+async fn all_callers_of_a_failing_start_get_its_error_at_once() {
     let kept = Kept::of(json!({"start": [{"sleepMs": 60_000}]}), options(), |spec| {
         spec.limits.connect = Duration::from_millis(400);
     });
@@ -57,7 +57,7 @@ async fn an_idle_server_is_stopped_and_the_next_call_starts_it_again() {
 }
 
 #[tokio::test]
-async fn a_call_that_a_crash_caught_is_unknown_and_the_next_one_starts_the_server_again() {
+async fn a_call_interrupted_by_a_crash_is_unknown_and_the_next_one_restarts_the_server() {
     let crash = tool("crash", json!([{"stderr": "boom"}, {"exit": 3}]));
     let kept = Kept::with(json!({"tools": [crash, fine(), tool("silent", json!([]))]}), options()).await;
     kept.upstream.listed().await.unwrap();
@@ -71,7 +71,7 @@ async fn a_call_that_a_crash_caught_is_unknown_and_the_next_one_starts_the_serve
 }
 
 #[tokio::test]
-async fn a_call_that_only_reads_is_made_again_after_a_crash() {
+async fn a_read_only_call_is_retried_after_a_crash() {
     let folder = crate::fake::Folder::new();
     let marker = folder.0.join("crashed");
     let mut reads = tool("reads", json!([{"exitOnce": marker}, {"result": {"ok": true}}]));
@@ -86,7 +86,7 @@ async fn a_call_that_only_reads_is_made_again_after_a_crash() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_start_is_given_up_and_told_of_and_tried_again_on_request() {
+async fn a_server_that_does_not_start_is_marked_failed_and_retried_on_request() {
     let kept = Kept::with(json!({"tools": [fine()]}), options()).await;
     kept.upstream.listed().await.unwrap();
     kept.upstream.stop().await;
@@ -117,7 +117,7 @@ async fn a_server_that_does_not_start_is_given_up_and_told_of_and_tried_again_on
 }
 
 #[tokio::test]
-async fn a_server_that_falls_with_every_call_is_given_up_too() {
+async fn a_server_that_crashes_with_every_call_is_marked_failed() {
     let kept = Kept::with(json!({"tools": [tool("crash", json!([{"exit": 1}]))]}), options()).await;
     kept.upstream.listed().await.unwrap();
     for _ in 0..3 {
@@ -129,7 +129,7 @@ async fn a_server_that_falls_with_every_call_is_given_up_too() {
 }
 
 #[tokio::test]
-async fn a_change_of_tools_is_heard_listed_once_and_told() {
+async fn many_notifications_of_one_tool_list_change_cause_one_listing() {
     let said = json!({"print": r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#});
     let mut change = vec![json!({"tools": [tool("b", json!([{"result": {}}]))]})];
     change.extend(vec![said; 50]);
@@ -147,7 +147,7 @@ async fn a_change_of_tools_is_heard_listed_once_and_told() {
 }
 
 #[tokio::test]
-async fn a_start_that_is_called_off_leaves_nobody_waiting() {
+async fn a_cancelled_start_fails_its_waiters_at_once() {
     let kept = Kept::with(json!({"start": [{"sleepMs": 60_000}]}), options()).await;
     let stop = async {
         eventually("it starts", || kept.upstream.status().state == ServerState::Starting).await;

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_refused() {
+    fn enums_that_cannot_be_rewritten_in_place_are_refused() {
         let long = format!("enum {} {{ {} }}", "A".repeat(50_000), "B,".repeat(50_000));
         for source in ["enum A { B = 'x', C }", "enum A { 'b\\\nc' = 1 }", "enum A { [`b\n`] = 1 }", &long] {
             let rejection = prepare(source, Language::TypeScript);

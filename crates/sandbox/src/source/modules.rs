@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_only_look_like_it_pass() {
+    fn names_that_only_look_like_module_access_pass() {
         let cases = [
             "return \"require('fs')\" + 'import x from y'",
             "return `import('fs') ${1} export default`",

@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_soup_is_erased_to_is_javascript(source in soup()) {
+    fn erased_soup_is_javascript(source in soup()) {
         if let Ok(prepared) = prepare(&source, Language::TypeScript) {
             assert_javascript(&prepared.script);
         }
@@ -130,7 +130,7 @@ fn sizes_are_bounded() {
 }
 
 #[test]
-fn fences_are_taken_off_and_lines_stay() {
+fn fences_are_removed_and_line_numbers_stay() {
     let prepared = prepare("\n```ts\nlet x: T = 1\nreturn x\n```\n", Language::TypeScript);
     let script = prepared.map(|prepared| prepared.script);
     assert_eq!(script.as_deref(), Ok("(async()=>{\n\n\nlet x    = 1\nreturn x\n\n\n})"));
@@ -150,7 +150,7 @@ fn shell_is_refused_only_when_it_is_not_javascript() {
 }
 
 #[test]
-fn what_erasing_cannot_do_is_refused() {
+fn syntax_that_cannot_be_erased_is_refused() {
     let cases = [
         ("namespace A { const x = 1 }", 1, 1, "namespace"),
         ("namespace A.B { export function f() {} }", 1, 1, "namespace"),

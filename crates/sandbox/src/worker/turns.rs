@@ -66,7 +66,7 @@ mod tests {
     use super::Turns;
 
     #[test]
-    fn one_reads_at_a_time_and_everybody_comes_to_it() {
+    fn one_thread_reads_at_a_time_and_every_thread_gets_a_turn() {
         let turns = Arc::new(Turns::default());
         let (readers, reads) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let threads = (0..8).map(|_| {

@@ -126,7 +126,7 @@ pub(crate) fn list(first: usize, count: usize) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn places_count_through_all_rows() {
+    fn placeholders_are_numbered_through_all_rows() {
         assert_eq!(super::places(2, 3), "($1, $2, $3), ($4, $5, $6)");
     }
 }

@@ -46,7 +46,7 @@ fn exponential_schemas_end_at_the_budget_and_names_are_enforced_before() {
 }
 
 #[test]
-fn circles_are_seen_at_once() {
+fn circular_references_are_detected_at_once() {
     let cases = [
         json!({"$ref": "#", "required": ["a"]}),
         json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}, "required": ["a"]}),
@@ -61,7 +61,7 @@ fn circles_are_seen_at_once() {
 }
 
 #[test]
-fn depth_10_000_neither_overflows_nor_hides_what_is_above() {
+fn depth_10_000_neither_overflows_nor_hides_problems_above_it() {
     let mut nested = json!({"type": "string"});
     let mut negated = json!({"type": "string"});
     let mut input = json!(1);
@@ -89,7 +89,7 @@ fn depth_10_000_neither_overflows_nor_hides_what_is_above() {
 }
 
 #[test]
-fn the_depth_that_is_enforced() {
+fn schemas_are_enforced_to_a_depth_of_127() {
     let at = |depth: usize| {
         let mut schema = json!({"type": "string"});
         (0..depth).for_each(|_| schema = json!({"allOf": [schema]}));
@@ -100,7 +100,7 @@ fn the_depth_that_is_enforced() {
 }
 
 #[test]
-fn a_megabyte_of_schema_or_input_is_no_work_where_it_is_not_used() {
+fn an_unused_megabyte_of_schema_or_input_costs_no_work() {
     let many: Map<String, Value> = (0..20_000).map(|n| (format!("property{n}"), json!({"type": "string"}))).collect();
     let schema = json!({"properties": many, "required": ["property7"], "additionalProperties": false});
     assert_eq!(verdict(&schema, &json!({"property7": "a"})), "");
@@ -207,7 +207,7 @@ fn long_texts_are_matched_with_their_patterns_or_refused() {
 }
 
 #[test]
-fn no_bulk_of_input_hides_what_breaks_the_schema() {
+fn large_input_does_not_hide_values_that_break_the_schema() {
     let wanted = json!({
         "items": {"type": "array", "items": {"type": "integer"}},
         "set": {"type": "array", "uniqueItems": true},
@@ -301,7 +301,7 @@ fn everything_that_takes_time_is_counted() {
 }
 
 #[test]
-fn five_problems_are_told_in_at_most_2_000_bytes() {
+fn five_problems_are_reported_in_at_most_2_000_bytes() {
     let numbers: Vec<Value> = (0..1_000).map(Value::from).collect();
     let said = verdict(&json!({"items": {"type": "string"}}), &json!(numbers));
     assert_eq!(said.lines().count(), 6);

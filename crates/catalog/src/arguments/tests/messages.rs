@@ -32,7 +32,7 @@ fn types_are_enforced() {
 }
 
 #[test]
-fn names_are_enforced_and_the_nearest_is_told() {
+fn names_are_enforced_and_the_nearest_is_suggested() {
     let issue = json!({
         "type": "object",
         "properties": {"title": {"type": "string"}, "body": {"type": "string"}, "labels": {"enum": ["bug", "wish"]}},
@@ -176,7 +176,7 @@ fn arrays_are_enforced() {
 }
 
 #[test]
-fn choices_tell_of_the_branch_that_was_meant() {
+fn errors_in_choices_describe_the_branch_that_was_meant() {
     let shapes = json!({"oneOf": [
         {"type": "object", "properties": {"kind": {"const": "circle"}, "r": {"type": "number"}}, "required": ["kind", "r"]},
         {"type": "object", "properties": {"kind": {"const": "square"}, "a": {"type": "number"}}, "required": ["kind", "a"]},
@@ -240,7 +240,7 @@ fn references_lead_inside_the_schema_only() {
 }
 
 #[test]
-fn odd_schemas_do_not_stop_a_call_but_what_they_say_plainly_counts() {
+fn odd_schemas_do_not_block_a_call_and_their_valid_parts_are_enforced() {
     let odd = json!({
         "type": "object",
         "$schema": 5,

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::check;
 
 #[test]
-fn combinations() {
+fn combined_schemas_become_types() {
     let (text, number) = (json!({"type": "string"}), json!({"type": "number"}));
     let a = json!({"properties": {"a": text}, "required": ["a"]});
     let b = json!({"properties": {"b": number}});
@@ -49,7 +49,7 @@ fn combinations() {
 }
 
 #[test]
-fn references() {
+fn references_become_types() {
     let to = |name: &str| json!({"$ref": format!("#/$defs/{name}")});
     let node = json!({"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}});
     let point = json!({"properties": {"x": {"type": "number"}}});
@@ -116,7 +116,7 @@ fn references() {
 }
 
 #[test]
-fn references_that_lead_nowhere_say_nothing() {
+fn references_that_lead_nowhere_become_unknown() {
     check(&[
         ("nothing but itself", json!({"$ref": "#"}), "unknown"),
         (

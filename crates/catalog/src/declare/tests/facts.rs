@@ -5,7 +5,7 @@ use serde_json::json;
 use super::function;
 
 #[test]
-fn facts_a_type_does_not_say() {
+fn facts_that_a_type_cannot_express_become_comments() {
     let cases = [
         (json!({"type": "integer"}), "number; // integer"),
         (json!({"type": ["integer", "null"]}), "number | null; // integer"),

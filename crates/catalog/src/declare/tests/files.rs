@@ -170,7 +170,7 @@ fn api_answers_for_a_server_or_one_tool() {
 }
 
 #[test]
-fn a_file_without_room_goes_on_in_outline_and_then_counts() {
+fn a_file_over_its_limit_continues_in_outline_and_then_counts() {
     let input = json!({"properties": {"a": {"type": "string", "description": "word ".repeat(40)}}});
     let methods: Vec<String> = (0..8000).map(|number| format!("method{number:05}")).collect();
     let functions: Vec<_> =

@@ -10,7 +10,7 @@ fn check(function: &Function<'_>, indent: usize, expected: &str) {
 }
 
 #[test]
-fn the_contracts_example() {
+fn the_contracts_example_is_declared_exactly() {
     let text = |description: &str| json!({"type": "string", "description": description});
     let input = json!({
         "type": "object",
@@ -63,7 +63,7 @@ fn an_input_is_an_object_and_optional_where_nothing_is_required() {
 }
 
 #[test]
-fn below_the_first_level_descriptions_stand_beside_fields() {
+fn below_the_first_level_descriptions_are_beside_their_fields() {
     let input = json!({
         "properties": {
             "filter": {
@@ -138,7 +138,7 @@ fn a_tools_output_is_its_structured_content() {
 }
 
 #[test]
-fn comments_hold_what_servers_write_in_them() {
+fn text_from_servers_cannot_end_a_comment() {
     let input = json!({"properties": {
         "a*/b": {"type": "string", "description": "ends */ here\u{2028}and\u{0}there, `really`*\u{200b}/"},
     }});
@@ -155,7 +155,7 @@ function run(input?: {
 }
 
 #[test]
-fn a_long_description_is_cut_and_says_so() {
+fn a_long_description_is_cut_and_marked() {
     let lines = (0..100).map(|number| format!("Line {number}.\n")).collect::<String>();
     let shown = function(&lines, &json!({}), None).declaration(0);
     assert!(shown.contains(" * Line 23.\n * …\n */\n"), "{shown}");
@@ -166,7 +166,7 @@ fn a_long_description_is_cut_and_says_so() {
 }
 
 #[test]
-fn what_does_not_fit_is_counted_and_the_schema_named() {
+fn fields_that_do_not_fit_are_counted_and_the_schema_is_named() {
     let field =
         |name: usize| (format!("field{name:04}"), json!({"type": "string", "description": "Some words on it."}));
     let input = json!({"properties": (0..1000).map(field).collect::<Map<_, _>>(), "required": ["field0999"]});
@@ -186,7 +186,7 @@ fn what_does_not_fit_is_counted_and_the_schema_named() {
 }
 
 #[test]
-fn words_and_depth_go_before_fields_do() {
+fn descriptions_and_depth_are_cut_before_fields() {
     let show = |inner: &[&str], text: &str| {
         let field = |name: &&str| ((*name).to_owned(), json!({"type": "string", "description": text}));
         let object = json!({"type": "object", "properties": inner.iter().map(field).collect::<Map<_, _>>()});

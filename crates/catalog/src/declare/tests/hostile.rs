@@ -78,7 +78,7 @@ fn nested(levels: usize, wrap: fn(Value) -> Value) -> Value {
 }
 
 #[test]
-fn deep_schemas() {
+fn deep_schemas_give_bounded_text() {
     type Wrap = fn(Value) -> Value;
     let wraps: [(&str, Wrap); 8] = [
         ("properties", |inner| with("properties", with("a", inner))),
@@ -101,7 +101,7 @@ fn deep_schemas() {
 }
 
 #[test]
-fn webs_of_references() {
+fn webs_of_references_give_bounded_text() {
     let web = |count: usize, keyword: &dyn Fn(Value) -> Value| {
         let definition = |at: usize| (format!("d{at}"), keyword(json!({"$ref": format!("#/$defs/d{}", at + 1)})));
         let definitions: Map<String, Value> = (0..count).map(definition).collect();
@@ -128,7 +128,7 @@ fn webs_of_references() {
 }
 
 #[test]
-fn large_schemas() {
+fn large_schemas_give_bounded_text() {
     let book = "word */ `x` \u{202e}\n".repeat(700_000);
     assert!(book.len() > 10 << 20);
     check(

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{check, shown};
 
 #[test]
-fn words_are_words_whatever_a_server_calls_them() {
+fn type_names_of_every_kind_become_typescript_types() {
     check(&[
         ("string", json!({"type": "string"}), "string"),
         ("number", json!({"type": "number"}), "number"),
@@ -70,7 +70,7 @@ fn values_are_literals_while_they_are_few() {
 }
 
 #[test]
-fn lists_and_tuples_of_every_draft() {
+fn lists_and_tuples_of_every_draft_become_types() {
     let (text, number) = (json!({"type": "string"}), json!({"type": "number"}));
     check(&[
         ("no items", json!({"type": "array"}), "unknown[]"),
@@ -101,7 +101,7 @@ fn lists_and_tuples_of_every_draft() {
 }
 
 #[test]
-fn objects_and_maps() {
+fn objects_and_maps_become_types() {
     let text = json!({"type": "string"});
     check(&[
         ("no fields", json!({"type": "object"}), "Record<string, unknown>"),
@@ -137,7 +137,7 @@ fn objects_and_maps() {
 }
 
 #[test]
-fn maps_names_and_junk() {
+fn maps_odd_names_and_junk_become_types() {
     let text = json!({"type": "string"});
     check(&[
         ("map", json!({"type": "object", "additionalProperties": text}), "Record<string, string>"),

@@ -8,7 +8,7 @@ use super::{LIST, catalog, github, issues, registry, visible};
 use crate::namespace::{InputMapping, NamespaceError, Registration, ScopeMaker, ScopeValue};
 
 #[test]
-fn a_call_is_a_call_of_a_catalog_tool() {
+fn a_namespace_call_becomes_a_call_of_a_catalog_tool() {
     let catalog = github().with_namespaces(visible(&registry(issues()), &github()));
     let cases = [
         ("list", json!([{"state": "open"}]), LIST, json!({"state": "open"})),

@@ -10,7 +10,7 @@ fn named(id: &str, global: &str) -> Registration {
 }
 
 #[test]
-fn a_global_is_an_identifier_that_nobody_has() {
+fn a_global_must_be_an_unused_identifier() {
     type Error = fn(String) -> NamespaceError;
     let (shape, word, built_in): (Error, Error, Error) =
         (NamespaceError::NotAnIdentifier, NamespaceError::ReservedWord, NamespaceError::BuiltInGlobal);
@@ -52,7 +52,7 @@ fn a_global_is_an_identifier_that_nobody_has() {
 }
 
 #[test]
-fn ids_and_globals_are_taken_once_and_there_is_an_end() {
+fn ids_and_globals_are_unique_and_limited_in_number() {
     let mut registry = registry(issues());
     let taken = NamespaceError::GlobalTaken { global: "Issues".to_owned(), owner: "github-issues".to_owned() };
     assert_eq!(
@@ -92,7 +92,7 @@ fn only_a_plugins_own_tools_show_its_namespace() {
 }
 
 #[test]
-fn what_is_unregistered_or_rolled_back_is_gone() {
+fn unregistered_and_rolled_back_namespaces_are_gone() {
     let mut registry = registry(issues());
     registry.register("github", named("b", "B")).unwrap();
     registry
@@ -115,7 +115,7 @@ fn what_is_unregistered_or_rolled_back_is_gone() {
 }
 
 #[test]
-fn a_scope_that_cannot_be_made_is_refused_and_the_others_stay() {
+fn a_scope_that_fails_is_refused_and_the_others_remain() {
     let mut registry = registry(issues());
     let cause = ScopeFailure("no token".to_owned());
     let failing = {

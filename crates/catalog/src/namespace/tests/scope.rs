@@ -52,7 +52,7 @@ fn nested_and_shared_values_are_written_out() {
 }
 
 #[test]
-fn what_no_scope_may_hold() {
+fn invalid_scope_values_are_refused() {
     let tool = |name: &str| ScopeValue::tool(name);
     let path = |text: &str| text.to_owned();
     let unsafe_key = |path: &str, key: &str| NamespaceError::UnsafeKey { path: path.to_owned(), key: key.to_owned() };

@@ -23,7 +23,7 @@ fn made(place: &Place) -> usize {
 }
 
 #[test]
-fn since_2026_the_result_asks_and_the_call_comes_back_with_the_answer() {
+fn since_2026_the_result_requests_input_and_the_repeated_call_carries_it() {
     for (answer, status, calls) in [
         (json!({"action": "accept", "content": {"decision": "approve once"}}), "completed", 1),
         (json!({"action": "accept", "content": {"decision": "deny"}}), "failed", 0),
@@ -59,7 +59,7 @@ fn since_2026_the_result_asks_and_the_call_comes_back_with_the_answer() {
 }
 
 #[test]
-fn before_that_we_ask_and_always_means_always() {
+fn before_2026_the_server_sends_a_form_and_approve_always_covers_later_calls() {
     let place = pushes();
     for era in [Era::June2025, Era::November2025] {
         let mut client = Streams::start(&place, era, forms(), &[]);
@@ -80,7 +80,7 @@ fn before_that_we_ask_and_always_means_always() {
 }
 
 #[test]
-fn over_http_the_form_comes_on_the_stream_of_its_call() {
+fn over_http_the_form_is_sent_on_the_stream_of_its_call() {
     let place = pushes();
     let served = Served::start(&place, &[]);
     let mut client = served.client(Era::November2025, &served.token, forms());
@@ -94,7 +94,7 @@ fn over_http_the_form_comes_on_the_stream_of_its_call() {
 }
 
 #[test]
-fn a_form_that_is_closed_leaves_the_question_open() {
+fn a_cancelled_form_leaves_the_approval_pending() {
     let place = pushes();
     let mut client = Streams::start(&place, Era::November2025, forms(), &[]);
     let id = client.send("tools/call", json!({"name": "exec", "arguments": {"code": CELL}}));
@@ -106,7 +106,7 @@ fn a_form_that_is_closed_leaves_the_question_open() {
 }
 
 #[test]
-fn a_word_from_another_process_is_heard_by_a_wait_that_holds_on() {
+fn a_decision_made_in_another_process_completes_a_pending_wait() {
     for (era, action, status) in [
         (Era::June2025, "approve", "completed"),
         (Era::July2026, "approve", "completed"),
@@ -143,7 +143,7 @@ fn a_word_from_another_process_is_heard_by_a_wait_that_holds_on() {
 }
 
 #[test]
-fn who_is_asked_can_be_configured() {
+fn flags_choose_which_calls_need_approval() {
     let place = pushes();
     let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask-nobody"]);
     assert_eq!(client.exec(CELL)["value"], "push");
@@ -159,7 +159,7 @@ fn told(output: &Output) -> (Option<i32>, Value) {
 }
 
 #[test]
-fn a_call_by_hand_asks_as_a_cells_does_and_heeds_what_was_agreed_to_for_good() {
+fn a_direct_call_needs_approval_like_a_cells_and_honours_standing_approvals() {
     let place = pushes();
     let (code, refused) = told(&place.by_hand("s.push").output().unwrap());
     let why = "a person must agree to a call of `mcp:s:push` (this tool may change something); type it on a terminal, \
@@ -178,7 +178,7 @@ fn a_call_by_hand_asks_as_a_cells_does_and_heeds_what_was_agreed_to_for_good() {
 }
 
 #[test]
-fn a_call_by_hand_is_not_asked_about_where_the_configuration_says_so() {
+fn a_direct_call_needs_no_approval_if_the_configuration_exempts_it() {
     let place = pushes();
     let mut config: Value = serde_json::from_str(&std::fs::read_to_string(place.path("config.json")).unwrap()).unwrap();
     for (approvals, code) in [
@@ -194,7 +194,7 @@ fn a_call_by_hand_is_not_asked_about_where_the_configuration_says_so() {
 }
 
 #[test]
-fn on_a_terminal_whoever_types_a_call_is_asked_about_it() {
+fn a_direct_call_on_a_terminal_prompts_for_approval() {
     for (answer, code, calls) in [("y\n", 0, 1), ("n\n", 1, 0), ("\n", 1, 0)] {
         let place = pushes();
         let seen = on_terminal(&place.by_hand("s.push"), answer);

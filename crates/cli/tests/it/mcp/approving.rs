@@ -68,7 +68,7 @@ fn every_view_of_a_call_names_every_key_and_says_what_is_cut() {
 }
 
 #[test]
-fn a_thousand_keys_are_counted_in_the_form_and_invisible_letters_are_visible_everywhere() {
+fn a_thousand_keys_are_counted_in_the_form_and_invisible_characters_are_escaped_everywhere() {
     let place = pushes();
     let arguments = "Object.fromEntries([['\\u202ehidden\\u200b', '\\u009b31m'], ...Array(1000).keys()].map(k => \
                      Array.isArray(k) ? k : ['key' + k, 'v'.repeat(100)]))";

@@ -26,7 +26,7 @@ fn until_heard(place: &Place, words: &str) {
 }
 
 #[test]
-fn a_cancelled_exec_is_over_and_so_is_what_it_asked_of_others() {
+fn cancelling_exec_ends_its_run_and_cancels_its_upstream_calls() {
     for era in Era::ALL {
         let place = hangs();
         let mut client = Streams::plain(&place, era);
@@ -40,7 +40,7 @@ fn a_cancelled_exec_is_over_and_so_is_what_it_asked_of_others() {
 }
 
 #[test]
-fn over_http_a_notification_cancels_or_since_2026_the_end_of_the_stream() {
+fn over_http_a_notification_cancels_and_since_2026_closing_the_stream_does() {
     for era in [Era::November2025, Era::July2026] {
         let place = hangs();
         let served = Served::start(&place, &[]);
@@ -64,7 +64,7 @@ fn over_http_a_notification_cancels_or_since_2026_the_end_of_the_stream() {
 }
 
 #[test]
-fn a_session_that_loses_its_stream_loses_no_run() {
+fn a_run_survives_the_loss_of_its_sessions_stream() {
     let place = hangs();
     let served = Served::start(&place, &[]);
     let mut client = served.client(Era::June2025, &served.token, json!({}));

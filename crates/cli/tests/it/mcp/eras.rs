@@ -10,7 +10,7 @@ fn adds() -> Place {
 }
 
 #[test]
-fn the_list_is_two_tools_with_all_a_client_wants_to_know() {
+fn every_revision_lists_the_same_two_tools_with_their_metadata() {
     let place = adds();
     let mut seen: Vec<String> = Vec::new();
     for era in Era::ALL {
@@ -34,7 +34,7 @@ fn the_list_is_two_tools_with_all_a_client_wants_to_know() {
 }
 
 #[test]
-fn cells_run_wait_and_fail_as_results() {
+fn completed_waiting_and_failed_cells_are_results_and_not_errors() {
     let place = adds();
     for era in Era::ALL {
         let mut client = Streams::plain(&place, era);
@@ -76,7 +76,7 @@ fn bad_input_is_a_tool_error_and_an_unknown_tool_a_protocol_error() {
 }
 
 #[test]
-fn each_nested_call_is_told_to_who_asked_to_be_told() {
+fn nested_calls_are_reported_to_a_client_with_a_progress_token() {
     let place = Place::new(json!([
         reads(
             "one",
@@ -113,7 +113,7 @@ fn a_prefix_renames_both_tools() {
 }
 
 #[test]
-fn a_bad_server_takes_nobody_with_it() {
+fn a_server_that_cannot_start_does_not_affect_the_others() {
     let place = adds();
     let config = std::fs::read_to_string(place.path("config.json")).unwrap();
     let mut config: Value = serde_json::from_str(&config).unwrap();
@@ -126,7 +126,7 @@ fn a_bad_server_takes_nobody_with_it() {
 }
 
 #[test]
-fn it_ends_when_its_client_does_or_when_told_to() {
+fn the_server_exits_when_its_input_closes_or_on_sigterm() {
     let place = Place::new(json!([]));
     let mut client = Streams::plain(&place, Era::July2026);
     assert_eq!(client.exec("return 1")["value"], 1);

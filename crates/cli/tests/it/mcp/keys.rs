@@ -32,7 +32,7 @@ fn put(path: &str, lines: &[String]) {
 }
 
 #[test]
-fn a_rotation_is_noticed_by_servers_that_run_and_older_keys_open_what_they_sealed() {
+fn running_servers_notice_a_rotation_and_older_keys_open_what_they_sealed() {
     let place = Place::new(json!([]));
     let mut running = Streams::plain(&place, Era::June2025);
     let before = running.exec(SLEEPS);
@@ -58,7 +58,7 @@ fn a_rotation_is_noticed_by_servers_that_run_and_older_keys_open_what_they_seale
 }
 
 #[test]
-fn a_cell_whose_key_was_removed_says_so_and_goes_on_when_it_is_put_back() {
+fn a_cell_whose_key_was_removed_fails_with_a_reason_and_resumes_once_it_is_restored() {
     let place = Place::new(json!([]));
     let mut client = Streams::plain(&place, Era::June2025);
     let sleeping = client.exec(SLEEPS);
@@ -76,7 +76,7 @@ fn a_cell_whose_key_was_removed_says_so_and_goes_on_when_it_is_put_back() {
 }
 
 #[test]
-fn keys_that_others_can_read_or_that_are_no_keys_are_refused() {
+fn key_files_that_are_invalid_or_readable_by_others_are_refused() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new(json!([]));
     let key = place.path("key");

@@ -6,7 +6,7 @@ use super::clients::{Era, Streams};
 use super::place::{Place, reads};
 
 #[test]
-fn an_exec_whose_answer_was_lost_is_found_again() {
+fn an_exec_whose_answer_was_lost_can_be_recovered() {
     let place = Place::new(json!([]));
     for era in [Era::June2025, Era::July2026] {
         let mut client = Streams::plain(&place, era);
@@ -26,7 +26,7 @@ fn an_exec_whose_answer_was_lost_is_found_again() {
 }
 
 #[test]
-fn the_only_run_there_is_needs_no_name() {
+fn wait_without_a_run_id_means_the_only_run() {
     let place = Place::new(json!([]));
     let mut client = Streams::plain(&place, Era::July2026);
     assert_eq!(client.exec("await yield_control(); return 3")["status"], "waiting");
@@ -36,7 +36,7 @@ fn the_only_run_there_is_needs_no_name() {
 }
 
 #[test]
-fn two_processes_on_one_store_go_on_with_each_others_runs() {
+fn two_processes_on_one_store_resume_each_others_runs() {
     let place =
         Place::new(json!([reads("add", json!([{"result": {"content": [], "structuredContent": {"sum": 3}}}]))]));
     let mut clients: Vec<Streams> =

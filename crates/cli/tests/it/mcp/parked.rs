@@ -54,7 +54,7 @@ fn assert_done(place: &Place, done: &Value) {
 }
 
 #[test]
-fn a_task_that_ends_in_time_is_a_call_like_others() {
+fn a_task_that_ends_in_time_settles_like_any_call() {
     let place = tasks();
     is_over(&place);
     let done = start(&place, Era::July2026).exec(CELL);
@@ -62,7 +62,7 @@ fn a_task_that_ends_in_time_is_a_call_like_others() {
 }
 
 #[test]
-fn a_task_is_followed_to_its_end_by_the_next_process_when_ours_is_killed() {
+fn after_a_kill_the_next_process_follows_the_task_to_its_end() {
     let place = tasks();
     let mut client = start(&place, Era::July2026);
     begin(&place, &mut client);
@@ -76,7 +76,7 @@ fn a_task_is_followed_to_its_end_by_the_next_process_when_ours_is_killed() {
 }
 
 #[test]
-fn a_process_that_ends_in_good_order_leaves_its_tasks_to_the_next() {
+fn a_process_that_exits_cleanly_leaves_its_tasks_to_the_next() {
     let place = tasks();
     let mut client = start(&place, Era::November2025);
     begin(&place, &mut client);
@@ -88,7 +88,7 @@ fn a_process_that_ends_in_good_order_leaves_its_tasks_to_the_next() {
 }
 
 #[test]
-fn two_processes_that_wait_for_one_task_are_told_the_same() {
+fn two_processes_that_wait_for_one_task_get_the_same_result() {
     let place = tasks();
     let (mut one, mut two) = (start(&place, Era::July2026), start(&place, Era::July2026));
     let exec = begin(&place, &mut one);
@@ -133,7 +133,7 @@ fn waited(client: &mut Streams) -> Value {
 }
 
 #[test]
-fn a_run_that_is_called_off_calls_off_its_task() {
+fn cancelling_a_run_cancels_its_task() {
     let place = tasks();
     let mut client = start(&place, Era::July2026);
     let id = begin(&place, &mut client);

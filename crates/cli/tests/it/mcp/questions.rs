@@ -41,7 +41,7 @@ fn assert_booked(done: &Value, answer: &Value) {
 }
 
 #[test]
-fn a_client_that_shows_forms_is_given_the_servers_own() {
+fn a_client_that_supports_forms_receives_the_servers_form() {
     let oslo = json!({"action": "accept", "content": {"city": "Oslo"}});
     for answer in [oslo.clone(), json!({"action": "decline"})] {
         let place = asks(&city());
@@ -68,7 +68,7 @@ fn a_client_that_shows_forms_is_given_the_servers_own() {
 }
 
 #[test]
-fn without_one_a_person_answers_at_a_terminal_also_when_we_were_killed_meanwhile() {
+fn without_forms_a_person_answers_in_a_terminal_even_after_a_kill() {
     let place = asks(&city());
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
@@ -102,7 +102,7 @@ fn without_one_a_person_answers_at_a_terminal_also_when_we_were_killed_meanwhile
 }
 
 #[test]
-fn a_page_is_shown_and_never_opened() {
+fn a_page_to_visit_is_shown_and_never_opened() {
     let page = json!({"mode": "url", "message": "Log in.", "url": "http://127.0.0.1:9/consent?x=1"});
     let place = asks(&json!({"method": "elicitation/create", "params": page}));
     let mut client = start(&place, Era::July2026, json!({}));
@@ -116,7 +116,7 @@ fn a_page_is_shown_and_never_opened() {
 }
 
 #[test]
-fn a_task_that_asks_is_told_and_goes_on() {
+fn a_task_that_asks_receives_the_answer_and_continues() {
     let place = Place::new(json!([]));
     let mut book = writes("book");
     let begun = json!({"resultType": "task", "taskId": "t1", "status": "working", "pollIntervalMs": 50});
@@ -146,7 +146,7 @@ fn a_task_that_asks_is_told_and_goes_on() {
 
 /// In 2025-11-25 a server may also answer with an error, and wants to be called again when the person has been there.
 #[test]
-fn a_page_that_must_be_visited_first_is_shown_and_the_call_made_again() {
+fn a_page_that_must_be_visited_first_is_shown_and_the_call_is_retried() {
     let place = Place::new(json!([]));
     let mut book = writes("book");
     let page = json!({"mode": "url", "message": "Log in.", "url": "https://example.com/", "elicitationId": "e1"});
@@ -171,7 +171,7 @@ fn a_page_that_must_be_visited_first_is_shown_and_the_call_made_again() {
 }
 
 #[test]
-fn what_is_no_question_to_a_person_fails_the_call_and_says_why() {
+fn a_question_that_is_not_for_a_person_fails_the_call_with_a_reason() {
     let sampling = json!({"method": "sampling/createMessage", "params": {}});
     let place = asks(&sampling);
     let failed = start(&place, Era::July2026, forms()).exec(CELL);
@@ -180,7 +180,7 @@ fn what_is_no_question_to_a_person_fails_the_call_and_says_why() {
 }
 
 /// A server of an older revision, which asks while its call is under way.
-fn asks_meanwhile() -> Place {
+fn asks_during_its_call() -> Place {
     let place = Place::new(json!([]));
     let mut book = writes("book");
     book["does"] = json!([{"ask": {"message": "Where to?", "requestedSchema": form()}}]);
@@ -190,10 +190,10 @@ fn asks_meanwhile() -> Place {
 }
 
 #[test]
-fn an_older_server_asks_while_its_call_is_under_way() {
+fn an_older_server_can_ask_while_its_call_is_in_progress() {
     let oslo = json!({"action": "accept", "content": {"city": "Oslo"}});
     for answer in [oslo.clone(), json!({"action": "decline"})] {
-        let place = asks_meanwhile();
+        let place = asks_during_its_call();
         let mut client = start(&place, Era::November2025, forms());
         let id = client.send("tools/call", json!({"name": "exec", "arguments": {"code": CELL}}));
         let form = client.next("form", |message| message["method"] == "elicitation/create");
@@ -202,7 +202,7 @@ fn an_older_server_asks_while_its_call_is_under_way() {
         assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &answer), "{done}");
     }
 
-    let place = asks_meanwhile();
+    let place = asks_during_its_call();
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
     assert_eq!((&waiting["status"], &waiting["pendingToolCalls"][0]["state"]), (&json!("waiting"), &json!("approval")));
@@ -214,8 +214,8 @@ fn an_older_server_asks_while_its_call_is_under_way() {
 }
 
 #[test]
-fn a_call_that_waited_for_a_person_when_we_were_killed_is_unknown() {
-    let place = asks_meanwhile();
+fn after_a_kill_a_call_that_waited_for_a_person_is_unknown() {
+    let place = asks_during_its_call();
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
@@ -234,8 +234,8 @@ fn a_call_that_waited_for_a_person_when_we_were_killed_is_unknown() {
 }
 
 #[test]
-fn a_direct_call_has_nobody_to_ask_and_says_so_to_the_server() {
-    let place = asks_meanwhile();
+fn a_direct_call_answers_the_servers_question_with_cancel() {
+    let place = asks_during_its_call();
     let called = place.by_hand("s.book").arg("--yes").output().unwrap();
     let called: Value = serde_json::from_slice(&called.stdout).unwrap();
     assert_eq!(called["result"]["structuredContent"], json!({"action": "cancel"}), "{called}");

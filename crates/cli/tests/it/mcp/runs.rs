@@ -43,7 +43,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_run_is_listed_shown_and_gone_through_again_while_it_waits_and_when_it_is_over() {
+fn a_run_is_listed_shown_and_replayed_while_it_waits_and_after_it_ended() {
     let place = place();
     let mut client = Streams::plain(&place, Era::July2026);
     let waiting = client.exec(CELL);
@@ -104,7 +104,7 @@ fn a_run_is_listed_shown_and_gone_through_again_while_it_waits_and_when_it_is_ov
 }
 
 #[test]
-fn a_fork_goes_on_by_itself_from_a_step_and_calls_nothing_again() {
+fn a_fork_continues_from_a_step_and_repeats_no_recorded_call() {
     let place = place();
     let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask-nobody"]);
     assert_eq!(client.exec(CELL)["status"], "completed");
@@ -169,7 +169,7 @@ async fn forge(place: &Place, run: &str) {
 }
 
 #[test]
-fn where_a_cell_leaves_its_record_is_told() {
+fn replay_reports_where_a_cell_diverges_from_its_record() {
     let place = place();
     let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask-nobody"]);
     client.exec(CELL);

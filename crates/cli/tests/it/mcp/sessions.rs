@@ -242,7 +242,7 @@ fn streams_of_one_session_are_bounded() {
 }
 
 #[test]
-fn a_request_id_that_is_under_way_is_refused_in_its_session() {
+fn a_request_id_in_use_is_refused_in_its_session() {
     let place = Place::new(json!([reads("slow", json!([{"sleepMs": 1500}, {"result": {"content": []}}]))]));
     let served = served(&place);
     let mut ada = served.client(Era::November2025, ADA, json!({}));
@@ -258,7 +258,7 @@ fn a_request_id_that_is_under_way_is_refused_in_its_session() {
 }
 
 #[test]
-fn initialize_is_small() {
+fn large_initialize_requests_are_refused() {
     let place = Place::new(json!([]));
     let served = served(&place);
     session_of(&served.post(Era::November2025, ADA, None, &initialize(60 << 10)));
@@ -292,7 +292,7 @@ fn initialize_is_small() {
 }
 
 #[test]
-fn a_message_of_very_many_values_is_refused_before_it_is_parsed() {
+fn a_message_with_too_many_values_is_refused_before_it_is_parsed() {
     let place = Place::new(json!([]));
     let served = served(&place);
     let before = resident_mib(&served);
@@ -308,7 +308,7 @@ fn a_message_of_very_many_values_is_refused_before_it_is_parsed() {
 }
 
 #[test]
-fn a_client_may_repeat_that_it_is_initialized() {
+fn a_client_may_repeat_the_initialized_notification() {
     let place = Place::new(json!([]));
     let served = served(&place);
     let ada: HttpClient<'_> = served.client(Era::November2025, ADA, json!({}));

@@ -79,7 +79,7 @@ fn two_servers_on_one_postgres_are_one_service() {
 }
 
 #[test]
-fn a_store_that_is_not_there_is_told_without_its_password() {
+fn an_unreachable_store_is_reported_without_its_password() {
     let place = pushes();
     for url in [
         "postgres://me:hunter2@localhost/x?host=/no/such/folder",
@@ -96,7 +96,7 @@ fn a_store_that_is_not_there_is_told_without_its_password() {
 }
 
 #[test]
-fn a_backup_taken_in_use_goes_on_elsewhere_and_comes_back() {
+fn a_backup_taken_while_in_use_is_restored_on_another_engine_and_back() {
     let server = Server::start().unwrap();
     let (url, here, there) = (room(&server), pushes(), pushes());
     let mut client = Streams::plain(&here, Era::June2025);
@@ -144,7 +144,7 @@ fn a_backup_taken_in_use_goes_on_elsewhere_and_comes_back() {
 }
 
 #[test]
-fn a_principal_that_has_too_many_cells_waiting_is_told_which_to_end() {
+fn a_principal_with_too_many_waiting_cells_gets_an_error_that_names_one() {
     let place = pushes();
     let mut config: Value = serde_json::from_str(&std::fs::read_to_string(place.path("config.json")).unwrap()).unwrap();
     config["store"] = json!({"perPrincipal": {"maxWaitingRuns": 2, "maxOpenApprovals": 1}});

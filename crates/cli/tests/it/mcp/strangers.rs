@@ -132,7 +132,7 @@ fn a_connection_without_a_token_lives_ten_seconds_whatever_it_sends() {
 }
 
 #[test]
-fn a_stranger_gets_one_response_on_a_connection() {
+fn a_peer_without_a_token_gets_one_response_per_connection() {
     let place = Place::new(json!([]));
     let served = Served::start(&place, &[]);
     let host = &served.address;
@@ -171,7 +171,7 @@ fn a_large_request_without_a_token_is_answered_before_it_has_arrived() {
 }
 
 #[test]
-fn a_request_that_names_another_host_anywhere_is_refused_before_its_token_is_looked_at() {
+fn a_request_that_names_another_host_anywhere_is_refused_before_its_token_is_checked() {
     let place = Place::new(json!([]));
     let served = Served::start(&place, &[]);
     let (host, token) = (served.address.as_str(), served.token.as_str());

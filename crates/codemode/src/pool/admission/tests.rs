@@ -198,7 +198,7 @@ fn a_cell_dropped_while_it_runs_holds_its_turn_and_memory_until_its_leg_has_ende
 }
 
 #[test]
-fn a_worker_that_ends_takes_its_cells_along_and_the_next_one_takes_who_waits() {
+fn cells_end_with_their_worker_and_waiting_cells_get_the_next_one() {
     let mut pool = Pool::new(Capacity { turns: 1, ..capacity(1) });
     let resting = pool.started("ada");
     pool.ended(resting, Some(MIB));

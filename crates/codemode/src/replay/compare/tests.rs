@@ -41,7 +41,7 @@ fn told(before: &Leg, calls: &[CallRow], now: &Leg) -> String {
 }
 
 #[test]
-fn a_leg_that_does_the_same_is_the_same() {
+fn an_identical_leg_matches_its_record() {
     let calls = [row(1, 0, "a:b:c", "{}"), row(2, 0, "a:b:d", "{\"n\":1}"), row(3, 1, "a:b:c", "{}")];
     let first = waits(vec![call(1, "a:b:c", "{}"), call(2, "a:b:d", "{\"n\":1}")]);
     let second = waits(vec![call(3, "a:b:c", "{}")]);
@@ -58,7 +58,7 @@ fn a_leg_that_does_the_same_is_the_same() {
 }
 
 #[test]
-fn whatever_else_a_leg_does_is_told_with_its_place() {
+fn every_divergence_is_reported_with_its_place() {
     let before = waits(vec![call(1, "a:b:c", "{\"n\":1}"), call(2, "a:b:d", "{}")]);
     let calls = [row(1, 0, "a:b:c", "{\"n\":1}"), row(2, 0, "a:b:d", "{}")];
     for (now, expected) in [
@@ -97,7 +97,7 @@ fn whatever_else_a_leg_does_is_told_with_its_place() {
 }
 
 #[test]
-fn output_that_was_told_must_be_the_same() {
+fn reported_output_must_be_the_same() {
     let end = || LegEnd::Suspended { calls: Vec::new(), cleared: Vec::new() };
     let told_of = |before: &[&str], now: &[&str]| told(&leg(end(), before), &[], &leg(end(), now));
     assert_eq!(
@@ -110,7 +110,7 @@ fn output_that_was_told_must_be_the_same() {
 }
 
 #[test]
-fn a_leg_that_is_known_to_have_waited_must_wait_though_its_end_is_not_written() {
+fn a_leg_known_to_have_waited_must_wait_even_if_its_end_is_not_recorded() {
     let legs = [LegRow::begun(0, 0, vec![]), LegRow::begun(1, 0, vec![])];
     let calls = [row(1, 0, "a:b:c", "{}"), row(2, 1, "a:b:c", "{}")];
     let judge = |frozen: Option<i64>, number: usize, now: &Leg| {
@@ -124,7 +124,7 @@ fn a_leg_that_is_known_to_have_waited_must_wait_though_its_end_is_not_written() 
 }
 
 #[test]
-fn a_reply_goes_only_to_a_call_that_is_waited_for() {
+fn a_reply_is_delivered_only_to_a_pending_call() {
     let cleared =
         leg(LegEnd::Suspended { calls: vec![call(1, "", "5"), call(2, "", "5")], cleared: vec![CallId(1)] }, &[]);
     let mut calls = [row(1, 0, "", "5"), row(2, 0, "", "5")];
@@ -145,7 +145,7 @@ fn a_reply_goes_only_to_a_call_that_is_waited_for() {
 }
 
 #[test]
-fn an_end_is_written_as_it_was() {
+fn the_recorded_end_matches_the_legs_end() {
     let ended = |how| LegEnded { how, shown: String::new() };
     assert_eq!(ended_of(&waits(vec![])), ended(LegHow::Suspended));
     assert_eq!(ended_of(&returns("1")), ended(LegHow::Completed));

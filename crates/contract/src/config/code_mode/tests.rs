@@ -82,7 +82,7 @@ fn every_number_has_its_default_and_both_ends() {
 }
 
 #[test]
-fn a_number_that_is_none_is_an_error_also_while_code_mode_is_off() {
+fn an_invalid_number_is_an_error_even_while_code_mode_is_off() {
     for (key, _, least, most, _) in FIELDS {
         for (value, found) in [
             (json!(-1), "`-1`"),

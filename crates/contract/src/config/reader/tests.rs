@@ -58,7 +58,7 @@ fn numbers_are_whole_and_move_into_their_range() {
 }
 
 #[test]
-fn choices_are_words_in_their_own_spelling() {
+fn choices_must_be_spelled_exactly() {
     let words = [("code", 1), ("tools", 2)];
     let read = |value: Value| check(&json!({ "mode": value }), |reader| reader.choice("mode", &words));
     assert_eq!(read(json!("tools")), (Some(Some(2)), vec![]));
@@ -82,7 +82,7 @@ fn lists_report_each_wrong_item_by_its_place() {
 }
 
 #[test]
-fn objects_nest_and_what_is_left_is_unknown() {
+fn objects_nest_and_unread_keys_are_unknown() {
     let value = json!({"inner": {"on": 1, "of": true}, "iner": {}, "zebra": 1});
     let (read, errors) = check(&value, |reader| reader.object("inner", |inner| inner.flag("on")));
     assert_eq!(read, Some(Some(None)));

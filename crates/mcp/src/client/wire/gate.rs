@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_past_a_bound_is_not_parsed_and_its_call_fails_alone() {
+    fn an_answer_over_a_bound_is_not_parsed_and_only_its_call_fails() {
         let many = format!("[{}0]", "0,".repeat(MAX_JSON_VALUES));
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
         let objects = format!("[{}0]", r#"{"a":0},"#.repeat(1_000_000));
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_past_a_bound_that_hides_its_id_fails_all_calls() {
+    fn an_answer_over_a_bound_that_hides_its_id_fails_all_calls() {
         let many = format!("[{}0]", "0,".repeat(MAX_JSON_VALUES));
         for text in [
             format!(r#"{{"\u0069d":1,"result":{many}}}"#),
@@ -440,7 +440,7 @@ mod tests {
 
     /// The scan and the parser must not see two different messages.
     #[test]
-    fn a_message_that_is_not_what_it_seemed_is_garbage() {
+    fn a_message_that_scan_and_parser_read_differently_is_garbage() {
         let texts = [
             r#"{"id":1,"\u006dethod":"ping","params":{}}"#,
             r#"{"id":1,"\u0069d":2,"result":{}}"#,
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn large_requests_are_refused_by_name_and_large_notifications_passed_over() {
+    fn large_requests_are_refused_by_name_and_large_notifications_ignored() {
         let mut gate = Gate::new();
         let many = vec![0; 20_000];
         let request = json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {"x": many}});
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_passed_over_until_it_is_too_much() {
+    fn non_objects_are_ignored_up_to_a_limit() {
         let mut gate = Gate::new();
         let good = || b"{\"a\":1}".to_vec();
         for _ in 0..3 {
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_may_ask_so_much_at_once_and_more_once_that_is_answered() {
+    fn open_requests_of_a_server_are_limited_and_answers_free_them() {
         let mut gate = Gate::new();
         let ping = |id: usize| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
         for id in 0..MAX_ASKED {
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_or_waits_for_does_not_reach_the_library() {
+    fn unsolicited_messages_do_not_reach_the_library() {
         let mut gate = Gate::new();
         let strays = [
             json!({}),

@@ -64,7 +64,7 @@ fn ask(updates: ProgressSink) -> Request<'static> {
 }
 
 #[tokio::test]
-async fn a_request_carries_its_key_and_its_result_comes_back_whole() {
+async fn a_request_carries_its_idempotency_key_and_its_result_arrives_whole() {
     let (session, mut peer) = connected().await;
     let result = json!({"content": [], "isError": true, "unheardOf": {"deep": [1]}, "_meta": {"a": 1}});
     let serve = async {
@@ -106,7 +106,7 @@ async fn progress_reaches_its_own_call_bounded_in_number_and_length() {
 }
 
 #[tokio::test]
-async fn whoever_stops_waiting_tells_the_server() {
+async fn abandoning_a_request_notifies_the_server() {
     let (session, mut peer) = connected().await;
     let call = tokio::spawn({
         let session = Arc::clone(&session);
@@ -126,7 +126,7 @@ async fn whoever_stops_waiting_tells_the_server() {
 }
 
 #[tokio::test]
-async fn what_a_server_asks_of_us_is_refused_and_too_much_of_it_ends_the_connection() {
+async fn requests_from_a_server_are_refused_and_too_many_end_the_connection() {
     let (session, mut peer) = connected().await;
     for (n, method) in ["sampling/createMessage", "elicitation/create", "no/such"].into_iter().enumerate() {
         let params = json!({"messages": [], "maxTokens": 1, "message": "?", "requestedSchema": {"type": "object", "properties": {}}});
@@ -147,7 +147,7 @@ async fn what_a_server_asks_of_us_is_refused_and_too_much_of_it_ends_the_connect
 }
 
 #[tokio::test]
-async fn an_error_is_told_and_a_silent_end_too() {
+async fn errors_and_a_silent_end_are_reported() {
     let (session, mut peer) = connected().await;
     let errors = [
         (json!({"code": -32602, "message": "no such tool"}), -32602, "no such tool"),
@@ -172,7 +172,7 @@ async fn an_error_is_told_and_a_silent_end_too() {
 }
 
 #[tokio::test]
-async fn a_handshake_refused_or_odd_is_told() {
+async fn a_refused_or_malformed_handshake_is_reported() {
     let answers = [
         (
             json!({"error": {"code": -32601, "message": "what?"}}),

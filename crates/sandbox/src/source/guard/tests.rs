@@ -69,22 +69,22 @@ fn attack(patterns: &[Pattern]) {
 }
 
 #[test]
-fn survives_what_nests() {
+fn survives_nesting_patterns() {
     attack(&NESTING);
 }
 
 #[test]
-fn survives_what_is_read_again() {
+fn survives_patterns_that_are_parsed_repeatedly() {
     attack(&RETRIES);
 }
 
 #[test]
-fn survives_what_hides() {
+fn survives_patterns_that_hide_brackets() {
     attack(&HIDING);
 }
 
 #[test]
-fn survives_what_is_swallowed() {
+fn survives_patterns_that_swallow_tokens() {
     attack(&SWALLOWING);
 }
 
@@ -101,7 +101,7 @@ fn survives_the_options_of_an_import() {
 
 /// A bound that is wrong by much would let these through.
 #[test]
-fn refuses_what_is_deep_wherever_it_hides() {
+fn refuses_deep_nesting_wherever_it_hides() {
     let deep = MAX_DEPTH as usize + 100;
     for pattern in NESTING {
         // A pattern that needs fewer tokens than the limit for its depth is not too deep.
