@@ -1,4 +1,4 @@
-//! `cellmate connect`: every client's configuration, written and put back.
+//! `cellmate connect`: writing the configuration of every client, and undoing it.
 
 use serde_json::{Value, json};
 
@@ -145,7 +145,10 @@ fn take_over_moves_servers_as_written_and_reports_those_it_leaves() {
         (&left["oauthAccount"], &left["projects"][&here]),
         (&json!(CANARY), &json!({"mcpServers": {}, "history": [CANARY]}))
     );
-    assert_eq!(left["projects"]["/elsewhere"], theirs["projects"]["/elsewhere"], "other folders keep theirs");
+    assert_eq!(
+        left["projects"]["/elsewhere"], theirs["projects"]["/elsewhere"],
+        "the servers of other folders are unchanged"
+    );
     let ours = person.read(OURS);
     assert!(ours.contains("// mine") && ours.contains("${TOKEN}") && ours.contains(CANARY), "{ours}");
     let listed = person.types(&["servers", "list", "--json"]).json();

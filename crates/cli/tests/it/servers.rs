@@ -172,7 +172,7 @@ fn servers_add_accepts_the_arguments_of_other_clients_commands() {
         let said = person.types(&[&["servers", "add"], arguments].concat());
         assert!(said.code == 2 && said.err.contains(reason), "{arguments:?}: {} {}", said.code, said.err);
     }
-    assert!(!person.has(OURS), "nothing is written where something is wrong");
+    assert!(!person.has(OURS), "a refused command writes nothing");
 }
 
 #[test]

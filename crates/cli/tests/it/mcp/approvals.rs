@@ -1,4 +1,4 @@
-//! A person's word: within a result, by a request, or from another process.
+//! Approvals given in a result of the newest revision, in a form, or by a command in another process.
 
 use std::process::Output;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ fn forms() -> Value {
 }
 
 fn made(place: &Place) -> usize {
-    place.heard().matches("\"tools/call\"").count()
+    place.received().matches("\"tools/call\"").count()
 }
 
 #[test]
@@ -44,12 +44,12 @@ fn since_2026_the_result_requests_input_and_the_repeated_call_carries_it() {
         again["inputResponses"] = json!({ id: answer });
         let done = structured(&client.ask("tools/call", again.clone()));
         assert_eq!(done["status"], status, "{done}");
-        assert_eq!(done["output"][0]["text"], "before", "what was said before the question: {done}");
+        assert_eq!(done["output"][0]["text"], "before", "output from before the question: {done}");
         assert_eq!(made(&place), calls);
         if status == "waiting" {
             assert!(done["message"].as_str().unwrap().contains("run `cellmate approvals`"), "{done}");
         }
-        // The state holds for its own call only.
+        // The request state is valid for its own call only.
         again["arguments"]["code"] = json!("return 2");
         assert_eq!(client.ask("tools/call", again)["error"]["code"], -32602);
         let mut forged = params;
@@ -116,7 +116,7 @@ fn a_decision_made_in_another_process_completes_a_pending_wait() {
         let mut client = Streams::plain(&place, era);
         let began = Instant::now();
         let waiting = client.exec(CELL);
-        assert!(began.elapsed() < Duration::from_secs(15), "exec does not hold on");
+        assert!(began.elapsed() < Duration::from_secs(15), "exec must not wait for the approval");
         assert_eq!(waiting["status"], "waiting", "{waiting}");
         let id = waiting["approvals"][0]["approvalId"].as_str().unwrap().to_owned();
         let message = waiting["message"].as_str().unwrap();
@@ -132,11 +132,11 @@ fn a_decision_made_in_another_process_completes_a_pending_wait() {
         std::thread::sleep(Duration::from_millis(1500));
         let decided = place.approvals(&[action, &id]);
         assert_eq!(decided.status.code(), Some(0), "{}", String::from_utf8_lossy(&decided.stderr));
-        let said = Instant::now();
+        let decided_at = Instant::now();
         let done = structured(&client.answer(wait));
         assert_eq!(done["status"], status, "{done}");
-        assert!(said.elapsed() < Duration::from_secs(8), "{:?}", said.elapsed());
-        // Given once.
+        assert!(decided_at.elapsed() < Duration::from_secs(8), "{:?}", decided_at.elapsed());
+        // An approval can be decided only once.
         assert_eq!(place.approvals(&[action, &id]).status.code(), Some(1));
         assert_eq!(place.approvals(&["show", &id]).status.code(), Some(1));
     }
@@ -153,28 +153,32 @@ fn flags_choose_which_calls_need_approval() {
     assert_eq!(client.exec(CELL)["status"], "waiting");
 }
 
-fn told(output: &Output) -> (Option<i32>, Value) {
-    let told = serde_json::from_slice(&output.stdout);
-    (output.status.code(), told.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr))))
+fn exit_and_json(output: &Output) -> (Option<i32>, Value) {
+    let json = serde_json::from_slice(&output.stdout);
+    (output.status.code(), json.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr))))
 }
 
 #[test]
 fn a_direct_call_needs_approval_like_a_cells_and_honours_standing_approvals() {
     let place = pushes();
-    let (code, refused) = told(&place.by_hand("s.push").output().unwrap());
+    let (code, refused) = exit_and_json(&place.by_hand("s.push").output().unwrap());
     let why = "a person must agree to a call of `mcp:s:push` (this tool may change something); type it on a terminal, \
                or give --yes";
     assert_eq!((code, &refused["error"]), (Some(1), &json!(why)));
     assert_eq!((made(&place), place.approvals(&["list", "--json"]).stdout.as_slice()), (0, b"[]\n".as_slice()));
-    let (code, called) = told(&place.by_hand("s.push").arg("--yes").output().unwrap());
+    let (code, called) = exit_and_json(&place.by_hand("s.push").arg("--yes").output().unwrap());
     assert_eq!((code, &called["result"]["structuredContent"]), (Some(0), &json!({"done": "push"})));
-    assert_eq!(told(&place.by_hand("s.push").output().unwrap()).0, Some(1), "once is once");
+    assert_eq!(
+        exit_and_json(&place.by_hand("s.push").output().unwrap()).0,
+        Some(1),
+        "the approval covered one call only"
+    );
 
     let waiting = Streams::plain(&place, Era::July2026).exec(CELL);
     let id = waiting["approvals"][0]["approvalId"].as_str().unwrap();
     assert!(place.approvals(&["approve", id, "--always"]).status.success());
-    assert_eq!(told(&place.by_hand("s.push").output().unwrap()).0, Some(0));
-    assert_eq!(told(&place.by_hand("s.push").args(["--agent", "other"]).output().unwrap()).0, Some(1));
+    assert_eq!(exit_and_json(&place.by_hand("s.push").output().unwrap()).0, Some(0));
+    assert_eq!(exit_and_json(&place.by_hand("s.push").args(["--agent", "other"]).output().unwrap()).0, Some(1));
 }
 
 #[test]

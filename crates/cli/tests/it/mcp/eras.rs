@@ -1,4 +1,4 @@
-//! The same two tools in every revision: listed, called, told of.
+//! The two tools, listed and called in every revision of the protocol.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ fn every_revision_lists_the_same_two_tools_with_their_metadata() {
         assert!(tools[0]["description"].as_str().unwrap().contains("Servers: s."), "{}", tools[0]["description"]);
         seen.push(Value::from(tools).to_string());
     }
-    assert!(seen.windows(2).all(|two| two[0] == two[1]), "not the same bytes for all");
+    assert!(seen.windows(2).all(|two| two[0] == two[1]), "the lists differ between revisions");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn completed_waiting_and_failed_cells_are_results_and_not_errors() {
         assert_eq!(waiting["status"], "waiting");
         let done = client.call("wait", json!({"runId": waiting["runId"]}));
         assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &json!(7)));
-        // A cell that fails is what its model must read, whole; it is no error of the call.
+        // The model must read the whole result of a failed cell, so it is not an error of the call.
         let failed = client.ask("tools/call", json!({"name": "exec", "arguments": {"code": "text('before'); null.x"}}));
         assert_eq!(failed["result"]["isError"], false, "{failed}");
         assert_eq!(structured(&failed)["output"][0]["text"], "before");
@@ -90,15 +90,15 @@ fn nested_calls_are_reported_to_a_client_with_a_progress_token() {
         let params = json!({"name": "exec", "arguments": {"code": code}, "_meta": {"progressToken": "t"}});
         let done = client.ask("tools/call", params);
         assert_eq!(structured(&done)["value"], 1, "{done}");
-        let told = client.notifications("notifications/progress");
-        let lines: Vec<&str> = told.iter().filter_map(|told| told["params"]["message"].as_str()).collect();
+        let updates = client.notifications("notifications/progress");
+        let lines: Vec<&str> = updates.iter().filter_map(|update| update["params"]["message"].as_str()).collect();
         assert!(lines.contains(&"call 1: s.one") && lines.contains(&"call 2: s.two"), "{lines:?}");
         assert!(lines.iter().any(|line| line.contains("half")), "{lines:?}");
-        // A sign of life while the second one slept.
+        // A heartbeat while the second call slept.
         assert!(lines.iter().any(|line| line.ends_with(" s")), "{lines:?}");
-        let numbers: Vec<f64> = told.iter().map(|told| told["params"]["progress"].as_f64().unwrap()).collect();
+        let numbers: Vec<f64> = updates.iter().map(|update| update["params"]["progress"].as_f64().unwrap()).collect();
         assert!(numbers.windows(2).all(|two| two[0] < two[1]), "{numbers:?}");
-        assert!(told.iter().all(|told| told["params"]["progressToken"] == "t"));
+        assert!(updates.iter().all(|update| update["params"]["progressToken"] == "t"));
     }
 }
 

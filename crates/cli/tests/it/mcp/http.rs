@@ -1,4 +1,4 @@
-//! Who is let in over HTTP, and whom each of them can see.
+//! Which requests the HTTP server accepts, and which runs each principal sees.
 
 use serde_json::{Value, json};
 
@@ -19,8 +19,8 @@ fn all_revisions_share_one_endpoint() {
         let params =
             json!({"name": "exec", "arguments": {"code": "await MCP.s.add({})"}, "_meta": {"progressToken": 1}});
         let mut stream = client.send("tools/call", params);
-        let told = stream.message().unwrap();
-        assert_eq!(told["params"]["message"], "call 1: s.add", "{told}");
+        let progress = stream.message().unwrap();
+        assert_eq!(progress["params"]["message"], "call 1: s.add", "{progress}");
         assert!(stream.answer()["result"].is_object());
     }
 }

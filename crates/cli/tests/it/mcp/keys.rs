@@ -1,4 +1,4 @@
-//! Keys that change while servers run.
+//! Keys that are rotated or removed while servers run.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn running_servers_notice_a_rotation_and_older_keys_open_what_they_sealed() {
     let mut running = Streams::plain(&place, Era::June2025);
     let before = running.exec(SLEEPS);
     assert_eq!(before["status"], "waiting", "{before}");
-    // As it was made before keys had numbers: one line, nothing but a key.
+    // The file format from before keys had numbers: one line with only the key.
     let key = place.path("state/key");
     assert_eq!(lines(&key)[0].len(), 64);
     let rotated = place.command(&["keys", "rotate"]);
@@ -51,10 +51,10 @@ fn running_servers_notice_a_rotation_and_older_keys_open_what_they_sealed() {
     let pruned = place.command(&["keys", "prune", "--json"]);
     assert_eq!(serde_json::from_slice::<Value>(&pruned.stdout).unwrap(), json!({"removed": []}));
 
-    assert_eq!(wait(&mut running, &after["runId"])["value"], "slept", "the running one meets the new key");
-    assert_eq!(wait(&mut started_since, &before["runId"])["value"], "slept", "the new one has the old key");
+    assert_eq!(wait(&mut running, &after["runId"])["value"], "slept", "the running server reads the new key");
+    assert_eq!(wait(&mut started_since, &before["runId"])["value"], "slept", "the new server has the old key");
     let since = running.exec(SLEEPS);
-    assert_eq!(listed(&place)[1]["cells"], 1, "and the running one seals with the new: {since}");
+    assert_eq!(listed(&place)[1]["cells"], 1, "the running server now seals with the new key: {since}");
 }
 
 #[test]

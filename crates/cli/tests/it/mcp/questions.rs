@@ -1,4 +1,4 @@
-//! What servers behind us want to know from people: put to the client that can ask, or answered from a terminal.
+//! Questions that upstream servers ask a person: shown by a client that supports forms, or answered in a terminal.
 
 use serde_json::{Value, json};
 
@@ -11,13 +11,13 @@ fn form() -> Value {
     json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})
 }
 
-/// A server whose tool asks this before it answers with what it was called with.
+/// A server whose tool first asks this question and then returns the parameters of its call.
 fn asks(request: &Value) -> Place {
     let place = Place::new(json!([]));
     let mut book = writes("book");
     let question = json!({"resultType": "input_required", "inputRequests": {"where": request}, "requestState": "s1"});
     book["does"] = json!([{"ifAnswered": [[{"echo": true}], [{"result": question}]]}]);
-    let script = json!({"tools": [book], "record": place.path("heard")});
+    let script = json!({"tools": [book], "record": place.path("received")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     place
 }
@@ -128,7 +128,7 @@ fn a_task_that_asks_receives_the_answer_and_continues() {
         "tasks/get": [{"result": asks}],
         "tasks/update": [{"on": {"tasks/get": over}}, {"result": {}}],
     });
-    let script = json!({"tools": [book], "on": on, "record": place.path("heard")});
+    let script = json!({"tools": [book], "on": on, "record": place.path("received")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
@@ -136,15 +136,15 @@ fn a_task_that_asks_receives_the_answer_and_continues() {
     assert_eq!(place.approvals(&["approve", id, "--input", "{\"city\":\"Oslo\"}"]).status.code(), Some(0));
     let done = client.call("wait", json!({"runId": waiting["runId"]}));
     assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &json!("booked")), "{done}");
-    let heard = place.heard();
-    assert_eq!(heard.matches("\"tools/call\"").count(), 1, "{heard}");
-    let update = heard.lines().find(|line| line.contains("tasks/update")).unwrap();
+    let received = place.received();
+    assert_eq!(received.matches("\"tools/call\"").count(), 1, "{received}");
+    let update = received.lines().find(|line| line.contains("tasks/update")).unwrap();
     let update: Value = serde_json::from_str(update).unwrap();
     let said = json!({"where": {"action": "accept", "content": {"city": "Oslo"}}});
     assert_eq!((&update["params"]["taskId"], &update["params"]["inputResponses"]), (&json!("t1"), &said));
 }
 
-/// In 2025-11-25 a server may also answer with an error, and wants to be called again when the person has been there.
+/// In revision 2025-11-25 a server may also answer with an error and expect a retry after the person visited a page.
 #[test]
 fn a_page_that_must_be_visited_first_is_shown_and_the_call_is_retried() {
     let place = Place::new(json!([]));
@@ -152,7 +152,7 @@ fn a_page_that_must_be_visited_first_is_shown_and_the_call_is_retried() {
     let page = json!({"mode": "url", "message": "Log in.", "url": "https://example.com/", "elicitationId": "e1"});
     let error = json!({"code": -32042, "message": "log in first", "data": {"elicitations": [page]}});
     book["does"] = json!([{"ifFile": [place.path("visited"), [{"echo": true}], [{"error": error}]]}]);
-    let script = json!({"tools": [book], "record": place.path("heard")});
+    let script = json!({"tools": [book], "record": place.path("received")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
@@ -179,12 +179,12 @@ fn a_question_that_is_not_for_a_person_fails_the_call_with_a_reason() {
     assert!(failed["error"].as_str().unwrap().contains("it wants a model to answer it, and none is lent"), "{failed}");
 }
 
-/// A server of an older revision, which asks while its call is under way.
+/// A server of an older revision, which asks while its call is in progress.
 fn asks_during_its_call() -> Place {
     let place = Place::new(json!([]));
     let mut book = writes("book");
     book["does"] = json!([{"ask": {"message": "Where to?", "requestedSchema": form()}}]);
-    let script = json!({"tools": [book], "record": place.path("heard")});
+    let script = json!({"tools": [book], "record": place.path("received")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     place
 }
@@ -210,7 +210,7 @@ fn an_older_server_can_ask_while_its_call_is_in_progress() {
     assert_eq!(place.approvals(&["approve", id, "--input", "{\"city\":\"Oslo\"}"]).status.code(), Some(0));
     let done = client.call("wait", json!({"runId": waiting["runId"]}));
     assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &oslo), "{done}");
-    assert_eq!(place.heard().matches("\"tools/call\"").count(), 1);
+    assert_eq!(place.received().matches("\"tools/call\"").count(), 1);
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn after_a_kill_a_call_that_waited_for_a_person_is_unknown() {
         }
     };
     assert!(done["error"].as_str().unwrap_or_default().contains("the outcome of this call is unknown"), "{done}");
-    assert_eq!(place.heard().matches("\"tools/call\"").count(), 1);
+    assert_eq!(place.received().matches("\"tools/call\"").count(), 1);
 }
 
 #[test]
