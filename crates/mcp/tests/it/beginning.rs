@@ -1,4 +1,4 @@
-//! How a connection to an address begins: which revision, and what is told where there is none.
+//! The handshake with a server over HTTP: which revision is used, and how refusals are reported.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use executor::ToolSource;
 use mcp::{ConnectFailure, Server, Transport};
 use serde_json::{Value, json};
 
-use crate::fake::{AtAddress, Connected, Folder, heard, limits, tool};
+use crate::fake::{AtAddress, Connected, Folder, limits, received, tool};
 
 fn raw(status: &str, kind: &str, body: &str) -> Value {
     let length = body.len();
@@ -26,7 +26,7 @@ async fn a_server_with_an_empty_answer_to_discover_gets_the_older_handshake() {
         });
         let server = Connected::at_address(script, limits()).await;
         assert_eq!(server.returned("t", json!({})).await.for_guest(), json!({}));
-        let methods: Vec<Value> = heard(&record).iter().map(|line| line["method"].clone()).collect();
+        let methods: Vec<Value> = received(&record).iter().map(|line| line["method"].clone()).collect();
         assert!(methods.contains(&json!("initialize")), "{methods:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Many servers, some of them bad.
+//! A group of servers, some of which fail.
 
 use std::time::{Duration, Instant};
 
@@ -37,5 +37,5 @@ async fn the_first_listing_has_the_working_servers_and_names_the_failing_ones() 
     assert_eq!(refused.to_string(), "this program is shutting down");
     upstreams = Upstreams::new(Vec::new(), &options());
     assert!(upstreams.listed().await.is_empty());
-    eventually("nothing is left of them", || crate::keeper::processes_naming(&folder).is_empty()).await;
+    eventually("all their processes have ended", || crate::keeper::processes_naming(&folder).is_empty()).await;
 }

@@ -1,4 +1,4 @@
-//! Servers that crash, hang, flood and lie.
+//! Servers that crash, hang, flood, or send malformed messages.
 
 use std::time::{Duration, Instant};
 
@@ -20,12 +20,12 @@ async fn a_crash_fails_the_call_and_later_calls_at_once() {
     let script = json!({"tools": [tool("crash", json!([{"stderr": "boom: /etc/secret"}, {"exit": 3}]))]});
     let server = Connected::with(script, limits()).await;
     let expected = "`crash` of MCP server `s` failed: the server is not there any more: it ended or closed its output; its calls fail until it is connected again";
-    assert_eq!(server.call("crash", json!({})).await, Outcome::Unknown, "it may have had its effect");
+    assert_eq!(server.call("crash", json!({})).await, Outcome::Unknown, "the call may have taken effect");
     let began = Instant::now();
     assert_eq!(server.failed("crash").await, expected);
     assert!(began.elapsed() < Duration::from_secs(1));
     assert_eq!(server.server.why_closed(), Some(Closed::Ended));
-    // What it wrote is for the operator alone.
+    // The output of the server is for the operator only.
     while server.server.stderr_tail() != "boom: /etc/secret" {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -126,7 +126,7 @@ async fn too_many_tools_or_pages_are_refused_and_a_huge_tool_left_out() {
     assert_eq!((left_out.tool.as_str(), left_out.why.as_str()), ("huge", "its description is longer than 16384 bytes"));
 }
 
-/// Over either transport: what is listed does not depend on how.
+/// The result must be the same over both transports.
 #[tokio::test]
 async fn circular_schemas_and_duplicate_names_do_no_harm() {
     let circle = |schema: Value| json!({"name": "circle", "inputSchema": schema, "does": [{"result": {}}]});
@@ -139,7 +139,7 @@ async fn circular_schemas_and_duplicate_names_do_no_harm() {
         let twice = [circle(schema), tool("circle", json!([{"error": {"code": 1, "message": "the second"}}]))];
         let script = json!({"tools": twice});
         for server in [Connected::with(script.clone(), limits()).await, Connected::at_address(script, limits()).await] {
-            // Taken or refused, but said, and soon.
+            // Accepted or refused, but answered, and soon.
             let began = Instant::now();
             let outcome = server.call("circle", json!({"a": 1})).await;
             assert!(began.elapsed() < Duration::from_secs(5), "{outcome:?}");
@@ -210,7 +210,7 @@ async fn a_server_that_does_not_read_is_disconnected() {
     assert_eq!(server.server.why_closed(), Some(Closed::DoesNotRead));
 }
 
-/// Also where the server itself does not end when its input does.
+/// This holds even for a server that does not exit when its input ends.
 #[tokio::test]
 async fn processes_started_by_the_server_end_with_it() {
     for does in [json!([{"child": true}]), json!([{"child": true}, {"sleepMs": 600_000}])] {

@@ -1,4 +1,4 @@
-//! A server that behaves.
+//! A server that follows the protocol.
 
 use contract::tool::{Operation, Repeat};
 use executor::{Outcome, ToolSource};
@@ -33,7 +33,7 @@ async fn all_pages_of_tools_and_the_resource_and_prompt_operations_are_offered()
     let b = &tools[1];
     assert_eq!((b.label.as_deref(), b.description.as_str()), (Some("Bee"), "Does b."));
     assert_eq!((&b.parameters, b.output.as_ref()), (&json!({"type": "object"}), Some(&json!({"type": "object"}))));
-    assert!(tools.iter().all(|spec| spec.repeat == Repeat::Never), "hints of a server that nobody trusts");
+    assert!(tools.iter().all(|spec| spec.repeat == Repeat::Never), "hints of an untrusted server are ignored");
     assert!(server.left_out().is_empty());
 }
 
@@ -94,11 +94,11 @@ async fn a_tool_list_change_and_the_servers_end_are_noticed() {
     ]);
     let script = json!({"tools": [tool("a", change)]});
     let server = Connected::with(script, limits()).await;
-    let mut heard = server.server.heard();
-    assert_eq!(*heard.borrow_and_update(), 0);
+    let mut changes = server.server.heard();
+    assert_eq!(*changes.borrow_and_update(), 0);
     server.returned("a", json!({})).await;
-    heard.changed().await.unwrap();
-    assert_eq!(*heard.borrow_and_update(), 1);
+    changes.changed().await.unwrap();
+    assert_eq!(*changes.borrow_and_update(), 1);
     let names = |tools: Vec<contract::tool::ToolSpec>| -> Vec<String> {
         tools.iter().map(|tool| tool.id.name().to_owned()).collect()
     };
@@ -135,7 +135,7 @@ async fn a_cancelled_call_is_cancelled_at_the_server() {
     let record = folder.0.join("record");
     let script = json!({"tools": [tool("silent", json!([]))], "record": record});
     let server = Connected::over(connect(&folder, script, limits()).await.unwrap(), folder);
-    let heard = |method: &str| -> Option<Value> {
+    let received = |method: &str| -> Option<Value> {
         let lines = std::fs::read_to_string(&record).unwrap_or_default();
         let mut messages = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         messages.find(|message| message["method"] == method)
@@ -143,7 +143,7 @@ async fn a_cancelled_call_is_cancelled_at_the_server() {
     {
         let call = server.call("silent", json!({}));
         let sent = async {
-            while heard("tools/call").is_none() {
+            while received("tools/call").is_none() {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
         };
@@ -152,12 +152,12 @@ async fn a_cancelled_call_is_cancelled_at_the_server() {
             () = sent => {}
         }
     }
-    let id = heard("tools/call").unwrap()["id"].clone();
-    let told = async {
-        while heard("notifications/cancelled").is_none() {
+    let id = received("tools/call").unwrap()["id"].clone();
+    let cancelled = async {
+        while received("notifications/cancelled").is_none() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Limits::DEFAULT.call, told).await.unwrap();
-    assert_eq!(heard("notifications/cancelled").unwrap()["params"]["requestId"], id);
+    tokio::time::timeout(Limits::DEFAULT.call, cancelled).await.unwrap();
+    assert_eq!(received("notifications/cancelled").unwrap()["params"]["requestId"], id);
 }

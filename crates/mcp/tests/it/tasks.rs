@@ -3,10 +3,10 @@
 use executor::{Outcome, ProgressSink};
 use serde_json::{Value, json};
 
-use crate::fake::{Connected, Folder, hears, limits, tool};
-use crate::kept::{Kept, options};
+use crate::fake::{Connected, Folder, limits, tool, wait_until_received};
+use crate::kept::{TestUpstream, options};
 
-/// Works once, then does these steps.
+/// Steps of a poll that first reports `working` and performs these steps from the next poll on.
 fn works_then(steps: Value) -> Value {
     let working =
         json!({"taskId": "t1", "status": "working", "statusMessage": "half", "pollIntervalMs": 50, "pollInterval": 50});
@@ -42,12 +42,13 @@ async fn a_task_is_followed_to_its_end_in_either_dialect_over_either_transport()
                 true => Connected::at_address(script, limits()).await,
             };
             let (send, receive) = std::sync::mpsc::channel();
-            let outcome =
-                server.call_heard("long", json!({}), ProgressSink::to(move |update| send.send(update).unwrap())).await;
+            let outcome = server
+                .call_with_progress("long", json!({}), ProgressSink::to(move |update| send.send(update).unwrap()))
+                .await;
             let Outcome::Returned(returned) = outcome else { panic!("{outcome:?}") };
             assert_eq!(returned.for_guest(), result);
             assert_eq!(receive.try_iter().collect::<Vec<_>>(), [json!({"message": "half"})]);
-            let look = hears(&record, |line| line["method"] == "tasks/get").await;
+            let look = wait_until_received(&record, |line| line["method"] == "tasks/get").await;
             assert_eq!(look["params"]["taskId"], "t1");
         }
     }
@@ -87,12 +88,12 @@ async fn a_task_survives_a_crash_of_its_server_if_the_restarted_one_knows_it() {
     let over = json!({"taskId": "t1", "status": "completed", "result": {"content": [], "structuredContent": 7}});
     let mut script = extension(json!({}));
     script["on"] = json!({"tasks/get": [{"exitOnce": folder.0.join("fell")}, {"result": over}]});
-    let kept = Kept::with(script, options()).await;
-    kept.upstream.listed().await.unwrap();
-    let outcome = kept.call("long").await;
+    let test = TestUpstream::with(script, options()).await;
+    test.upstream.listed().await.unwrap();
+    let outcome = test.call("long").await;
     let Outcome::Returned(returned) = outcome else { panic!("{outcome:?}") };
     assert_eq!(returned.for_guest()["structuredContent"], 7);
-    assert_eq!((kept.heard("tools/call"), kept.starts()), (1, 2));
+    assert_eq!((test.received("tools/call"), test.starts()), (1, 2));
 }
 
 #[tokio::test]
@@ -100,10 +101,10 @@ async fn a_forgotten_task_is_started_once_more_if_its_tool_may_be_repeated() {
     let mut script = extension(json!({}));
     script["tools"][0]["annotations"] = json!({"readOnlyHint": true});
     script["on"] = json!({"tasks/get": [{"error": {"code": -32602, "message": "no such task"}}]});
-    let kept = Kept::of(script, options(), |spec| spec.trusted = true).await;
-    kept.upstream.listed().await.unwrap();
-    assert_eq!(kept.call("long").await, Outcome::Unknown);
-    assert_eq!(kept.heard("tools/call"), 2);
+    let test = TestUpstream::of(script, options(), |spec| spec.trusted = true).await;
+    test.upstream.listed().await.unwrap();
+    assert_eq!(test.call("long").await, Outcome::Unknown);
+    assert_eq!(test.received("tools/call"), 2);
 }
 
 #[tokio::test]
@@ -116,8 +117,8 @@ async fn an_abandoned_task_is_cancelled_at_the_server() {
     let server = Connected::with(script, limits()).await;
     tokio::select! {
         outcome = server.call("long", json!({})) => panic!("{outcome:?}"),
-        _ = hears(&record, |line| line["method"] == "tasks/get") => {}
+        _ = wait_until_received(&record, |line| line["method"] == "tasks/get") => {}
     }
-    let cancelled = hears(&record, |line| line["method"] == "tasks/cancel").await;
+    let cancelled = wait_until_received(&record, |line| line["method"] == "tasks/cancel").await;
     assert_eq!(cancelled["params"]["taskId"], "t1");
 }

@@ -100,10 +100,10 @@ fn a_model_is_given_no_command_that_approves() {
     });
     assert_eq!(place.approvals(&["deny", id(&waiting)]).status.code(), Some(0));
     let denied = structured(&client.answer(number));
-    for told in [&waiting, &progress, &denied] {
-        let told = told.to_string();
+    for sent in [&waiting, &progress, &denied] {
+        let sent = sent.to_string();
         for command in ["approvals approve", "--always", "--yes", "\"approve\":", "nonInteractive"] {
-            assert!(!told.contains(command), "{command}: {told}");
+            assert!(!sent.contains(command), "{command}: {sent}");
         }
     }
     let message = waiting["message"].as_str().unwrap();

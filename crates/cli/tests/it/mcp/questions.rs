@@ -224,9 +224,9 @@ fn after_a_kill_a_call_that_waited_for_a_person_is_unknown() {
     let mut next = start(&place, Era::July2026, json!({}));
     let deadline = std::time::Instant::now() + 2 * super::clients::PATIENCE;
     let done = loop {
-        let told = next.call("wait", json!({"runId": waiting["runId"]}));
-        if told["status"] != "waiting" || std::time::Instant::now() > deadline {
-            break told;
+        let answer = next.call("wait", json!({"runId": waiting["runId"]}));
+        if answer["status"] != "waiting" || std::time::Instant::now() > deadline {
+            break answer;
         }
     };
     assert!(done["error"].as_str().unwrap_or_default().contains("the outcome of this call is unknown"), "{done}");
