@@ -1,4 +1,4 @@
-//! The catalog as a whole.
+//! Tests of the whole catalog.
 
 use contract::tool::{Operation, ToolId, ToolSpec};
 use serde_json::json;
@@ -72,7 +72,7 @@ fn mcp_tools_are_named_by_server_and_numbered_where_they_collide() {
     assert!(catalog.describe(View::CodeMode, "mcp:git-hub:delete").is_none());
 }
 
-/// A server with all it can have.
+/// The tools of a server that has tools, resources and prompts.
 fn docs() -> Vec<ToolSpec> {
     let operation = |operation: Operation| {
         let mut spec = tool(&format!("mcp:docs:{}", operation.as_str()));
@@ -164,9 +164,9 @@ fn tool_search_sees_mcp_tools_by_id_and_its_cells_read_no_catalog() {
 fn tool_search_cleans_and_bounds_third_party_text() {
     let mut stranger = tool("mcp:far:away");
     stranger.description = format!("Goes\u{1b}[31m \u{202e}away. {}", "x".repeat(100_000));
-    let told = stranger.description.clone();
+    let description = stranger.description.clone();
     let catalog =
-        Catalog::new(vec![stranger, ToolSpec { description: told.clone(), ..tool("plugin:far:away") }]).unwrap();
+        Catalog::new(vec![stranger, ToolSpec { description: description.clone(), ..tool("plugin:far:away") }]).unwrap();
     let bytes = |entry: &serde_json::Value| {
         let description = entry["description"].as_str().unwrap();
         assert!(description.starts_with("Goes[31m away. xxx") && description.ends_with('…'), "{description}");
@@ -175,7 +175,7 @@ fn tool_search_cleans_and_bounds_third_party_text() {
     assert_eq!(catalog.search(View::ToolSearch, "away", 8).iter().map(bytes).collect::<Vec<_>>(), [1024, 1024]);
     assert_eq!(bytes(&catalog.compact(View::ToolSearch, "mcp:far:away").unwrap()), 1024);
     assert_eq!(bytes(&catalog.describe(View::ToolSearch, "mcp:far:away").unwrap()), 16 << 10);
-    assert_eq!(catalog.search(View::CodeMode, "away", 8)[0]["description"], json!(told));
+    assert_eq!(catalog.search(View::CodeMode, "away", 8)[0]["description"], json!(description));
 }
 
 #[test]

@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn arguments_of_unknown_targets_are_not_parsed() {
-        // Text that no parser accepts: only who does not parse it can say what is wrong with the name.
+        // No parser accepts these arguments, so an error about the name shows that they were not parsed.
         let cases = [
             (Method::Call, "openclaw:a:c", "[[[", "unknown tool `openclaw:a:c`"),
             (Method::Describe, "openclaw:a:c", "[[[", "unknown tool `openclaw:a:c`"),

@@ -132,7 +132,7 @@ mod tests {
         for rewritten in [json!({"code": "b", "command": "a"}), json!({"code": "a", "command": "b"}), after.clone()] {
             assert_eq!(in_step(&before, rewritten.clone()), after, "{rewritten}");
         }
-        // Two different rewrites stay apart, and are refused by the rule that both must match.
+        // Two different rewrites are both kept and then refused, because both fields must match.
         let differ = json!({"code": "b", "command": "c"});
         assert_eq!(in_step(&before, differ.clone()), differ);
     }

@@ -67,11 +67,11 @@ mod tests {
     fn a_lease_is_measured_by_the_stores_clock_however_wrong_the_local_one_is() {
         let clock = LeaseClock::new(Duration::from_secs(3));
         let ahead = |clock: &LeaseClock| clock.now_ms() - crate::clock::now_ms();
-        // The answer took 100 ms: the store is between 59,900 and 60,000 ahead.
+        // The round trip took 100 ms, so the store is between 59,900 and 60,000 ms ahead.
         clock.heard(1_060_000, 1_000_000, 1_000_100);
         assert!((59_899..=60_000).contains(&ahead(&clock)), "{}", ahead(&clock));
         assert!(clock.until_ms() > crate::clock::now_ms() + 62_000);
-        // Another answer that fits what is known changes nothing; one that does not, does.
+        // An answer consistent with the known offset changes nothing; an inconsistent one replaces it.
         let before = ahead(&clock);
         clock.heard(2_059_950, 2_000_000, 2_000_500);
         assert!((ahead(&clock) - before).abs() <= 1);

@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(totals.open(2, 11, true), Err(NotOpened::Refused(full)));
         totals.open(3, 10, true).unwrap();
         assert!(totals.has_room_for(1).is_err());
-        // A timer is a row and hardly any bytes: only their number is limited.
+        // A timer is a row with hardly any bytes, so only the number of timers is limited.
         totals.open(4, 1, false).unwrap();
     }
 

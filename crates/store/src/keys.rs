@@ -175,7 +175,7 @@ mod tests {
             let mut flipped = sealed.clone();
             flipped[position] ^= 1;
             let opened = keys.open(&flipped, &TO);
-            // The number of the key stands in the second to fifth byte.
+            // The number of the key is in the second to fifth byte.
             let expected = if (1..5).contains(&position) {
                 let id = u32::from_le_bytes(flipped[1..5].try_into().unwrap());
                 Unsealable::UnknownKey { id }
@@ -215,8 +215,8 @@ mod tests {
         assert_eq!(after[1], 2);
         assert_eq!(running.open(&after, &TO).unwrap(), b"after");
         assert_eq!(running.open(&before, &TO).unwrap(), b"before");
-        assert_eq!(running.seal(b"since", &TO).unwrap()[1], 2, "and seals with it from then on");
-        // A key that was removed opens nothing more, and a file that is away changes nothing.
+        assert_eq!(running.seal(b"since", &TO).unwrap()[1], 2, "it now seals with the new key");
+        // A removed key no longer opens anything, and a missing file changes nothing.
         put(&path, &rotated.clone().without(&[1]).text());
         assert_eq!(Keys::of_file(&path).unwrap().open(&before, &TO), Err(Unsealable::UnknownKey { id: 1 }));
         fs::remove_file(&path).unwrap();

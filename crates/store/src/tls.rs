@@ -82,7 +82,7 @@ fn is_this_machine(host: &str) -> bool {
 mod tests {
     use super::{Problem, verified};
 
-    /// The `sslmode` that an address is used with: what it says, `verify-full` where that is added, or `refused`.
+    /// How an address is used: `as written`, with `verify-full` added, or `refused`.
     fn used(address: &str) -> String {
         match verified(address) {
             Ok(url) if url == address => "as written".to_owned(),

@@ -1,4 +1,4 @@
-//! What is said of arguments, and that no schema can make saying it dear.
+//! The messages of the argument check, and its cost for hostile schemas and inputs.
 
 mod bounds;
 mod junk;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::check;
 
-/// What is wrong, or nothing.
+/// The message of a failed check, or an empty string.
 fn verdict(schema: &Value, input: &Value) -> String {
     check(schema, input).err().map(|bad| bad.to_string()).unwrap_or_default()
 }
@@ -19,7 +19,7 @@ fn run(cases: &[(Value, Value, &str)]) {
     }
 }
 
-/// Without `json!`, which copies what it wraps.
+/// Wraps a value in an object without `json!`, which would copy the value.
 fn wrapped(name: &str, value: Value) -> Value {
     Value::Object(Map::from_iter([(name.to_owned(), value)]))
 }

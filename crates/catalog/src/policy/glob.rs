@@ -83,7 +83,7 @@ mod tests {
         }
     }
 
-    /// Every word up to a length, of some letters.
+    /// Every word of these letters up to a length.
     fn words(letters: &str, longest: usize) -> Vec<String> {
         let mut words = vec![String::new()];
         let mut start = 0;
@@ -97,7 +97,7 @@ mod tests {
         words
     }
 
-    /// The textbook definition, one case a line.
+    /// The textbook definition of glob matching, one case per line.
     fn oracle(pattern: &[char], text: &[char]) -> bool {
         match (pattern, text) {
             ([], []) => true,

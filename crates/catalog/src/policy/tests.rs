@@ -1,4 +1,4 @@
-//! What policies make of tools.
+//! Tests of which tools a policy allows.
 
 use contract::config::AgentsConfig;
 use contract::config::pattern::Pattern;
@@ -40,7 +40,7 @@ fn seen(policy: &Policy) -> Vec<String> {
     policy.effective(tools()).iter().map(|tool| tool.id.as_str().to_owned()).collect()
 }
 
-/// One layer of lists, and what it lets through.
+/// Checks which tools one layer of lists allows.
 fn check(value: &Value, expected: &[&str]) {
     let policy = Policy::from(vec![Layer { place: "tools".to_owned(), lists: lists(value) }]);
     assert_eq!(seen(&policy), expected, "{value}");
@@ -79,7 +79,7 @@ fn patterns_name_ids_names_owners_and_groups() {
         ("mcp", vec![]),
         ("core:read", vec![]),
         ("hub", vec![]),
-        // Without a `:` it is no glob over ids, with one it is nothing else.
+        // A pattern without a `:` does not match ids; one with a `:` matches only ids.
         ("mcp*", vec![]),
         ("*github*", github.to_vec()),
         ("*:read", vec!["openclaw:core:read", evil]),
@@ -136,7 +136,7 @@ fn deny_wins_and_also_allow_adds() {
     check(&json!({"allow": [], "alsoAllow": ["exec"], "deny": ["exec"]}), &[]);
 }
 
-/// A run of the agent `main` on `openai`'s `gpt-5`; what it sees.
+/// The tools that a run of the agent `main` on `openai`'s `gpt-5` sees.
 fn run(tools: &Value, agent: &Value, sandboxed: bool, own: &Value) -> Vec<String> {
     let config = AgentsConfig::resolve(tools, &json!({"main": {"tools": agent}})).unwrap();
     let own = lists(own);
@@ -231,7 +231,7 @@ fn the_sandbox_has_lists_of_its_own() {
     assert_eq!(run(&tools, &none, false, &none), TOOLS);
     assert_eq!(run(&tools, &none, true, &none), [TOOLS[1], TOOLS[4], TOOLS[5]]);
     assert_eq!(run(&tools, &agent, true, &none), [TOOLS[1], TOOLS[4]]);
-    // Adding to nothing in particular takes nothing away.
+    // `alsoAllow` without an allow list restricts nothing.
     assert_eq!(run(&json!({"sandbox": {"tools": {"alsoAllow": ["bundle-mcp"]}}}), &none, true, &none), TOOLS);
 }
 

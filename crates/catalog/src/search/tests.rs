@@ -1,4 +1,4 @@
-//! What a search must do for whoever asks and whatever servers write.
+//! Search tests: relevance for ordinary requests, and robustness against hostile descriptions.
 
 use contract::tool::{ToolId, ToolSpec};
 use serde_json::json;
@@ -179,7 +179,7 @@ fn a_damaged_table_is_refused() {
     assert!(Meaning::read(foreign.leak()).is_err());
 }
 
-/// `make` builds the table before anything else; without it this fails, and search goes by words alone.
+/// `make` builds the table first. Without the table this test fails, and search uses words only.
 #[test]
 fn the_shipped_table_knows_what_words_mean() {
     let meaning = Meaning::shipped().expect("no table of meanings was built in: run `make setup`");

@@ -1,4 +1,4 @@
-//! Which name leads to which tool.
+//! Resolution of names to tools.
 
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,7 @@ fn long_names_are_cut_and_still_differ() {
 
 #[test]
 fn many_colliding_names_are_resolved_quickly() {
-    // None of these letters can be in an identifier.
+    // None of these letters is allowed in an identifier.
     let letters = || '\u{4e00}'..'\u{9c20}';
     let alike = letters().map(|letter| format!("mcp:s:a{letter}"));
     // Pairs that collide when cut, all with one stem.

@@ -1,4 +1,4 @@
-//! What the model sees, and what may leave.
+//! Tests of the tools that the model is shown, and of the check of the final payload.
 
 use contract::config::ToolsConfig;
 use contract::error::ErrorCode;
@@ -45,7 +45,7 @@ fn the_surface_follows_the_configuration() {
     ];
     for (value, runtime_available, expected) in cases {
         assert_eq!(Surface::choose(&config(&value), tools(), runtime_available), expected, "{value}");
-        // Without tools there is nothing to hide, and nothing to fail for. Control tools are no tools.
+        // Without tools there is nothing to show and no error. Control tools do not count as tools.
         for none in [vec![], vec![tool("openclaw:core:wait"), tool("openclaw:core:tool_call")]] {
             assert_eq!(Surface::choose(&config(&value), none, runtime_available), Ok(Surface::None), "{value}");
         }

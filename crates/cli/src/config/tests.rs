@@ -1,4 +1,4 @@
-//! Files of every client, each beside what we read in it: `tests/config/NAME` and `tests/config/NAME.expected`.
+//! Configuration files of every client with the expected reading: `tests/config/NAME` and `NAME.expected`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,18 +23,18 @@ fn places(named: &[PathBuf], home: &Path, folder: PathBuf) -> Places {
     Places::of(named, folder, variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
 }
 
-/// All of it, values too: these are made up.
-fn told(server: &ServerEntry) -> Value {
+/// All fields of a server, including its secrets, which are made up.
+fn server_fields(server: &ServerEntry) -> Value {
     let transport = match &server.transport {
         Transport::Stdio { command, args, env, cwd } => {
             json!({"command": command, "args": args, "env": env, "cwd": cwd})
         }
         Transport::Http { url, headers, login } => {
-            let mut told = json!({"url": url, "headers": headers});
+            let mut fields = json!({"url": url, "headers": headers});
             if *login != Some(Login::new("/home/me/.local/state/cellmate/tokens".into())) {
-                told["login"] = login.as_ref().map_or(json!(false), login_told);
+                fields["login"] = login.as_ref().map_or(json!(false), login_fields);
             }
-            told
+            fields
         }
     };
     json!({
@@ -46,7 +46,7 @@ fn told(server: &ServerEntry) -> Value {
     })
 }
 
-fn login_told(login: &Login) -> Value {
+fn login_fields(login: &Login) -> Value {
     let callback = (login.callback != Callback::default()).then(|| format!("{:?}", login.callback));
     json!({
         "tokens": login.tokens, "id": login.client_id, "secret": login.client_secret, "scopes": login.scopes,
@@ -61,12 +61,12 @@ fn read(name: &str) -> String {
         let text = problem.to_string();
         text.replace(&format!("{}/", folder().display()), "").replace(&format!("{}/", manifest.display()), "")
     });
-    let told = json!({
-        "servers": loaded.servers.iter().map(told).collect::<Vec<_>>(),
+    let fields = json!({
+        "servers": loaded.servers.iter().map(server_fields).collect::<Vec<_>>(),
         "settings": loaded.settings,
         "problems": problems.collect::<Vec<_>>(),
     });
-    let text = serde_json::to_string_pretty(&told).unwrap() + "\n";
+    let text = serde_json::to_string_pretty(&fields).unwrap() + "\n";
     text.replace(manifest.to_str().unwrap(), "MANIFEST")
 }
 
@@ -162,7 +162,7 @@ fn other_clients_files_are_read_on_request() {
     );
     let loaded = load(&scratch.places()).unwrap();
     let gemini = loaded.servers.iter().find(|one| one.name == "d").unwrap();
-    assert!(!gemini.trusted, "another client's trust is not ours");
+    assert!(!gemini.trusted, "another client's trust does not count");
     let Transport::Stdio { env, .. } = &gemini.transport else { panic!() };
     assert_eq!(env, &BTreeMap::from([("K".to_owned(), "hunter2".to_owned())]));
 }
@@ -207,12 +207,12 @@ fn a_projects_file_is_read_only_while_its_content_is_the_trusted_one() {
     let (servers, problems) = scratch.loaded();
     assert_eq!(servers, ["a user"]);
     assert!(problems[0].contains("it has changed since you trusted it"), "{problems:?}");
-    // One byte more, in a comment, is another file.
+    // A change of one byte revokes the trust.
     scratch.write(PROJECT, &format!("{project} "));
     assert_eq!(scratch.names(), ["a user"]);
     scratch.write(PROJECT, project);
     assert_eq!(scratch.names(), ["a user", "b project"]);
-    // Another file of the same content elsewhere is not trusted with it.
+    // A file with the same content in another project is not trusted.
     let elsewhere = Scratch::with(&[(PROJECT, project)]);
     assert_eq!(elsewhere.names(), [""; 0]);
 }
@@ -326,7 +326,7 @@ fn a_clients_file_that_is_named_is_read_as_that_client_reads_it() {
     let scratch = Scratch::with(&[("home/.gemini/settings.json", gemini)]);
     let named = Places { named: vec![scratch.0.path().join("home/.gemini/settings.json")], ..scratch.places() };
     let loaded = load(&named).unwrap();
-    assert_eq!(loaded.settings, json!({}), "its `tools` are not ours");
+    assert_eq!(loaded.settings, json!({}), "`tools` of another client's file is not applied");
     let Transport::Stdio { command, .. } = &loaded.servers[0].transport else { panic!() };
     assert_eq!(command, "hunter2");
 }

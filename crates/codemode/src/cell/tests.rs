@@ -1,4 +1,4 @@
-//! The state machine, event by event. Time is a number; nothing waits.
+//! Tests of the state machine, event by event. Time is a number, so no test waits.
 
 use contract::cell::{PendingState, WaitingReason};
 use contract::error::ErrorCode;
@@ -33,7 +33,7 @@ fn settled(id: u32) -> Event {
     Event::Settled(CallId(id), ReplyValue::Resolved(b"1".to_vec()))
 }
 
-/// Actions in words, so that a whole list can be compared.
+/// Describes actions as text, so that a whole list can be compared.
 fn words(actions: &[Action]) -> Vec<String> {
     actions
         .iter()
@@ -56,7 +56,7 @@ fn words(actions: &[Action]) -> Vec<String> {
         .collect()
 }
 
-/// Feeds events at their times and compares what comes out of each.
+/// Feeds events at their times and compares the actions that each one causes.
 fn check(script: Vec<(u64, Event, &[&str])>) -> Cell {
     let mut cell = Cell::started(limits(), 0);
     for (step, (now, event, expected)) in script.into_iter().enumerate() {
@@ -89,7 +89,7 @@ fn calls_beyond_the_cap_queue_in_order() {
     check(vec![
         (0, suspended(calls), &["dispatch 1", "dispatch 2", "wake at 25"]),
         (1, settled(2), &["dispatch 3", "deliver [2] for 995"]),
-        // While a leg runs, calls go on.
+        // While a leg runs, queued calls are still dispatched.
         (2, settled(1), &["dispatch 4"]),
         (3, suspended(vec![]), &["deliver [1] for 990"]),
     ]);
@@ -124,7 +124,7 @@ fn exec_answers_waiting_at_its_deadline_and_wait_resumes() {
         (25, Event::Woke, &["freeze"]),
         (26, Event::Froze { bytes: 1 }, &["wake at 1000"]),
         (1000, Event::Woke, &["waiting PendingTools 1"]),
-        // Between turns results are kept, and nothing runs.
+        // Between turns, outcomes are kept and no leg runs.
         (1500, settled(1), &[]),
         (2000, Event::Wait, &["deliver [1] for 1000"]),
         (2010, suspended(vec![call(2, Method::Call)]), &["dispatch 2", "wake at 2035"]),
@@ -139,7 +139,7 @@ fn a_yield_ends_the_turn_and_the_next_wait_resolves_it() {
     check(vec![
         (0, suspended(vec![call(1, Method::Yield), call(2, Method::Call)]), &["dispatch 2", "freeze"]),
         (1, settled(2), &[]),
-        // Only what is put away is told of.
+        // The cell answers only after it is frozen.
         (2, Event::Froze { bytes: 1 }, &["waiting Yield 1"]),
         (50, Event::Wait, &["deliver [1, 2] for 1000"]),
         (55, suspended(vec![call(3, Method::Yield)]), &["freeze"]),
@@ -190,7 +190,7 @@ fn a_call_that_waits_for_a_person_frees_its_slot_and_queues_again_when_decided()
         (2, Event::Decided(CallId(1)), &["wake at 25"]),
         (3, settled(2), &["dispatch 4", "deliver [2] for 995"]),
         (4, settled(3), &["go on 1"]),
-        // Decided twice is decided once.
+        // A second decision has no effect.
         (5, Event::Decided(CallId(1)), &[]),
         (6, settled(1), &[]),
         (7, suspended(vec![]), &["deliver [3, 1] for 990"]),
@@ -241,8 +241,8 @@ fn a_call_decided_before_its_run_is_loaded_resumes_at_once() {
         since: 0,
     };
     let mut cell = Cell::resumed(limits(), vec![asked(1, true), asked(2, false)], Spent::default(), true);
-    assert!(!cell.is_dormant(), "there is something to do");
-    // The model does not hear that only people are awaited: one of them has spoken.
+    assert!(!cell.is_dormant(), "a decided call is work to do");
+    // The run does not answer that it waits for people, because one call is already decided.
     assert_eq!(words(&cell.on(Event::Wait, 9000)), ["go on 1", "wake at 14000"]);
     assert_eq!(words(&cell.on(settled(1), 9001)), ["deliver [1] for 1000"]);
 }
@@ -259,7 +259,7 @@ fn guest_time_is_counted_over_all_legs_of_a_turn() {
     };
     let mut cell = Cell::started(limits(), 0);
     cell.on(long(vec![call(1, Method::Call)]), 600);
-    // A wait may last longer than `timeoutMs`, but not run longer.
+    // A wait may last longer than `timeoutMs`, but guest code may not run longer.
     assert_eq!(words(&cell.on(Event::Woke, 1000)), ["freeze"]);
     assert_eq!(words(&cell.on(Event::Froze { bytes: 1 }, 1001)), ["waiting PendingTools 1"]);
     assert_eq!(words(&cell.on(settled(1), 1002)), [""; 0]);
@@ -298,7 +298,7 @@ fn abort_and_loss_end_a_cell_in_every_state() {
         let ended = if number % 2 == 0 { cell.on(Event::Abort, 50) } else { cell.on(lost(), 50) };
         let code = if number % 2 == 0 { "failed Some(Aborted)" } else { "failed Some(InternalError)" };
         assert_eq!(words(&ended), [code, "close"], "state {number}");
-        // What comes late changes nothing.
+        // Late events change nothing.
         for late in [settled(1), Event::Woke, Event::Wait, Event::Abort, Event::Froze { bytes: 1 }] {
             let shown = format!("{late:?}");
             assert_eq!(words(&cell.on(late, 60)), [""; 0], "{shown}");
@@ -312,7 +312,7 @@ fn a_single_turn_cell_waits_for_people_and_its_failure_names_them() {
     let mut cell = Cell::started_for_one_turn(limits(), 0);
     let calls = vec![call(1, Method::Yield), call(2, Method::Call), call(3, Method::Call)];
     for (now, event, expected) in [
-        // There is nobody to yield to.
+        // A single-turn cell cannot yield, so the call resolves at once.
         (0, suspended(calls), vec!["dispatch 2", "dispatch 3", "deliver [1] for 995"]),
         (1, Event::Parked(CallId(2), PendingState::Approval), vec![]),
         (2, suspended(vec![]), vec!["wake at 27"]),
@@ -364,7 +364,7 @@ fn cleared(ids: &[u32]) -> Event {
 
 #[test]
 fn a_leg_that_clears_what_is_not_a_set_timer_fails_the_run() {
-    // 1 is a timer; of the calls 2 is answered, 3 waits for a person, 4 and 5 are at work, 6 is queued.
+    // 1 is a timer; of the calls, 2 is answered, 3 waits for a person, 4 and 5 are in progress, and 6 is queued.
     let methods = [Method::Timer, Method::Call, Method::Call, Method::Call, Method::Call, Method::Call];
     let begun = || {
         let mut cell = Cell::started(limits(), 0);
@@ -409,7 +409,7 @@ fn an_id_that_is_used_again_fails_the_run() {
         cell.on(settled(1), 1);
         assert_eq!(words(&cell.on(again(ids), 2)), ["failed Some(InternalError)", "close"], "{ids:?}");
     }
-    // A run that comes back knows ids of calls that were answered long ago.
+    // A run loaded from the store rejects ids of calls that were answered long ago.
     let spent = || Spent { last_call: 7, ..Spent::default() };
     for (id, expected) in [(7, "failed Some(InternalError)"), (8, "dispatch 8")] {
         let mut cell = Cell::resumed(limits(), vec![], spent(), false);
@@ -449,9 +449,9 @@ fn a_cell_that_waits_with_nothing_pending_fails() {
     cell.on(suspended(vec![call(1, Method::Timer), call(2, Method::Call)]), 0);
     cell.on(settled(2), 1);
     assert!(nothing(&cell.on(cleared(&[1]), 2)));
-    // It comes back from the store with nothing open.
+    // The cell is loaded from the store with no open call.
     assert!(nothing(&Cell::resumed(limits(), vec![], Spent::default(), true).on(Event::Wait, 1)));
-    // One turn or many makes no difference.
+    // A single-turn cell fails, too.
     assert!(nothing(&Cell::started_for_one_turn(limits(), 0).on(suspended(vec![]), 1)));
 }
 

@@ -107,7 +107,7 @@ mod tests {
         CallRow { leg, state, attempt, tool_id: Some(format!("a:b:{call}")), ..row }
     }
 
-    /// A person is asked by the tool itself, which was called.
+    /// A call that was dispatched and whose tool asks a person.
     fn questions(row: CallRow) -> CallRow {
         CallRow { state: CallState::Approval, attempt: 1, ticket: Some("t".to_owned()), ..row }
     }
@@ -163,10 +163,10 @@ mod tests {
                 (6, CallState::Dispatched),
             ]
         );
-        assert_eq!(forked.calls[5].ticket, None, "the question is the other run's");
+        assert_eq!(forked.calls[5].ticket, None, "the question belongs to the original run");
         let asked = &forked.calls[2];
         assert_eq!((asked.attempt, &asked.tool_id, asked.parent.as_str(), asked.since), (0, &None, "fork", 9));
-        assert_eq!(forked.calls[0], record().calls[0], "what the cell has seen stays as it is");
+        assert_eq!(forked.calls[0], record().calls[0], "a call whose answer the cell has seen is unchanged");
         let telemetry = forked.telemetry;
         assert_eq!((telemetry.catalog_size, telemetry.call_count, telemetry.wait_count), (7, 6, 0));
         assert_eq!(telemetry.nested_tool_ids, ["a:b:1", "a:b:2", "a:b:4", "a:b:6"]);

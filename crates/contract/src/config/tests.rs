@@ -1,4 +1,4 @@
-//! `tools` as a whole, and as an agent has it.
+//! Tests of the whole `tools` section, and of its merge with an agent's section.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Whatever is sent is read as it was sent; whatever else comes is refused.
+//! Frames round-trip, and malformed bytes are refused.
 
 use proptest::prelude::*;
 use serde_json::value::RawValue;
@@ -138,7 +138,7 @@ fn a_false_length_allocates_nothing() {
     assert_eq!(buffer.next_frame(), Ok(None));
 }
 
-/// Found by the fuzzer: such frames are about no cell, and one that names one is not ours.
+/// Found by the fuzzer: these frames concern no cell, so one that names a cell is malformed.
 #[test]
 fn frames_about_no_cell_must_not_name_one() {
     let forget = ToWorker::Forget { hash: CatalogHash([0; 32]) };

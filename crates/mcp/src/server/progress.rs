@@ -101,14 +101,14 @@ mod tests {
     #[test]
     fn unread_progress_lines_are_bounded() {
         Progress::default().say("lost".to_owned());
-        let (progress, mut heard) = Progress::channel();
+        let (progress, mut lines) = Progress::channel();
         for line in 0..100 {
             progress.say(line.to_string());
         }
-        let mut kept = 0;
-        while heard.try_recv().is_ok() {
-            kept += 1;
+        let mut count = 0;
+        while lines.try_recv().is_ok() {
+            count += 1;
         }
-        assert_eq!(kept, super::MAX_WAITING_LINES);
+        assert_eq!(count, super::MAX_WAITING_LINES);
     }
 }

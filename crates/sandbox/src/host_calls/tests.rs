@@ -75,7 +75,7 @@ fn outstanding_bytes_are_released_with_the_reply_and_with_a_cleared_timer() {
     assert_eq!(host.accept(4, CLEAR_TIMER, b"", b"").unwrap(), None);
     assert_eq!(host.accept(2, CLEAR_TIMER, b"", b"").unwrap(), None);
     assert_eq!(host.accept(5, CALL, b"", half.as_bytes()).unwrap(), None);
-    // The end of a leg takes the calls, not what they count for.
+    // The end of a leg takes the calls, but their bytes stay counted until the reply.
     host.calls.clear();
     assert_eq!(host.accept(6, CALL, b"", b"too much").unwrap(), Some(Refusal::OutstandingBytes));
     assert!(host.outstanding.remove(1) && !host.outstanding.remove(1));

@@ -130,7 +130,7 @@ mod tests {
         let expected = [shift(1, 3, 1), shift(1, 5, 3), shift(1, 12, 8), shift(2, 2, 1)];
         assert_eq!(shifts, expected);
 
-        // The generated columns of each line, and the model's.
+        // The column in the model's source for each generated column of a line.
         let lines: [(u32, &[u32]); 2] = [(1, &[1, 2, 2, 2, 2, 3, 4, 4, 4, 4, 4, 4]), (2, &[1, 1])];
         for (line, columns) in lines {
             for (column, expected) in (1..).zip(columns) {

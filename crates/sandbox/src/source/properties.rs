@@ -107,7 +107,7 @@ mod tests {
         let prepared = prepare(source, Language::TypeScript)?;
         let shift = Shift { line: 1, column: 44, delta: 9 };
         assert_eq!(prepared.shifts, [shift]);
-        // QuickJS sees line 2: before, in and behind the insertion.
+        // Positions in line 2 as QuickJS sees it: before, in and after the insertion.
         for (column, expected) in [(34, 34), (35, 35), (40, 35), (44, 35), (45, 36)] {
             let place = Place { line: 1, column: expected };
             assert_eq!(original(&prepared.shifts, 1, column), place, "{column}");

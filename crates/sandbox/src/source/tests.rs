@@ -1,4 +1,4 @@
-//! `prepare` as a whole: what no text may do to it, and what its rejections say.
+//! Tests of `prepare`: random and hostile sources, and its rejection messages.
 
 use std::panic::Location;
 
@@ -11,11 +11,11 @@ use proptest::sample::select;
 
 use super::{Language, MAX_SOURCE_BYTES, Place, Rejection, prepare};
 
-/// Between spaces.
+/// Tokens separated by spaces.
 const MARKS: &str = "( ) [ ] { } < > => = == ! ? ?. : ; , . ... + - * / % && | & ?? ++ -- ` ${ ' \" \\ é 😀 \
     a b x T #p @ 1 1. .5 0xf 1n 's' \"s\" `t` /r/g <!-- --> constructor super this require null any string";
 
-/// Each with a space behind it.
+/// Keywords, each of which is followed by a space in a source.
 const WORDS: &str = "as satisfies keyof typeof infer extends implements readonly unique is asserts new \
     abstract declare in of instanceof await yield async function class static get set private public \
     override accessor if else for while do switch case default try catch return throw break let var \

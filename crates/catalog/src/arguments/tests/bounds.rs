@@ -1,4 +1,4 @@
-//! Hostile schemas and inputs: each bound has its number here.
+//! Hostile schemas and inputs: tests of every bound with its number.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ fn steps(schema: &Value, input: &Value) -> usize {
     Budget::for_input(input).left() - walk.steps_left()
 }
 
-/// Definitions each of which offers the next one twice: 2^40 ways to go.
+/// Definitions each of which refers to the next one twice: 2^40 paths.
 fn doubling(keyword: &str) -> Value {
     let mut definitions = Map::new();
     for level in 0..40 {
@@ -41,7 +41,7 @@ fn exponential_schemas_end_at_the_budget_and_names_are_enforced_before() {
         assert!((MAX_SCHEMA_STEPS_PER_VALUE - 100..=MAX_SCHEMA_STEPS_PER_VALUE).contains(&taken), "{keyword} {taken}");
         assert!(before.elapsed() < Duration::from_secs(5), "{keyword} {:?}", before.elapsed());
     }
-    // What the budget did not reach is not held against the input.
+    // A part of the schema that the budget did not reach does not fail the input.
     assert_eq!(verdict(&doubling("anyOf"), &json!({"a": 1})), "");
 }
 
@@ -84,7 +84,7 @@ fn depth_10_000_neither_overflows_nor_hides_problems_above_it() {
     assert_eq!(verdict(&literal, &literal["const"]), "");
     let defaults = wrapped("properties", wrapped("a", wrapped("default", nested)));
     assert_eq!(with_defaults(&defaults, json!({})), json!({}));
-    // Dropping them is as recursive as they are, and not ours to test.
+    // Dropping them recurses to their full depth and would overflow the stack.
     mem::forget((literal, defaults, negated));
 }
 
@@ -123,7 +123,7 @@ fn an_unused_megabyte_of_schema_or_input_costs_no_work() {
 
 #[test]
 fn hostile_patterns_are_refused_or_run_in_linear_time() {
-    // Without a period, so that the engine's table of states overflows and its slow way is taken.
+    // The text has no period, so the engine's table of states overflows and it takes its slow path.
     let mut state = 1_u32;
     let mixed = (0..60_000).map(|_| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -170,10 +170,10 @@ fn a_check_uses_256_patterns_whichever_properties_come_first() {
     assert!(verdict(&properties(256), &input(256, "x")).starts_with("input.p255: expected text that matches"));
     let said = verdict(&properties(257), &input(257, "x"));
     assert!(said.starts_with("input.p256: it needs more than 256 patterns"), "{said}");
-    // A schema that wants more than that of one value is odd, and does not make its tool uncallable.
+    // A schema with more patterns than that for a single value is odd, but must not make its tool uncallable.
     let many: Vec<Value> = (0..300).map(|n| json!({"pattern": format!("^x{{0,{n}}}$")})).collect();
     assert_eq!(verdict(&json!({"allOf": many}), &json!("")), "");
-    // Known beforehand or not, the answer is the same.
+    // The answer is the same with and without precompiled patterns.
     for count in [32, 33, 257] {
         let (schema, input) = (properties(count), input(count, "x"));
         let known = Compiled::new(&schema).check(&schema, &input).err().map(|bad| bad.to_string());
@@ -201,7 +201,7 @@ fn long_texts_are_matched_with_their_patterns_or_refused() {
             assert!(said.contains(expected) && said.is_empty() == expected.is_empty(), "{length} {prefix} {said}");
         }
     }
-    // All texts of a call together.
+    // The limit counts all texts of a call together.
     let many = json!(vec!["/safe/".repeat(100); 2_000]);
     assert!(verdict(&json!({"items": simple}), &many).contains("there is too much text to match"));
 }
@@ -246,7 +246,7 @@ fn large_input_does_not_hide_values_that_break_the_schema() {
         ("N", json!(1)),
     ];
     for (number, (name, bulk)) in bulks.iter().enumerate() {
-        // The largest take a second each, unoptimised.
+        // The largest inputs take a second each in a debug build.
         let tried = if number == 0 { wrong.len() } else { 2 };
         for (key, value) in wrong.iter().take(tried) {
             for first in [true, false] {
@@ -263,14 +263,14 @@ fn large_input_does_not_hide_values_that_break_the_schema() {
             }
         }
     }
-    // Bulk that fits is let through where it can be checked.
+    // Large input that fits the schema passes if it can be checked.
     for (name, bulk) in [&bulks[0], &bulks[2], &bulks[7]] {
         assert_eq!(verdict(&schema, &wrapped(name, bulk.clone())), "", "{name}");
     }
     assert!(verdict(&schema, &wrapped("one", bulks[6].1.clone())).starts_with("input.one["), "too many to check");
 }
 
-/// What costs little once, done over and over.
+/// Operations that are cheap once, repeated many times.
 #[test]
 fn everything_that_takes_time_is_counted() {
     let items = Value::from(vec![json!({}); 30_000]);
@@ -379,7 +379,7 @@ fn large_defaults_are_left_out() {
 
 /// `cargo test -p cellmate-catalog --release arguments::tests::bounds::ordinary -- --ignored --nocapture`
 #[test]
-#[ignore = "prints a time, for a person to read"]
+#[ignore = "prints durations; run by hand"]
 fn ordinary_check_is_fast() {
     let properties: Map<String, Value> =
         (0..10).map(|n| (format!("p{n}"), json!({"type": "string", "maxLength": 20, "description": "x"}))).collect();

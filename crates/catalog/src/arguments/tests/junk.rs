@@ -1,4 +1,4 @@
-//! Whatever the schema and the input: no panic, no more than the budget, and the same answer twice.
+//! Property tests: for any schema and input there is no panic, the budget holds, and the answer is deterministic.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -91,7 +91,7 @@ fn scalar() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// JSON in which the words of schemas stand in every place.
+/// Random JSON with schema keywords in any position.
 fn junk() -> impl Strategy<Value = Value> {
     scalar().prop_recursive(5, 60, 6, |inner| {
         let fields = prop::collection::vec((prop::sample::select(WORDS.as_slice()), inner.clone()), 0..6);
@@ -112,7 +112,7 @@ proptest! {
         let known = Known::default();
         let mut walk = Walk::new(&schema, &known);
         let verdict = walk.root(&input);
-        // The verdict for an input this small never depends on its size.
+        // An input this small is never refused for its size.
         prop_assert!(verdict != Verdict::TooMuch);
         let first = walk.finish(verdict);
         prop_assert_eq!(first.is_err(), verdict == Verdict::Fails);
@@ -126,7 +126,7 @@ proptest! {
     #[test]
     fn negation_never_makes_both_fail(schema in junk(), input in junk()) {
         let negated = json!({"not": schema});
-        // References would lead elsewhere in the other.
+        // In the negated schema, references would resolve to other places.
         let refers = schema.to_string().contains("$ref");
         prop_assert!(refers || check(&schema, &input).is_ok() || check(&negated, &input).is_ok());
     }

@@ -1,4 +1,4 @@
-//! Schema, input, and what the model reads.
+//! Cases of schema, input and the message that the model reads.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn types_are_enforced() {
         (json!({"type": ["string", "null"]}), json!({}), "input: expected string or null, was {}"),
         (json!({"type": "string", "nullable": true}), Value::Null, ""),
         (json!({"type": "string", "nullable": false}), Value::Null, "input: expected string, was null"),
-        // As hurried servers write them.
+        // Type names that are not valid JSON Schema but occur in practice.
         (json!({"type": "int"}), json!(true), "input: expected int, was true"),
         (json!({"type": "STRING"}), json!(true), "input: expected STRING, was true"),
     ]);
@@ -52,7 +52,7 @@ fn names_are_enforced_and_the_nearest_is_suggested() {
             json!({"title": "a", "zebra": 1}),
             r#"input: unknown property "zebra"; known are "title", "body", "labels""#,
         ),
-        // A name already given is not the one that was meant.
+        // A name that is already given is not suggested.
         (
             issue.clone(),
             json!({"title": "a", "titel": "b"}),
@@ -92,7 +92,7 @@ fn pattern_properties_count_as_declared() {
         (schema.clone(), json!({"x-a": 1}), "input[\"x-a\"]: expected string, was 1"),
         (schema.clone(), json!({"y": 1}), "input: unknown property \"y\"; none is expected"),
         (schema, json!({}), "input: expected at least 1 property, was 0"),
-        // Whoever cannot read the pattern cannot say that a name is unknown.
+        // If a pattern cannot be compiled, no name can be reported as unknown.
         (json!({"patternProperties": {"(?=x)": {}}, "additionalProperties": false}), json!({"y": 1}), ""),
         (json!({"maxProperties": 1}), json!({"a": 1, "b": 1}), "input: expected at most 1 property, was 2"),
     ]);
@@ -145,7 +145,7 @@ fn patterns_mean_what_javascript_means() {
         (r"^\u0041$", "B", false),
         (r"^(?<year>\d{4})$", "12", false),
         (r"^\p{L}+$", "größe", true),
-        // Not known to the engine, or not to both languages: not enforced.
+        // Patterns that the engine does not support, or that mean something else in JavaScript, are not enforced.
         (r"^(?=a)b$", "c", true),
         (r"(a)\1", "b", true),
         (r"((", "b", true),
@@ -196,7 +196,7 @@ fn errors_in_choices_describe_the_branch_that_was_meant() {
         (exclusive.clone(), json!({"a": 1}), ""),
         (exclusive.clone(), json!({"a": 1, "b": 1}), "input: fits 2 of the 2 forms it may have, must fit exactly one"),
         (exclusive, json!({}), r#"input: missing property "a""#),
-        // Nothing a model could do about these.
+        // Not reported, because a model could not correct them.
         (json!({"oneOf": [{"type": "integer"}, {"type": "number"}]}), json!(1), ""),
         (json!({"oneOf": [{"format": "date"}, {"format": "time"}], "type": "object"}), json!({}), ""),
         (
@@ -264,7 +264,7 @@ fn odd_schemas_do_not_block_a_call_and_their_valid_parts_are_enforced() {
         (json!("x"), json!({}), ""),
         (json!({}), json!(1), ""),
         (json!(true), json!(1), ""),
-        // `properties` might have meant it.
+        // `properties` is malformed and might have declared the name.
         (json!({"properties": ["a"], "additionalProperties": false}), json!({"a": 1}), ""),
     ]);
 }

@@ -1,4 +1,4 @@
-//! A field, and what is said beside it.
+//! Fields and the comments beside them.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Files, the index and `$api()`: what a cell can read.
+//! The declaration files, the index and `$api()` that a cell can read.
 
 use std::collections::BTreeMap;
 
@@ -132,7 +132,7 @@ fn resources_and_prompts_are_namespaces_of_their_own() {
 ";
     assert_eq!(members(&functions), expected);
     assert_eq!(functions[0].path(), "resources.read");
-    // The file declares the answers it names, and no others.
+    // The file declares only the result types that it uses.
     let file = namespace("docs", &functions);
     for (word, is_there) in [("List", true), ("Contents", true)] {
         assert_eq!(file.contains(&format!("\ntype McpResource{word} = {{\n")), is_there, "{file}");

@@ -1,4 +1,4 @@
-//! Whole functions, as they stand in a file.
+//! Declarations of whole functions, as they appear in a file.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Schemas made to hurt: every one is answered soon, shortly, and with text that closes.
+//! Hostile schemas: each is declared quickly, in bounded text, with all brackets, strings and comments closed.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 use super::function;
 use crate::declare::function::{FUNCTION_BYTES, Function, MAX_METHOD};
 
-/// Far above what it takes, on a machine that does other things too.
+/// Far above the time it takes, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Small, so that depth shows.
+/// Small, so that deep recursion overflows it.
 const STACK_BYTES: usize = 512 << 10;
 
 fn check(name: &str, description: &str, schema: &Value) -> String {
-    // The longest names there are, in the deepest place.
+    // The longest method name in the deepest namespace.
     let (operation, method) = (Operation::ReadResource, "m".repeat(MAX_METHOD));
     let longest =
         || Function { operation, method: &method, ..function(description, schema, Some(schema)) }.declaration(4);
@@ -32,7 +32,7 @@ fn check(name: &str, description: &str, schema: &Value) -> String {
     shown
 }
 
-/// What every declaration is, whatever it declares: brackets match, strings and comments end, nothing is hidden.
+/// Checks that brackets match, strings and comments end, and no character is invisible.
 pub(super) fn assert_closed(text: &str) {
     let mut open = Vec::new();
     let mut rest = text;
@@ -93,9 +93,9 @@ fn deep_schemas_give_bounded_text() {
     for (name, wrap) in wraps {
         let schema = with("properties", with("field", nested(10_000, wrap)));
         let shown = check(name, "", &schema);
-        let is_told = shown.contains("Shortened; ") || name == "default" && shown.contains("{…}");
-        assert!(is_told, "{name}: {shown}");
-        // Dropping it goes as deep as it is: more than a stack takes.
+        let is_marked = shown.contains("Shortened; ") || name == "default" && shown.contains("{…}");
+        assert!(is_marked, "{name}: {shown}");
+        // Dropping it recurses to its full depth and would overflow the stack.
         std::mem::forget(schema);
     }
 }

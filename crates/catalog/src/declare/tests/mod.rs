@@ -1,4 +1,4 @@
-//! Declarations as a model reads them: exact text, and what no schema may do to it.
+//! Tests of declarations as a model reads them: exact text, and bounds for hostile schemas.
 
 mod combinations;
 mod facts;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::function::Function;
 use super::render::{Role, render};
 
-/// A type with the definitions it needs, as an answer's type is written.
+/// Writes a type with the definitions it needs, as for the type of a result.
 fn shown(schema: &Value) -> String {
     let role = Role { is_input: false, prefix: "f".to_owned(), name: "Output", margin: 0, indent: 0, limit: 4096 };
     let rendered = render(schema, &role);

@@ -1,4 +1,4 @@
-//! Schemas by chance: whatever is in them, the text is bounded, closed and the same every time.
+//! Random schemas: the text is always bounded, closed and deterministic.
 
 use serde_json::{Map, Value, json};
 
@@ -70,10 +70,10 @@ const WORDS: [&str; 24] = [
     "#/definitions/c",
 ];
 
-/// SplitMix64: the same soup every time.
-struct Chance(u64);
+/// SplitMix64 generator, so that every run uses the same schemas.
+struct Generator(u64);
 
-impl Chance {
+impl Generator {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -132,17 +132,17 @@ impl Chance {
 
 #[test]
 fn random_schemas_give_bounded_closed_declarations() {
-    let mut chance = Chance(7);
+    let mut generator = Generator(7);
     let (mut short, mut long) = (0, 0);
     for _ in 0..1000 {
-        let (input, output) = (chance.schema(6), chance.schema(4));
-        let description = chance.word();
+        let (input, output) = (generator.schema(6), generator.schema(4));
+        let description = generator.word();
         let shown = function(&description, &input, Some(&output)).declaration(2);
         assert!(shown.len() <= FUNCTION_BYTES, "{} bytes of {input}", shown.len());
         assert_closed(&shown);
         assert_eq!(function(&description, &input.clone(), Some(&output)).declaration(2), shown);
         if shown.len() < 200 { short += 1 } else { long += 1 }
     }
-    // The soup has something in it.
+    // The random schemas are not all trivial.
     assert!(short > 100 && long > 100, "{short} short, {long} long");
 }

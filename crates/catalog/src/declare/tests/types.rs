@@ -1,4 +1,4 @@
-//! A schema, and the type it becomes.
+//! Cases of a schema and the type that it becomes.
 
 use serde_json::json;
 

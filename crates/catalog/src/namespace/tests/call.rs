@@ -1,4 +1,4 @@
-//! Which tool a cell's call means.
+//! Resolution of a cell's namespace call to a tool.
 
 use std::sync::Arc;
 

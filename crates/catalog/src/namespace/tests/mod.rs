@@ -1,5 +1,5 @@
-//! Namespaces from registration to call. That a scope holds no raw function and no cycle needs no test: it has no
-//! way to.
+//! Tests of namespaces from registration to call. A scope's type cannot hold a raw function or a cycle, so that needs
+//! no test.
 
 mod call;
 mod registry;
@@ -56,7 +56,7 @@ fn visible(registry: &Registry, catalog: &Catalog) -> Namespaces {
     registry.visible(catalog, &RunContext { scope: &scope, config: &json!({"owner": "o"}) })
 }
 
-/// The value of a table, if it is there.
+/// The value of a table, or `None` if the catalog has no such table.
 fn table(catalog: &Catalog, key: &str) -> Option<Value> {
     let mut bytes = catalog.tables().bytes();
     let mut next = || {

@@ -1,4 +1,4 @@
-//! Who may register what, and which runs see it.
+//! Registration rules, and which runs see a namespace.
 
 use contract::limits::MAX_NAMESPACES;
 

@@ -1,4 +1,4 @@
-//! What may stand in a scope, and how a cell gets it.
+//! The values that a scope may hold, and how a cell receives them.
 
 use contract::limits::{MAX_NAMESPACE_BYTES, MAX_NAMESPACE_DEPTH, MAX_NAMESPACE_VALUES};
 use serde_json::{Value, json};

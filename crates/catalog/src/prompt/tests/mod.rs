@@ -1,4 +1,4 @@
-//! What the model reads, word for word, and what no catalog may make of it.
+//! The exact text that the model reads, and its bounds for hostile catalogs.
 
 use contract::config::ToolsConfig;
 use contract::limits::{MAX_CONTROL_DESCRIPTION_BYTES, MAX_NAMESPACES};
@@ -39,7 +39,7 @@ fn with_namespaces(catalog: Catalog, registry: &Registry) -> Catalog {
     catalog.with_namespaces(namespaces)
 }
 
-/// Everything a run can have, its tools in this order.
+/// A catalog with every kind of tool and namespace, its tools in this order.
 fn full(ids: &[&str]) -> Catalog {
     let mut registry = Registry::default();
     register(&mut registry, "Issues", "Issues of this repository.", Some("Use Issues.list(params)."));
@@ -119,7 +119,7 @@ fn absent_tools_and_namespaces_are_not_mentioned() {
     assert_eq!(seen(&shown(&catalog(&["plugin:a:b"]))), [false; 6]);
     assert_eq!(seen(&shown(&full(&FULL))), [true; 6]);
     assert_eq!(seen(&shown(&catalog(&["mcp:a:b"]))), [true, true, true, false, false, false]);
-    // The namespace's own tool, and one of its name that is another's.
+    // A tool of the namespace's plugin, and a tool of the same name from another plugin.
     let issues = |id: &str| shown(&with_namespaces(catalog(&[id]), &registry));
     assert_eq!(seen(&issues("plugin:github:list")), [false, false, true, true, false, false]);
     assert_eq!(seen(&issues("plugin:evil:list")), [false; 6]);

@@ -38,7 +38,7 @@ fn a_server_is_inserted_in_the_style_of_the_file() {
     ];
     for (before, after) in cases {
         assert_eq!(json::set(before, &["m", "s"], &entry()).unwrap(), after, "{before}");
-        assert_eq!(json::set(after, &["m", "s"], &entry()).unwrap(), after, "twice is once");
+        assert_eq!(json::set(after, &["m", "s"], &entry()).unwrap(), after, "a second edit changes nothing");
     }
     assert!(json::set("[]", &["m"], &entry()).is_err());
     assert!(json::set("{m: []}", &["m", "s"], &entry()).is_err());
@@ -79,7 +79,7 @@ fn trivia() -> impl Strategy<Value = &'static str> {
     select(vec!["", "", " ", "\n", "\n  ", " // c1 {,\"\n", "/* c2 ,} */", "\r\n\t", "/* c3\n */ "])
 }
 
-/// Objects as nobody would write them, and some do.
+/// Random valid objects with unusual layout and comments.
 fn documents() -> impl Strategy<Value = String> {
     let leaf =
         select(vec!["1", "\"a\"", "'//b'", "null", "true", "[]", "{}", "[1, /* c4 */ 2,]"]).prop_map(str::to_owned);
@@ -122,7 +122,7 @@ proptest! {
                 });
                 *below.unwrap() = entry();
                 prop_assert_eq!(parse(&after).unwrap().to_json(), wanted);
-                // A `null` that becomes an object is the one thing that goes.
+                // Only a `null` that becomes an object may be removed.
                 prop_assert!(is_within(&text, &after) || text.contains("null"), "{}\n{}", text, after);
                 prop_assert_eq!(comments(&text), comments(&after));
             }
@@ -169,7 +169,7 @@ fn a_file_is_replaced_through_its_link_with_its_mode_and_only_if_unchanged() {
     assert_eq!(std::fs::read_to_string(written.backup.unwrap()).unwrap(), "{\"a\": 1}");
     let again = change.write(Some(&kept)).unwrap_err().to_string();
     assert!(again.ends_with("was changed by somebody else meanwhile; try again"), "{again}");
-    assert!(Change::open(&link).unwrap().write(None).is_err(), "nothing is lost where nothing can be kept");
+    assert!(Change::open(&link).unwrap().write(None).is_err(), "an existing file is not replaced without a backup");
 }
 
 const CODEX: &str = "\

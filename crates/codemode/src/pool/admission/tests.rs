@@ -12,7 +12,7 @@ fn capacity(workers: usize) -> Capacity {
     Capacity { workers, slots: 64, turns: 4, heap_bytes: 256 * MIB }
 }
 
-/// An admission with its workers up, and how its callers use it.
+/// An admission whose workers have started, with the calls that a pool makes.
 struct Pool {
     admission: Admission,
     next: u64,
@@ -43,7 +43,7 @@ impl Pool {
         grants[0]
     }
 
-    /// How many of so many new cells run at once.
+    /// Starts this many cells and returns how many of them run at once.
     fn running_of(&mut self, principal: &str, cells: usize) -> usize {
         (0..cells).map(|_| self.start(principal).1.len()).sum()
     }
@@ -67,7 +67,7 @@ fn cells_run_while_their_memory_limits_fit_the_heap() {
         [(256, 64, 4), (256, 65, 3), (256, 128, 2), (256, 200, 1), (256, 256, 1), (256, 1024, 1), (1024, 64, 4)]
     {
         let mut pool = Pool::new(Capacity { heap_bytes: heap * MIB, ..capacity(1) });
-        // Each of another principal, so that no share is reached.
+        // Each cell is of another principal, so that no share is exhausted.
         let granted: usize = (0..10)
             .map(|number| pool.request(&format!("p{number}"), Request::Start { limit: limit * MIB }).1.len())
             .sum();
@@ -192,7 +192,7 @@ fn a_cell_dropped_while_it_runs_holds_its_turn_and_memory_until_its_leg_has_ende
     let (next, _) = pool.start("bob");
     assert_eq!(pool.admission.drop_cell(dropped.worker, dropped.cell), []);
     assert_eq!(pool.held(FIRST), LIMIT);
-    // It suspended before it heard of that: it is gone all the same.
+    // Its leg ended by suspending, but the cell was dropped and holds nothing any more.
     assert_eq!(pool.ended(dropped, Some(MIB)), [Grant { cell: next, worker: FIRST }]);
     assert_eq!(pool.held(FIRST), LIMIT);
 }
@@ -223,7 +223,7 @@ fn the_queue_of_one_principal_is_bounded_in_cells_and_bytes() {
     };
     let start = Request::Start { limit: LIMIT };
     assert_eq!(request("ada", start, 1), Some(QueueFull));
-    // What was begun is not refused, and neither is another principal.
+    // A cell that has started is not refused, and neither is another principal.
     assert_eq!(request("ada", Request::Thaw { limit: LIMIT }, 0), None);
     assert_eq!(request("bob", start, MAX_QUEUED_SOURCE_BYTES), None);
     assert_eq!(request("bob", start, 1), Some(QueueFull));
@@ -241,7 +241,7 @@ fn resting_cells_that_all_want_to_grow_do_so_one_after_another() {
         cells.push(grant);
         assert!(cells.len() < 10, "{cell:?}");
     }
-    // One that has to wait for memory of resting cells is told so.
+    // The admission reports that a cell waits for the memory of resting cells.
     assert!(pool.admission.lacks_room(&"ada".into(), LIMIT));
     let waiting = CellId(pool.next - 1);
     pool.admission.cancel(waiting);
@@ -255,7 +255,7 @@ fn resting_cells_that_all_want_to_grow_do_so_one_after_another() {
     assert_eq!(finished, cells.len());
 }
 
-/// A small generator, so that each failure can be run again.
+/// A small seeded generator, so that each failure can be reproduced.
 struct Random(u64);
 
 impl Random {
@@ -273,7 +273,7 @@ fn whatever_cells_do_memory_stays_bounded_and_all_of_them_finish() {
         let capacity = Capacity { workers, slots: 8, turns: 4, heap_bytes: 256 * MIB };
         let mut pool = Pool::new(capacity);
         let limits = [1, 16, 64, 64, 150, 256, 400];
-        // A cell, and how many legs it still has.
+        // Each cell with its number of remaining legs.
         let mut legs = std::collections::BTreeMap::new();
         let mut principals = std::collections::BTreeMap::new();
         let mut running: Vec<Grant> = Vec::new();

@@ -34,7 +34,7 @@ fn ended(leg: i64, replies: Vec<u32>, ran: &Leg) -> LegRow {
     LegRow { ended: Some(ended_of(ran)), ..LegRow::begun(leg, 0, replies) }
 }
 
-/// What is told of a leg that did something else than the first of two.
+/// The message for a leg `now` that diverged from the recorded leg `before`.
 fn told(before: &Leg, calls: &[CallRow], now: &Leg) -> String {
     let legs = [ended(0, vec![], before), LegRow::begun(1, 0, vec![])];
     Comparison::new(&legs, calls, None).judge(&legs[0], now).unwrap_err().to_string()
@@ -53,7 +53,7 @@ fn an_identical_leg_matches_its_record() {
     assert_eq!(comparison.replies(&legs[1]), Ok(vec![reply(2)]));
     assert_eq!(comparison.judge(&legs[1], &second), Ok(Verdict::Same));
     assert_eq!(comparison.replies(&legs[2]), Ok(vec![reply(3), reply(1)]));
-    // Nobody wrote how the last one ended: it may do what it likes.
+    // The end of the last leg was not recorded, so any behaviour is accepted.
     assert_eq!(comparison.judge(&legs[2], &returns("1")), Ok(Verdict::Unrecorded));
 }
 
@@ -120,7 +120,7 @@ fn a_leg_known_to_have_waited_must_wait_even_if_its_end_is_not_recorded() {
     assert!(!judge(None, 0, &more), "a later leg shows that these were all its calls");
     let last = waits(vec![call(2, "a:b:c", "{}"), call(3, "a:b:c", "{}")]);
     assert!(judge(None, 1, &last), "a crash may have come before the last calls were written");
-    assert!(!judge(Some(1), 1, &last), "it was frozen after them");
+    assert!(!judge(Some(1), 1, &last), "the cell was frozen after these calls");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_reply_is_delivered_only_to_a_pending_call() {
     assert_eq!((refused.call, refused.happened.as_str()), (Some(1), "that the cell does not wait for it"));
     let refused = comparison.replies(&legs[2]).unwrap_err();
     assert_eq!(refused.happened, "that its answer is not in the journal");
-    // A yield needs none.
+    // A yield needs no recorded answer.
     calls[1].method = Method::Yield.as_str().to_owned();
     let mut comparison = Comparison::new(&legs, &calls, None).behind(0);
     let null = ReplyValue::Resolved(b"null".to_vec());

@@ -1,4 +1,4 @@
-//! `tools.codeMode`, field by field.
+//! Tests of `tools.codeMode`, field by field.
 
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ fn only_enabled_true_switches_code_mode_on() {
     assert_eq!(Given::default().resolve(), defaults(false));
 }
 
-/// Key, default, least, most, and where the number ends up.
+/// Key, default, minimum, maximum, and the field that holds the number.
 type Field = (&'static str, u64, u64, u64, fn(&CodeMode) -> u64);
 
 const FIELDS: [Field; 10] = [

@@ -1,4 +1,4 @@
-//! Allow and deny lists as they are read.
+//! Tests of reading allow and deny lists.
 
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{ConfigError, Path, Reader, entries, object};
 use crate::limits::{Bound, TIMEOUT_MS};
 
-/// Reads `value` as an object at `it`; gives what was read, and the errors as texts.
+/// Reads `value` as an object at the path `it`; returns the result and the error messages.
 fn check<T>(value: &Value, read: impl FnOnce(&mut Reader<'_, '_>) -> T) -> (Option<T>, Vec<String>) {
     let mut errors = Vec::new();
     let read = object(value, &Path::root("it"), &mut errors, read);

@@ -15,7 +15,7 @@ fn tool(name: &str, more: Value) -> Value {
     tool
 }
 
-/// What becomes of one tool: its repeat, or why it is left out.
+/// Checks the repeat setting of one listed tool, or why it is left out.
 fn check(trusted: bool, listed: Value, expected: Result<Repeat, &str>) {
     let mut offer = Offer::new("s", trusted, &LIMITS);
     offer.tool(&listed).unwrap();

@@ -376,8 +376,8 @@ mod tests {
         gate.take(value.to_string().into_bytes(), None)
     }
 
-    /// Our request, which waits for an answer.
-    fn asked(gate: &mut Gate, id: i64) {
+    /// Registers a request that waits for an answer.
+    fn register_request(gate: &mut Gate, id: i64) {
         let mut request = CustomRequest::new("tools/call", Some(json!({})));
         request.extensions.insert(Sink {
             updates: ProgressSink::default(),
@@ -387,8 +387,8 @@ mod tests {
         gate.leaving(&JsonRpcMessage::request(ClientRequest::CustomRequest(request), RequestId::Number(id)));
     }
 
-    /// What the call with this id is told in place of an answer.
-    fn told(message: Option<RxJsonRpcMessage<RoleClient>>, wanted: i64) -> String {
+    /// The error message that the call with this id receives instead of an answer.
+    fn error_message_for(message: Option<RxJsonRpcMessage<RoleClient>>, wanted: i64) -> String {
         match message {
             Some(JsonRpcMessage::Error(error)) if error.id == Some(RequestId::Number(wanted)) => {
                 error.error.message.into_owned()
@@ -409,11 +409,11 @@ mod tests {
                 format!(r#"{{"id":1,"error":{{"code":1,"message":"m","data":{inside}}}}}"#),
             ] {
                 let mut gate = Gate::new();
-                asked(&mut gate, 1);
-                asked(&mut gate, 2);
+                register_request(&mut gate, 1);
+                register_request(&mut gate, 2);
                 let message = gate.take(text.into_bytes(), None).unwrap();
                 assert!(!gate.is_reading());
-                let message = told(message, 1);
+                let message = error_message_for(message, 1);
                 assert!(message.contains(expected) && message.contains("ask it for less"), "{message}");
                 assert!(gate.open.contains_key(&2) && gate.ready().is_none());
             }
@@ -430,8 +430,8 @@ mod tests {
             format!(r#"{{"id":1,"result":{many}"#),
         ] {
             let mut gate = Gate::new();
-            asked(&mut gate, 1);
-            asked(&mut gate, 2);
+            register_request(&mut gate, 1);
+            register_request(&mut gate, 2);
             assert!(matches!(gate.take(text.into_bytes(), None), Ok(None)));
             let failed = [gate.ready(), gate.ready(), gate.ready()];
             assert_eq!(failed.iter().flatten().count(), 2);
@@ -448,10 +448,10 @@ mod tests {
         ];
         for text in texts {
             let mut gate = Gate::new();
-            asked(&mut gate, 1);
+            register_request(&mut gate, 1);
             assert!(matches!(gate.take(text.as_bytes().to_vec(), None), Ok(None)), "{text}");
             let message = gate.ready();
-            assert!(told(message, 1).contains("no message"), "{text}");
+            assert!(error_message_for(message, 1).contains("no message"), "{text}");
         }
     }
 

@@ -67,7 +67,7 @@ fn a_listing_round_trips_and_its_file_is_private() {
     let second = Listing { tools: Vec::new(), ..listing() };
     file.write(&second).unwrap();
     assert_eq!(file.read().unwrap().unwrap(), second);
-    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no half file stays");
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no temporary file is left");
 }
 
 #[test]
@@ -134,5 +134,5 @@ fn an_invalid_or_oversized_file_is_not_used() {
     std::fs::create_dir(&file.path).unwrap();
     assert!(matches!(file.read(), Err(Unread::Io(_))));
     assert!(file.write(&listing()).is_err());
-    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no half file stays");
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no temporary file is left");
 }

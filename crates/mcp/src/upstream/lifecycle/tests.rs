@@ -29,7 +29,7 @@ fn at(phase: Phase, failures: u32) -> Lifecycle {
     Lifecycle { phase, failures, started_before: true, ..Lifecycle::new(restart()) }
 }
 
-/// Every event in every phase, at a time before and after what the phase waits for.
+/// Covers every event in every phase, before and after the deadline of the phase.
 #[test]
 fn every_event_in_every_phase_does_what_the_table_says() {
     let now = Instant::now();
@@ -178,7 +178,11 @@ fn after_three_failures_a_server_is_marked_failed_and_later_after_each_one() {
     time += 100 * SECOND;
     assert_eq!(lifecycle.on(Event::Wanted, time, 1.0), Action::Start);
     lifecycle.on(Event::StartFailed, time, 1.0);
-    assert_eq!(lifecycle.phase(), Phase::Failed { until: time + 100 * SECOND }, "one failure is enough now");
+    assert_eq!(
+        lifecycle.phase(),
+        Phase::Failed { until: time + 100 * SECOND },
+        "a single failure is enough after a recovery"
+    );
     assert_eq!(lifecycle.restarts(), 3);
 }
 

@@ -1,4 +1,4 @@
-//! What erasing does to each feature of TypeScript, as whole bodies.
+//! Tests of type erasure for each feature of TypeScript, with whole bodies.
 
 use crate::source::{Language, prepare};
 
@@ -108,7 +108,7 @@ fn functions_lose_their_types() {
 
 #[test]
 fn a_line_break_in_a_type_breaks_nothing() {
-    // No line may end before `=>`, nor behind `return`, `throw` and `async`.
+    // No line may end before `=>` or after `return`, `throw` and `async`.
     let cases = [
         ("const f = (x: T): {\n  a: T\n} => x", "const f = (x       \n      \n) => x"),
         ("const f = (x: T) // c\n  : T => x", "const f = (x     // c\n    ) => x"),

@@ -1,4 +1,4 @@
-//! Adversarial texts: each is filled up to the longest source and up to the guard's own limits.
+//! Adversarial sources: each pattern is repeated up to the longest source and up to the guard's own limits.
 
 mod patterns;
 
@@ -19,7 +19,7 @@ fn fits(pattern: Pattern, count: usize, language: Language) -> bool {
     source.len() <= MAX_SOURCE_BYTES && check(&source, language).is_ok()
 }
 
-/// About the most repetitions that the guard lets through.
+/// Approximately the most repetitions that the guard accepts.
 fn limit(pattern: Pattern, language: Language) -> usize {
     let mut high = 1;
     while fits(pattern, high, language) {
@@ -99,7 +99,7 @@ fn survives_the_options_of_an_import() {
     }
 }
 
-/// A bound that is wrong by much would let these through.
+/// A bound that is far too high would accept these.
 #[test]
 fn refuses_deep_nesting_wherever_it_hides() {
     let deep = MAX_DEPTH as usize + 100;

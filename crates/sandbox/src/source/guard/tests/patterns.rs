@@ -1,9 +1,9 @@
-//! The adversarial texts, as patterns to fill.
+//! The adversarial sources, as patterns to repeat.
 
 /// `prefix`, `unit` repeated, `middle`, `close` repeated, `suffix`.
 pub(super) type Pattern = (&'static str, &'static str, &'static str, &'static str, &'static str);
 
-/// What nests in JavaScript and TypeScript, in brackets and without.
+/// Constructs that nest in JavaScript and TypeScript, with and without brackets.
 pub(super) const NESTING: [Pattern; 100] = [
     ("", "(", "a", ")", ""),
     ("", "[", "", "]", ""),
@@ -107,7 +107,7 @@ pub(super) const NESTING: [Pattern; 100] = [
     ("", "import(", "a", ")", ""),
 ];
 
-/// What oxc reads more than once.
+/// Constructs that oxc parses more than once.
 pub(super) const RETRIES: [Pattern; 38] = [
     ("", "(a=", "1", ")", ""),
     ("", "({a=", "1", "})", ""),
@@ -176,8 +176,8 @@ pub(super) const HIDING: [Pattern; 22] = [
     ("a.return/\"/;\"+", "(", "a", ")", "+\"/\""),
 ];
 
-/// Texts in which oxc takes a token for the arrow of a function type, so that it means nothing: a
-/// bracket does not close, a line does not end, a quote does not open.
+/// Sources in which oxc takes a token for the arrow of a function type, so that the token loses its
+/// meaning: a bracket does not close, a line does not end, a quote does not open.
 pub(super) const SWALLOWING: [Pattern; 18] = [
     ("let x:", "{a:new()}b<", "c", ">", ""),
     ("let x:", "new();b<", "c", ">", ""),
