@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_values_as_are_allowed_reach_the_tool() {
+    fn arguments_at_the_limit_of_values_reach_the_tool() {
         let zeros = "0,".repeat(MAX_JSON_VALUES - 3 - 1);
         let request = read(Method::Call, "openclaw:a:b", &format!(r#"{{"a":[{zeros}0]}}"#));
         assert!(matches!(request, Request::Tool { ref id, .. } if id == "openclaw:a:b"), "{request:?}");

@@ -93,7 +93,7 @@ mod tests {
     use super::{BadLocation, Location};
 
     #[test]
-    fn an_address_or_a_path_is_taken_and_nothing_else() {
+    fn only_an_address_or_a_path_is_accepted() {
         assert_eq!(Location::parse("runs.db"), Ok(Location::File(PathBuf::from("runs.db"))));
         let url = "postgresql://app:pa%23ss@db.example:6432/cellmate?sslmode=require";
         assert_eq!(Location::parse(url), Ok(Location::Postgres(url.to_owned())));

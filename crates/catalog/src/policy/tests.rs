@@ -224,7 +224,7 @@ fn providers_and_models_only_narrow() {
 }
 
 #[test]
-fn the_sandbox_has_lists_of_its_own() {
+fn the_sandbox_has_separate_lists() {
     let none = json!({});
     let tools = json!({"sandbox": {"tools": {"allow": ["read"], "alsoAllow": ["bundle-mcp"], "deny": ["evil"]}}});
     let agent = json!({"sandbox": {"tools": {"deny": ["delete_*"]}}});

@@ -64,7 +64,7 @@ fn tools_are_found_by_everyday_words() {
 }
 
 #[test]
-fn stuffing_keywords_does_not_pay() {
+fn stuffed_keywords_do_not_improve_the_rank() {
     let mut documents = office();
     let stuffed = "create issue github repository send mail calendar event query file read ".repeat(60);
     for number in 0..5 {
@@ -94,7 +94,7 @@ fn parameters_and_their_allowed_words_are_searched() {
 }
 
 #[test]
-fn an_updated_index_is_the_index_of_its_tools() {
+fn an_updated_index_equals_a_new_index_of_the_same_tools() {
     let before = office();
     let mut after = before.clone();
     after.remove(1);
@@ -131,7 +131,7 @@ fn a_score_can_be_explained() {
 }
 
 #[test]
-fn hidden_tools_are_not_found_and_a_limit_is_a_limit() {
+fn hidden_tools_are_not_found_and_the_limit_is_respected() {
     let documents = office();
     let index = by_words(&documents);
     let shown = index.rank("create issue", 10, |position| position != 0);

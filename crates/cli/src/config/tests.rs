@@ -218,7 +218,7 @@ fn a_projects_file_is_read_only_while_its_content_is_the_trusted_one() {
 }
 
 #[test]
-fn a_folder_that_an_earlier_version_trusted_is_not_trusted_and_the_problem_says_why() {
+fn a_folder_that_an_earlier_version_trusted_is_not_trusted_and_the_problem_explains_it() {
     let scratch = Scratch::with(&[(USER, ""), (PROJECT, "{mcpServers: {b: {command: 'x'}}}")]);
     scratch.write(USER, &format!("{{trustedProjects: [{:?}]}}", scratch.path("")));
     let (servers, problems) = scratch.loaded();
@@ -229,7 +229,7 @@ fn a_folder_that_an_earlier_version_trusted_is_not_trusted_and_the_problem_says_
 }
 
 #[test]
-fn a_trusted_project_adds_servers_and_restrictions_and_changes_nothing_of_the_users() {
+fn a_trusted_project_adds_servers_and_restrictions_and_changes_no_user_settings() {
     let user = "{mcpServers: {a: {command: 'mine'}}, tools: {deny: ['x']}, imports: ['cursor'], store: {url: 'u.db'}}";
     let project = "{
       mcpServers: {

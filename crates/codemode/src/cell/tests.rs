@@ -339,7 +339,7 @@ fn a_late_outcome_does_not_save_a_single_turn_cell() {
 }
 
 #[test]
-fn waiting_lists_what_is_pending() {
+fn a_waiting_answer_lists_the_pending_calls() {
     let mut cell = Cell::started(limits(), 0);
     cell.on(suspended((1..=3).map(|id| call(id, Method::Call)).collect()), 10);
     cell.on(Event::Woke, 999);
@@ -363,7 +363,7 @@ fn cleared(ids: &[u32]) -> Event {
 }
 
 #[test]
-fn a_leg_that_clears_what_is_not_a_set_timer_fails_the_run() {
+fn a_leg_that_clears_anything_but_a_set_timer_fails_the_run() {
     // 1 is a timer; of the calls, 2 is answered, 3 waits for a person, 4 and 5 are in progress, and 6 is queued.
     let methods = [Method::Timer, Method::Call, Method::Call, Method::Call, Method::Call, Method::Call];
     let begun = || {
@@ -419,7 +419,7 @@ fn an_id_that_is_used_again_fails_the_run() {
 }
 
 #[test]
-fn a_leg_that_exceeds_what_may_be_outstanding_fails_the_run() {
+fn a_leg_that_exceeds_the_outstanding_limits_fails_the_run() {
     let large = |id| HostCall { payload: vec![b' '; 15 << 20], ..call(id, Method::Call) };
     let mut cell = Cell::started(limits(), 0);
     cell.on(suspended(vec![large(1), large(2), call(3, Method::Call)]), 0);
@@ -456,7 +456,7 @@ fn a_cell_that_waits_with_nothing_pending_fails() {
 }
 
 #[test]
-fn a_queued_call_that_was_settled_elsewhere_is_not_made_and_takes_no_slot() {
+fn a_queued_call_that_was_settled_elsewhere_is_not_dispatched_and_takes_no_slot() {
     let calls = (1..=5).map(|id| call(id, Method::Call)).collect();
     check(vec![
         (0, suspended(calls), &["dispatch 1", "dispatch 2", "wake at 25"]),

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_pattern_is_reported_at_its_place() {
+    fn a_bad_pattern_is_reported_with_its_path() {
         let found = |value: &Value| Pattern::read(value, &Path::root("deny").index(3)).unwrap_err().to_string();
         assert_eq!(
             found(&json!("group:runtme")),

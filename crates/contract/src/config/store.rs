@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_and_moved_into_their_ranges() {
+    fn numbers_are_read_and_clamped_to_their_ranges() {
         let config = StoreConfig::resolve(&json!({
             "url": "postgres://app:secret@db/cellmate",
             "keyFile": "/etc/cellmate/keys",

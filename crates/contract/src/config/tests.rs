@@ -102,7 +102,7 @@ fn an_agents_code_mode_is_merged_over_the_global_one() {
 }
 
 #[test]
-fn an_agents_tool_search_is_merged_before_it_is_switched() {
+fn an_agents_tool_search_is_merged_before_it_is_switched_on_or_off() {
     let cases = [
         (json!(false), json!({"mode": "tools"}), false, ToolSearchMode::Tools),
         (json!({}), json!({"mode": "tools"}), true, ToolSearchMode::Tools),

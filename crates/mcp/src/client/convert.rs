@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_kept_whole_and_shown_where_it_can_be() {
+    fn a_result_is_kept_whole_and_its_valid_content_is_shown() {
         let text = json!({"type": "text", "text": "a"});
         let resource = json!({"uri": "u", "text": "a"});
         let cases = [

@@ -165,7 +165,7 @@ mod tests {
     use super::Envelope;
 
     #[test]
-    fn an_envelope_is_what_the_parser_would_find() {
+    fn an_envelope_matches_what_the_parser_finds() {
         let texts = [
             r#"{}"#,
             r#" { "id" : 7 , "result" : {"id": 1, "method": "x"} } "#,

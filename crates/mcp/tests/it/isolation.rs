@@ -112,7 +112,7 @@ impl Fleet {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_servers_do_not_slow_the_good_ones() {
+async fn bad_servers_do_not_slow_down_the_good_ones() {
     let quiet = fleet(Vec::new()).await;
     let alone = quiet.p99().await;
     quiet.upstreams.stop_all().await;

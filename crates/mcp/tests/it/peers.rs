@@ -50,7 +50,7 @@ async fn peer_everything_answers_tools_resources_and_prompts() {
 /// Runs the same checks against the server over HTTP.
 #[tokio::test]
 #[ignore = "needs installed servers; run through `make test-peers`"]
-async fn peer_everything_answers_the_same_at_an_address() {
+async fn peer_everything_answers_the_same_over_http() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = tokio::process::Command::new("node");
     let script = peers().join("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");

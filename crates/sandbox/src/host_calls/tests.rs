@@ -19,7 +19,7 @@ fn broken_rule(result: wasmtime::Result<Option<Refusal>>) -> &'static str {
 }
 
 #[test]
-fn half_a_surrogate_pair_is_one_missing_character() {
+fn a_lone_surrogate_becomes_one_replacement_character() {
     for (bytes, text) in [
         (&b"plain"[..], "plain"),
         (b"a\xED\xA0\x80b\xED\xBF\xBF", "a\u{fffd}b\u{fffd}"),
@@ -59,7 +59,7 @@ fn an_item_of_output_counts_the_same_whether_it_is_kept_or_not() {
 }
 
 #[test]
-fn a_target_that_grows_when_it_is_made_text_is_measured_as_text() {
+fn a_target_that_grows_when_decoded_is_measured_after_decoding() {
     let mut host = CellHost::idle();
     let target = vec![0xFF; MAX_TARGET_BYTES];
     assert_eq!(host.accept(1, CALL, &target, b"null").unwrap(), Some(Refusal::TargetBytes));

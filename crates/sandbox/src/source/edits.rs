@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn insertions_are_remembered() {
+    fn insertions_are_recorded() {
         let mut edits = Edits::new("(\nab c\nd");
         edits.insert(3, "X");
         edits.insert(3, "YZ");

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_where_the_model_wrote_them() {
+    fn errors_have_positions_in_the_models_source() {
         let cases = [
             ("const x = ;", 1, 11, "unexpected token"),
             ("let a = 1\nlet b = 2 3", 2, 10, "semicolon"),

@@ -82,7 +82,7 @@ mod tests {
     use super::{Places, Shift};
 
     #[test]
-    fn only_places_that_the_source_has_are_given() {
+    fn only_positions_inside_the_source_are_reported() {
         let long = "x".repeat(1000);
         let script = format!("(async()=>{{\nab\r\n\n{long}\n}})");
         let places = Places::of(&script, vec![Shift { line: 1, column: 2, delta: 1 }]);

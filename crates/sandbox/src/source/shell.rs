@@ -85,7 +85,7 @@ mod tests {
     use super::looks_like;
 
     #[test]
-    fn knows_shell_from_javascript_with_a_mistake() {
+    fn distinguishes_shell_from_javascript_with_a_mistake() {
         let shell = [
             "#!/bin/bash\necho hi",
             "#!/usr/bin/env sh",

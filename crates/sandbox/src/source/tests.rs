@@ -83,7 +83,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
 
     #[test]
-    fn never_panics(source in soup()) {
+    fn prepare_never_panics(source in soup()) {
         let _ = prepare(&source, Language::JavaScript);
         let _ = prepare(&source, Language::TypeScript);
     }

@@ -220,7 +220,7 @@ fn errors_in_choices_describe_the_branch_that_was_meant() {
 }
 
 #[test]
-fn references_lead_inside_the_schema_only() {
+fn references_resolve_inside_the_schema_only() {
     let tree = json!({"$ref": "#/$defs/node", "$defs": {"node": {
         "type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}}});
     let beside = json!({"$ref": "#/definitions/a%20b", "required": ["x"], "definitions": {"a b": {"type": "object"}}});
@@ -270,7 +270,7 @@ fn odd_schemas_do_not_block_a_call_and_their_valid_parts_are_enforced() {
 }
 
 #[test]
-fn defaults_fill_what_is_missing_at_the_top() {
+fn defaults_fill_missing_top_level_properties() {
     let schema = json!({"properties": {
         "limit": {"type": "integer", "default": 10},
         "query": {"type": "string"},

@@ -25,7 +25,7 @@ fn server(name: &str, methods: &[&str]) -> Server {
 }
 
 #[test]
-fn an_index_and_a_file_a_server() {
+fn there_is_an_index_and_one_file_per_server() {
     let tools = [tool("mcp:git-hub:b_tool"), tool("mcp:git-hub:a_tool")];
     let servers = BTreeMap::from([("gitHub".to_owned(), server("git-hub", &["bTool", "aTool"]))]);
     let files = files(&tools, &servers);
@@ -101,7 +101,7 @@ declare namespace MCP {{
 }
 
 #[test]
-fn resources_and_prompts_are_namespaces_of_their_own() {
+fn resources_and_prompts_are_separate_namespaces() {
     let (input, output) = (json!({"required": ["uri"]}), json!({"properties": {"contents": {"type": "array"}}}));
     let at = |operation, method, output| Function { operation, method, ..function("", &input, output) };
     let functions = [

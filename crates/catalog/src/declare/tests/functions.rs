@@ -39,7 +39,7 @@ fn the_contracts_example_is_declared_exactly() {
 }
 
 #[test]
-fn an_input_is_an_object_and_optional_where_nothing_is_required() {
+fn an_input_is_an_object_and_optional_if_nothing_is_required() {
     let cases = [
         (json!({"type": "object", "properties": {}}), "input?: Record<string, never>"),
         (json!({"type": "object", "additionalProperties": false}), "input?: Record<string, never>"),

@@ -11,7 +11,7 @@ fn with_scope(scope: ScopeValue) -> Namespaces {
 }
 
 #[test]
-fn tables_hold_the_prelude_s_descriptors() {
+fn tables_hold_the_descriptors_of_the_prelude() {
     let plain = github();
     let before = plain.tables().hash();
     assert_eq!(table(&plain, "namespaces"), None);

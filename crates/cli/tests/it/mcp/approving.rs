@@ -37,7 +37,7 @@ fn id(waiting: &Value) -> &str {
 }
 
 #[test]
-fn every_view_of_a_call_names_every_key_and_says_what_is_cut() {
+fn every_view_of_a_call_names_every_key_and_marks_what_is_cut() {
     let hiding = format!("{{ note: 'tidy up '.repeat(2000), more: Array(5000).fill('x'), target: '{TARGET}' }}");
     let place = pushes();
     let code = format!("return await MCP.s.push({hiding})");
@@ -88,7 +88,7 @@ fn a_thousand_keys_are_counted_in_the_form_and_invisible_characters_are_escaped_
 }
 
 #[test]
-fn a_model_is_given_no_command_that_approves() {
+fn a_model_receives_no_command_that_approves() {
     let place = pushes();
     let mut client = Streams::start(&place, Era::November2025, json!({}), &[]);
     let waiting = client.exec("return await MCP.s.push({})");

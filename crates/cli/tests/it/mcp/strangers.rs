@@ -108,7 +108,7 @@ fn a_client_is_served_while_others_keep_reconnecting() {
 }
 
 #[test]
-fn a_connection_without_a_token_lives_ten_seconds_whatever_it_sends() {
+fn a_connection_without_a_token_is_closed_after_ten_seconds_whatever_it_sends() {
     let place = Place::new(json!([]));
     let served = Served::start(&place, &[]);
     let head = format!("GET /mcp HTTP/1.1\r\nHost: {}\r\n", served.address);
@@ -245,7 +245,7 @@ fn a_peer_that_never_reads_is_disconnected_and_an_idle_stream_is_not() {
 
 /// Connections are limited by peer address, so peers at one address cannot close the connections of another.
 #[test]
-fn silent_sockets_of_many_addresses_do_not_keep_a_client_out() {
+fn silent_sockets_from_many_addresses_do_not_block_a_client() {
     let place = Place::new(json!([]));
     let served = Served::start(&place, &[]);
     let port: u16 = served.address.rsplit(':').next().unwrap().parse().unwrap();

@@ -132,7 +132,7 @@ fn principals_that_wait_are_served_in_turn() {
 }
 
 #[test]
-fn cells_that_have_begun_come_before_new_ones() {
+fn cells_that_have_started_come_before_new_ones() {
     let mut pool = Pool::new(Capacity { turns: 1, ..capacity(1) });
     let resting = pool.started("ada");
     pool.ended(resting, Some(MIB));

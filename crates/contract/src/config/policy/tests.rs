@@ -24,7 +24,7 @@ fn an_absent_list_is_not_an_empty_one() {
 }
 
 #[test]
-fn every_list_is_read_into_its_place() {
+fn every_list_is_read_into_its_field() {
     let scope = read(&json!({
         "allow": ["read", "group:web"],
         "alsoAllow": ["bundle-mcp"],
@@ -59,7 +59,7 @@ fn every_list_is_read_into_its_place() {
 }
 
 #[test]
-fn the_sandbox_may_be_given_in_part() {
+fn the_sandbox_section_may_be_partial() {
     for value in [json!({"sandbox": {}}), json!({"sandbox": {"tools": {}}}), json!({"byProvider": {}})] {
         assert_eq!(read(&value).unwrap(), Scope::empty(&Path::root("tools")), "{value}");
     }

@@ -26,7 +26,7 @@ fn flags_are_true_or_false_and_nothing_else() {
 }
 
 #[test]
-fn numbers_are_whole_and_move_into_their_range() {
+fn numbers_are_whole_and_clamped_to_their_range() {
     let cases = [
         (json!(100), 100),
         (json!(60_000), 60_000),
@@ -70,7 +70,7 @@ fn choices_must_be_spelled_exactly() {
 }
 
 #[test]
-fn lists_report_each_wrong_item_by_its_place() {
+fn lists_report_each_wrong_item_with_its_index() {
     let text = |value: &Value, path: &Path| {
         value.as_str().map(str::to_owned).ok_or_else(|| ConfigError::value(path, value, "text"))
     };
@@ -99,7 +99,7 @@ fn objects_nest_and_unread_keys_are_unknown() {
 }
 
 #[test]
-fn entries_have_free_names_that_are_not_blank() {
+fn entries_may_have_any_name_that_is_not_blank() {
     let bound = Bound { key: "n", default: 1, range: 0..=9 };
     let mut errors = Vec::new();
     let value = json!({"b": {"n": 2}, "a": {"n": 1}, " ": {"n": 3}, "c": 1});

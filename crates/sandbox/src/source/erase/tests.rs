@@ -183,7 +183,7 @@ fn declarations_of_types_become_empty_statements() {
 }
 
 #[test]
-fn classes_keep_only_what_runs() {
+fn classes_keep_only_runtime_syntax() {
     let cases = [
         ("class A<T> extends B<T> implements C, D<T> { }", "class A    extends B                       { }"),
         (

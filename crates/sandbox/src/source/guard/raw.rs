@@ -69,7 +69,7 @@ mod tests {
     use super::{Language, Raw};
 
     #[test]
-    fn counts_whatever_may_be_code() {
+    fn counts_every_token_that_may_be_code() {
         let cases = [
             ("", 0, 0, 0),
             ("a b", 2, 0, 0),
