@@ -95,7 +95,7 @@ fn patterns_name_ids_names_owners_and_groups() {
     }
 }
 
-/// A server cannot name a tool or itself so that a pattern about another server names it.
+/// No name that a server gives itself or a tool may match a pattern meant for another server.
 #[test]
 fn no_name_imitates_the_id_of_another_servers_tool() {
     let docs = Pattern::parse("mcp:docs:*").unwrap();
@@ -175,7 +175,7 @@ fn a_profile_is_a_base_that_also_allow_adds_to() {
         (json!({"profile": "coding", "deny": ["bundle-mcp", "exec"]}), none.clone(), vec![read, status]),
         (json!({"profile": "minimal", "alsoAllow": ["pick"]}), none.clone(), vec![status, pick]),
         (json!({"profile": "minimal"}), json!({"alsoAllow": ["pick"]}), vec![status, pick]),
-        // An agent's profile and additions replace the global ones, each by itself.
+        // An agent's profile and its additions each replace the global setting.
         (json!({"profile": "minimal"}), json!({"profile": "full"}), TOOLS.to_vec()),
         (json!({"profile": "full", "alsoAllow": ["pick"]}), json!({"profile": "minimal"}), vec![status, pick]),
         (json!({"profile": "minimal", "alsoAllow": ["pick"]}), json!({"alsoAllow": []}), vec![status]),

@@ -104,7 +104,7 @@ impl Scratch {
         places(&[], &self.0.path().join("home"), self.0.path().join("project"))
     }
 
-    /// Names with their sources, and problems with the scratch folder left out.
+    /// Loads the configuration; returns the servers with their sources, and the problems without the scratch folder's path.
     fn loaded(&self) -> (Vec<String>, Vec<String>) {
         let loaded = load(&self.places()).unwrap();
         let servers = loaded.servers.iter().map(|one| format!("{} {}", one.name, one.origin.source.as_str()));

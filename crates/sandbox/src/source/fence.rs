@@ -63,7 +63,7 @@ mod tests {
             ("````js\nlet a = 1\n````", "\nlet a = 1\n"),
             ("```js\r\nreturn 1\r\n```", "\nreturn 1\r\n"),
             ("```\n```", "\n"),
-            // Not one fence around everything.
+            // Sources that are not a single fence around everything stay as they are.
             ("return 1", "return 1"),
             ("```", "```"),
             ("```js return 1```", "```js return 1```"),

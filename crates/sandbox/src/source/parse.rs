@@ -167,7 +167,7 @@ fn fragment(message: &str) -> String {
 mod tests {
     use crate::source::{Language, Place, Rejection, prepare};
 
-    /// Checks the place of a syntax error, and that its message says `expected`.
+    /// Checks the position of a syntax error, and that its message contains `expected`.
     fn check(source: &str, language: Language, line: u32, column: u32, expected: &str) {
         let (message, place) = match (prepare(source, language), language) {
             (Err(Rejection::Syntax { message, place }), Language::JavaScript)

@@ -68,7 +68,7 @@ fn string_end(text: &str) -> Option<usize> {
     None
 }
 
-/// One keyword around the value. `json!` would copy the value, and each copy walks all of its depth.
+/// Wraps a value in one keyword. `json!` would copy the value, and each copy walks its whole depth.
 fn with(keyword: &str, value: Value) -> Value {
     Value::Object(Map::from_iter([(keyword.to_owned(), value)]))
 }

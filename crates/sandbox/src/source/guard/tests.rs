@@ -104,7 +104,7 @@ fn survives_the_options_of_an_import() {
 fn refuses_deep_nesting_wherever_it_hides() {
     let deep = MAX_DEPTH as usize + 100;
     for pattern in NESTING {
-        // A pattern that needs fewer tokens than the limit for its depth is not too deep.
+        // A source over the size limit is skipped: it is refused for its size.
         let source = fill(pattern, deep);
         if source.len() <= MAX_SOURCE_BYTES {
             let verdict = check(&source, Language::TypeScript);
