@@ -27,7 +27,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn assignments_are_read_and_the_rest_is_passed_over() {
+    fn assignments_are_read_and_other_lines_are_ignored() {
         let text =
             "# keys\nA=1\nexport B = \"two words\" # why\nC='#3'\nD=x # note\nnot a line\n1=2\nE=\nF=\"a\\nb\"\n";
         let found: Vec<(String, String)> = parse(text).into_iter().collect();

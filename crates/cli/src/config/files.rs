@@ -104,13 +104,13 @@ mod tests {
         std::fs::write(&path, " ".repeat(MAX_CONFIG_FILE_BYTES + 1)).unwrap();
         assert!(matches!(read(&path), Err(FileError::TooLong { .. })));
         assert_eq!(read_users(&path).unwrap().map(|text| text.len()), Some(MAX_CONFIG_FILE_BYTES + 1));
-        // Endless, so only a bounded read returns.
+        // `/dev/zero` is endless, so only a bounded read returns.
         assert!(matches!(read(std::path::Path::new("/dev/zero")), Err(FileError::TooLong { .. })));
         assert!(read(&folder.path().join("none")).unwrap().is_none());
     }
 
     #[test]
-    fn a_pipe_that_nobody_writes_to_does_not_block() {
+    fn a_pipe_without_a_writer_does_not_block() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn restrictions_are_added_to_what_the_user_says() {
+    fn restrictions_are_added_to_the_users_settings() {
         let cases = [
             (json!({}), json!({"tools": {"deny": ["p"]}})),
             (json!({"tools": null}), json!({"tools": {"deny": ["p"]}})),

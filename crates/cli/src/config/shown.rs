@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_lose_what_goes_by_a_secrets_name() {
+    fn arguments_with_a_secrets_name_lose_their_values() {
         let given = [
             "-y",
             "@scope/server@1.2.3",
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_secrets_are_known() {
+    fn names_of_secrets_are_recognised() {
         for name in ["API_KEY", "apiKey", "GITHUB_TOKEN", "x-api-key", "Authorization", "--pat", "client_secret"] {
             assert!(names_a_secret(name), "{name}");
         }

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_can_mend_comes_first() {
+    fn states_that_the_user_can_fix_take_precedence() {
         let logged_in = |over: bool, wanted: &[&str]| LoginStatus::LoggedIn {
             issuer: None,
             scopes: Vec::new(),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_as_people_do() {
+    fn times_are_printed_as_rounded_ages() {
         let cases = [(-5, "just now"), (59_000, "just now"), (60_000, "1 min ago"), (7_199_000, "119 min ago")];
         let later = [(7_200_000, "2 h ago"), (172_800_000, "2 days ago")];
         for (milliseconds, told) in cases.into_iter().chain(later) {

@@ -69,7 +69,7 @@ mod tests {
     use super::skew;
 
     #[test]
-    fn a_clock_is_off_only_where_the_time_it_took_to_ask_cannot_explain_it() {
+    fn clock_skew_is_reported_only_beyond_the_round_trip_time() {
         assert_eq!(skew(150, 100, 200), 0);
         assert_eq!(skew(250, 100, 200), 50);
         assert_eq!(skew(40, 100, 200), -60);

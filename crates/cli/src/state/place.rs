@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_typed_wins_then_the_environment_then_the_configuration() {
+    fn flags_win_over_the_environment_and_the_environment_over_the_configuration() {
         let folder = tempfile::tempdir().unwrap();
         let typed = |store: Option<&str>| StoreArguments {
             store: store.map(|text| Address(text.to_owned())),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_told_without_what_was_given() {
+    fn an_unusable_location_is_reported_without_its_text() {
         let folder = tempfile::tempdir().unwrap();
         let typed = StoreArguments {
             store: Some(Address("mysql://me:s3cret@db/x".to_owned())),

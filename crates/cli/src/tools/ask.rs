@@ -138,7 +138,7 @@ mod tests {
     use super::{no, understood, yes};
 
     #[test]
-    fn only_a_plain_yes_is_one() {
+    fn only_a_plain_yes_counts_as_yes() {
         for line in ["y\n", "YES\n", " yes "] {
             assert_eq!(understood(line), yes(ApprovalScope::Once), "{line:?}");
         }

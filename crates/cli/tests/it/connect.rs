@@ -1,4 +1,4 @@
-//! `cellmate connect`: every client's configuration, written and put back.
+//! `cellmate connect`: writing the configuration of every client, and undoing it.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn parsed(text: &str) -> Value {
 }
 
 #[test]
-fn every_client_is_connected_where_it_looks() {
+fn connect_writes_the_configuration_file_of_every_client() {
     let plain = json!({"command": exe(), "args": ["mcp"]});
     let typed = json!({"type": "stdio", "command": exe(), "args": ["mcp"]});
     let cases = [
@@ -83,7 +83,7 @@ fn every_client_is_connected_where_it_looks() {
 }
 
 #[test]
-fn nothing_is_written_unless_somebody_agrees() {
+fn connect_writes_nothing_without_confirmation() {
     let person = Person::new();
     let before = format!(
         "{{\n  // {CANARY}\n  \"mcpServers\": {{\n    \"a\": {{\"command\": \"x\", \"env\": {{\"K\": \"{CANARY}\"}}}} // tail\n  }}\n}}\n"
@@ -112,7 +112,7 @@ fn nothing_is_written_unless_somebody_agrees() {
 }
 
 #[test]
-fn other_servers_are_taken_over_as_they_are_written() {
+fn take_over_moves_servers_as_written_and_reports_those_it_leaves() {
     let person = Person::new();
     person.write(OURS, "{\n  // mine\n  mcpServers: { taken: { command: 'mine' } },\n}\n");
     let here = person.path("project").canonicalize().unwrap().display().to_string();
@@ -145,7 +145,10 @@ fn other_servers_are_taken_over_as_they_are_written() {
         (&left["oauthAccount"], &left["projects"][&here]),
         (&json!(CANARY), &json!({"mcpServers": {}, "history": [CANARY]}))
     );
-    assert_eq!(left["projects"]["/elsewhere"], theirs["projects"]["/elsewhere"], "other folders keep theirs");
+    assert_eq!(
+        left["projects"]["/elsewhere"], theirs["projects"]["/elsewhere"],
+        "the servers of other folders are unchanged"
+    );
     let ours = person.read(OURS);
     assert!(ours.contains("// mine") && ours.contains("${TOKEN}") && ours.contains(CANARY), "{ours}");
     let listed = person.types(&["servers", "list", "--json"]).json();
@@ -156,7 +159,7 @@ fn other_servers_are_taken_over_as_they_are_written() {
 }
 
 #[test]
-fn what_is_taken_over_means_the_same_here_as_there() {
+fn taken_over_variables_keep_the_meaning_they_had_in_the_client() {
     let person = Person::new();
     person.write("home/.codex/config.toml", "# mine\n[mcp_servers.a]\ncommand = \"x\"\nargs = [\"${NOT_A_VARIABLE}\"]\nenabled_tools = [\"t\"]\n\n# theirs\n[tui]\ntheme = \"dark\"\n");
     person.write(

@@ -1,10 +1,5 @@
-//! Cellmate as its user meets it: through the binary, and through workers that are the binary.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that meets what it does not expect has failed"
-)]
+//! End-to-end tests of the `cellmate` binary: its commands, and the workers it starts.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "an unexpected value fails the test")]
 
 mod cells;
 mod command;

@@ -1,11 +1,11 @@
-//! A person with a home folder, a project, an MCP server of a few lines, and `cellmate`.
+//! A test user with a home folder, a project folder and a small MCP server, who runs `cellmate`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// An MCP server at the wire: it says its token where it should not, and echoes what it is called with.
+/// A raw MCP server: it leaks its token on standard error and echoes its arguments.
 const SERVER: &str = r#"#!/bin/sh
 echo "started with $TOKEN $2" >&2
 [ "$1" = fail ] && exit 3
@@ -23,20 +23,20 @@ while read -r line; do
 done
 "#;
 
-/// What must never be read in anything we print.
+/// A secret that must never appear in the output of `cellmate`.
 pub const CANARY: &str = "canary-7f3e9a51c0de";
 
 pub struct Person {
     folder: tempfile::TempDir,
 }
 
-pub struct Said {
+pub struct CommandOutput {
     pub code: i32,
     pub out: String,
     pub err: String,
 }
 
-impl Said {
+impl CommandOutput {
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}\n{}", self.out, self.err))
     }
@@ -70,8 +70,9 @@ impl Person {
         std::fs::read_to_string(self.path(below)).unwrap()
     }
 
-    /// Runs it in the project's folder, sees that it keeps secrets, and leaves the scratch folder's name out.
-    pub fn types(&self, arguments: &[&str]) -> Said {
+    /// Runs `cellmate` in the project's folder, checks that its output has no secrets, and removes the scratch folder's
+    /// path from it.
+    pub fn types(&self, arguments: &[&str]) -> CommandOutput {
         let output = Command::new(env!("CARGO_BIN_EXE_cellmate"))
             .args(arguments)
             .current_dir(self.path("project"))
@@ -83,10 +84,11 @@ impl Person {
             .output()
             .unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap().replace(self.root(), "");
-        let said = Said { code: output.status.code().unwrap(), out: text(&output.stdout), err: text(&output.stderr) };
-        let kept = !said.out.contains(CANARY) && !said.err.contains(CANARY);
-        assert!(kept, "{arguments:?} tells a secret:\n{}\n{}", said.out, said.err);
-        said
+        let output =
+            CommandOutput { code: output.status.code().unwrap(), out: text(&output.stdout), err: text(&output.stderr) };
+        let kept = !output.out.contains(CANARY) && !output.err.contains(CANARY);
+        assert!(kept, "{arguments:?} prints a secret:\n{}\n{}", output.out, output.err);
+        output
     }
 
     fn root(&self) -> &str {

@@ -51,7 +51,7 @@ fn a_server_is_added_listed_tested_called_and_removed() {
 }
 
 #[test]
-fn a_call_by_hand_meets_the_same_door_as_a_cells() {
+fn a_direct_call_is_checked_like_a_cells_call() {
     let person = Person::new();
     let server = person.server();
     let config = json!({
@@ -85,7 +85,7 @@ fn a_call_by_hand_meets_the_same_door_as_a_cells() {
 }
 
 #[test]
-fn one_bad_server_does_not_spoil_the_report_of_the_others() {
+fn a_failing_server_does_not_affect_the_report_of_the_others() {
     let person = Person::new();
     let server = person.server();
     let config = json!({"mcpServers": {
@@ -127,7 +127,7 @@ fn one_bad_server_does_not_spoil_the_report_of_the_others() {
 }
 
 #[test]
-fn adding_takes_what_other_clients_commands_take() {
+fn servers_add_accepts_the_arguments_of_other_clients_commands() {
     let login = ["--client-id", "us", "--client-secret-env-var", "S", "--callback-port", "8085", "--login-scope", "r"];
     let cases: [(&[&str], &str); 8] = [
         (
@@ -172,7 +172,7 @@ fn adding_takes_what_other_clients_commands_take() {
         let said = person.types(&[&["servers", "add"], arguments].concat());
         assert!(said.code == 2 && said.err.contains(reason), "{arguments:?}: {} {}", said.code, said.err);
     }
-    assert!(!person.has(OURS), "nothing is written where something is wrong");
+    assert!(!person.has(OURS), "a refused command writes nothing");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn edits_keep_comments_show_no_secrets_and_can_be_undone() {
 }
 
 #[test]
-fn a_projects_servers_wait_for_trust_and_named_files_stand_alone() {
+fn a_projects_servers_need_trust_and_a_named_file_is_read_alone() {
     let person = Person::new();
     let server = person.server();
     let config = json!({"mcpServers": {"theirs": {"command": "sh", "args": [server]}}}).to_string();

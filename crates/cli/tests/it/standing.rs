@@ -1,4 +1,4 @@
-//! How servers stand, said by `servers list` and `doctor` without starting any.
+//! The state of servers, as `servers list` and `doctor` report it without starting any.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,8 @@ use crate::person::{CANARY, Person};
 
 const OURS: &str = "home/.config/cellmate/config.json5";
 
-/// One that works, one that fails and repeats its secret, one that is off; each leaves a trace when it is started.
+/// A user with a server that works, one that fails and prints its secret, one that is off, and one whose variable is
+/// not set; each writes to the file `started` when it is started.
 fn person() -> Person {
     let person = Person::new();
     let server = person.server();
@@ -27,13 +28,13 @@ fn of<'a>(report: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn a_server_is_not_tried_then_ready_or_failed_and_each_says_what_to_type() {
+fn a_server_is_not_tried_then_ready_or_failed_and_each_state_names_the_next_command() {
     let person = person();
     let before = person.types(&["servers", "list", "--json"]).json();
     assert_eq!((&of(&before, "good")["state"], &of(&before, "good")["listedAt"]), (&json!("not tried"), &Value::Null));
     assert_eq!(of(&before, "good")["next"], "cellmate servers test good");
     assert_eq!((&of(&before, "resting")["state"], &of(&before, "resting")["next"]), (&json!("off"), &Value::Null));
-    assert!(!person.has("started") && !person.has("home/.local/state/cellmate"), "looking makes nothing");
+    assert!(!person.has("started") && !person.has("home/.local/state/cellmate"), "listing must not create files");
 
     assert_eq!(person.types(&["servers", "test"]).code, 1);
     let starts = person.read("started");
@@ -47,11 +48,11 @@ fn a_server_is_not_tried_then_ready_or_failed_and_each_says_what_to_type() {
     assert!(table.out.contains("ready   2 tools, just now"), "{}", table.out);
     let told = format!("bad: it failed just now: {why}; run `cellmate servers test bad`\n");
     assert!(table.err.contains(&told), "{}", table.err);
-    assert_eq!(person.read("started"), starts, "looking starts nothing");
+    assert_eq!(person.read("started"), starts, "listing must not start servers");
 }
 
 #[test]
-fn a_login_that_is_wanted_or_forgotten_is_said_for_programs_too() {
+fn logins_that_are_needed_or_forgotten_are_reported_as_json() {
     let person = Person::new();
     let remote =
         json!({"url": "https://example.invalid/mcp", "oauth": {"clientId": "us", "clientSecret": "${SECRET}"}});
@@ -71,19 +72,19 @@ fn a_login_that_is_wanted_or_forgotten_is_said_for_programs_too() {
     let diff = person.types(&["servers", "remove", "remote", "--dry-run"]).out;
     assert!(
         diff.contains("${SECRET}") && !diff.contains("\"us\""),
-        "names of variables are shown, values are not: {diff}"
+        "variable names are shown and values are not: {diff}"
     );
 }
 
 #[test]
-fn the_doctor_sees_the_servers_and_starts_them_only_when_asked_to() {
+fn doctor_reports_servers_and_starts_them_only_on_request() {
     let person = person();
     let seen = person.types(&["doctor", "--json"]);
     assert_eq!((seen.code, of(&seen.json(), "good")["state"].clone()), (1, json!("not tried")));
     assert_eq!(seen.json()["problems"][0]["server"], "missing");
     assert!(!person.has("started"));
     let started = person.types(&["doctor", "--servers"]);
-    assert_eq!(person.read("started"), "x\nx\n", "the one that is off stays off");
+    assert_eq!(person.read("started"), "x\nx\n", "the disabled server is not started");
     let lines =
         ["good: ready, 2 tools, just now", "bad: failed, -", "run `cellmate servers test bad`", "`NOT_SET` is not set"];
     for line in lines {

@@ -1,4 +1,4 @@
-//! Projects' files: trusted by their content, and limited to servers and restrictions.
+//! Project files: trusted by their content, and limited to servers and restrictions.
 
 use std::process::{Command, Stdio};
 
@@ -9,14 +9,14 @@ use crate::person::Person;
 const OURS: &str = "home/.config/cellmate/config.json5";
 const PROJECT: &str = "project/.cellmate.json5";
 
-/// A server that leaves a trace when it is started.
+/// A server that appends a line to the file `trace` when it is started.
 fn traced(person: &Person, trace: &str) -> serde_json::Value {
     let (trace, server) = (person.path(trace).display().to_string(), person.server());
     json!({"command": "sh", "args": ["-c", format!("echo x >> {trace}; exec sh {server}")]})
 }
 
 #[test]
-fn a_project_file_that_changes_is_not_read_and_every_command_says_what_to_run() {
+fn a_changed_project_file_is_not_read_and_every_command_names_the_remedy() {
     let person = Person::new();
     let before = json!({"mcpServers": {"p": traced(&person, "before"), "gone": {"command": "x", "enabled": false}}});
     person.write(PROJECT, &before.to_string());
@@ -51,7 +51,7 @@ fn a_project_file_that_changes_is_not_read_and_every_command_says_what_to_run() 
             "{command:?}: {told}"
         );
     }
-    assert!(!person.has("after"), "nothing of the changed file was started");
+    assert!(!person.has("after"), "a server of the changed file was started");
 
     let shown = person.types(&["servers", "trust", "--dry-run"]).out;
     for line in ["  + server `new`: sh -c", "  ~ server `p`: sh -c", "  - server `gone`\n", "nothing was written"] {
@@ -69,7 +69,7 @@ fn a_project_file_that_changes_is_not_read_and_every_command_says_what_to_run() 
     assert_eq!(person.types(&["servers", "test", "new"]).code, 0);
     assert!(person.has("after"));
 
-    // A file that cannot be read does not keep the others from being trusted.
+    // A file that cannot be read does not prevent the others from being trusted.
     person.write(OURS, "{imports: ['claude']}");
     person.write("project/.mcp.json", "nonsense");
     person.write(PROJECT, &before.to_string());
@@ -85,7 +85,7 @@ fn a_project_file_that_changes_is_not_read_and_every_command_says_what_to_run() 
 }
 
 #[test]
-fn a_link_that_leads_elsewhere_and_a_folder_of_an_earlier_version_are_not_trusted() {
+fn a_link_with_a_new_target_and_a_folder_trusted_by_an_earlier_version_are_not_trusted() {
     let person = Person::new();
     let text = |name: &str| json!({"mcpServers": {name: {"command": "x"}}}).to_string();
     person.write("project/one.json5", &text("one"));
@@ -105,7 +105,7 @@ fn a_link_that_leads_elsewhere_and_a_folder_of_an_earlier_version_are_not_truste
 }
 
 #[test]
-fn our_own_edits_keep_a_trusted_file_trusted_and_do_not_trust_one_that_is_not() {
+fn edits_by_cellmate_keep_a_trusted_file_trusted_and_do_not_trust_an_untrusted_one() {
     let person = Person::new();
     let names = || -> Vec<String> {
         let listed = person.types(&["servers", "list", "--json"]).json();
@@ -121,13 +121,13 @@ fn our_own_edits_keep_a_trusted_file_trusted_and_do_not_trust_one_that_is_not() 
     assert_eq!((add("b"), names()), (String::new(), vec!["a".to_owned(), "b".to_owned()]));
     assert_eq!(person.types(&["servers", "remove", "a"]).code, 0);
     assert_eq!(names(), ["b"]);
-    // Somebody else's change in between is not trusted with ours.
+    // A change by another program is not trusted together with the next edit.
     let text = person.read(PROJECT).replace("\"x\"", "\"evil\"");
     person.write(PROJECT, &text);
     assert!(add("c").contains("changed since you trusted it") && names().is_empty());
 }
 
-/// Finding 6: what a trusted project once could do to the user's own servers and runs.
+/// Finding 6: a trusted project could affect the user's own servers and runs.
 #[test]
 fn a_trusted_project_cannot_turn_off_approvals_move_the_store_or_vouch_for_itself() {
     let person = Person::new();
@@ -145,7 +145,7 @@ fn a_trusted_project_cannot_turn_off_approvals_move_the_store_or_vouch_for_itsel
         let called = person.types(&["tools", "call", tool, "name=Ada"]);
         assert!(called.code == 1 && called.err.contains("a person must agree"), "{tool}: {}{}", called.out, called.err);
     }
-    assert!(!person.has("project/moved.db"), "the store is the user's to place");
+    assert!(!person.has("project/moved.db"), "a project must not choose the store");
     let listed = person.types(&["servers", "list", "--json"]).json();
     let servers: Vec<(&str, bool)> = listed["servers"]
         .as_array()
@@ -160,10 +160,13 @@ fn a_trusted_project_cannot_turn_off_approvals_move_the_store_or_vouch_for_itsel
         assert!(told.iter().any(|message| message.contains(key)), "{key}: {told:?}");
     }
     let tools = person.types(&["tools", "list"]).out;
-    assert_eq!(tools, "mcp:mine:greet  Greets.\nmcp:theirs:greet  Greets.\n", "its restriction holds for all servers");
+    assert_eq!(
+        tools, "mcp:mine:greet  Greets.\nmcp:theirs:greet  Greets.\n",
+        "the project's restriction applies to all servers"
+    );
 }
 
-/// Finding 16: 15 MB of a stranger's file took 1.1 GiB and 5 s before trust was looked at.
+/// Finding 16: an untrusted file of 15 MB took 1.1 GiB and 5 s before trust was checked.
 #[test]
 fn an_untrusted_or_huge_project_file_is_refused_without_being_parsed() {
     let person = Person::new();

@@ -1,4 +1,4 @@
-//! Worker processes: many cells, bad neighbours, sudden deaths, and workers that lie.
+//! Worker processes: many cells, misbehaving cells, crashed workers, and workers that break the protocol.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -63,7 +63,7 @@ async fn a_worker_is_jailed_before_it_sees_a_cell() {
         assert_eq!(hello.jail, Jail::Full);
     }
     for pid in pool.worker_pids() {
-        // A process that may not be dumped shows nothing of itself to others; as root we still see it.
+        // Other processes cannot inspect a process that is not dumpable; as root this test still can.
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         assert!(status.contains("Seccomp:\t2"), "{status}");
         assert!(status.contains("NoNewPrivs:\t1"), "{status}");
@@ -85,7 +85,7 @@ async fn a_worker_is_jailed_before_it_sees_a_cell() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cells_that_send_too_much_harm_no_neighbour() {
+async fn cells_that_send_too_much_do_not_affect_other_cells() {
     let pool = Pool::start(jailed(1)).await.unwrap();
     let pid = pool.worker_pids();
     let sources = [
@@ -110,11 +110,11 @@ async fn cells_that_send_too_much_harm_no_neighbour() {
         };
         assert!(sent <= 32 << 20, "{source}: {sent} bytes");
     }
-    assert_eq!(pool.worker_pids(), pid, "the worker is the same");
+    assert_eq!(pool.worker_pids(), pid, "the worker must not be replaced");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_suspended_cell_goes_on_in_another_worker() {
+async fn a_suspended_cell_resumes_in_another_worker() {
     let pool = Pool::start(jailed(2)).await.unwrap();
     let (lease, leg) = run(
         &pool,
@@ -135,7 +135,7 @@ async fn a_suspended_cell_goes_on_in_another_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn endless_cells_do_not_stop_their_neighbours() {
+async fn endless_cells_do_not_block_other_principals() {
     let pool = Pool::start(jailed(1)).await.unwrap();
     let neighbour = pool.for_principal("neighbour");
     let endless: Vec<_> = (0..4)
@@ -196,11 +196,11 @@ async fn a_dead_worker_fails_its_own_cells_and_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dropping_a_cell_frees_its_place() {
+async fn dropping_a_cell_frees_its_slot() {
     let options = PoolOptions { slots: 4, threads: 4, ..jailed(1) };
     let pool = Pool::start(options).await.unwrap();
     for round in 0..40 {
-        // Dropped while it runs, and dropped while it waits.
+        // One cell is dropped while it runs, one while it waits.
         let endless = tokio::time::timeout(Duration::from_millis(10), run(&pool, "for (;;);", 60_000)).await;
         assert!(endless.is_err(), "round {round}");
         let (lease, leg) = run(&pool, "await tools.call('openclaw:a:b')", 60_000).await.unwrap();
@@ -235,7 +235,7 @@ async fn ten_thousand_cells_can_wait_at_once() {
         }
     }
     assert_eq!(waiting.len(), 10_000);
-    // The cell has returned, but its call never settles: it waits on.
+    // The cell has returned, but its call never settles, so the run keeps waiting.
     assert!(matches!(code_mode.wait(&tools, &config, "wait", &waiting[7]).await, CellResult::Waiting { .. }));
     let refused = code_mode.exec(&tools, &config, "exec", ExecInput::javascript("return 1")).await;
     assert!(matches!(refused, CellResult::Failed { code: Some(ErrorCode::RuntimeUnavailable), .. }));
@@ -249,7 +249,7 @@ async fn ten_thousand_cells_can_wait_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_whose_workers_cannot_start_says_why() {
+async fn a_pool_whose_workers_cannot_start_reports_why() {
     let launch = Launch::Program(PathBuf::from("/no/such/program"));
     let error = Pool::start(PoolOptions::new(launch)).await.unwrap_err();
     assert!(matches!(error, PoolError::Unavailable(_)), "{error}");
@@ -260,19 +260,19 @@ async fn a_pool_whose_workers_cannot_start_says_why() {
     assert_eq!(error.to_string(), "no sandbox worker could be started: the jail is required, and there is none");
 }
 
-// ---- workers that lie ----
+// ---- workers that break the protocol ----
 
-/// A worker that says hello and answers the first frame with these bytes.
+/// A worker that sends a valid hello and answers the first frame with these bytes.
 fn liar(answer: fn(CellId) -> Vec<u8>) -> impl Fn(UnixStream) -> std::io::Result<()> {
     move |mut stream| {
         let hello = Hello { image: ImageId([7; 32]), jail: Jail::None, slots: 4, page_scan: false };
         stream.write_all(&FromWorker::Hello(hello).encode())?;
         let mut frame = vec![0; 64 << 10];
-        // The catalog comes first and in one write with the cell that needs it.
+        // The catalog precedes the cell that needs it, in the same write.
         let count = stream.read(&mut frame)?;
         let cell = u64::from_le_bytes(last_frame(&frame[..count])[1..9].try_into().unwrap());
         stream.write_all(&answer(CellId(cell)))?;
-        // Stay until the host hangs up.
+        // Stay until the host closes the connection.
         while stream.read(&mut frame)? > 0 {}
         Ok(())
     }
@@ -314,7 +314,7 @@ async fn check_lie(launch: Launch, reason: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_breaks_the_protocol_is_ended() {
+async fn a_worker_that_breaks_the_protocol_is_terminated() {
     check_lie(Launch::Attached(|s, _, _| liar(|_| vec![255; 64])(s)), "frame of 4294967295 bytes").await;
     check_lie(Launch::Attached(|s, _, _| liar(|_| vec![9, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0, 0])(s)), "unknown kind")
         .await;

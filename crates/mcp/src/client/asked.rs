@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_and_pages_are_asked_and_nothing_else() {
+    fn only_forms_and_pages_are_accepted_as_questions() {
         let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
         let form = |mode: Value| asked(json!({"mode": mode, "message": "Where\u{1b}?", "requestedSchema": schema}));
         let expected =

@@ -74,7 +74,7 @@ mod tests {
     use super::Callback;
 
     #[test]
-    fn only_an_address_of_this_machine_is_one() {
+    fn only_loopback_addresses_are_callbacks() {
         let kept = [
             ("http://127.0.0.1/callback", "http://127.0.0.1:7/callback"),
             ("http://localhost:8085/oauth/cb", "http://localhost:7/oauth/cb"),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_port_that_is_asked_for_is_listened_at() {
+    async fn the_configured_port_is_used() {
         let free = Callback::default().listen().await.unwrap().local_addr().unwrap().port();
         let listener = Callback::at_port(free).listen().await.unwrap();
         assert_eq!(listener.local_addr().unwrap().to_string(), format!("127.0.0.1:{free}"));

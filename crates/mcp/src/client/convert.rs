@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_kept_whole_and_shown_where_it_can_be() {
+    fn a_result_is_kept_whole_and_its_valid_content_is_shown() {
         let text = json!({"type": "text", "text": "a"});
         let resource = json!({"uri": "u", "text": "a"});
         let cases = [
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn content_that_is_large_stands_in_the_details_alone() {
+    fn large_content_is_in_the_details_only() {
         let result = |count: usize| json!({"content": vec![json!({"type": "text"}); count]});
         let small = super::returned(Operation::Tool, result(4_000)).unwrap();
         assert_eq!((small.content.len(), small.details), (4_000, Some(result(4_000))));

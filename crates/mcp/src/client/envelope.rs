@@ -165,7 +165,7 @@ mod tests {
     use super::Envelope;
 
     #[test]
-    fn an_envelope_is_what_the_parser_would_find() {
+    fn an_envelope_matches_what_the_parser_finds() {
         let texts = [
             r#"{}"#,
             r#" { "id" : 7 , "result" : {"id": 1, "method": "x"} } "#,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_has_no_envelope_and_odd_ids_are_none() {
+    fn non_objects_have_no_envelope_and_odd_ids_are_ignored() {
         for text in
             ["", "7", "[1]", "hello", "{", "{\"id\"", "{\"id\":", "{\"id\":1", "{id:1}", "{\"a\":[1}", "{\"id\":1]"]
         {

@@ -92,13 +92,13 @@ mod tests {
         let mut second = largest();
         let early = tokio::time::timeout(Duration::from_millis(50), second.come()).await;
         assert!(early.is_err());
-        // Small and tiny ones are let through meanwhile.
+        // Small and tiny messages do not wait for the large one.
         assert!(Reserving::new(500 << 10, measure(10)).unwrap().come().await.is_some());
         assert!(Reserving::new(10, measure(1)).is_none());
         drop(held);
         let second = second.come().await;
         assert!(second.is_some());
         let mut third = Reserving::within(Duration::from_millis(50), 8 << 20, measure(200_000)).unwrap();
-        assert!(third.come().await.is_none(), "the second has the room");
+        assert!(third.come().await.is_none(), "the second message holds the budget");
     }
 }

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn empty_lines_and_half_a_last_one_are_no_messages() {
+    async fn empty_lines_and_an_unfinished_last_line_are_not_messages() {
         let text = "hello\n\n \r\n{\"a\":1}\r\n{\"half\":";
         assert_eq!(read(text.as_bytes()).await, (vec!["hello".to_owned(), "{\"a\":1}\r".to_owned()], Closed::Ended));
     }

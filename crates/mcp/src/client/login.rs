@@ -205,7 +205,7 @@ mod tests {
     use super::OAuthCallback;
 
     #[test]
-    fn only_the_login_that_was_asked_for_is_taken() {
+    fn only_a_callback_with_the_expected_state_is_accepted() {
         let code =
             |issuer: Option<&str>| OAuthCallback::Code { code: "c".to_owned(), issuer: issuer.map(str::to_owned) };
         let cases = [

@@ -206,7 +206,10 @@ mod tests {
         assert!(found("sh", "/nowhere:/bin", None) && !found("sh", "/nowhere", None));
         assert!(found("/bin/sh", "", None) && !found("/bin/no-such-command", "/bin", None));
         assert!(found("./sh", "", Some("/bin")) && !found("./sh", "/bin", Some("/nowhere")));
-        assert!(find("sh", &BTreeMap::new(), None).is_ok(), "where nothing is said, our own PATH counts");
-        assert!(!found("bin", "/", None), "a folder is no command");
+        assert!(
+            find("sh", &BTreeMap::new(), None).is_ok(),
+            "without a configured PATH, the one of this process counts"
+        );
+        assert!(!found("bin", "/", None), "a folder is not a command");
     }
 }

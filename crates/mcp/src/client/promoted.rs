@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_that_cannot_be_followed_are_refused() {
+    fn invalid_header_marks_are_refused() {
         for bad in [
             json!({"a": {"type": "string", "x-mcp-header": ""}}),
             json!({"a": {"type": "string", "x-mcp-header": "a b"}}),

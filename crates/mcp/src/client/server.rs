@@ -150,7 +150,7 @@ mod tests {
     use crate::client::offer::Offer;
     use crate::client::spec::Transport;
 
-    /// A real server, run as users configure it.
+    /// Describes a third-party server as users configure it.
     fn peer(command: &str, args: &[&str], cwd: &str) -> ServerSpec {
         let peers = PathBuf::from(std::env::var_os("CELLMATE_PEERS").expect("run this through `make test-peers`"));
         ServerSpec {
@@ -166,31 +166,31 @@ mod tests {
         }
     }
 
-    /// Here and not beside the other peers because the door gives calls no listener yet.
+    /// Tests progress on the connection itself, without an executor.
     #[tokio::test]
     #[ignore = "needs installed servers; run through `make test-peers`"]
     async fn peer_everything_reports_progress_to_the_call_that_makes_it() {
         let spec = peer("npx", &["--no-install", "mcp-server-everything", "stdio"], "npm");
         let server = Server::connect(spec).await.unwrap_or_else(|error| panic!("{error}\n{}", error.stderr));
-        let heard = Arc::new(Mutex::new(Vec::new()));
+        let received = Arc::new(Mutex::new(Vec::new()));
         let updates = ProgressSink::to({
-            let heard = Arc::clone(&heard);
-            move |update| heard.lock().unwrap().push(update)
+            let received = Arc::clone(&received);
+            move |update| received.lock().unwrap().push(update)
         });
         let id = ToolId::parse("mcp:peer:trigger-long-running-operation").unwrap();
         let (input, asker) = (json!({"duration": 1, "steps": 4}), QuestionSender::default());
         let slot = Slot::default();
         let made = CallParts { id: &id, input: &input, key: "key", updates: &updates, asker: &asker, slot: &slot };
         let outcome = server.rounds(&made, Map::new()).await.unwrap();
-        println!("{outcome:?}\n{heard:?}");
+        println!("{outcome:?}\n{received:?}");
         assert!(matches!(outcome, Dispatch::Settled(Outcome::Returned(_))), "{outcome:?}");
-        assert_eq!(heard.lock().unwrap().len(), 4);
+        assert_eq!(received.lock().unwrap().len(), 4);
     }
 
-    /// The newer way to begin, with a server that also knows the older one and so would not be asked for it.
+    /// Tests the newer handshake with a server that also knows the older one, for which it would not be chosen.
     #[tokio::test]
     #[ignore = "needs installed servers; run through `make test-peers`"]
-    async fn peer_time_is_met_without_initialize_too() {
+    async fn peer_time_can_be_reached_without_initialize() {
         let spec = peer("PEERS/python/bin/mcp-server-time", &[], "python");
         let (session, _draining, _gone) = start(&spec, &Tail::default(), Handshake::Discover).await.unwrap();
         let mut offer = Offer::new("peer", true, &spec.limits);

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_others_is_cut_and_made_plain() {
+    fn third_party_text_is_cut_and_escaped() {
         assert_eq!(shown("abc", 3), "abc");
         assert_eq!(shown("äöüß", 3), "äöü…");
         assert_eq!(shown("a\u{1b}[2J\n\tb\u{0}", 20), "a [2J\n\tb ");

@@ -78,7 +78,7 @@ mod tests {
     use super::{STDERR_BYTES, Tail};
 
     #[test]
-    fn the_ring_keeps_the_end() {
+    fn the_tail_keeps_the_end_of_the_output() {
         let tail = Tail::default();
         tail.push(&vec![b'a'; STDERR_BYTES]);
         assert_eq!(tail.text().len(), STDERR_BYTES);

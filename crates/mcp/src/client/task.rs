@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_a_task_where_it_says_so() {
+    fn a_result_that_declares_a_task_is_a_task() {
         let no_id = "it answered with a task that has no usable id".to_owned();
         let cases = [
             (json!({"resultType": "task", "taskId": "t"}), Some(Ok(task(Dialect::Extension, 1_000)))),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_shows_what_became_of_it() {
+    fn polling_a_task_returns_its_state() {
         let failed = |why: &str| Seen::Failed(why.to_owned());
         let result = json!({"content": [], "isError": true});
         let cases: [(Dialect, Value, Seen); 9] = [

@@ -90,7 +90,7 @@ mod tests {
     use crate::client::task::{Dialect, Task};
 
     #[test]
-    fn a_task_is_found_again_by_its_ticket_with_the_time_it_has_left() {
+    fn a_task_is_restored_from_its_ticket_with_its_remaining_time() {
         let task = Task { id: "t".to_owned(), dialect: Dialect::Experimental, pause: Duration::from_millis(200) };
         let timed = Timed::new(task);
         let Dispatch::Parked(Parked::Followed(ticket)) = timed.parked() else { panic!("{timed:?}") };
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_what_was_once_written() {
+    fn the_ticket_format_is_stable() {
         let written = r#"{"task":{"id":"t","dialect":"extension","pauseMs":50,"until":7}}"#;
         let ticket = executor::Ticket::new(written.to_owned()).unwrap();
         let read = Ticket::read(&ticket).unwrap();

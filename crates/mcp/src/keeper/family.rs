@@ -62,7 +62,7 @@ mod tests {
     use super::parent_and_group;
 
     #[test]
-    fn a_process_is_placed_whatever_it_calls_itself() {
+    fn a_process_is_parsed_whatever_its_name() {
         assert_eq!(parent_and_group("12 (cat) S 7 8 9 0"), Some((7, 8)));
         assert_eq!(parent_and_group("12 (a) S 1 1 (b c) R 7 8 9"), Some((7, 8)));
         for odd in ["", "12 (cat", "12 (cat) S", "12 (cat) S x y"] {

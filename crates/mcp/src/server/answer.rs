@@ -87,7 +87,7 @@ mod tests {
     use super::Answer;
 
     #[test]
-    fn status_comes_first_and_only_what_was_not_run_is_an_error() {
+    fn status_comes_first_and_only_a_cell_that_was_not_run_is_an_error() {
         let ran = Telemetry { exec_count: 1, ..Telemetry::default() };
         let failed = |telemetry: &Telemetry| CellResult::Failed {
             error: "no".to_owned(),

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_reads_passes_unless_it_is_named() {
+    fn read_only_tools_pass_unless_they_are_named() {
         let pattern = |text: &str| Pattern::parse(text).unwrap();
         let tools = [
             tool("mcp:git:log", Repeat::Always),

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tool_asks_is_filled_in_or_declined() {
+    fn a_tools_question_is_answered_or_declined() {
         let form = json!({"type": "object", "properties": {"city": {"type": "string"}}});
         let asks = approval(Some(json!({"key": "k", "message": "Where\u{202e}?", "form": form})));
         assert_eq!(message(&asks), "The tool git.push asks you something.\nIt says: Where\\u{202e}?");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_clear_word_decides() {
+    fn only_an_exact_choice_decides() {
         let accept = |word: &str| json!({"action": "accept", "content": {"decision": word}});
         let asked = approval(None);
         let decision = |answer: &Value| decision(&asked, answer);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_shows_the_call_and_nothing_that_hides() {
+    fn a_form_shows_the_call_cut_and_escaped() {
         let approval = approval(None);
         let message = message(&approval);
         assert!(message.starts_with("Allow a call of git.push?\nArguments: {\n  \"to\": \"a\\u{202e}b\""), "{message}");

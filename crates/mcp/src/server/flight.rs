@@ -129,7 +129,7 @@ mod tests {
     use crate::server::Principal;
 
     #[test]
-    fn a_call_can_be_called_off_before_and_after_it_has_a_run() {
+    fn a_call_can_be_cancelled_before_and_after_it_has_a_run() {
         let ticket = CallHandle::default();
         assert!(!ticket.began("cm_1"));
         assert_eq!(ticket.cancel().as_deref(), Some("cm_1"));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flight_is_seen_by_its_principal_only() {
+    fn an_in_flight_run_is_visible_to_its_principal_only() {
         let flights = InFlight::default();
         let (ada, local) = (Principal::named("ada").unwrap(), Principal::local());
         let run_id = "cm_1".to_owned();

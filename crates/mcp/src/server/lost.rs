@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_one_is_meant_and_several_are_listed_newest_first() {
+    fn a_single_run_is_chosen_and_several_are_listed_newest_first() {
         assert_eq!(found(vec![], vec![], 0), Found::Nothing);
         assert_eq!(found(vec![recent("cm_1", 5)], vec![], 9), Found::Only("cm_1".to_owned()));
         let flying = |run_id: &str| InFlightRun {
@@ -124,7 +124,7 @@ mod tests {
             source: "f()".to_owned(),
             started_at: 7_000,
         };
-        // One that is in the store already counts once.
+        // An in-flight run that is already in the store counts once.
         assert_eq!(found(vec![recent("cm_1", 5)], vec![flying("cm_1")], 9), Found::Only("cm_1".to_owned()));
         let Found::Several(list) = found(vec![recent("cm_1", 5_000)], vec![flying("cm_2")], 9_500) else { panic!() };
         assert_eq!(list["status"], "listed");

@@ -47,7 +47,7 @@ mod tests {
     use super::{BadPrincipal, Principal};
 
     #[test]
-    fn a_principal_admits_itself_and_nobody_else() {
+    fn a_principal_admits_only_itself() {
         let ada = Principal::named("ada").unwrap();
         assert!(ada.scope().admits(&Principal::named("ada").unwrap().scope()));
         assert!(!ada.scope().admits(&Principal::local().scope()));

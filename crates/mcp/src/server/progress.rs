@@ -91,7 +91,7 @@ mod tests {
     use super::{Progress, said, tool};
 
     #[test]
-    fn tools_and_updates_read_well() {
+    fn tools_and_updates_become_readable_text() {
         assert_eq!(tool("mcp:github:create:issue"), "github.create:issue");
         assert_eq!(said(&json!({"progress": 1, "total": 4})).as_deref(), Some("1 of 4"));
         assert_eq!(said(&json!({"progress": 1, "message": "a\u{1b}b"})).as_deref(), Some("a\\u{1b}b (1)"));
@@ -99,16 +99,16 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_and_nothing_piles_up() {
+    fn unread_progress_lines_are_bounded() {
         Progress::default().say("lost".to_owned());
-        let (progress, mut heard) = Progress::channel();
+        let (progress, mut lines) = Progress::channel();
         for line in 0..100 {
             progress.say(line.to_string());
         }
-        let mut kept = 0;
-        while heard.try_recv().is_ok() {
-            kept += 1;
+        let mut count = 0;
+        while lines.try_recv().is_ok() {
+            count += 1;
         }
-        assert_eq!(kept, super::MAX_WAITING_LINES);
+        assert_eq!(count, super::MAX_WAITING_LINES);
     }
 }

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_told_comes_first_next_time_and_once() {
+    fn undelivered_output_is_delivered_first_and_once() {
         let unsaid = UndeliveredOutput::default();
         let (me, other) = (Principal::local(), Principal::named("other").unwrap());
         unsaid.keep(&me, &mut waiting("a", &["1"]));

@@ -139,7 +139,7 @@ mod tests {
     use super::{BETWEEN_LISTINGS, SETTLING, listing_due};
 
     #[test]
-    fn listings_wait_for_changes_to_settle_and_keep_their_distance() {
+    fn listings_wait_for_changes_to_settle_and_keep_a_minimum_interval() {
         let now = Instant::now();
         assert_eq!(listing_due(now, None), now + SETTLING);
         assert_eq!(listing_due(now, Some(now)), now + BETWEEN_LISTINGS);

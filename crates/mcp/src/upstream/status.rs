@@ -165,7 +165,7 @@ mod tests {
     use super::{LastFailure, STDERR_LINES};
 
     #[test]
-    fn a_status_shows_the_last_lines_made_plain() {
+    fn a_status_shows_the_last_lines_escaped() {
         let text: String = (0..100).map(|n| format!("line {n}\u{1b}[0m\n")).collect();
         let lines = LastFailure { stderr: text, ..LastFailure::new(String::new()) }.last_lines();
         assert_eq!((lines.len(), lines[0].as_str()), (STDERR_LINES, "line 80 [0m"));

@@ -1,4 +1,4 @@
-//! Where a server's words go: its standard output, or the answer to one HTTP request.
+//! The output of the scripted server: standard output, or the response to one HTTP request.
 
 use std::io::{Write, stdout};
 use std::net::TcpStream;
@@ -13,22 +13,22 @@ pub enum Out {
 
 pub struct Answer {
     pub stream: TcpStream,
-    /// One message and no stream of events.
+    /// Whether the response is a single JSON message instead of an event stream.
     pub json: bool,
-    /// More lines for the head, each with its end.
+    /// Additional header lines, each with its line end.
     pub head: String,
     pub begun: bool,
 }
 
 impl Out {
-    pub fn say(&mut self, message: &Value) {
+    pub fn send(&mut self, message: &Value) {
         let unasked = message["method"].is_string();
         if !matches!(self, Self::Http(answer) if answer.json && unasked) {
             self.text(&message.to_string());
         }
     }
 
-    /// A message as this text, whether it is one or not.
+    /// Sends text as a message, whether it is a valid one or not.
     pub fn text(&mut self, message: &str) {
         match self {
             Self::Stdout => self.print(message.as_bytes(), b"\n"),
@@ -37,7 +37,8 @@ impl Out {
         };
     }
 
-    /// Whether somebody is there to read it. A client that has gone away is the usual end of a server on pipes.
+    /// Writes bytes and returns whether the client is still connected. Over pipes, a closed output ends the process,
+    /// which is how such a server normally ends.
     pub fn print(&mut self, bytes: &[u8], end: &[u8]) -> bool {
         match self {
             Self::Stdout => {
@@ -62,7 +63,7 @@ impl Out {
         }
     }
 
-    /// The whole of an HTTP answer, head and all.
+    /// Sends a complete HTTP response, including the head.
     pub fn raw(&mut self, text: &str) {
         if let Self::Http(answer) = self {
             answer.begun = true;

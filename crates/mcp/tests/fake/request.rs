@@ -1,4 +1,4 @@
-//! One HTTP request, read by hand: what is tested is not tested against itself.
+//! Parser for one HTTP request, written by hand so that the client is not tested against its own HTTP library.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -12,7 +12,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// None where nobody says anything.
+    /// Reads a request; `None` if the connection is closed without one.
     pub fn read(stream: &TcpStream) -> Option<Self> {
         let mut reader = BufReader::new(stream);
         let mut line = String::new();

@@ -1,4 +1,4 @@
-//! Servers at an address: what they are sent, what comes back, and what of it counts.
+//! Servers over HTTP: requests, responses, streams, sessions, headers and errors.
 
 use std::time::{Duration, Instant};
 
@@ -7,9 +7,9 @@ use executor::{Outcome, ProgressSink, ToolSource};
 use mcp::{Closed, Limits, Server, Transport};
 use serde_json::{Value, json};
 
-use crate::fake::{AtAddress, Connected, Folder, heard, hears, limits, tool};
+use crate::fake::{AtAddress, Connected, Folder, limits, received, tool, wait_until_received};
 
-/// Makes the fake one of those that know no `server/discover`.
+/// Turns the script into one of an older server, which does not know `server/discover`.
 fn older(mut script: Value, session: bool) -> Value {
     let no = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 14\r\nconnection: close\r\n\r\nno session yet";
     script["on"]["server/discover"] = json!([{"raw": no}]);
@@ -34,7 +34,7 @@ fn whole() -> Value {
 }
 
 #[tokio::test]
-async fn results_are_whole_in_either_revision_as_a_message_or_a_stream() {
+async fn results_arrive_whole_in_either_revision_as_a_message_or_a_stream() {
     for (older_one, json_only) in [(false, false), (false, true), (true, false), (true, true)] {
         let record = Folder::new();
         let path = record.0.join("record");
@@ -50,7 +50,7 @@ async fn results_are_whole_in_either_revision_as_a_message_or_a_stream() {
         assert_eq!(returned.content, *whole()["content"].as_array().unwrap());
         let read = server.returned("resources_read", json!({"uri": "note://1"})).await;
         assert_eq!(read.for_guest()["contents"][0]["text"], "hi");
-        let lines = heard(&path);
+        let lines = received(&path);
         let call = lines.iter().position(|line| line["method"] == "tools/call").unwrap();
         let headers = &lines[call - 1]["headers"];
         let version = if older_one { "2025-11-25" } else { "2026-07-28" };
@@ -70,7 +70,7 @@ async fn results_are_whole_in_either_revision_as_a_message_or_a_stream() {
 }
 
 #[tokio::test]
-async fn progress_is_heard_and_a_change_of_tools_too_in_either_revision() {
+async fn progress_and_tool_list_changes_are_received_in_either_revision() {
     for older_one in [false, true] {
         let changed = json!({"say": {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}});
         let slow =
@@ -87,14 +87,14 @@ async fn progress_is_heard_and_a_change_of_tools_too_in_either_revision() {
         assert_eq!(names[0].id.as_str(), "mcp:s:slow");
         let (send, receive) = std::sync::mpsc::channel();
         let updates = ProgressSink::to(move |update| send.send(update).unwrap());
-        let outcome = server.call_heard("slow", json!({}), updates).await;
+        let outcome = server.call_with_progress("slow", json!({}), updates).await;
         assert!(matches!(outcome, Outcome::Returned(_)), "{outcome:?}");
         assert_eq!(receive.try_iter().collect::<Vec<_>>(), [json!({"progress": 1, "total": 2, "message": "half"})]);
     }
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_is_taken_back_at_the_server() {
+async fn an_abandoned_call_is_cancelled_at_the_server() {
     for older_one in [false, true] {
         let folder = Folder::new();
         let record = folder.0.join("record");
@@ -105,15 +105,15 @@ async fn a_call_that_nobody_waits_for_is_taken_back_at_the_server() {
         let server = Connected::at_address(script, limits()).await;
         tokio::select! {
             outcome = server.call("drips", json!({})) => panic!("{outcome:?}"),
-            _ = hears(&record, |line| line["method"] == "tools/call") => {}
+            _ = wait_until_received(&record, |line| line["method"] == "tools/call") => {}
         }
-        hears(&record, |line| line["gone"] == "drips").await;
+        wait_until_received(&record, |line| line["gone"] == "drips").await;
         if older_one {
-            let call = hears(&record, |line| line["method"] == "tools/call").await;
-            let cancelled = hears(&record, |line| line["method"] == "notifications/cancelled").await;
+            let call = wait_until_received(&record, |line| line["method"] == "tools/call").await;
+            let cancelled = wait_until_received(&record, |line| line["method"] == "notifications/cancelled").await;
             assert_eq!(cancelled["params"]["requestId"], call["id"]);
         } else {
-            assert!(!heard(&record).iter().any(|line| line["method"] == "notifications/cancelled"));
+            assert!(!received(&record).iter().any(|line| line["method"] == "notifications/cancelled"));
         }
         if older_one {
             drop(server.server);
@@ -122,7 +122,7 @@ async fn a_call_that_nobody_waits_for_is_taken_back_at_the_server() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_is_taken_up_again_where_there_is_a_session() {
+async fn a_broken_stream_is_resumed_if_there_is_a_session() {
     let breaks = json!([{"print": "id: 7\nretry: 10\ndata: \n"}]);
     let folder = Folder::new();
     let record = folder.0.join("record");
@@ -130,16 +130,16 @@ async fn a_stream_that_breaks_off_is_taken_up_again_where_there_is_a_session() {
     let script = json!({"tools": [tool("breaks", breaks)], "http": {"resume": rest}, "record": record});
     let server = Connected::at_address(older(script.clone(), true), limits()).await;
     assert_eq!(server.returned("breaks", json!({})).await.for_guest()["structuredContent"], "the rest");
-    hears(&record, |line| line["http"] == "GET" && line["headers"]["last-event-id"] == "7").await;
+    wait_until_received(&record, |line| line["http"] == "GET" && line["headers"]["last-event-id"] == "7").await;
     let without = Connected::at_address(script, limits()).await;
     let expected =
         "`breaks` of MCP server `s` failed: the answer broke off; it may have taken effect all the same (code 0)";
     assert_eq!(without.failed("breaks").await, expected);
-    assert_eq!(without.server.why_closed(), None, "one lost answer is no lost server");
+    assert_eq!(without.server.why_closed(), None, "a lost answer must not close the connection");
 }
 
 #[tokio::test]
-async fn a_session_that_is_forgotten_or_a_server_that_is_gone_ends_the_connection() {
+async fn a_forgotten_session_or_an_unreachable_server_ends_the_connection() {
     let forgets = json!([{"session": "s2"}, {"result": {}}]);
     let script = older(json!({"tools": [tool("forgets", forgets)]}), true);
     let server = Connected::at_address(script.clone(), limits()).await;
@@ -163,7 +163,7 @@ async fn a_session_that_is_forgotten_or_a_server_that_is_gone_ends_the_connectio
 }
 
 #[tokio::test]
-async fn what_http_says_is_told_and_a_redirect_elsewhere_is_not_followed() {
+async fn http_errors_are_reported_and_a_redirect_to_another_address_is_not_followed() {
     let folder = Folder::new();
     let elsewhere = AtAddress::start(&folder, json!({"record": folder.0.join("record")}));
     let Transport::Http { url: there, .. } = elsewhere.spec(limits()).transport else { panic!() };
@@ -204,11 +204,11 @@ async fn what_http_says_is_told_and_a_redirect_elsewhere_is_not_followed() {
         assert_eq!(server.failed(name).await, format!("`{name}` of MCP server `s` failed: {why}"));
     }
     assert_eq!(server.returned("fine", json!({})).await.for_guest(), json!({}));
-    assert!(heard(&folder.0.join("record")).is_empty());
+    assert!(received(&folder.0.join("record")).is_empty());
 }
 
 #[tokio::test]
-async fn headers_reach_the_server_and_nothing_of_ours_can_be_replaced() {
+async fn configured_headers_are_sent_and_cannot_replace_those_of_the_protocol() {
     let folder = Folder::new();
     let record = folder.0.join("record");
     let at = AtAddress::start(&folder, json!({"tools": [], "record": record}));
@@ -220,7 +220,7 @@ async fn headers_reach_the_server_and_nothing_of_ours_can_be_replaced() {
         spec.clone()
     };
     Server::connect(with("X-Api-Key", "hunter2")).await.unwrap();
-    hears(&record, |line| line["headers"]["x-api-key"] == "hunter2").await;
+    wait_until_received(&record, |line| line["headers"]["x-api-key"] == "hunter2").await;
     for (name, value) in [("Mcp-Session-Id", "x"), ("a b", "x"), ("x", "a\nb")] {
         let error = Server::connect(with(name, value)).await.unwrap_err().to_string();
         let expected = format!(
@@ -241,7 +241,7 @@ async fn headers_reach_the_server_and_nothing_of_ours_can_be_replaced() {
 }
 
 #[tokio::test]
-async fn a_body_or_an_event_without_end_closes_the_connection_and_harms_no_other() {
+async fn an_endless_body_or_event_closes_its_connection_and_no_other() {
     for (json_only, before) in [(false, "data: "), (true, "")] {
         let tools = [tool("endless", json!([{"print": before}, {"endless": true}]))];
         let endless = Connected::at_address(json!({"tools": tools, "http": {"json": json_only}}), limits()).await;
@@ -255,7 +255,7 @@ async fn a_body_or_an_event_without_end_closes_the_connection_and_harms_no_other
 }
 
 #[tokio::test]
-async fn a_body_that_never_ends_meets_the_deadline_of_its_call() {
+async fn a_body_that_never_ends_reaches_the_deadline_of_its_call() {
     for json_only in [false, true] {
         let tools = [tool("drips", json!([{"drip": 5}])), tool("fine", json!([{"result": {}}]))];
         let short = Limits { call: Duration::from_millis(300), ..limits() };
@@ -269,7 +269,7 @@ async fn a_body_that_never_ends_meets_the_deadline_of_its_call() {
 }
 
 #[tokio::test]
-async fn garbage_wrong_ids_and_floods_are_passed_over_until_they_are_too_much() {
+async fn garbage_wrong_ids_and_floods_are_ignored_up_to_a_limit() {
     let stray = |times: u32| json!({"sayTimes": [times, "not an object"]});
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     let tools = [

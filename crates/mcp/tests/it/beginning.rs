@@ -1,4 +1,4 @@
-//! How a connection to an address begins: which revision, and what is told where there is none.
+//! The handshake with a server over HTTP: which revision is used, and how refusals are reported.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use executor::ToolSource;
 use mcp::{ConnectFailure, Server, Transport};
 use serde_json::{Value, json};
 
-use crate::fake::{AtAddress, Connected, Folder, heard, limits, tool};
+use crate::fake::{AtAddress, Connected, Folder, limits, received, tool};
 
 fn raw(status: &str, kind: &str, body: &str) -> Value {
     let length = body.len();
@@ -15,7 +15,7 @@ fn raw(status: &str, kind: &str, body: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_what_it_does_not_know_with_nothing_is_an_older_one() {
+async fn a_server_with_an_empty_answer_to_discover_gets_the_older_handshake() {
     for nothing in [json!({}), json!({"supportedVersions": "all"}), json!(null)] {
         let folder = Folder::new();
         let record = folder.0.join("record");
@@ -26,13 +26,13 @@ async fn a_server_that_answers_what_it_does_not_know_with_nothing_is_an_older_on
         });
         let server = Connected::at_address(script, limits()).await;
         assert_eq!(server.returned("t", json!({})).await.for_guest(), json!({}));
-        let methods: Vec<Value> = heard(&record).iter().map(|line| line["method"].clone()).collect();
+        let methods: Vec<Value> = received(&record).iter().map(|line| line["method"].clone()).collect();
         assert!(methods.contains(&json!("initialize")), "{methods:?}");
     }
 }
 
 #[tokio::test]
-async fn who_may_not_ask_is_told_so_whatever_is_said_to_the_next_question() {
+async fn a_refused_discover_is_reported_whatever_the_answer_to_initialize() {
     let words = raw("403 Forbidden", "text/plain", "not from here");
     let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "not you"}});
     let in_the_protocols = raw("403 Forbidden", "application/json", &error.to_string());
@@ -58,7 +58,7 @@ async fn who_may_not_ask_is_told_so_whatever_is_said_to_the_next_question() {
 }
 
 #[tokio::test]
-async fn one_that_forbids_only_the_question_is_met_the_older_way() {
+async fn a_server_that_refuses_only_discover_gets_the_older_handshake() {
     let folder = Folder::new();
     let on = json!({"server/discover": raw("403 Forbidden", "text/plain", "unknown method")});
     let at = AtAddress::start(&folder, json!({"tools": [tool("t", json!([{"result": {}}]))], "on": on}));
@@ -67,7 +67,7 @@ async fn one_that_forbids_only_the_question_is_met_the_older_way() {
 }
 
 #[tokio::test]
-async fn a_header_that_is_refused_is_told_of_and_not_a_login_wanted() {
+async fn a_refused_authorization_header_is_reported_and_no_login_is_requested() {
     let folder = Folder::new();
     let refused = raw("401 Unauthorized", "text/plain", "bad key");
     let at = AtAddress::start(&folder, json!({"on": {"server/discover": refused, "initialize": refused}}));

@@ -1,4 +1,4 @@
-//! Many servers, some of them bad.
+//! A group of servers, some of which fail.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::fake::{Folder, limits, tool};
 use crate::kept::{eventually, options, scripted};
 
 #[tokio::test]
-async fn a_first_listing_takes_the_good_and_names_the_bad() {
+async fn the_first_listing_has_the_working_servers_and_names_the_failing_ones() {
     let folder = Folder::new();
     let short = Limits { connect: Duration::from_secs(3), ..limits() };
     let fine = json!({"tools": [tool("fine", json!([{"result": {}}]))]});
@@ -37,5 +37,5 @@ async fn a_first_listing_takes_the_good_and_names_the_bad() {
     assert_eq!(refused.to_string(), "this program is shutting down");
     upstreams = Upstreams::new(Vec::new(), &options());
     assert!(upstreams.listed().await.is_empty());
-    eventually("nothing is left of them", || crate::keeper::speaking_of(&folder).is_empty()).await;
+    eventually("all their processes have ended", || crate::keeper::processes_naming(&folder).is_empty()).await;
 }

@@ -1,4 +1,4 @@
-//! Bad servers cost the good ones nothing.
+//! Misbehaving servers do not slow down the others.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ use crate::kept::{options, scripted};
 const SERVERS: usize = 16;
 const CALLS: usize = 40;
 
-/// A slow machine that others use too may hold up any one call for so long.
+/// Delay of a single call that a slow or shared machine may cause.
 const SLACK: Duration = Duration::from_millis(100);
 
 fn fine() -> Value {
     json!({"tools": [tool("call", json!([{"result": {}}]))]})
 }
 
-/// One of each kind.
+/// The scripts of misbehaving servers, one of each kind.
 fn bad() -> Vec<Value> {
     let flood: Vec<Value> = vec![json!({"stderrBytes": 1 << 20}); 4000];
     let garbage = Value::from(vec![json!({"print": "?"}); 20]);
@@ -81,9 +81,9 @@ impl Fleet {
         }
     }
 
-    /// How long the slowest but one in a hundred of many calls to the good servers took.
+    /// The 99th percentile of the durations of many calls to the good servers.
     async fn p99(&self) -> Duration {
-        let mut took = Vec::new();
+        let mut durations = Vec::new();
         for _ in 0..CALLS {
             let timed = self.names("fine").into_iter().take(10).map(|name| async move {
                 let began = Instant::now();
@@ -91,18 +91,18 @@ impl Fleet {
                 assert!(matches!(outcome, Outcome::Returned(_)), "{name}: {outcome:?}");
                 began.elapsed()
             });
-            took.extend(join_all(timed).await);
+            durations.extend(join_all(timed).await);
         }
-        took.sort_unstable();
-        took[took.len() * 99 / 100]
+        durations.sort_unstable();
+        durations[durations.len() * 99 / 100]
     }
 
-    /// Calls the bad servers for as long as it is let.
-    async fn trouble(&self) {
+    /// Calls the bad servers until it is dropped.
+    async fn call_bad_servers(&self) {
         let callers = self.names("bad").into_iter().map(|name| async move {
             loop {
                 self.call(&name).await;
-                // Also those that never came to list anything.
+                // This also starts those that never listed a tool.
                 drop(self.upstreams.get(&name).unwrap().listed().await);
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -112,15 +112,15 @@ impl Fleet {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_servers_do_not_slow_the_good_ones() {
+async fn bad_servers_do_not_slow_down_the_good_ones() {
     let quiet = fleet(Vec::new()).await;
     let alone = quiet.p99().await;
     quiet.upstreams.stop_all().await;
     let loud = fleet(bad()).await;
     assert_eq!((loud.names("bad").len(), loud.names("fine").len()), (6, 10));
     let among_bad = tokio::select! {
-        took = loud.p99() => took,
-        () = loud.trouble() => panic!("trouble does not end by itself"),
+        p99 = loud.p99() => p99,
+        () = loud.call_bad_servers() => panic!("the calls to bad servers must not end"),
     };
     println!("p99 alone {alone:?}, among bad servers {among_bad:?}");
     assert!(among_bad <= alone * 2 + SLACK, "alone {alone:?}, among bad servers {among_bad:?}");

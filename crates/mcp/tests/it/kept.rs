@@ -1,4 +1,4 @@
-//! A configured server that follows a script and need not be running, with everything between a call and it.
+//! A configured upstream that follows a script and is started when needed, with an executor for calls to it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,13 +14,14 @@ use store::{Keys, Location, Store};
 
 use crate::fake::{Folder, limits, spec};
 
-pub struct Kept {
+/// An upstream with a scripted server, and a store for its calls.
+pub struct TestUpstream {
     pub upstream: Arc<Upstream>,
     pub store: Store,
     pub folder: Folder,
 }
 
-/// Soon again, and soon given up.
+/// Options with short waits between restarts, and failure after three attempts.
 pub fn options() -> UpstreamOptions {
     let restart = Restart {
         first_wait: Duration::from_millis(20),
@@ -31,7 +32,7 @@ pub fn options() -> UpstreamOptions {
     UpstreamOptions { restart, ..UpstreamOptions::DEFAULT }
 }
 
-/// A server of this name whose script, record and remembered list are in the folder.
+/// Describes a server of this name whose script, record and cached list are in the folder.
 pub fn scripted(folder: &Folder, name: &str, script: Value, limits: Limits) -> ServerSpec {
     write(folder, name, script);
     let path = folder.0.join(format!("{name}.json"));
@@ -43,7 +44,7 @@ fn write(folder: &Folder, name: &str, mut script: Value) {
     std::fs::write(folder.0.join(format!("{name}.json")), script.to_string()).unwrap();
 }
 
-impl Kept {
+impl TestUpstream {
     pub async fn with(script: Value, options: UpstreamOptions) -> Self {
         Self::of(script, options, |_| {}).await
     }
@@ -56,12 +57,12 @@ impl Kept {
         Self { upstream: Upstream::new(spec, options), store, folder }
     }
 
-    /// What the server will do when it is next started.
+    /// Replaces the script from the next start of the server on.
     pub fn rewrite(&self, script: Value) {
         write(&self.folder, "s", script);
     }
 
-    /// How calls are made, to the tools there are now.
+    /// An executor for the tools listed now; calls that match `ask` need approval.
     pub fn executor(&self, ask: &[&str]) -> Executor {
         let source: Arc<dyn ToolSource> = self.upstream.clone();
         let (routes, tools) = Routes::of(&[source]);
@@ -89,13 +90,13 @@ impl Kept {
         }
     }
 
-    /// How often the server heard this.
-    pub fn heard(&self, method: &str) -> usize {
-        heard(&self.folder, "s", method)
+    /// How many messages of this method the server has received.
+    pub fn received(&self, method: &str) -> usize {
+        received(&self.folder, "s", method)
     }
 
     pub fn starts(&self) -> usize {
-        self.heard("initialize")
+        self.received("initialize")
     }
 
     pub fn cache(&self) -> PathBuf {
@@ -103,7 +104,7 @@ impl Kept {
     }
 }
 
-pub fn heard(folder: &Folder, name: &str, method: &str) -> usize {
+pub fn received(folder: &Folder, name: &str, method: &str) -> usize {
     let lines = std::fs::read_to_string(folder.0.join(format!("{name}.record"))).unwrap_or_default();
     let messages = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     messages.filter(|message| message["method"] == method).count()
@@ -116,5 +117,5 @@ pub async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    panic!("it never came to be that {what}");
+    panic!("this never became true: {what}");
 }

@@ -1,10 +1,5 @@
-//! The client against servers: one that follows a script, and real ones.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that meets what it does not expect has failed"
-)]
+//! Tests of the MCP client against a scripted server and real servers, and of the MCP server in process.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "an unexpected value fails the test")]
 
 #[path = "../fake/request.rs"]
 mod request;

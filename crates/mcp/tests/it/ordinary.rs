@@ -1,4 +1,4 @@
-//! A server that behaves.
+//! A server that follows the protocol.
 
 use contract::tool::{Operation, Repeat};
 use executor::{Outcome, ToolSource};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::fake::{Connected, Folder, connect, limits, spec, tool};
 
 #[tokio::test]
-async fn all_pages_of_tools_and_what_there_is_beside_them_are_offered() {
+async fn all_pages_of_tools_and_the_resource_and_prompt_operations_are_offered() {
     let script = json!({
         "pageSize": 1,
         "tools": [
@@ -33,12 +33,12 @@ async fn all_pages_of_tools_and_what_there_is_beside_them_are_offered() {
     let b = &tools[1];
     assert_eq!((b.label.as_deref(), b.description.as_str()), (Some("Bee"), "Does b."));
     assert_eq!((&b.parameters, b.output.as_ref()), (&json!({"type": "object"}), Some(&json!({"type": "object"}))));
-    assert!(tools.iter().all(|spec| spec.repeat == Repeat::Never), "hints of a server that nobody trusts");
+    assert!(tools.iter().all(|spec| spec.repeat == Repeat::Never), "hints of an untrusted server are ignored");
     assert!(server.left_out().is_empty());
 }
 
 #[tokio::test]
-async fn a_tools_own_error_is_a_result_and_nothing_of_it_is_dropped() {
+async fn an_error_result_of_a_tool_is_returned_whole() {
     let result = json!({"content": [{"type": "text", "text": "no"}, {"type": "new", "x": 1}], "isError": true, "structuredContent": [1], "extra": {"y": 2}});
     let server = Connected::with(json!({"tools": [tool("fails", json!([{"result": result}]))]}), limits()).await;
     let returned = server.returned("fails", json!({})).await;
@@ -77,7 +77,7 @@ async fn resources_and_prompts_are_listed_and_read() {
 }
 
 #[tokio::test]
-async fn a_server_too_new_for_initialize_is_met_its_own_way() {
+async fn a_server_that_refuses_initialize_gets_the_newer_handshake() {
     let refuse = json!([{"error": {"code": -32601, "message": "no such method"}}]);
     let script = json!({"tools": [tool("echo", json!([{"echo": true}]))], "on": {"initialize": refuse}});
     let server = Connected::with(script, limits()).await;
@@ -86,7 +86,7 @@ async fn a_server_too_new_for_initialize_is_met_its_own_way() {
 }
 
 #[tokio::test]
-async fn a_change_of_tools_is_heard_and_listed_again_and_the_end_too() {
+async fn a_tool_list_change_and_the_servers_end_are_noticed() {
     let change = json!([
         {"tools": [tool("b", json!([{"result": {}}])), tool("end", json!([{"exit": 0}]))]},
         {"print": r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#},
@@ -94,11 +94,11 @@ async fn a_change_of_tools_is_heard_and_listed_again_and_the_end_too() {
     ]);
     let script = json!({"tools": [tool("a", change)]});
     let server = Connected::with(script, limits()).await;
-    let mut heard = server.server.heard();
-    assert_eq!(*heard.borrow_and_update(), 0);
+    let mut changes = server.server.heard();
+    assert_eq!(*changes.borrow_and_update(), 0);
     server.returned("a", json!({})).await;
-    heard.changed().await.unwrap();
-    assert_eq!(*heard.borrow_and_update(), 1);
+    changes.changed().await.unwrap();
+    assert_eq!(*changes.borrow_and_update(), 1);
     let names = |tools: Vec<contract::tool::ToolSpec>| -> Vec<String> {
         tools.iter().map(|tool| tool.id.name().to_owned()).collect()
     };
@@ -113,7 +113,7 @@ async fn a_change_of_tools_is_heard_and_listed_again_and_the_end_too() {
 }
 
 #[tokio::test]
-async fn a_server_inherits_almost_nothing() {
+async fn a_server_inherits_almost_no_environment() {
     let folder = Folder::new();
     let path = folder.0.join("script.json");
     let script = json!({"tools": [tool("env", json!([{"environment": true}]))]});
@@ -135,7 +135,7 @@ async fn a_cancelled_call_is_cancelled_at_the_server() {
     let record = folder.0.join("record");
     let script = json!({"tools": [tool("silent", json!([]))], "record": record});
     let server = Connected::over(connect(&folder, script, limits()).await.unwrap(), folder);
-    let heard = |method: &str| -> Option<Value> {
+    let received = |method: &str| -> Option<Value> {
         let lines = std::fs::read_to_string(&record).unwrap_or_default();
         let mut messages = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         messages.find(|message| message["method"] == method)
@@ -143,7 +143,7 @@ async fn a_cancelled_call_is_cancelled_at_the_server() {
     {
         let call = server.call("silent", json!({}));
         let sent = async {
-            while heard("tools/call").is_none() {
+            while received("tools/call").is_none() {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
         };
@@ -152,12 +152,12 @@ async fn a_cancelled_call_is_cancelled_at_the_server() {
             () = sent => {}
         }
     }
-    let id = heard("tools/call").unwrap()["id"].clone();
-    let told = async {
-        while heard("notifications/cancelled").is_none() {
+    let id = received("tools/call").unwrap()["id"].clone();
+    let cancelled = async {
+        while received("notifications/cancelled").is_none() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Limits::DEFAULT.call, told).await.unwrap();
-    assert_eq!(heard("notifications/cancelled").unwrap()["params"]["requestId"], id);
+    tokio::time::timeout(Limits::DEFAULT.call, cancelled).await.unwrap();
+    assert_eq!(received("notifications/cancelled").unwrap()["params"]["requestId"], id);
 }

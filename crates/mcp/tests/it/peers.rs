@@ -1,4 +1,4 @@
-//! Servers that nobody here wrote. `make test-peers` installs them and says where they are.
+//! Third-party servers. `make test-peers` installs them and passes their folder in `CELLMATE_PEERS`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use testkit::runner;
 
 use crate::fake::{Connected, Folder, limits, spec};
 
-/// Where `scripts/test-peers` put them.
+/// The folder in which `scripts/test-peers` installed the servers.
 fn peers() -> PathBuf {
     PathBuf::from(std::env::var_os("CELLMATE_PEERS").unwrap_or_else(|| panic!("run this through `make test-peers`")))
 }
@@ -30,7 +30,7 @@ async fn start(spec: ServerSpec) -> Connected {
     Connected::over(server, Folder::new())
 }
 
-/// Through the package runner, as users configure it: the server is then a grandchild.
+/// Starts the server through the package runner, as users configure it, so that it is a grandchild process.
 async fn everything() -> Connected {
     let mut spec = spec("npx", &["--no-install", "mcp-server-everything", "stdio"], limits());
     let Transport::Stdio { cwd, .. } = &mut spec.transport else { panic!("{spec:?}") };
@@ -47,10 +47,10 @@ async fn peer_everything_answers_tools_resources_and_prompts() {
     answers(&server).await;
 }
 
-/// The same server at an address of this machine.
+/// Runs the same checks against the server over HTTP.
 #[tokio::test]
 #[ignore = "needs installed servers; run through `make test-peers`"]
-async fn peer_everything_answers_the_same_at_an_address() {
+async fn peer_everything_answers_the_same_over_http() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = tokio::process::Command::new("node");
     let script = peers().join("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
@@ -65,7 +65,7 @@ async fn peer_everything_answers_the_same_at_an_address() {
     answers(&server).await;
     let (send, receive) = std::sync::mpsc::channel();
     let updates = ProgressSink::to(move |update| send.send(update).unwrap());
-    server.call_heard("trigger-long-running-operation", json!({"duration": 1, "steps": 4}), updates).await;
+    server.call_with_progress("trigger-long-running-operation", json!({"duration": 1, "steps": 4}), updates).await;
     assert_eq!(receive.try_iter().count(), 4);
 }
 
@@ -76,7 +76,7 @@ async fn answers(server: &Connected) {
     assert!(weather["structuredContent"]["temperature"].is_number(), "{weather}");
     let image = server.returned("get-tiny-image", json!({})).await;
     assert!(image.content.iter().any(|block| block["type"] == "image"), "{:?}", image.content);
-    // Our own door says so before the server is asked.
+    // The argument check fails before the server is called.
     match server.call("get-sum", json!({"a": "x"})).await {
         Outcome::Failed(why) => assert!(why.contains("expected number"), "{why}"),
         other => panic!("{other:?}"),
@@ -89,17 +89,17 @@ async fn answers(server: &Connected) {
     let prompt = server.returned("prompts_get", json!({"name": "args-prompt", "arguments": {"city": "Rome"}})).await;
     assert!(prompt.content[0]["text"].as_str().unwrap().contains("Rome"), "{:?}", prompt.content);
     println!("missing resource: {:?}", server.call("resources_read", json!({"uri": "demo://nowhere"})).await);
-    // The one that must be a task.
+    // A tool that must be called as a task.
     let research = server.returned("simulate-research-query", json!({"topic": "tea", "ambiguous": false})).await;
     println!("{:?}", research.content);
     assert!(research.content[0]["text"].as_str().unwrap().contains("tea"), "{:?}", research.content);
 }
 
-/// What it asks is put to a person, and what they say goes back: by a call under way, by one that is a task, as a form
-/// and as a page.
+/// Its questions are put to a person and the answers are sent back: during a call, during a task, as a form and as a
+/// page to visit.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs installed servers; run through `make test-peers`"]
-async fn peer_everything_asks_a_person_and_goes_on_with_the_answer() {
+async fn peer_everything_asks_a_person_and_continues_with_the_answer() {
     let server = everything().await;
     let code_mode = runner::in_process().await.unwrap();
     let config = config::CodeMode::enabled(Limits::DEFAULT);
@@ -115,24 +115,24 @@ async fn peer_everything_asks_a_person_and_goes_on_with_the_answer() {
     ];
     for (call, edited_input, expected) in asks {
         let cell = ExecInput::javascript(format!("return JSON.stringify(await MCP.s.{call})"));
-        let mut told = json!(code_mode.exec(server.executor(), &config, "exec", cell).await);
-        let run_id = told["runId"].as_str().unwrap_or_else(|| panic!("{told}")).to_owned();
+        let mut result = json!(code_mode.exec(server.executor(), &config, "exec", cell).await);
+        let run_id = result["runId"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned();
         let asked = code_mode.store().approvals_of_run(&run_id).await.unwrap();
         println!("{:?}", asked[0].question);
         let decision = Decision::Approve { edited_input, reach: ApprovalScope::Once };
         code_mode.decide(&asked[0].approval_id, &decision, "test").await.unwrap();
-        while told["status"] == "waiting" {
-            told = json!(code_mode.wait(server.executor(), &config, "wait", &run_id).await);
+        while result["status"] == "waiting" {
+            result = json!(code_mode.wait(server.executor(), &config, "wait", &run_id).await);
         }
-        println!("{told}");
-        assert_eq!(told["status"], "completed", "{told}");
-        assert!(told["value"].as_str().unwrap().contains(expected), "{told}");
+        println!("{result}");
+        assert_eq!(result["status"], "completed", "{result}");
+        assert!(result["value"].as_str().unwrap().contains(expected), "{result}");
     }
 }
 
 #[tokio::test]
 #[ignore = "needs installed servers; run through `make test-peers`"]
-async fn peer_everything_sees_no_environment_of_ours() {
+async fn peer_everything_does_not_inherit_the_environment() {
     let seen = everything().await.returned("get-env", json!({})).await;
     let text = seen.content[0]["text"].as_str().unwrap();
     let names: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap();

@@ -3,10 +3,10 @@
 use executor::{Outcome, ProgressSink};
 use serde_json::{Value, json};
 
-use crate::fake::{Connected, Folder, hears, limits, tool};
-use crate::kept::{Kept, options};
+use crate::fake::{Connected, Folder, limits, tool, wait_until_received};
+use crate::kept::{TestUpstream, options};
 
-/// Works once, then does these steps.
+/// Steps of a poll that first reports `working` and performs these steps from the next poll on.
 fn works_then(steps: Value) -> Value {
     let working =
         json!({"taskId": "t1", "status": "working", "statusMessage": "half", "pollIntervalMs": 50, "pollInterval": 50});
@@ -19,7 +19,7 @@ fn extension(last: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_task_is_seen_to_its_end_in_either_dialect_over_either_transport() {
+async fn a_task_is_followed_to_its_end_in_either_dialect_over_either_transport() {
     let result = json!({"content": [{"type": "text", "text": "done"}], "structuredContent": {"n": 1}});
     let newer = extension(json!({"result": {"taskId": "t1", "status": "completed", "result": result}}));
     let begun = json!({"task": {"taskId": "t1", "status": "working", "pollInterval": 50}});
@@ -42,19 +42,20 @@ async fn a_task_is_seen_to_its_end_in_either_dialect_over_either_transport() {
                 true => Connected::at_address(script, limits()).await,
             };
             let (send, receive) = std::sync::mpsc::channel();
-            let outcome =
-                server.call_heard("long", json!({}), ProgressSink::to(move |update| send.send(update).unwrap())).await;
+            let outcome = server
+                .call_with_progress("long", json!({}), ProgressSink::to(move |update| send.send(update).unwrap()))
+                .await;
             let Outcome::Returned(returned) = outcome else { panic!("{outcome:?}") };
             assert_eq!(returned.for_guest(), result);
             assert_eq!(receive.try_iter().collect::<Vec<_>>(), [json!({"message": "half"})]);
-            let look = hears(&record, |line| line["method"] == "tasks/get").await;
+            let look = wait_until_received(&record, |line| line["method"] == "tasks/get").await;
             assert_eq!(look["params"]["taskId"], "t1");
         }
     }
 }
 
 #[tokio::test]
-async fn a_task_that_fails_or_asks_nothing_or_is_none_says_so() {
+async fn a_failed_or_malformed_task_fails_its_call_with_a_reason() {
     let cases = [
         (
             json!({"result": {"status": "failed", "error": {"code": 1, "message": "no paper"}}}),
@@ -75,39 +76,39 @@ async fn a_task_that_fails_or_asks_nothing_or_is_none_says_so() {
 }
 
 #[tokio::test]
-async fn of_a_task_that_its_server_has_forgotten_nobody_knows_the_end() {
+async fn a_task_that_its_server_has_forgotten_is_unknown() {
     let forgotten = json!({"error": {"code": -32602, "message": "no such task"}});
     let server = Connected::with(extension(forgotten), limits()).await;
     assert_eq!(server.call("long", json!({})).await, Outcome::Unknown);
 }
 
 #[tokio::test]
-async fn a_task_outlives_the_fall_of_a_server_that_knows_it_again() {
+async fn a_task_survives_a_crash_of_its_server_if_the_restarted_one_knows_it() {
     let folder = Folder::new();
     let over = json!({"taskId": "t1", "status": "completed", "result": {"content": [], "structuredContent": 7}});
     let mut script = extension(json!({}));
     script["on"] = json!({"tasks/get": [{"exitOnce": folder.0.join("fell")}, {"result": over}]});
-    let kept = Kept::with(script, options()).await;
-    kept.upstream.listed().await.unwrap();
-    let outcome = kept.call("long").await;
+    let test = TestUpstream::with(script, options()).await;
+    test.upstream.listed().await.unwrap();
+    let outcome = test.call("long").await;
     let Outcome::Returned(returned) = outcome else { panic!("{outcome:?}") };
     assert_eq!(returned.for_guest()["structuredContent"], 7);
-    assert_eq!((kept.heard("tools/call"), kept.starts()), (1, 2));
+    assert_eq!((test.received("tools/call"), test.starts()), (1, 2));
 }
 
 #[tokio::test]
-async fn a_forgotten_task_is_begun_once_more_where_its_tool_may_be_repeated() {
+async fn a_forgotten_task_is_started_once_more_if_its_tool_may_be_repeated() {
     let mut script = extension(json!({}));
     script["tools"][0]["annotations"] = json!({"readOnlyHint": true});
     script["on"] = json!({"tasks/get": [{"error": {"code": -32602, "message": "no such task"}}]});
-    let kept = Kept::of(script, options(), |spec| spec.trusted = true).await;
-    kept.upstream.listed().await.unwrap();
-    assert_eq!(kept.call("long").await, Outcome::Unknown);
-    assert_eq!(kept.heard("tools/call"), 2);
+    let test = TestUpstream::of(script, options(), |spec| spec.trusted = true).await;
+    test.upstream.listed().await.unwrap();
+    assert_eq!(test.call("long").await, Outcome::Unknown);
+    assert_eq!(test.received("tools/call"), 2);
 }
 
 #[tokio::test]
-async fn a_task_that_nobody_waits_for_is_cancelled_at_the_server() {
+async fn an_abandoned_task_is_cancelled_at_the_server() {
     let folder = Folder::new();
     let record = folder.0.join("record");
     let working = json!({"result": {"taskId": "t1", "status": "working", "pollIntervalMs": 50}});
@@ -116,8 +117,8 @@ async fn a_task_that_nobody_waits_for_is_cancelled_at_the_server() {
     let server = Connected::with(script, limits()).await;
     tokio::select! {
         outcome = server.call("long", json!({})) => panic!("{outcome:?}"),
-        _ = hears(&record, |line| line["method"] == "tasks/get") => {}
+        _ = wait_until_received(&record, |line| line["method"] == "tasks/get") => {}
     }
-    let cancelled = hears(&record, |line| line["method"] == "tasks/cancel").await;
+    let cancelled = wait_until_received(&record, |line| line["method"] == "tasks/cancel").await;
     assert_eq!(cancelled["params"]["taskId"], "t1");
 }

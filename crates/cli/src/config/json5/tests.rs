@@ -28,7 +28,7 @@ fn all_of_json5_is_read() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place_and_without_its_text() {
+fn errors_give_the_position_and_not_the_text() {
     let deep = "[".repeat(101);
     let cases = [
         ("{\n  a: hunter2\n}", "line 2, column 6: expected a value; a text needs quotes"),
@@ -73,12 +73,12 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_strange_to_refuse(text in any::<String>()) {
+    fn arbitrary_text_never_panics(text in any::<String>()) {
         drop(parse(&text));
     }
 
     #[test]
-    fn nor_one_that_almost_is_json5(text in r#"[\{\}\[\]:,'"\\/*a0x.+\- \n]{0,40}"#) {
+    fn nearly_valid_json5_never_panics(text in r#"[\{\}\[\]:,'"\\/*a0x.+\- \n]{0,40}"#) {
         if let Ok(tree) = parse(&text) {
             prop_assert!(tree.span.end <= text.len());
         }

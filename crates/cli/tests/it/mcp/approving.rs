@@ -1,5 +1,5 @@
-//! What a person sees of a call before they approve it, and who may approve: people on terminals, and programs only
-//! where the user's own configuration lets them.
+//! What a person sees of a call before approving it, and who may approve: people on terminals, and programs only if
+//! the user's own configuration allows it.
 
 use std::process::Command;
 
@@ -15,14 +15,14 @@ fn pushes() -> Place {
 }
 
 fn made(place: &Place) -> usize {
-    place.heard().matches("\"tools/call\"").count()
+    place.received().matches("\"tools/call\"").count()
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A cell that calls the tool once for each of these arguments, and what it is asked.
+/// Runs a cell that calls the tool once for each of these arguments; returns the client and the `waiting` result.
 fn ask(place: &Place, arguments: &[&str]) -> (Streams, Value) {
     let mut client = Streams::plain(place, Era::July2026);
     let calls: Vec<String> = arguments.iter().map(|given| format!("MCP.s.push({given})")).collect();
@@ -37,7 +37,7 @@ fn id(waiting: &Value) -> &str {
 }
 
 #[test]
-fn every_view_of_a_call_names_every_key_and_says_what_is_cut() {
+fn every_view_of_a_call_names_every_key_and_marks_what_is_cut() {
     let hiding = format!("{{ note: 'tidy up '.repeat(2000), more: Array(5000).fill('x'), target: '{TARGET}' }}");
     let place = pushes();
     let code = format!("return await MCP.s.push({hiding})");
@@ -57,7 +57,7 @@ fn every_view_of_a_call_names_every_key_and_says_what_is_cut() {
     let listed = text(&place.approvals(&["list"]).stdout);
     assert!(listed.contains(&format!("\"target\": \"{TARGET}\"")) && listed.lines().count() == 1, "{listed}");
     let whole = text(&place.approvals(&["show", id]).stdout);
-    assert!(whole.contains(&"tidy up ".repeat(2000)) && whole.matches("\"x\"").count() == 5000, "all of it");
+    assert!(whole.contains(&"tidy up ".repeat(2000)) && whole.matches("\"x\"").count() == 5000, "nothing may be cut");
     assert!(whole.contains(&format!("\"target\": \"{TARGET}\"")) && !whole.contains("missing"));
     assert_eq!(made(&place), 0);
 
@@ -68,7 +68,7 @@ fn every_view_of_a_call_names_every_key_and_says_what_is_cut() {
 }
 
 #[test]
-fn a_thousand_keys_are_counted_in_the_form_and_invisible_letters_are_visible_everywhere() {
+fn a_thousand_keys_are_counted_in_the_form_and_invisible_characters_are_escaped_everywhere() {
     let place = pushes();
     let arguments = "Object.fromEntries([['\\u202ehidden\\u200b', '\\u009b31m'], ...Array(1000).keys()].map(k => \
                      Array.isArray(k) ? k : ['key' + k, 'v'.repeat(100)]))";
@@ -88,7 +88,7 @@ fn a_thousand_keys_are_counted_in_the_form_and_invisible_letters_are_visible_eve
 }
 
 #[test]
-fn a_model_is_given_no_command_that_approves() {
+fn a_model_receives_no_command_that_approves() {
     let place = pushes();
     let mut client = Streams::start(&place, Era::November2025, json!({}), &[]);
     let waiting = client.exec("return await MCP.s.push({})");
@@ -100,10 +100,10 @@ fn a_model_is_given_no_command_that_approves() {
     });
     assert_eq!(place.approvals(&["deny", id(&waiting)]).status.code(), Some(0));
     let denied = structured(&client.answer(number));
-    for told in [&waiting, &progress, &denied] {
-        let told = told.to_string();
+    for sent in [&waiting, &progress, &denied] {
+        let sent = sent.to_string();
         for command in ["approvals approve", "--always", "--yes", "\"approve\":", "nonInteractive"] {
-            assert!(!told.contains(command), "{command}: {told}");
+            assert!(!sent.contains(command), "{command}: {sent}");
         }
     }
     let message = waiting["message"].as_str().unwrap();
@@ -146,9 +146,12 @@ fn approving_without_a_terminal_needs_the_users_own_configuration_and_denying_do
     assert_eq!(approve(&[]).output().unwrap().status.code(), Some(2));
     assert_eq!(made(&place), 0);
     let listed: Value = serde_json::from_slice(&place.approvals(&["list", "--json"]).stdout).unwrap();
-    assert_eq!(listed[0]["approvalId"], waiting["approvals"][0]["approvalId"], "it is still open: {listed}");
+    assert_eq!(
+        listed[0]["approvalId"], waiting["approvals"][0]["approvalId"],
+        "the approval is still pending: {listed}"
+    );
 
-    // Without a terminal, no subcommand lists.
+    // Without a terminal, `cellmate approvals` without a subcommand lists the pending approvals.
     place.own(&json!({}));
     assert!(text(&place.approvals(&[]).stdout).starts_with(id(&waiting)));
     let listed: Value = serde_json::from_slice(&place.approvals(&["--json"]).stdout).unwrap();
@@ -169,7 +172,7 @@ fn on_a_terminal_open_approvals_are_shown_and_decided_one_by_one() {
     let place = pushes();
     place.own(&json!({}));
     let (mut client, waiting) = ask(&place, &["{ to: 'one' }", "{ to: 'two' }", "{ to: 'three' }"]);
-    // The calls are made at once, so their order is that of the list.
+    // The calls are made concurrently, so their order is that of the list.
     let open: Value = serde_json::from_slice(&place.approvals(&["--json"]).stdout).unwrap();
     let third = &open[2]["input"];
     let seen = on_terminal(&place.approvals_command(&[]), "maybe\ny\nn\n\n");
@@ -203,7 +206,7 @@ fn a_tools_question_is_answered_on_a_terminal() {
     let request = json!({"method": "elicitation/create", "params": {"message": "Where to?", "requestedSchema": form}});
     let question = json!({"resultType": "input_required", "inputRequests": {"where": request}, "requestState": "s1"});
     book["does"] = json!([{"ifAnswered": [[{"echo": true}], [{"result": question}]]}]);
-    let script = json!({"tools": [book], "record": place.path("heard")});
+    let script = json!({"tools": [book], "record": place.path("received")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     place.own(&json!({}));
     let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask-nobody"]);
@@ -233,16 +236,16 @@ fn standing_approvals_are_listed_revoked_and_bound_to_the_command_of_their_serve
     assert_eq!(place.approvals(&["approve", id(&waiting), "--always"]).status.code(), Some(0));
     let listed = rules(&place, &[]);
     assert_eq!((&listed[0]["toolId"], &listed[0]["standing"]), (&json!("mcp:s:push"), &json!("inForce")), "{listed}");
-    assert_eq!(code(&mut place.by_hand("s.push")), Some(0), "nobody is asked");
+    assert_eq!(code(&mut place.by_hand("s.push")), Some(0), "no approval is needed");
 
-    // The same tools under the same name, by another command.
+    // Another command provides the same tools under the same server name.
     let other = place.path("other.json");
     std::fs::copy(place.path("script.json"), &other).unwrap();
     let before: Value = serde_json::from_slice(&std::fs::read(place.path("config.json")).unwrap()).unwrap();
     let mut after = before.clone();
     after["mcpServers"]["s"]["args"] = json!([other]);
     place.configure(&after);
-    assert_eq!(code(&mut place.by_hand("s.push")), Some(1), "another command is asked about");
+    assert_eq!(code(&mut place.by_hand("s.push")), Some(1), "another command needs a new approval");
     let waiting = Streams::plain(&place, Era::July2026).exec("return await MCP.s.push({})");
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     assert_eq!(rules(&place, &[])[0]["standing"], "otherServer");
@@ -255,7 +258,7 @@ fn standing_approvals_are_listed_revoked_and_bound_to_the_command_of_their_serve
     let shown = text(&place.approvals(&["rules", "list", "--config", &place.path("config.json")]).stdout);
     assert!(shown.starts_with("agent ") && shown.contains(rule) && shown.contains("in force"), "{shown}");
     assert_eq!(place.approvals(&["rules", "revoke", rule]).status.code(), Some(0));
-    assert_eq!(place.approvals(&["rules", "revoke", rule]).status.code(), Some(1), "only once");
-    assert_eq!(code(&mut place.by_hand("s.push")), Some(1), "it is asked about again");
+    assert_eq!(place.approvals(&["rules", "revoke", rule]).status.code(), Some(1), "a rule can be revoked only once");
+    assert_eq!(code(&mut place.by_hand("s.push")), Some(1), "the call needs approval again");
     assert_eq!((rules(&place, &[]), &rules(&place, &["--all"])[0]["standing"]), (json!([]), &json!("revoked")));
 }

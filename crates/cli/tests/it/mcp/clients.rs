@@ -1,4 +1,4 @@
-//! Clients that know JSON and nothing of any protocol library.
+//! Test clients written with plain JSON and no protocol library.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -35,7 +35,7 @@ impl Era {
         self == Self::July2026
     }
 
-    /// What every request of the newest revision carries.
+    /// The `_meta` fields that every request of the newest revision carries; empty for older revisions.
     pub fn meta(self, capabilities: &Value) -> Value {
         if !self.is_modern() {
             return json!({});
@@ -55,8 +55,8 @@ pub struct Streams {
     pub child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Value>,
-    /// What came while something else was waited for.
-    aside: VecDeque<Value>,
+    /// Messages received while `next` was waiting for a different one.
+    unmatched: VecDeque<Value>,
     next_id: i64,
 }
 
@@ -81,7 +81,7 @@ impl Streams {
             }
         });
         let stdin = child.stdin.take();
-        let mut client = Self { era, capabilities, child, stdin, lines, aside: VecDeque::new(), next_id: 0 };
+        let mut client = Self { era, capabilities, child, stdin, lines, unmatched: VecDeque::new(), next_id: 0 };
         if !era.is_modern() {
             let begun = client.ask(
                 "initialize",
@@ -126,19 +126,20 @@ impl Streams {
         self.stdin = None;
     }
 
-    /// The next message that is like this; others are kept.
+    /// Returns the next message that matches; others are kept for later calls.
     pub fn next(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        if let Some(position) = self.aside.iter().position(&wanted) {
-            return self.aside.remove(position).unwrap();
+        if let Some(position) = self.unmatched.iter().position(&wanted) {
+            return self.unmatched.remove(position).unwrap();
         }
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let message = self.lines.recv_timeout(left).unwrap_or_else(|_| panic!("no {what}; came: {:?}", self.aside));
+            let message =
+                self.lines.recv_timeout(left).unwrap_or_else(|_| panic!("no {what}; received: {:?}", self.unmatched));
             if wanted(&message) {
                 return message;
             }
-            self.aside.push_back(message);
+            self.unmatched.push_back(message);
         }
     }
 
@@ -160,15 +161,15 @@ impl Streams {
         self.call("exec", json!({"code": code}))
     }
 
-    /// What came and was not asked for, of one kind.
+    /// Returns the notifications of one method that arrived so far.
     pub fn notifications(&mut self, method: &str) -> Vec<Value> {
-        let (these, others) = self.aside.drain(..).partition(|message: &Value| message["method"] == method);
-        self.aside = others;
+        let (these, others) = self.unmatched.drain(..).partition(|message: &Value| message["method"] == method);
+        self.unmatched = others;
         Vec::from(these)
     }
 }
 
-/// A result's structured content, which its text must equal.
+/// Returns a result's structured content and checks that its text equals it.
 pub fn structured(answer: &Value) -> Value {
     let result = &answer["result"];
     let content = result["structuredContent"].clone();
@@ -177,7 +178,7 @@ pub fn structured(answer: &Value) -> Value {
     content
 }
 
-/// A server over HTTP.
+/// A `cellmate mcp` process that serves HTTP.
 pub struct Served {
     child: Child,
     pub address: String,
@@ -195,14 +196,14 @@ impl Served {
     pub fn start(place: &Place, more: &[&str]) -> Self {
         let mut command = place.server(&["--http", "127.0.0.1:0"]);
         let mut child = command.args(more).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         while !line.contains("serving MCP at") {
             line.clear();
-            assert!(said.read_line(&mut line).unwrap() > 0, "the server ended");
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "the server ended");
         }
         let address = line.split("http://").nth(1).unwrap().split("/mcp").next().unwrap().to_owned();
-        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::stderr()));
+        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::stderr()));
         let token = std::fs::read_to_string(place.path("state/token")).unwrap_or_default().trim().to_owned();
         Self { child, address, token }
     }
@@ -215,7 +216,7 @@ impl Served {
         self.child.wait().unwrap()
     }
 
-    /// One request, whatever it says.
+    /// Sends one request with exactly these headers and this body.
     pub fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -226,13 +227,13 @@ impl Served {
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
         }
-        // A server that refuses a request may answer, and close, before it has read all of it.
+        // A server that refuses a request may answer and close before it has read the whole body.
         let sent = stream.write_all(format!("{head}\r\n{body}").as_bytes());
         assert!(sent.is_ok() || body.len() > 64 << 10, "{sent:?}");
         Response::read(stream)
     }
 
-    /// A request that says how much is to come, and sends none of it.
+    /// Sends the head of a request that announces a body of this length, and no body.
     pub fn announce(&self, authorization: &str, bytes: usize) -> Response {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -273,8 +274,8 @@ impl Served {
             let mut begun = client.send("initialize", params);
             client.session = Some(begun.header("mcp-session-id").unwrap());
             assert_eq!(begun.answer()["result"]["protocolVersion"], era.version());
-            let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-            assert_eq!(client.post(&told).status, 202);
+            let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+            assert_eq!(client.post(&initialized).status, 202);
         }
         client
     }
@@ -318,7 +319,7 @@ impl HttpClient<'_> {
     }
 }
 
-/// An answer whose body is read as it comes.
+/// A response whose body is read as it arrives.
 pub struct Response {
     pub status: u16,
     head: String,
@@ -350,7 +351,7 @@ impl Response {
         Some(line.split_once(':')?.1.trim().to_owned())
     }
 
-    /// Whether the server may still send something. What it sent until now is read.
+    /// Returns whether the server may still send data. Reads and discards what it has sent so far.
     pub fn is_open(&mut self) -> bool {
         self.socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let ended = std::io::copy(&mut self.body, &mut std::io::sink()).is_ok();
@@ -364,7 +365,7 @@ impl Response {
         text
     }
 
-    /// The next message of a stream; nothing at its end.
+    /// Returns the next message of a stream, or `None` at its end.
     pub fn message(&mut self) -> Option<Value> {
         let mut line = String::new();
         loop {

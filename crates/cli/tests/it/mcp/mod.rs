@@ -1,4 +1,4 @@
-//! `cellmate mcp` as agents meet it: raw JSON-RPC at the real binary, in every revision of the protocol.
+//! `cellmate mcp` as agents use it: raw JSON-RPC to the real binary, in every revision of the protocol.
 
 mod approvals;
 mod approving;

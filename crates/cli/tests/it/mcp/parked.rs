@@ -1,4 +1,4 @@
-//! Tasks of servers behind us, which go on when we do not.
+//! Tasks of upstream servers, which continue when the Cellmate process that started them ends.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::place::{Place, writes};
 
 const CELL: &str = "text('before'); return (await MCP.s.long({})).structuredContent.n";
 
-/// A server whose tool answers with a task that is over once the file `over` is there.
+/// A server whose tool answers with a task that completes once the file `over` exists.
 fn tasks() -> Place {
     let place = Place::new(json!([]));
     let mut long = writes("long");
@@ -19,7 +19,7 @@ fn tasks() -> Place {
     let over = json!([{"result": {"taskId": "t1", "status": "completed", "result": result}}]);
     let working = json!([{"result": {"taskId": "t1", "status": "working", "pollIntervalMs": 50}}]);
     let on = json!({"tasks/get": [{"ifFile": [place.path("over"), over, working]}], "tasks/cancel": [{"result": {}}]});
-    let script = json!({"tools": [long], "on": on, "record": place.path("heard")});
+    let script = json!({"tools": [long], "on": on, "record": place.path("received")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     place
 }
@@ -28,73 +28,73 @@ fn start(place: &Place, era: Era) -> Streams {
     Streams::start(place, era, json!({}), &["--ask-nobody"])
 }
 
-fn until_heard(place: &Place, words: &str) {
+fn wait_until_received(place: &Place, words: &str) {
     let deadline = Instant::now() + PATIENCE;
-    while !place.heard().contains(words) {
-        assert!(Instant::now() < deadline, "not heard: {words}\n{}", place.heard());
+    while !place.received().contains(words) {
+        assert!(Instant::now() < deadline, "not received: {words}\n{}", place.received());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Begins the cell and returns when its task is followed.
+/// Starts the cell and returns once its task is being polled.
 fn begin(place: &Place, client: &mut Streams) -> i64 {
     let id = client.send("tools/call", json!({"name": "exec", "arguments": {"code": CELL}}));
-    until_heard(place, "tasks/get");
+    wait_until_received(place, "tasks/get");
     id
 }
 
-fn is_over(place: &Place) {
+fn finish_task(place: &Place) {
     std::fs::write(place.path("over"), "").unwrap();
 }
 
 fn assert_done(place: &Place, done: &Value) {
     assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &json!(42)), "{done}");
-    assert_eq!(place.heard().matches("\"tools/call\"").count(), 1, "called once");
-    assert!(!place.heard().contains("tasks/cancel"), "nobody called it off");
+    assert_eq!(place.received().matches("\"tools/call\"").count(), 1, "called once");
+    assert!(!place.received().contains("tasks/cancel"), "the task was not cancelled");
 }
 
 #[test]
-fn a_task_that_ends_in_time_is_a_call_like_others() {
+fn a_task_that_ends_in_time_settles_like_any_call() {
     let place = tasks();
-    is_over(&place);
+    finish_task(&place);
     let done = start(&place, Era::July2026).exec(CELL);
     assert_done(&place, &done);
 }
 
 #[test]
-fn a_task_is_followed_to_its_end_by_the_next_process_when_ours_is_killed() {
+fn after_a_kill_the_next_process_follows_the_task_to_its_end() {
     let place = tasks();
     let mut client = start(&place, Era::July2026);
     begin(&place, &mut client);
     client.child.kill().unwrap();
     client.child.wait().unwrap();
-    is_over(&place);
+    finish_task(&place);
     let mut next = start(&place, Era::November2025);
-    assert_done(&place, &waited(&mut next));
-    // What is over is told again, and not followed again.
+    assert_done(&place, &wait_until_ended(&mut next));
+    // A run that has ended is reported again, and its task is not polled again.
     assert_eq!(next.call("wait", json!({}))["value"], 42);
 }
 
 #[test]
-fn a_process_that_ends_in_good_order_leaves_its_tasks_to_the_next() {
+fn a_process_that_exits_cleanly_leaves_its_tasks_to_the_next() {
     let place = tasks();
     let mut client = start(&place, Era::November2025);
     begin(&place, &mut client);
     client.close();
     assert!(client.child.wait().unwrap().success());
-    is_over(&place);
+    finish_task(&place);
     let done = start(&place, Era::July2026).call("wait", json!({}));
     assert_done(&place, &done);
 }
 
 #[test]
-fn two_processes_that_wait_for_one_task_are_told_the_same() {
+fn two_processes_that_wait_for_one_task_get_the_same_result() {
     let place = tasks();
     let (mut one, mut two) = (start(&place, Era::July2026), start(&place, Era::July2026));
     let exec = begin(&place, &mut one);
     let wait = two.send("tools/call", json!({"name": "wait", "arguments": {}}));
     std::thread::sleep(Duration::from_millis(500));
-    is_over(&place);
+    finish_task(&place);
     for answer in [one.answer(exec), two.answer(wait)] {
         assert_done(&place, &answer["result"]["structuredContent"]);
     }
@@ -106,39 +106,39 @@ fn a_process_that_slept_past_its_lease_settles_nothing() {
     let mut one = start(&place, Era::July2026);
     let exec = begin(&place, &mut one);
     signal(&one, "-STOP");
-    is_over(&place);
+    finish_task(&place);
     let mut two = start(&place, Era::July2026);
-    assert_done(&place, &waited(&mut two));
+    assert_done(&place, &wait_until_ended(&mut two));
     signal(&one, "-CONT");
-    // Who asked the sleeper is told how the run ended elsewhere; both read what the other has written.
+    // The client of the stopped process gets the result that the other process stored, and both can read it later.
     assert_done(&place, &one.answer(exec)["result"]["structuredContent"]);
     assert_done(&place, &one.call("wait", json!({})));
     assert_done(&place, &two.call("wait", json!({})));
 }
 
 fn signal(client: &Streams, signal: &str) {
-    let told = std::process::Command::new("kill").arg(signal).arg(client.child.id().to_string()).status();
-    assert!(told.unwrap().success());
+    let status = std::process::Command::new("kill").arg(signal).arg(client.child.id().to_string()).status();
+    assert!(status.unwrap().success());
 }
 
-/// Whoever held the run may hold it for a while yet: another `wait` is as good as the first.
-fn waited(client: &mut Streams) -> Value {
+/// Calls `wait` until the run has ended: the previous process may hold its lease for a while.
+fn wait_until_ended(client: &mut Streams) -> Value {
     let deadline = Instant::now() + 2 * PATIENCE;
     loop {
-        let told = client.call("wait", json!({}));
-        if told["status"] != "waiting" || Instant::now() > deadline {
-            return told;
+        let answer = client.call("wait", json!({}));
+        if answer["status"] != "waiting" || Instant::now() > deadline {
+            return answer;
         }
     }
 }
 
 #[test]
-fn a_run_that_is_called_off_calls_off_its_task() {
+fn cancelling_a_run_cancels_its_task() {
     let place = tasks();
     let mut client = start(&place, Era::July2026);
     let id = begin(&place, &mut client);
     client.notify("notifications/cancelled", json!({"requestId": id}));
-    until_heard(&place, "tasks/cancel");
+    wait_until_received(&place, "tasks/cancel");
     let found = client.call("wait", json!({}));
     assert_eq!((&found["status"], &found["code"]), (&json!("failed"), &json!("aborted")), "{found}");
 }

@@ -1,4 +1,4 @@
-//! A folder for one server's state, its configuration, and a scripted server behind it.
+//! A test folder with the state and configuration of one `cellmate mcp`, and a scripted upstream server.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// With a server `s` that has these tools.
+    /// Creates a folder whose configuration has one server, `s`, with these tools.
     pub fn new(tools: Value) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("serve-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         let place = Self(path);
-        let script = json!({"tools": tools, "record": place.path("heard")});
+        let script = json!({"tools": tools, "record": place.path("received")});
         std::fs::write(place.path("script.json"), script.to_string()).unwrap();
         let server = json!({"command": fake(), "args": [place.path("script.json")], "trusted": true});
         place.configure(&json!({"mcpServers": {"s": server}}));
@@ -36,7 +36,7 @@ impl Place {
         std::fs::write(self.path("config.json"), config.to_string()).unwrap();
     }
 
-    /// The configuration of the user whose decisions these are: [`Self::approvals`] approves without a terminal.
+    /// Writes the user's own configuration. By default it lets [`Self::approvals`] approve without a terminal.
     pub fn own(&self, config: &Value) {
         std::fs::create_dir_all(self.path("own/cellmate")).unwrap();
         std::fs::write(self.path("own/cellmate/config.json5"), config.to_string()).unwrap();
@@ -46,9 +46,9 @@ impl Place {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// What the scripted server has heard.
-    pub fn heard(&self) -> String {
-        std::fs::read_to_string(self.path("heard")).unwrap_or_default()
+    /// All messages that the scripted server has received.
+    pub fn received(&self) -> String {
+        std::fs::read_to_string(self.path("received")).unwrap_or_default()
     }
 
     pub fn server(&self, more: &[&str]) -> Command {
@@ -58,7 +58,7 @@ impl Place {
         command
     }
 
-    /// Another command on the same state.
+    /// Runs another command with this state folder and configuration.
     pub fn command(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
         command.args(arguments).args(["--state-dir", &self.path("state"), "--config", &self.path("config.json")]);
@@ -78,7 +78,7 @@ impl Place {
 }
 
 impl Place {
-    /// What a person types to call a tool of the server by hand.
+    /// The `tools call` command for a direct call of a tool.
     pub fn by_hand(&self, tool: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
         command.args(["tools", "call", tool, "to=main", "--json", "--config", &self.path("config.json")]);
@@ -88,7 +88,7 @@ impl Place {
     }
 }
 
-/// Runs a command on a terminal of its own and types for it. What was seen there is standard output.
+/// Runs a command on its own terminal with this input. The output of the terminal is in `stdout`.
 pub fn on_terminal(command: &Command, typed: &str) -> Output {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let line: Vec<String> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
@@ -105,7 +105,7 @@ pub fn on_terminal(command: &Command, typed: &str) -> Output {
     terminal.wait_with_output().unwrap()
 }
 
-/// A tool of the scripted server. One that reads is not asked about.
+/// A read-only tool of the scripted server; its calls need no approval.
 pub fn reads(name: &str, does: Value) -> Value {
     let annotations = json!({"readOnlyHint": true});
     json!({"name": name, "inputSchema": {"type": "object"}, "annotations": annotations, "does": does})

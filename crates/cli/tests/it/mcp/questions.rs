@@ -1,4 +1,4 @@
-//! What servers behind us want to know from people: put to the client that can ask, or answered from a terminal.
+//! Questions that upstream servers ask a person: shown by a client that supports forms, or answered in a terminal.
 
 use serde_json::{Value, json};
 
@@ -11,13 +11,13 @@ fn form() -> Value {
     json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})
 }
 
-/// A server whose tool asks this before it answers with what it was called with.
+/// A server whose tool first asks this question and then returns the parameters of its call.
 fn asks(request: &Value) -> Place {
     let place = Place::new(json!([]));
     let mut book = writes("book");
     let question = json!({"resultType": "input_required", "inputRequests": {"where": request}, "requestState": "s1"});
     book["does"] = json!([{"ifAnswered": [[{"echo": true}], [{"result": question}]]}]);
-    let script = json!({"tools": [book], "record": place.path("heard")});
+    let script = json!({"tools": [book], "record": place.path("received")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     place
 }
@@ -41,7 +41,7 @@ fn assert_booked(done: &Value, answer: &Value) {
 }
 
 #[test]
-fn a_client_that_shows_forms_is_given_the_servers_own() {
+fn a_client_that_supports_forms_receives_the_servers_form() {
     let oslo = json!({"action": "accept", "content": {"city": "Oslo"}});
     for answer in [oslo.clone(), json!({"action": "decline"})] {
         let place = asks(&city());
@@ -68,7 +68,7 @@ fn a_client_that_shows_forms_is_given_the_servers_own() {
 }
 
 #[test]
-fn without_one_a_person_answers_at_a_terminal_also_when_we_were_killed_meanwhile() {
+fn without_forms_a_person_answers_in_a_terminal_even_after_a_kill() {
     let place = asks(&city());
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
@@ -102,7 +102,7 @@ fn without_one_a_person_answers_at_a_terminal_also_when_we_were_killed_meanwhile
 }
 
 #[test]
-fn a_page_is_shown_and_never_opened() {
+fn a_page_to_visit_is_shown_and_never_opened() {
     let page = json!({"mode": "url", "message": "Log in.", "url": "http://127.0.0.1:9/consent?x=1"});
     let place = asks(&json!({"method": "elicitation/create", "params": page}));
     let mut client = start(&place, Era::July2026, json!({}));
@@ -116,7 +116,7 @@ fn a_page_is_shown_and_never_opened() {
 }
 
 #[test]
-fn a_task_that_asks_is_told_and_goes_on() {
+fn a_task_that_asks_receives_the_answer_and_continues() {
     let place = Place::new(json!([]));
     let mut book = writes("book");
     let begun = json!({"resultType": "task", "taskId": "t1", "status": "working", "pollIntervalMs": 50});
@@ -128,7 +128,7 @@ fn a_task_that_asks_is_told_and_goes_on() {
         "tasks/get": [{"result": asks}],
         "tasks/update": [{"on": {"tasks/get": over}}, {"result": {}}],
     });
-    let script = json!({"tools": [book], "on": on, "record": place.path("heard")});
+    let script = json!({"tools": [book], "on": on, "record": place.path("received")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
@@ -136,23 +136,23 @@ fn a_task_that_asks_is_told_and_goes_on() {
     assert_eq!(place.approvals(&["approve", id, "--input", "{\"city\":\"Oslo\"}"]).status.code(), Some(0));
     let done = client.call("wait", json!({"runId": waiting["runId"]}));
     assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &json!("booked")), "{done}");
-    let heard = place.heard();
-    assert_eq!(heard.matches("\"tools/call\"").count(), 1, "{heard}");
-    let update = heard.lines().find(|line| line.contains("tasks/update")).unwrap();
+    let received = place.received();
+    assert_eq!(received.matches("\"tools/call\"").count(), 1, "{received}");
+    let update = received.lines().find(|line| line.contains("tasks/update")).unwrap();
     let update: Value = serde_json::from_str(update).unwrap();
     let said = json!({"where": {"action": "accept", "content": {"city": "Oslo"}}});
     assert_eq!((&update["params"]["taskId"], &update["params"]["inputResponses"]), (&json!("t1"), &said));
 }
 
-/// In 2025-11-25 a server may also answer with an error, and wants to be called again when the person has been there.
+/// In revision 2025-11-25 a server may also answer with an error and expect a retry after the person visited a page.
 #[test]
-fn a_page_that_must_be_visited_first_is_shown_and_the_call_made_again() {
+fn a_page_that_must_be_visited_first_is_shown_and_the_call_is_retried() {
     let place = Place::new(json!([]));
     let mut book = writes("book");
     let page = json!({"mode": "url", "message": "Log in.", "url": "https://example.com/", "elicitationId": "e1"});
     let error = json!({"code": -32042, "message": "log in first", "data": {"elicitations": [page]}});
     book["does"] = json!([{"ifFile": [place.path("visited"), [{"echo": true}], [{"error": error}]]}]);
-    let script = json!({"tools": [book], "record": place.path("heard")});
+    let script = json!({"tools": [book], "record": place.path("received")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
@@ -171,7 +171,7 @@ fn a_page_that_must_be_visited_first_is_shown_and_the_call_made_again() {
 }
 
 #[test]
-fn what_is_no_question_to_a_person_fails_the_call_and_says_why() {
+fn a_question_that_is_not_for_a_person_fails_the_call_with_a_reason() {
     let sampling = json!({"method": "sampling/createMessage", "params": {}});
     let place = asks(&sampling);
     let failed = start(&place, Era::July2026, forms()).exec(CELL);
@@ -179,21 +179,21 @@ fn what_is_no_question_to_a_person_fails_the_call_and_says_why() {
     assert!(failed["error"].as_str().unwrap().contains("it wants a model to answer it, and none is lent"), "{failed}");
 }
 
-/// A server of an older revision, which asks while its call is under way.
-fn asks_meanwhile() -> Place {
+/// A server of an older revision, which asks while its call is in progress.
+fn asks_during_its_call() -> Place {
     let place = Place::new(json!([]));
     let mut book = writes("book");
     book["does"] = json!([{"ask": {"message": "Where to?", "requestedSchema": form()}}]);
-    let script = json!({"tools": [book], "record": place.path("heard")});
+    let script = json!({"tools": [book], "record": place.path("received")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     place
 }
 
 #[test]
-fn an_older_server_asks_while_its_call_is_under_way() {
+fn an_older_server_can_ask_while_its_call_is_in_progress() {
     let oslo = json!({"action": "accept", "content": {"city": "Oslo"}});
     for answer in [oslo.clone(), json!({"action": "decline"})] {
-        let place = asks_meanwhile();
+        let place = asks_during_its_call();
         let mut client = start(&place, Era::November2025, forms());
         let id = client.send("tools/call", json!({"name": "exec", "arguments": {"code": CELL}}));
         let form = client.next("form", |message| message["method"] == "elicitation/create");
@@ -202,7 +202,7 @@ fn an_older_server_asks_while_its_call_is_under_way() {
         assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &answer), "{done}");
     }
 
-    let place = asks_meanwhile();
+    let place = asks_during_its_call();
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
     assert_eq!((&waiting["status"], &waiting["pendingToolCalls"][0]["state"]), (&json!("waiting"), &json!("approval")));
@@ -210,12 +210,12 @@ fn an_older_server_asks_while_its_call_is_under_way() {
     assert_eq!(place.approvals(&["approve", id, "--input", "{\"city\":\"Oslo\"}"]).status.code(), Some(0));
     let done = client.call("wait", json!({"runId": waiting["runId"]}));
     assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &oslo), "{done}");
-    assert_eq!(place.heard().matches("\"tools/call\"").count(), 1);
+    assert_eq!(place.received().matches("\"tools/call\"").count(), 1);
 }
 
 #[test]
-fn a_call_that_waited_for_a_person_when_we_were_killed_is_unknown() {
-    let place = asks_meanwhile();
+fn after_a_kill_a_call_that_waited_for_a_person_is_unknown() {
+    let place = asks_during_its_call();
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
@@ -224,18 +224,18 @@ fn a_call_that_waited_for_a_person_when_we_were_killed_is_unknown() {
     let mut next = start(&place, Era::July2026, json!({}));
     let deadline = std::time::Instant::now() + 2 * super::clients::PATIENCE;
     let done = loop {
-        let told = next.call("wait", json!({"runId": waiting["runId"]}));
-        if told["status"] != "waiting" || std::time::Instant::now() > deadline {
-            break told;
+        let answer = next.call("wait", json!({"runId": waiting["runId"]}));
+        if answer["status"] != "waiting" || std::time::Instant::now() > deadline {
+            break answer;
         }
     };
     assert!(done["error"].as_str().unwrap_or_default().contains("the outcome of this call is unknown"), "{done}");
-    assert_eq!(place.heard().matches("\"tools/call\"").count(), 1);
+    assert_eq!(place.received().matches("\"tools/call\"").count(), 1);
 }
 
 #[test]
-fn a_direct_call_has_nobody_to_ask_and_says_so_to_the_server() {
-    let place = asks_meanwhile();
+fn a_direct_call_answers_the_servers_question_with_cancel() {
+    let place = asks_during_its_call();
     let called = place.by_hand("s.book").arg("--yes").output().unwrap();
     let called: Value = serde_json::from_slice(&called.stdout).unwrap();
     assert_eq!(called["result"]["structuredContent"], json!({"action": "cancel"}), "{called}");

@@ -1,4 +1,4 @@
-//! `cellmate runs`, beside a server at work: what its cells did, gone through again, and gone on from.
+//! `cellmate runs` while a server is at work: listing, showing, replaying and forking its runs.
 
 use std::process::Output;
 
@@ -30,7 +30,7 @@ impl Place {
     }
 
     fn called(&self, tool: &str) -> usize {
-        self.heard().lines().filter(|line| line.contains("\"tools/call\"") && line.contains(tool)).count()
+        self.received().lines().filter(|line| line.contains("\"tools/call\"") && line.contains(tool)).count()
     }
 }
 
@@ -43,7 +43,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_run_is_listed_shown_and_gone_through_again_while_it_waits_and_when_it_is_over() {
+fn a_run_is_listed_shown_and_replayed_while_it_waits_and_after_it_ended() {
     let place = place();
     let mut client = Streams::plain(&place, Era::July2026);
     let waiting = client.exec(CELL);
@@ -79,7 +79,7 @@ fn a_run_is_listed_shown_and_gone_through_again_while_it_waits_and_when_it_is_ov
     assert_eq!((&second["end"]["status"], &second["verdict"]), (&json!("suspended"), &json!("same")));
     let steps = text(&place.runs(&["replay", run]).stdout);
     assert!(steps.ends_with("all 2 steps are as recorded; no tool was called\n"), "{steps}");
-    // It looked, and changed nothing.
+    // Replaying changed nothing.
     assert_eq!(json_of(&place.runs(&["show", run, "--json"])), shown);
     assert_eq!(json_of(&place.runs(&["list", "--json"])), listed);
     assert_eq!((place.called("look"), place.called("push")), (1, 0));
@@ -90,7 +90,7 @@ fn a_run_is_listed_shown_and_gone_through_again_while_it_waits_and_when_it_is_ov
     assert_eq!(done["value"], json!(["now", "push"]), "{done}");
     let played = json_of(&place.runs(&["replay", run, "--json"]));
     assert_eq!((&played["same"], &played["steps"][2]["end"]["value"]), (&json!(true), &json!(["now", "push"])));
-    // One that was over with its first write has its catalog, too.
+    // A run that ended with its first commit has its catalog in the store, too.
     client.exec("return Object.keys(MCP.s).length");
     let short = json_of(&place.runs(&["list", "--json"]))[0]["runId"].as_str().unwrap().to_owned();
     assert_eq!(json_of(&place.runs(&["replay", &short, "--json"]))["same"], true);
@@ -104,14 +104,14 @@ fn a_run_is_listed_shown_and_gone_through_again_while_it_waits_and_when_it_is_ov
 }
 
 #[test]
-fn a_fork_goes_on_by_itself_from_a_step_and_calls_nothing_again() {
+fn a_fork_continues_from_a_step_and_repeats_no_recorded_call() {
     let place = place();
     let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask-nobody"]);
     assert_eq!(client.exec(CELL)["status"], "completed");
     let run = json_of(&place.runs(&["list", "--json"]))[0]["runId"].as_str().unwrap().to_owned();
     assert_eq!((place.called("look"), place.called("push")), (1, 1));
 
-    // Both calls were made within the first two steps, and keep their answers.
+    // The fork reuses both calls, which were made within the first two steps, with their answers.
     let whole = place.fork(&run, "2", &["--json"]);
     assert_eq!(whole.status.code(), Some(0), "{whole:?}");
     let whole = json_of(&whole);
@@ -120,7 +120,7 @@ fn a_fork_goes_on_by_itself_from_a_step_and_calls_nothing_again() {
     assert_eq!((place.called("look"), place.called("push")), (1, 1));
     assert_ne!(whole["runId"], json!(run));
 
-    // The second step is run on its own: what it calls is called, and asked about first.
+    // The fork runs the second step live: its call needs approval and is then dispatched.
     let asked = place.fork(&run, "1", &["--json"]);
     assert_eq!(asked.status.code(), Some(3), "{asked:?}");
     let asked = json_of(&asked);
@@ -129,7 +129,7 @@ fn a_fork_goes_on_by_itself_from_a_step_and_calls_nothing_again() {
     let approvals = json_of(&place.approvals(&["list", "--json"]));
     assert_eq!((&approvals[0]["runId"], &approvals[0]["toolId"]), (&asked["runId"], &json!("mcp:s:push")));
     place.approvals(&["approve", approvals[0]["approvalId"].as_str().unwrap()]);
-    // It belongs to whom the first belongs to: their client goes on with it.
+    // The fork belongs to the principal of the original run, whose client can resume it.
     let done = client.call("wait", json!({"runId": asked["runId"]}));
     assert_eq!(done["value"], json!(["now", "push"]), "{done}");
     assert_eq!((place.called("look"), place.called("push")), (1, 2));
@@ -143,7 +143,7 @@ fn a_fork_goes_on_by_itself_from_a_step_and_calls_nothing_again() {
     }
 }
 
-/// A run whose record is not of its source: as if the source did something else by now.
+/// Stores a run whose journal does not match its source, as if the source behaved differently by now.
 async fn forge(place: &Place, run: &str) {
     let location = Location::File(place.path("state/runs.db").into());
     let store = Store::open(&location, Keys::ephemeral().unwrap()).await.unwrap();
@@ -169,7 +169,7 @@ async fn forge(place: &Place, run: &str) {
 }
 
 #[test]
-fn where_a_cell_leaves_its_record_is_told() {
+fn replay_reports_where_a_cell_diverges_from_its_record() {
     let place = place();
     let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask-nobody"]);
     client.exec(CELL);
@@ -189,7 +189,7 @@ fn where_a_cell_leaves_its_record_is_told() {
     );
     let told = place.runs(&["replay", "cm_forged"]);
     assert!(text(&told.stdout).contains("NOT as recorded\n  leg 1, call 2: recorded is"), "{told:?}");
-    // A fork that would go through it fails alike, and calls nothing.
+    // A fork that would replay the divergent step fails, too, and calls nothing.
     let forked = place.fork("cm_forged", "2", &["--json"]);
     assert_eq!(
         (forked.status.code(), json_of(&forked)["result"]["code"].as_str()),

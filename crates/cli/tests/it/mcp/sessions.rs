@@ -17,7 +17,7 @@ fn served(place: &Place) -> Served {
     Served::start(place, &["--tokens", &place.path("tokens")])
 }
 
-/// A request in a session, whoever's it is.
+/// Sends a request with this token and session id, which may belong to different principals.
 fn in_session(
     served: &Served,
     token: &str,
@@ -51,8 +51,8 @@ fn another_principal_with_the_session_id_gets_404_as_for_an_unknown_id() {
     let call = json!({"name": "exec", "arguments": {"code": "await MCP.s.slow({}); return 42"},
         "_meta": {"progressToken": "t"}});
     let mut stream = ada.send("tools/call", call);
-    let told = stream.message().unwrap();
-    assert_eq!(told["method"], "notifications/progress", "{told}");
+    let progress = stream.message().unwrap();
+    assert_eq!(progress["method"], "notifications/progress", "{progress}");
 
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": ada.next_id}});
     let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
@@ -104,7 +104,7 @@ fn another_principal_cannot_answer_an_approval_form() {
     let bobs = served.client(Era::November2025, BOB, json!({"elicitation": {"form": {}}}));
     assert_eq!(in_session(&served, BOB, bobs.session(), "POST", &[], &answer).status, 202);
     std::thread::sleep(Duration::from_millis(500));
-    assert!(!place.heard().contains("\"tools/call\""), "{}", place.heard());
+    assert!(!place.received().contains("\"tools/call\""), "{}", place.received());
     assert_eq!(in_session(&served, ADA, &session, "POST", &[], &answer).status, 202);
     assert_eq!(stream.answer()["result"]["structuredContent"]["value"], "push");
 }
@@ -124,12 +124,11 @@ fn another_principal_cannot_use_the_request_state_of_a_question() {
     again["inputResponses"] = json!({ id: {"action": "accept", "content": {"decision": "approve once"}} });
     let refused = served.client(Era::July2026, BOB, forms).send("tools/call", again.clone()).answer();
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
-    assert!(!place.heard().contains("\"tools/call\""), "{}", place.heard());
+    assert!(!place.received().contains("\"tools/call\""), "{}", place.received());
     let done = ada.send("tools/call", again).answer();
     assert_eq!(done["result"]["structuredContent"]["value"], "push", "{done}");
 }
 
-/// The stream of a call that is cut, resumed by its own principal.
 #[test]
 fn a_principal_resumes_its_own_stream() {
     let place = Place::new(json!([reads("slow", json!([{"sleepMs": 1500}, {"result": {"content": []}}]))]));
@@ -171,7 +170,7 @@ fn thousands_of_sessions_of_one_principal_take_little_memory_and_replace_the_idl
     let kept = in_session(&served, ADA, keeps.session(), "GET", &[], "");
     assert_eq!(kept.status, 200);
     let bobs = served.client(Era::November2025, BOB, json!({}));
-    let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
     for _ in 0..100 {
         served.post(Era::November2025, ADA, None, &initialize(0)).text();
     }
@@ -183,7 +182,7 @@ fn thousands_of_sessions_of_one_principal_take_little_memory_and_replace_the_idl
                 for number in 0..1000 {
                     let session = session_of(&served.post(Era::November2025, ADA, None, &initialize(4 << 10)));
                     if number % 4 == 0 {
-                        in_session(&served, ADA, &session, "POST", &[], &told);
+                        in_session(&served, ADA, &session, "POST", &[], &initialized);
                     }
                 }
             });
@@ -232,7 +231,7 @@ fn streams_of_one_session_are_bounded() {
         streams.push(stream);
     }
     assert!(resident_mib(&served) < before + 16);
-    // The protocol library ends the oldest of more than 33, so none has to be refused; both keep the total bounded.
+    // The protocol library ends the oldest stream of more than 33, so none need be refused; either bounds the total.
     let mut open = 0;
     for stream in &mut streams {
         open += u32::from(stream.status == 200 && stream.is_open());
@@ -242,7 +241,7 @@ fn streams_of_one_session_are_bounded() {
 }
 
 #[test]
-fn a_request_id_that_is_under_way_is_refused_in_its_session() {
+fn a_request_id_in_use_is_refused_in_its_session() {
     let place = Place::new(json!([reads("slow", json!([{"sleepMs": 1500}, {"result": {"content": []}}]))]));
     let served = served(&place);
     let mut ada = served.client(Era::November2025, ADA, json!({}));
@@ -258,7 +257,7 @@ fn a_request_id_that_is_under_way_is_refused_in_its_session() {
 }
 
 #[test]
-fn initialize_is_small() {
+fn large_initialize_requests_are_refused() {
     let place = Place::new(json!([]));
     let served = served(&place);
     session_of(&served.post(Era::November2025, ADA, None, &initialize(60 << 10)));
@@ -292,7 +291,7 @@ fn initialize_is_small() {
 }
 
 #[test]
-fn a_message_of_very_many_values_is_refused_before_it_is_parsed() {
+fn a_message_with_too_many_values_is_refused_before_it_is_parsed() {
     let place = Place::new(json!([]));
     let served = served(&place);
     let before = resident_mib(&served);
@@ -308,13 +307,13 @@ fn a_message_of_very_many_values_is_refused_before_it_is_parsed() {
 }
 
 #[test]
-fn a_client_may_repeat_that_it_is_initialized() {
+fn a_client_may_repeat_the_initialized_notification() {
     let place = Place::new(json!([]));
     let served = served(&place);
     let ada: HttpClient<'_> = served.client(Era::November2025, ADA, json!({}));
-    let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
     for _ in 0..200 {
-        assert_eq!(ada.post(&told).status, 202);
+        assert_eq!(ada.post(&initialized).status, 202);
     }
     assert_eq!(in_session(&served, ADA, ada.session(), "POST", &[], &list()).status, 200);
 }

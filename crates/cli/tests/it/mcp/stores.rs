@@ -1,4 +1,4 @@
-//! Runs in a store of one's choice: on a server that several processes share, and carried from one store into another.
+//! Configured stores: a Postgres server that several processes share, and backups restored into another store.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
@@ -17,8 +17,8 @@ fn pushes() -> Place {
     Place::new(json!([writes("push")]))
 }
 
-/// A room on a server, whose address has a password in it, as addresses have. The server asks for none.
-fn room(server: &Server) -> String {
+/// The URL of a new schema on the server. It contains a password, which the server ignores.
+fn schema_url(server: &Server) -> String {
     server.schemas(1).unwrap().remove(0).replacen("postgres@", &format!("postgres:{PASSWORD}@"), 1)
 }
 
@@ -39,7 +39,7 @@ fn exit(output: &Output) -> (Option<i32>, String) {
 #[test]
 fn two_servers_on_one_postgres_are_one_service() {
     let server = Server::start().unwrap();
-    let (url, here, there, third) = (room(&server), pushes(), pushes(), pushes());
+    let (url, here, there, third) = (schema_url(&server), pushes(), pushes(), pushes());
     let key = here.path("shared-key");
     let made = here.command(&["keys", "rotate", "--key-file", &key]);
     assert_eq!(exit(&made).0, Some(0), "{}", said(&made));
@@ -51,7 +51,7 @@ fn two_servers_on_one_postgres_are_one_service() {
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let id = waiting["approvals"][0]["approvalId"].as_str().unwrap().to_owned();
 
-    // Whoever has another key is told before it can do harm.
+    // A process with another key is refused before it can write anything.
     let (code, told) = exit(&third.command(&["approvals", "list", "--store", &url]));
     assert!(code == Some(2) && told.contains("--key-file"), "{told}");
 
@@ -67,8 +67,8 @@ fn two_servers_on_one_postgres_are_one_service() {
     assert_eq!(exit(&decided).0, Some(0), "{}", said(&decided));
     let done = structured(&two.answer(asked));
     assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &json!("push")), "{done}");
-    let heard = here.heard() + &there.heard();
-    assert_eq!(heard.matches("\"tools/call\"").count(), 1, "called once, by whichever");
+    let received = here.received() + &there.received();
+    assert_eq!(received.matches("\"tools/call\"").count(), 1, "one of the servers made the call, once");
     assert_eq!(wait(&mut one, &waiting["runId"])["value"], "push");
 
     third.configure(&json!({"store": {"url": url, "keyFile": key}}));
@@ -79,7 +79,7 @@ fn two_servers_on_one_postgres_are_one_service() {
 }
 
 #[test]
-fn a_store_that_is_not_there_is_told_without_its_password() {
+fn an_unreachable_store_is_reported_without_its_password() {
     let place = pushes();
     for url in [
         "postgres://me:hunter2@localhost/x?host=/no/such/folder",
@@ -96,9 +96,9 @@ fn a_store_that_is_not_there_is_told_without_its_password() {
 }
 
 #[test]
-fn a_backup_taken_in_use_goes_on_elsewhere_and_comes_back() {
+fn a_backup_taken_while_in_use_is_restored_on_another_engine_and_back() {
     let server = Server::start().unwrap();
-    let (url, here, there) = (room(&server), pushes(), pushes());
+    let (url, here, there) = (schema_url(&server), pushes(), pushes());
     let mut client = Streams::plain(&here, Era::June2025);
     let waiting = client.exec(CELL);
     let (run, id) = (&waiting["runId"], waiting["approvals"][0]["approvalId"].as_str().unwrap());
@@ -108,9 +108,9 @@ fn a_backup_taken_in_use_goes_on_elsewhere_and_comes_back() {
     assert_eq!(exit(&taken).0, Some(0), "{}", said(&taken));
     assert!(said(&taken).contains("the key is not in it"));
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(exit(&here.command(&["backup", &file])).0, Some(2), "what is there stays");
+    assert_eq!(exit(&here.command(&["backup", &file])).0, Some(2), "an existing backup is not overwritten");
 
-    // Without the key it is refused; with it the runs go on, on the other engine.
+    // Without the key the restore is refused; with it the runs resume on the other engine.
     let (code, told) = exit(&there.command(&["restore", &file, "--store", &url]));
     assert!(code == Some(2) && told.contains("key 1"), "{told}");
     let key = here.path("state/key");
@@ -128,13 +128,13 @@ fn a_backup_taken_in_use_goes_on_elsewhere_and_comes_back() {
     assert_eq!(exit(&there.approvals(&words)).0, Some(0));
     assert_eq!(wait(&mut client, run)["value"], "push");
 
-    // Back into a file, with the key, on a machine that has neither.
+    // Back into a file, with the key, on a machine that has neither the store nor the key.
     let (third, second) = (pushes(), here.path("second.backup"));
     let words: Vec<&str> = ["backup", &second, "--with-key"].iter().chain(&arguments).copied().collect();
     assert_eq!(exit(&there.command(&words)).0, Some(0));
     assert_eq!(exit(&third.command(&["restore", &second])).0, Some(0));
     let mut client = Streams::plain(&third, Era::June2025);
-    assert_eq!(wait(&mut client, run)["value"], "push", "what was recorded is told again");
+    assert_eq!(wait(&mut client, run)["value"], "push", "the recorded result is returned again");
 
     let bytes = std::fs::read(&second).unwrap();
     std::fs::write(&second, &bytes[..bytes.len() / 2]).unwrap();
@@ -144,7 +144,7 @@ fn a_backup_taken_in_use_goes_on_elsewhere_and_comes_back() {
 }
 
 #[test]
-fn a_principal_that_has_too_many_cells_waiting_is_told_which_to_end() {
+fn a_principal_with_too_many_waiting_cells_gets_an_error_that_names_one() {
     let place = pushes();
     let mut config: Value = serde_json::from_str(&std::fs::read_to_string(place.path("config.json")).unwrap()).unwrap();
     config["store"] = json!({"perPrincipal": {"maxWaitingRuns": 2, "maxOpenApprovals": 1}});
@@ -161,7 +161,7 @@ fn a_principal_that_has_too_many_cells_waiting_is_told_which_to_end() {
     assert_eq!((&third["status"], &third["code"]), (&json!("failed"), &json!("runtime_unavailable")), "{third}");
     assert!(third["error"].as_str().unwrap().contains(asks["runId"].as_str().unwrap()), "{third}");
     assert_eq!(third["output"][0]["text"], "said", "{third}");
-    // Finished, it makes room.
+    // A finished run no longer counts.
     assert_eq!(wait(&mut client, &second["runId"])["value"], 1);
     assert_eq!(client.exec(sleeps)["status"], "waiting");
 }

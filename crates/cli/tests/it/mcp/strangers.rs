@@ -1,4 +1,4 @@
-//! A server under load from peers without a token: clients with a token are served all the same.
+//! A server under load from peers without a token keeps serving clients with a token.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -15,7 +15,7 @@ fn connect(served: &Served) -> TcpStream {
     stream
 }
 
-/// A client with a token lists tools and runs a cell on connections of its own, each within a second.
+/// Checks five times that a client with a token can list the tools on new connections, each within a second.
 fn assert_served(served: &Served, what: &str) {
     for _ in 0..5 {
         let began = Instant::now();
@@ -26,7 +26,7 @@ fn assert_served(served: &Served, what: &str) {
     }
 }
 
-/// Whether the server has closed a connection. What it sent before is read.
+/// Returns whether the server has closed a connection. Reads and discards what it sent before.
 fn is_closed(stream: &mut TcpStream) -> bool {
     stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
     let mut chunk = [0; 4096];
@@ -108,7 +108,7 @@ fn a_client_is_served_while_others_keep_reconnecting() {
 }
 
 #[test]
-fn a_connection_without_a_token_lives_ten_seconds_whatever_it_sends() {
+fn a_connection_without_a_token_is_closed_after_ten_seconds_whatever_it_sends() {
     let place = Place::new(json!([]));
     let served = Served::start(&place, &[]);
     let head = format!("GET /mcp HTTP/1.1\r\nHost: {}\r\n", served.address);
@@ -118,7 +118,7 @@ fn a_connection_without_a_token_lives_ten_seconds_whatever_it_sends() {
     let began = Instant::now();
     let (mut silent_closed, mut slow_closed) = (None, None);
     while silent_closed.is_none() || slow_closed.is_none() {
-        // A header line now and then.
+        // Send a header line from time to time.
         drop(slow.write_all(b"X-Slow: 1\r\n"));
         std::thread::sleep(Duration::from_millis(400));
         for (stream, closed) in [(&mut silent, &mut silent_closed), (&mut slow, &mut slow_closed)] {
@@ -132,13 +132,13 @@ fn a_connection_without_a_token_lives_ten_seconds_whatever_it_sends() {
 }
 
 #[test]
-fn a_stranger_gets_one_response_on_a_connection() {
+fn a_peer_without_a_token_gets_one_response_per_connection() {
     let place = Place::new(json!([]));
     let served = Served::start(&place, &[]);
     let host = &served.address;
     for (request, status) in [
         (format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n"), 200),
-        // The server may still be starting; and where nothing is, it does not matter what is said.
+        // Any status: the server may still be starting, and an unknown path may be refused in any way.
         (format!("GET /readyz HTTP/1.1\r\nHost: {host}\r\n\r\n"), 0),
         (format!("GET /nowhere HTTP/1.1\r\nHost: {host}\r\n\r\n"), 0),
         ("GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_owned(), 403),
@@ -171,7 +171,7 @@ fn a_large_request_without_a_token_is_answered_before_it_has_arrived() {
 }
 
 #[test]
-fn a_request_that_names_another_host_anywhere_is_refused_before_its_token_is_looked_at() {
+fn a_request_that_names_another_host_anywhere_is_refused_before_its_token_is_checked() {
     let place = Place::new(json!([]));
     let served = Served::start(&place, &[]);
     let (host, token) = (served.address.as_str(), served.token.as_str());
@@ -200,9 +200,9 @@ fn a_request_that_names_another_host_anywhere_is_refused_before_its_token_is_loo
     assert_eq!(Response::read(stream).status, 200);
 }
 
-/// A client with a token that asks for much and reads nothing, beside one whose stream is only idle.
+/// One client with a token sends many requests and reads no response; the stream of another is only idle.
 #[test]
-fn a_peer_that_never_reads_is_cut_and_an_idle_stream_is_not() {
+fn a_peer_that_never_reads_is_disconnected_and_an_idle_stream_is_not() {
     let place = Place::new(json!([]));
     let served = Served::start(&place, &[]);
     let client = served.client(Era::November2025, &served.token, json!({}));
@@ -231,7 +231,7 @@ fn a_peer_that_never_reads_is_cut_and_an_idle_stream_is_not() {
     let requests = request.repeat(64);
     let cut = loop {
         match deaf.write_all(requests.as_bytes()) {
-            Ok(()) => assert!(began.elapsed() < Duration::from_secs(40), "the server reads on"),
+            Ok(()) => assert!(began.elapsed() < Duration::from_secs(40), "the server keeps reading"),
             Err(error) => break error,
         }
     };
@@ -240,19 +240,19 @@ fn a_peer_that_never_reads_is_cut_and_an_idle_stream_is_not() {
     drop(deaf.shutdown(Shutdown::Both));
     std::thread::sleep(Duration::from_secs(6));
     assert!(idle.is_open());
-    assert_served(&served, "after the cut");
+    assert_served(&served, "after the disconnect");
 }
 
-/// Peers are told apart by address: those of one address cannot close the connections of another.
+/// Connections are limited by peer address, so peers at one address cannot close the connections of another.
 #[test]
-fn silent_sockets_of_many_addresses_do_not_keep_a_client_out() {
+fn silent_sockets_from_many_addresses_do_not_block_a_client() {
     let place = Place::new(json!([]));
     let served = Served::start(&place, &[]);
     let port: u16 = served.address.rsplit(':').next().unwrap().parse().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut streams = Vec::new();
     for number in 0..400_u32 {
-        // Every 127.x.y.z is this machine.
+        // Every address 127.x.y.z is this machine.
         let from = format!("127.0.{}.{}:0", 1 + number / 200, 1 + number % 200);
         streams.push(from_address(&runtime, &from, port));
     }

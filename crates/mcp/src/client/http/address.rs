@@ -99,7 +99,7 @@ mod tests {
     use super::{AddressScope, Class};
 
     #[test]
-    fn addresses_have_a_class() {
+    fn addresses_are_classified() {
         let cases = [
             ("127.1.2.3", Class::Loopback),
             ("::1", Class::Loopback),

@@ -196,7 +196,7 @@ mod tests {
     use super::{Closed, Failure, Held, MAX_HELD_BYTES, Share};
 
     #[test]
-    fn unfinished_answers_have_a_cap_together() {
+    fn unfinished_answers_share_one_cap() {
         let held = Arc::new(Held::default());
         let (mut one, mut other) = (Share::new(&held), Share::new(&held));
         assert_eq!(one.set(MAX_HELD_BYTES), Ok(()));

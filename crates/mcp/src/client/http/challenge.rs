@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn only_challenges_for_tokens_are_looked_at() {
+    fn only_bearer_challenges_of_bounded_length_are_read() {
         assert_eq!(Challenge::read("Basic realm=\"x\""), None);
         assert_eq!(Challenge::read(""), None);
         assert_eq!(Challenge::read(&format!("Bearer scope={}", "x".repeat(MAX_BYTES))), None);

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_the_same_however_they_are_cut() {
+    fn events_are_the_same_however_the_input_is_split() {
         let text = "\u{feff}: hello\r\ndata: {\"a\":1}\r\n\r\nevent: message\ndata:b\ndata: c\nid: 7\nretry: 20\n\n\
                     id: only\n\nnonsense\n\ndata\n\ndata: d\r\rdata: unfinished";
         let with_id = Event { data: b"b\nc".to_vec(), id: Some("7".to_owned()), retry_ms: Some(20) };
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_has_a_cap_however_it_is_made_up() {
+    fn an_event_has_a_cap_however_its_data_is_split() {
         let line = [b'x'; 1 << 16];
         let mut parser = Parser::default();
         let endless = (0..).map(|_| parser.push(&line)).take_while(Result::is_ok).count();

@@ -15,7 +15,7 @@ fn tool(name: &str, more: Value) -> Value {
     tool
 }
 
-/// What becomes of one tool: its repeat, or why it is left out.
+/// Checks the repeat setting of one listed tool, or why it is left out.
 fn check(trusted: bool, listed: Value, expected: Result<Repeat, &str>) {
     let mut offer = Offer::new("s", trusted, &LIMITS);
     offer.tool(&listed).unwrap();
@@ -28,7 +28,7 @@ fn check(trusted: bool, listed: Value, expected: Result<Repeat, &str>) {
 }
 
 #[test]
-fn hints_count_only_from_the_trusted_and_only_when_repeating_cannot_undo() {
+fn hints_count_only_for_trusted_servers_and_only_if_repeating_is_harmless() {
     let cases = [
         (json!({"readOnlyHint": true}), Repeat::Always),
         (json!({"readOnlyHint": "true"}), Repeat::Never),
@@ -46,7 +46,7 @@ fn hints_count_only_from_the_trusted_and_only_when_repeating_cannot_undo() {
 }
 
 #[test]
-fn a_tool_past_a_limit_is_left_out_alone() {
+fn only_the_tool_over_a_limit_is_left_out() {
     let fits = json!({"type": "object", "title": "0123456789ab"});
     assert_eq!(fits.to_string().len(), 40);
     let long = json!({"type": "object", "title": "0123456789abc"});
@@ -79,7 +79,7 @@ fn a_tool_past_a_limit_is_left_out_alone() {
 }
 
 #[test]
-fn a_list_past_a_limit_is_refused() {
+fn a_list_over_a_limit_is_refused() {
     let mut offer = Offer::new("s", false, &LIMITS);
     for name in ["a", "b", "c"] {
         offer.tool(&tool(name, json!({}))).unwrap();

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_is_its_owners_alone_and_the_only_one_of_its_server() {
+    fn a_login_file_is_private_and_is_replaced_by_the_next_login() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("tokens");
         let file = TokenFile::new(inner.clone(), "s", "https://s.example/mcp");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_kept_beside_the_login_and_is_none() {
+    fn a_refusal_is_stored_separately_from_the_login() {
         let folder = tempfile::tempdir().unwrap();
         let file = TokenFile::new(folder.path().join("tokens"), "s", "u");
         assert_eq!(file.refusal(), None);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_renews_at_a_time() {
+    async fn only_one_caller_renews_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let file = TokenFile::new(folder.path().to_owned(), "s", "u");
         let held = file.lock().await.unwrap();

@@ -127,7 +127,7 @@ mod tests {
         for (kind, bytes, values) in bounds {
             let text = |length: usize| format!("\"{}\"", "x".repeat(length - 2)).into_bytes();
             assert!(kind.judge(&text(bytes)).is_ok() && kind.judge(&text(bytes + 1)).is_err(), "{kind:?}");
-            // The array is a value, too.
+            // The array itself counts as a value.
             let array = |count: usize| format!("[{}0]", "0,".repeat(count - 2)).into_bytes();
             assert!(kind.judge(&array(values)).is_ok() && kind.judge(&array(values + 1)).is_err(), "{kind:?}");
         }

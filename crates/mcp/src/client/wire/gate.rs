@@ -376,8 +376,8 @@ mod tests {
         gate.take(value.to_string().into_bytes(), None)
     }
 
-    /// Our request, which waits for an answer.
-    fn asked(gate: &mut Gate, id: i64) {
+    /// Registers a request that waits for an answer.
+    fn register_request(gate: &mut Gate, id: i64) {
         let mut request = CustomRequest::new("tools/call", Some(json!({})));
         request.extensions.insert(Sink {
             updates: ProgressSink::default(),
@@ -387,8 +387,8 @@ mod tests {
         gate.leaving(&JsonRpcMessage::request(ClientRequest::CustomRequest(request), RequestId::Number(id)));
     }
 
-    /// What the call with this id is told in place of an answer.
-    fn told(message: Option<RxJsonRpcMessage<RoleClient>>, wanted: i64) -> String {
+    /// The error message that the call with this id receives instead of an answer.
+    fn error_message_for(message: Option<RxJsonRpcMessage<RoleClient>>, wanted: i64) -> String {
         match message {
             Some(JsonRpcMessage::Error(error)) if error.id == Some(RequestId::Number(wanted)) => {
                 error.error.message.into_owned()
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_past_a_bound_is_not_parsed_and_its_call_fails_alone() {
+    fn an_answer_over_a_bound_is_not_parsed_and_only_its_call_fails() {
         let many = format!("[{}0]", "0,".repeat(MAX_JSON_VALUES));
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
         let objects = format!("[{}0]", r#"{"a":0},"#.repeat(1_000_000));
@@ -409,11 +409,11 @@ mod tests {
                 format!(r#"{{"id":1,"error":{{"code":1,"message":"m","data":{inside}}}}}"#),
             ] {
                 let mut gate = Gate::new();
-                asked(&mut gate, 1);
-                asked(&mut gate, 2);
+                register_request(&mut gate, 1);
+                register_request(&mut gate, 2);
                 let message = gate.take(text.into_bytes(), None).unwrap();
                 assert!(!gate.is_reading());
-                let message = told(message, 1);
+                let message = error_message_for(message, 1);
                 assert!(message.contains(expected) && message.contains("ask it for less"), "{message}");
                 assert!(gate.open.contains_key(&2) && gate.ready().is_none());
             }
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_past_a_bound_that_hides_its_id_fails_all_calls() {
+    fn an_answer_over_a_bound_that_hides_its_id_fails_all_calls() {
         let many = format!("[{}0]", "0,".repeat(MAX_JSON_VALUES));
         for text in [
             format!(r#"{{"\u0069d":1,"result":{many}}}"#),
@@ -430,8 +430,8 @@ mod tests {
             format!(r#"{{"id":1,"result":{many}"#),
         ] {
             let mut gate = Gate::new();
-            asked(&mut gate, 1);
-            asked(&mut gate, 2);
+            register_request(&mut gate, 1);
+            register_request(&mut gate, 2);
             assert!(matches!(gate.take(text.into_bytes(), None), Ok(None)));
             let failed = [gate.ready(), gate.ready(), gate.ready()];
             assert_eq!(failed.iter().flatten().count(), 2);
@@ -440,7 +440,7 @@ mod tests {
 
     /// The scan and the parser must not see two different messages.
     #[test]
-    fn a_message_that_is_not_what_it_seemed_is_garbage() {
+    fn a_message_that_scan_and_parser_read_differently_is_garbage() {
         let texts = [
             r#"{"id":1,"\u006dethod":"ping","params":{}}"#,
             r#"{"id":1,"\u0069d":2,"result":{}}"#,
@@ -448,15 +448,15 @@ mod tests {
         ];
         for text in texts {
             let mut gate = Gate::new();
-            asked(&mut gate, 1);
+            register_request(&mut gate, 1);
             assert!(matches!(gate.take(text.as_bytes().to_vec(), None), Ok(None)), "{text}");
             let message = gate.ready();
-            assert!(told(message, 1).contains("no message"), "{text}");
+            assert!(error_message_for(message, 1).contains("no message"), "{text}");
         }
     }
 
     #[test]
-    fn large_requests_are_refused_by_name_and_large_notifications_passed_over() {
+    fn large_requests_are_refused_by_name_and_large_notifications_ignored() {
         let mut gate = Gate::new();
         let many = vec![0; 20_000];
         let request = json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {"x": many}});
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_passed_over_until_it_is_too_much() {
+    fn non_objects_are_ignored_up_to_a_limit() {
         let mut gate = Gate::new();
         let good = || b"{\"a\":1}".to_vec();
         for _ in 0..3 {
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_may_ask_so_much_at_once_and_more_once_that_is_answered() {
+    fn open_requests_of_a_server_are_limited_and_answers_free_them() {
         let mut gate = Gate::new();
         let ping = |id: usize| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
         for id in 0..MAX_ASKED {
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_or_waits_for_does_not_reach_the_library() {
+    fn unsolicited_messages_do_not_reach_the_library() {
         let mut gate = Gate::new();
         let strays = [
             json!({}),

@@ -46,7 +46,7 @@ mod tests {
     use super::{encoded, standard};
 
     #[test]
-    fn a_newer_message_is_told_in_its_headers_and_an_older_is_not() {
+    fn newer_messages_are_described_in_headers_and_older_ones_are_not() {
         let call = json!({"method": "tools/call", "params": {"name": "größe"}});
         assert_eq!(standard(&call, Some("2025-11-25"), Vec::new()), []);
         assert_eq!(standard(&call, None, Vec::new()), []);

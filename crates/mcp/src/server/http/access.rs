@@ -85,7 +85,7 @@ mod tests {
     use crate::server::Principal;
 
     #[test]
-    fn a_token_speaks_for_its_principal_and_nothing_else_does() {
+    fn only_a_valid_token_identifies_a_principal() {
         let ada = Principal::named("ada").unwrap();
         let tokens = vec![
             Token::new(Principal::local(), "0123456789abcdef").unwrap(),

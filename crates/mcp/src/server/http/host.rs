@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn only_requests_that_name_us_and_pages_of_ours_are_let_in() {
+    fn only_requests_for_this_host_and_from_its_own_origins_are_accepted() {
         let hosts = Hosts::new("192.0.2.7:80".parse().unwrap(), &["Cells.example".to_owned()]);
         let host = header::HOST;
         let admit = |given: &[(HeaderName, &str)]| hosts.admit(&headers(given), &Uri::from_static("/mcp"));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hosts_are_none() {
+    fn a_request_with_two_hosts_is_refused() {
         let hosts = Hosts::new("127.0.0.1:1".parse().unwrap(), &[]);
         let mut both = headers(&[(header::HOST, "localhost")]);
         both.append(header::HOST, "localhost".parse().unwrap());

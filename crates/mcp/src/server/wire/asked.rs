@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_stays_open_until_its_approval_expires_and_never_for_long() {
+    fn a_form_stays_open_until_its_approval_expires_or_a_fixed_limit() {
         for (expires_at, left) in [
             (61_000, Duration::from_secs(60)),
             (1_000, Duration::ZERO),

@@ -63,7 +63,7 @@ mod tests {
     use crate::server::prefix::Tool;
 
     #[test]
-    fn it_opens_for_the_same_call_of_the_same_principal_only() {
+    fn request_state_opens_only_for_the_same_call_and_principal() {
         let seal = Seal::new(&[7; 32]);
         let arguments = |code: &str| Map::from_iter([("code".to_owned(), json!(code))]);
         let (local, ada) = (Principal::local(), Principal::named("ada").unwrap());

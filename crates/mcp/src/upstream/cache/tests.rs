@@ -57,7 +57,7 @@ fn listing() -> Listing {
 }
 
 #[test]
-fn a_listing_comes_back_as_it_was_and_only_its_owner_can_read_it() {
+fn a_listing_round_trips_and_its_file_is_private() {
     let folder = Folder::new();
     let file = CatalogFile::of(&folder.0, &spec(&["server"], "hunter2"));
     assert!(file.read().unwrap().is_none());
@@ -67,11 +67,11 @@ fn a_listing_comes_back_as_it_was_and_only_its_owner_can_read_it() {
     let second = Listing { tools: Vec::new(), ..listing() };
     file.write(&second).unwrap();
     assert_eq!(file.read().unwrap().unwrap(), second);
-    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no half file stays");
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no temporary file is left");
 }
 
 #[test]
-fn a_secret_names_no_file_and_another_server_has_another() {
+fn secrets_do_not_change_the_file_name_and_another_server_does() {
     let folder = Folder::new();
     let path = |spec: &ServerSpec| CatalogFile::of(&folder.0, spec).path;
     let one = path(&spec(&["a"], "hunter2"));
@@ -86,7 +86,7 @@ fn a_secret_names_no_file_and_another_server_has_another() {
 }
 
 #[test]
-fn a_server_that_is_trusted_no_more_is_not_believed_from_memory() {
+fn cached_hints_of_a_server_that_is_no_longer_trusted_are_ignored() {
     let folder = Folder::new();
     let trusted = spec(&[], "");
     CatalogFile::of(&folder.0, &trusted).write(&listing()).unwrap();
@@ -95,7 +95,7 @@ fn a_server_that_is_trusted_no_more_is_not_believed_from_memory() {
 }
 
 #[test]
-fn a_file_that_is_not_ours_or_too_much_is_not_used() {
+fn an_invalid_or_oversized_file_is_not_used() {
     let folder = Folder::new();
     let file = CatalogFile::of(&folder.0, &spec(&[], ""));
     file.write(&listing()).unwrap();
@@ -134,5 +134,5 @@ fn a_file_that_is_not_ours_or_too_much_is_not_used() {
     std::fs::create_dir(&file.path).unwrap();
     assert!(matches!(file.read(), Err(Unread::Io(_))));
     assert!(file.write(&listing()).is_err());
-    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no half file stays");
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no temporary file is left");
 }
