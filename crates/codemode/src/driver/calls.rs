@@ -161,7 +161,7 @@ impl Driver {
                 }
             };
             match outcome {
-                Some(outcome) => executor.arrived(&journal, &request, Outcome::from_json(&outcome)).await,
+                Some(outcome) => executor.record_outcome(&journal, &request, Outcome::from_json(&outcome)).await,
                 None => CallEnd::Parked(PendingState::Client),
             }
         });

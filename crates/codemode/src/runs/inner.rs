@@ -154,7 +154,7 @@ impl RunRegistry {
     pub(super) async fn set_clock(&self) {
         let asked = now_ms();
         if let Ok(Some(told)) = self.store.server_clock().await {
-            self.lease.heard(told, asked, now_ms());
+            self.lease.adjust_to_store(told, asked, now_ms());
         }
     }
 

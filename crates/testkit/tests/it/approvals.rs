@@ -135,7 +135,7 @@ async fn a_yes_is_for_the_tool_as_it_was_shown() {
     desk.put(ToolSpec { description: "Pays twice.".to_owned(), ..pay() }, Does::Echo);
     decide(&world, &once(None)).await;
     let result = world.run().wait(&run_id).await;
-    assert_eq!(value(&result), "the tool has changed since it was approved; call it again to ask again");
+    assert_eq!(value(&result), "the tool has changed since it was approved; call it again to request a new approval");
     // One that is gone is refused, too.
     let (run_id, _) = world.run().suspend(PAID).await;
     desk.remove(PAY);
@@ -154,7 +154,7 @@ async fn nobody_can_say_yes_after_the_time_to_do_so() {
     tokio::time::sleep(std::time::Duration::from_millis(80)).await;
     let late = world.code_mode.decide(&asked.approval_id, &once(None), "ada").await;
     assert!(matches!(late, Err(DecisionRefused::NotPending)), "{late:?}");
-    assert_eq!(value(&run.wait(&run_id).await), "nobody approved this call in time");
+    assert_eq!(value(&run.wait(&run_id).await), "this call was not approved in time; call the tool again to request a new approval");
     assert_eq!(desk.called(), [""; 0]);
 }
 

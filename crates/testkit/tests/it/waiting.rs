@@ -168,7 +168,7 @@ async fn a_tool_that_panics_fails_its_own_call() {
     let desk = Desk::new([("openclaw:core:read", Does::Echo), ("openclaw:core:breaks", Does::Panics)]);
     let world = Parts { sources: vec![desk], ..Parts::default() }.open().await;
     let cell = "const [broken, read] = await Promise.allSettled([tools.breaks({}), tools.read({ n: 1 })]); return [broken.reason.message, read.value]";
-    let message = "the tool broke down; look whether it had its effect before calling again";
+    let message = "the tool panicked and may have taken effect; check before calling it again";
     assert_eq!(world.run().value(cell).await, json!([message, {"n": 1}]));
 }
 

@@ -108,7 +108,7 @@ async fn a_tool_that_has_gone_fails_and_a_cell_has_nobody_to_yield_to() {
 
     let catalog = Arc::clone(bench.run.executor.catalog());
     bench.run.executor = Executor::new(catalog, Routes::default(), Scope::default());
-    let gone = format!("`{TICKET}` is not there any more");
+    let gone = format!("`{TICKET}` is no longer available");
     let code =
         format!("return await openclaw.tools.call('{TICKET}', {{ title: 'x' }}).catch((error) => error.message)");
     assert_eq!(bench.code(&code).await["value"], json!(gone));
