@@ -24,7 +24,7 @@ use crate::driver::{failed, failed_with};
 use crate::face::RunMode;
 use crate::input::ExecInput;
 use crate::runs::CodeMode;
-use crate::runs::without_a_word;
+use crate::runs::stopped_unreported;
 
 pub(crate) use answer::answer;
 pub use answer::is_failure;
@@ -71,7 +71,7 @@ impl ToolSearch {
     async fn end(&self, config: &config::ToolSearch, run_id: &str, told: oneshot::Receiver<CellResult>) -> CellResult {
         let deadline = Duration::from_millis(config.code_timeout_ms) + GRACE;
         let result = match tokio::time::timeout(deadline, told).await {
-            Ok(told) => told.unwrap_or_else(|_| without_a_word()),
+            Ok(told) => told.unwrap_or_else(|_| stopped_unreported()),
             Err(_) => {
                 self.code_mode.abort(run_id).await;
                 failed(ErrorCode::Timeout, &format!("timed out after {} ms", config.code_timeout_ms))
