@@ -154,7 +154,10 @@ async fn nobody_can_say_yes_after_the_time_to_do_so() {
     tokio::time::sleep(std::time::Duration::from_millis(80)).await;
     let late = world.code_mode.decide(&asked.approval_id, &once(None), "ada").await;
     assert!(matches!(late, Err(DecisionRefused::NotPending)), "{late:?}");
-    assert_eq!(value(&run.wait(&run_id).await), "this call was not approved in time; call the tool again to request a new approval");
+    assert_eq!(
+        value(&run.wait(&run_id).await),
+        "this call was not approved in time; call the tool again to request a new approval"
+    );
     assert_eq!(desk.called(), [""; 0]);
 }
 

@@ -57,10 +57,7 @@ async fn a_value_that_is_another_is_told() {
     let mut told = None;
     let same = record.replay(&pool().await, 60_000, |step| told = step.verdict.clone().err()).await.unwrap();
     assert!(!same);
-    assert_eq!(
-        told.unwrap().to_string(),
-        "leg 0: recorded is that the cell returned {\"n\":2}, but what happened is that it returned {\"n\":1}"
-    );
+    assert_eq!(told.unwrap().to_string(), "leg 0: expected a return of {\"n\":2}, got a return of {\"n\":1}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
