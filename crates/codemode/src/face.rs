@@ -1,5 +1,5 @@
-//! The mode of a run: code mode, where the model can `wait` for the cell, or Tool Search, where the cell must end within
-//! one turn.
+//! The mode of a run: code mode, where the model can `wait` for the cell, or Tool Search, where the cell must end
+//! within one turn.
 
 use catalog::{Catalog, View};
 use contract::cell::CellResult;

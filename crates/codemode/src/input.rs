@@ -1,4 +1,5 @@
-//! The input of `exec` and `wait`, read as the contract defines it. Bad input is a failed result, never a protocol error.
+//! The input of `exec` and `wait`, read as the contract defines it. Bad input is a failed result, never a protocol
+//! error.
 
 use contract::cell::Language;
 use contract::error::ErrorCode;

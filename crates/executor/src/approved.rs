@@ -19,8 +19,8 @@ impl Approved {
         Ok(approved)
     }
 
-    /// Returns whether this tool has standing approvals, but none for its current definition and source. If so, its next
-    /// call requests approval again.
+    /// Returns whether this tool has standing approvals, but none for its current definition and source. If so, its
+    /// next call requests approval again.
     pub fn changed(&self, tool: &ToolSpec, source_identity: &str) -> bool {
         let now = (tool.hash().to_string(), Some(source_identity.to_owned()));
         self.0.get(tool.id.as_str()).is_some_and(|approved| !approved.contains(&now))

@@ -81,8 +81,8 @@ impl Executor {
         self.dispatch(journal, request, admitted).await
     }
 
-    /// Retries a call that was dispatched before a crash, if its tool may be called twice. Otherwise settles the call as
-    /// [`Outcome::Unknown`].
+    /// Retries a call that was dispatched before a crash, if its tool may be called twice. Otherwise settles the call
+    /// as [`Outcome::Unknown`].
     pub async fn again(&self, journal: &Journal, request: &CallRequest) -> CallEnd {
         match self.catalog.get(&request.id) {
             Some(tool) if tool.repeat != Repeat::Never => match self.check_consent(journal, request, tool).await {
@@ -105,8 +105,8 @@ impl Executor {
         }
     }
 
-    /// Returns whether a person approved the call before its first attempt. Fails if the tool's definition changed since:
-    /// a retry is bound to the definition that was approved.
+    /// Returns whether a person approved the call before its first attempt. Fails if the tool's definition changed
+    /// since: a retry is bound to the definition that was approved.
     async fn check_consent(
         &self,
         journal: &Journal,
@@ -143,7 +143,8 @@ impl Executor {
         stored_outcome(journal, request.call).await
     }
 
-    /// Settles a call with an outcome that came through the store, and passes it to hooks and transcript like any other.
+    /// Settles a call with an outcome that came through the store, and passes it to hooks and transcript like any
+    /// other.
     pub async fn record_outcome(&self, journal: &Journal, request: &CallRequest, outcome: Outcome) -> CallEnd {
         let event = self.event(journal, request, &request.input);
         CallEnd::Settled(self.record(journal, request, &event, outcome).await)

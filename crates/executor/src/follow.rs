@@ -65,8 +65,8 @@ impl Executor {
 
     /// Follows a call that was parked with a ticket until its source reports an end or parks it otherwise.
     ///
-    /// `None` if the call has no ticket or its source cannot be asked now; the call then stays parked. If this future is
-    /// dropped, the call also stays parked, and the next holder of the run can follow it.
+    /// `None` if the call has no ticket or its source cannot be asked now; the call then stays parked. If this future
+    /// is dropped, the call also stays parked, and the next holder of the run can follow it.
     pub async fn follow(&self, journal: &Journal, request: &CallRequest) -> Option<CallEnd> {
         let row = journal.call(request.call).filter(is_followed)?;
         let id = ToolId::parse(&request.id).ok()?;

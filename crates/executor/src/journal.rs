@@ -1,7 +1,7 @@
 //! The journal of a run: records what the run does before it has an effect.
 //!
-//! Most records can wait for the next commit: a leg, an answer from the catalog, the result of a tool that only reads. A
-//! record that cannot wait is committed with everything before it, so the journal has no gaps.
+//! Most records can wait for the next commit: a leg, an answer from the catalog, the result of a tool that only reads.
+//! A record that cannot wait is committed with everything before it, so the journal has no gaps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -228,8 +228,8 @@ impl Journal {
 
     /// Records that a call is about to be dispatched.
     ///
-    /// If the call may be repeated, a crash does no harm and this does not wait for the disk. Otherwise the intent is on
-    /// the disk when this returns, with everything that led to it.
+    /// If the call may be repeated, a crash does no harm and this does not wait for the disk. Otherwise the intent is
+    /// on the disk when this returns, with everything that led to it.
     pub async fn intend(
         &self,
         call: u32,
@@ -313,8 +313,8 @@ impl Journal {
         self.store.settle_held(&held, call, outcome).await
     }
 
-    /// Changes the run itself, and writes everything. If a quota does not allow the run to be suspended, everything else
-    /// is written.
+    /// Changes the run itself, and writes everything. If a quota does not allow the run to be suspended, everything
+    /// else is written.
     pub async fn commit(&self, durability: Durability, with: impl FnOnce(&mut Change)) -> Result<(), CommitError> {
         {
             let mut unwritten = self.lock();
@@ -326,7 +326,8 @@ impl Journal {
         self.lock().suspend_refused.take().map_or(Ok(()), |exceeded| Err(CommitError::Quota(exceeded)))
     }
 
-    /// Writes all unwritten records. Concurrent callers wait for each other; one commit may write the records of several.
+    /// Writes all unwritten records. Concurrent callers wait for each other; one commit may write the records of
+    /// several.
     pub async fn flush(&self) -> Result<(), CommitError> {
         fault::point("journal.before_flush")?;
         let mut held = self.held.lock().await;

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use crate::clock::now_ms;
 
-/// The holder's local view of a lease. A process that was suspended for long finds the lease expired, and asks the store
-/// before it calls a tool.
+/// The holder's local view of a lease. A process that was suspended for long finds the lease expired, and asks the
+/// store before it calls a tool.
 #[derive(Clone, Debug)]
 pub struct LeaseClock {
     length: Duration,
@@ -23,8 +23,8 @@ impl LeaseClock {
         Self { length, renewed: Arc::new(Mutex::new(Instant::now())), ahead_ms: Arc::default() }
     }
 
-    /// Adjusts the offset by a reading of the store's clock. `asked_ms` and `answered_ms` are the local times of request and
-    /// response; an offset that fits between them is kept.
+    /// Adjusts the offset by a reading of the store's clock. `asked_ms` and `answered_ms` are the local times of
+    /// request and response; an offset that fits between them is kept.
     pub fn adjust_to_store(&self, store_ms: i64, asked_ms: i64, answered_ms: i64) {
         let least = store_ms.saturating_sub(answered_ms);
         let most = store_ms.saturating_sub(asked_ms).max(least);

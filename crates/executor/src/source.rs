@@ -34,8 +34,8 @@ pub trait ToolSource: fmt::Debug + Send + Sync {
 
     /// Waits for the outcome of a call that was parked with a ticket, possibly by another process.
     ///
-    /// Dropping the future must not affect the call: it can be followed again later. If it cannot be followed now, return
-    /// it parked with the same ticket.
+    /// Dropping the future must not affect the call: it can be followed again later. If it cannot be followed now,
+    /// return it parked with the same ticket.
     fn follow(&self, _parked: ParkedCall) -> CallFuture<'_> {
         Box::pin(std::future::ready(Dispatch::Settled(Outcome::Unknown)))
     }
@@ -108,8 +108,8 @@ impl AuthorizedCall {
         &self.updates
     }
 
-    /// Returns the tool definition that a person approved, for this call or by a standing approval; `None` if no approval
-    /// was required. If the tool's definition has changed since, the source must not call it.
+    /// Returns the tool definition that a person approved, for this call or by a standing approval; `None` if no
+    /// approval was required. If the tool's definition has changed since, the source must not call it.
     pub fn agreed(&self) -> Option<ToolHash> {
         self.agreed
     }

@@ -27,8 +27,8 @@ pub use calls::Reopened;
 pub use stored::Spent;
 pub use words::{Action, Answer, Event};
 
-/// How long a waiting cell stays in its worker. Most tools return sooner; for slower ones a snapshot costs less than the
-/// worker's slot.
+/// How long a waiting cell stays in its worker. Most tools return sooner; for slower ones a snapshot costs less than
+/// the worker's slot.
 pub const KEEP_LIVE_MS: u64 = 25;
 
 /// A leg is not started with less time than this.

@@ -17,8 +17,8 @@ pub struct Spent {
 }
 
 impl Cell {
-    /// Rebuilds a suspended cell. It is frozen, or, if its legs were run again, in a worker, and the end of its last leg
-    /// is still to come as an event.
+    /// Rebuilds a suspended cell. It is frozen, or, if its legs were run again, in a worker, and the end of its last
+    /// leg is still to come as an event.
     pub fn resumed(limits: Limits, open: Vec<Reopened>, spent: Spent, frozen: bool) -> Self {
         let phase = if frozen { Phase::Resting { live_since: None } } else { Phase::Running };
         let mut cell = Self {

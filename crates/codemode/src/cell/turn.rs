@@ -6,7 +6,8 @@ use contract::limits::Limits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turns {
     Many,
-    /// One turn: the cell fails if it is not finished when the turn's time is over. Until then it waits, even for people.
+    /// One turn: the cell fails if it is not finished when the turn's time is over. Until then it waits, even for
+    /// people.
     One,
 }
 

@@ -95,7 +95,8 @@ impl Driver {
             let code = Some(ErrorCode::RuntimeUnavailable);
             return Event::Lost(Failure { code, message: exceeded.to_string(), place: None });
         }
-        // An unreachable store does not end the run: the next process that takes it over continues from what is written.
+        // An unreachable store does not end the run: the next process that takes it over continues from what is
+        // written.
         self.run.journal.mark_lost();
         self.taken_over |= matches!(error, CommitError::Fenced);
         let message = format!("the run cannot continue in this process: {error}");

@@ -1,7 +1,7 @@
 //! The driver of a run: a task that does what the state machine in `cell` decides.
 //!
-//! The driver owns the cell, its place in a worker, its calls and its timers; all of them end with it. It writes a run's
-//! state to the journal before it reports it to a client.
+//! The driver owns the cell, its place in a worker, its calls and its timers; all of them end with it. It writes a
+//! run's state to the journal before it reports it to a client.
 
 mod calls;
 mod look;

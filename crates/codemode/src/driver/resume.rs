@@ -149,8 +149,8 @@ struct Replayed {
 /// Runs the legs since the snapshot again, or all legs if no worker here can thaw the snapshot, as after an upgrade of
 /// the guest image.
 ///
-/// The legs must do what the journal has of them. Output up to leg `reported`, that of the snapshot, was already returned
-/// to the model.
+/// The legs must do what the journal has of them. Output up to leg `reported`, that of the snapshot, was already
+/// returned to the model.
 async fn replay_legs(
     run: &Run,
     reported: Option<i64>,

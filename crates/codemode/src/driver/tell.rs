@@ -184,8 +184,8 @@ impl Driver {
 /// Returns the result to report when a run's state cannot be written.
 ///
 /// If the run has already failed, that failure is reported, since it says more than the failed write. `None` if another
-/// process has taken over the run: the caller's `wait` keeps waiting and receives the result from the store or from that
-/// process.
+/// process has taken over the run: the caller's `wait` keeps waiting and receives the result from the store or from
+/// that process.
 async fn write_failure(run: &Run, taken_over: bool, error: &CommitError, unwritten: &CellResult) -> Option<CellResult> {
     let row = run.journal.store().run(&run.id).await.ok().flatten();
     if row.is_some_and(|row| row.state == RunState::Aborted) {

@@ -52,7 +52,8 @@ impl Launch {
     }
 }
 
-/// Returns the path of the running executable, even if its file was replaced since: host and worker must be of one build.
+/// Returns the path of the running executable, even if its file was replaced since: host and worker must be of one
+/// build.
 fn this_program() -> std::io::Result<PathBuf> {
     let running = PathBuf::from("/proc/self/exe");
     if running.exists() { Ok(running) } else { std::env::current_exe() }
@@ -80,8 +81,8 @@ fn spawn(program: &PathBuf, options: &PoolOptions, socket: UnixStream) -> std::i
     Ok(child)
 }
 
-/// Lowers the priority of a worker below that of the host, so that the host can serve other principals when cells use all
-/// processors. The worker has not started its threads yet; they inherit the priority.
+/// Lowers the priority of a worker below that of the host, so that the host can serve other principals when cells use
+/// all processors. The worker has not started its threads yet; they inherit the priority.
 fn lower_priority(child: &Child) {
     let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw) else { return };
     // If the system refuses, cells only compete more with the host.

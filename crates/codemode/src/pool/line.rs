@@ -50,8 +50,8 @@ impl Line {
     }
 }
 
-/// The catalogs that the worker has, the last used at the back. The worker has the same limits and treats exceeding them
-/// as a violation of the protocol, so they are enforced here.
+/// The catalogs that the worker has, the last used at the back. The worker has the same limits and treats exceeding
+/// them as a violation of the protocol, so they are enforced here.
 #[derive(Debug, Default)]
 struct SentCatalogs {
     held: VecDeque<(CatalogHash, usize)>,

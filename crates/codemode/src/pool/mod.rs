@@ -55,8 +55,8 @@ impl PoolOptions {
         }
     }
 
-    /// Returns the heap that the cells of one worker share. If one cell may take nearly all of it, the heap is larger, so
-    /// that other cells can rest beside it.
+    /// Returns the heap that the cells of one worker share. If one cell may take nearly all of it, the heap is larger,
+    /// so that other cells can rest beside it.
     pub fn heap_bytes(&self) -> u64 {
         WORKER_HEAP_BYTES.max(self.memory_limit_bytes.saturating_add(WORKER_HEAP_BYTES / 4))
     }

@@ -121,8 +121,8 @@ impl Worker {
         }
     }
 
-    /// Sends a frame for a cell, preceded by the catalog that it needs, and returns the receiver of the answer. The turn
-    /// ends with the answer, even if the receiver was dropped.
+    /// Sends a frame for a cell, preceded by the catalog that it needs, and returns the receiver of the answer. The
+    /// turn ends with the answer, even if the receiver was dropped.
     pub(super) async fn ask(
         &self,
         cell: CellId,

@@ -132,8 +132,8 @@ impl<'a> Comparison<'a> {
         Ok(if ended.is_some() { Verdict::Same } else { Verdict::Unrecorded })
     }
 
-    /// Returns how the leg ended, if that is known; then all its calls are recorded. It is known if the end was written,
-    /// or if a later leg or a snapshot proves that the cell waited.
+    /// Returns how the leg ended, if that is known; then all its calls are recorded. It is known if the end was
+    /// written, or if a later leg or a snapshot proves that the cell waited.
     pub(crate) fn ended(&self, leg: &LegRow) -> Option<LegHow> {
         let waited = self.legs.iter().any(|other| other.leg > leg.leg) || self.frozen >= Some(leg.leg);
         leg.ended.as_ref().map(|ended| ended.how).or_else(|| waited.then_some(LegHow::Suspended))

@@ -35,8 +35,8 @@ pub(crate) struct Forked {
 
 /// Copies the first `at` legs with their replies, and the calls that they made.
 ///
-/// A settled call keeps its outcome. A call that was in progress is retried only if its tool may be called twice. A call
-/// that was not dispatched is requested again, and so is its approval.
+/// A settled call keeps its outcome. A call that was in progress is retried only if its tool may be called twice. A
+/// call that was not dispatched is requested again, and so is its approval.
 pub(crate) fn forked(record: &Record, at: usize, parent: &str, now: Millis) -> Result<Forked, ForkRefused> {
     let legs = record.legs.get(..at).filter(|legs| !legs.is_empty());
     let legs = legs.ok_or(ForkRefused::NoSuchStep { legs: record.legs.len() })?.to_vec();

@@ -1,5 +1,5 @@
-//! Replays a run from its journal: the same source, seed, clock and replies, in a fresh cell. No tool is called. Each leg
-//! must do what the journal recorded; the first leg that does not is reported, with what it did instead.
+//! Replays a run from its journal: the same source, seed, clock and replies, in a fresh cell. No tool is called. Each
+//! leg must do what the journal recorded; the first leg that does not is reported, with what it did instead.
 //!
 //! `compare` compares, `walk` runs the legs. Replay resumes runs after an upgrade of the guest image, and lets people
 //! inspect runs.

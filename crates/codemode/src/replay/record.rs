@@ -82,10 +82,11 @@ impl Record {
         self.run.result.as_deref().and_then(recorded::from_json)
     }
 
-    /// Runs the cell again from the start, and passes every leg to `each`, up to the first that differs from the record.
+    /// Runs the cell again from the start, and passes every leg to `each`, up to the first that differs from the
+    /// record.
     ///
-    /// No tool is called and nothing is written. All legs together may take `allowed_ms`. Returns whether all legs match
-    /// the record.
+    /// No tool is called and nothing is written. All legs together may take `allowed_ms`. Returns whether all legs
+    /// match the record.
     pub async fn replay(
         &self,
         pool: &Pool,

@@ -10,8 +10,8 @@ use super::divergence::Divergence;
 use crate::definition::Definition;
 use crate::pool::{Lease, Pool, PoolError};
 
-/// The time limit for replaying all legs when a run is resumed: the maximum of one turn. The time does not count against
-/// the cell's budget.
+/// The time limit for replaying all legs when a run is resumed: the maximum of one turn. The time does not count
+/// against the cell's budget.
 pub const MAX_RESUMING_MS: u64 = 60_000;
 
 /// Why a run could not be replayed.

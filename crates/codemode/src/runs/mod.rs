@@ -55,8 +55,8 @@ impl CodeMode {
         Self::with_lease(pool, store, leases::LEASE)
     }
 
-    /// Creates the tools with a lease of this length: it determines how soon other processes can take over the runs of a
-    /// process that died.
+    /// Creates the tools with a lease of this length: it determines how soon other processes can take over the runs of
+    /// a process that died.
     pub fn with_lease(pool: Pool, store: Store, lease: Duration) -> Result<Self, getrandom::Error> {
         let watch = store.watch();
         let inner = Arc::new(RunRegistry::new(pool, store, lease)?);

@@ -1,7 +1,7 @@
 //! Checks that all cells can finish with the available heap: the banker's algorithm.
 //!
-//! Three sums are bounded: the memory of all cells in one worker, the memory of one principal's cells in one worker, and
-//! their memory in all workers. The last matters if one cell may take more than a principal's share of a worker.
+//! Three sums are bounded: the memory of all cells in one worker, the memory of one principal's cells in one worker,
+//! and their memory in all workers. The last matters if one cell may take more than a principal's share of a worker.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +24,8 @@ struct Free<'a> {
     of_principal: BTreeMap<&'a str, i128>,
 }
 
-/// Returns whether these cells fit, and can all reach their limits one after another, each freeing its memory when it is
-/// done.
+/// Returns whether these cells fit, and can all reach their limits one after another, each freeing its memory when it
+/// is done.
 pub(super) fn is_safe<'a>(capacity: &Capacity, cells: impl Iterator<Item = Holding<'a>>) -> bool {
     let mut unfinished: Vec<Holding<'a>> = cells.collect();
     let mut free = Free::of(capacity, &unfinished);

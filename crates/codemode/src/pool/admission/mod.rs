@@ -1,9 +1,9 @@
 //! Decides which cells run in which worker: requests in, grants out. Nothing here waits or does IO.
 //!
-//! A worker has three resources: slots for cells, turns for cells that run a leg or are frozen, and heap. A running cell
-//! holds its whole memory limit, a resting cell holds the memory it had at the end of its leg. Running cells cannot be
-//! preempted, so one principal never gets all of a worker: a share of each resource stays free for others. Principals
-//! that wait are served in turn.
+//! A worker has three resources: slots for cells, turns for cells that run a leg or are frozen, and heap. A running
+//! cell holds its whole memory limit, a resting cell holds the memory it had at the end of its leg. Running cells
+//! cannot be preempted, so one principal never gets all of a worker: a share of each resource stays free for others.
+//! Principals that wait are served in turn.
 //!
 //! A cell that rests keeps its memory while it waits for more, which could deadlock. A grant is therefore made only if
 //! all cells can still finish one after another afterwards (the banker's algorithm, in [`memory`]).
@@ -45,8 +45,8 @@ impl Capacity {
         (count * 3 / 4).max(1)
     }
 
-    /// Returns one principal's share of a worker's heap: five eighths. With the default limits that is two running cells
-    /// and some resting ones, and leaves one running cell and some resting ones to others.
+    /// Returns one principal's share of a worker's heap: five eighths. With the default limits that is two running
+    /// cells and some resting ones, and leaves one running cell and some resting ones to others.
     fn heap_share(&self) -> u64 {
         self.heap_bytes / 8 * 5
     }
@@ -182,7 +182,8 @@ impl Admission {
         self.grants()
     }
 
-    /// Returns whether a new cell of this principal waits for slots or memory of resting cells, and not for legs to end.
+    /// Returns whether a new cell of this principal waits for slots or memory of resting cells, and not for legs to
+    /// end.
     pub(super) fn lacks_room(&self, principal: &Principal, limit: u64) -> bool {
         let limit = limit.min(self.capacity.heap_bytes);
         !self.workers.values().any(|residents| {
