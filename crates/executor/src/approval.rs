@@ -16,14 +16,14 @@ const EMBEDDED: &str = "embedded";
 
 impl Executor {
     /// Resumes a call after people have decided: about the call itself, or by answering its tool's questions.
-    pub async fn decided(&self, journal: &Journal, request: &CallRequest, said: &[Approval]) -> CallEnd {
+    pub async fn resume_decided(&self, journal: &Journal, request: &CallRequest, said: &[Approval]) -> CallEnd {
         match said {
-            [approval] if approval.question.is_none() => self.allowed(journal, request, approval).await,
-            _ => self.answered(journal, request, said).await,
+            [approval] if approval.question.is_none() => self.resume_approved(journal, request, approval).await,
+            _ => self.resume_answered(journal, request, said).await,
         }
     }
 
-    async fn allowed(&self, journal: &Journal, request: &CallRequest, approval: &Approval) -> CallEnd {
+    async fn resume_approved(&self, journal: &Journal, request: &CallRequest, approval: &Approval) -> CallEnd {
         let Some(tool) = self.catalog.get(&request.id) else {
             return self.refuse(journal, request, self.unknown(&request.id));
         };

@@ -39,11 +39,13 @@ pub struct Reserved {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DataRefused {
     #[error(
-        "the unfinished calls of this run take too much memory: {needed} bytes do not fit in the {limit} that one run may have; await some calls before making more, or pass and ask for less"
+        "the unfinished calls of this run take too much memory: {needed} bytes do not fit in the {limit} that one run may \
+         use; await some calls before making more, or pass and request less data"
     )]
     Run { needed: usize, limit: usize },
     #[error(
-        "the host is busy: {needed} bytes do not fit in the {limit} that it keeps for unfinished calls; try again later, or with less"
+        "the host is busy: {needed} bytes do not fit in the {limit} that it reserves for unfinished calls; try again \
+         later, or with less data"
     )]
     Host { needed: usize, limit: usize },
 }

@@ -67,7 +67,7 @@ impl Executor {
                 return Ok(DirectCall { run_id: journal.run_id().to_owned(), end: cancel(&journal, state).await });
             }
             tokio::time::sleep(POLL_INTERVAL).await;
-            end = self.look(&journal, request.clone(), state).await;
+            end = self.poll(&journal, request.clone(), state).await;
         }
         Ok(DirectCall { run_id: journal.run_id().to_owned(), end: finish(&journal, end).await })
     }
@@ -92,7 +92,7 @@ impl Executor {
     }
 
     /// Polls the store for a parked call, and resumes the call if there is an outcome or a decision.
-    async fn look(&self, journal: &Journal, mut request: CallRequest, state: PendingState) -> CallEnd {
+    async fn poll(&self, journal: &Journal, mut request: CallRequest, state: PendingState) -> CallEnd {
         let calls = match journal.store().calls(journal.run_id()).await {
             Ok(calls) => calls,
             Err(error) => return CallEnd::Stopped(error.into()),
@@ -105,7 +105,7 @@ impl Executor {
         if row.state == CallState::Away && row.outcome.is_none() {
             return CallEnd::Parked(state);
         }
-        match self.next(journal, &request, row).await {
+        match self.advance(journal, &request, row).await {
             CallEnd::Parked(_) => CallEnd::Parked(state),
             end @ (CallEnd::Settled(_) | CallEnd::Stopped(_)) => end,
         }
@@ -119,7 +119,7 @@ impl Executor {
         input: Value,
         updates: ProgressSink,
     ) -> Result<(Journal, CallRequest), getrandom::Error> {
-        let journal = Journal::new(store.clone(), self.held(&format!("tc_{}", random_name()?), tool_call_id));
+        let journal = Journal::new(store.clone(), self.new_run(&format!("tc_{}", random_name()?), tool_call_id));
         let row = CallRow::requested(CALL, Method::Call.as_str(), id, input.to_string(), tool_call_id, now_ms());
         // The first call of a journal always fits: a message from a client is far smaller than a journal may be.
         let _always = journal.opened(row);
@@ -130,7 +130,7 @@ impl Executor {
         ))
     }
 
-    fn held(&self, run_id: &str, tool_call_id: &str) -> FencedRun {
+    fn new_run(&self, run_id: &str, tool_call_id: &str) -> FencedRun {
         let now = now_ms();
         FencedRun::new(NewRun {
             run_id: run_id.to_owned(),

@@ -19,15 +19,15 @@ impl Executor {
     /// Resumes a parked direct call with a decision or an outcome that was stored since. If there is neither, the call
     /// stays parked.
     pub async fn resume_direct_call(&self, store: &Store, run_id: &str, updates: ProgressSink) -> DirectCall {
-        let end = match self.parked(store, run_id, updates).await {
-            Ok((journal, request, row)) => finish(&journal, self.next(&journal, &request, &row).await).await,
+        let end = match self.take_parked(store, run_id, updates).await {
+            Ok((journal, request, row)) => finish(&journal, self.advance(&journal, &request, &row).await).await,
             Err(error) => CallEnd::Stopped(error),
         };
         DirectCall { run_id: run_id.to_owned(), end }
     }
 
     /// Takes over the run and loads its call from the store. From then on, no other process can write the run.
-    async fn parked(
+    async fn take_parked(
         &self,
         store: &Store,
         run_id: &str,
@@ -51,11 +51,11 @@ impl Executor {
     }
 
     /// Advances a parked call according to its stored state.
-    pub(crate) async fn next(&self, journal: &Journal, request: &CallRequest, row: &CallRow) -> CallEnd {
+    pub(crate) async fn advance(&self, journal: &Journal, request: &CallRequest, row: &CallRow) -> CallEnd {
         match (&row.outcome, row.state) {
             (Some(outcome), _) => self.record_outcome(journal, request, Outcome::from_json(outcome)).await,
             (None, CallState::Approval) => match self.decisions_for(journal, request.call).await {
-                Ok(Some(said)) => self.decided(journal, request, &said).await,
+                Ok(Some(said)) => self.resume_decided(journal, request, &said).await,
                 Ok(None) => CallEnd::Parked(PendingState::Approval),
                 Err(error) => CallEnd::Stopped(error.into()),
             },

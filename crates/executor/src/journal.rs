@@ -81,7 +81,7 @@ impl Journal {
     /// Sets the lease. Calls are made only while it lasts, or after the store has confirmed that this process still
     /// holds the run.
     #[must_use]
-    pub fn under(mut self, lease: LeaseClock) -> Self {
+    pub fn with_lease(mut self, lease: LeaseClock) -> Self {
         self.lease = Some(lease);
         self
     }

@@ -45,8 +45,8 @@ impl Outcome {
 }
 
 /// The message for guest, model and transcript when a crash of the host or of the tool's server lost an outcome.
-pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: the host or the tool's server stopped between the call and its result. \
-     It was not repeated; check whether it took effect before calling it again";
+pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: the host or the tool's server stopped between \
+     the call and its result. It was not repeated; check whether it took effect before calling it again";
 
 #[cfg(test)]
 mod tests {

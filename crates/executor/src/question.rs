@@ -58,7 +58,7 @@ impl Executor {
     }
 
     /// Dispatches a call again, with the answers to all questions of its tool.
-    pub(crate) async fn answered(&self, journal: &Journal, request: &CallRequest, said: &[Approval]) -> CallEnd {
+    pub(crate) async fn resume_answered(&self, journal: &Journal, request: &CallRequest, said: &[Approval]) -> CallEnd {
         let Some(tool) = self.catalog.get(&request.id) else {
             return self.record_outcome(journal, request, Outcome::Failed(self.unknown(&request.id))).await;
         };

@@ -7,11 +7,13 @@ use store::JournalTotals;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalFull {
     #[error(
-        "this run has made {MAX_RUN_CALLS} calls, timers included, which is the limit for one run; return the results so far and continue in another cell"
+        "this run has made {MAX_RUN_CALLS} calls, timers included, which is the limit for one run; return the results so \
+         far and continue in another cell"
     )]
     Calls,
     #[error(
-        "this run's calls and results take {used} bytes, and {needed} more do not fit: one run may keep {MAX_JOURNAL_BYTES}; pass or request less data, or return the results so far and continue in another cell"
+        "this run's calls and results take {used} bytes, and {needed} more do not fit: one run may keep \
+         {MAX_JOURNAL_BYTES}; pass or request less data, or return the results so far and continue in another cell"
     )]
     Bytes { used: usize, needed: usize },
 }
@@ -36,7 +38,7 @@ pub enum NotOpened {
     #[error("the cell did not stop when its calls were refused: {0}")]
     Spent(JournalFull),
     /// The call's id is not larger than the last one. A worker that reuses an id violates the protocol.
-    #[error("the worker used the id {call} again: the last call of this run was {last}")]
+    #[error("the worker reused the call id {call}: the last call of this run was {last}")]
     Reused { call: u32, last: u32 },
 }
 

@@ -145,7 +145,7 @@ impl Driver {
         }
         self.spawn_call(request, |executor, journal, request| async move {
             match executor.decisions_for(&journal, request.call).await {
-                Ok(Some(said)) => executor.decided(&journal, &request, &said).await,
+                Ok(Some(said)) => executor.resume_decided(&journal, &request, &said).await,
                 // If the store is unreachable, the next poll asks again.
                 Ok(None) | Err(_) => CallEnd::Parked(PendingState::Approval),
             }

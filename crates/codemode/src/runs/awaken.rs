@@ -95,7 +95,7 @@ impl RunRegistry {
         };
         let totals = self.store.journal_totals(run_id).await?;
         let approvals = self.store.approvals_of_run(run_id).await?;
-        let journal = Journal::resumed(self.store.clone(), held, &calls, totals).under(self.lease.clone());
+        let journal = Journal::resumed(self.store.clone(), held, &calls, totals).with_lease(self.lease.clone());
         let run = self.run(run_id.to_owned(), definition, config.search, executor, tables, journal);
         let driver = resumed(run, &row, snapshot, &legs, calls, &approvals).await?;
         fault::point("wait.after_restore")?;

@@ -138,7 +138,7 @@ impl CodeMode {
         let tables = executor.catalog().tables_for(face.view());
         let kept = (definition.to_json(), definition.expires_at(now_ms()));
         let held = self.inner.new_run(run_id.clone(), executor.scope().as_ref().clone(), tool_call_id, &tables, kept);
-        let journal = Journal::new(self.inner.store.clone(), held).under(self.inner.lease.clone());
+        let journal = Journal::new(self.inner.store.clone(), held).with_lease(self.inner.lease.clone());
         let run = self.inner.run(run_id.clone(), definition, config.search, executor, tables, journal);
         let (listener, reported) = oneshot::channel();
         let driver = Driver::new(Run { face, ..run }, tool_call_id.to_owned(), listener);
