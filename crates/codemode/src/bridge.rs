@@ -1,5 +1,5 @@
-//! Answers what a cell asks of its host. The guest's word counts for nothing here: method, id, path,
-//! size and depth are all looked at again.
+//! Answers a cell's calls to its host. Nothing that the guest claims is trusted: method, id, path, size and depth are
+//! all checked again here.
 
 use catalog::{Catalog, View};
 use contract::config::SearchLimits;
@@ -12,12 +12,12 @@ use executor::{Outcome, UNKNOWN_OUTCOME};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// One question of a cell's, understood.
+/// A cell's call after it was read.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// It could be answered from the catalog, or not at all.
+    /// A call that was answered from the catalog or rejected.
     Answered(ReplyValue),
-    /// It is a tool call, and this is the tool.
+    /// A call of this tool.
     Tool { id: String, input: Value },
 }
 
@@ -27,12 +27,12 @@ const TOO_LARGE: &str = "value_too_large";
 impl Request {
     /// Finds the tool or function that a call names, and parses its arguments only if there is one.
     ///
-    /// Yields and timers never come here: they are the driver's.
+    /// Yields and timers never get here: the driver handles them.
     pub(crate) fn read(catalog: &Catalog, view: View, limits: &SearchLimits, call: &HostCall) -> Self {
         let target = call.target.as_str();
         if target.len() > MAX_TARGET_BYTES {
             let message = format!(
-                "the name of what is called has {} bytes, at most {MAX_TARGET_BYTES} are taken; use an id that \
+                "the name of the called tool has {} bytes, at most {MAX_TARGET_BYTES} are allowed; use an id that \
                  tools.search(query) lists",
                 target.len()
             );
@@ -44,13 +44,13 @@ impl Request {
                 Self::Answered(search(limits, &arguments, "tools.search", find))
             }),
             Method::Describe => Ok(Self::Answered(describe(catalog, view, target))),
-            // A tool that is not in view answers as one that does not exist.
+            // A tool outside the view is treated like one that does not exist.
             Method::Call if catalog.get_in(view, target).is_none() => {
                 Ok(Self::Answered(reject(&unknown(catalog, view, target), target)))
             }
             Method::Call => arguments(&call.payload).map(|input| Self::Tool { id: target.to_owned(), input }),
             Method::Namespace if view == View::ToolSearch => {
-                Ok(Self::Answered(reject("there are no namespaces here; openclaw.tools has all tools", target)))
+                Ok(Self::Answered(reject("there are no namespaces in Tool Search; use openclaw.tools", target)))
             }
             Method::Namespace => namespace(catalog, limits, target, &call.payload),
             Method::Yield | Method::Timer => Ok(Self::Answered(reject("nothing to answer", ""))),
@@ -64,9 +64,11 @@ impl Request {
 enum Refused {
     #[error("the call's arguments are not JSON")]
     Malformed,
-    #[error("the call's arguments have {0} values, at most {MAX_JSON_VALUES} are taken; pass less, in several calls")]
+    #[error(
+        "the call's arguments have {0} values, at most {MAX_JSON_VALUES} are allowed; split them into several calls"
+    )]
     TooManyValues(usize),
-    #[error("the query has {0} bytes, at most {MAX_QUERY_BYTES} are taken; ask in fewer words")]
+    #[error("the query has {0} bytes, at most {MAX_QUERY_BYTES} are allowed; use a shorter query")]
     LongQuery(usize),
 }
 
@@ -79,7 +81,7 @@ impl Refused {
     }
 }
 
-/// Parses what a tool is called with, where it has few enough values.
+/// Parses the arguments of a tool call, unless they have too many values.
 fn arguments(payload: &[u8]) -> Result<Value, Refused> {
     let values = json::measure(payload).values;
     if values > MAX_JSON_VALUES {
@@ -89,7 +91,7 @@ fn arguments(payload: &[u8]) -> Result<Value, Refused> {
     json::read(text).map_err(|_| Refused::Malformed)
 }
 
-/// Parses what the catalog is asked.
+/// Parses a query to the catalog.
 fn query(payload: &[u8]) -> Result<Value, Refused> {
     if payload.len() > MAX_QUERY_BYTES {
         return Err(Refused::LongQuery(payload.len()));
@@ -97,7 +99,7 @@ fn query(payload: &[u8]) -> Result<Value, Refused> {
     arguments(payload)
 }
 
-/// What a cell is told of how its call ended.
+/// Returns the reply that a cell receives for the outcome of its call.
 pub(crate) fn reply(outcome: Outcome, tool: &str) -> ReplyValue {
     match outcome {
         Outcome::Returned(returned) => resolve(&returned.into_guest(), tool),
@@ -106,7 +108,7 @@ pub(crate) fn reply(outcome: Outcome, tool: &str) -> ReplyValue {
     }
 }
 
-/// `[query, { limit }]`, answered by this search.
+/// Answers `[query, { limit }]` with the results of `find`.
 fn search(
     limits: &SearchLimits,
     arguments: &Value,
@@ -120,7 +122,7 @@ fn search(
     }
 }
 
-/// How many tools a search lists: what was asked for, within what is allowed.
+/// Returns how many tools a search may list: the requested limit, at most the configured one.
 pub(crate) fn limit(asked: Option<&Value>, limits: &SearchLimits) -> Result<usize, &'static str> {
     let limit = match asked {
         None | Some(Value::Null) => limits.default,
@@ -147,10 +149,10 @@ fn unknown(catalog: &Catalog, view: View, id: &str) -> String {
     catalog.unknown(view, id, search)
 }
 
-/// `[path, arguments]` of a namespace's function. The arguments are parsed once the function is found.
+/// Reads `[path, arguments]`, a call of a namespace's function. The arguments are parsed only if the function exists.
 fn namespace(catalog: &Catalog, limits: &SearchLimits, namespace: &str, payload: &[u8]) -> Result<Request, Refused> {
     let text = std::str::from_utf8(payload).map_err(|_| Refused::Malformed)?;
-    // Finds where each begins and ends, and keeps nothing of them.
+    // Splits the pair without parsing the values.
     let (path, given) = serde_json::from_str::<(&RawValue, &RawValue)>(text).map_err(|_| Refused::Malformed)?;
     let (path, given) = (path.get(), given.get().as_bytes());
     if path.len() > MAX_TARGET_BYTES {
@@ -212,12 +214,14 @@ fn not_callable(namespace: &str, name: &str) -> Request {
 fn resolve(value: &Value, tool: &str) -> ReplyValue {
     let text = value.to_string();
     if text.len() > MAX_BRIDGE_VALUE_BYTES {
-        let message =
-            format!("the result has {} bytes, at most {MAX_BRIDGE_VALUE_BYTES} reach a cell; ask for less", text.len());
+        let message = format!(
+            "the result has {} bytes, at most {MAX_BRIDGE_VALUE_BYTES} fit in a reply; request less",
+            text.len()
+        );
         return reject(&message, tool);
     }
     if json::depth(text.as_bytes()) > MAX_BRIDGE_VALUE_DEPTH {
-        let message = format!("the result nests deeper than {MAX_BRIDGE_VALUE_DEPTH} levels; ask for less");
+        let message = format!("the result nests deeper than {MAX_BRIDGE_VALUE_DEPTH} levels; request less");
         return reject(&message, tool);
     }
     ReplyValue::Resolved(text.into_bytes())
@@ -227,7 +231,7 @@ fn reject(message: &str, tool: &str) -> ReplyValue {
     ReplyValue::Rejected(json!({"message": message, "tool": shown(tool)}).to_string().into_bytes())
 }
 
-/// A rejection whose `code` the cell can tell apart.
+/// Builds a rejection with a `code` that the cell can check.
 pub(crate) fn reject_as(code: &str, message: &str, tool: &str) -> ReplyValue {
     ReplyValue::Rejected(json!({"message": message, "code": code, "tool": shown(tool)}).to_string().into_bytes())
 }
@@ -264,8 +268,8 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_what_does_not_exist_are_not_parsed() {
-        // Text that no parser accepts: only who does not parse it can say what is wrong with the name.
+    fn arguments_of_a_call_to_an_unknown_name_are_not_parsed() {
+        // The payload is not JSON, so an error about the name proves that it was not parsed.
         let cases = [
             (Method::Call, "openclaw:a:c", "[[[", "unknown tool `openclaw:a:c`"),
             (Method::Describe, "openclaw:a:c", "[[[", "unknown tool `openclaw:a:c`"),
@@ -301,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_values_as_are_allowed_reach_the_tool() {
+    fn the_largest_allowed_number_of_values_reaches_the_tool() {
         let zeros = "0,".repeat(MAX_JSON_VALUES - 3 - 1);
         let request = read(Method::Call, "openclaw:a:b", &format!(r#"{{"a":[{zeros}0]}}"#));
         assert!(matches!(request, Request::Tool { ref id, .. } if id == "openclaw:a:b"), "{request:?}");

@@ -12,7 +12,7 @@ use crate::recorded;
 use crate::runs::CodeMode;
 
 impl CodeMode {
-    /// Hooks see both `code` and `command`, whichever was given; what they rewrite of one holds for both.
+    /// Runs `exec` with JSON input. Hooks see the source as both `code` and `command`; rewriting one rewrites both.
     pub async fn exec_json(
         &self,
         executor: &Executor,
@@ -23,8 +23,8 @@ impl CodeMode {
         self.exec_json_begun(executor, config, tool_call_id, input, |_| {}).await
     }
 
-    /// The same, telling the run's id as soon as there is one: whoever may have to end the run cannot wait for its
-    /// result to learn it.
+    /// Runs `exec` with JSON input, and calls `began` with the run's id as soon as there is one. A caller that may have
+    /// to abort the run needs the id before the result.
     pub async fn exec_json_begun(
         &self,
         executor: &Executor,
@@ -44,8 +44,8 @@ impl CodeMode {
             Ok(judged) => judged,
             Err(reason) => return failed(ErrorCode::InvalidInput, &reason),
         };
-        // What is told afterwards is what was run.
-        event.params = in_step(&given, rewritten);
+        // Hooks that run afterwards see the source that was run.
+        event.params = sync_names(&given, rewritten);
         event.tool_input_kind = language(&event.params);
         let result = match ExecInput::parse(&event.params) {
             Ok(input) => self.exec_begun(executor, config, tool_call_id, input, began).await,
@@ -55,7 +55,7 @@ impl CodeMode {
         result
     }
 
-    /// `{ runId }`
+    /// Runs `wait` with JSON input, `{ runId }`.
     pub async fn wait_json(
         &self,
         executor: &Executor,
@@ -70,7 +70,7 @@ impl CodeMode {
     }
 }
 
-/// Nothing where it is none that is known.
+/// Returns the language of the input. `None` if it is unknown.
 fn language(input: &Value) -> Option<Language> {
     match input.get("language") {
         None | Some(Value::Null) => Some(Language::JavaScript),
@@ -78,7 +78,7 @@ fn language(input: &Value) -> Option<Language> {
     }
 }
 
-/// The one given, under both names. What is malformed stays as it is, to be refused.
+/// Copies the source to both names. Malformed input stays unchanged and is refused later.
 fn both_names(input: &Value) -> Value {
     let mut input = input.clone();
     if let Some(fields) = input.as_object_mut() {
@@ -94,8 +94,8 @@ fn both_names(input: &Value) -> Value {
     input
 }
 
-/// Where a hook rewrote one of the two names, the other follows.
-fn in_step(before: &Value, mut after: Value) -> Value {
+/// If a hook rewrote the source under one name, copies it to the other name.
+fn sync_names(before: &Value, mut after: Value) -> Value {
     let changed = |name: &str| before.get(name) != after.get(name);
     let follow = match (changed("code"), changed("command")) {
         (true, false) => Some(("command", after.get("code").cloned())),
@@ -112,7 +112,7 @@ fn in_step(before: &Value, mut after: Value) -> Value {
 mod tests {
     use serde_json::json;
 
-    use super::{both_names, in_step};
+    use super::{both_names, sync_names};
 
     #[test]
     fn both_names_hold_the_source() {
@@ -126,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rewritten_under_one_name_holds_for_both() {
+    fn a_source_rewritten_under_one_name_is_copied_to_the_other() {
         let before = json!({"code": "a", "command": "a"});
         let after = json!({"code": "b", "command": "b"});
         for rewritten in [json!({"code": "b", "command": "a"}), json!({"code": "a", "command": "b"}), after.clone()] {
-            assert_eq!(in_step(&before, rewritten.clone()), after, "{rewritten}");
+            assert_eq!(sync_names(&before, rewritten.clone()), after, "{rewritten}");
         }
-        // Two different rewrites stay apart, and are refused by the rule that both must match.
+        // Two different rewrites stay different, and are refused because both must match.
         let differ = json!({"code": "b", "command": "c"});
-        assert_eq!(in_step(&before, differ.clone()), differ);
+        assert_eq!(sync_names(&before, differ.clone()), differ);
     }
 }

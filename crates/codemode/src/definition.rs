@@ -1,4 +1,4 @@
-//! What a run was started with, as the store keeps it: enough to run its cell again from the first leg.
+//! The stored definition of a run: enough to run its cell again from the first leg.
 
 use contract::cell::Language;
 use contract::limits::Limits;
@@ -35,7 +35,7 @@ impl Definition {
         Self { source: input.source, language: input.language, seed, limits, ttl_seconds }
     }
 
-    /// When a run that has just moved is put away for good, if it does not move again.
+    /// Returns when a run that has just made progress expires, if it makes no more progress.
     pub(crate) fn expires_at(&self, now: i64) -> i64 {
         now.saturating_add_unsigned(self.ttl_seconds.saturating_mul(1000))
     }
@@ -84,7 +84,7 @@ mod tests {
     use super::Definition;
 
     #[test]
-    fn a_definition_comes_back_as_it_was() {
+    fn a_definition_survives_a_json_round_trip() {
         let definition = Definition {
             source: "return `\u{1F600}`".to_owned(),
             language: Language::TypeScript,

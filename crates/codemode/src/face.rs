@@ -1,4 +1,5 @@
-//! Whom a cell works for: code mode, which can wait for it, or Tool Search, which gets one answer.
+//! The mode of a run: code mode, where the model can `wait` for the cell, or Tool Search, where the cell must end
+//! within one turn.
 
 use catalog::{Catalog, View};
 use contract::cell::CellResult;
@@ -16,7 +17,7 @@ pub(crate) enum RunMode {
 }
 
 impl RunMode {
-    /// What the cell sees of the catalog.
+    /// The view of the catalog that the cell has.
     pub(crate) fn view(&self) -> View {
         match self {
             Self::CodeMode => View::CodeMode,
@@ -24,7 +25,7 @@ impl RunMode {
         }
     }
 
-    /// A run's id tells which it is.
+    /// The prefix of run ids, which tells the mode of a run.
     pub(crate) fn run_prefix(&self) -> &'static str {
         match self {
             Self::CodeMode => "cm_",
@@ -40,7 +41,7 @@ impl RunMode {
         }
     }
 
-    /// The control call, for the transcript.
+    /// Returns the control call as the transcript shows it.
     pub(crate) fn call(&self, definition: &Definition) -> Value {
         let code = &definition.source;
         match self {
@@ -51,7 +52,7 @@ impl RunMode {
         }
     }
 
-    /// What the model is told.
+    /// Returns the result in the form that the model receives.
     pub(crate) fn answer(&self, catalog: &Catalog, result: &CellResult) -> Value {
         match self {
             Self::CodeMode => recorded::to_value(result),

@@ -1,4 +1,5 @@
-//! What `exec` is given, read as the contract says. Bad input is a result, never a protocol error.
+//! The input of `exec` and `wait`, read as the contract defines it. Bad input is a failed result, never a protocol
+//! error.
 
 use contract::cell::Language;
 use contract::error::ErrorCode;
@@ -17,7 +18,7 @@ impl ExecInput {
         Self { source: source.into(), language: Language::JavaScript }
     }
 
-    /// `{ code?, command?, language? }`: one of the first two, or both alike.
+    /// Reads `{ code?, command?, language? }`: one of `code` and `command`, or both with the same text.
     pub fn parse(input: &Value) -> Result<Self, Failure> {
         let text = |name: &str| match input.get(name) {
             None | Some(Value::Null) => Ok(None),
@@ -27,11 +28,13 @@ impl ExecInput {
         };
         let source = match (text("code")?, text("command")?) {
             (Some(code), Some(command)) if code != command => {
-                return Err(invalid("`code` and `command` differ; give one of them, or both alike".to_owned()));
+                return Err(invalid(
+                    "`code` and `command` differ; pass one of them, or the same text in both".to_owned(),
+                ));
             }
             (Some(source), _) | (None, Some(source)) => source.to_owned(),
             (None, None) => {
-                return Err(invalid("`code` is empty; give the cell's JavaScript or TypeScript source".to_owned()));
+                return Err(invalid("`code` is empty; pass the cell's JavaScript or TypeScript source".to_owned()));
             }
         };
         let language = match input.get("language") {
@@ -46,12 +49,12 @@ impl ExecInput {
     }
 }
 
-/// `{ runId }`; `run_id` is understood too.
+/// Reads `{ runId }`; `run_id` is accepted too.
 pub(crate) fn wait_input(input: &Value) -> Result<&str, Failure> {
     let given = input.get("runId").or_else(|| input.get("run_id")).and_then(Value::as_str).map(str::trim);
     given
         .filter(|run_id| !run_id.is_empty())
-        .ok_or_else(|| invalid("`runId` is missing; give the one that `exec` answered with".to_owned()))
+        .ok_or_else(|| invalid("`runId` is missing; pass the one that `exec` returned".to_owned()))
 }
 
 fn invalid(message: String) -> Failure {
@@ -67,7 +70,7 @@ mod tests {
     use super::ExecInput;
 
     #[test]
-    fn input_is_read_as_the_contract_says() {
+    fn exec_input_is_read_as_the_contract_defines_it() {
         let good = [
             (json!({"code": "return 1"}), Language::JavaScript),
             (json!({"command": "return 1"}), Language::JavaScript),

@@ -1,7 +1,8 @@
-//! `exec`, `wait` and Tool Search: a cell driven through the worker pool, its calls made through the executor's door, its
-//! run kept in the store.
+//! `exec`, `wait` and Tool Search: runs cells in the worker pool, makes their calls through the executor, and keeps
+//! their runs in the store.
 //!
-//! `cell` decides, `driver` acts. This crate never links the sandbox; frames are all it knows of it.
+//! `cell` is a pure state machine that decides; `driver` does what it decides. This crate never links the sandbox: it
+//! talks to workers only in frames.
 
 mod bridge;
 pub mod cell;

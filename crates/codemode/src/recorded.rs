@@ -1,4 +1,4 @@
-//! A result as the store keeps it, read back for whoever asks again.
+//! The stored form of a run's result, read back when a client asks for it again.
 
 use contract::cell::{CellResult, OutputItem, Telemetry};
 use contract::error::ErrorCode;
@@ -10,12 +10,12 @@ pub(crate) fn to_json(result: &CellResult) -> String {
     serde_json::to_string(result).unwrap_or_default()
 }
 
-/// As deep as a cell's value may be, which is deeper than most readers of JSON go.
+/// Returns the result as a JSON value. A cell's value may nest deeper than most JSON readers allow.
 pub(crate) fn to_value(result: &CellResult) -> Value {
     contract::json::read(&to_json(result)).unwrap_or(Value::Null)
 }
 
-/// Only ends are recorded; anything else reads as nothing.
+/// Reads a recorded result. `None` if it is not the end of a run, or cannot be read.
 pub(crate) fn from_json(text: &str) -> Option<CellResult> {
     let value = json::read(text).ok()?;
     let output = value.get("output")?.as_array()?.iter().map(item).collect::<Option<Vec<_>>>()?;
@@ -53,7 +53,7 @@ mod tests {
     use super::{from_json, to_json};
 
     #[test]
-    fn a_recorded_end_comes_back_as_it_was() {
+    fn a_recorded_result_survives_a_json_round_trip() {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         let output = vec![OutputItem::Text { text: "a".to_owned() }, OutputItem::Json { value: raw("[1,null]") }];
         let telemetry = Telemetry { visible_tools: vec!["exec".to_owned()], call_count: 3, ..Telemetry::default() };

@@ -1,4 +1,4 @@
-//! A call that a person has a say in: parked while they are asked, gone on with when they have spoken.
+//! Approval of calls: parks a call while a person is asked, and resumes it when they have decided.
 
 use contract::cell::PendingState;
 use contract::tool::{InputHash, Source, ToolSpec};
@@ -15,15 +15,15 @@ use crate::request::{CallEnd, CallRequest};
 const EMBEDDED: &str = "embedded";
 
 impl Executor {
-    /// Goes on with a call that people have decided about: whether it may be made, or what its tool wanted to know.
-    pub async fn decided(&self, journal: &Journal, request: &CallRequest, said: &[Approval]) -> CallEnd {
+    /// Resumes a call after people have decided: about the call itself, or by answering its tool's questions.
+    pub async fn resume_decided(&self, journal: &Journal, request: &CallRequest, said: &[Approval]) -> CallEnd {
         match said {
-            [approval] if approval.question.is_none() => self.allowed(journal, request, approval).await,
-            _ => self.answered(journal, request, said).await,
+            [approval] if approval.question.is_none() => self.resume_approved(journal, request, approval).await,
+            _ => self.resume_answered(journal, request, said).await,
         }
     }
 
-    async fn allowed(&self, journal: &Journal, request: &CallRequest, approval: &Approval) -> CallEnd {
+    async fn resume_approved(&self, journal: &Journal, request: &CallRequest, approval: &Approval) -> CallEnd {
         let Some(tool) = self.catalog.get(&request.id) else {
             return self.refuse(journal, request, self.unknown(&request.id));
         };
@@ -32,11 +32,11 @@ impl Executor {
         let refused = match approval.state {
             ApprovalState::Approved if bound => None,
             ApprovalState::Approved => {
-                Some("the tool has changed since it was approved; call it again to ask again".to_owned())
+                Some("the tool has changed since it was approved; call it again to request a new approval".to_owned())
             }
             ApprovalState::Denied => Some(denied(approval)),
             ApprovalState::Pending | ApprovalState::Used | ApprovalState::Void => {
-                Some("nobody approved this call in time".to_owned())
+                Some("this call was not approved in time; call the tool again to request a new approval".to_owned())
             }
         };
         if let Some(message) = refused {
@@ -50,11 +50,10 @@ impl Executor {
             return CallEnd::Stopped(error.into());
         }
         let consent = Consent { approvals: vec![approval.approval_id.clone()], agreed: true, answers: None };
-        self.make(journal, request, Admitted { tool: tool.clone(), input, ask: None, consent }).await
+        self.dispatch(journal, request, Admitted { tool: tool.clone(), input, ask: None, consent }).await
     }
 
-    /// What people have said to everything a call asked last, or that the time to say anything is over; nothing while
-    /// it is not.
+    /// Returns the decisions on the last requests of a call, expired ones included. `None` while any of them is open.
     pub async fn decisions_for(&self, journal: &Journal, call: u32) -> Result<Option<Vec<Approval>>, StoreError> {
         let mut asked = journal.store().approvals_of_run(journal.run_id()).await?;
         asked.retain(|one| one.call == call);
@@ -73,15 +72,15 @@ impl Executor {
         Ok(journal.store().is_allowed_for_good(subject, agent, session).await?)
     }
 
-    /// What a standing approval of this tool is bound to, beside the definition. Tools of the embedding program share
-    /// one identity; an MCP server's tool has none where its source does not say which server it is.
+    /// Returns the source identity that standing approvals of this tool are bound to, beside its definition. Tools of
+    /// the embedding program share one identity. `None` for the tool of an MCP server whose source has no identity.
     fn source_identity(&self, tool: &ToolSpec) -> Option<String> {
         let identity = self.routes.to(&tool.id)?.identity();
         identity.or_else(|| (tool.id.source() != Source::Mcp).then(|| EMBEDDED.to_owned()))
     }
 
-    /// What is put to people about a call, for as long as they have; whoever asks says why.
-    pub(crate) fn to_be_asked(
+    /// Builds the approval request for a call. The caller fills in the reason.
+    pub(crate) fn new_approval_request(
         &self,
         now: Millis,
         approval_id: String,
@@ -112,12 +111,12 @@ impl Executor {
         reason: String,
     ) -> CallEnd {
         let approval_id = approval_id(journal.run_id(), request.call);
-        let asked = self.to_be_asked(now_ms(), approval_id, request.call, &admitted.tool, &admitted.input);
+        let asked = self.new_approval_request(now_ms(), approval_id, request.call, &admitted.tool, &admitted.input);
         let asked = ApprovalRequest { reason, ..asked };
         let input = admitted.input.to_string();
         journal.entry(recorded(request, &admitted.tool).asked(&asked));
         let parked = journal.park(request.call, CallState::Approval, |row, change| {
-            // What a hook made of the input is what the person sees, and what is called.
+            // The person sees, and the tool receives, the input as the hooks rewrote it.
             row.input = Some(input).filter(|input| *input != row.payload);
             row.tool_id = Some(asked.tool_id.clone());
             row.tool_hash = Some(asked.tool_hash.clone());
@@ -143,7 +142,7 @@ fn denied(approval: &Approval) -> String {
     }
 }
 
-/// One for each call that is ever asked about: a call is asked about once.
+/// Returns the id of the approval for a call. One per call is enough: approval is requested once.
 fn approval_id(run_id: &str, call: u32) -> String {
     format!("apr_{}_{call}", run_id.trim_start_matches("cm_"))
 }

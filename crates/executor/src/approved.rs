@@ -1,4 +1,4 @@
-//! What people have agreed to for good, to be held against what tools are now.
+//! Standing approvals, to be compared with the tools' current definitions.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use store::{Store, StoreError};
 pub struct Approved(HashMap<String, HashSet<(String, Option<String>)>>);
 
 impl Approved {
-    /// Rules that were revoked do not count.
+    /// Loads the standing approvals from the store, without the revoked ones.
     pub async fn in_store(store: &Store) -> Result<Self, StoreError> {
         let mut approved = Self::default();
         for rule in store.rules().await?.into_iter().filter(|rule| rule.revoked_at.is_none()) {
@@ -19,8 +19,8 @@ impl Approved {
         Ok(approved)
     }
 
-    /// Whether there are standing approvals of this tool, but none for its definition and its source as they are now.
-    /// Its next call asks again.
+    /// Returns whether this tool has standing approvals, but none for its current definition and source. If so, its
+    /// next call requests approval again.
     pub fn changed(&self, tool: &ToolSpec, source_identity: &str) -> bool {
         let now = (tool.hash().to_string(), Some(source_identity.to_owned()));
         self.0.get(tool.id.as_str()).is_some_and(|approved| !approved.contains(&now))

@@ -1,11 +1,11 @@
-//! What a tool wants to know from a person, and what they say to it.
+//! A tool's question to a person, and the answer.
 
 use serde_json::{Map, Value, json};
 
-/// One thing that a tool wants to know.
+/// One question that a tool asks a person.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// The tool's own name for it.
+    /// The tool's name for the question.
     pub key: String,
     pub message: String,
     pub how: QuestionKind,
@@ -15,7 +15,7 @@ pub struct Question {
 pub enum QuestionKind {
     /// A form: a flat JSON Schema.
     Form(Value),
-    /// A page that the person visits on their own; what they say there is between them and the page.
+    /// A page that the person visits; what they enter there does not pass through Cellmate.
     Url(String),
 }
 
@@ -23,13 +23,13 @@ pub enum QuestionKind {
 pub enum Answer {
     /// The form, filled in.
     Filled(Map<String, Value>),
-    /// The page; what was said there is not known here.
+    /// The person visited the page; what they entered there is not known here.
     Visited,
     Declined,
 }
 
 impl Question {
-    /// As the store has it, and as people read it.
+    /// Returns the form that is stored and shown to people.
     pub fn to_json(&self) -> Value {
         let mut asked = json!({"key": self.key, "message": self.message});
         let (how, what) = match &self.how {
@@ -52,19 +52,19 @@ impl Question {
         Some(Self { key: text("key")?, message: text("message")?, how })
     }
 
-    /// What is given as a person's answer, where it fits what was asked. What they leave out is what the form says it is
-    /// then.
+    /// Checks a person's input against the question and returns it as an answer. Fields that they left out get the
+    /// form's defaults.
     pub fn filled(&self, given: Option<&Value>) -> Result<Answer, String> {
         match (&self.how, given) {
             (QuestionKind::Url(_), None) => Ok(Answer::Visited),
-            (QuestionKind::Url(_), Some(_)) => Err("this asks to visit a page, and takes no input".to_owned()),
+            (QuestionKind::Url(_), Some(_)) => Err("this question asks to visit a page and takes no input".to_owned()),
             (QuestionKind::Form(schema), given) => {
                 let given = given.cloned().unwrap_or_else(|| json!({}));
                 let given = catalog::arguments::with_defaults(schema, given);
                 catalog::arguments::check(schema, &given).map_err(|bad| bad.to_string())?;
                 match given {
                     Value::Object(given) => Ok(Answer::Filled(given)),
-                    _ => Err("a form is filled in with one JSON object".to_owned()),
+                    _ => Err("the answer to a form must be one JSON object".to_owned()),
                 }
             }
         }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_comes_back_as_it_was() {
+    fn a_question_survives_a_json_round_trip() {
         for ask in [form(), ask(QuestionKind::Url("https://example.com/login".to_owned()))] {
             assert_eq!(Question::from_json(&ask.to_json()), Some(ask));
         }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_must_fit_what_was_asked() {
+    fn an_answer_must_match_the_question() {
         let given = |value: Value| form().filled(Some(&value));
         let oslo = Map::from_iter([("city".to_owned(), json!("Oslo")), ("nights".to_owned(), json!(2))]);
         assert_eq!(given(json!({"city": "Oslo"})), Ok(Answer::Filled(oslo)));

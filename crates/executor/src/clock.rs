@@ -1,4 +1,4 @@
-//! The time, for what is written down.
+//! Wall-clock time, as it is stored.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,6 +11,6 @@ pub fn now_us() -> u64 {
 }
 
 fn since_1970() -> std::time::Duration {
-    // A simulation has its own.
+    // A simulation has its own clock.
     fault::time().unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! Hooks around a control call: `exec` itself, before any cell of it runs.
+//! Hooks around a control call: `exec` itself, before its cell runs.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use contract::cell::Language;
 use serde_json::Value;
 
 use crate::door::Executor;
-use crate::hooks::{HookVerdict, ToolEvent, ToolKind, judge, tell};
+use crate::hooks::{HookVerdict, ToolEvent, ToolKind, judge, notify};
 use crate::source::{Outcome, Returned};
 
 impl Executor {
-    /// What hooks make of a cell: its input, perhaps rewritten, or why it is not run.
+    /// Runs the hooks before a cell. Returns the input, possibly rewritten, or the reason why the cell is blocked.
     pub async fn before_cell(
         &self,
         tool_call_id: &str,
@@ -30,15 +30,16 @@ impl Executor {
         match judge(&self.hooks, self.hook_deadline, &mut event).await {
             HookVerdict::Proceed { params, ask: None } => Ok((params, event)),
             HookVerdict::Proceed { ask: Some(reason), .. } => Err(format!(
-                "a hook wants a person to agree to this cell ({reason}); cells as a whole cannot be approved, \
-                 only the calls they make"
+                "a hook requires approval for this cell ({reason}), but a cell as a whole cannot be approved, \
+                 only the calls it makes"
             )),
             HookVerdict::Blocked(reason) => Err(reason),
         }
     }
 
+    /// Runs the hooks after a cell.
     pub async fn after_cell(&self, event: &ToolEvent, result: Value) {
-        tell(&self.hooks, self.hook_deadline, event, &Outcome::Returned(Returned::json(result))).await;
+        notify(&self.hooks, self.hook_deadline, event, &Outcome::Returned(Returned::json(result))).await;
     }
 
     pub fn has_hooks(&self) -> bool {

@@ -1,16 +1,17 @@
-//! Data of unfinished calls that one process keeps in memory: counted for all runs together and for each run.
+//! A budget for the data of unfinished calls that one process keeps in memory, for each run and for all runs together.
 //!
-//! Nothing waits here. What does not fit is refused, so one run's data never delays or harms another's.
+//! Reservations never wait. Data that does not fit is refused, so one run's data never delays another run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use contract::limits::MAX_HOST_DATA_BYTES;
 
-/// A parsed JSON value takes about this much, beside its text: `[0]` is two values and 190 bytes, `{"a":0}` three and 400.
+/// The approximate size of a parsed JSON value, beside its text: `[0]` is two values and 190 bytes, `{"a":0}` three and
+/// 400.
 const VALUE_BYTES: usize = 128;
 
-/// A payload or reply is in memory twice at least: for the call, and for the journal.
+/// A payload or reply is in memory at least twice: for the call, and for the journal.
 const COPIES: usize = 2;
 
 /// The budget of a process. Clones share it.
@@ -20,29 +21,31 @@ pub struct DataBudget {
     used: Arc<AtomicUsize>,
 }
 
-/// What one run may take of the budget: two thirds, so that no run alone can use it up.
+/// One run's share of the budget: two thirds, so that no run alone can use it up.
 #[derive(Clone, Debug)]
 pub struct RunData {
     host: DataBudget,
     run: DataBudget,
 }
 
-/// Data that is counted until this is dropped.
+/// A reservation: its bytes count against the budget until it is dropped.
 #[derive(Debug)]
 pub struct Reserved {
     data: RunData,
     bytes: usize,
 }
 
-/// Why data cannot be kept now.
+/// Why data does not fit into the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DataRefused {
     #[error(
-        "the unfinished calls of this run take too much memory: {needed} bytes do not fit in the {limit} that one run may have; await some calls before making more, or pass and ask for less"
+        "the unfinished calls of this run take too much memory: {needed} bytes do not fit in the {limit} that one run may \
+         use; await some calls before making more, or pass and request less data"
     )]
     Run { needed: usize, limit: usize },
     #[error(
-        "the host is busy: {needed} bytes do not fit in the {limit} that it keeps for unfinished calls; try again later, or with less"
+        "the host is busy: {needed} bytes do not fit in the {limit} that it reserves for unfinished calls; try again \
+         later, or with less data"
     )]
     Host { needed: usize, limit: usize },
 }
@@ -68,7 +71,7 @@ impl DataBudget {
         Self { limit, used: Arc::default() }
     }
 
-    /// A share of the budget for one run.
+    /// Creates the share of one run.
     pub fn for_run(&self) -> RunData {
         RunData { host: self.clone(), run: Self::new(self.limit / 3 * 2) }
     }
@@ -88,7 +91,7 @@ impl DataBudget {
 }
 
 impl RunData {
-    /// Counts a text of so many bytes, which is parsed into so many values, until what is returned is dropped.
+    /// Reserves memory for a text of `text` bytes that is parsed into `values` JSON values.
     pub fn reserve(&self, text: usize, values: usize) -> Result<Reserved, DataRefused> {
         let bytes = text.saturating_mul(COPIES).saturating_add(values.saturating_mul(VALUE_BYTES));
         if !self.run.take(bytes) {
@@ -116,7 +119,7 @@ mod tests {
     use super::{DataBudget, DataRefused};
 
     #[test]
-    fn what_is_dropped_can_be_taken_again() {
+    fn a_dropped_reservation_frees_its_bytes() {
         let budget = DataBudget::new(300);
         let run = budget.for_run();
         let first = run.reserve(100, 0).unwrap();
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn one_run_leaves_room_for_others_and_all_together_are_bounded() {
+    fn one_run_cannot_use_up_the_budget_and_all_runs_together_are_bounded() {
         let budget = DataBudget::new(300);
         let (one, other) = (budget.for_run(), budget.for_run());
         let _taken = one.reserve(100, 0).unwrap();
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_one_call_may_send_fits_on_an_idle_host() {
+    fn the_largest_call_fits_on_an_idle_host() {
         let run = DataBudget::new(MAX_HOST_DATA_BYTES).for_run();
         drop(run.reserve(MAX_OUTSTANDING_BYTES, 0).unwrap());
         run.reserve(16 << 20, MAX_JSON_VALUES).unwrap();

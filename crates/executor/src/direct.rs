@@ -1,4 +1,4 @@
-//! A tool call without a cell around it: a run of one call, through the same door.
+//! Direct tool calls, made without a cell: each is a run of one call, on the same path as the calls of cells.
 
 use std::time::{Duration, Instant};
 
@@ -14,22 +14,23 @@ use crate::listener::{ProgressSink, StateSink};
 use crate::random::random_name;
 use crate::request::{CallEnd, CallRequest};
 
-/// The only call of such a run.
+/// The number of the only call of such a run.
 pub(crate) const CALL: u32 = 1;
 
-/// How soon an answer that somebody gave is seen.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often the store is polled for the outcome of a parked call.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A direct call that was made, or that waits for somebody.
+/// A direct call that has settled, is parked, or was stopped.
 #[derive(Debug)]
 pub struct DirectCall {
-    /// With the call's number, 1, what it is settled by where it is parked.
+    /// The run of the call. Together with the call's number, 1, it is the token that settles a parked call.
     pub run_id: String,
     pub end: CallEnd,
 }
 
 impl Executor {
-    /// Makes one call. A parked one is settled by its token like any other, and told of by whoever asks then.
+    /// Makes one call. A parked call is settled by its token like any other;
+    /// [`resume_direct_call`](Self::resume_direct_call) then returns its outcome.
     pub async fn call_directly(
         &self,
         store: &Store,
@@ -40,11 +41,12 @@ impl Executor {
     ) -> Result<DirectCall, getrandom::Error> {
         let (journal, request) = self.open(store, tool_call_id, id, input, updates)?;
         let called = self.call(&journal, &request).await;
-        let end = finish(&journal, self.seen_to_its_end(&journal, &request, called).await).await;
+        let end = finish(&journal, self.follow_to_end(&journal, &request, called).await).await;
         Ok(DirectCall { run_id: journal.run_id().to_owned(), end })
     }
 
-    /// The same for whoever cannot ask again: a parked call is held on to for so long, and then called off.
+    /// Makes one call for a caller that cannot ask for its outcome later: waits up to `hold` while the call is parked,
+    /// then cancels it.
     pub async fn call_directly_within(
         &self,
         store: &Store,
@@ -58,29 +60,30 @@ impl Executor {
         let mut end = self.call(&journal, &request).await;
         let deadline = Instant::now() + hold;
         while let CallEnd::Parked(state) = end {
-            let following = self.seen_to_its_end(&journal, &request, end);
+            let following = self.follow_to_end(&journal, &request, end);
             end = tokio::time::timeout_at(deadline.into(), following).await.unwrap_or(CallEnd::Parked(state));
             let CallEnd::Parked(state) = end else { break };
             if Instant::now() >= deadline {
                 return Ok(DirectCall { run_id: journal.run_id().to_owned(), end: cancel(&journal, state).await });
             }
-            tokio::time::sleep(LOOK_EVERY).await;
-            end = self.look(&journal, request.clone(), state).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
+            end = self.poll(&journal, request.clone(), state).await;
         }
         Ok(DirectCall { run_id: journal.run_id().to_owned(), end: finish(&journal, end).await })
     }
 
-    /// Follows a call that is away. Whoever does not wait for it any more does not want it.
-    async fn seen_to_its_end(&self, journal: &Journal, request: &CallRequest, mut end: CallEnd) -> CallEnd {
+    /// Follows a call until it settles or waits for something else. If this future is dropped, the call is cancelled,
+    /// because its caller no longer waits for it.
+    async fn follow_to_end(&self, journal: &Journal, request: &CallRequest, mut end: CallEnd) -> CallEnd {
         while let CallEnd::Parked(PendingState::Running) = end {
-            let wanted = Wanted { executor: self, journal, over: false };
+            let guard = CancelOnDrop { executor: self, journal, disarmed: false };
             match self.follow(journal, request).await {
                 Some(followed) => {
-                    wanted.no_more();
+                    guard.disarm();
                     end = followed;
                 }
                 None => {
-                    wanted.no_more();
+                    guard.disarm();
                     return end;
                 }
             }
@@ -88,21 +91,21 @@ impl Executor {
         end
     }
 
-    /// Whether whoever a call is parked with has answered by now; if so, goes on with it.
-    async fn look(&self, journal: &Journal, mut request: CallRequest, state: PendingState) -> CallEnd {
+    /// Polls the store for a parked call, and resumes the call if there is an outcome or a decision.
+    async fn poll(&self, journal: &Journal, mut request: CallRequest, state: PendingState) -> CallEnd {
         let calls = match journal.store().calls(journal.run_id()).await {
             Ok(calls) => calls,
             Err(error) => return CallEnd::Stopped(error.into()),
         };
         let Some(row) = calls.iter().find(|row| row.call == CALL) else { return CallEnd::Parked(state) };
-        // What hooks and defaults made of the input is what was asked about.
+        // The approval is for the input after hooks and defaults.
         if let Some(input) = &row.input {
             request.input = contract::json::read(input).unwrap_or(Value::Null);
         }
         if row.state == CallState::Away && row.outcome.is_none() {
             return CallEnd::Parked(state);
         }
-        match self.next(journal, &request, row).await {
+        match self.advance(journal, &request, row).await {
             CallEnd::Parked(_) => CallEnd::Parked(state),
             end @ (CallEnd::Settled(_) | CallEnd::Stopped(_)) => end,
         }
@@ -116,9 +119,9 @@ impl Executor {
         input: Value,
         updates: ProgressSink,
     ) -> Result<(Journal, CallRequest), getrandom::Error> {
-        let journal = Journal::new(store.clone(), self.held(&format!("tc_{}", random_name()?), tool_call_id));
+        let journal = Journal::new(store.clone(), self.new_run(&format!("tc_{}", random_name()?), tool_call_id));
         let row = CallRow::requested(CALL, Method::Call.as_str(), id, input.to_string(), tool_call_id, now_ms());
-        // The first call of a journal always has room: a message from a client is far smaller than a journal may be.
+        // The first call of a journal always fits: a message from a client is far smaller than a journal may be.
         let _always = journal.opened(row);
         let parent = tool_call_id.to_owned();
         Ok((
@@ -127,7 +130,7 @@ impl Executor {
         ))
     }
 
-    fn held(&self, run_id: &str, tool_call_id: &str) -> FencedRun {
+    fn new_run(&self, run_id: &str, tool_call_id: &str) -> FencedRun {
         let now = now_ms();
         FencedRun::new(NewRun {
             run_id: run_id.to_owned(),
@@ -143,28 +146,28 @@ impl Executor {
     }
 }
 
-/// A call that somebody waits for: dropped before it is over, it is called off.
-struct Wanted<'a> {
+/// Cancels the calls of a direct run when it is dropped, unless it was disarmed.
+struct CancelOnDrop<'a> {
     executor: &'a Executor,
     journal: &'a Journal,
-    over: bool,
+    disarmed: bool,
 }
 
-impl Wanted<'_> {
-    fn no_more(mut self) {
-        self.over = true;
+impl CancelOnDrop<'_> {
+    fn disarm(mut self) {
+        self.disarmed = true;
     }
 }
 
-impl Drop for Wanted<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        if !self.over {
+        if !self.disarmed {
             self.executor.cancel(self.journal.run_id(), &self.journal.calls());
         }
     }
 }
 
-/// Writes how a call ended. One that is parked waits from now on, and is put away when nobody comes for it.
+/// Writes how a call ended. The run of a parked call becomes `Waiting`, and expires if nothing resumes it.
 pub(crate) async fn finish(journal: &Journal, end: CallEnd) -> CallEnd {
     let state = match &end {
         CallEnd::Settled(outcome) => {
@@ -180,13 +183,13 @@ pub(crate) async fn finish(journal: &Journal, end: CallEnd) -> CallEnd {
     }
 }
 
-/// Ends the run of a call that is still parked: nobody can say yes to it any more, and what comes is late.
+/// Ends the run of a call that is still parked. Its approval becomes void, and a later outcome is ignored.
 async fn cancel(journal: &Journal, parked: PendingState) -> CallEnd {
     let written = journal.commit(Durability::Synced, |change| change.state = Some(RunState::Failed)).await;
     if let Err(error) = written {
         return CallEnd::Stopped(error);
     }
-    // The approval is void; where that cannot be written now, whoever sweeps next does it.
+    // Voids the approval. If that fails now, the next sweep does it.
     drop(journal.store().expire(now_ms()).await);
     CallEnd::Parked(parked)
 }

@@ -1,4 +1,4 @@
-//! The one door: authorize → hooks → approval → journal → dispatch → record.
+//! The only path of a tool call: authorize → hooks → approval → journal → dispatch → record.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,35 +22,36 @@ use crate::request::{CallEnd, CallRequest};
 use crate::routes::Routes;
 use crate::source::{AuthorizedCall, CallFuture, CallToken, Dispatch, Outcome, ToolUpdate};
 
-/// How the calls of one run are made.
+/// Makes the tool calls of one run.
 #[derive(Clone, Debug)]
 pub struct Executor {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) routes: Arc<Routes>,
     pub(crate) hooks: Arc<[Arc<dyn Hook>]>,
-    /// Tools that a person is asked about, unless a standing rule allows them.
+    /// Patterns of the tools that require a person's approval, unless a standing rule allows them.
     pub(crate) ask: Arc<[Pattern]>,
-    /// Whoever wants to hear what the tools of the run say on their way.
+    /// Receives progress updates of the run's tools.
     pub(crate) listener: Sink<ToolUpdate>,
     pub(crate) scope: Arc<Scope>,
     pub(crate) approval_ms: i64,
     pub(crate) hook_deadline: Duration,
 }
 
-/// A call that may be made, once it is written down.
+/// A call that passed policy and hooks. It is dispatched once it is approved, if `ask` is set, and journaled.
 pub(crate) struct Admitted {
     pub(crate) tool: ToolSpec,
     pub(crate) input: Value,
+    /// Why the call requires approval; `None` if it does not.
     pub(crate) ask: Option<String>,
     pub(crate) consent: Consent,
 }
 
-/// What people have said of a call before it is made.
+/// Approvals and answers that were collected before a call is dispatched.
 #[derive(Debug, Default)]
 pub(crate) struct Consent {
-    /// Approvals that are used up by it.
+    /// Approvals that this call uses up.
     pub(crate) approvals: Vec<String>,
-    /// Whether they agreed to the tool's definition.
+    /// Whether a person approved the tool's current definition.
     pub(crate) agreed: bool,
     pub(crate) answers: Option<Answers>,
 }
@@ -64,7 +65,7 @@ impl Executor {
         &self.scope
     }
 
-    /// Makes a call, or parks it with whoever must have a say first.
+    /// Makes a call, or parks it until it is approved.
     pub async fn call(&self, journal: &Journal, request: &CallRequest) -> CallEnd {
         let admitted = match self.admit(journal, request).await {
             Ok(admitted) => admitted,
@@ -77,54 +78,61 @@ impl Executor {
                 Err(error) => return error.into(),
             }
         }
-        self.make(journal, request, admitted).await
+        self.dispatch(journal, request, admitted).await
     }
 
-    /// Repeats a call that a crash may have kept from being made; only where that does no harm.
+    /// Retries a call that was dispatched before a crash, if its tool may be called twice. Otherwise settles the call
+    /// as [`Outcome::Unknown`].
     pub async fn again(&self, journal: &Journal, request: &CallRequest) -> CallEnd {
         match self.catalog.get(&request.id) {
-            Some(tool) if tool.repeat != Repeat::Never => match self.still_agreed(journal, request, tool).await {
+            Some(tool) if tool.repeat != Repeat::Never => match self.check_consent(journal, request, tool).await {
                 Ok(agreed) => {
                     let consent = Consent { agreed, ..Consent::default() };
                     let (tool, input) = (tool.clone(), request.input.clone());
-                    self.make(journal, request, Admitted { tool, input, ask: None, consent }).await
+                    self.dispatch(journal, request, Admitted { tool, input, ask: None, consent }).await
                 }
-                Err(Disagreed::Changed) => {
-                    let why = "the tool has changed since it was approved; call it again to ask again".to_owned();
+                Err(RetryRefused::Changed) => {
+                    let why = "the tool has changed since it was approved; call it again to request a new approval"
+                        .to_owned();
                     self.refuse(journal, request, why)
                 }
-                Err(Disagreed::Store(error)) => error.into(),
+                Err(RetryRefused::Store(error)) => error.into(),
             },
             _ => match self.settle_unknown(journal, request).await {
-                Ok(outcome) => self.arrived(journal, request, outcome).await,
+                Ok(outcome) => self.record_outcome(journal, request, outcome).await,
                 Err(error) => error.into(),
             },
         }
     }
 
-    /// Whether a person agreed to the call before it was made first. A repetition is bound to the definition that they
-    /// agreed to.
-    async fn still_agreed(&self, journal: &Journal, request: &CallRequest, tool: &ToolSpec) -> Result<bool, Disagreed> {
+    /// Returns whether a person approved the call before its first attempt. Fails if the tool's definition changed
+    /// since: a retry is bound to the definition that was approved.
+    async fn check_consent(
+        &self,
+        journal: &Journal,
+        request: &CallRequest,
+        tool: &ToolSpec,
+    ) -> Result<bool, RetryRefused> {
         let store = journal.store();
         let approvals = store.approvals_of_run(journal.run_id()).await.map_err(CommitError::from)?;
         let used = approvals.iter().rev().find(|one| one.call == request.call && one.state == ApprovalState::Used);
         let agreed_to = match used {
             Some(approval) => Some(approval.tool_hash.clone()),
-            // Nobody was asked, because of a standing rule for the definition of then.
-            None => journal.call(request.call).and_then(|row| row.tool_hash).filter(|_| self.asks_about(tool)),
+            // No approval was requested: a standing rule allowed the definition at that time.
+            None => journal.call(request.call).and_then(|row| row.tool_hash).filter(|_| self.needs_approval(tool)),
         };
         match agreed_to {
-            Some(hash) if hash != tool.hash().to_string() => Err(Disagreed::Changed),
+            Some(hash) if hash != tool.hash().to_string() => Err(RetryRefused::Changed),
             agreed_to => Ok(agreed_to.is_some()),
         }
     }
 
-    fn asks_about(&self, tool: &ToolSpec) -> bool {
+    fn needs_approval(&self, tool: &ToolSpec) -> bool {
         self.ask.iter().any(|pattern| catalog::policy::names(pattern, &tool.id))
     }
 
-    /// Nobody may know what became of the call. Whoever does has said so first, or is too late now: what the cell
-    /// is told must not be another thing than what they were.
+    /// Settles the call as `Unknown` unless an outcome was already stored; the first one wins. The cell and the party
+    /// that settles the call must not see different outcomes.
     async fn settle_unknown(&self, journal: &Journal, request: &CallRequest) -> Result<Outcome, CommitError> {
         let store = journal.store();
         match store.settle(journal.run_id(), request.call, &Outcome::Unknown.to_json()).await {
@@ -135,13 +143,14 @@ impl Executor {
         stored_outcome(journal, request.call).await
     }
 
-    /// An outcome that came from elsewhere, seen by hooks and transcript as any other.
-    pub async fn arrived(&self, journal: &Journal, request: &CallRequest, outcome: Outcome) -> CallEnd {
+    /// Settles a call with an outcome that came through the store, and passes it to hooks and transcript like any
+    /// other.
+    pub async fn record_outcome(&self, journal: &Journal, request: &CallRequest, outcome: Outcome) -> CallEnd {
         let event = self.event(journal, request, &request.input);
         CallEnd::Settled(self.record(journal, request, &event, outcome).await)
     }
 
-    /// Here only ids that a cell may write are told.
+    /// Returns the error message for an unknown tool id. It suggests only ids that a cell may use.
     pub(crate) fn unknown(&self, id: &str) -> String {
         self.catalog.unknown(View::CodeMode, id, "tools.search(query)")
     }
@@ -149,7 +158,7 @@ impl Executor {
     async fn admit(&self, journal: &Journal, request: &CallRequest) -> Result<Admitted, String> {
         let tool = self.catalog.get(&request.id).ok_or_else(|| self.unknown(&request.id))?;
         let given = match tool.id.source() {
-            // Servers rely on it that clients fill in what their schemas say.
+            // MCP servers rely on clients to fill in the defaults of their schemas.
             Source::Mcp => arguments::with_defaults(&tool.parameters, request.input.clone()),
             Source::Openclaw | Source::Plugin | Source::Client => request.input.clone(),
         };
@@ -168,11 +177,11 @@ impl Executor {
             (input, ask)
         };
         let ask =
-            ask.or_else(|| self.asks_about(tool).then(|| "this tool is called only when a person agrees".to_owned()));
+            ask.or_else(|| self.needs_approval(tool).then(|| "this tool requires a person's approval".to_owned()));
         Ok(Admitted { tool: tool.clone(), input, ask, consent: Consent::default() })
     }
 
-    pub(crate) async fn make(&self, journal: &Journal, request: &CallRequest, admitted: Admitted) -> CallEnd {
+    pub(crate) async fn dispatch(&self, journal: &Journal, request: &CallRequest, admitted: Admitted) -> CallEnd {
         self.intend_and_dispatch(journal, request, admitted).await.unwrap_or_else(CallEnd::from)
     }
 
@@ -185,10 +194,11 @@ impl Executor {
         let Admitted { tool, input, ask, consent: Consent { approvals, agreed, answers } } = admitted;
         let agreed = (ask.is_some() || agreed).then(|| tool.hash());
         let Some(source) = self.routes.to(&tool.id) else {
-            return Ok(self.refuse(journal, request, format!("`{}` is not there any more", tool.id.as_str())));
+            return Ok(self.refuse(journal, request, format!("`{}` is no longer available", tool.id.as_str())));
         };
         let input_text = input.to_string();
-        // With answers it is another request than the one without, which a tool that does each once must see.
+        // A call with answers is a different request than the one without. A tool that executes each key once must see
+        // a different key.
         let state = answers.as_ref().map_or("", |answers| answers.ticket.as_str());
         let input_hash = InputHash::of(format!("{input_text}{state}").as_bytes()).to_string();
         fault::point("dispatch.before_journal")?;
@@ -228,43 +238,45 @@ impl Executor {
     }
 }
 
-/// Why a call is not made again.
-enum Disagreed {
-    /// A person agreed to another definition of the tool.
+/// Why a call is not retried.
+enum RetryRefused {
+    /// The person approved a different definition of the tool.
     Changed,
     Store(CommitError),
 }
 
-impl From<CommitError> for Disagreed {
+impl From<CommitError> for RetryRefused {
     fn from(error: CommitError) -> Self {
         Self::Store(error)
     }
 }
 
 impl CallRequest {
-    /// Unique within a session: the parent's, and the call's number under it.
+    /// Returns an id that is unique within a session: the parent's id followed by the call's number.
     pub fn tool_call_id(&self) -> String {
         if self.call == 0 { self.parent.clone() } else { format!("{}:{}", self.parent, self.call) }
     }
 }
 
-/// The outcome that counts, whoever brought it.
+/// Returns the outcome that the store has for the call.
 pub(crate) async fn stored_outcome(journal: &Journal, call: u32) -> Result<Outcome, CommitError> {
     let row = journal.store().call(journal.run_id(), call).await?;
     Ok(row.and_then(|row| row.outcome).map_or(Outcome::Unknown, |outcome| Outcome::from_json(&outcome)))
 }
 
-/// A source that panics, in a program where panics unwind, has failed this call and no other.
+/// Turns a panic of the source into a failure of this call only, in programs where panics unwind.
 pub(crate) async fn guarded(answering: CallFuture<'_>) -> Dispatch {
     let called = AssertUnwindSafe(answering).catch_unwind().await;
     called.unwrap_or_else(|_| {
-        let message = "the tool broke down; look whether it had its effect before calling again";
+        let message = "the tool panicked and may have taken effect; check before calling it again";
         Dispatch::Settled(Outcome::Failed(message.to_owned()))
     })
 }
 
-/// A tool takes one object, also where its schema forgets to say so; it takes something else only where its
-/// schema says that outright. MCP knows nothing but objects.
+/// Checks the input against the tool's schema.
+///
+/// A tool takes one object, even if its schema does not say so. It takes another type only if its schema lists types
+/// explicitly; MCP tools take only objects.
 pub(crate) fn check_arguments(tool: &ToolSpec, input: &Value) -> Result<(), String> {
     let id = tool.id.as_str();
     let names_types = || tool.parameters.get("type").and_then(Value::as_array).is_some();
@@ -274,7 +286,7 @@ pub(crate) fn check_arguments(tool: &ToolSpec, input: &Value) -> Result<(), Stri
     arguments::check(&tool.parameters, input).map_err(|bad| format!("`{id}` cannot be called with this:\n{bad}"))
 }
 
-/// The same for every attempt, and for no other call.
+/// Returns the idempotency key: equal for every attempt at a call, different for every other call.
 fn key(run_id: &str, call: u32, input_hash: &str) -> String {
     InputHash::of(format!("{run_id}\0{call}\0{input_hash}").as_bytes()).to_string()
 }

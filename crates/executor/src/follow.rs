@@ -1,4 +1,4 @@
-//! A call that its source has parked: written down with its ticket, followed by whoever holds the run, called off.
+//! Calls that their source has parked: stores them with their ticket, follows them to their end, and cancels them.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::parked::{Parked, ParkedCall, Ticket};
 use crate::request::{CallEnd, CallRequest};
 use crate::source::{CallToken, Dispatch, Outcome};
 
-/// How often a call is made in all whose source has forgotten it, where its tool may be called again.
+/// The total number of attempts at a call whose source lost track of it, if its tool may be called again.
 const MAX_ATTEMPTS: i64 = 2;
 
-/// How long whoever works on a call may take to hear that nobody wants it.
-const CALL_OFF_WITHIN: Duration = Duration::from_secs(10);
+/// How long a source may take to cancel a call.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Executor {
-    /// Writes down with whom a call is. Whoever finds it there later can go on with it.
+    /// Stores what a parked call is waiting for, so that this or another process can resume it.
     pub(crate) async fn park(
         &self,
         journal: &Journal,
@@ -43,8 +43,8 @@ impl Executor {
                 let text = ticket.as_str().to_owned();
                 if let Err(error) = journal.park(request.call, CallState::Away, |row, _| row.ticket = Some(text)).await
                 {
-                    // Nobody will ever know of it.
-                    self.call_off_later(&tool.id, ticket, journal.run_id(), request.call);
+                    // The ticket is not stored, so no process could follow the call.
+                    self.spawn_cancel(&tool.id, ticket, journal.run_id(), request.call);
                     return Err(error);
                 }
                 PendingState::Running
@@ -53,8 +53,8 @@ impl Executor {
                 Ok(()) => PendingState::Approval,
                 Err(CommitError::Quota(exceeded)) => {
                     self.cancel(journal.run_id(), journal.call(request.call).as_slice());
-                    let why = format!("what it asks cannot be put to anybody: {exceeded}");
-                    return Ok(self.arrived(journal, request, Outcome::Failed(why)).await);
+                    let why = format!("the tool's question cannot be asked: {exceeded}");
+                    return Ok(self.record_outcome(journal, request, Outcome::Failed(why)).await);
                 }
                 Err(error) => return Err(error),
             },
@@ -63,8 +63,10 @@ impl Executor {
         Ok(CallEnd::Parked(end))
     }
 
-    /// Sees a call to its end that is away with a ticket. None where it is not, or nobody can be asked about it now:
-    /// then it stays as it is. Dropping this leaves it, too, to whoever follows it next.
+    /// Follows a call that was parked with a ticket until its source reports an end or parks it otherwise.
+    ///
+    /// `None` if the call has no ticket or its source cannot be asked now; the call then stays parked. If this future
+    /// is dropped, the call also stays parked, and the next holder of the run can follow it.
     pub async fn follow(&self, journal: &Journal, request: &CallRequest) -> Option<CallEnd> {
         let row = journal.call(request.call).filter(is_followed)?;
         let id = ToolId::parse(&request.id).ok()?;
@@ -95,14 +97,13 @@ impl Executor {
             Dispatch::Settled(Outcome::Unknown) if row.attempt < MAX_ATTEMPTS && self.may_repeat(&request.id) => {
                 Ok(self.again(journal, request).await)
             }
-            Dispatch::Settled(outcome) => self.concluded(journal, request, outcome).await,
+            Dispatch::Settled(outcome) => self.settle_followed(journal, request, outcome).await,
         };
         Some(end.unwrap_or_else(CallEnd::from))
     }
 
-    /// The end of a call that was away. Another's word on it, brought before, counts instead; who has lost the run says
-    /// nothing.
-    async fn concluded(
+    /// Settles a followed call. An outcome that was stored before wins. Fails if this process has lost the run.
+    async fn settle_followed(
         &self,
         journal: &Journal,
         request: &CallRequest,
@@ -112,10 +113,10 @@ impl Executor {
             true => outcome,
             false => stored_outcome(journal, request.call).await?,
         };
-        Ok(self.arrived(journal, request, outcome).await)
+        Ok(self.record_outcome(journal, request, outcome).await)
     }
 
-    /// Tells whoever works on these calls that nobody wants what they bring. Nobody waits for that.
+    /// Asks the sources of these calls to cancel them, in the background. Calls without a ticket are skipped.
     pub fn cancel(&self, run_id: &str, calls: &[CallRow]) {
         let unfinished = |row: &&CallRow| {
             row.outcome.is_none() && matches!(row.state, CallState::Away | CallState::Approval | CallState::Dispatched)
@@ -123,12 +124,12 @@ impl Executor {
         for row in calls.iter().filter(unfinished) {
             let id = ToolId::parse(row.tool_id.as_deref().unwrap_or(&row.target));
             if let (Ok(id), Some(ticket)) = (id, row.ticket.clone().and_then(Ticket::new)) {
-                self.call_off_later(&id, ticket, run_id, row.call);
+                self.spawn_cancel(&id, ticket, run_id, row.call);
             }
         }
     }
 
-    fn call_off_later(&self, id: &ToolId, ticket: Ticket, run_id: &str, call: u32) {
+    fn spawn_cancel(&self, id: &ToolId, ticket: Ticket, run_id: &str, call: u32) {
         let Some(source) = self.routes.to_owner(id).cloned() else { return };
         let token = CallToken { run: run_id.to_owned(), call };
         let parked = ParkedCall {
@@ -139,7 +140,7 @@ impl Executor {
             asker: QuestionSender::default(),
         };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { drop(tokio::time::timeout(CALL_OFF_WITHIN, source.cancel(parked)).await) });
+            runtime.spawn(async move { drop(tokio::time::timeout(CANCEL_TIMEOUT, source.cancel(parked)).await) });
         }
     }
 
@@ -148,7 +149,7 @@ impl Executor {
     }
 }
 
-/// Whether somebody must ask how far it is.
+/// Returns whether the source must be asked for the outcome of this call.
 fn is_followed(row: &CallRow) -> bool {
     row.state == CallState::Away && row.ticket.is_some() && row.outcome.is_none()
 }

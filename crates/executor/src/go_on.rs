@@ -1,4 +1,4 @@
-//! A call without a cell that was parked, gone on with: later, and perhaps by another process.
+//! Resumes a parked direct call, possibly in another process.
 
 use contract::cell::PendingState;
 use serde_json::Value;
@@ -12,22 +12,22 @@ use crate::listener::{ProgressSink, StateSink};
 use crate::request::{CallEnd, CallRequest};
 use crate::source::Outcome;
 
-/// Nobody holds such a run for longer than a step of its takes.
+/// The holder of the lease. It is empty because the run is held only during one step.
 const HOLDER: &str = "";
 
 impl Executor {
-    /// Goes on with a call that was parked: with a person's word, or an outcome that was brought meanwhile. Where
-    /// there is neither yet, it stays parked.
+    /// Resumes a parked direct call with a decision or an outcome that was stored since. If there is neither, the call
+    /// stays parked.
     pub async fn resume_direct_call(&self, store: &Store, run_id: &str, updates: ProgressSink) -> DirectCall {
-        let end = match self.parked(store, run_id, updates).await {
-            Ok((journal, request, row)) => finish(&journal, self.next(&journal, &request, &row).await).await,
+        let end = match self.take_parked(store, run_id, updates).await {
+            Ok((journal, request, row)) => finish(&journal, self.advance(&journal, &request, &row).await).await,
             Err(error) => CallEnd::Stopped(error),
         };
         DirectCall { run_id: run_id.to_owned(), end }
     }
 
-    /// The call as the store has it. Whoever takes it is the only one to go on with it.
-    async fn parked(
+    /// Takes over the run and loads its call from the store. From then on, no other process can write the run.
+    async fn take_parked(
         &self,
         store: &Store,
         run_id: &str,
@@ -50,11 +50,12 @@ impl Executor {
         Ok((journal, request, call))
     }
 
-    pub(crate) async fn next(&self, journal: &Journal, request: &CallRequest, row: &CallRow) -> CallEnd {
+    /// Advances a parked call according to its stored state.
+    pub(crate) async fn advance(&self, journal: &Journal, request: &CallRequest, row: &CallRow) -> CallEnd {
         match (&row.outcome, row.state) {
-            (Some(outcome), _) => self.arrived(journal, request, Outcome::from_json(outcome)).await,
+            (Some(outcome), _) => self.record_outcome(journal, request, Outcome::from_json(outcome)).await,
             (None, CallState::Approval) => match self.decisions_for(journal, request.call).await {
-                Ok(Some(said)) => self.decided(journal, request, &said).await,
+                Ok(Some(said)) => self.resume_decided(journal, request, &said).await,
                 Ok(None) => CallEnd::Parked(PendingState::Approval),
                 Err(error) => CallEnd::Stopped(error.into()),
             },

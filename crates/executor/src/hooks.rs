@@ -1,4 +1,4 @@
-//! Whoever wants to have a say in a call: before it is made, and after.
+//! Hooks that inspect, rewrite or block a call and observe its result.
 
 use std::fmt;
 use std::future::Future;
@@ -14,25 +14,25 @@ use serde_json::Value;
 
 use crate::source::Outcome;
 
-/// A hook that takes longer has denied the call, where nobody says otherwise.
+/// The default time limit of a hook. A hook that takes longer denies the call.
 pub const HOOK_DEADLINE: Duration = Duration::from_secs(5);
 
-/// What a hook is told of a call.
+/// The description of a call that a hook receives.
 #[derive(Clone, Debug)]
 pub struct ToolEvent {
     pub tool_name: String,
-    /// The catalog's id; a control call has none.
+    /// The catalog's id; `None` for a control call.
     pub tool_id: Option<String>,
     pub params: Value,
     pub tool_kind: Option<ToolKind>,
-    /// Only where the language is known.
+    /// The language of a cell, if it is known.
     pub tool_input_kind: Option<Language>,
     pub run_id: String,
     pub tool_call_id: String,
     pub scope: Arc<Scope>,
 }
 
-/// Tells a cell from a shell command that goes by the same name.
+/// Distinguishes a cell from a shell command, since both are called `exec`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolKind {
     CodeModeExec,
@@ -46,7 +46,7 @@ impl ToolKind {
     }
 }
 
-/// What a hook wants. Nothing: the call goes on as it is.
+/// A hook's decision about a call. By default, the call proceeds unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HookAnswer {
     pub block: Option<String>,
@@ -57,31 +57,32 @@ pub struct HookAnswer {
 pub type HookFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 pub trait Hook: fmt::Debug + Send + Sync {
-    /// `before_tool_call`. An error denies the call; its text stays here.
+    /// Runs before a call (`before_tool_call`). An error denies the call; its text is not shown to the model.
     fn before<'a>(&'a self, event: &'a ToolEvent) -> HookFuture<'a, Result<HookAnswer, String>> {
         let _ = event;
         Box::pin(async { Ok(HookAnswer::default()) })
     }
 
-    /// `after_tool_call`.
+    /// Runs after a call (`after_tool_call`).
     fn after<'a>(&'a self, event: &'a ToolEvent, outcome: &'a Outcome) -> HookFuture<'a, ()> {
         let _ = (event, outcome);
         Box::pin(async {})
     }
 }
 
-/// What all hooks together made of a call.
+/// The combined decision of all hooks about a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum HookVerdict {
     Blocked(String),
     Proceed { params: Value, ask: Option<String> },
 }
 
-/// One after the other: each sees what the one before made of the input. The first to block ends it.
+/// Runs the hooks in order. Each sees the input as the previous one rewrote it. The first hook that blocks ends the
+/// chain.
 pub(crate) async fn judge(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &mut ToolEvent) -> HookVerdict {
     let mut ask = None;
     for hook in hooks {
-        // One that panics, in a program where panics unwind, has failed and takes nobody along.
+        // If panics unwind, a panicking hook only fails this call.
         let asked = AssertUnwindSafe(async { hook.before(event).await }).catch_unwind();
         let answer = match tokio::time::timeout(deadline, asked).await {
             Ok(Ok(Ok(answer))) => answer,
@@ -103,10 +104,10 @@ pub(crate) async fn judge(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &m
     HookVerdict::Proceed { params: event.params.clone(), ask }
 }
 
-/// What a hook does afterwards changes nothing, and is not waited for beyond its deadline.
-pub(crate) async fn tell(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &ToolEvent, outcome: &Outcome) {
+/// Runs the hooks after a call, each up to the deadline. They cannot change the outcome.
+pub(crate) async fn notify(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &ToolEvent, outcome: &Outcome) {
     for hook in hooks {
-        let told = AssertUnwindSafe(async { hook.after(event, outcome).await }).catch_unwind();
-        let _late = tokio::time::timeout(deadline, told).await;
+        let notified = AssertUnwindSafe(async { hook.after(event, outcome).await }).catch_unwind();
+        let _late = tokio::time::timeout(deadline, notified).await;
     }
 }

@@ -1,7 +1,7 @@
-//! What a run does, written down before it has an effect.
+//! The journal of a run: records what the run does before it has an effect.
 //!
-//! Most of what happens can wait for the next commit: a leg, an answer from the catalog, the result of a tool
-//! that only reads. What cannot wait takes everything before it along, so that the journal has no holes.
+//! Most records can wait for the next commit: a leg, an answer from the catalog, the result of a tool that only reads.
+//! A record that cannot wait is committed with everything before it, so the journal has no gaps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,18 +17,19 @@ use crate::clock::now_ms;
 use crate::lease::LeaseClock;
 use crate::totals::{JournalFull, NotOpened, Totals};
 
-/// What may be unwritten before it is written without anybody's need: it takes memory.
+/// Unwritten records are flushed beyond these limits even if no call needs it, because they take memory.
 const MAX_UNWRITTEN_BYTES: usize = 1 << 20;
 const MAX_UNWRITTEN_CALLS: usize = 1_000;
 
+/// The journal of one run: changes that are collected in memory and written to the store in one commit.
 #[derive(Debug)]
 pub struct Journal {
     store: Store,
     run_id: String,
-    /// Held by whoever writes: changes of a run are made one after the other.
+    /// Locked while writing: changes of a run are committed one at a time.
     held: AsyncMutex<FencedRun>,
     unwritten: Mutex<Unwritten>,
-    /// None where nobody could take the run without this holder's knowing.
+    /// `None` if no other process can take over the run unnoticed.
     lease: Option<LeaseClock>,
 }
 
@@ -37,31 +38,31 @@ struct Unwritten {
     change: Change,
     /// Calls whose rows have changed.
     changed: BTreeSet<u32>,
-    /// Calls that the cell has not seen the end of, and those whose end is not written yet.
-    known: BTreeMap<u32, Known>,
+    /// Calls whose outcome was not delivered to the cell yet, and those whose outcome is not written yet.
+    known: BTreeMap<u32, OpenCall>,
     totals: Totals,
     had_effects: bool,
     settle_order: i64,
     anything: bool,
     must_sync: bool,
     lost: bool,
-    /// Calls that nobody can be asked about now, because too many are asked about already.
+    /// Calls whose approval request was refused, because too many requests are open.
     approval_refused: BTreeMap<u32, Box<Exceeded>>,
-    /// Why the run could not be put to rest.
+    /// Why the run could not be suspended.
     suspend_refused: Option<Box<Exceeded>>,
-    /// Why nothing but the end of the run is written any more: its principal has no room for its journal.
-    no_room: Option<Box<Exceeded>>,
+    /// Why only the end of the run is written from now on: its principal's quota has no space for its journal.
+    journal_refused: Option<Box<Exceeded>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct OpenCall {
     row: CallRow,
-    /// Its outcome is known. The row has the reply only until that is written.
+    /// Whether the reply is known. The row holds the reply only until it is written.
     has_reply: bool,
     is_written: bool,
 }
 
-/// Proof that a call's intent is written down, or need not be yet. Only a journal makes one.
+/// Proof that a call's intent is written, or need not be written yet. Only a journal creates one.
 #[derive(Debug)]
 pub struct Receipt(());
 
@@ -76,14 +77,15 @@ impl Journal {
         }
     }
 
-    /// Calls are made only while this lasts, or once the store has confirmed that the run is still ours.
+    /// Sets the lease. Calls are made only while it lasts, or after the store has confirmed that this process still
+    /// holds the run.
     #[must_use]
-    pub fn under(mut self, lease: LeaseClock) -> Self {
+    pub fn with_lease(mut self, lease: LeaseClock) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// Goes on with a journal that is in the store already.
+    /// Continues a journal that is already in the store.
     pub fn resumed(store: Store, held: FencedRun, calls: &[CallRow], totals: JournalTotals) -> Self {
         let journal = Self::new(store, held);
         {
@@ -93,7 +95,7 @@ impl Journal {
             unwritten.totals = totals.into();
             let open = calls.iter().filter(|row| !is_done(row));
             let known = |row: &CallRow| {
-                (row.call, Known { has_reply: row.reply.is_some(), is_written: true, row: row.clone() })
+                (row.call, OpenCall { has_reply: row.reply.is_some(), is_written: true, row: row.clone() })
             };
             unwritten.known = open.map(known).collect();
         }
@@ -108,6 +110,7 @@ impl Journal {
         &self.run_id
     }
 
+    /// Records that a leg has started, and that its replies were delivered to the cell.
     pub fn leg(&self, leg: LegRow) {
         let mut unwritten = self.lock();
         let delivered = leg.replies.clone();
@@ -118,7 +121,7 @@ impl Journal {
         unwritten.change.legs.push(leg);
     }
 
-    /// A leg has come to its end, and its calls are opened. It is written with the next thing that is.
+    /// Records that a leg has ended, after its calls were opened. It is written with the next commit.
     pub fn leg_ended(&self, leg: LegRow) {
         let mut unwritten = self.lock();
         unwritten.anything = true;
@@ -128,7 +131,7 @@ impl Journal {
         }
     }
 
-    /// A call that its cell has just made. One that is refused is in the journal all the same, without its payload.
+    /// Records a call that the cell has just made. A refused call is recorded too, without its payload.
     pub fn opened(&self, mut row: CallRow) -> Result<(), NotOpened> {
         let mut unwritten = self.lock();
         let can_reject = ![Method::Timer, Method::Yield].iter().any(|method| method.as_str() == row.method);
@@ -143,24 +146,24 @@ impl Journal {
         }
         unwritten.anything = true;
         unwritten.changed.insert(row.call);
-        unwritten.known.insert(row.call, Known { row, has_reply: false, is_written: false });
+        unwritten.known.insert(row.call, OpenCall { row, has_reply: false, is_written: false });
         opened
     }
 
-    /// Whether the journal can keep a reply of this length.
+    /// Checks that the journal has space for a reply of this length.
     pub fn has_room_for(&self, reply: usize) -> Result<(), JournalFull> {
         self.lock().totals.has_room_for(CallRow::reply_bytes(reply))
     }
 
-    /// Whether so much is unwritten that it should be written now, to free the memory that it takes.
+    /// Returns whether there are so many unwritten records that they should be written now, to free their memory.
     pub fn is_due(&self) -> bool {
         let unwritten = self.lock();
         unwritten.changed.len() >= MAX_UNWRITTEN_CALLS
             || usize::try_from(unwritten.change.journal_bytes).unwrap_or(0) >= MAX_UNWRITTEN_BYTES
     }
 
-    /// Drops the payload of a call that no tool is called for: its hash tells whether a leg that is run again makes the
-    /// same call. What is written already stays.
+    /// Drops the payload of a call that does not call a tool. Its hash is enough to check that a replayed leg makes the
+    /// same call. A payload that was already written stays.
     pub fn forget_payload(&self, call: u32) {
         let mut unwritten = self.lock();
         let Some(known) = unwritten.known.get_mut(&call).filter(|known| !known.is_written) else { return };
@@ -171,14 +174,15 @@ impl Journal {
         unwritten.change.journal_bytes -= i64::try_from(freed).unwrap_or(0);
     }
 
+    /// Records that the cell has cleared the call, such as a timer.
     pub fn cleared(&self, call: u32) {
         self.lock().update(call, |row| row.state = CallState::Cleared);
     }
 
-    /// A call's end, in the order calls end in.
+    /// Records the outcome of a call, and its position in the order in which calls settle.
     pub fn settled(&self, call: u32, outcome: Option<String>, reply: StoredReply) {
         let mut unwritten = self.lock();
-        // It may be heard of twice; the first time counts, and its cell may have seen it already.
+        // An outcome may arrive twice. The first one wins, because the cell may have seen it already.
         if unwritten.known.get(&call).is_none_or(|known| known.has_reply) {
             return;
         }
@@ -197,20 +201,21 @@ impl Journal {
         }
     }
 
+    /// Adds an entry to the transcript.
     pub fn entry(&self, entry: Entry) {
         let mut unwritten = self.lock();
         unwritten.anything = true;
         unwritten.change.entries.push(entry);
     }
 
-    /// The calls that the cell has not seen the end of, as they stand.
+    /// Returns the calls that are not finished for the cell, in their current state.
     pub fn calls(&self) -> Vec<CallRow> {
         self.lock().known.values().map(|known| known.row.clone()).collect()
     }
 
-    /// Whether any call is with somebody whose word comes through the store.
+    /// Returns whether any call waits for a decision or an outcome that arrives through the store.
     pub fn waits_for_others(&self) -> bool {
-        let with_others = |Known { row, .. }: &Known| {
+        let with_others = |OpenCall { row, .. }: &OpenCall| {
             matches!(row.state, CallState::Approval | CallState::Parked | CallState::Away) && row.outcome.is_none()
         };
         self.lock().known.values().any(with_others)
@@ -220,8 +225,10 @@ impl Journal {
         self.lock().known.get(&call).map(|known| known.row.clone())
     }
 
-    /// The call is about to be made. Where it may be repeated, a crash costs nothing and this waits for
-    /// nothing; otherwise it is on the disk when this returns, with all that led to it.
+    /// Records that a call is about to be dispatched.
+    ///
+    /// If the call may be repeated, a crash does no harm and this does not wait for the disk. Otherwise the intent is
+    /// on the disk when this returns, with everything that led to it.
     pub async fn intend(
         &self,
         call: u32,
@@ -248,12 +255,12 @@ impl Journal {
         if waits {
             self.flush().await?;
         }
-        self.still_ours().await?;
+        self.confirm_lease().await?;
         Ok(Receipt(()))
     }
 
-    /// Whoever may have slept past its lease asks before it acts.
-    async fn still_ours(&self) -> Result<(), CommitError> {
+    /// Asks the store whether this process still holds the run, if the lease may have expired.
+    async fn confirm_lease(&self) -> Result<(), CommitError> {
         let Some(lease) = self.lease.as_ref().filter(|lease| !lease.lasts()) else { return Ok(()) };
         let held = self.held.lock().await;
         if self.store.hold_on(&held, lease.until_ms()).await? {
@@ -263,13 +270,13 @@ impl Journal {
         Err(CommitError::Fenced)
     }
 
-    /// The run is another's: nothing more is done on its behalf here.
+    /// Marks the run as taken over by another process: this journal writes nothing more.
     pub fn mark_lost(&self) {
         self.lock().lost = true;
     }
 
-    /// Writes a call's new state at once, with whatever else goes with it. One that was settled meanwhile stays so: its
-    /// cell may have seen the result already.
+    /// Writes a call's new state at once, together with the given changes. A call that has settled in between stays
+    /// settled: the cell may have seen the result already.
     pub async fn park(
         &self,
         call: u32,
@@ -282,7 +289,7 @@ impl Journal {
             unwritten.anything = true;
             let Unwritten { known, changed, change, .. } = &mut *unwritten;
             let mut grown = 0;
-            if let Some(Known { row, .. }) = known.get_mut(&call).filter(|known| !known.has_reply) {
+            if let Some(OpenCall { row, .. }) = known.get_mut(&call).filter(|known| !known.has_reply) {
                 let before = row.journal_bytes();
                 row.state = state;
                 with(row, change);
@@ -295,8 +302,8 @@ impl Journal {
         self.lock().approval_refused.remove(&call).map_or(Ok(()), |exceeded| Err(CommitError::Quota(exceeded)))
     }
 
-    /// Writes the outcome of a call that is away, where nobody has written another and the run is still ours. Whether
-    /// it counts.
+    /// Writes the outcome of a followed call, if this process still holds the run. Returns false if another outcome was
+    /// stored before.
     pub async fn settle_away(&self, call: u32, outcome: &str) -> Result<bool, CommitError> {
         let held = self.held.lock().await;
         if self.lock().lost {
@@ -305,7 +312,8 @@ impl Journal {
         self.store.settle_held(&held, call, outcome).await
     }
 
-    /// Changes the run itself, and writes everything. Where a quota is in the way of its rest, all else is written.
+    /// Changes the run itself, and writes everything. If a quota does not allow the run to be suspended, everything
+    /// else is written.
     pub async fn commit(&self, durability: Durability, with: impl FnOnce(&mut Change)) -> Result<(), CommitError> {
         {
             let mut unwritten = self.lock();
@@ -317,7 +325,8 @@ impl Journal {
         self.lock().suspend_refused.take().map_or(Ok(()), |exceeded| Err(CommitError::Quota(exceeded)))
     }
 
-    /// Writes what is unwritten. Whoever comes while another writes finds its own part written too.
+    /// Writes all unwritten records. Concurrent callers wait for each other; one commit may write the records of
+    /// several.
     pub async fn flush(&self) -> Result<(), CommitError> {
         fault::point("journal.before_flush")?;
         let mut held = self.held.lock().await;
@@ -335,27 +344,27 @@ impl Journal {
             let must_sync = std::mem::take(&mut unwritten.must_sync);
             (change, if must_sync { Durability::Synced } else { Durability::Relaxed })
         };
-        self.lock().only_the_end(&mut change)?;
+        self.lock().reduce_to_end(&mut change)?;
         let mut written = self.store.commit(&mut held, &change, durability, now_ms()).await;
         while let Err(CommitError::Quota(exceeded)) = written {
-            // The caller that it was for gets an error. Other calls and results of the same change are written.
-            self.lock().leave_out(&mut change, exceeded)?;
+            // The affected caller gets an error. Other calls and results of the same change are written.
+            self.lock().drop_over_quota(&mut change, exceeded)?;
             written = self.store.commit(&mut held, &change, durability, now_ms()).await;
         }
         if written.is_err() {
-            // What was not written cannot be made up for: nothing more is done on this run's behalf here.
+            // A failed write cannot be repeated later, so this process does nothing more for the run.
             self.lock().lost = true;
         }
         fault::point("journal.after_flush")?;
         written
     }
 
-    /// Whether any tool was called.
+    /// Returns whether any tool was called.
     pub fn had_effects(&self) -> bool {
         self.lock().had_effects
     }
 
-    /// Held for a look or a change, never across an await.
+    /// Locks the unwritten records. The guard is never held across an await.
     fn lock(&self) -> MutexGuard<'_, Unwritten> {
         self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -363,7 +372,7 @@ impl Journal {
 
 impl Unwritten {
     fn update(&mut self, call: u32, change: impl FnOnce(&mut CallRow)) {
-        let Some(Known { row, .. }) = self.known.get_mut(&call) else { return };
+        let Some(OpenCall { row, .. }) = self.known.get_mut(&call) else { return };
         let before = row.input.as_ref().map_or(0, String::len);
         change(row);
         let grown = row.input.as_ref().map_or(0, String::len).saturating_sub(before);
@@ -377,8 +386,8 @@ impl Unwritten {
         self.change.grow(bytes);
     }
 
-    /// The rows to be written. What nobody needs once it is written is not kept: calls that the cell has seen the end
-    /// of, payloads and replies of those whose end it is about to see.
+    /// Returns the rows to write, and frees what is not needed after that: calls that the cell has finished with, and
+    /// payloads and replies of calls that are about to be delivered.
     fn take_changed(&mut self) -> Vec<CallRow> {
         let mut rows = Vec::with_capacity(self.changed.len());
         for call in std::mem::take(&mut self.changed) {
@@ -397,23 +406,24 @@ impl Unwritten {
         rows
     }
 
-    /// Takes out of a change what there is no room for. Nothing of that kind is left in it.
-    fn leave_out(&mut self, change: &mut Change, exceeded: Box<Exceeded>) -> Result<(), CommitError> {
+    /// Removes from a change everything that the exceeded quota limits.
+    fn drop_over_quota(&mut self, change: &mut Change, exceeded: Box<Exceeded>) -> Result<(), CommitError> {
         match exceeded.quota {
             Quota::OpenApprovals => {
                 for asked in change.approvals.drain(..) {
                     let rows = change.calls.iter_mut().filter(|row| row.call == asked.call);
-                    rows.chain(self.known.get_mut(&asked.call).map(|known| &mut known.row)).for_each(unask);
+                    rows.chain(self.known.get_mut(&asked.call).map(|known| &mut known.row))
+                        .for_each(reset_refused_approval);
                     self.approval_refused.insert(asked.call, exceeded.clone());
                 }
             }
             Quota::StoredBytes if change.snapshot.is_none() => {
-                self.no_room = Some(exceeded);
-                self.only_the_end(change)?;
+                self.journal_refused = Some(exceeded);
+                self.reduce_to_end(change)?;
             }
             Quota::WaitingRuns | Quota::StoredBytes => {
                 (change.state, change.snapshot, change.expires_at, change.release) = (None, None, None, false);
-                // What was to be told is not.
+                // The result was not returned to the model, so the transcript must not have it.
                 change.entries.retain(|entry| entry.kind != EntryKind::ControlResult);
                 self.suspend_refused = Some(exceeded);
             }
@@ -421,9 +431,10 @@ impl Unwritten {
         Ok(())
     }
 
-    /// Where there is no room for the journal, the run ends: its end is written, and nothing else of it.
-    fn only_the_end(&self, change: &mut Change) -> Result<(), CommitError> {
-        let Some(exceeded) = &self.no_room else { return Ok(()) };
+    /// If the quota has no space for the journal, reduces a change to the end of the run. Fails if the change does not
+    /// end the run.
+    fn reduce_to_end(&self, change: &mut Change) -> Result<(), CommitError> {
+        let Some(exceeded) = &self.journal_refused else { return Ok(()) };
         if !change.state.is_some_and(RunState::is_over) {
             return Err(CommitError::Quota(exceeded.clone()));
         }
@@ -437,7 +448,7 @@ impl Unwritten {
     }
 }
 
-/// Whether nothing becomes of the call any more. One that was cleared may still be at work, unless it is a timer.
+/// Returns whether the call is finished. A cleared call may still be in progress, unless it is a timer.
 fn is_done(row: &CallRow) -> bool {
     match row.state {
         CallState::Delivered => true,
@@ -446,9 +457,9 @@ fn is_done(row: &CallRow) -> bool {
     }
 }
 
-/// Nobody is asked about the call. One that was made before, and came back with a question, must not look as if it were
-/// still to be made; one that is under way stays so.
-fn unask(row: &mut CallRow) {
+/// Resets the state of a call whose approval request was refused. A call that was dispatched before and returned a
+/// question must not look as if it had not been dispatched; one that is in progress stays so.
+fn reset_refused_approval(row: &mut CallRow) {
     if row.state == CallState::Approval {
         row.state = if row.attempt > 0 { CallState::Dispatched } else { CallState::Requested };
     }

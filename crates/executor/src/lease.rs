@@ -1,4 +1,4 @@
-//! How long a process may take it, without asking the store, that its runs are still its own.
+//! Tracks how long a process may assume, without asking the store, that it still holds its runs.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,13 +8,13 @@ use tokio::time::Instant;
 
 use crate::clock::now_ms;
 
-/// A lease as its holder's own clock has it. A process that was held up for long finds it over when it wakes, and
-/// asks the store before it calls a tool.
+/// The holder's local view of a lease. A process that was suspended for long finds the lease expired, and asks the
+/// store before it calls a tool.
 #[derive(Clone, Debug)]
 pub struct LeaseClock {
     length: Duration,
     renewed: Arc<Mutex<Instant>>,
-    /// How far the store's clock is ahead of this machine's. All who share a store tell leases by its clock.
+    /// How far the store's clock is ahead of this machine's. All processes that share a store use its clock for leases.
     ahead_ms: Arc<AtomicI64>,
 }
 
@@ -23,29 +23,30 @@ impl LeaseClock {
         Self { length, renewed: Arc::new(Mutex::new(Instant::now())), ahead_ms: Arc::default() }
     }
 
-    /// What the store's clock said, asked at one time of ours and heard at another. What the time in between can explain
-    /// changes nothing.
-    pub fn heard(&self, store_ms: i64, asked_ms: i64, heard_ms: i64) {
-        let least = store_ms.saturating_sub(heard_ms);
+    /// Adjusts the offset by a reading of the store's clock. `asked_ms` and `answered_ms` are the local times of
+    /// request and response; an offset that fits between them is kept.
+    pub fn adjust_to_store(&self, store_ms: i64, asked_ms: i64, answered_ms: i64) {
+        let least = store_ms.saturating_sub(answered_ms);
         let most = store_ms.saturating_sub(asked_ms).max(least);
         self.ahead_ms.store(self.ahead_ms.load(Ordering::Relaxed).clamp(least, most), Ordering::Relaxed);
     }
 
-    /// The time, as the store has it.
+    /// Returns the current time of the store's clock.
     pub fn now_ms(&self) -> i64 {
         now_ms().saturating_add(self.ahead_ms.load(Ordering::Relaxed))
     }
 
-    /// When a lease that begins now is over.
+    /// Returns when a lease that starts now expires.
     pub fn until_ms(&self) -> i64 {
         self.now_ms().saturating_add(self.length_ms())
     }
 
-    /// All runs of this process were prolonged by somebody who began to do so then.
+    /// Records a renewal of all runs of this process that started at `then`.
     pub fn renewed_at(&self, then: Instant) {
         *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = then;
     }
 
+    /// Returns whether the lease has not expired yet.
     pub fn lasts(&self) -> bool {
         self.renewed.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < self.length
     }
@@ -64,23 +65,23 @@ mod tests {
     use super::LeaseClock;
 
     #[test]
-    fn it_is_told_by_the_stores_clock_however_wrong_ours_is() {
+    fn a_lease_follows_the_stores_clock_even_if_the_local_clock_is_wrong() {
         let clock = LeaseClock::new(Duration::from_secs(3));
         let ahead = |clock: &LeaseClock| clock.now_ms() - crate::clock::now_ms();
         // The answer took 100 ms: the store is between 59,900 and 60,000 ahead.
-        clock.heard(1_060_000, 1_000_000, 1_000_100);
+        clock.adjust_to_store(1_060_000, 1_000_000, 1_000_100);
         assert!((59_899..=60_000).contains(&ahead(&clock)), "{}", ahead(&clock));
         assert!(clock.until_ms() > crate::clock::now_ms() + 62_000);
-        // Another answer that fits what is known changes nothing; one that does not, does.
+        // A reading that fits the known offset changes nothing; one that does not fit replaces it.
         let before = ahead(&clock);
-        clock.heard(2_059_950, 2_000_000, 2_000_500);
+        clock.adjust_to_store(2_059_950, 2_000_000, 2_000_500);
         assert!((ahead(&clock) - before).abs() <= 1);
-        clock.heard(2_000_000, 2_005_000, 2_005_010);
+        clock.adjust_to_store(2_000_000, 2_005_000, 2_005_010);
         assert!((-5_011..=-4_999).contains(&ahead(&clock)), "{}", ahead(&clock));
     }
 
     #[test]
-    fn a_lease_is_over_when_nobody_renewed_it_for_its_length() {
+    fn a_lease_expires_when_it_is_not_renewed_for_its_length() {
         let clock = LeaseClock::new(Duration::from_secs(3));
         assert!(clock.lasts());
         clock.renewed_at(Instant::now() - Duration::from_secs(4));

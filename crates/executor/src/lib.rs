@@ -1,7 +1,7 @@
-//! What a run is, and how one tool call happens: through one door.
+//! Prepares runs, and makes their tool calls on a single checked path.
 //!
-//! A source is given an [`AuthorizedCall`], and only this crate can make one; it makes one when policy, hooks
-//! and, where wanted, a person have had their say, and the journal has it. There is no other way in.
+//! A [`ToolSource`] accepts only an [`AuthorizedCall`]. Only this crate can build one: after policy and hooks allowed
+//! the call, approval was granted if it is required, and the intent was journaled.
 
 mod approval;
 mod approved;
@@ -61,11 +61,11 @@ pub use source::{
 };
 pub use totals::{JournalFull, NotOpened};
 
-/// How long a person has to answer, where nobody says otherwise.
+/// The default time a person has to answer an approval request or a question.
 const APPROVAL_MS: i64 = 15 * 60 * 1000;
 
 impl Executor {
-    /// An executor of a catalog whose tools are in these routes, without hooks or approvals.
+    /// Creates an executor for a catalog whose tools are in these routes, without hooks or approvals.
     pub fn new(catalog: Arc<Catalog>, routes: Routes, scope: Scope) -> Self {
         Self {
             catalog,
@@ -85,21 +85,22 @@ impl Executor {
         self
     }
 
-    /// Hears what tools say on their way. Called from wherever a tool is; it must not take long.
+    /// Sets the function that receives progress updates of tools. It is called on the task or thread of the tool, so it
+    /// must return quickly.
     #[must_use]
     pub fn with_progress_sink(mut self, listener: impl Fn(ToolUpdate) + Send + Sync + 'static) -> Self {
         self.listener = Sink::to(listener);
         self
     }
 
-    /// Tools that are called only when a person agrees.
+    /// Sets the patterns of the tools that require a person's approval.
     #[must_use]
     pub fn with_approval_patterns(mut self, patterns: Vec<Pattern>) -> Self {
         self.ask = patterns.into();
         self
     }
 
-    /// How long a hook may take before it has denied the call.
+    /// Sets how long a hook may take. A hook that takes longer denies the call.
     #[must_use]
     pub fn with_hook_deadline(mut self, deadline: Duration) -> Self {
         self.hook_deadline = deadline;

@@ -1,4 +1,4 @@
-//! Whoever is to hear of something while a call is being made, or nobody.
+//! Optional callbacks that observe a call while it is being made.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use contract::cell::PendingState;
 use serde_json::Value;
 
-/// Clones are the same listener; by default it is nobody.
+/// An optional callback. Clones share it; the default ignores everything that is sent.
 pub struct Sink<T>(pub(crate) Option<Arc<dyn Fn(T) + Send + Sync>>);
 
-/// Where a tool tells how far it is.
+/// Receives a tool's progress updates.
 pub type ProgressSink = Sink<Value>;
 
-/// Whoever is to know with whom a call is while it is being made.
+/// Receives a call's state changes while it is being made.
 pub type StateSink = Sink<PendingState>;
 
 impl<T> Sink<T> {
@@ -20,9 +20,9 @@ impl<T> Sink<T> {
         Self(Some(Arc::new(listener)))
     }
 
-    pub fn send(&self, heard: T) {
+    pub fn send(&self, value: T) {
         if let Some(listener) = &self.0 {
-            listener(heard);
+            listener(value);
         }
     }
 }
@@ -41,6 +41,6 @@ impl<T> Default for Sink<T> {
 
 impl<T> fmt::Debug for Sink<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Listener(somebody)" } else { "Listener(nobody)" })
+        f.write_str(if self.0.is_some() { "Sink(set)" } else { "Sink(none)" })
     }
 }

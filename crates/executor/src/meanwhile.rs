@@ -1,5 +1,5 @@
-//! Questions that a tool has while its call is under way. Its source waits with it, so such a call does not outlive us:
-//! where we end before it does, its outcome is unknown like that of any other.
+//! Questions that a tool asks while its call is in progress. The source waits for the answer, so such a call does not
+//! survive a restart: if this process ends first, the outcome of the call is unknown.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -19,14 +19,14 @@ use crate::record::recorded;
 use crate::request::CallRequest;
 use crate::source::{CallFuture, Dispatch};
 
-/// Questions that one call may have in all.
-const MAX_ASKED: usize = 16;
+/// The total number of questions that one call may ask.
+const MAX_QUESTIONS: usize = 16;
 
-/// How soon a word is heard that somebody gave.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often the store is polled for the answer to a question.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Executor {
-    /// Waits for a source's answer, and puts to people what it asks on the way.
+    /// Waits for the source's result, and asks people the questions that the tool has until then.
     pub(crate) async fn dispatch_with_questions(
         &self,
         journal: &Journal,
@@ -38,17 +38,17 @@ impl Executor {
         let mut answering = pin!(guarded(answering));
         let mut number = 0;
         loop {
-            let PendingQuestion { ask, tell } = tokio::select! {
+            let PendingQuestion { ask, reply } = tokio::select! {
                 dispatch = &mut answering => return Ok(dispatch),
                 Some(asked) = asked.recv() => asked,
             };
             number += 1;
-            if number > MAX_ASKED {
-                drop(tell.send(None));
+            if number > MAX_QUESTIONS {
+                drop(reply.send(None));
                 continue;
             }
             let attempt = journal.call(request.call).map_or(0, |row| row.attempt);
-            // Other numbers than those of questions that come with a result.
+            // Numbers above 100, to differ from those of questions that a tool returns instead of a result.
             let id = question_id(journal.run_id(), request.call, attempt, 100 + number);
             let said = tokio::select! {
                 dispatch = &mut answering => {
@@ -59,7 +59,7 @@ impl Executor {
                 said = self.ask_now(journal, request, tool, &id, &ask) => said?,
             };
             request.states.send(PendingState::Running);
-            drop(tell.send(said));
+            drop(reply.send(said));
         }
     }
 
@@ -71,19 +71,19 @@ impl Executor {
         id: &str,
         ask: &Question,
     ) -> Result<Option<Answer>, CommitError> {
-        let asked = self.asked_by_tool(now_ms(), id.to_owned(), request, tool, ask);
+        let asked = self.new_question_request(now_ms(), id.to_owned(), request, tool, ask);
         journal.entry(recorded(request, tool).asked(&asked));
         let state = journal.call(request.call).map_or(CallState::Dispatched, |row| row.state);
         match journal.park(request.call, state, |_, change| change.approvals.push(asked)).await {
             Ok(()) => {}
-            // There is no room for one more question, so nobody is asked.
+            // The quota allows no more open questions, so this one is not asked.
             Err(CommitError::Quota(_)) => return Ok(None),
             Err(error) => return Err(error),
         }
         request.states.send(PendingState::Approval);
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
-            // A store that is away is asked again.
+            tokio::time::sleep(POLL_INTERVAL).await;
+            // If the store is unreachable, poll again.
             let Ok(Some(said)) = journal.store().approval(id).await else { continue };
             if said.is_open(now_ms()) {
                 continue;

@@ -1,4 +1,4 @@
-//! Outcomes as the journal has them.
+//! The stored form of outcomes.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ impl Outcome {
                 // Written piece by piece: a copy of the details could take many times the memory of their text.
                 let [content, labels] = [json!(returned.content), json!(returned.labels)];
                 let details = returned.details.as_ref().unwrap_or(&Value::Null);
-                // `null` is a value that a tool may return; no details are another thing.
+                // A tool may return `null`, which is not the same as returning no details.
                 let has_details = returned.details.is_some();
                 return format!(
                     r#"{{"returned":{{"content":{content},"details":{details},"labels":{labels}}},"hasDetails":{has_details}}}"#
@@ -23,7 +23,7 @@ impl Outcome {
         .to_string()
     }
 
-    /// What cannot be read is an outcome that is not known.
+    /// Reads a stored outcome. Text that cannot be read is `Unknown`.
     pub fn from_json(text: &str) -> Self {
         let Ok(value) = contract::json::read(text) else { return Self::Unknown };
         if let Some(message) = value.get("failed").and_then(Value::as_str) {
@@ -44,9 +44,9 @@ impl Outcome {
     }
 }
 
-/// What guest, model and transcript read of an outcome that a crash swallowed, ours or that of the tool's server.
-pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: the host or the tool's server stopped between the call and its result. \
-     It was not repeated; look whether it had its effect before calling again";
+/// The message for guest, model and transcript when a crash of the host or of the tool's server lost an outcome.
+pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: the host or the tool's server stopped between \
+     the call and its result. It was not repeated; check whether it took effect before calling it again";
 
 #[cfg(test)]
 mod tests {
@@ -55,7 +55,7 @@ mod tests {
     use crate::source::{Outcome, Returned};
 
     #[test]
-    fn an_outcome_comes_back_as_it_was() {
+    fn an_outcome_survives_a_json_round_trip() {
         let labelled = Returned { labels: vec!["mcp:a:b".to_owned()], ..Returned::text("hello") };
         for outcome in [
             Outcome::Returned(Returned::json(json!({"n": [1, null]}))),

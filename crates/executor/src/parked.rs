@@ -1,4 +1,4 @@
-//! A call that is not over when its source answers: with whom it is, and what its source needs to take it up again.
+//! Parked calls: calls that have not settled when their source returns.
 
 use std::collections::BTreeMap;
 
@@ -9,28 +9,29 @@ use crate::asker::QuestionSender;
 use crate::listener::ProgressSink;
 use crate::source::CallToken;
 
-/// The longest ticket: the state that a server may give for a question is most of it.
+/// The maximum length of a ticket. Most of it is the state that a server may attach to a question.
 pub const MAX_TICKET_BYTES: usize = 64 << 10;
 
-/// With whom a parked call is.
+/// What a parked call is waiting for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Parked {
-    /// The client that brought the tool answers it, and is heard of by `settle`.
+    /// The client that brought the tool; it settles the call with `settle`.
     Client,
-    /// The tool works on without us, and will be heard of by `settle`.
+    /// A tool that continues on its own and settles the call with `settle`.
     Task,
-    /// The tool works on without us, and must be asked how far it is: whoever holds the run does, by this ticket.
+    /// A tool that continues on its own and must be asked for its outcome; the holder of the run does so with this
+    /// ticket.
     Followed(Ticket),
-    /// The tool wants to know something from a person before it goes on.
+    /// A person's answers to the tool's questions.
     QuestionBatch(QuestionBatch),
 }
 
-/// What a source needs to take a call up again, in its own words. It outlives the process.
+/// The data that a source needs to resume a call, in its own format. It is stored and survives restarts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket(String);
 
 impl Ticket {
-    /// None where it is longer than a ticket may be.
+    /// Creates a ticket. `None` if the text is longer than [`MAX_TICKET_BYTES`].
     pub fn new(text: String) -> Option<Self> {
         (text.len() <= MAX_TICKET_BYTES).then_some(Self(text))
     }
@@ -40,7 +41,7 @@ impl Ticket {
     }
 }
 
-/// A call that was made before and parked with a ticket; only this crate can make one.
+/// A call that was dispatched before and parked with a ticket. Only this crate can build one.
 #[derive(Clone, Debug)]
 pub struct ParkedCall {
     pub(crate) id: ToolId,
@@ -67,20 +68,20 @@ impl ParkedCall {
         &self.updates
     }
 
-    /// Where the tool puts what it wants to know while it is followed.
+    /// Sends the tool's questions while the call is followed.
     pub fn asker(&self) -> &QuestionSender {
         &self.asker
     }
 }
 
-/// What a tool wants to know. It is called again with all the answers, or not at all.
+/// Questions that a tool returned instead of a result. It is called again with all answers, or not at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuestionBatch {
     pub ticket: Ticket,
     pub asks: Vec<Question>,
 }
 
-/// What people have answered, and where the call stood when they were asked.
+/// People's answers, with the ticket of the call that asked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answers {
     pub ticket: Ticket,
@@ -92,7 +93,7 @@ mod tests {
     use super::{MAX_TICKET_BYTES, Ticket};
 
     #[test]
-    fn a_ticket_has_an_end() {
+    fn a_ticket_that_is_too_long_is_refused() {
         assert!(Ticket::new("x".repeat(MAX_TICKET_BYTES)).is_some());
         assert!(Ticket::new("x".repeat(MAX_TICKET_BYTES + 1)).is_none());
     }

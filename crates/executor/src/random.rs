@@ -1,11 +1,11 @@
-//! Names nobody can guess.
+//! Random bytes and unguessable names.
 
-/// A simulation has its own chance.
+/// Fills the buffer with random bytes, from the system or from a simulation.
 pub fn fill(random: &mut [u8]) -> Result<(), getrandom::Error> {
     if fault::fill_random(random) { Ok(()) } else { getrandom::fill(random) }
 }
 
-/// 128 random bits, in hex.
+/// Returns 128 random bits as hex.
 pub fn random_name() -> Result<String, getrandom::Error> {
     let mut random = [0; 16];
     fill(&mut random)?;

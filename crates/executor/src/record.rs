@@ -1,4 +1,4 @@
-//! Tool calls as a transcript shows them: real calls, under the control call they were made from.
+//! Transcript entries of tool calls. Each names the control call that it was made from.
 
 use contract::json::depth;
 use contract::limits::MAX_BRIDGE_VALUE_DEPTH;
@@ -27,7 +27,7 @@ impl Recorded<'_> {
     }
 
     pub(crate) fn result(&self, outcome: &Outcome) -> Entry {
-        // Details may be large, so they are looked at where they are.
+        // Details may be large, so they are borrowed, not copied.
         let (is_error, content, details) = match outcome {
             Outcome::Returned(returned) => (false, Value::from(returned.content.clone()), returned.details.as_ref()),
             Outcome::Failed(message) => (true, text(message), None),
@@ -61,7 +61,8 @@ fn text(message: &str) -> Value {
     json!([{"type": "text", "text": message}])
 }
 
-/// A transcript must be readable whatever tools return: too long or too deep, and the value is left out.
+/// Returns the value for the transcript. A value that is too long or too deep is replaced by its size, so that the
+/// transcript stays readable.
 pub fn for_transcript(value: &Value) -> Value {
     let text = value.to_string();
     match depth(text.as_bytes()) {

@@ -1,4 +1,4 @@
-//! A call that somebody wants made, and how far it came.
+//! The request for a tool call, and its result.
 
 use contract::cell::PendingState;
 use serde_json::Value;
@@ -7,25 +7,25 @@ use store::CommitError;
 use crate::listener::{ProgressSink, StateSink};
 use crate::source::Outcome;
 
-/// A call somebody wants made.
+/// A request to make a tool call.
 #[derive(Clone, Debug)]
 pub struct CallRequest {
     pub call: u32,
     pub id: String,
     pub input: Value,
-    /// The control call it is made from; its own id where it is made directly.
+    /// The id of the control call that it is made from; its own id if it is made directly.
     pub parent: String,
     pub updates: ProgressSink,
-    /// Where nobody is told, the tool can ask nobody anything while it is at work.
+    /// Receives the call's state changes. If it is not set, the tool cannot ask questions while it is running.
     pub states: StateSink,
 }
 
-/// How far a call came.
+/// The result of making or resuming a call.
 #[derive(Debug)]
 pub enum CallEnd {
     Settled(Outcome),
     Parked(PendingState),
-    /// The run is no longer ours, or cannot be written: nothing was done.
+    /// Another process holds the run, or it cannot be written: nothing was done.
     Stopped(CommitError),
 }
 

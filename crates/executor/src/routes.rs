@@ -1,4 +1,4 @@
-//! Which source a tool is in.
+//! The map from a tool to its source.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,14 +7,15 @@ use contract::tool::{ToolId, ToolSpec};
 
 use crate::source::ToolSource;
 
+/// Finds the source of a tool.
 #[derive(Debug, Default)]
 pub struct Routes {
     sources: HashMap<ToolId, Arc<dyn ToolSource>>,
 }
 
 impl Routes {
-    /// Asks every source what it has. The first to have an id keeps it: a source that repeats itself, or takes
-    /// another's name, harms nobody else.
+    /// Collects the tools of all sources. The first source that has an id keeps it, so a source that repeats an id, or
+    /// uses another source's id, does not affect the others.
     pub fn of(sources: &[Arc<dyn ToolSource>]) -> (Self, Vec<ToolSpec>) {
         let mut routes = Self::default();
         let mut tools = Vec::new();
@@ -34,8 +35,8 @@ impl Routes {
         self.sources.get(id)
     }
 
-    /// For a call that was made before: whoever has the tool's siblings has what became of it, too, also where the tool
-    /// itself is offered no more.
+    /// Finds the source for a call that was dispatched before. If the tool is no longer offered, the source of its
+    /// owner's other tools still knows the outcome of the call.
     pub(crate) fn to_owner(&self, id: &ToolId) -> Option<&Arc<dyn ToolSource>> {
         let same = |known: &ToolId| known.source() == id.source() && known.owner() == id.owner();
         self.to(id).or_else(|| self.sources.iter().find(|(known, _)| same(known)).map(|(_, source)| source))

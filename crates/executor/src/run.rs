@@ -1,4 +1,4 @@
-//! What a run is: the file to open first. [`prepare`] is the activation order, one call a step.
+//! Prepares a run; the file to read first. [`prepare`] does it in activation order, one call for each step.
 
 use std::sync::Arc;
 
@@ -15,32 +15,34 @@ use crate::hooks::Hook;
 use crate::routes::Routes;
 use crate::source::ToolSource;
 
-/// What a process offers to all its runs. What it hands to one of them is that run's alone.
+/// The configuration, tool sources and hooks that a process offers to all its runs.
+///
+/// Whatever [`prepare`] builds from it for a run belongs to that run alone.
 #[derive(Clone, Debug)]
 pub struct Host {
     pub config: AgentsConfig,
     /// Core, plugins, MCP servers, in the order in which they may claim an id.
     pub sources: Vec<Arc<dyn ToolSource>>,
     pub hooks: Vec<Arc<dyn Hook>>,
-    /// Tools that are called only when a person agrees.
+    /// Patterns of the tools that require a person's approval.
     pub ask: Vec<Pattern>,
     pub namespaces: Registry,
-    /// What plugins' namespaces may read of the configuration.
+    /// The part of the configuration that plugins' namespaces may read.
     pub namespace_config: Value,
-    /// Whether cells can be run at all.
+    /// Whether this process can run cells.
     pub runtime_available: bool,
 }
 
-/// What somebody wants to run.
+/// A client's request to start a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunRequest {
     pub scope: Scope,
     pub provider: Option<String>,
     pub model: Option<String>,
     pub wants: ToolsWanted,
-    /// Tools that came with the request.
+    /// Tools that the client sent with the request.
     pub client_tools: Vec<Arc<dyn ToolSource>>,
-    /// The catalog before this one: what it has read of tools that stayed the same is not read again.
+    /// The previous catalog. Tools that did not change since are not analyzed again.
     pub former: Option<Arc<Catalog>>,
 }
 
@@ -48,22 +50,22 @@ pub struct RunRequest {
 pub enum ToolsWanted {
     #[default]
     All,
-    /// The run's own lists, the narrowest there are.
+    /// The run's own lists, the narrowest policy layer.
     Lists(Lists),
     /// `disableTools`, or a raw model call.
     None,
 }
 
-/// A run that can begin.
+/// A run that is ready to start.
 #[derive(Clone, Debug)]
 pub struct PreparedRun {
     pub surface: Surface,
-    /// What the model sees.
+    /// The tools that the model sees.
     pub visible: Vec<VisibleTool>,
-    /// How its calls are made.
+    /// Makes the run's tool calls.
     pub executor: Executor,
     pub config: ToolsConfig,
-    /// Namespaces that could not be had, and why; for the operator.
+    /// Namespaces that could not be set up, with the reasons; for the operator.
     pub refused_namespaces: Vec<NamespaceError>,
 }
 
@@ -75,22 +77,22 @@ pub enum PrepareError {
     Surface(#[from] SurfaceError),
 }
 
-/// From what is configured and wanted to what the model sees. Fails closed: no step falls back to showing more.
+/// Prepares a run from the configuration and the request. Fails closed: no step falls back to showing more tools.
 pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, PrepareError> {
-    // 1. Who runs, for whom, with what policy.
+    // 1. The agent's configuration and the policy of this run.
     let config = host.config.tools(&request.scope.agent_id).clone();
     let policy = policy(&config, request);
-    // 2 and 3. Everything there is: core, plugin, MCP and client tools.
+    // 2 and 3. All tools: core, plugin, MCP and client tools.
     let sources: Vec<Arc<dyn ToolSource>> = host.sources.iter().chain(&request.client_tools).cloned().collect();
     let (routes, all) = Routes::of(&sources);
-    // 4. What of it this run may see.
+    // 4. The tools that this run may see.
     let effective = match request.wants {
         ToolsWanted::None => Vec::new(),
         ToolsWanted::All | ToolsWanted::Lists(_) => policy.effective(all),
     };
-    // 5. Which face it shows.
+    // 5. The surface: none, direct tools, Tool Search or code mode.
     let surface = Surface::choose(&config, effective.clone(), host.runtime_available)?;
-    // 6. Its own catalog, and the namespaces whose tools are all in it.
+    // 6. The run's own catalog, and the namespaces whose tools are all in it.
     let catalog = Catalog::new(effective)?;
     let catalog = if config.search_meaning { catalog } else { catalog.without_meaning() };
     let catalog = match &request.former {
@@ -101,7 +103,7 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
     let namespaces = host.namespaces.visible(&catalog, &context);
     let refused_namespaces = namespaces.refused().to_vec();
     let catalog = Arc::new(catalog.with_namespaces(namespaces));
-    // 7 and 8. Nothing but that face.
+    // 7 and 8. The visible tools of that surface, and nothing else.
     let visible = surface.visible_tools(&config, &catalog);
     let executor = Executor::new(catalog, routes, request.scope.clone())
         .with_hooks(host.hooks.clone())

@@ -1,4 +1,4 @@
-//! Somewhere tools live, and what they answer.
+//! The interface of tool sources, and the results of their tools.
 
 use std::fmt;
 use std::future::Future;
@@ -14,30 +14,33 @@ use crate::journal::Receipt;
 use crate::listener::ProgressSink;
 use crate::parked::{Answers, Parked, ParkedCall};
 
-/// Canned answers, core tools, MCP servers, clients.
+/// A provider of tools: canned answers, core tools, an MCP server, a client.
 ///
-/// Dropping the future that `call` returned cancels the call: the source tells whoever works on it. A source around
-/// another passes everything on.
+/// Dropping the future that `call` returned cancels the call: the source notifies its tool. A source that wraps another
+/// source must forward every method.
 pub trait ToolSource: fmt::Debug + Send + Sync {
-    /// What it offers, as it stands now.
+    /// Returns the tools that it currently offers.
     fn tools(&self) -> Vec<ToolSpec>;
 
-    /// What this source is, so that a person's approval holds for it and for no other source that takes over its
-    /// name: for an MCP server a hash of its command and arguments, or of its address. Tools of an MCP server whose
-    /// source has none cannot be approved for good.
+    /// Returns what identifies this source, so that standing approvals do not hold for another source that takes over
+    /// its name. For an MCP server it is a hash of its command and arguments, or of its address. Tools of an MCP server
+    /// without an identity cannot have standing approvals.
     fn identity(&self) -> Option<String> {
         None
     }
 
+    /// Executes a call, or parks it.
     fn call(&self, call: AuthorizedCall) -> CallFuture<'_>;
 
-    /// Sees a call to its end that was parked with a ticket, perhaps by another process. Dropping the future leaves
-    /// the call as it is, for whoever follows it next; one that cannot be followed now gives its ticket back.
+    /// Waits for the outcome of a call that was parked with a ticket, possibly by another process.
+    ///
+    /// Dropping the future must not affect the call: it can be followed again later. If it cannot be followed now,
+    /// return it parked with the same ticket.
     fn follow(&self, _parked: ParkedCall) -> CallFuture<'_> {
         Box::pin(std::future::ready(Dispatch::Settled(Outcome::Unknown)))
     }
 
-    /// Nobody wants what a parked call brings: whoever works on it is told.
+    /// Cancels a parked call, because its outcome is no longer needed.
     fn cancel(&self, _parked: ParkedCall) -> CancelFuture<'_> {
         Box::pin(std::future::ready(()))
     }
@@ -47,7 +50,7 @@ pub type CallFuture<'a> = Pin<Box<dyn Future<Output = Dispatch> + Send + 'a>>;
 
 pub type CancelFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// A call that has come through the door; only this crate can make one.
+/// A call that was authorized, approved if necessary, and journaled. Only this crate can build one.
 #[derive(Debug)]
 pub struct AuthorizedCall {
     pub(crate) id: ToolId,
@@ -59,18 +62,18 @@ pub struct AuthorizedCall {
     pub(crate) agreed: Option<ToolHash>,
     pub(crate) answers: Option<Answers>,
     pub(crate) asker: QuestionSender,
-    /// Without it there is no call: the journal knows of this one.
+    /// Proof that the journal has this call.
     pub(crate) _intent: Receipt,
 }
 
-/// Names a call for as long as its run is kept: what parks a call hands this out, to settle it by later.
+/// Identifies a call for as long as its run is stored. A source that parks a call keeps it to settle the call later.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CallToken {
     pub run: String,
     pub call: u32,
 }
 
-/// What a tool said on its way, and of which call.
+/// A tool's progress update, with the call that it belongs to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolUpdate {
     pub run_id: String,
@@ -92,7 +95,7 @@ impl AuthorizedCall {
         &self.token
     }
 
-    /// The same for every attempt at this call, and for no other: for tools that do a repeated call once.
+    /// Returns the idempotency key: equal for every attempt at this call, and different for every other call.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -105,28 +108,28 @@ impl AuthorizedCall {
         &self.updates
     }
 
-    /// The definition a person agreed to, now or for good, where one had to. A source whose tool has another by now
-    /// does not call it.
+    /// Returns the tool definition that a person approved, for this call or by a standing approval; `None` if no
+    /// approval was required. If the tool's definition has changed since, the source must not call it.
     pub fn agreed(&self) -> Option<ToolHash> {
         self.agreed
     }
 
-    /// Where the tool puts what it wants to know while it is at work.
+    /// Sends the tool's questions while the call is in progress.
     pub fn asker(&self) -> &QuestionSender {
         &self.asker
     }
 
-    /// What people have answered, where the call was made before and its tool asked something.
+    /// Returns people's answers, if an earlier attempt at this call returned questions.
     pub fn answers(&self) -> Option<&Answers> {
         self.answers.as_ref()
     }
 }
 
-/// What becomes of a call that was handed to its source.
+/// The result of dispatching a call to its source.
 #[derive(Debug)]
 pub enum Dispatch {
     Settled(Outcome),
-    /// Somebody will settle it later, by its token, perhaps after a restart.
+    /// The call is settled later by its token, possibly after a restart.
     Parked(Parked),
 }
 
@@ -134,20 +137,19 @@ pub enum Dispatch {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     Returned(Returned),
-    /// What guest and model may read of a failure; never more.
+    /// The error message. Guest and model read it, so it must contain nothing that they may not see.
     Failed(String),
-    /// A crash, ours or that of whoever has the tool, came between dispatch and result of one that must not be called
-    /// twice.
+    /// The host or the tool's server crashed between dispatch and result, and the tool must not be called twice.
     Unknown,
 }
 
-/// What a tool gave.
+/// A tool's successful result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Returned {
-    /// Content blocks, in the shape MCP has for them.
+    /// Content blocks in MCP's format.
     pub content: Vec<Value>,
     pub details: Option<Value>,
-    /// Where the value came from, for policies that judge by it. The door adds the tool itself.
+    /// The origins of the value, for policies that use them. The executor adds the tool itself.
     pub labels: Vec<String>,
 }
 
@@ -160,12 +162,12 @@ impl Returned {
         Self { content: vec![json!({"type": "text", "text": text.into()})], ..Self::default() }
     }
 
-    /// The same as [`Self::for_guest`], without a copy of the details.
+    /// Returns the value of [`Self::for_guest`] without copying the details.
     pub fn into_guest(mut self) -> Value {
         self.details.take().unwrap_or_else(|| self.for_guest())
     }
 
-    /// What a cell gets: the details where there are some, else the text, else the blocks.
+    /// Returns the value that a cell receives: the details if there are any, else the text, else the blocks.
     pub fn for_guest(&self) -> Value {
         if let Some(details) = &self.details {
             return details.clone();

@@ -1,11 +1,11 @@
-//! What is told of a call: to hooks, to the transcript, and to whoever listens.
+//! Reports a call to hooks, to the transcript and to the progress sink.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::door::Executor;
-use crate::hooks::{ToolEvent, tell};
+use crate::hooks::{ToolEvent, notify};
 use crate::journal::Journal;
 use crate::listener::ProgressSink;
 use crate::record::recorded;
@@ -13,7 +13,7 @@ use crate::request::{CallEnd, CallRequest};
 use crate::source::{Outcome, ToolUpdate};
 
 impl Executor {
-    /// What the tool says goes to whoever made the request, or to whoever listens to the run.
+    /// Returns the sink for the tool's progress updates: the request's own, or else the run's.
     pub(crate) fn updates(&self, journal: &Journal, request: &CallRequest) -> ProgressSink {
         let Some(listener) = self.listener.0.clone().filter(|_| request.updates.0.is_none()) else {
             return request.updates.clone();
@@ -26,6 +26,7 @@ impl Executor {
         })
     }
 
+    /// Passes the outcome of a call to hooks and transcript, and adds the tool to its labels.
     pub(crate) async fn record(
         &self,
         journal: &Journal,
@@ -36,14 +37,14 @@ impl Executor {
         if let Outcome::Returned(returned) = &mut outcome {
             returned.labels.push(request.id.clone());
         }
-        tell(&self.hooks, self.hook_deadline, event, &outcome).await;
+        notify(&self.hooks, self.hook_deadline, event, &outcome).await;
         if let Some(tool) = self.catalog.get(&request.id) {
             journal.entry(recorded(request, tool).result(&outcome));
         }
         outcome
     }
 
-    /// A call that is not made is in the transcript like one that failed.
+    /// Settles a call as failed without making it. The transcript shows it like any failed call.
     pub(crate) fn refuse(&self, journal: &Journal, request: &CallRequest, message: String) -> CallEnd {
         let outcome = Outcome::Failed(message);
         if let Some(tool) = self.catalog.get(&request.id) {
@@ -59,7 +60,7 @@ impl Executor {
         ToolEvent {
             tool_name: tool.map_or_else(String::new, |tool| tool.id.name().to_owned()),
             tool_id: tool.map(|tool| tool.id.as_str().to_owned()),
-            // Only hooks look at it, and it may be large.
+            // Only hooks read it, and it may be large.
             params: if self.hooks.is_empty() { Value::Null } else { input.clone() },
             tool_kind: None,
             tool_input_kind: None,

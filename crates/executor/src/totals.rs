@@ -1,17 +1,19 @@
-//! What a run's journal may come to: counts, their limits, and what is said when one is reached. Pure.
+//! Limits of a run's journal: counts, their limits, and the errors when one is reached. Pure.
 
 use contract::limits::{MAX_JOURNAL_BYTES, MAX_OUTSTANDING_CALLS, MAX_RUN_CALLS};
 use store::JournalTotals;
 
-/// Which budget of a run is used up. The text is for the cell that made the call.
+/// The budget of a run that is used up. The message is for the cell that made the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalFull {
     #[error(
-        "this run has made {MAX_RUN_CALLS} calls, timers included, which is as many as one run may make; return what there is, and go on in another cell"
+        "this run has made {MAX_RUN_CALLS} calls, timers included, which is the limit for one run; return the results so \
+         far and continue in another cell"
     )]
     Calls,
     #[error(
-        "this run's calls and results take {used} bytes, and {needed} more do not fit: one run may keep {MAX_JOURNAL_BYTES}; pass or ask for less, or return what there is and go on in another cell"
+        "this run's calls and results take {used} bytes, and {needed} more do not fit: one run may keep \
+         {MAX_JOURNAL_BYTES}; pass or request less data, or return the results so far and continue in another cell"
     )]
     Bytes { used: usize, needed: usize },
 }
@@ -26,21 +28,21 @@ impl JournalFull {
     }
 }
 
-/// Why a call is not in the journal as it was made.
+/// Why the journal did not accept a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotOpened {
-    /// It is in the journal without its payload, and rejects.
+    /// The call is recorded without its payload, and its promise rejects.
     #[error(transparent)]
     Refused(JournalFull),
-    /// The run fails: it was refused calls again and again and did not stop, or it sets a timer, which cannot reject.
+    /// The run fails: it kept making calls after many were refused, or it set a timer, which cannot reject.
     #[error("the cell did not stop when its calls were refused: {0}")]
     Spent(JournalFull),
-    /// Ids of calls only ever grow. A worker that uses one again has broken the protocol.
-    #[error("the worker used the id {call} again: the last call of this run was {last}")]
+    /// The call's id is not larger than the last one. A worker that reuses an id violates the protocol.
+    #[error("the worker reused the call id {call}: the last call of this run was {last}")]
     Reused { call: u32, last: u32 },
 }
 
-/// What a journal has come to.
+/// The current totals of a journal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     calls: usize,
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_beyond_the_limit_is_refused_and_a_run_that_goes_on_is_spent() {
+    fn a_call_beyond_the_limit_is_refused_and_a_run_that_keeps_calling_fails() {
         let mut totals = full_of_calls();
         let mut id = totals.last_call;
         for _ in 0..MAX_OUTSTANDING_CALLS {

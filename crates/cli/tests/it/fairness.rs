@@ -203,7 +203,7 @@ async fn a_principal_with_a_full_queue_is_refused_and_another_is_not() {
     };
     match refused {
         CellResult::Failed { code: Some(ErrorCode::RuntimeUnavailable), error, .. } => {
-            assert!(error.contains("wait for a sandbox worker already"), "{error}");
+            assert!(error.contains("already wait for a sandbox worker"), "{error}");
         }
         other => panic!("{other:?}"),
     }

@@ -323,12 +323,12 @@ async fn a_worker_that_breaks_the_protocol_is_terminated() {
         Launch::Attached(|s, _, _| {
             liar(|cell| leg(CellId(cell.0 + 1), LegEnd::Suspended { calls: vec![], cleared: vec![] }, vec![]))(s)
         }),
-        "answered what was not asked",
+        "the worker sent an answer to no request",
     )
     .await;
     check_lie(
         Launch::Attached(|s, _, _| liar(|cell| FromWorker::Frozen { cell, snapshot: vec![1] }.encode())(s)),
-        "answered a leg with something else",
+        "a leg answered with another frame",
     )
     .await;
     check_lie(
@@ -363,7 +363,7 @@ async fn a_worker_that_breaks_the_protocol_is_terminated() {
                 leg(cell, LegEnd::Suspended { calls: vec![call(1, b"[".repeat(2000))], cleared: vec![] }, vec![])
             })(s)
         }),
-        "a call larger than one may be",
+        "a call larger than allowed",
     )
     .await;
     check_lie(
@@ -395,5 +395,5 @@ async fn a_worker_that_breaks_the_protocol_is_terminated() {
         "more bytes of calls than a cell may have",
     )
     .await;
-    check_lie(Launch::Attached(|s, _, _| liar(|_| Vec::new())(s)), "it did not answer within 1200 ms").await;
+    check_lie(Launch::Attached(|s, _, _| liar(|_| Vec::new())(s)), "the worker did not answer within 1200 ms").await;
 }

@@ -1,4 +1,4 @@
-//! What an unfinished cell waits for, in words: whoever reads them knows whom to ask.
+//! The timeout message of an unfinished cell, which names the calls that it waits for.
 
 use contract::cell::PendingState;
 use contract::error::ErrorCode;
@@ -7,10 +7,10 @@ use contract::frame::{Failure, Method};
 /// More calls than this are not listed.
 const MAX_LISTED: usize = 8;
 
-/// As long as any id that is worth reading.
+/// The maximum length of a tool id in the message.
 const MAX_SHOWN: usize = 200;
 
-/// A cell's time is over, and these calls are open.
+/// Builds the failure of a cell whose time is over while these calls are open.
 pub(crate) fn out_of_time<'a>(timeout_ms: u64, open: impl Iterator<Item = (PendingState, Method, &'a str)>) -> Failure {
     let blocks: Vec<String> =
         open.take(MAX_LISTED).map(|(state, method, target)| block(state, method, target)).collect();

@@ -1,4 +1,4 @@
-//! A cell's open calls: queued, at work, with somebody, settled.
+//! A cell's open calls: queued, running, parked, settled.
 
 use contract::cell::{PendingState, PendingToolCall};
 use contract::frame::{HostCall, Method, Reply, ReplyValue};
@@ -13,13 +13,13 @@ pub(super) struct Open {
     pub(super) target: String,
     pub(super) state: PendingState,
     pub(super) since: u64,
-    /// Whether it counts among the calls that run at once. What waits for a person does not.
+    /// Whether it counts against the limit of concurrent calls. A call that waits for a person does not.
     pub(super) holds_slot: bool,
     /// Length of its target and payload together.
     pub(super) bytes: usize,
 }
 
-/// A call that has its reply, which the cell has not.
+/// A call whose reply was not delivered to the cell yet.
 #[derive(Debug)]
 pub(super) struct Settled {
     pub(super) method: Method,
@@ -32,15 +32,15 @@ pub(super) enum Queued {
     Decided(CallId),
 }
 
-/// A call that was open when a run was put away.
+/// A call that was open when its run was suspended.
 #[derive(Debug)]
 pub struct Reopened {
     pub call: HostCall,
-    /// Queued: it has not been dispatched, and will be.
+    /// The state in the resumed cell. A queued call is dispatched.
     pub state: PendingState,
-    /// Whoever resumes the run works on it.
+    /// Whether the driver that resumes the run works on it.
     pub worked_on: bool,
-    /// Whoever it waited for has said yes or no meanwhile.
+    /// Whether a person has decided about it since.
     pub decided: bool,
     pub since: u64,
 }
@@ -55,13 +55,13 @@ impl Cell {
         self.open.insert(call.id, Open::new(&call, state, now, false));
         match call.method {
             Method::Yield if self.turns == Turns::One => {
-                // There is nobody to yield to.
+                // A cell of one turn cannot yield: no `wait` would follow.
                 self.settle(call.id, ReplyValue::Resolved(b"null".to_vec()));
             }
             Method::Yield => {}
             Method::Timer => {
                 let after_ms = std::str::from_utf8(&call.payload).ok().and_then(|text| text.parse::<f64>().ok());
-                // What is no number fires at once; a cast saturates.
+                // A delay that is not a number fires at once; the cast saturates.
                 actions.push(Action::SetTimer { call: call.id, after_ms: after_ms.unwrap_or(0.0) as u64 });
             }
             Method::Search | Method::Describe | Method::Call | Method::Namespace => {
@@ -76,7 +76,7 @@ impl Cell {
         self.settled.push(Settled { method: open.method, reply: Reply { call, value } });
     }
 
-    /// A call that somebody else works on makes room for its siblings.
+    /// Parks a call. It frees its slot for other calls.
     pub(super) fn park(&mut self, call: CallId, state: PendingState) {
         let Some(open) = self.open.get_mut(&call) else { return };
         open.state = state;
@@ -91,7 +91,7 @@ impl Cell {
         }
     }
 
-    /// Gives the call a slot among those that run at once; false where it is no longer open, and must not be made.
+    /// Gives the call a slot. Returns false if it is no longer open, and must not be dispatched.
     pub(super) fn begin(&mut self, call: CallId) -> bool {
         let Some(open) = self.open.get_mut(&call) else { return false };
         open.state = PendingState::Running;

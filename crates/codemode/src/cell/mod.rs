@@ -1,8 +1,8 @@
-//! A run as a value: events go in, actions come out. Nothing here waits, reads a clock or does IO.
+//! The state machine of a run: events go in, actions come out. Nothing here waits, reads a clock or does IO.
 //!
-//! A *turn* is one `exec` or `wait` of the model's. Within it every settled call resumes the guest at
-//! once; the turn ends when the cell does, when it yields, when only people are awaited, or when the
-//! time to hold on is over. Calls go on between turns.
+//! A *turn* is one `exec` or `wait` of the model. Within a turn, every settled call resumes the guest at once. The turn
+//! ends when the cell ends or yields, when it waits only for people or clients, or when the turn's time is over. Calls
+//! continue between turns.
 
 mod block;
 mod calls;
@@ -27,13 +27,14 @@ pub use calls::Reopened;
 pub use stored::Spent;
 pub use words::{Action, Answer, Event};
 
-/// How long a cell that waits keeps its place in a worker. Most tools answer sooner; for the others a
-/// snapshot is cheaper than the place.
+/// How long a waiting cell stays in its worker. Most tools return sooner; for slower ones a snapshot costs less than
+/// the worker's slot.
 pub const KEEP_LIVE_MS: u64 = 25;
 
-/// A leg is not worth starting with less.
+/// A leg is not started with less time than this.
 const LEAST_RUN_MS: u64 = 1;
 
+/// The state of a run.
 #[derive(Debug)]
 pub struct Cell {
     limits: Limits,
@@ -55,7 +56,7 @@ pub struct Cell {
 enum Phase {
     /// A leg runs in a worker.
     Running,
-    /// Between legs; in a worker since then, or frozen.
+    /// Between legs; in a worker since `live_since`, or frozen.
     Resting {
         live_since: Option<u64>,
     },
@@ -64,7 +65,7 @@ enum Phase {
 }
 
 impl Cell {
-    /// A cell whose first leg has been started, in the turn of its `exec`.
+    /// Creates a cell whose first leg was started in the turn of its `exec`.
     pub fn started(limits: Limits, now: u64) -> Self {
         Self {
             limits,
@@ -82,15 +83,15 @@ impl Cell {
         }
     }
 
-    /// The same for a cell that nobody can `wait` for: it ends within its first turn, one way or the other.
+    /// Creates a started cell that cannot be resumed with `wait`: it completes or fails within its first turn.
     pub fn started_for_one_turn(limits: Limits, now: u64) -> Self {
         Self { turns: Turns::One, ..Self::started(limits, now) }
     }
 
-    /// `now` is in milliseconds since any fixed moment.
+    /// Handles an event and returns the actions to take. `now` is in milliseconds since any fixed moment.
     pub fn on(&mut self, event: Event, now: u64) -> Vec<Action> {
         let mut actions = Vec::new();
-        // What comes after the end changes nothing.
+        // Events after the end change nothing.
         if self.is_over() {
             return actions;
         }
@@ -123,12 +124,13 @@ impl Cell {
         matches!(self.phase, Phase::Ended)
     }
 
-    /// Whether an `exec` or `wait` of the model's is under way.
+    /// Returns whether an `exec` or `wait` is in progress.
     pub fn in_turn(&self) -> bool {
         self.turn.is_some()
     }
 
-    /// Whether nothing is left to do until somebody comes: put away, nobody asks, no tool works.
+    /// Returns whether there is nothing to do: the cell is frozen, no turn is in progress, and no call is running or
+    /// queued.
     pub fn is_dormant(&self) -> bool {
         matches!(self.phase, Phase::Resting { live_since: None })
             && self.turn.is_none()
@@ -149,7 +151,7 @@ impl Cell {
             return;
         }
         self.turn = Some(Turn { kind: TurnKind::Wait, began: now, guest_us: 0 });
-        // What yielded goes on now, before anything that has settled meanwhile.
+        // Yields are resolved first, before calls that have settled since.
         let yields: Vec<CallId> =
             self.open.iter().filter(|(_, open)| open.method == Method::Yield).map(|(call, _)| *call).collect();
         for call in yields.into_iter().rev() {
@@ -190,7 +192,7 @@ impl Cell {
         }
     }
 
-    /// Does whatever can be done now.
+    /// Adds all actions that are possible now.
     fn advance(&mut self, now: u64, actions: &mut Vec<Action>) {
         while self.running < self.limits.pending_calls {
             match self.queue.pop_front() {
@@ -201,7 +203,7 @@ impl Cell {
                 }
                 Some(Queued::Decided(call)) => {
                     if self.begin(call) {
-                        actions.push(Action::GoOn(call));
+                        actions.push(Action::ResumeDecided(call));
                     }
                 }
                 None => break,
@@ -226,7 +228,7 @@ impl Cell {
                 actions.extend(self.fail(failure));
                 return;
             }
-            // Put away first: what the model is told of must be there when it comes back.
+            // Freeze before answering: the cell must be in the store when the model calls `wait`.
             if live_since.is_some() {
                 self.freeze(actions);
             } else {
@@ -242,7 +244,7 @@ impl Cell {
         }
     }
 
-    /// Whether the model must hear of the cell now, finished or not.
+    /// Returns whether the turn must end now, whether or not the cell is finished.
     fn must_answer(&self, held_long_enough: bool) -> bool {
         if self.turns == Turns::One {
             return held_long_enough;
@@ -324,11 +326,11 @@ fn broke_protocol(what: &str) -> Failure {
     }
 }
 
-/// The worker says that the cell waits, and there is nothing that could ever resume it.
+/// The failure of a cell that waits although nothing is pending that could resume it.
 fn nothing_pending() -> Failure {
     Failure {
         code: None,
-        message: "the cell waits, but no tool call and no timer of it is pending that could resume it".to_owned(),
+        message: "the cell waits, but it has no tool call and no timer pending that could resume it".to_owned(),
         place: None,
     }
 }

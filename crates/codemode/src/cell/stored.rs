@@ -1,4 +1,4 @@
-//! A cell that was put away, and comes back.
+//! Rebuilds a suspended cell from the store.
 
 use contract::cell::PendingState;
 use contract::ids::CallId;
@@ -7,7 +7,7 @@ use contract::limits::Limits;
 use super::calls::{Open, Queued, Reopened};
 use super::{Cell, Phase};
 
-/// What a run had used up when it was put away.
+/// The resources that a run had used when it was suspended.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spent {
     pub guest_us: u64,
@@ -17,8 +17,8 @@ pub struct Spent {
 }
 
 impl Cell {
-    /// A cell that comes back from the store: frozen, or, where it was run again, in a worker with a last leg
-    /// whose end is still to be told.
+    /// Rebuilds a suspended cell. It is frozen, or, if its legs were run again, in a worker, and the end of its last
+    /// leg is still to come as an event.
     pub fn resumed(limits: Limits, open: Vec<Reopened>, spent: Spent, frozen: bool) -> Self {
         let phase = if frozen { Phase::Resting { live_since: None } } else { Phase::Running };
         let mut cell = Self {

@@ -1,4 +1,4 @@
-//! The state machine, event by event. Time is a number; nothing waits.
+//! Tests of the state machine, event by event. Time is a number; nothing waits.
 
 use contract::cell::{PendingState, WaitingReason};
 use contract::error::ErrorCode;
@@ -33,13 +33,13 @@ fn settled(id: u32) -> Event {
     Event::Settled(CallId(id), ReplyValue::Resolved(b"1".to_vec()))
 }
 
-/// Actions in words, so that a whole list can be compared.
+/// Describes actions in words, so that a whole list can be compared.
 fn words(actions: &[Action]) -> Vec<String> {
     actions
         .iter()
         .map(|action| match action {
             Action::Dispatch(call) => format!("dispatch {}", call.id.0),
-            Action::GoOn(call) => format!("go on {}", call.0),
+            Action::ResumeDecided(call) => format!("resume {}", call.0),
             Action::SetTimer { call, after_ms } => format!("timer {} in {after_ms}", call.0),
             Action::CancelTimer(call) => format!("cancel {}", call.0),
             Action::Deliver { replies, run_ms, .. } => {
@@ -56,7 +56,7 @@ fn words(actions: &[Action]) -> Vec<String> {
         .collect()
 }
 
-/// Feeds events at their times and compares what comes out of each.
+/// Feeds events at their times and compares the actions of each.
 fn check(script: Vec<(u64, Event, &[&str])>) -> Cell {
     let mut cell = Cell::started(limits(), 0);
     for (step, (now, event, expected)) in script.into_iter().enumerate() {
@@ -67,7 +67,7 @@ fn check(script: Vec<(u64, Event, &[&str])>) -> Cell {
 }
 
 #[test]
-fn a_cell_that_just_completes() {
+fn a_cell_that_completes_in_its_first_leg_ends() {
     let cell = check(vec![(3, completed(), &["completed", "close"])]);
     assert!(cell.is_over());
 }
@@ -89,7 +89,7 @@ fn calls_beyond_the_cap_queue_in_order() {
     check(vec![
         (0, suspended(calls), &["dispatch 1", "dispatch 2", "wake at 25"]),
         (1, settled(2), &["dispatch 3", "deliver [2] for 995"]),
-        // While a leg runs, calls go on.
+        // Calls continue while a leg runs.
         (2, settled(1), &["dispatch 4"]),
         (3, suspended(vec![]), &["deliver [1] for 990"]),
     ]);
@@ -118,7 +118,7 @@ fn a_reply_that_comes_while_freezing_is_delivered_after_it() {
 }
 
 #[test]
-fn exec_answers_waiting_when_its_time_is_over_and_wait_goes_on() {
+fn exec_answers_waiting_when_its_time_is_over_and_wait_resumes_the_cell() {
     check(vec![
         (0, suspended(vec![call(1, Method::Call)]), &["dispatch 1", "wake at 25"]),
         (25, Event::Woke, &["freeze"]),
@@ -139,7 +139,7 @@ fn a_yield_ends_the_turn_and_the_next_wait_resolves_it() {
     check(vec![
         (0, suspended(vec![call(1, Method::Yield), call(2, Method::Call)]), &["dispatch 2", "freeze"]),
         (1, settled(2), &[]),
-        // Only what is put away is told of.
+        // The answer comes only after the cell is frozen.
         (2, Event::Froze { bytes: 1 }, &["waiting Yield 1"]),
         (50, Event::Wait, &["deliver [1, 2] for 1000"]),
         (55, suspended(vec![call(3, Method::Yield)]), &["freeze"]),
@@ -171,7 +171,7 @@ fn timers_are_not_tool_calls() {
 }
 
 #[test]
-fn when_only_people_are_awaited_the_turn_ends() {
+fn a_turn_ends_when_the_cell_waits_only_for_people_and_clients() {
     let cell = check(vec![
         (0, suspended(vec![call(1, Method::Call), call(2, Method::Call)]), &["dispatch 1", "dispatch 2", "wake at 25"]),
         (5, Event::Parked(CallId(1), PendingState::Approval), &["wake at 25"]),
@@ -182,15 +182,15 @@ fn when_only_people_are_awaited_the_turn_ends() {
 }
 
 #[test]
-fn who_waits_for_a_person_makes_room_for_others_and_queues_again_when_decided() {
+fn a_call_that_waits_for_a_person_frees_its_slot_and_is_queued_again_when_decided() {
     let calls = (1..=4).map(|id| call(id, Method::Call)).collect();
     check(vec![
         (0, suspended(calls), &["dispatch 1", "dispatch 2", "wake at 25"]),
         (1, Event::Parked(CallId(1), PendingState::Approval), &["dispatch 3", "wake at 25"]),
         (2, Event::Decided(CallId(1)), &["wake at 25"]),
         (3, settled(2), &["dispatch 4", "deliver [2] for 995"]),
-        (4, settled(3), &["go on 1"]),
-        // Decided twice is decided once.
+        (4, settled(3), &["resume 1"]),
+        // A second decision changes nothing.
         (5, Event::Decided(CallId(1)), &[]),
         (6, settled(1), &[]),
         (7, suspended(vec![]), &["deliver [3, 1] for 990"]),
@@ -198,7 +198,7 @@ fn who_waits_for_a_person_makes_room_for_others_and_queues_again_when_decided() 
 }
 
 #[test]
-fn a_cell_that_is_frozen_when_its_time_is_over_answers_only_then() {
+fn a_cell_whose_time_is_over_answers_only_after_it_is_frozen() {
     check(vec![
         (990, suspended(vec![call(1, Method::Call)]), &["dispatch 1", "wake at 1000"]),
         (1000, Event::Woke, &["freeze"]),
@@ -207,7 +207,7 @@ fn a_cell_that_is_frozen_when_its_time_is_over_answers_only_then() {
 }
 
 #[test]
-fn a_cell_out_of_the_store_goes_on_where_it_was() {
+fn a_cell_from_the_store_continues_where_it_was() {
     let reopened =
         |id, method, state, worked_on| Reopened { call: call(id, method), state, worked_on, decided: false, since: 0 };
     let open = vec![
@@ -232,7 +232,7 @@ fn a_cell_out_of_the_store_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_call_that_was_decided_about_meanwhile_goes_on_at_once() {
+fn a_call_that_was_decided_while_its_run_was_suspended_is_resumed_at_once() {
     let asked = |id, decided| Reopened {
         call: call(id, Method::Call),
         state: PendingState::Approval,
@@ -242,8 +242,8 @@ fn a_call_that_was_decided_about_meanwhile_goes_on_at_once() {
     };
     let mut cell = Cell::resumed(limits(), vec![asked(1, true), asked(2, false)], Spent::default(), true);
     assert!(!cell.is_dormant(), "there is something to do");
-    // The model does not hear that only people are awaited: one of them has spoken.
-    assert_eq!(words(&cell.on(Event::Wait, 9000)), ["go on 1", "wake at 14000"]);
+    // The turn does not end: one of the two decisions has been made.
+    assert_eq!(words(&cell.on(Event::Wait, 9000)), ["resume 1", "wake at 14000"]);
     assert_eq!(words(&cell.on(settled(1), 9001)), ["deliver [1] for 1000"]);
 }
 
@@ -298,7 +298,7 @@ fn abort_and_loss_end_a_cell_in_every_state() {
         let ended = if number % 2 == 0 { cell.on(Event::Abort, 50) } else { cell.on(lost(), 50) };
         let code = if number % 2 == 0 { "failed Some(Aborted)" } else { "failed Some(InternalError)" };
         assert_eq!(words(&ended), [code, "close"], "state {number}");
-        // What comes late changes nothing.
+        // Late events change nothing.
         for late in [settled(1), Event::Woke, Event::Wait, Event::Abort, Event::Froze { bytes: 1 }] {
             let shown = format!("{late:?}");
             assert_eq!(words(&cell.on(late, 60)), [""; 0], "{shown}");
@@ -308,11 +308,11 @@ fn abort_and_loss_end_a_cell_in_every_state() {
 }
 
 #[test]
-fn a_cell_of_one_turn_holds_on_for_people_and_then_says_whom_it_waited_for() {
+fn a_cell_of_one_turn_waits_for_people_and_its_timeout_names_the_open_calls() {
     let mut cell = Cell::started_for_one_turn(limits(), 0);
     let calls = vec![call(1, Method::Yield), call(2, Method::Call), call(3, Method::Call)];
     for (now, event, expected) in [
-        // There is nobody to yield to.
+        // A yield resolves at once.
         (0, suspended(calls), vec!["dispatch 2", "dispatch 3", "deliver [1] for 995"]),
         (1, Event::Parked(CallId(2), PendingState::Approval), vec![]),
         (2, suspended(vec![]), vec!["wake at 27"]),
@@ -332,7 +332,7 @@ fn a_cell_of_one_turn_holds_on_for_people_and_then_says_whom_it_waited_for() {
 }
 
 #[test]
-fn what_settles_too_late_does_not_save_a_cell_of_one_turn() {
+fn a_call_that_settles_too_late_does_not_save_a_cell_of_one_turn() {
     let mut cell = Cell::started_for_one_turn(limits(), 0);
     cell.on(suspended(vec![call(1, Method::Call)]), 5);
     assert_eq!(words(&cell.on(settled(1), 1000)), ["failed Some(Timeout)", "close"]);
@@ -364,7 +364,7 @@ fn cleared(ids: &[u32]) -> Event {
 
 #[test]
 fn a_leg_that_clears_what_is_not_a_set_timer_fails_the_run() {
-    // 1 is a timer; of the calls 2 is answered, 3 waits for a person, 4 and 5 are at work, 6 is queued.
+    // 1 is a timer; of the calls 2 has settled, 3 waits for a person, 4 and 5 are running, 6 is queued.
     let methods = [Method::Timer, Method::Call, Method::Call, Method::Call, Method::Call, Method::Call];
     let begun = || {
         let mut cell = Cell::started(limits(), 0);
@@ -409,7 +409,7 @@ fn an_id_that_is_used_again_fails_the_run() {
         cell.on(settled(1), 1);
         assert_eq!(words(&cell.on(again(ids), 2)), ["failed Some(InternalError)", "close"], "{ids:?}");
     }
-    // A run that comes back knows ids of calls that were answered long ago.
+    // A resumed run knows the ids of calls that settled earlier.
     let spent = || Spent { last_call: 7, ..Spent::default() };
     for (id, expected) in [(7, "failed Some(InternalError)"), (8, "dispatch 8")] {
         let mut cell = Cell::resumed(limits(), vec![], spent(), false);
@@ -449,14 +449,14 @@ fn a_cell_that_waits_with_nothing_pending_fails() {
     cell.on(suspended(vec![call(1, Method::Timer), call(2, Method::Call)]), 0);
     cell.on(settled(2), 1);
     assert!(nothing(&cell.on(cleared(&[1]), 2)));
-    // It comes back from the store with nothing open.
+    // It is resumed from the store with nothing open.
     assert!(nothing(&Cell::resumed(limits(), vec![], Spent::default(), true).on(Event::Wait, 1)));
-    // One turn or many makes no difference.
+    // A cell of one turn fails, too.
     assert!(nothing(&Cell::started_for_one_turn(limits(), 0).on(suspended(vec![]), 1)));
 }
 
 #[test]
-fn a_queued_call_that_was_settled_elsewhere_is_not_made_and_takes_no_slot() {
+fn a_queued_call_that_was_settled_elsewhere_is_not_dispatched_and_takes_no_slot() {
     let calls = (1..=5).map(|id| call(id, Method::Call)).collect();
     check(vec![
         (0, suspended(calls), &["dispatch 1", "dispatch 2", "wake at 25"]),

@@ -1,12 +1,13 @@
-//! One `exec` or `wait` of the model's: how long it holds on, and how long guest code may run in it.
+//! A turn, which is one `exec` or `wait` of the model: how long it lasts, and how long guest code may run in it.
 
 use contract::limits::Limits;
 
-/// How often the model may come back for a cell.
+/// How many turns a cell may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turns {
     Many,
-    /// What is not finished when the turn's time is over has failed; until then it holds on, for people too.
+    /// One turn: the cell fails if it is not finished when the turn's time is over. Until then it waits, even for
+    /// people.
     One,
 }
 
@@ -32,7 +33,7 @@ impl Turn {
             }
     }
 
-    /// What guest code may still run for in this turn.
+    /// Returns how long guest code may still run in this turn.
     pub(super) fn run_ms(&self, limits: &Limits, now: u64) -> u64 {
         let unspent = limits.timeout_ms.saturating_sub(self.guest_us / 1000);
         match self.kind {

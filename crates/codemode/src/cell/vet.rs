@@ -1,7 +1,7 @@
-//! What a leg may say of a cell's calls, held against what the run knows of them.
+//! Checks the calls of a leg against the state of the run.
 //!
-//! The worker enforces the same rules. One that lets a leg break them is broken or hostile: the leg is not used, and
-//! the driver terminates the worker.
+//! The worker enforces the same rules. A worker that lets a leg break them is broken or hostile: the leg is not used,
+//! and the driver terminates the worker.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use contract::limits::{MAX_OUTSTANDING_BYTES, MAX_OUTSTANDING_CALLS};
 use super::Cell;
 
 impl Cell {
-    /// Checks a leg that has ended: ids of calls go up and are never reused, only timers that are set are cleared, and
-    /// what is outstanding stays within its limits. The error says which rule the worker broke.
+    /// Checks a leg that has ended: call ids increase and are never reused, only timers that are set are cleared, and
+    /// the outstanding calls stay within their limits. The error says which rule the worker broke.
     pub fn vet(&self, leg: &Leg) -> Result<(), &'static str> {
         let LegEnd::Suspended { calls, cleared } = &leg.end else { return Ok(()) };
         if self.is_over() {
@@ -30,7 +30,7 @@ impl Cell {
         if cleared_once.len() != cleared.len() || !cleared_once.iter().all(|call| self.is_set_timer(*call)) {
             return Err("a call cleared that is not a timer");
         }
-        // The worker counts a call until its reply is delivered, and so never less than is counted here.
+        // The worker counts a call until its reply is delivered, so it never counts fewer calls than this.
         let kept = || self.open.iter().filter(|(call, _)| !cleared_once.contains(call)).map(|(_, open)| open);
         if kept().count() + calls.len() > MAX_OUTSTANDING_CALLS {
             return Err("more calls than a cell may have");
@@ -43,7 +43,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Whether this is a timer that is set, or has fired without the cell knowing.
+    /// Returns whether this is a timer that is set, or that has fired but was not delivered to the cell.
     fn is_set_timer(&self, call: CallId) -> bool {
         self.open.get(&call).is_some_and(|open| open.method == Method::Timer)
             || self.settled.iter().any(|settled| settled.reply.call == call && settled.method == Method::Timer)

@@ -1,4 +1,4 @@
-//! What a cell is told, and what it wants done.
+//! The events that a cell handles, and the actions that it returns.
 
 use contract::cell::{OutputItem, PendingState, PendingToolCall, WaitingReason};
 use contract::frame::{Failure, HostCall, Leg, Reply, ReplyValue};
@@ -7,20 +7,20 @@ use serde_json::value::RawValue;
 
 #[derive(Debug)]
 pub enum Event {
-    /// The model called `wait`. (`exec` is how the cell began.)
+    /// The model called `wait`. (There is no event for `exec`: it creates the cell.)
     Wait,
     LegEnded(Leg),
     Settled(CallId, ReplyValue),
-    /// A call turned out to wait for somebody.
+    /// A call waits for a person, a client or a task.
     Parked(CallId, PendingState),
-    /// Whoever a call waited for has said yes or no: it may go on.
+    /// A person has decided about a call: it can be resumed.
     Decided(CallId),
     Froze {
         bytes: u64,
     },
     /// The cell could not be frozen, or its worker died under it.
     Lost(Failure),
-    /// A time asked for with [`Action::WakeAt`] has come.
+    /// The time of an [`Action::WakeAt`] has come, or there may be something new to do.
     Woke,
     Abort,
 }
@@ -28,14 +28,14 @@ pub enum Event {
 #[derive(Debug)]
 pub enum Action {
     Dispatch(HostCall),
-    /// Go on with a call that somebody has decided about.
-    GoOn(CallId),
+    /// Resume a call that a person has decided about.
+    ResumeDecided(CallId),
     SetTimer {
         call: CallId,
         after_ms: u64,
     },
     CancelTimer(CallId),
-    /// Run a leg with these replies, thawing the cell first where it is frozen.
+    /// Run a leg with these replies, after thawing the cell if it is frozen.
     Deliver {
         replies: Vec<Reply>,
         run_ms: u64,
@@ -43,9 +43,9 @@ pub enum Action {
     },
     Freeze,
     WakeAt(u64),
-    /// Give the model's call its result.
+    /// Return the result of the model's call.
     Answer(Answer),
-    /// The run is over: stop what still runs on its behalf.
+    /// The run is over: cancel what still runs for it.
     Close,
 }
 

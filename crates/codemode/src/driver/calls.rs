@@ -1,4 +1,4 @@
-//! A cell's calls: read, made through the executor's door, brought back as events.
+//! A cell's calls: reads them, makes them through the executor, and turns their results into events.
 
 use std::time::Duration;
 
@@ -20,38 +20,39 @@ use crate::bridge::{self, Request};
 use crate::cell::Event;
 use crate::replay::recorded_target;
 
-/// What a task of a run's brought back.
+/// The result of a task that the driver spawned.
 pub(super) struct TaskDone {
     pub(super) call: CallId,
     pub(super) what: TaskResult,
-    pub(super) took: Duration,
+    pub(super) elapsed: Duration,
 }
 
 pub(super) enum TaskResult {
     TimerFired,
     Replied {
         reply: ReplyValue,
-        /// The memory that the reply takes, where it takes much.
+        /// The reservation for the memory of the reply. `None` for replies that need none.
         held: Option<Reserved>,
     },
     Parked(PendingState),
     Decided,
-    /// Whoever waits may be told how it stands.
+    /// A delayed `wait` can proceed.
     WaitNow,
-    /// What others have brought meanwhile.
-    Looked {
+    /// Outcomes and decisions that other processes have stored.
+    Polled {
         arrived: Vec<CallId>,
         decided: Vec<CallId>,
     },
     Stopped(CommitError),
-    /// There was nothing to bring.
+    /// The task has no result.
     Nothing,
 }
 
 impl Driver {
-    pub(super) fn took(&mut self, done: TaskDone) -> Event {
-        let TaskDone { call, what, took } = done;
-        self.tool_time += took;
+    /// Handles the result of a task.
+    pub(super) fn on_task_done(&mut self, done: TaskDone) -> Event {
+        let TaskDone { call, what, elapsed } = done;
+        self.tool_time += elapsed;
         match what {
             TaskResult::TimerFired => {
                 self.timers.remove(&call);
@@ -64,7 +65,7 @@ impl Driver {
             TaskResult::WaitNow => Event::Wait,
             TaskResult::Parked(state) => {
                 if state == PendingState::Approval {
-                    // A word given before this was known here was not heard.
+                    // A decision that was made before the call was parked here was not delivered.
                     self.look_for_decision(call);
                 }
                 if state == PendingState::Running {
@@ -73,11 +74,12 @@ impl Driver {
                 Event::Parked(call, state)
             }
             TaskResult::Decided => Event::Decided(call),
-            TaskResult::Looked { arrived, decided } => {
-                self.looking = false;
+            TaskResult::Polled { arrived, decided } => {
+                self.polling = false;
                 arrived.into_iter().for_each(|call| self.fetch_outcome(call));
                 for call in decided {
-                    self.calls.spawn(async move { TaskDone { call, what: TaskResult::Decided, took: Duration::ZERO } });
+                    self.calls
+                        .spawn(async move { TaskDone { call, what: TaskResult::Decided, elapsed: Duration::ZERO } });
                 }
                 Event::Woke
             }
@@ -86,17 +88,18 @@ impl Driver {
         }
     }
 
-    /// What the run does could not be written.
+    /// Returns the event for a failed write of the journal.
     pub(super) fn stopped(&mut self, error: CommitError) -> Event {
         if let CommitError::Quota(exceeded) = error {
-            // There is no room for its journal. That it failed, and why, can be written.
+            // The journal exceeds a quota. The failure of the run and its reason can still be written.
             let code = Some(ErrorCode::RuntimeUnavailable);
             return Event::Lost(Failure { code, message: exceeded.to_string(), place: None });
         }
-        // A store that is away now is no end: whoever takes the run next goes on from what is written.
+        // An unreachable store does not end the run: the next process that takes it over continues from what is
+        // written.
         self.run.journal.mark_lost();
         self.taken_over |= matches!(error, CommitError::Fenced);
-        let message = format!("the run cannot go on here: {error}");
+        let message = format!("the run cannot continue in this process: {error}");
         Event::Lost(Failure { code: Some(ErrorCode::InternalError), message, place: None })
     }
 
@@ -122,84 +125,87 @@ impl Driver {
         match request {
             Request::Answered(reply) => {
                 self.run.journal.forget_payload(call.id.0);
-                self.bring(call.id, reply);
+                self.queue_reply(call.id, reply);
             }
             Request::Tool { id, input } => {
                 let request = self.request(call.id, id, input, self.parent_of(call.id));
-                self.make(request, |executor, journal, request| async move { executor.call(&journal, &request).await });
+                self.spawn_call(request, |executor, journal, request| async move {
+                    executor.call(&journal, &request).await
+                });
             }
         }
     }
 
-    /// A person has decided: makes the call, or tells the cell that it is not made.
-    pub(super) fn go_on(&mut self, call: CallId) {
+    /// Resumes a call after a person's decision: makes the call, or rejects it.
+    pub(super) fn resume_decided(&mut self, call: CallId) {
         let Some(request) = self.journaled(call) else { return };
         if self.run.journal.call(call.0).is_some_and(|row| row.state != CallState::Approval) {
-            // Its tool asked while it was at work, and hears the word by itself.
+            // The call is in progress and its tool asked a question; the tool receives the answer by itself.
             return;
         }
-        self.make(request, |executor, journal, request| async move {
+        self.spawn_call(request, |executor, journal, request| async move {
             match executor.decisions_for(&journal, request.call).await {
-                Ok(Some(said)) => executor.decided(&journal, &request, &said).await,
-                // Where the store is away, it is asked again with the next look.
+                Ok(Some(said)) => executor.resume_decided(&journal, &request, &said).await,
+                // If the store is unreachable, the next poll asks again.
                 Ok(None) | Err(_) => CallEnd::Parked(PendingState::Approval),
             }
         });
     }
 
-    /// Somebody else has settled the call: the store has the outcome.
+    /// Loads the outcome of a call that was settled through the store.
     pub(super) fn fetch_outcome(&mut self, call: CallId) {
         let Some(request) = self.journaled(call) else { return };
-        self.make(request, |executor, journal, request| async move {
+        self.spawn_call(request, |executor, journal, request| async move {
             let known = journal.call(request.call).and_then(|row| row.outcome);
             let outcome = match known {
                 Some(outcome) => Some(outcome),
-                // Where the store is away, it is asked again with the next look.
+                // If the store is unreachable, the next poll asks again.
                 None => {
                     let row = journal.store().call(journal.run_id(), request.call).await.ok().flatten();
                     row.and_then(|row| row.outcome)
                 }
             };
             match outcome {
-                Some(outcome) => executor.arrived(&journal, &request, Outcome::from_json(&outcome)).await,
+                Some(outcome) => executor.record_outcome(&journal, &request, Outcome::from_json(&outcome)).await,
                 None => CallEnd::Parked(PendingState::Client),
             }
         });
     }
 
-    /// A reply that the journal has already.
-    pub(super) fn bring(&mut self, call: CallId, reply: ReplyValue) {
+    /// Queues a reply that needs no tool call, as the result of a task.
+    pub(super) fn queue_reply(&mut self, call: CallId, reply: ReplyValue) {
         let what = TaskResult::Replied { reply, held: None };
-        self.calls.spawn(async move { TaskDone { call, what, took: Duration::ZERO } });
+        self.calls.spawn(async move { TaskDone { call, what, elapsed: Duration::ZERO } });
     }
 
-    /// The tool works on, and says how far it is only to who asks. Where it cannot be asked now, the next to wait tries
+    /// Follows a call whose tool must be asked for its outcome. If the tool cannot be asked now, the next `wait` tries
     /// again.
     pub(super) fn follow(&mut self, call: CallId) {
         let Some(request) = self.journaled(call) else { return };
-        self.make(request, |executor, journal, request| async move { executor.follow(&journal, &request).await });
+        self.spawn_call(request, |executor, journal, request| async move { executor.follow(&journal, &request).await });
     }
 
-    /// The run is over: nobody wants what its tools still work on.
+    /// Cancels the unfinished calls of a run that is over.
     pub(super) fn cancel(&self) {
         self.run.executor.cancel(&self.run.id, &self.run.journal.calls());
     }
 
-    /// The host stopped while the call was being made.
-    pub(super) fn repeat(&mut self, call: CallId) {
+    /// Retries a call that was in progress when the host stopped.
+    pub(super) fn retry(&mut self, call: CallId) {
         let Some(request) = self.journaled(call) else { return };
-        self.make(request, |executor, journal, request| async move { executor.again(&journal, &request).await });
+        self.spawn_call(request, |executor, journal, request| async move { executor.again(&journal, &request).await });
     }
 
     pub(super) fn set_timer(&mut self, call: CallId, after_ms: u64) {
         let timer = self.calls.spawn(async move {
             tokio::time::sleep(Duration::from_millis(after_ms)).await;
-            TaskDone { call, what: TaskResult::TimerFired, took: Duration::ZERO }
+            TaskDone { call, what: TaskResult::TimerFired, elapsed: Duration::ZERO }
         });
         self.timers.insert(call, timer);
     }
 
-    fn make<F, E>(
+    /// Spawns a task that makes or resumes a call and turns its end into a reply.
+    fn spawn_call<F, E>(
         &mut self,
         request: CallRequest,
         how: impl FnOnce(executor::Executor, std::sync::Arc<executor::Journal>, CallRequest) -> F + Send + 'static,
@@ -223,25 +229,25 @@ impl Driver {
                 Some(CallEnd::Stopped(error)) => TaskResult::Stopped(error),
                 None => TaskResult::Nothing,
             };
-            TaskDone { call, what, took: began.elapsed() }
+            TaskDone { call, what, elapsed: began.elapsed() }
         });
     }
 
     fn request(&self, call: CallId, id: String, input: Value, parent: String) -> CallRequest {
-        let tell = self.tell.clone();
-        // Where that many wait to be told, one that is not looks to the model as if its tool were at work.
+        let changes = self.states.clone();
+        // If the channel is full, the change is lost: the model sees the call as running.
         let states = StateSink::to(move |state| {
-            let _told = tell.try_send((call, state));
+            let _sent = changes.try_send((call, state));
         });
         CallRequest { call: call.0, id, input, parent, updates: ProgressSink::default(), states }
     }
 
-    /// Where a call was asked for: queued or parked, it may be made much later.
+    /// Returns the control call that a call was requested in. A queued or parked call may be made in a later one.
     fn parent_of(&self, call: CallId) -> String {
         self.run.journal.call(call.0).map_or_else(|| self.parent.clone(), |row| row.parent)
     }
 
-    /// A call as the journal has it.
+    /// Rebuilds the request of a call from the journal.
     fn journaled(&self, call: CallId) -> Option<CallRequest> {
         let row = self.run.journal.call(call.0)?;
         let input = json::read(row.input.as_deref().unwrap_or(&row.payload)).unwrap_or(Value::Null);
@@ -271,7 +277,7 @@ impl Driver {
 
 const MAX_NESTED_IDS: usize = 1024;
 
-/// A reply of this length is kept whatever the journal has come to: a rejection is no longer.
+/// A reply up to this length is kept even if the journal is full: a rejection is not longer.
 const MAX_SMALL_REPLY: usize = 4 << 10;
 
 fn text_of(reply: &ReplyValue) -> &[u8] {
@@ -280,12 +286,12 @@ fn text_of(reply: &ReplyValue) -> &[u8] {
     }
 }
 
-/// A tool answered, and there is no room for what it said.
+/// Builds the rejection for a tool's result that does not fit in the journal or in memory.
 fn not_kept(code: &str, why: &dyn std::fmt::Display) -> ReplyValue {
-    bridge::reject_as(code, &format!("the tool was called, but its result is not kept: {why}"), "")
+    bridge::reject_as(code, &format!("the tool was called, but its result was dropped: {why}"), "")
 }
 
-/// A call that a cell has just made.
+/// Returns the journal row of a call that a cell has just made.
 pub(super) fn row(call: &HostCall, leg: i64, parent: &str) -> CallRow {
     let now = now_ms();
     let due_at = (call.method == Method::Timer).then(|| {
@@ -294,12 +300,12 @@ pub(super) fn row(call: &HostCall, leg: i64, parent: &str) -> CallRow {
     });
     let payload = match call.method {
         Method::Describe => String::new(),
-        // A query that is longer is refused, whoever reads it.
+        // A longer query is always refused, so its text is not needed.
         Method::Search if call.payload.len() > MAX_QUERY_BYTES => String::new(),
         _ => String::from_utf8_lossy(&call.payload).into_owned(),
     };
     let target = recorded_target(&call.target);
     let row = CallRow::requested(call.id.0, call.method.as_str(), &target, payload, parent, now);
-    // Of the bytes themselves: a leg that is run again is compared by them.
+    // The hash is over the original bytes: replayed legs are compared by it.
     CallRow { leg, due_at, input_hash: InputHash::of(&call.payload).to_string(), ..row }
 }

@@ -1,4 +1,4 @@
-//! With whom a run's calls are: what others have said to them, in this process or another, and how that is heard.
+//! Picks up outcomes and decisions that other processes stored, and state changes of calls in progress.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use super::Driver;
 use super::calls::{TaskDone, TaskResult};
 use crate::cell::Event;
 
-/// Twice what a call under way takes to hear what was said to its question.
-const HEARD_WITHIN: Duration = Duration::from_millis(500);
+/// Twice the interval at which a call in progress polls for the answer to its question.
+const ANSWER_DELAY: Duration = Duration::from_millis(500);
 
 impl Driver {
-    /// A call under way is with somebody else than before.
-    pub(super) fn now_with(&mut self, call: CallId, state: PendingState) -> Event {
+    /// Handles a state change of a call in progress.
+    pub(super) fn on_call_state(&mut self, call: CallId, state: PendingState) -> Event {
         match state {
             PendingState::Approval => self.asking.insert(call),
             _ => self.asking.remove(&call),
@@ -26,55 +26,55 @@ impl Driver {
         Event::Parked(call, state)
     }
 
-    /// Somebody may have decided about the call without this process hearing of it.
+    /// Checks the store for a decision about the call, which this process may have missed.
     pub(super) fn look_for_decision(&mut self, call: CallId) {
         let (executor, journal) = (self.run.executor.clone(), Arc::clone(&self.run.journal));
         self.calls.spawn(async move {
             let what = match executor.decisions_for(&journal, call.0).await {
                 Ok(Some(_)) => TaskResult::Decided,
-                // Where the store is away, it is asked again with the next look.
+                // If the store is unreachable, the next poll asks again.
                 Ok(None) | Err(_) => TaskResult::Nothing,
             };
-            TaskDone { call, what, took: Duration::ZERO }
+            TaskDone { call, what, elapsed: Duration::ZERO }
         });
     }
 
-    /// A call under way has a question. What has been answered to it in another process reaches it in a moment; before
-    /// that it would look as if nobody had spoken.
-    pub(super) fn wait_in_a_moment(&mut self) {
+    /// Delays a `wait` while a call in progress has a question that was just answered in another process. The call
+    /// receives the answer after a short delay; before that, the question would still look unanswered.
+    pub(super) fn wait_after_answers(&mut self) {
         let journal = Arc::clone(&self.run.journal);
         self.calls.spawn(async move {
             let asked = journal.store().approvals_of_run(journal.run_id()).await.unwrap_or_default();
             let now = now_ms();
             let under_way = [CallState::Dispatched, CallState::Away];
-            let heard_soon = |call: u32| journal.call(call).is_some_and(|row| under_way.contains(&row.state));
-            if asked.iter().any(|one| one.question.is_some() && !one.is_open(now) && heard_soon(one.call)) {
-                tokio::time::sleep(HEARD_WITHIN).await;
+            let in_progress = |call: u32| journal.call(call).is_some_and(|row| under_way.contains(&row.state));
+            if asked.iter().any(|one| one.question.is_some() && !one.is_open(now) && in_progress(one.call)) {
+                tokio::time::sleep(ANSWER_DELAY).await;
             }
-            TaskDone { call: CallId(0), what: TaskResult::WaitNow, took: Duration::ZERO }
+            TaskDone { call: CallId(0), what: TaskResult::WaitNow, elapsed: Duration::ZERO }
         });
     }
 
-    /// What this process may not have heard of: others use the same store. One look at a time is enough.
+    /// Polls the store for outcomes and decisions from other processes. Only one poll runs at a time.
     pub(super) fn poll_store(&mut self) {
-        if self.looking || !self.run.journal.waits_for_others() {
+        if self.polling || !self.run.journal.waits_for_others() {
             return;
         }
-        self.looking = true;
+        self.polling = true;
         let journal = Arc::clone(&self.run.journal);
         self.calls.spawn(async move {
-            let what = match looked(&journal).await {
-                Ok((arrived, decided)) => TaskResult::Looked { arrived, decided },
-                // The store is away: nothing is known that was not before.
-                Err(_) => TaskResult::Looked { arrived: Vec::new(), decided: Vec::new() },
+            let what = match settled_and_decided(&journal).await {
+                Ok((arrived, decided)) => TaskResult::Polled { arrived, decided },
+                // The store is unreachable, so there is nothing new.
+                Err(_) => TaskResult::Polled { arrived: Vec::new(), decided: Vec::new() },
             };
-            TaskDone { call: CallId(0), what, took: Duration::ZERO }
+            TaskDone { call: CallId(0), what, elapsed: Duration::ZERO }
         });
     }
 }
 
-/// Of the calls that wait for somebody, those that need not any more.
-async fn looked(journal: &Journal) -> Result<(Vec<CallId>, Vec<CallId>), StoreError> {
+/// Returns the waiting calls that have an outcome in the store, and those that have a decision.
+async fn settled_and_decided(journal: &Journal) -> Result<(Vec<CallId>, Vec<CallId>), StoreError> {
     let (store, run_id) = (journal.store(), journal.run_id());
     let waits = |call: u32, states: &[CallState]| journal.call(call).is_some_and(|row| states.contains(&row.state));
     let calls = store.open_calls(run_id).await?;

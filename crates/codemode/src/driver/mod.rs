@@ -1,7 +1,7 @@
-//! Does what `cell` decides: one task a run, which owns the cell, its place in a worker, its calls
-//! and its timers. The last of them goes with it.
+//! The driver of a run: a task that does what the state machine in `cell` decides.
 //!
-//! Nothing is told that is not written: the journal has a run's state before anybody hears of it.
+//! The driver owns the cell, its place in a worker, its calls and its timers; all of them end with it. It writes a
+//! run's state to the journal before it reports it to a client.
 
 mod calls;
 mod look;
@@ -43,24 +43,24 @@ pub(crate) use tell::{failed, failed_with, failure_text};
 
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// `wait`: tell me how it stands when there is something to tell.
+    /// `wait`: sends the result of the turn to `listener`.
     Wait {
         tool_call_id: String,
-        /// What the run may do from now on: policy may have changed since it began.
+        /// The executor to use from now on: policy may have changed since the run started.
         executor: Executor,
         listener: oneshot::Sender<CellResult>,
     },
     /// The store has an outcome for this call.
     Arrived(CallId),
-    /// The store has a person's word on this call.
+    /// The store has a person's decision about this call.
     Decided(CallId),
-    /// Another process may have brought either.
-    StoreProbe,
-    /// Dropped when the run is over.
+    /// Another process may have stored outcomes or decisions.
+    PollStore,
+    /// Ends the run. The sender is dropped when the run is over.
     Abort(oneshot::Sender<()>),
 }
 
-/// What a run is made of, apart from its cell.
+/// Everything that a run consists of, except its cell.
 #[derive(Clone)]
 pub(crate) struct Run {
     pub(crate) id: String,
@@ -70,74 +70,74 @@ pub(crate) struct Run {
     pub(crate) pool: Pool,
     pub(crate) executor: Executor,
     pub(crate) journal: Arc<Journal>,
-    /// What its unfinished calls may take of the host's memory.
+    /// The run's share of the host's memory for unfinished calls.
     pub(crate) data: RunData,
-    /// What the cell reads of its catalog: the same to its end, whatever becomes of the tools.
+    /// The catalog tables that the cell reads. They stay the same until the run ends, even if the tools change.
     pub(crate) tables: CatalogTables,
 }
 
 pub(crate) struct Driver {
     run: Run,
     cell: Cell,
-    whereabouts: CellLocation,
+    location: CellLocation,
     work: Option<Work>,
     calls: JoinSet<TaskDone>,
     timers: HashMap<CallId, AbortHandle>,
     wake_at: Option<u64>,
     began: Instant,
-    /// How old the run was when this driver began.
+    /// How old the run was when this driver started.
     age_ms: u64,
-    /// The control call that calls are made from now.
+    /// The control call that new calls belong to.
     parent: String,
     leg: i64,
-    /// The leg under way, as the journal has it.
+    /// The current leg's row in the journal.
     begun: Option<LegRow>,
-    /// Who waits for a word, by the id of the control call.
+    /// The callers that wait for a result, with the ids of their control calls.
     listeners: Vec<(String, oneshot::Sender<CellResult>)>,
     aborters: Vec<oneshot::Sender<()>>,
-    /// Until when a run that waits is kept.
+    /// When a waiting run expires.
     expires: Option<Instant>,
-    /// Whether others may take the run: nothing is done for it here any more.
+    /// Whether the run was released, so that any process may take it over. This driver then does nothing more for it.
     released: bool,
-    /// Another has the run now, and what becomes of it is theirs to tell.
+    /// Whether another process owns the run and will report its result.
     taken_over: bool,
-    /// Whether whoever woke the run has been heard. Before that it is not put away again.
-    asked: bool,
-    last_word: Option<CellResult>,
-    /// Whether a look for what others have brought is under way.
-    looking: bool,
+    /// False until the caller that woke the run is registered. Before that, the run must not be suspended again.
+    has_caller: bool,
+    last_result: Option<CellResult>,
+    /// Whether the store is being polled for outcomes and decisions.
+    polling: bool,
     telemetry: Telemetry,
     tool_time: Duration,
-    /// Calls under way whose tools have asked people something.
+    /// Calls in progress whose tools wait for a person's answer.
     asking: HashSet<CallId>,
-    /// Calls that have no room in the journal or in memory, and how they reject.
+    /// Calls that do not fit in the journal or in memory, with their rejections.
     refused: HashMap<CallId, ReplyValue>,
     /// Memory that payloads of unfinished calls and replies to them take.
     reserved: HashMap<CallId, Reserved>,
-    /// The same for replies that the leg under way was given.
+    /// Memory that the replies to the current leg take.
     delivering: Vec<Reserved>,
-    /// Where calls under way tell with whom they are.
-    tell: mpsc::Sender<CallStateChange>,
-    told: mpsc::Receiver<CallStateChange>,
+    /// Sends state changes of calls in progress to this driver.
+    states: mpsc::Sender<CallStateChange>,
+    received_states: mpsc::Receiver<CallStateChange>,
 }
 
-/// A call, and with whom it is.
+/// A call, and its new state.
 type CallStateChange = (CallId, PendingState);
 
-/// As many as a cell may have calls.
+/// The capacity of the channel for state changes: the number of calls that a cell may have.
 const MAX_STATES: usize = 1_024;
 
-/// How a driver's life ended.
+/// Why a driver ended.
 pub(crate) enum DriverExit {
     Over(Box<CellResult>),
-    /// The run is in the store, and nothing is left to do until somebody comes.
+    /// The run is in the store, and there is nothing to do until a client, a person or a tool resumes it.
     Dormant,
-    /// Something could not be written; whoever takes the run next goes on from what was.
+    /// A write failed. The next process that takes over the run continues from what was written.
     Stopped,
 }
 
 impl Driver {
-    /// `listener` is who called `exec`.
+    /// Creates the driver of a new run and starts its first leg. `listener` is the caller of `exec`.
     pub(crate) fn new(run: Run, tool_call_id: String, listener: oneshot::Sender<CellResult>) -> Self {
         let catalog = run.executor.catalog();
         let telemetry = Telemetry {
@@ -151,21 +151,21 @@ impl Driver {
             RunMode::CodeMode => Cell::started(run.definition.limits, 0),
             RunMode::ToolSearch(_) => Cell::started_for_one_turn(run.definition.limits, 0),
         };
-        let mut driver = Self::around(run, cell, CellLocation::Nowhere, telemetry);
+        let mut driver = Self::around(run, cell, CellLocation::None, telemetry);
         driver.parent.clone_from(&tool_call_id);
         driver.listeners.push((tool_call_id, listener));
-        driver.asked = true;
+        driver.has_caller = true;
         driver.enter_exec();
         driver.work = Some(driver.start());
         driver
     }
 
-    fn around(run: Run, cell: Cell, whereabouts: CellLocation, telemetry: Telemetry) -> Self {
-        let (tell, told) = mpsc::channel(MAX_STATES);
+    fn around(run: Run, cell: Cell, location: CellLocation, telemetry: Telemetry) -> Self {
+        let (states, received_states) = mpsc::channel(MAX_STATES);
         Self {
             run,
             cell,
-            whereabouts,
+            location,
             work: None,
             calls: JoinSet::new(),
             timers: HashMap::new(),
@@ -180,47 +180,47 @@ impl Driver {
             expires: None,
             released: false,
             taken_over: false,
-            asked: false,
-            last_word: None,
-            looking: false,
+            has_caller: false,
+            last_result: None,
+            polling: false,
             telemetry,
             tool_time: Duration::ZERO,
             asking: HashSet::new(),
             refused: HashMap::new(),
             reserved: HashMap::new(),
             delivering: Vec::new(),
-            tell,
-            told,
+            states,
+            received_states,
         }
     }
 
-    /// The run's whole life, or until there is nothing to do for it.
+    /// Drives the run until it ends, or until there is nothing to do for it.
     pub(crate) async fn drive(mut self, commands: &mut mpsc::Receiver<Command>) -> DriverExit {
-        let mut heard = true;
+        let mut accepts_commands = true;
         while !self.cell.is_over() {
             if self.released {
                 return DriverExit::Dormant;
             }
             let waits = !self.cell.in_turn();
-            // In this order, so that the same things happening are the same run.
+            // Polled in a fixed order, so that the same events always produce the same run.
             let event = tokio::select! {
                 biased;
-                command = commands.recv(), if heard => match command {
-                    Some(command) => self.hear(command),
-                    // Nobody can ask for this run any more.
-                    None => { heard = false; None }
+                command = commands.recv(), if accepts_commands => match command {
+                    Some(command) => self.on_command(command),
+                    // All senders are gone.
+                    None => { accepts_commands = false; None }
                 },
-                (whereabouts, event) = places::work(&mut self.work) => {
+                (location, event) = places::work(&mut self.work) => {
                     self.work = None;
-                    self.whereabouts = whereabouts;
+                    self.location = location;
                     Some(event)
                 }
                 Some(done) = self.calls.join_next() => match done {
-                    Ok(done) => Some(self.took(done)),
-                    // A timer that was cleared: perhaps it was the last thing to do.
+                    Ok(done) => Some(self.on_task_done(done)),
+                    // A timer was cancelled. It may have been the last task, so check whether the run is idle.
                     Err(_) => Some(Event::Woke),
                 },
-                Some((call, state)) = self.told.recv() => Some(self.now_with(call, state)),
+                Some((call, state)) = self.received_states.recv() => Some(self.on_call_state(call, state)),
                 () = sleep_until(self.began, self.wake_at.map(|at| at.saturating_sub(self.age_ms))) => {
                     self.wake_at = None;
                     Some(Event::Woke)
@@ -232,13 +232,13 @@ impl Driver {
                 return DriverExit::Stopped;
             }
         }
-        match self.last_word.take() {
-            Some(last_word) => DriverExit::Over(Box::new(last_word)),
+        match self.last_result.take() {
+            Some(last_result) => DriverExit::Over(Box::new(last_result)),
             None => DriverExit::Stopped,
         }
     }
 
-    /// Whether the run can go on here.
+    /// Handles an event. Returns false if the run cannot continue in this process.
     async fn on(&mut self, event: Event) -> bool {
         let mut event = self.vetted(event);
         if let Err(failure) = self.note(&mut event) {
@@ -271,12 +271,12 @@ impl Driver {
         true
     }
 
-    /// Before the journal has a leg: where it breaks the protocol, its worker is terminated and the cell is lost.
+    /// Checks a leg before it is journaled. If it breaks the protocol, its worker is terminated and the cell is lost.
     fn vetted(&mut self, event: Event) -> Event {
         let Event::LegEnded(leg) = &event else { return event };
-        match (self.cell.vet(leg), &mut self.whereabouts) {
+        match (self.cell.vet(leg), &mut self.location) {
             (Err(what), CellLocation::Live(lease)) => Event::Lost(places::pool_failure(&lease.broke_protocol(what))),
-            // Without a worker there is only the cell to judge by, which fails of the same.
+            // Without a worker there is nothing to terminate; the cell itself fails for the same reason.
             _ => event,
         }
     }
@@ -289,15 +289,15 @@ impl Driver {
         &self.run.executor.scope().session_id
     }
 
-    fn hear(&mut self, command: Command) -> Option<Event> {
-        self.asked |= !matches!(command, Command::StoreProbe);
+    fn on_command(&mut self, command: Command) -> Option<Event> {
+        self.has_caller |= !matches!(command, Command::PollStore);
         match command {
             Command::Wait { tool_call_id, executor, listener } => {
                 self.enter_wait(&tool_call_id);
                 self.listeners.push((tool_call_id.clone(), listener));
                 self.telemetry.wait_count += 1;
                 self.run.executor = executor;
-                // A second one joins the turn under way.
+                // A second `wait` joins the current turn.
                 if self.cell.in_turn() {
                     return None;
                 }
@@ -306,7 +306,7 @@ impl Driver {
                 if self.asking.is_empty() {
                     return Some(Event::Wait);
                 }
-                self.wait_in_a_moment();
+                self.wait_after_answers();
                 None
             }
             Command::Arrived(call) => {
@@ -314,7 +314,7 @@ impl Driver {
                 None
             }
             Command::Decided(call) => Some(Event::Decided(call)),
-            Command::StoreProbe => {
+            Command::PollStore => {
                 self.poll_store();
                 None
             }
@@ -325,7 +325,7 @@ impl Driver {
         }
     }
 
-    /// What the journal must know of an event. A failure ends the run.
+    /// Records an event in the journal. A failure ends the run.
     fn note(&mut self, event: &mut Event) -> Result<(), Failure> {
         let Event::LegEnded(leg) = event else { return Ok(()) };
         self.delivering.clear();
@@ -337,7 +337,7 @@ impl Driver {
                 self.open(call)?;
             }
         }
-        // After its calls: a leg whose end is written has all of them.
+        // Recorded after its calls, so that a leg whose end is written has all of them.
         if let Some(begun) = self.begun.take() {
             let ended = begun.ended.clone().unwrap_or_else(|| ended_of(leg));
             self.run.journal.leg_ended(LegRow { ended: Some(ended), ..begun });
@@ -345,7 +345,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes a new call into the journal. One that there is no room for keeps no payload, and rejects when it is its turn.
+    /// Records a new call in the journal. A call that does not fit keeps no payload, and rejects when it is dispatched.
     fn open(&mut self, call: &mut HostCall) -> Result<(), Failure> {
         let failure = |code, message| Failure { code: Some(code), message, place: None };
         let row = calls::row(call, self.leg, &self.parent);
@@ -369,7 +369,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Counts what a call takes of the host's memory until the cell has its reply.
+    /// Reserves host memory for a call until the cell has its reply. Returns code and message if it does not fit.
     fn reserve(&mut self, call: &HostCall) -> Option<(&'static str, String)> {
         let values = json::measure(&call.payload).values.min(MAX_JSON_VALUES);
         match self.run.data.reserve(call.target.len() + call.payload.len(), values) {
@@ -381,7 +381,7 @@ impl Driver {
         }
     }
 
-    /// A leg is about to run with these replies.
+    /// Records that a leg is about to run with these replies.
     fn begin_leg(&mut self, clock_us: u64, replies: Vec<u32>) {
         let begun = LegRow::begun(self.leg, clock_us, replies);
         self.run.journal.leg(begun.clone());
@@ -391,7 +391,7 @@ impl Driver {
     async fn act(&mut self, action: Action) -> bool {
         match action {
             Action::Dispatch(call) => self.dispatch(&call),
-            Action::GoOn(call) => self.go_on(call),
+            Action::ResumeDecided(call) => self.resume_decided(call),
             Action::SetTimer { call, after_ms } => self.set_timer(call, after_ms),
             Action::CancelTimer(call) => {
                 if let Some(timer) = self.timers.remove(&call) {
@@ -412,7 +412,7 @@ impl Driver {
             Action::Close => {
                 self.calls.abort_all();
                 self.cancel();
-                self.whereabouts = CellLocation::Nowhere;
+                self.location = CellLocation::None;
             }
         }
         true

@@ -1,4 +1,4 @@
-//! Where a cell is between its legs, and how it gets from one place to another.
+//! The location of a cell between its legs: in a worker, in a snapshot, or lost.
 
 use std::pin::Pin;
 
@@ -12,17 +12,17 @@ use crate::cell::Event;
 use crate::pool::{FreezeError, Lease, Pool, PoolError};
 
 pub(super) enum CellLocation {
-    Nowhere,
+    None,
     Live(Lease),
     Frozen { snapshot: Vec<u8>, saved: bool },
 }
 
-/// A leg or a freeze under way, with the cell's place moved into it.
+/// A leg or a freeze in progress. It owns the cell's location and returns the new one.
 pub(super) type Work = Pin<Box<dyn Future<Output = (CellLocation, Event)> + Send>>;
 
 impl Driver {
     pub(super) fn deliver(&mut self, budget: Budget, replies: Vec<Reply>) -> Work {
-        match std::mem::replace(&mut self.whereabouts, CellLocation::Nowhere) {
+        match std::mem::replace(&mut self.location, CellLocation::None) {
             CellLocation::Live(mut lease) => Box::pin(async move {
                 let leg = lease.deliver(budget, replies).await;
                 ran(leg.map(|leg| (lease, leg)))
@@ -32,33 +32,33 @@ impl Driver {
                 let deliver = Deliver { budget, replies };
                 Box::pin(async move {
                     if let Err(error) = fault::point("wait.before_deliver") {
-                        return (CellLocation::Nowhere, Event::Lost(broken(&error)));
+                        return (CellLocation::None, Event::Lost(broken(&error)));
                     }
                     ran(pool.thaw_cell(&tables, snapshot, deliver).await)
                 })
             }
-            CellLocation::Nowhere => Box::pin(async { (CellLocation::Nowhere, Event::Lost(nowhere())) }),
+            CellLocation::None => Box::pin(async { (CellLocation::None, Event::Lost(no_location())) }),
         }
     }
 
     pub(super) fn freeze(&mut self) -> Work {
         let max_bytes = self.run.definition.limits.snapshot_bytes;
-        match std::mem::replace(&mut self.whereabouts, CellLocation::Nowhere) {
+        match std::mem::replace(&mut self.location, CellLocation::None) {
             CellLocation::Live(lease) => Box::pin(async move {
                 match lease.freeze(max_bytes).await {
                     Ok(snapshot) => {
                         if let Err(error) = fault::point("suspend.after_freeze") {
-                            return (CellLocation::Nowhere, Event::Lost(broken(&error)));
+                            return (CellLocation::None, Event::Lost(broken(&error)));
                         }
                         let bytes = snapshot.len() as u64;
                         (CellLocation::Frozen { snapshot, saved: false }, Event::Froze { bytes })
                     }
-                    Err(FreezeError::Refused(failure)) => (CellLocation::Nowhere, Event::Lost(failure)),
-                    Err(FreezeError::Pool(error)) => (CellLocation::Nowhere, Event::Lost(pool_failure(&error))),
+                    Err(FreezeError::Refused(failure)) => (CellLocation::None, Event::Lost(failure)),
+                    Err(FreezeError::Pool(error)) => (CellLocation::None, Event::Lost(pool_failure(&error))),
                 }
             }),
-            CellLocation::Frozen { .. } | CellLocation::Nowhere => {
-                Box::pin(async { (CellLocation::Nowhere, Event::Lost(nowhere())) })
+            CellLocation::Frozen { .. } | CellLocation::None => {
+                Box::pin(async { (CellLocation::None, Event::Lost(no_location())) })
             }
         }
     }
@@ -69,7 +69,7 @@ pub(super) fn start(pool: Pool, tables: CatalogTables, start: Start) -> Work {
         let (leg, point) = tokio::join!(pool.start_cell(&tables, start), async { fault::point("exec.guest_running") });
         match point {
             Ok(()) => ran(leg),
-            Err(error) => (CellLocation::Nowhere, Event::Lost(broken(&error))),
+            Err(error) => (CellLocation::None, Event::Lost(broken(&error))),
         }
     })
 }
@@ -85,9 +85,9 @@ fn ran(leg: Result<(Lease, Leg), PoolError>) -> (CellLocation, Event) {
     match leg {
         Ok((lease, leg)) => match fault::point("leg.ended") {
             Ok(()) => (CellLocation::Live(lease), Event::LegEnded(leg)),
-            Err(error) => (CellLocation::Nowhere, Event::Lost(broken(&error))),
+            Err(error) => (CellLocation::None, Event::Lost(broken(&error))),
         },
-        Err(error) => (CellLocation::Nowhere, Event::Lost(pool_failure(&error))),
+        Err(error) => (CellLocation::None, Event::Lost(pool_failure(&error))),
     }
 }
 
@@ -103,10 +103,10 @@ fn broken(error: &StoreError) -> Failure {
     Failure { code: Some(ErrorCode::InternalError), message: error.to_string(), place: None }
 }
 
-fn nowhere() -> Failure {
+fn no_location() -> Failure {
     Failure {
         code: Some(ErrorCode::InternalError),
-        message: "the cell was to go on but is nowhere".to_owned(),
+        message: "internal error: the cell has neither a worker nor a snapshot".to_owned(),
         place: None,
     }
 }

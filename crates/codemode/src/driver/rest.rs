@@ -1,4 +1,4 @@
-//! A run between turns: kept for a time, let go of when there is nothing to do.
+//! A run between turns: it is kept until it expires, and released when there is nothing to do.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use super::{Driver, DriverExit};
 use crate::runs::snapshot_expired;
 
 impl Driver {
-    /// Between turns nothing else will write what has just happened.
+    /// Writes what has happened between turns, and releases the run if it is idle. Returns false if the write failed.
     pub(super) async fn rest(&mut self, moved: bool) -> bool {
         if self.released {
-            // The answer to the model has let go of it, and written all there was: it is anybody's now.
+            // The commit of the result has released the run and written everything: any process may hold it now.
             return true;
         }
         let release = self.is_idle();
         if !moved && !release {
             return self.run.journal.flush().await.is_ok();
         }
-        let expires_at = moved.then(|| self.keep());
+        let expires_at = moved.then(|| self.extend_expiry());
         let snapshot = if release { self.unsaved_snapshot() } else { None };
         let progress = serde_json::to_string(&self.telemetry).unwrap_or_default();
         let written = self.run.journal.commit(Durability::Relaxed, |change| {
@@ -43,18 +43,18 @@ impl Driver {
         written.await.is_ok()
     }
 
-    /// Nothing is left to do until somebody comes.
+    /// Returns whether there is nothing to do until a client, a person or a tool resumes the run.
     pub(super) fn is_idle(&self) -> bool {
-        self.asked && self.cell.is_dormant() && self.calls.is_empty()
+        self.has_caller && self.cell.is_dormant() && self.calls.is_empty()
     }
 
-    /// Starts the time anew that a waiting run is kept for.
-    pub(super) fn keep(&mut self) -> i64 {
+    /// Restarts the time to live of a waiting run, and returns when it expires.
+    pub(super) fn extend_expiry(&mut self) -> i64 {
         self.expires = Some(Instant::now() + Duration::from_secs(self.run.definition.ttl_seconds));
         self.run.definition.expires_at(now_ms())
     }
 
-    /// Its time is over while tools still work for it: they stop with it.
+    /// Ends a run that has expired, and cancels its calls.
     pub(super) async fn expire(self) -> DriverExit {
         let written = self.run.journal.commit(Durability::Relaxed, |change| change.state = Some(RunState::Expired));
         let written = written.await;

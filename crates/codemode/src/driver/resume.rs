@@ -1,4 +1,4 @@
-//! A run out of the store: put back where it was, or run again to there, from its last snapshot or from its beginning.
+//! Resumes a stored run: from its last snapshot, or by running its legs again since the snapshot or from the start.
 
 use contract::cell::{PendingState, Telemetry};
 use contract::frame::{Failure, HostCall, Leg, LegEnd, Method};
@@ -13,7 +13,7 @@ use crate::cell::{Cell, Event, Reopened, Spent};
 use crate::pool::Lease;
 use crate::replay::{Comparison, MAX_RESUMING_MS, Start, Stumble, Walk, ended_of};
 
-/// A driver for a stored run, and the calls it must see to before anything else.
+/// Creates a driver for a stored run, and resumes the run's open calls.
 pub(crate) async fn resumed(
     run: Run,
     row: &RunRow,
@@ -33,11 +33,11 @@ pub(crate) async fn resumed(
         run.journal.entry(Entry { at: now_ms(), kind: EntryKind::Note, entry });
     }
 
-    let (whereabouts, last) = match snapshot {
+    let (location, last) = match snapshot {
         Some(snapshot) if row.snapshot_leg == Some(last_leg) => (CellLocation::Frozen { snapshot, saved: true }, None),
         snapshot => {
-            let again = run_again(&run, row.snapshot_leg, snapshot, legs, &calls).await;
-            let Returned { place, leg, ended, cleared } = again.map_err(|stumble| stumble.failure())?;
+            let replayed = replay_legs(&run, row.snapshot_leg, snapshot, legs, &calls).await;
+            let Replayed { place, leg, ended, cleared } = replayed.map_err(|stumble| stumble.failure())?;
             for call in calls.iter_mut().filter(|call| cleared.contains(&call.call)) {
                 call.state = CallState::Cleared;
                 run.journal.cleared(call.call);
@@ -59,33 +59,33 @@ pub(crate) async fn resumed(
         last_call: calls.iter().map(|call| call.call).max().unwrap_or(0),
     };
     let cell = Cell::resumed(run.definition.limits, open, spent, last.is_none());
-    let mut driver = Driver::around(run, cell, whereabouts, telemetry);
+    let mut driver = Driver::around(run, cell, location, telemetry);
     driver.age_ms = age_ms;
     driver.leg = last_leg;
     driver.parent = row.tool_call_id.clone();
     if let Some((leg, ended)) = last {
         driver.begun = ended;
-        // The leg's end is an event like any other, and brings the cell's place along.
-        let place = std::mem::replace(&mut driver.whereabouts, CellLocation::Nowhere);
+        // The leg's end is handled as an event like any other; the event carries the cell's location.
+        let place = std::mem::replace(&mut driver.location, CellLocation::None);
         let event = Event::LegEnded(without(leg, &calls));
         driver.work = Some(Box::pin(std::future::ready((place, event))));
     }
-    driver.see_to(calls);
+    driver.resume_calls(calls);
     Ok(driver)
 }
 
 impl Driver {
-    /// What a crash, a person or a tool has left to do.
-    fn see_to(&mut self, mut calls: Vec<CallRow>) {
+    /// Resumes open calls: delivers stored replies, retries interrupted calls, follows parked ones, and sets timers.
+    fn resume_calls(&mut self, mut calls: Vec<CallRow>) {
         calls.sort_by_key(|call| (call.settle_order.unwrap_or(i64::MAX), call.call));
         for row in calls {
             let call = CallId(row.call);
             match row.state {
                 CallState::Settled => match row.reply.clone() {
-                    Some(reply) => self.bring(call, reply.into()),
+                    Some(reply) => self.queue_reply(call, reply.into()),
                     None => self.fetch_outcome(call),
                 },
-                CallState::Dispatched => self.repeat(call),
+                CallState::Dispatched => self.retry(call),
                 CallState::Away => self.follow(call),
                 CallState::Requested if row.method == Method::Timer.as_str() => {
                     let left = row.due_at.unwrap_or(0).saturating_sub(now_ms());
@@ -101,7 +101,7 @@ impl Driver {
     }
 }
 
-/// What of a call is still open for its cell.
+/// Returns the open call for a stored row. `None` if the cell has finished with it.
 pub(crate) fn reopened(row: &CallRow, created_at: i64) -> Option<Reopened> {
     let state = match row.state {
         CallState::Delivered | CallState::Cleared => return None,
@@ -126,7 +126,7 @@ pub(crate) fn reopened(row: &CallRow, created_at: i64) -> Option<Reopened> {
     })
 }
 
-/// The leg's end, without calls and cleared timers that the journal has already.
+/// Removes from a leg's end the calls and cleared timers that the journal already has.
 fn without(mut leg: Leg, known: &[CallRow]) -> Leg {
     if let LegEnd::Suspended { calls, cleared } = &mut leg.end {
         calls.retain(|call| !known.iter().any(|row| row.call == call.id.0));
@@ -135,28 +135,31 @@ fn without(mut leg: Leg, known: &[CallRow]) -> Leg {
     leg
 }
 
-/// A cell that was run again to where it was.
-struct Returned {
+/// A cell that was run again up to its last leg.
+struct Replayed {
     place: Lease,
-    /// Its last leg, with the output that nobody was told yet.
+    /// The last leg, with all output that was not returned to the model yet.
     leg: Leg,
-    /// The same for the journal, where it has no end of it.
+    /// The last leg's row for the journal, if the journal does not have its end yet.
     ended: Option<LegRow>,
-    /// Timers that are not set any more.
+    /// Timers that are no longer set.
     cleared: Vec<u32>,
 }
 
-/// Runs the legs since the snapshot again, or all of them where there is none that a worker here could take: the image
-/// is another after an upgrade. What they did must be what they do; what they showed before the snapshot was told.
-async fn run_again(
+/// Runs the legs since the snapshot again, or all legs if no worker here can thaw the snapshot, as after an upgrade of
+/// the guest image.
+///
+/// The legs must do what the journal has of them. Output up to leg `reported`, that of the snapshot, was already
+/// returned to the model.
+async fn replay_legs(
     run: &Run,
-    told: Option<i64>,
+    reported: Option<i64>,
     snapshot: Option<Vec<u8>>,
     legs: &[LegRow],
     calls: &[CallRow],
-) -> Result<Returned, Stumble> {
-    let comparison = Comparison::new(legs, calls, told);
-    let (start, comparison, first) = match (snapshot, told) {
+) -> Result<Replayed, Stumble> {
+    let comparison = Comparison::new(legs, calls, reported);
+    let (start, comparison, first) = match (snapshot, reported) {
         (Some(snapshot), Some(leg)) => (Start::Snapshot(snapshot), comparison.behind(leg), leg + 1),
         _ => (Start::Source, comparison, 0),
     };
@@ -164,19 +167,19 @@ async fn run_again(
     let mut walk = Walk::new(&run.pool, &run.tables, &run.definition, comparison, (start, first), MAX_RESUMING_MS);
     let (mut last, mut ended, mut output, mut shown) = (None, None, Vec::new(), 0);
     for row in legs.iter().filter(|row| row.leg >= first) {
-        let untold = told.is_none_or(|told| row.leg > told);
+        let unreported = reported.is_none_or(|reported| row.leg > reported);
         let limit = run.definition.limits.output_bytes;
-        let allowed = if untold { limit.saturating_sub(shown) } else { limit };
+        let allowed = if unreported { limit.saturating_sub(shown) } else { limit };
         let (_, mut leg) = walk.step(row, allowed).await?;
         walk.judge(row, &leg)?;
         if row.ended.is_none() {
             ended = Some(LegRow { ended: Some(ended_of(&leg)), ..row.clone() });
         } else {
             ended = None;
-            // Its time was counted when it ran first; only a leg whose end nobody saw runs on its own account.
+            // Its time was counted when it first ran. Only the time of a leg without a recorded end counts now.
             leg.run_us = 0;
         }
-        if untold {
+        if unreported {
             shown += leg.output.iter().map(|item| item.bytes() as u64).sum::<u64>();
             output.append(&mut leg.output);
         }
@@ -185,7 +188,7 @@ async fn run_again(
     let timers = calls.iter().filter(|row| row.state == CallState::Requested && row.method == Method::Timer.as_str());
     let cleared = timers.map(|row| row.call).filter(|call| from_source && !walk.comparison.waits_for(*call)).collect();
     match (last, walk.into_place()) {
-        (Some(leg), Some(place)) => Ok(Returned { place, leg: Leg { output, ..leg }, ended, cleared }),
+        (Some(leg), Some(place)) => Ok(Replayed { place, leg: Leg { output, ..leg }, ended, cleared }),
         _ => Err(Stumble::Hole(first)),
     }
 }

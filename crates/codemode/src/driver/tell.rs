@@ -1,4 +1,4 @@
-//! What the model is told, written down first.
+//! Reports results to the model, after they are written to the journal.
 
 use contract::cell::{CellResult, Telemetry};
 use contract::error::ErrorCode;
@@ -22,7 +22,7 @@ impl Driver {
         self.control(EntryKind::ControlCall, tool_call_id, json!({"toolName": "wait", "arguments": arguments}));
     }
 
-    /// Every control call has its result; an end that nobody waited for is noted.
+    /// Records the result of every waiting control call. If no call waits, records the end of the run as a note.
     fn enter_result(&self, shown: &Value) {
         for (tool_call_id, _) in &self.listeners {
             self.control(EntryKind::ControlResult, tool_call_id, json!({"result": shown}));
@@ -41,7 +41,8 @@ impl Driver {
         self.run.journal.entry(Entry { at: now_ms(), kind, entry });
     }
 
-    /// Whether the run can go on here. Where its state cannot be written, the model hears that instead.
+    /// Writes the run's state and reports the result. If the state cannot be written, reports that instead and returns
+    /// false: the run cannot continue in this process.
     pub(super) async fn answer(&mut self, answer: Answer) -> bool {
         let (state, result) = self.result(answer);
         let text = recorded::to_json(&result);
@@ -52,7 +53,7 @@ impl Driver {
         let dormant = self.is_idle();
         let durability = if over && !self.run.journal.had_effects() { Durability::Relaxed } else { Durability::Synced };
         let progress = serde_json::to_string(&self.telemetry).unwrap_or_default();
-        let expires_at = self.keep();
+        let expires_at = self.extend_expiry();
         let written = self.run.journal.commit(durability, |change| {
             change.state = Some(state);
             change.progress = Some(progress);
@@ -74,26 +75,26 @@ impl Driver {
         match written.await {
             Ok(()) => {
                 self.released = dormant;
-                self.tell(result);
+                self.report(result);
                 true
             }
             Err(CommitError::Quota(exceeded)) => {
-                if let Some(end) = self.end_without_room(&exceeded, result).await {
-                    self.tell(end);
+                if let Some(end) = self.fail_over_quota(&exceeded, result).await {
+                    self.report(end);
                 }
                 false
             }
             Err(error) => {
-                if let Some(why_not) = why_not(&self.run, self.taken_over, &error, &result).await {
-                    self.tell(why_not);
+                if let Some(failure) = write_failure(&self.run, self.taken_over, &error, &result).await {
+                    self.report(failure);
                 }
                 false
             }
         }
     }
 
-    /// A cell that cannot be put to rest is over: whoever waits is told why, and what could be ended instead.
-    async fn end_without_room(&mut self, exceeded: &Exceeded, waiting: CellResult) -> Option<CellResult> {
+    /// Fails a run that a quota does not allow to be suspended. The result says which quota, and what to do about it.
+    async fn fail_over_quota(&mut self, exceeded: &Exceeded, waiting: CellResult) -> Option<CellResult> {
         let code = match exceeded.quota {
             Quota::WaitingRuns | Quota::OpenApprovals => ErrorCode::RuntimeUnavailable,
             Quota::StoredBytes => ErrorCode::SnapshotLimitExceeded,
@@ -114,30 +115,30 @@ impl Driver {
         });
         match written.await {
             Ok(()) => Some(end),
-            Err(error) => why_not(&self.run, self.taken_over, &error, &end).await,
+            Err(error) => write_failure(&self.run, self.taken_over, &error, &end).await,
         }
     }
 
     pub(super) fn unsaved_snapshot(&mut self) -> Option<(i64, Vec<u8>)> {
-        match &mut self.whereabouts {
+        match &mut self.location {
             CellLocation::Frozen { snapshot, saved } if !*saved => {
                 *saved = true;
                 Some((self.leg, snapshot.clone()))
             }
-            CellLocation::Frozen { .. } | CellLocation::Live(_) | CellLocation::Nowhere => None,
+            CellLocation::Frozen { .. } | CellLocation::Live(_) | CellLocation::None => None,
         }
     }
 
-    fn tell(&mut self, result: CellResult) {
+    fn report(&mut self, result: CellResult) {
         for (_, listener) in self.listeners.drain(..) {
-            // Whoever asked may have gone; the result is kept for whoever asks next.
+            // The caller may be gone; the result is stored for the next `wait`.
             drop(listener.send(result.clone()));
         }
-        self.last_word = Some(result);
+        self.last_result = Some(result);
     }
 
     fn result(&mut self, answer: Answer) -> (RunState, CellResult) {
-        self.sum_up(&answer);
+        self.update_telemetry(&answer);
         let telemetry = self.telemetry.clone();
         match answer {
             Answer::Completed { value, output } => {
@@ -162,7 +163,7 @@ impl Driver {
         }
     }
 
-    fn sum_up(&mut self, answer: &Answer) {
+    fn update_telemetry(&mut self, answer: &Answer) {
         if let Answer::Failed { failure, .. } = answer {
             let counts = &mut self.telemetry.limit_failures;
             match failure.code {
@@ -180,10 +181,12 @@ impl Driver {
     }
 }
 
-/// Why a run cannot be written any more: somebody has ended it elsewhere, or something is wrong. What went wrong
-/// first says more than that nothing can be written since. Nothing where another has taken the run: whoever waits looks
-/// again, and is told by the store or by them.
-async fn why_not(run: &Run, taken_over: bool, error: &CommitError, unwritten: &CellResult) -> Option<CellResult> {
+/// Returns the result to report when a run's state cannot be written.
+///
+/// If the run has already failed, that failure is reported, since it says more than the failed write. `None` if another
+/// process has taken over the run: the caller's `wait` keeps waiting and receives the result from the store or from
+/// that process.
+async fn write_failure(run: &Run, taken_over: bool, error: &CommitError, unwritten: &CellResult) -> Option<CellResult> {
     let row = run.journal.store().run(&run.id).await.ok().flatten();
     if row.is_some_and(|row| row.state == RunState::Aborted) {
         return Some(failed(ErrorCode::Aborted, "the run was aborted"));
@@ -196,12 +199,12 @@ async fn why_not(run: &Run, taken_over: bool, error: &CommitError, unwritten: &C
         (_, CommitError::Fenced) => None,
         _ => Some(failed(
             ErrorCode::InternalError,
-            &format!("the run's state could not be written, so it cannot go on: {error}"),
+            &format!("the run's state could not be written, so the run cannot continue: {error}"),
         )),
     }
 }
 
-/// A failure as the model reads it: `TypeError: x is not a function (at 3:5)`.
+/// Formats a failure for the model: `TypeError: x is not a function (at 3:5)`.
 pub(crate) fn failure_text(failure: &Failure) -> String {
     let mut text = failure.message.clone();
     if text.len() > MAX_ERROR_BYTES * 2 {
@@ -217,7 +220,7 @@ pub(crate) fn failed(code: ErrorCode, message: &str) -> CellResult {
     failed_with(&Failure { code: Some(code), message: message.to_owned(), place: None })
 }
 
-/// A failure of a run that never began.
+/// Builds the result for a failure without output and telemetry, such as that of a run that never started.
 pub(crate) fn failed_with(failure: &Failure) -> CellResult {
     CellResult::Failed {
         error: failure_text(failure),

@@ -1,4 +1,4 @@
-//! Where legs wait for their turn: [`Admission`] decides, this hands its grants to the tasks that wait.
+//! Makes legs wait for their turn: [`Admission`] decides, and the gate passes its grants to the waiting tasks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -22,20 +22,20 @@ struct State {
     waiting: HashMap<CellId, oneshot::Sender<Granted>>,
 }
 
-/// A turn, and the worker that it is a turn of.
+/// A turn and its worker.
 type Granted = (Turn, Arc<Worker>);
 
 /// Why there was no turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoTurn {
     QueueFull,
-    /// All slots are taken, or resting cells hold the memory.
+    /// All slots are in use, or resting cells hold the memory.
     NoRoom,
     /// The cell's worker ended.
     WorkerEnded,
 }
 
-/// A turn of a worker. Dropped before it has ended, it is given back as if it had not been granted.
+/// The right to run a cell in a worker. If it is dropped before it has ended, it is returned as unused.
 #[derive(Debug)]
 pub(super) struct Turn {
     gate: Arc<Gate>,
@@ -57,7 +57,7 @@ impl Gate {
         });
     }
 
-    /// Requests of cells that rest in the worker fail.
+    /// Removes a worker. Requests of cells that rest in it fail.
     pub(super) fn worker_down(self: &Arc<Self>, worker: WorkerId) {
         self.change(|state| {
             state.workers.remove(&worker);
@@ -68,8 +68,8 @@ impl Gate {
         });
     }
 
-    /// Waits for a turn. Where any worker would do, this fails if slots or memory are still full after `room_wait`;
-    /// waiting for the legs of other cells to end takes as long as it takes.
+    /// Waits for a turn. For a new or frozen cell, this fails if slots or memory are still full after `room_wait`.
+    /// Waiting for the legs of other cells to end has no time limit.
     pub(super) async fn enter(
         self: &Arc<Self>,
         principal: &Principal,
@@ -82,7 +82,7 @@ impl Gate {
             Requested::Granted(granted) => return Ok(granted),
             Requested::Waits(granted) => granted,
         };
-        let _place = Place { gate: self, cell };
+        let _queued = QueuedRequest { gate: self, cell };
         loop {
             match tokio::time::timeout(room_wait, &mut granted).await {
                 Ok(granted) => return granted.map_err(|_| NoTurn::WorkerEnded),
@@ -92,7 +92,7 @@ impl Gate {
         }
     }
 
-    /// The cell is not wanted any more.
+    /// Frees the slot of a cell that is no longer needed.
     pub(super) fn drop_cell(self: &Arc<Self>, worker: WorkerId, cell: CellId) {
         self.change(|state| state.admission.drop_cell(worker, cell));
     }
@@ -117,8 +117,8 @@ impl Gate {
         let requested = match own {
             Some(granted) => Requested::Granted(granted),
             None => {
-                let (tell, granted) = oneshot::channel();
-                state.waiting.insert(cell, tell);
+                let (sender, granted) = oneshot::channel();
+                state.waiting.insert(cell, sender);
                 Requested::Waits(granted)
             }
         };
@@ -140,7 +140,7 @@ impl Gate {
         let grants = change(&mut state);
         let unwanted = self.hand_out(&mut state, grants);
         drop(state);
-        // Dropped turns come back here, so not while the state is locked.
+        // Dropping a turn calls this function again, so the state must not be locked.
         drop(unwanted);
     }
 
@@ -150,7 +150,7 @@ impl Gate {
         for grant in grants {
             let Some(granted) = self.granted(state, grant) else { continue };
             match state.waiting.remove(&grant.cell) {
-                Some(tell) => unwanted.extend(tell.send(granted).err()),
+                Some(sender) => unwanted.extend(sender.send(granted).err()),
                 None => unwanted.push(granted),
             }
         }
@@ -158,12 +158,12 @@ impl Gate {
     }
 
     fn granted(self: &Arc<Self>, state: &State, Grant { cell, worker: id }: Grant) -> Option<Granted> {
-        // A worker that is gone takes its cells along in a moment.
+        // If the worker is gone, its requests fail as soon as it is removed.
         let worker = state.workers.get(&id)?.upgrade()?;
         Some((Turn { gate: Arc::clone(self), worker: id, cell, ended: false }, worker))
     }
 
-    /// Held for one decision, never across an await.
+    /// Locks the state. The guard is never held across an await.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -174,16 +174,16 @@ enum Requested {
     Waits(oneshot::Receiver<Granted>),
 }
 
-/// A request in the queue; dropped, it is withdrawn.
-struct Place<'a> {
+/// A request in the queue. Dropping it withdraws the request.
+struct QueuedRequest<'a> {
     gate: &'a Arc<Gate>,
     cell: CellId,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuedRequest<'_> {
     fn drop(&mut self) {
         let mut state = self.gate.state();
-        // Where it was granted meanwhile, the turn is dropped with the receiver.
+        // If it was granted in the meantime, the turn is dropped with the receiver.
         if state.waiting.remove(&self.cell).is_some() {
             state.admission.cancel(self.cell);
         }
@@ -191,7 +191,7 @@ impl Drop for Place<'_> {
 }
 
 impl Turn {
-    /// The worker has answered. The cell rests with this much memory, or is gone.
+    /// Ends the turn after the worker has answered. The cell rests with this much memory; `None` if it is gone.
     pub(super) fn end(mut self, rests_with: Option<u64>) {
         self.ended = true;
         let (worker, cell) = (self.worker, self.cell);

@@ -1,4 +1,4 @@
-//! How a worker comes to be: a process of this program, or threads of a test.
+//! Starts workers: as a process of this program, or as threads of a test.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -11,31 +11,31 @@ use tokio::process::{Child, Command};
 
 use super::PoolOptions;
 
-/// How much a worker gives way to other processes, from 0 to 19. At 5 it gets a third of the time of one at 0.
+/// The niceness of a worker, from 0 to 19. At 5 it gets a third of the time of a process at 0.
 const WORKER_NICENESS: i32 = 5;
 
-/// What a worker's jail must be.
+/// How much of the jail a worker needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JailPolicy {
-    /// The whole jail, or no worker.
+    /// The whole jail; without it the worker does not start.
     Required,
-    /// As much as the system has.
+    /// As much as the system supports.
     Preferred,
-    /// None. For debugging.
+    /// No jail. For debugging.
     Off,
 }
 
 #[derive(Clone, Debug)]
 pub enum Launch {
-    /// This program again; its `main` calls `sandbox::worker_main` first.
+    /// This program, started again; its `main` calls `sandbox::worker_main` first.
     ThisProgram,
     Program(PathBuf),
-    /// Somebody who serves the other end of a socket, such as `sandbox::serve_attached`.
+    /// A function that serves the worker's end of a socket in this process, such as `sandbox::serve_attached`.
     Attached(fn(UnixStream, slots: u32, threads: usize) -> std::io::Result<()>),
 }
 
 impl Launch {
-    /// Starts a worker; returns our end of its socket.
+    /// Starts a worker and returns the host's end of its socket.
     pub(super) fn launch(&self, options: &PoolOptions) -> std::io::Result<(UnixStream, Option<Child>)> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -52,8 +52,8 @@ impl Launch {
     }
 }
 
-/// The running executable itself, even where the file has since been replaced: host and worker must
-/// be of one build.
+/// Returns the path of the running executable, even if its file was replaced since: host and worker must be of one
+/// build.
 fn this_program() -> std::io::Result<PathBuf> {
     let running = PathBuf::from("/proc/self/exe");
     if running.exists() { Ok(running) } else { std::env::current_exe() }
@@ -81,10 +81,10 @@ fn spawn(program: &PathBuf, options: &PoolOptions, socket: UnixStream) -> std::i
     Ok(child)
 }
 
-/// Lets the host go before its workers where cells use all processors, so that it can still serve other principals. The
-/// worker has not started its threads yet; they inherit the priority.
+/// Lowers the priority of a worker below that of the host, so that the host can serve other principals when cells use
+/// all processors. The worker has not started its threads yet; they inherit the priority.
 fn lower_priority(child: &Child) {
     let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw) else { return };
-    // Where the system refuses, cells only compete harder.
+    // If the system refuses, cells only compete more with the host.
     let _refused = setpriority_process(Some(pid), WORKER_NICENESS);
 }

@@ -1,4 +1,4 @@
-//! A cell's place in a worker. Dropped, it takes the cell with it.
+//! A cell's place in a worker. Dropping it drops the cell.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,14 @@ use super::gate::{Gate, NoTurn, Turn};
 use super::worker::Worker;
 use super::{PoolError, ROOM_WAIT};
 
-/// How much longer than its budget a leg may take before the worker itself is given up. The worker
-/// stops a cell at its deadline; this is for the worker that does not.
+/// How much longer than its budget a leg may take before its worker is terminated. A worker stops a cell at its
+/// deadline; this is for a worker that does not.
 const GRACE: Duration = Duration::from_millis(1000);
 
-/// How long a freeze may take: memory is read, compared and compressed, the largest in seconds.
+/// How long a freeze may take. Memory is read, compared and compressed, which takes seconds for the largest cells.
 const FREEZE_WAIT: Duration = Duration::from_secs(30);
 
+/// A cell's place in a worker.
 #[derive(Debug)]
 pub struct Lease {
     worker: Arc<Worker>,
@@ -67,7 +68,7 @@ impl Lease {
         self.leg(turn, budget, None, &frame).await
     }
 
-    /// Turns the resting cell into bytes; its place is free afterwards.
+    /// Freezes the resting cell into a snapshot, and frees its place.
     pub async fn freeze(mut self, max_bytes: u64) -> Result<Vec<u8>, FreezeError> {
         let frame = ToWorker::Freeze { cell: self.cell, max_bytes };
         let turn = self.turn(Request::Freeze { worker: self.worker.id() }).await?;
@@ -76,7 +77,7 @@ impl Lease {
         match answer {
             FromWorker::Frozen { snapshot, .. } if snapshot.len() as u64 <= max_bytes => Ok(snapshot),
             FromWorker::NotFrozen { failure, .. } => Err(FreezeError::Refused(failure)),
-            _ => Err(self.broke_protocol("it answered a freeze with something else").into()),
+            _ => Err(self.broke_protocol("a freeze answered with another frame").into()),
         }
     }
 
@@ -96,7 +97,7 @@ impl Lease {
                 self.occupied = matches!(leg.end, LegEnd::Suspended { .. });
                 Ok(leg)
             }
-            _ => Err(self.broke_protocol("it answered a leg with something else")),
+            _ => Err(self.broke_protocol("a leg answered with another frame")),
         }
     }
 
@@ -118,12 +119,12 @@ impl Lease {
     ) -> Result<FromWorker, PoolError> {
         let worker = Arc::clone(&self.worker);
         self.occupied = true;
-        let told = worker.ask(self.cell, turn, tables, frame).await;
-        match tokio::time::timeout(wait, told).await {
+        let answer = worker.ask(self.cell, turn, tables, frame).await;
+        match tokio::time::timeout(wait, answer).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(self.died()),
             Err(_) => {
-                worker.condemn(format!("it did not answer within {} ms", wait.as_millis()));
+                worker.terminate(format!("the worker did not answer within {} ms", wait.as_millis()));
                 Err(self.died())
             }
         }
@@ -134,9 +135,9 @@ impl Lease {
         PoolError::WorkerDied(self.worker.why_it_ended())
     }
 
-    /// Terminates the worker.
+    /// Terminates the worker, because it broke the protocol.
     pub(crate) fn broke_protocol(&mut self, what: &str) -> PoolError {
-        self.worker.condemn(format!("it broke the protocol: {what}"));
+        self.worker.terminate(format!("the worker broke the protocol: {what}"));
         self.died()
     }
 }
@@ -148,15 +149,15 @@ impl Drop for Lease {
         let Some(runtime) = runtime else { return gate.drop_cell(worker.id(), cell) };
         runtime.spawn(async move {
             worker.send(&ToWorker::Drop(cell)).await;
-            // The slot is free once the worker knows: what is sent next comes behind it.
+            // The slot is free once this frame is sent: frames for the next cell come after it.
             gate.drop_cell(worker.id(), cell);
         });
     }
 }
 
-/// Checks again what the worker must have checked: it may be broken or hostile.
+/// Checks again the limits that the worker must have checked: it may be broken or hostile.
 ///
-/// What needs the run's earlier legs to judge is in [`crate::cell::Cell::vet`].
+/// Checks that depend on the run's earlier legs are in [`crate::cell::Cell::vet`].
 fn within_bounds(leg: &Leg, budget: Budget) -> Result<(), &'static str> {
     let shown: usize = leg.output.iter().map(OutputItem::bytes).sum();
     if shown as u64 > budget.output_bytes {
@@ -180,7 +181,7 @@ fn within_bounds(leg: &Leg, budget: Budget) -> Result<(), &'static str> {
     }
 }
 
-/// How many values a JSON text has, where it nests no deeper than allowed and every number in it can be read.
+/// Returns how many values a JSON text has. Fails if it nests too deep, or has a number that cannot be read.
 fn readable_values(value: &RawValue) -> Result<usize, &'static str> {
     let text = value.get().as_bytes();
     let measure = json::measure(text);
@@ -208,7 +209,7 @@ fn calls_within_bounds(calls: &[HostCall], cleared: &[CallId]) -> Result<(), &'s
             || measure.depth > MAX_BRIDGE_VALUE_DEPTH
             || measure.values > MAX_JSON_VALUES;
         if too_large {
-            return Err("a call larger than one may be");
+            return Err("a call larger than allowed");
         }
     }
     Ok(())
@@ -258,10 +259,10 @@ mod tests {
         let cases: [(&[Call<'_>], &str); 8] = [
             (&[(1, 1, b"0"), (1, 1, b"0")], "calls out of order, or an id used twice"),
             (&[(2, 1, b"0"), (1, 1, b"0")], "calls out of order, or an id used twice"),
-            (&[(1, MAX_TARGET_BYTES + 1, b"0")], "a call larger than one may be"),
-            (&[(1, 1, &too_large)], "a call larger than one may be"),
-            (&[(1, 1, values.as_bytes())], "a call larger than one may be"),
-            (&[(1, 1, &b"[".repeat(1001))], "a call larger than one may be"),
+            (&[(1, MAX_TARGET_BYTES + 1, b"0")], "a call larger than allowed"),
+            (&[(1, 1, &too_large)], "a call larger than allowed"),
+            (&[(1, 1, values.as_bytes())], "a call larger than allowed"),
+            (&[(1, 1, &b"[".repeat(1001))], "a call larger than allowed"),
             (&[(1, 1, &largest), (2, 2, &largest)], "more bytes of calls than a cell may have"),
             (&many, "more calls than a cell may have"),
         ];
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leg_whose_values_cannot_be_shown_is_refused() {
+    fn a_leg_with_unreadable_or_too_many_values_is_refused() {
         let completed = |text: &str| LegEnd::Completed { value: raw(text) };
         let half = format!("[{}0]", "0,".repeat(MAX_JSON_VALUES / 2));
         let values = format!("[{}0]", "0,".repeat(MAX_JSON_VALUES));

@@ -1,4 +1,4 @@
-//! The sending end of a worker's socket, and the catalogs that went down it.
+//! The sending half of a worker's socket, and the catalogs that were sent on it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,25 +10,25 @@ use contract::tables::CatalogTables;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::OwnedWriteHalf;
 
-/// Held while one frame is sent, catalog first where the worker lacks it.
+/// Sends frames to a worker. Locked while a frame and the catalog that it needs are sent.
 #[derive(Debug)]
 pub(super) struct Line {
     socket: OwnedWriteHalf,
-    shelf: Shelf,
+    sent: SentCatalogs,
 }
 
 impl Line {
     pub(super) fn new(socket: OwnedWriteHalf) -> Self {
-        Self { socket, shelf: Shelf::default() }
+        Self { socket, sent: SentCatalogs::default() }
     }
 
-    /// The bytes to send so that the worker holds these tables when it reads the frame.
+    /// Returns the bytes to send so that the worker has these tables when it reads the frame.
     pub(super) fn with_catalog(&mut self, tables: &CatalogTables, frame: &ToWorker) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for forgotten in self.shelf.make_room(tables) {
+        for forgotten in self.sent.make_room(tables) {
             bytes.extend(ToWorker::Forget { hash: forgotten }.encode());
         }
-        if self.shelf.put(tables) {
+        if self.sent.put(tables) {
             let catalog = ToWorker::Catalog { hash: tables.hash(), tables: tables.bytes().to_vec() };
             bytes.extend(catalog.encode());
         }
@@ -36,7 +36,7 @@ impl Line {
         bytes
     }
 
-    /// Writes what the socket takes at once and returns what is left.
+    /// Writes as much as the socket accepts without waiting, and returns the number of bytes written.
     pub(super) fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         match self.socket.try_write(bytes) {
             Ok(written) => Ok(written),
@@ -50,16 +50,16 @@ impl Line {
     }
 }
 
-/// Which catalogs the worker holds, the last used at the back. The worker has the same bounds and
-/// treats going past them as madness; so they are kept here.
+/// The catalogs that the worker has, the last used at the back. The worker has the same limits and treats exceeding
+/// them as a violation of the protocol, so they are enforced here.
 #[derive(Debug, Default)]
-struct Shelf {
+struct SentCatalogs {
     held: VecDeque<(CatalogHash, usize)>,
     bytes: usize,
 }
 
-impl Shelf {
-    /// Whether the tables are new to the worker; marks them as used.
+impl SentCatalogs {
+    /// Marks the tables as used. Returns whether they are new to the worker.
     fn put(&mut self, tables: &CatalogTables) -> bool {
         let known = self.held.iter().position(|(hash, _)| *hash == tables.hash());
         match known.and_then(|position| self.held.remove(position)) {
@@ -75,6 +75,7 @@ impl Shelf {
         }
     }
 
+    /// Removes the least recently used catalogs until the tables fit, and returns them.
     fn make_room(&mut self, tables: &CatalogTables) -> Vec<CatalogHash> {
         let mut forgotten = Vec::new();
         if self.held.iter().any(|(hash, _)| *hash == tables.hash()) {
@@ -96,22 +97,22 @@ mod tests {
     use contract::limits::MAX_WORKER_CATALOGS;
     use contract::tables::CatalogTables;
 
-    use super::Shelf;
+    use super::SentCatalogs;
 
     fn tables(number: usize) -> CatalogTables {
         CatalogTables::new(&BTreeMap::from([("all".to_owned(), number.to_string())]))
     }
 
     #[test]
-    fn the_shelf_forgets_what_was_used_longest_ago() {
-        let mut shelf = Shelf::default();
+    fn the_least_recently_used_catalog_is_forgotten_first() {
+        let mut sent = SentCatalogs::default();
         for number in 0..MAX_WORKER_CATALOGS {
-            assert!(shelf.make_room(&tables(number)).is_empty());
-            assert!(shelf.put(&tables(number)));
+            assert!(sent.make_room(&tables(number)).is_empty());
+            assert!(sent.put(&tables(number)));
         }
-        assert!(!shelf.put(&tables(0)));
-        assert_eq!(shelf.make_room(&tables(999)), [tables(1).hash()]);
-        assert!(shelf.put(&tables(999)));
-        assert!(shelf.make_room(&tables(0)).is_empty());
+        assert!(!sent.put(&tables(0)));
+        assert_eq!(sent.make_room(&tables(999)), [tables(1).hash()]);
+        assert!(sent.put(&tables(999)));
+        assert!(sent.make_room(&tables(0)).is_empty());
     }
 }

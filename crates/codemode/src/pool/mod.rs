@@ -1,7 +1,7 @@
-//! The workers: started, watched, replaced; and the cells in them.
+//! The worker pool: starts, supervises and replaces workers, and runs cells in them.
 //!
-//! A worker is hostile until proven otherwise. It is believed only in frames that decode, that answer
-//! what was asked, and that stay within what was allowed; the first that does not is its last.
+//! Workers are not trusted. Only frames that decode, answer a request and stay within their limits are accepted; the
+//! first frame that does not terminates the worker.
 
 mod admission;
 mod gate;
@@ -28,17 +28,17 @@ use admission::{Capacity, Principal, Request};
 use gate::{Gate, NoTurn};
 use seat::Seat;
 
-/// How many workers there are and what each is.
+/// The number of workers, and the resources of each.
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
     pub launch: Launch,
     pub jail: JailPolicy,
     pub workers: usize,
-    /// Cells that can be in one worker at once, running or between legs.
+    /// The number of cells that can be in one worker at once, running or between legs.
     pub slots: u32,
-    /// Threads of one worker. At most `MAX_WORKER_TURNS` of them run cells; more give memory back meanwhile.
+    /// The number of threads of one worker. At most `MAX_WORKER_TURNS` of them run cells; the others free memory.
     pub threads: usize,
-    /// Memory limit of one cell, as configured. The heap of a worker is made for it.
+    /// The configured memory limit of one cell. The heap of a worker is sized for it.
     pub memory_limit_bytes: u64,
 }
 
@@ -55,8 +55,8 @@ impl PoolOptions {
         }
     }
 
-    /// Heap that the cells of one worker may take together. Where one cell may take nearly all of it, there is some more,
-    /// so that cells can rest beside it.
+    /// Returns the heap that the cells of one worker share. If one cell may take nearly all of it, the heap is larger,
+    /// so that other cells can rest beside it.
     pub fn heap_bytes(&self) -> u64 {
         WORKER_HEAP_BYTES.max(self.memory_limit_bytes.saturating_add(WORKER_HEAP_BYTES / 4))
     }
@@ -75,14 +75,14 @@ impl PoolOptions {
 pub enum PoolError {
     #[error("no sandbox worker could be started: {0}")]
     Unavailable(String),
-    #[error("every sandbox worker stayed full for {} ms; try again, or allow more workers", ROOM_WAIT.as_millis())]
+    #[error("all sandbox workers were full for {} ms; try again later, or allow more workers", ROOM_WAIT.as_millis())]
     Full,
     #[error(
-        "{MAX_QUEUED_CELLS} cells, or as many as fit in memory, wait for a sandbox worker already; wait for them to finish, \
+        "{MAX_QUEUED_CELLS} cells, or as many as fit in memory, already wait for a sandbox worker; wait for them to finish, \
          or abort some, before starting more"
     )]
     QueueFull,
-    #[error("the sandbox worker that held the cell died: {0}")]
+    #[error("the cell was lost with its sandbox worker: {0}")]
     WorkerDied(String),
 }
 
@@ -92,11 +92,11 @@ const ROOM_WAIT: Duration = Duration::from_secs(10);
 /// How long a pool waits for its first worker.
 const START_WAIT: Duration = Duration::from_secs(15);
 
-/// A handle to the workers; the last one dropped ends them all.
+/// A handle to the workers. Dropping the last handle ends them all.
 #[derive(Clone, Debug)]
 pub struct Pool {
     inner: Arc<Inner>,
-    /// What its workers run: they are of one build.
+    /// The guest image of all workers: they are of one build.
     image: ImageId,
     principal: Principal,
 }
@@ -109,7 +109,7 @@ struct Inner {
 }
 
 impl Pool {
-    /// Starts all workers and waits for the first to be ready; fails where none can be had.
+    /// Starts all workers and waits until the first is ready. Fails if it cannot be started.
     pub async fn start(options: PoolOptions) -> Result<Self, PoolError> {
         let options = Arc::new(options);
         let gate = Gate::new(options.capacity());
@@ -120,17 +120,17 @@ impl Pool {
         Ok(Self { inner, image, principal: Principal::default() })
     }
 
-    /// The same workers, for cells of this principal. Workers are shared fairly between principals.
+    /// Returns a handle to these workers for cells of this principal. Workers are shared fairly between principals.
     pub fn for_principal(&self, principal: &str) -> Self {
         Self { principal: principal.into(), ..self.clone() }
     }
 
-    /// The guest image that cells are started in.
+    /// Returns the guest image that cells are started in.
     pub fn image(&self) -> ImageId {
         self.image
     }
 
-    /// Whether a frozen cell can be put into a worker: it is of another image after an upgrade.
+    /// Returns whether a worker can thaw this snapshot. It cannot if an upgrade has changed the guest image since.
     pub fn can_thaw(&self, snapshot: &[u8]) -> bool {
         contract::snapshot::image_of(snapshot) == Some(self.image)
     }
@@ -142,7 +142,7 @@ impl Pool {
         self.first_leg(tables, request, source_bytes, budget, |cell| ToWorker::Start(cell, start)).await
     }
 
-    /// Puts a frozen cell into a worker, delivers replies to it, and runs it.
+    /// Thaws a frozen cell in a worker, delivers replies to it, and runs a leg.
     pub async fn thaw_cell(
         &self,
         tables: &CatalogTables,
@@ -176,17 +176,17 @@ impl Pool {
         Ok((lease, leg))
     }
 
-    /// What the workers that are up said of themselves.
+    /// Returns the greetings of the workers that are up.
     pub fn workers(&self) -> Vec<Hello> {
         self.inner.seats.iter().filter_map(Seat::worker).map(|worker| worker.hello()).collect()
     }
 
-    /// How many legs and freezes are under way.
+    /// Returns how many legs and freezes are in progress.
     pub fn at_work(&self) -> usize {
         self.inner.seats.iter().filter_map(Seat::worker).map(|worker| worker.asked()).sum()
     }
 
-    /// Process ids of the workers that are up.
+    /// Returns the process ids of the workers that are up.
     pub fn worker_pids(&self) -> Vec<u32> {
         self.inner.seats.iter().filter_map(Seat::worker).filter_map(|worker| worker.pid()).collect()
     }
@@ -214,11 +214,11 @@ impl Inner {
                     seat::State::Starting => {}
                 }
                 if state.changed().await.is_err() {
-                    return Err(PoolError::Unavailable("its supervisor ended".to_owned()));
+                    return Err(PoolError::Unavailable("the supervisor of the worker ended".to_owned()));
                 }
             }
         })
         .await;
-        settled.unwrap_or_else(|_| Err(PoolError::Unavailable("it did not say hello in time".to_owned())))
+        settled.unwrap_or_else(|_| Err(PoolError::Unavailable("the worker was not ready in time".to_owned())))
     }
 }

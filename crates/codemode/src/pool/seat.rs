@@ -1,4 +1,4 @@
-//! A seat for one worker: whoever dies in it is replaced.
+//! A seat for one worker: supervises the worker, and replaces it when it dies.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use super::PoolOptions;
 use super::gate::Gate;
 use super::worker::{Incoming, Worker};
 
-/// The pause before a seat is filled again grows with each worker that dies young.
+/// The pause before a worker is replaced. It doubles with each worker that dies within `SHORT_LIFE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-const YOUNG: Duration = Duration::from_secs(2);
+const SHORT_LIFE: Duration = Duration::from_secs(2);
 const HELLO_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
@@ -32,8 +32,8 @@ pub(super) struct Seat {
 
 impl Seat {
     pub(super) fn fill(options: Arc<PoolOptions>, gate: Arc<Gate>) -> Self {
-        let (tell, state) = watch::channel(State::Starting);
-        let supervisor = tokio::spawn(supervise(options, gate, tell));
+        let (sender, state) = watch::channel(State::Starting);
+        let supervisor = tokio::spawn(supervise(options, gate, sender));
         Self { state, supervisor }
     }
 
@@ -44,7 +44,7 @@ impl Seat {
         }
     }
 
-    /// Why nobody sits here, if that is known.
+    /// Returns why the seat has no worker, if the last start failed.
     pub(super) fn reason(&self) -> Option<String> {
         match &*self.state.borrow() {
             State::Failed(reason) => Some(reason.clone()),
@@ -58,29 +58,29 @@ impl Seat {
 }
 
 impl Drop for Seat {
-    /// The supervisor owns the child, and the child is killed when it is dropped.
+    /// Ends the worker: the supervisor owns the child process, which is killed when it is dropped.
     fn drop(&mut self) {
         self.supervisor.abort();
     }
 }
 
-async fn supervise(options: Arc<PoolOptions>, gate: Arc<Gate>, tell: watch::Sender<State>) {
+async fn supervise(options: Arc<PoolOptions>, gate: Arc<Gate>, state: watch::Sender<State>) {
     let mut pause = FIRST_PAUSE;
     loop {
         let born = Instant::now();
         match start(&options).await {
             Ok((worker, incoming, child)) => {
-                tell.send_replace(State::Up(Arc::clone(&worker)));
+                state.send_replace(State::Up(Arc::clone(&worker)));
                 gate.worker_up(&worker);
                 worker.listen(&gate, incoming).await;
-                tell.send_replace(State::Starting);
-                bury(child).await;
+                state.send_replace(State::Starting);
+                reap(child).await;
             }
             Err(reason) => {
-                tell.send_replace(State::Failed(reason));
+                state.send_replace(State::Failed(reason));
             }
         }
-        pause = if born.elapsed() < YOUNG { (pause * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
+        pause = if born.elapsed() < SHORT_LIFE { (pause * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
         tokio::time::sleep(pause).await;
     }
 }
@@ -92,14 +92,14 @@ async fn start(options: &PoolOptions) -> Result<(Arc<Worker>, Incoming, Option<C
     match greeted {
         Ok(Ok((worker, incoming))) => Ok((worker, incoming, child)),
         Ok(Err(fault)) => Err(fault.to_string()),
-        Err(_) => Err("it did not say hello in time".to_owned()),
+        Err(_) => Err("the worker was not ready in time".to_owned()),
     }
 }
 
-/// Kills what is left of a worker and waits until the system has let go of it.
-async fn bury(child: Option<Child>) {
+/// Kills a worker's process and waits for its exit.
+async fn reap(child: Option<Child>) {
     let Some(mut child) = child else { return };
-    // It may be dead already; then there is only the waiting.
+    // It may be dead already; then only its exit status is collected.
     drop(child.start_kill());
     drop(child.wait().await);
 }

@@ -1,4 +1,4 @@
-//! One worker that is up: who waits for it, what is sent to it, and how it is ended.
+//! A running worker: sends frames to it, passes its answers to the waiting tasks, and terminates it.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,29 +27,29 @@ pub(super) struct Worker {
     pid: Option<u32>,
     line: Arc<AsyncMutex<Line>>,
     /// `None` once the worker has ended.
-    waiting: Mutex<Option<HashMap<CellId, Question>>>,
-    /// Why it must end, once it must.
+    waiting: Mutex<Option<HashMap<CellId, PendingAnswer>>>,
+    /// Why it is terminated; `None` while it may run.
     fate: watch::Sender<Option<String>>,
 }
 
 /// A leg or a freeze that the worker has not answered yet.
 #[derive(Debug)]
-struct Question {
-    tell: oneshot::Sender<FromWorker>,
+struct PendingAnswer {
+    sender: oneshot::Sender<FromWorker>,
     turn: Turn,
 }
 
-/// What went wrong with a worker, for its supervisor.
+/// Why a worker failed, for its supervisor.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
-    #[error("it hung up")]
+    #[error("the worker closed its socket")]
     HungUp,
-    #[error("its socket failed: {0}")]
+    #[error("the worker's socket failed: {0}")]
     Socket(#[from] io::Error),
-    #[error("it broke the protocol: {0}")]
+    #[error("the worker broke the protocol: {0}")]
     BadFrame(#[from] BadFrame),
-    #[error("it answered what was not asked")]
-    Unasked,
+    #[error("the worker sent an answer to no request")]
+    Unexpected,
     #[error("{0}")]
     Unfit(String),
 }
@@ -63,7 +63,7 @@ pub(super) struct Incoming {
 }
 
 impl Worker {
-    /// Waits for the worker to say that it is ready.
+    /// Waits until the worker reports that it is ready.
     pub(super) async fn greet(socket: StdUnixStream, pid: Option<u32>) -> Result<(Arc<Self>, Incoming), Fault> {
         let (read, write) = UnixStream::from_std(socket)?.into_split();
         let mut incoming = Incoming { socket: read, buffer: FrameBuffer::default(), chunk: vec![0; 64 << 10] };
@@ -71,7 +71,7 @@ impl Worker {
             FromWorker::Hello(hello) => hello,
             FromWorker::Unfit { reason } => return Err(Fault::Unfit(reason)),
             FromWorker::Leg(..) | FromWorker::Frozen { .. } | FromWorker::NotFrozen { .. } => {
-                return Err(Fault::Unasked);
+                return Err(Fault::Unexpected);
             }
         };
         let worker = Self {
@@ -85,7 +85,7 @@ impl Worker {
         Ok((Arc::new(worker), incoming))
     }
 
-    /// Hands every answer to the task that asked, until the worker is at fault or is condemned.
+    /// Passes every answer to the task that waits for it, until the worker fails or is terminated.
     pub(super) async fn listen(&self, gate: &Arc<Gate>, mut incoming: Incoming) {
         let mut fate = self.fate.subscribe();
         let reason = tokio::select! {
@@ -93,9 +93,9 @@ impl Worker {
             fate = fate.wait_for(Option::is_some) => fate.ok().and_then(|fate| fate.clone()).unwrap_or_default(),
         };
         self.fate.send_replace(Some(reason));
-        // First: turns that are given back below must not be granted again.
+        // This comes first, so that turns that are returned below are not granted again.
         gate.worker_down(self.id);
-        // Tasks that wait find their sender gone and read the reason above.
+        // Dropping the senders wakes the waiting tasks, which read the reason above.
         let unanswered = self.waiting().take();
         drop(unanswered);
     }
@@ -111,18 +111,18 @@ impl Worker {
                     (*cell, matches!(leg.end, LegEnd::Suspended { .. }).then_some(leg.memory_bytes))
                 }
                 FromWorker::Frozen { cell, .. } | FromWorker::NotFrozen { cell, .. } => (*cell, None),
-                FromWorker::Hello(_) | FromWorker::Unfit { .. } => return Fault::Unasked,
+                FromWorker::Hello(_) | FromWorker::Unfit { .. } => return Fault::Unexpected,
             };
-            let question = self.waiting().as_mut().and_then(|waiting| waiting.remove(&cell));
-            let Some(Question { tell, turn }) = question else { return Fault::Unasked };
+            let pending = self.waiting().as_mut().and_then(|waiting| waiting.remove(&cell));
+            let Some(PendingAnswer { sender, turn }) = pending else { return Fault::Unexpected };
             turn.end(rests_with);
-            // The task that asked is gone where the cell was dropped while it ran.
-            drop(tell.send(frame));
+            // The waiting task is gone if the cell was dropped while it ran.
+            drop(sender.send(frame));
         }
     }
 
-    /// Sends a frame about a cell, after the catalog that it needs, and returns where the answer arrives. The turn ends
-    /// with the answer, also if nobody waits for it any more.
+    /// Sends a frame for a cell, preceded by the catalog that it needs, and returns the receiver of the answer. The
+    /// turn ends with the answer, even if the receiver was dropped.
     pub(super) async fn ask(
         &self,
         cell: CellId,
@@ -135,15 +135,15 @@ impl Worker {
             Some(tables) => line.with_catalog(tables, frame),
             None => frame.encode(),
         };
-        let (tell, told) = oneshot::channel();
-        // From here on the frame is sent, also if the caller is dropped.
+        let (sender, answer) = oneshot::channel();
+        // From here on the frame is sent, even if the caller is dropped.
         let refused = match self.waiting().as_mut() {
-            Some(waiting) => waiting.insert(cell, Question { tell, turn }),
-            None => Some(Question { tell, turn }),
+            Some(waiting) => waiting.insert(cell, PendingAnswer { sender, turn }),
+            None => Some(PendingAnswer { sender, turn }),
         };
         drop(refused);
         self.send_on(line, bytes).await;
-        told
+        answer
     }
 
     pub(super) async fn send(&self, frame: &ToWorker) {
@@ -157,27 +157,27 @@ impl Worker {
             Ok(written) => {
                 bytes.drain(..written);
                 let fate = self.fate.clone();
-                // On a task of its own: whoever sends may be dropped, half a frame may not stay.
+                // In a separate task: the caller may be dropped, but the frame must be sent completely.
                 let rest = tokio::spawn(async move {
                     if let Err(error) = line.send_rest(&bytes).await {
-                        condemn(&fate, format!("its socket failed: {error}"));
+                        terminate(&fate, format!("the worker's socket failed: {error}"));
                     }
                 });
                 if rest.await.is_err() {
-                    self.condemn("sending to it failed".to_owned());
+                    self.terminate("the task that sends to the worker failed".to_owned());
                 }
             }
-            Err(error) => self.condemn(format!("its socket failed: {error}")),
+            Err(error) => self.terminate(format!("the worker's socket failed: {error}")),
         }
     }
 
-    /// Ends the worker: its supervisor kills it and starts another.
-    pub(super) fn condemn(&self, reason: String) {
-        condemn(&self.fate, reason);
+    /// Terminates the worker: its supervisor kills it and starts another.
+    pub(super) fn terminate(&self, reason: String) {
+        terminate(&self.fate, reason);
     }
 
     pub(super) fn why_it_ended(&self) -> String {
-        self.fate.borrow().clone().unwrap_or_else(|| "it went away".to_owned())
+        self.fate.borrow().clone().unwrap_or_else(|| "the worker ended".to_owned())
     }
 
     pub(super) fn id(&self) -> WorkerId {
@@ -192,19 +192,19 @@ impl Worker {
         self.pid
     }
 
-    /// How many answers are awaited.
+    /// Returns how many legs and freezes wait for an answer.
     pub(super) fn asked(&self) -> usize {
         self.waiting().as_ref().map_or(0, HashMap::len)
     }
 
-    /// Held for one look-up, never across an await.
-    fn waiting(&self) -> MutexGuard<'_, Option<HashMap<CellId, Question>>> {
+    /// Locks the pending answers. The guard is never held across an await.
+    fn waiting(&self) -> MutexGuard<'_, Option<HashMap<CellId, PendingAnswer>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The first reason stands.
-fn condemn(fate: &watch::Sender<Option<String>>, reason: String) {
+/// Sets the reason, unless there is one already.
+fn terminate(fate: &watch::Sender<Option<String>>, reason: String) {
     fate.send_if_modified(|fate| {
         let first = fate.is_none();
         if first {

@@ -1,4 +1,4 @@
-//! What a leg did, held against what is recorded of it. Pure: legs go in, verdicts come out.
+//! Compares what a replayed leg did with its record. Pure: legs go in, verdicts come out.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -14,35 +14,35 @@ use super::divergence::{
     Divergence, happened_end, happened_output, made_call, recorded_call, recorded_end, recorded_output,
 };
 
-/// What is kept of a target that is too long.
+/// How many bytes are kept of a target that is too long.
 const MAX_SHOWN_TARGET: usize = 200;
 
-/// How a leg that was run again stands to what is recorded.
+/// The result of comparing a replayed leg with its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It did what it did before.
+    /// It did what is recorded.
     Same,
-    /// How it ended was never written: all that was is the same.
+    /// Its end was never recorded; everything that was recorded is the same.
     Unrecorded,
 }
 
-/// Goes through a run's journal, one leg after the other.
+/// Compares replayed legs with a run's journal, one leg after the other.
 #[derive(Debug)]
 pub(crate) struct Comparison<'a> {
     legs: &'a [LegRow],
     calls: &'a [CallRow],
-    /// The last leg after which the cell is known to have waited: it was frozen then.
+    /// The last leg after which the cell was frozen, and so is known to have waited.
     frozen: Option<i64>,
     /// Calls that the cell waits for.
     open: BTreeSet<u32>,
 }
 
-/// How a leg ended, as the journal keeps it.
+/// Returns how a leg ended, in the form of the journal.
 pub(crate) fn ended_of(leg: &Leg) -> LegEnded {
     LegEnded { how: how_of(&leg.end), shown: shown(&leg.output) }
 }
 
-/// Output told apart from other output: how many items, and their hash. Nothing shown is nothing here, too.
+/// Returns a digest of the output: the number of items and their hash. It is empty if there is no output.
 fn shown(output: &[OutputItem]) -> String {
     if output.is_empty() {
         return String::new();
@@ -52,12 +52,12 @@ fn shown(output: &[OutputItem]) -> String {
 }
 
 impl<'a> Comparison<'a> {
-    /// From the first leg on.
+    /// Creates a comparison that starts with the first leg.
     pub(crate) fn new(legs: &'a [LegRow], calls: &'a [CallRow], frozen: Option<i64>) -> Self {
         Self { legs, calls, frozen, open: BTreeSet::new() }
     }
 
-    /// From the leg behind this one on: what was made up to there and is not answered there is open.
+    /// Starts the comparison after this leg instead. Calls that were made up to it and have no reply by then are open.
     pub(crate) fn behind(mut self, leg: i64) -> Self {
         let made = self.calls.iter().filter(|row| row.leg <= leg).map(|row| row.call);
         self.open = made.collect();
@@ -71,7 +71,7 @@ impl<'a> Comparison<'a> {
         self.open.contains(&call)
     }
 
-    /// What the leg was told, to be told again.
+    /// Returns the recorded replies to the leg, to be delivered again.
     pub(crate) fn replies(&mut self, leg: &LegRow) -> Result<Vec<Reply>, Divergence> {
         leg.replies.iter().map(|call| self.reply(leg, *call)).collect()
     }
@@ -84,19 +84,19 @@ impl<'a> Comparison<'a> {
             happened: happened.to_owned(),
         };
         if !self.open.remove(&call) {
-            return Err(diverged("that it was answered here", "that the cell does not wait for it"));
+            return Err(diverged("a reply to this call", "a cell that does not wait for it"));
         }
         let row = self.calls.iter().find(|row| row.call == call);
         let yields = row.is_some_and(|row| row.method == Method::Yield.as_str());
         let recorded = row.and_then(|row| row.reply.clone()).map(ReplyValue::from);
-        // A yield resolves to nothing, whoever asks.
+        // A yield always resolves to `null`.
         let value = recorded.or_else(|| yields.then(|| ReplyValue::Resolved(b"null".to_vec())));
-        let value =
-            value.ok_or_else(|| diverged("that it was answered here", "that its answer is not in the journal"))?;
+        let value = value.ok_or_else(|| diverged("a reply to this call", "no reply in the journal"))?;
         Ok(Reply { call: CallId(call), value })
     }
 
-    /// Every call that is recorded must be made again in its turn, and be the same; and nothing else may be done.
+    /// Compares a leg with its record: it must make the same calls in the same order, end in the same way and show the
+    /// same output.
     pub(crate) fn judge(&mut self, leg: &LegRow, ran: &Leg) -> Result<Verdict, Divergence> {
         let (made, cleared): (&[HostCall], &[CallId]) = match &ran.end {
             LegEnd::Suspended { calls, cleared } => (calls.as_slice(), cleared.as_slice()),
@@ -113,16 +113,16 @@ impl<'a> Comparison<'a> {
             }
         }
         if let (Some(how), Some(more)) = (ended, made.get(recorded.len())) {
-            let (recorded, happened) = (format!("{}, without this call", recorded_end(how)), made_call(more));
+            let (recorded, happened) = (format!("{} without this call", recorded_end(how)), made_call(more));
             return Err(Divergence { leg: leg.leg, call: Some(more.id.0), recorded, happened });
         }
         let diverged = |recorded, happened| Err(Divergence { leg: leg.leg, call: None, recorded, happened });
         if let Some(how) = ended.filter(|how| *how != how_of(&ran.end)) {
             return diverged(recorded_end(how), happened_end(&ran.end));
         }
-        // What a cell that fails has shown depends on what was left of its allowance, and nothing comes after it.
-        let told = leg.ended.as_ref().filter(|ended| ended.how != LegHow::Failed);
-        if let Some(ended) = told.filter(|ended| ended.shown != shown(&ran.output)) {
+        // The output of a failed cell depends on how much was left of its budget, and no leg comes after it.
+        let comparable = leg.ended.as_ref().filter(|ended| ended.how != LegHow::Failed);
+        if let Some(ended) = comparable.filter(|ended| ended.shown != shown(&ran.output)) {
             return diverged(recorded_output(ended), happened_output(&ran.output));
         }
         self.open.extend(made.iter().map(|call| call.id.0));
@@ -132,11 +132,11 @@ impl<'a> Comparison<'a> {
         Ok(if ended.is_some() { Verdict::Same } else { Verdict::Unrecorded })
     }
 
-    /// How the leg is known to have ended, and so that its calls are all there: it is written, or there is something
-    /// that cannot be without it.
+    /// Returns how the leg ended, if that is known; then all its calls are recorded. It is known if the end was
+    /// written, or if a later leg or a snapshot proves that the cell waited.
     pub(crate) fn ended(&self, leg: &LegRow) -> Option<LegHow> {
-        let went_on = self.legs.iter().any(|other| other.leg > leg.leg) || self.frozen >= Some(leg.leg);
-        leg.ended.as_ref().map(|ended| ended.how).or_else(|| went_on.then_some(LegHow::Suspended))
+        let waited = self.legs.iter().any(|other| other.leg > leg.leg) || self.frozen >= Some(leg.leg);
+        leg.ended.as_ref().map(|ended| ended.how).or_else(|| waited.then_some(LegHow::Suspended))
     }
 }
 
@@ -148,8 +148,8 @@ fn how_of(end: &LegEnd) -> LegHow {
     }
 }
 
-/// The target of a call as the journal keeps it. A worker refuses targets that are too long; one that does not is
-/// no reason to write them down.
+/// Returns the target of a call as the journal stores it. Workers refuse targets that are too long; if a broken worker
+/// does not, the target is shortened.
 pub(crate) fn recorded_target(target: &str) -> Cow<'_, str> {
     if target.len() <= MAX_TARGET_BYTES {
         return Cow::Borrowed(target);

@@ -1,4 +1,4 @@
-//! Where a leg that is run again leaves what is recorded, in words: whoever reads them knows what to look at.
+//! Describes where a replayed leg differs from its record.
 
 use std::fmt;
 
@@ -6,13 +6,14 @@ use contract::cell::OutputItem;
 use contract::frame::{HostCall, LegEnd};
 use store::{CallRow, LegEnded, LegHow};
 
-/// What is shown of a call's arguments, a value or an output.
+/// How many characters are shown of a call's arguments, a value or an output.
 const MAX_SHOWN_CHARS: usize = 200;
 
+/// A difference between a replayed leg and its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence {
     pub leg: i64,
-    /// The call it is about, where it is about one.
+    /// The call that differs, if it is a call.
     pub call: Option<u32>,
     pub recorded: String,
     pub happened: String,
@@ -24,12 +25,12 @@ impl fmt::Display for Divergence {
         if let Some(call) = self.call {
             write!(f, ", call {call}")?;
         }
-        write!(f, ": recorded is {}, but what happened is {}", self.recorded, self.happened)
+        write!(f, ": expected {}, got {}", self.recorded, self.happened)
     }
 }
 
 pub(super) fn recorded_call(row: &CallRow) -> String {
-    // What the catalog answers is recorded by its hash, and so is what there was no room for.
+    // Queries to the catalog and refused calls are recorded only by their hash.
     if row.payload.is_empty() {
         let hash = row.input_hash.get(..12).unwrap_or(&row.input_hash);
         return call(&row.method, &row.target, &format!("arguments that are not kept (sha256 {hash})"));
@@ -48,18 +49,18 @@ fn call(method: &str, target: &str, payload: &str) -> String {
 
 pub(super) fn recorded_end(how: LegHow) -> String {
     match how {
-        LegHow::Suspended => "that the cell went on to wait",
-        LegHow::Completed => "that the cell returned",
-        LegHow::Failed => "that the cell failed",
+        LegHow::Suspended => "a wait",
+        LegHow::Completed => "a return",
+        LegHow::Failed => "a failure",
     }
     .to_owned()
 }
 
 pub(super) fn happened_end(end: &LegEnd) -> String {
     match end {
-        LegEnd::Suspended { .. } => "that it waits".to_owned(),
-        LegEnd::Completed { value } => format!("that it returned {}", cut(value.get())),
-        LegEnd::Failed(failure) => format!("that it failed: {}", cut(&failure.message)),
+        LegEnd::Suspended { .. } => "a wait".to_owned(),
+        LegEnd::Completed { value } => format!("a return of {}", cut(value.get())),
+        LegEnd::Failed(failure) => format!("a failure: {}", cut(&failure.message)),
     }
 }
 
@@ -72,9 +73,9 @@ pub(super) fn recorded_output(ended: &LegEnded) -> String {
 
 pub(super) fn happened_output(output: &[OutputItem]) -> String {
     if output.is_empty() {
-        return "none".to_owned();
+        return "no output".to_owned();
     }
-    format!("one of {} items: {}", output.len(), cut(&serde_json::to_string(output).unwrap_or_default()))
+    format!("an output of {} items: {}", output.len(), cut(&serde_json::to_string(output).unwrap_or_default()))
 }
 
 pub(super) fn cut(text: &str) -> String {

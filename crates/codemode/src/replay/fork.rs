@@ -1,4 +1,4 @@
-//! What of a run another one begins with: its first legs, and the calls they made.
+//! Builds the journal of a fork: the first legs of another run, and the calls they made.
 
 use std::collections::BTreeSet;
 
@@ -8,24 +8,24 @@ use store::{CallRow, CallState, LegRow, Millis};
 
 use super::record::{Record, Unreadable};
 
-/// Why no run was begun from another's.
+/// Why a run could not be forked.
 #[derive(Debug, thiserror::Error)]
 pub enum ForkRefused {
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    #[error("only cells of `exec` can be gone on with")]
+    #[error("only runs of `exec` can be forked")]
     NotExec,
-    #[error("the run has {legs} steps; give 1 to {legs}: so many of them are taken over from the record")]
+    #[error("the run has {legs} steps; pass the number of steps to reuse from its record, 1 to {legs}")]
     NoSuchStep { legs: usize },
     #[error("too many cells are waiting; finish some first")]
     Full,
-    #[error("the system has no randomness to give: {0}")]
+    #[error("cannot read system randomness: {0}")]
     Randomness(#[from] getrandom::Error),
     #[error("the new run could not be written: {0}")]
     Commit(#[from] store::CommitError),
 }
 
-/// The journal of a run that goes on from another's step.
+/// The journal of a forked run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Forked {
     pub(crate) legs: Vec<LegRow>,
@@ -33,9 +33,10 @@ pub(crate) struct Forked {
     pub(crate) telemetry: Telemetry,
 }
 
-/// The first `at` legs, told what they were told, and what they asked for. A call that has an answer keeps it; one that
-/// was being made is not made again, unless that does no harm; one that nobody has worked on is asked for anew, also of
-/// the person who was asked before.
+/// Copies the first `at` legs with their replies, and the calls that they made.
+///
+/// A settled call keeps its outcome. A call that was in progress is retried only if its tool may be called twice. A
+/// call that was not dispatched is requested again, and so is its approval.
 pub(crate) fn forked(record: &Record, at: usize, parent: &str, now: Millis) -> Result<Forked, ForkRefused> {
     let legs = record.legs.get(..at).filter(|legs| !legs.is_empty());
     let legs = legs.ok_or(ForkRefused::NoSuchStep { legs: record.legs.len() })?.to_vec();
@@ -60,14 +61,14 @@ fn open(row: &CallRow, parent: &str, now: Millis) -> CallRow {
     }
     let with_others = matches!(row.state, CallState::Dispatched | CallState::Parked | CallState::Away);
     if with_others || row.attempt > 0 {
-        // Made for the other run, whose the ticket is: this one must neither follow it nor call it off.
+        // The ticket belongs to the original run: the fork must neither follow nor cancel that call.
         return CallRow { state: CallState::Dispatched, ticket: None, ..row };
     }
-    // A timer that was cleared may have been so later on: whoever runs the legs again finds out.
+    // A cleared timer may have been cleared in a later leg. Replaying the legs tells.
     CallRow { state: CallState::Requested, tool_id: None, input: None, tool_hash: None, ..row }
 }
 
-/// Counted anew from the calls that were taken over.
+/// Counts the telemetry again from the copied calls.
 fn telemetry(record: &Record, calls: &[CallRow]) -> Telemetry {
     let of_all: Telemetry = serde_json::from_str(&record.run.progress).unwrap_or_default();
     let count = |methods: &[Method]| {
@@ -107,7 +108,7 @@ mod tests {
         CallRow { leg, state, attempt, tool_id: Some(format!("a:b:{call}")), ..row }
     }
 
-    /// A person is asked by the tool itself, which was called.
+    /// Returns a call that was dispatched and whose tool asks a person a question.
     fn questions(row: CallRow) -> CallRow {
         CallRow { state: CallState::Approval, attempt: 1, ticket: Some("t".to_owned()), ..row }
     }
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_called_is_not_called_again_and_who_was_asked_is_asked_again() {
+    fn a_dispatched_call_stays_dispatched_and_a_pending_approval_is_requested_again() {
         let forked = forked(&record(), 2, "fork", 9).unwrap();
         assert_eq!(forked.legs, record().legs[..2]);
         let states: Vec<(u32, CallState)> = forked.calls.iter().map(|row| (row.call, row.state)).collect();
@@ -163,17 +164,17 @@ mod tests {
                 (6, CallState::Dispatched),
             ]
         );
-        assert_eq!(forked.calls[5].ticket, None, "the question is the other run's");
+        assert_eq!(forked.calls[5].ticket, None, "the question belongs to the original run");
         let asked = &forked.calls[2];
         assert_eq!((asked.attempt, &asked.tool_id, asked.parent.as_str(), asked.since), (0, &None, "fork", 9));
-        assert_eq!(forked.calls[0], record().calls[0], "what the cell has seen stays as it is");
+        assert_eq!(forked.calls[0], record().calls[0], "a delivered call is copied unchanged");
         let telemetry = forked.telemetry;
         assert_eq!((telemetry.catalog_size, telemetry.call_count, telemetry.wait_count), (7, 6, 0));
         assert_eq!(telemetry.nested_tool_ids, ["a:b:1", "a:b:2", "a:b:4", "a:b:6"]);
     }
 
     #[test]
-    fn only_steps_that_are_recorded_can_be_taken_over() {
+    fn only_recorded_steps_can_be_reused() {
         for at in [0, 4] {
             assert!(matches!(forked(&record(), at, "fork", 9), Err(ForkRefused::NoSuchStep { legs: 3 })), "{at}");
         }

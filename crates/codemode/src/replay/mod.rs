@@ -1,8 +1,8 @@
-//! A run gone through again from its journal: the same source, seed, clock and replies, in a fresh cell. No tool is
-//! called. Each leg must do what is recorded of it; where one does not, it is told which, and what it did instead.
+//! Replays a run from its journal: the same source, seed, clock and replies, in a fresh cell. No tool is called. Each
+//! leg must do what the journal recorded; the first leg that does not is reported, with what it did instead.
 //!
-//! `compare` decides, `walk` runs. A run whose image changed with an upgrade is resumed this way, and people look at
-//! runs this way.
+//! `compare` compares, `walk` runs the legs. Replay resumes runs after an upgrade of the guest image, and lets people
+//! inspect runs.
 
 mod compare;
 mod divergence;

@@ -1,4 +1,4 @@
-//! All that is written of one run, read back to be looked at, gone through again, or gone on from.
+//! The complete record of a run, loaded from the store to be inspected, replayed or forked.
 
 use contract::cell::{CellResult, Language};
 use contract::error::ErrorCode;
@@ -15,53 +15,53 @@ use crate::driver::failure_text;
 use crate::pool::Pool;
 use crate::recorded;
 
-/// Legs that a person has run again may take this long together. Whoever has seen enough interrupts them.
+/// The time limit of a replay that a person started, for all legs together. The person can interrupt it earlier.
 pub const MAX_BY_HAND_MS: u64 = 10 * 60 * 1000;
 
-/// A run as the store has it.
+/// The stored record of a run.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub run: RunRow,
     pub legs: Vec<LegRow>,
     pub calls: Vec<CallRow>,
-    /// None where the run is one call without a cell.
+    /// `None` if the run is a direct call without a cell.
     pub(crate) definition: Option<Definition>,
-    /// None where they are gone, or were never kept.
+    /// `None` if they were deleted, or never stored.
     pub(crate) tables: Option<CatalogTables>,
 }
 
-/// Why a run cannot be gone through again.
+/// Why a run's record cannot be loaded or replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    #[error("no run is called that")]
+    #[error("no such run")]
     NoSuchRun,
-    #[error("the run is one call without a cell, so there is nothing to run again")]
+    #[error("the run is a direct call without a cell, so there is nothing to replay")]
     NoCell,
-    #[error("what its cell could read of its catalog was not kept, so the cell cannot be run again")]
+    #[error("the catalog of the run is no longer stored, so its cell cannot be run again")]
     NoCatalog,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// One leg, run again.
+/// A replayed leg.
 #[derive(Clone, Debug)]
 pub struct Step<'a> {
     pub recorded: &'a LegRow,
-    /// What the leg was told.
+    /// The replies that were delivered to the leg.
     pub given: Vec<Reply>,
     pub ran: Leg,
     pub verdict: Result<Verdict, Divergence>,
 }
 
 impl Record {
-    /// The memory limit of the run's cell, in bytes.
+    /// Returns the memory limit of the run's cell, in bytes.
     pub fn memory_limit_bytes(&self) -> u64 {
         self.definition.as_ref().map_or(0, |definition| definition.limits.memory_bytes)
     }
 
     pub async fn read(store: &Store, run_id: &str) -> Result<Self, Unreadable> {
         let run = store.run(run_id).await?.ok_or(Unreadable::NoSuchRun)?;
-        // Legs before calls: what a run under way writes in between belongs to legs that are not read.
+        // Legs are read before calls: calls that a running run writes in between belong to legs that are not read.
         let legs = store.legs(run_id).await?;
         let calls = store.calls(run_id).await?;
         let definition = Definition::from_json(&run.definition);
@@ -77,13 +77,16 @@ impl Record {
         self.definition.as_ref().map(|definition| definition.limits)
     }
 
-    /// What the model was told in the end.
+    /// Returns the final result that the model received.
     pub fn result(&self) -> Option<CellResult> {
         self.run.result.as_deref().and_then(recorded::from_json)
     }
 
-    /// Runs the cell again from its beginning, and shows every leg of it up to the first that does something else. No
-    /// tool is called and nothing is written. All of it may take `allowed_ms`. Whether all did what is recorded.
+    /// Runs the cell again from the start, and passes every leg to `each`, up to the first that differs from the
+    /// record.
+    ///
+    /// No tool is called and nothing is written. All legs together may take `allowed_ms`. Returns whether all legs
+    /// match the record.
     pub async fn replay(
         &self,
         pool: &Pool,
@@ -96,7 +99,7 @@ impl Record {
         let mut walk = Walk::new(pool, tables, definition, comparison, (Start::Source, 0), allowed_ms);
         for row in &self.legs {
             let (given, ran) = walk.step(row, definition.limits.output_bytes).await?;
-            let verdict = walk.judge(row, &ran).and_then(|verdict| self.held_to_its_end(row, &ran).map(|()| verdict));
+            let verdict = walk.judge(row, &ran).and_then(|verdict| self.check_result(row, &ran).map(|()| verdict));
             let step = Step { recorded: row, given, ran, verdict };
             each(&step);
             if step.verdict.is_err() {
@@ -106,22 +109,22 @@ impl Record {
         Ok(true)
     }
 
-    /// What the cell ended with, where it is the last leg that ended it.
-    fn held_to_its_end(&self, row: &LegRow, ran: &Leg) -> Result<(), Divergence> {
+    /// Compares the end of the last leg with the recorded result.
+    fn check_result(&self, row: &LegRow, ran: &Leg) -> Result<(), Divergence> {
         let last = self.legs.last().is_some_and(|last| last.leg == row.leg) && row.ended.is_some();
         let Some(result) = self.result().filter(|_| last) else { return Ok(()) };
         let recorded = match (&ran.end, &result) {
             (LegEnd::Completed { value }, CellResult::Completed { value: before, .. }) => {
                 let same = contract::json::read(value.get()).ok() == contract::json::read(before.get()).ok();
-                (!same).then(|| format!("that the cell returned {}", cut(before.get())))
+                (!same).then(|| format!("a return of {}", cut(before.get())))
             }
-            // How long it took is told, and is never the same.
+            // The message of a timeout contains the time that the cell took, which is never the same.
             (LegEnd::Failed(failure), CellResult::Failed { error, code, .. }) => {
                 let same =
                     failure.code == *code && (*code == Some(ErrorCode::Timeout) || failure_text(failure) == *error);
-                (!same).then(|| format!("that the cell failed: {}", cut(error)))
+                (!same).then(|| format!("a failure: {}", cut(error)))
             }
-            // Its host ended it otherwise.
+            // The host ended the run in another way.
             _ => None,
         };
         match recorded {
@@ -131,7 +134,7 @@ impl Record {
     }
 }
 
-/// Why a run was not gone through to where its journal ends.
+/// Why a replay stopped before the end of the journal.
 #[derive(Debug, thiserror::Error)]
 pub enum Unplayable {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! A run's legs, run again in a worker one by one.
+//! Replays a run's legs in a worker, one by one.
 
 use contract::error::ErrorCode;
 use contract::frame::{self, Budget, Deliver, Failure, Leg, LegEnd, Reply};
@@ -10,18 +10,18 @@ use super::divergence::Divergence;
 use crate::definition::Definition;
 use crate::pool::{Lease, Pool, PoolError};
 
-/// How long legs may run again when a run is resumed, all of them together: as long as one turn at most. It is
-/// nobody's budget but the host's.
+/// The time limit for replaying all legs when a run is resumed: the maximum of one turn. The time does not count
+/// against the cell's budget.
 pub const MAX_RESUMING_MS: u64 = 60_000;
 
-/// Why a run could not be gone through.
+/// Why a run could not be replayed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Stumble {
-    #[error("the cell was run again and did something else: {0}")]
+    #[error("the cell was run again and did not match its record: {0}")]
     Diverged(Divergence),
-    #[error("the cell was run again up to leg {leg}, and that took longer than {allowed_ms} ms")]
+    #[error("running the cell again took longer than {allowed_ms} ms; it was stopped in leg {leg}")]
     TooLong { leg: i64, allowed_ms: u64 },
-    #[error("its journal has no leg {0}, so the cell cannot be run again")]
+    #[error("the journal has no leg {0}, so the cell cannot be run again")]
     Hole(i64),
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -33,16 +33,17 @@ impl From<Divergence> for Stumble {
     }
 }
 
-/// Where the first leg that is run again begins.
+/// Where the next leg starts from.
 pub(crate) enum Start {
-    /// The cell's own beginning.
+    /// The cell's source.
     Source,
-    /// A cell frozen after the leg before.
+    /// A snapshot that was taken after the previous leg.
     Snapshot(Vec<u8>),
-    /// A leg has been run already.
+    /// A worker in which the previous leg was replayed.
     Live(Lease),
 }
 
+/// A replay in progress.
 pub(crate) struct Walk<'a> {
     pool: &'a Pool,
     tables: &'a CatalogTables,
@@ -55,7 +56,7 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// `first` is the first leg to be run: 0 from the source, else the one behind the snapshot.
+    /// Creates a replay. `first` is the first leg to run: 0 from the source, else the leg after the snapshot.
     pub(crate) fn new(
         pool: &'a Pool,
         tables: &'a CatalogTables,
@@ -67,8 +68,7 @@ impl<'a> Walk<'a> {
         Self { pool, tables, definition, comparison, place: Some(start), next: first, allowed_ms, ran_us: 0 }
     }
 
-    /// Runs the next leg with what it was told, and says how it stands to what is recorded. `output_bytes` is what it
-    /// may show.
+    /// Runs the next leg with its recorded replies, and returns them with the leg. `output_bytes` is its output limit.
     pub(crate) async fn step(&mut self, row: &LegRow, output_bytes: u64) -> Result<(Vec<Reply>, Leg), Stumble> {
         if row.leg != self.next {
             return Err(Stumble::Hole(self.next));
@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
         let replies = self.comparison.replies(row)?;
         let left_ms = self.allowed_ms.saturating_sub(self.ran_us / 1000);
         let limits = self.definition.limits;
-        // A leg that is known to have been in time is given all there is: this machine may be busier now.
+        // A leg that is known to have finished in time gets all the time that is left: this machine may be busier now.
         let was_in_time = matches!(self.comparison.ended(row), Some(LegHow::Suspended | LegHow::Completed));
         let budget = Budget {
             run_ms: if was_in_time { left_ms } else { limits.timeout_ms.min(left_ms) },
@@ -103,7 +103,7 @@ impl<'a> Walk<'a> {
         self.comparison.judge(row, ran)
     }
 
-    /// The cell's place in a worker, once a leg has been run.
+    /// Returns the cell's place in a worker, if a leg was run.
     pub(crate) fn into_place(self) -> Option<Lease> {
         match self.place {
             Some(Start::Live(lease)) => Some(lease),
@@ -138,7 +138,7 @@ impl<'a> Walk<'a> {
 }
 
 impl Stumble {
-    /// As a run's failure. What only stands in the way now is no end.
+    /// Returns the failure of the run. The code of a temporary failure does not end the run.
     pub(crate) fn failure(&self) -> Failure {
         let code = match self {
             Self::Diverged(_) | Self::TooLong { .. } | Self::Hole(_) => ErrorCode::SnapshotRestoreFailed,

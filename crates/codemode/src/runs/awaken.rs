@@ -1,4 +1,4 @@
-//! A run out of the store, put to work again.
+//! Wakes a stored run: takes its lease, rebuilds its driver and starts it.
 
 use std::sync::Arc;
 
@@ -17,10 +17,11 @@ use super::said::{internal, locked, unreadable};
 use crate::definition::Definition;
 use crate::driver::{Command, Driver, failed, failed_with, reopened, resumed};
 
-/// Why a stored run cannot be gone on with.
+/// Why a stored run cannot be resumed.
 pub(super) enum WakeError {
-    FencedRun,
-    /// Its key is not here. Whoever has it can go on with the run, and so can this process once it has.
+    /// Another process holds the run.
+    HeldElsewhere,
+    /// The key of its snapshot is not here. A process that has the key can resume the run.
     Locked(Failure),
     Failed(Failure),
 }
@@ -38,6 +39,7 @@ impl From<Failure> for WakeError {
 }
 
 impl RunRegistry {
+    /// Takes over a stored run and starts a driver for it, with `first` as its first command.
     pub(super) async fn awaken(
         self: &Arc<Self>,
         executor: &Executor,
@@ -46,10 +48,10 @@ impl RunRegistry {
         first: Command,
     ) -> Result<(), WakeError> {
         let now = self.lease.now_ms();
-        let _held = self.keeps(&row.run_id);
+        let _claim = self.claim(&row.run_id);
         let held = match self.store.take(&row.run_id, &self.holder, now, self.lease_until()).await {
             Ok(held) => held,
-            Err(LeaseError::HeldElsewhere { .. } | LeaseError::Unknown) => return Err(WakeError::FencedRun),
+            Err(LeaseError::HeldElsewhere { .. } | LeaseError::Unknown) => return Err(WakeError::HeldElsewhere),
             Err(LeaseError::Store(error)) => return Err(error.into()),
         };
         match self.driver(executor, config, &row.run_id, held.clone()).await {
@@ -57,10 +59,10 @@ impl RunRegistry {
                 self.launch(row.run_id.clone(), driver, Some(first));
                 Ok(())
             }
-            Err(asleep) => {
-                // It may be that another process can, or this one later.
+            Err(error) => {
+                // Another process may be able to resume the run, or this one later.
                 drop(self.store.let_go(&held).await);
-                Err(asleep)
+                Err(error)
             }
         }
     }
@@ -72,9 +74,10 @@ impl RunRegistry {
         run_id: &str,
         held: FencedRun,
     ) -> Result<Driver, WakeError> {
-        // What was read before the run was taken may be old.
-        let row = self.store.run(run_id).await?.ok_or(WakeError::FencedRun)?;
-        let definition = Definition::from_json(&row.definition).ok_or_else(|| unreadable("its definition"))?;
+        // The row that the caller read before the lease was taken may be outdated.
+        let row = self.store.run(run_id).await?.ok_or(WakeError::HeldElsewhere)?;
+        let definition =
+            Definition::from_json(&row.definition).ok_or_else(|| unreadable("its definition is unreadable"))?;
         let snapshot = self.store.open_snapshot(&held, &row).map_err(|error| match error {
             Unsealable::UnknownKey { id } => WakeError::Locked(locked(id)),
             Unsealable::Damaged | Unsealable::NoRandomness => unreadable(&error.to_string()).into(),
@@ -85,23 +88,24 @@ impl RunRegistry {
             self.store.journal_totals(run_id),
             self.store.approvals_of_run(run_id),
         )?;
-        let tables = CatalogTables::from_bytes(tables.ok_or_else(|| unreadable("its catalog is gone"))?);
+        let tables = CatalogTables::from_bytes(tables.ok_or_else(|| unreadable("its catalog is no longer stored"))?);
         let last_leg = legs.iter().map(|leg| leg.leg).max();
         let is_thawed = snapshot.as_ref().is_some_and(|snapshot| self.pool.can_thaw(snapshot));
-        // What the cell has seen the end of is needed only where legs are run again.
+        // Calls that the cell has finished with are needed only to run legs again.
         let calls = if is_thawed && row.snapshot_leg == last_leg {
             self.store.open_calls(run_id).await?
         } else {
             self.store.calls(run_id).await?
         };
-        let journal = Journal::resumed(self.store.clone(), held, &calls, totals).under(self.lease.clone());
+        let journal = Journal::resumed(self.store.clone(), held, &calls, totals).with_lease(self.lease.clone());
         let run = self.run(run_id.to_owned(), definition, config.search, executor, tables, journal);
         let driver = resumed(run, &row, snapshot, &legs, calls, &approvals).await?;
         fault::point("wait.after_restore")?;
         Ok(driver)
     }
 
-    /// Another process works on the run, and its results come through the store: the model waits again.
+    /// Returns the `waiting` result of a run that another process holds. The model calls `wait` again, and its results
+    /// arrive through the store.
     pub(super) async fn held_elsewhere(&self, row: &RunRow) -> CellResult {
         let calls = self.store.open_calls(&row.run_id).await.unwrap_or_default();
         let now = u64::try_from(now_ms().saturating_sub(row.created_at)).unwrap_or(0);
@@ -115,13 +119,16 @@ impl RunRegistry {
         }
     }
 
-    /// A cell that does not come back is over. What only stands in its way now, a busy pool or a store that is
-    /// away, is told and changes nothing.
-    pub(super) async fn could_not(&self, row: &RunRow, failure: &Failure) -> CellResult {
+    /// Returns the result for a run that could not be resumed. A snapshot that cannot be restored ends the run; after a
+    /// temporary failure, such as a busy pool or an unreachable store, the run stays as it is.
+    pub(super) async fn wake_failed(&self, row: &RunRow, failure: &Failure) -> CellResult {
         if failure.code == Some(ErrorCode::SnapshotRestoreFailed) {
-            let _alone = self.alone_with(&row.run_id).await;
-            self.bury(row, failure).await.unwrap_or_else(|error| {
-                failed(ErrorCode::InternalError, &format!("the suspended cell cannot be resumed, nor ended: {error}"))
+            let _alone = self.lock_run(&row.run_id).await;
+            self.finalize_stored_run(row, failure).await.unwrap_or_else(|error| {
+                failed(
+                    ErrorCode::InternalError,
+                    &format!("the suspended cell can be neither resumed nor ended: {error}"),
+                )
             })
         } else {
             failed_with(failure)

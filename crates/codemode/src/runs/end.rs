@@ -1,4 +1,4 @@
-//! Ends that come from outside: an abort, the end of a session, a cell that does not come back.
+//! Ends runs from outside: an abort, the end of a session, a cell that cannot be resumed.
 
 use contract::cell::CellResult;
 use contract::error::ErrorCode;
@@ -14,30 +14,30 @@ use super::inner::RunRegistry;
 use crate::driver::{Command, failed_with};
 use crate::recorded;
 
-/// A run may be put away or woken while it is being ended; then it is looked for again.
+/// How often an abort is tried. The run may be suspended or woken in the meantime, and must then be found again.
 const ATTEMPTS: usize = 8;
 
-/// How a run was ended.
+/// Where a run was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
-    /// By whoever worked on it in this process, who has told its tools.
-    Here,
-    /// Nobody here worked on it.
-    Buried,
+    /// By its driver in this process, which has cancelled its calls.
+    ByDriver,
+    /// In the store: it had no driver in this process.
+    InStore,
 }
 
 impl CodeMode {
-    /// Ends a run, whatever it is doing, wherever it is. Whether there was anything to end. When this returns, the
-    /// end is written, and what worked on the run's behalf in this process has been told to stop.
+    /// Aborts a run, in any state and in any process. Returns whether there was a run to abort.
+    ///
+    /// When this returns, the end is written, and the run's calls in this process are cancelled.
     pub async fn abort(&self, run_id: &str) -> bool {
         self.abort_run(run_id).await.is_some()
     }
 
-    /// The same, and what works on the run's behalf elsewhere is told to stop, too: tools that were left working when
-    /// another process ended.
+    /// Aborts a run, and also cancels calls that were left running when another process ended.
     pub async fn abort_with(&self, executor: &Executor, run_id: &str) -> bool {
         let ended = self.abort_run(run_id).await;
-        if ended == Some(Ended::Buried)
+        if ended == Some(Ended::InStore)
             && let Ok(calls) = self.inner.store.open_calls(run_id).await
         {
             executor.cancel(run_id, &calls);
@@ -48,33 +48,33 @@ impl CodeMode {
     async fn abort_run(&self, run_id: &str) -> Option<Ended> {
         for _ in 0..ATTEMPTS {
             let (done, ended) = oneshot::channel();
-            let alone = self.inner.alone_with(run_id).await;
-            let heard = self.inner.send(run_id, Command::Abort(done)).await.is_ok();
-            if heard {
-                drop(alone);
-                // Either way it is over here.
+            let lock = self.inner.lock_run(run_id).await;
+            let has_driver = self.inner.send(run_id, Command::Abort(done)).await.is_ok();
+            if has_driver {
+                drop(lock);
+                // An error means that the driver dropped the sender: the run is over here.
                 drop(ended.await);
             }
             let row = self.inner.store.run(run_id).await.ok().flatten()?;
             if row.state.is_over() {
-                return (heard && row.state == RunState::Aborted).then_some(Ended::Here);
+                return (has_driver && row.state == RunState::Aborted).then_some(Ended::ByDriver);
             }
-            if !heard {
+            if !has_driver {
                 let message = "the run was aborted".to_owned();
                 let failure = Failure { code: Some(ErrorCode::Aborted), message, place: None };
-                if self.inner.bury(&row, &failure).await.is_ok() {
-                    return Some(Ended::Buried);
+                if self.inner.finalize_stored_run(&row, &failure).await.is_ok() {
+                    return Some(Ended::InStore);
                 }
-                // It ended meanwhile, or that could not be written: another look tells.
+                // The run has ended in the meantime, or the write failed: the next attempt tells which.
             }
         }
         None
     }
 
-    /// Ends every run of a session.
+    /// Aborts every run of a session. Returns how many were aborted.
     pub async fn end_session(&self, session_id: &str) -> usize {
         let mut runs = self.inner.store.runs_of_session(session_id).await.unwrap_or_default();
-        // A run that is not written yet is known only to this process.
+        // A run that is not written yet is only in this process.
         let here: Vec<String> = self.inner.of_session(session_id);
         runs.extend(here);
         runs.sort_unstable();
@@ -93,8 +93,9 @@ impl RunRegistry {
         live.iter().filter(|(_, live)| live.session_id == session_id).map(|(run_id, _)| run_id.clone()).collect()
     }
 
-    /// Ends a run that nobody here works on, and says why. Whoever holds it elsewhere can write no more, and stops.
-    pub(super) async fn bury(&self, row: &RunRow, failure: &Failure) -> Result<CellResult, CommitError> {
+    /// Ends a run that has no driver in this process, and stores why. If another process holds the run, it can write no
+    /// more and stops.
+    pub(super) async fn finalize_stored_run(&self, row: &RunRow, failure: &Failure) -> Result<CellResult, CommitError> {
         let result = failed_with(failure);
         let aborted = failure.code == Some(ErrorCode::Aborted);
         let now = now_ms();

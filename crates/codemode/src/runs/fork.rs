@@ -1,4 +1,4 @@
-//! A run that goes on from a recorded step of another: its journal is written, and whoever waits for it runs it.
+//! Forks a run: writes the journal of a new run that continues from a recorded step of another. `wait` then runs it.
 
 use contract::config;
 use contract::scope::Scope;
@@ -12,8 +12,10 @@ use crate::face::RunMode;
 use crate::replay::{ForkRefused, Record, Unreadable, forked};
 
 impl CodeMode {
-    /// Begins a run of the same scope with the first `at` legs of another, and gives its id. `wait` goes on with it: it
-    /// runs those legs again from the record, and the rest on its own. What a person agreed to stays with the other.
+    /// Creates a run of the same scope with the first `at` legs of another run, and returns its id.
+    ///
+    /// `wait` resumes the new run: it replays those legs from the record and runs the rest live. Approvals of the
+    /// original run do not apply to it.
     pub async fn fork(
         &self,
         scope: &Scope,

@@ -1,4 +1,4 @@
-//! What a process has of its runs: who works on which, and how they are reached.
+//! The registry of a process's runs: their drivers, their leases, and how to send them commands.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,32 +20,32 @@ use crate::driver::{Command, Driver, DriverExit, Run};
 use crate::face::RunMode;
 use crate::pool::Pool;
 
-/// How long a count of all runs is good for, as long as it is far from the cap.
-const COUNT_KEPT: Duration = Duration::from_millis(500);
+/// How long a count of all runs is used, as long as it is far from the cap.
+const COUNT_TTL: Duration = Duration::from_millis(500);
 
-/// News that a slow listener may be behind by. Whoever missed some looks for itself.
-const NEWS_KEPT: usize = 1024;
+/// How many notifications a slow `wait` may be behind. A `wait` that missed some reads the store.
+const NEWS_CAPACITY: usize = 1024;
 
-/// Runs that share a lock to be woken under. More would only cost memory.
-const WAKING: usize = 64;
+/// The number of locks for waking runs; runs with the same hash share one. More would only cost memory.
+const WAKE_LOCKS: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct RunRegistry {
     pub(super) pool: Pool,
     pub(super) store: Store,
-    /// Who this process is to others that use the same store.
+    /// The name of this process among those that use the same store.
     pub(super) holder: String,
-    /// How long its runs are its own without a word to the store.
+    /// The lease that all runs of this process share.
     pub(super) lease: LeaseClock,
     live: Mutex<BTreeMap<String, Live>>,
-    /// Runs that were taken and have nobody working on them yet.
-    coming: Mutex<Vec<String>>,
-    /// What other processes did to runs, for whoever waits for one.
+    /// Runs that this process is taking over and that have no driver yet.
+    claiming: Mutex<Vec<String>>,
+    /// Notifies waiting callers that other processes have changed runs.
     news: broadcast::Sender<RunChange>,
-    /// A run is woken by one caller at a time: who comes meanwhile finds it awake.
-    waking: [AsyncMutex<()>; WAKING],
+    /// Held while a run is woken: only one caller wakes a run, and the others then find its driver.
+    waking: [AsyncMutex<()>; WAKE_LOCKS],
     counted: Mutex<Counted>,
-    /// What unfinished calls of all runs take of this process's memory.
+    /// The memory budget for unfinished calls of all runs in this process.
     data: DataBudget,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Live {
     commands: mpsc::Sender<Command>,
 }
 
-/// When all runs were counted, and how many there can be by now.
+/// When all runs were last counted, and the most there can be since.
 #[derive(Debug, Default)]
 struct Counted {
     at: Option<Instant>,
@@ -71,8 +71,8 @@ impl RunRegistry {
             holder: random_name()?,
             lease: LeaseClock::new(lease),
             live: Mutex::default(),
-            coming: Mutex::default(),
-            news: broadcast::Sender::new(NEWS_KEPT),
+            claiming: Mutex::default(),
+            news: broadcast::Sender::new(NEWS_CAPACITY),
             waking: std::array::from_fn(|_| AsyncMutex::default()),
             counted: Mutex::default(),
             data: DataBudget::default(),
@@ -101,11 +101,11 @@ impl RunRegistry {
         }
     }
 
-    /// Puts a driver to work, to be found by its run's id until it has nothing left to do.
+    /// Spawns a driver and registers it by its run's id until it ends.
     pub(super) fn launch(self: &Arc<Self>, run_id: String, driver: Driver, first: Option<Command>) {
         let (commands, mut received) = mpsc::channel(16);
         if let Some(first) = first {
-            // There is room: nobody else knows the channel yet.
+            // The channel has space: nothing else has a sender yet.
             drop(commands.try_send(first));
         }
         let live = Live { session_id: driver.session_id().to_owned(), journal: driver.journal(), commands };
@@ -114,7 +114,7 @@ impl RunRegistry {
         tokio::spawn(async move {
             let left = driver.drive(&mut received).await;
             inner.lock().remove(&run_id);
-            // Who asked in the meantime is told the end, or finds the run in the store.
+            // Callers whose command was still queued receive the end, or find the run in the store.
             received.close();
             while let Some(command) = received.recv().await {
                 if let (Command::Wait { listener, .. }, DriverExit::Over(result)) = (command, &left) {
@@ -124,7 +124,7 @@ impl RunRegistry {
         });
     }
 
-    /// A run of ours that is not written yet.
+    /// Creates a run that this process holds. It is not written yet.
     pub(super) fn new_run(
         &self,
         run_id: String,
@@ -150,22 +150,22 @@ impl RunRegistry {
         self.lease.until_ms()
     }
 
-    /// Looks at the store's clock, where it has one: leases are told by it, for all who share the store.
+    /// Synchronizes with the store's clock, if it has one: all processes that share the store use it for leases.
     pub(super) async fn set_clock(&self) {
         let asked = now_ms();
-        if let Ok(Some(told)) = self.store.server_clock().await {
-            self.lease.heard(told, asked, now_ms());
+        if let Ok(Some(store_ms)) = self.store.server_clock().await {
+            self.lease.adjust_to_store(store_ms, asked, now_ms());
         }
     }
 
-    /// Runs that this process works on, or is about to.
+    /// Returns the runs that have a driver in this process, and those that are about to.
     pub(super) fn held_runs(&self) -> Vec<String> {
         let mut runs: Vec<String> = self.lock().keys().cloned().collect();
-        runs.extend(self.coming.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
+        runs.extend(self.claiming.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
         runs
     }
 
-    /// Prolongs what this process works on. Only what it has lost, or cannot ask about, stays without a lease.
+    /// Renews the leases of this process's runs, and marks the runs that it has lost.
     pub(super) async fn renew(&self) -> Result<(), StoreError> {
         let began = Instant::now();
         let runs = self.held_runs();
@@ -174,8 +174,8 @@ impl RunRegistry {
             for run_id in self.store.lost(&self.holder, &runs).await? {
                 if let Some(live) = self.lock().get(&run_id) {
                     live.journal.mark_lost();
-                } else if self.coming.lock().unwrap_or_else(PoisonError::into_inner).contains(&run_id) {
-                    // It is just being put to work: the clock must not say that it may.
+                } else if self.claiming.lock().unwrap_or_else(PoisonError::into_inner).contains(&run_id) {
+                    // The run is just getting a driver, so the lease clock must not allow it to make calls.
                     return Ok(());
                 }
             }
@@ -184,21 +184,21 @@ impl RunRegistry {
         Ok(())
     }
 
-    /// A run that is being taken is kept, too, for as long as this is.
-    pub(super) fn keeps(&self, run_id: &str) -> ClaimGuard<'_> {
-        self.coming.lock().unwrap_or_else(PoisonError::into_inner).push(run_id.to_owned());
-        ClaimGuard { coming: &self.coming, run_id: run_id.to_owned() }
+    /// Marks a run as being taken over. Its lease is renewed as long as the guard lives.
+    pub(super) fn claim(&self, run_id: &str) -> ClaimGuard<'_> {
+        self.claiming.lock().unwrap_or_else(PoisonError::into_inner).push(run_id.to_owned());
+        ClaimGuard { claiming: &self.claiming, run_id: run_id.to_owned() }
     }
 
-    /// Something came for runs, from elsewhere: whoever works on them here, or waits for them, looks.
-    pub(super) fn hear(&self, news: RunChange) {
+    /// Notifies drivers and waiting callers that another process has changed runs.
+    pub(super) fn on_run_change(&self, news: RunChange) {
         for (run_id, live) in self.lock().iter() {
             if news == RunChange::Perhaps || news == RunChange::Of(run_id.clone()) {
-                // Who has too much to do already looks when it has done it.
-                drop(live.commands.try_send(Command::StoreProbe));
+                // A driver whose queue is full polls the store when it handles the queued commands.
+                drop(live.commands.try_send(Command::PollStore));
             }
         }
-        // There may be nobody who waits.
+        // It is not an error if no caller waits.
         drop(self.news.send(news));
     }
 
@@ -206,7 +206,7 @@ impl RunRegistry {
         self.news.subscribe()
     }
 
-    /// Gives a command to whoever works on the run here, or gives it back.
+    /// Sends a command to the run's driver in this process. Returns the command if there is none.
     pub(super) async fn send(&self, run_id: &str, command: Command) -> Result<(), Command> {
         let commands = self.lock().get(run_id).map(|live| live.commands.clone());
         match commands {
@@ -215,43 +215,43 @@ impl RunRegistry {
         }
     }
 
-    /// Gives a command to whoever works on the run, and wakes it where nobody does.
-    pub(super) async fn reach(
+    /// Sends a command to the run's driver, and wakes the run if it has none.
+    pub(super) async fn send_or_wake(
         self: &Arc<Self>,
         executor: &Executor,
         config: &config::CodeMode,
         row: &RunRow,
         command: Command,
     ) -> Result<(), WakeError> {
-        let _alone = self.alone_with(&row.run_id).await;
+        let _lock = self.lock_run(&row.run_id).await;
         match self.send(&row.run_id, command).await {
             Ok(()) => Ok(()),
             Err(command) => self.awaken(executor, config, row, command).await,
         }
     }
 
-    /// While this is held nobody else wakes or buries the run in this process.
-    pub(super) async fn alone_with(&self, run_id: &str) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+    /// Locks a run. While the guard lives, no other task of this process wakes or finalizes the run.
+    pub(super) async fn lock_run(&self, run_id: &str) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         let mut spread = DefaultHasher::new();
         run_id.hash(&mut spread);
-        let place = usize::try_from(spread.finish() % WAKING as u64).unwrap_or(0);
+        let place = usize::try_from(spread.finish() % WAKE_LOCKS as u64).unwrap_or(0);
         match self.waking.get(place) {
             Some(lock) => Some(lock.lock().await),
             None => None,
         }
     }
 
-    /// Whether one more run fits under the cap. A count is asked for when the last one is old, or when the runs
-    /// started since then could make the difference.
+    /// Returns whether one more run fits under the cap. The runs are counted again when the last count is old, or when
+    /// the runs started since could exceed the cap.
     pub(super) async fn has_room_for(&self, max_live_runs: u64) -> Result<bool, StoreError> {
         {
             let mut counted = self.counted();
-            if counted.at.is_some_and(|when| when.elapsed() < COUNT_KEPT) && counted.at_most < max_live_runs {
+            if counted.at.is_some_and(|when| when.elapsed() < COUNT_TTL) && counted.at_most < max_live_runs {
                 counted.at_most += 1;
                 return Ok(true);
             }
         }
-        // A run that is not written yet is only here.
+        // A run that is not written yet is only in this process.
         let here = self.lock().len() as u64;
         let count = self.store.live_runs().await?.max(here);
         let has_room = count < max_live_runs;
@@ -259,29 +259,29 @@ impl RunRegistry {
         Ok(has_room)
     }
 
-    /// Held for one look, never across an await.
+    /// Locks the count. The guard is never held across an await.
     fn counted(&self) -> MutexGuard<'_, Counted> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Held for one look-up, never across an await.
+    /// Locks the map of drivers. The guard is never held across an await.
     pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Live>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// See [`RunRegistry::keeps`].
+/// Keeps a run in the list of those being taken over; see [`RunRegistry::claim`].
 #[derive(Debug)]
 pub(super) struct ClaimGuard<'a> {
-    coming: &'a Mutex<Vec<String>>,
+    claiming: &'a Mutex<Vec<String>>,
     run_id: String,
 }
 
 impl Drop for ClaimGuard<'_> {
     fn drop(&mut self) {
-        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = coming.iter().position(|run_id| *run_id == self.run_id) {
-            coming.swap_remove(place);
+        let mut claiming = self.claiming.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = claiming.iter().position(|run_id| *run_id == self.run_id) {
+            claiming.swap_remove(place);
         }
     }
 }

@@ -1,50 +1,51 @@
-//! What must be done again and again while a process has runs.
+//! Background tasks: lease renewal, clock synchronization, sweep.
 
 use std::sync::Weak;
 use std::time::Duration;
 
 use super::inner::RunRegistry;
 
-/// How long a process that says nothing keeps its runs, where nobody says otherwise.
+/// The default lease: how long a process keeps its runs without renewing.
 pub(super) const LEASE: Duration = Duration::from_millis(3_000);
 
-/// A lease is renewed this many times before it could run out.
+/// How often a lease is renewed within its length.
 const RENEWALS: u32 = 3;
 
-/// How often what is over is put away. Short-lived processes come to it, too: the first time is soon.
+/// How often expired data is swept. The first sweep is soon, so that short-lived processes sweep, too.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 const FIRST_SWEEP: Duration = Duration::from_secs(1);
 
-/// How often the store's clock is looked at.
-const LOOK_AT_CLOCK: Duration = Duration::from_secs(1);
+/// How often the store's clock is read.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
-pub(super) async fn keep(inner: Weak<RunRegistry>, lease: Duration) {
+/// Renews the leases of this process's runs.
+pub(super) async fn renew(inner: Weak<RunRegistry>, lease: Duration) {
     let every = lease / RENEWALS;
     loop {
         tokio::time::sleep(every).await;
         let Some(inner) = inner.upgrade() else { return };
-        // One that fails is tried again before the lease is over; one that fails for long loses the runs.
+        // A failed renewal is retried before the lease expires. If it keeps failing, the process loses its runs.
         drop(inner.renew().await);
     }
 }
 
-/// Looks at the store's clock, at once and then again and again: renewals must not wait for that either.
-pub(super) async fn keep_time(inner: Weak<RunRegistry>) {
+/// Reads the store's clock, at once and then periodically. A separate task, so that renewals do not wait for it.
+pub(super) async fn sync_clock(inner: Weak<RunRegistry>) {
     loop {
         let Some(held) = inner.upgrade() else { return };
         held.set_clock().await;
         drop(held);
-        tokio::time::sleep(LOOK_AT_CLOCK).await;
+        tokio::time::sleep(CLOCK_INTERVAL).await;
     }
 }
 
-/// Puts away what is over. Not beside the renewals: those must not wait for it.
-pub(super) async fn put_away(inner: Weak<RunRegistry>) {
+/// Deletes expired data periodically. A separate task, so that renewals do not wait for it.
+pub(super) async fn sweep(inner: Weak<RunRegistry>) {
     let mut pause = FIRST_SWEEP;
     loop {
         tokio::time::sleep(pause).await;
         let Some(inner) = inner.upgrade() else { return };
-        // What fails is done by the next sweep, here or elsewhere.
+        // If it fails, the next sweep does it, here or in another process.
         drop(inner.store.sweep(inner.lease.now_ms()).await);
         pause = SWEEP_EVERY;
     }

@@ -1,4 +1,4 @@
-//! `exec` and `wait`: runs found by their ids and scopes, in this process or in the store.
+//! `exec` and `wait`: starts runs, and finds them by id and scope in this process or in the store.
 
 mod awaken;
 mod end;
@@ -34,33 +34,35 @@ use inner::RunRegistry;
 
 pub use outside::decide;
 pub use recent::Recent;
-pub(crate) use said::{snapshot_expired, without_a_word};
+pub(crate) use said::{snapshot_expired, stopped_unreported};
 
-/// How long a run that is just being let go of here is left alone before another look.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// How long `wait` pauses before it looks again for a run that is just being released here.
+const RELEASE_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long one that somebody else holds is, without news of it: they may have died.
-const LOOK_ELSEWHERE: Duration = Duration::from_millis(250);
+/// How often `wait` checks a run that another process holds, if it is not notified: that process may have died.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The two tools.
+/// The tools `exec` and `wait`.
 #[derive(Clone, Debug)]
 pub struct CodeMode {
     inner: Arc<RunRegistry>,
 }
 
 impl CodeMode {
-    /// Needs a runtime: leases are renewed on a task of their own, for as long as anybody holds this.
+    /// Creates the tools and starts their background tasks, such as lease renewal, which run until the last clone is
+    /// dropped. Must be called in a Tokio runtime.
     pub fn new(pool: Pool, store: Store) -> Result<Self, getrandom::Error> {
         Self::with_lease(pool, store, leases::LEASE)
     }
 
-    /// The same, for whoever wants the runs of a process that died to be taken over sooner, or later.
+    /// Creates the tools with a lease of this length: it determines how soon other processes can take over the runs of
+    /// a process that died.
     pub fn with_lease(pool: Pool, store: Store, lease: Duration) -> Result<Self, getrandom::Error> {
         let watch = store.watch();
         let inner = Arc::new(RunRegistry::new(pool, store, lease)?);
-        tokio::spawn(leases::keep(Arc::downgrade(&inner), lease));
-        tokio::spawn(leases::keep_time(Arc::downgrade(&inner)));
-        tokio::spawn(leases::put_away(Arc::downgrade(&inner)));
+        tokio::spawn(leases::renew(Arc::downgrade(&inner), lease));
+        tokio::spawn(leases::sync_clock(Arc::downgrade(&inner)));
+        tokio::spawn(leases::sweep(Arc::downgrade(&inner)));
         tokio::spawn(news::listen(Arc::downgrade(&inner), watch));
         Ok(Self { inner })
     }
@@ -69,7 +71,7 @@ impl CodeMode {
         &self.inner.store
     }
 
-    /// Runs a cell until it ends, yields, or outlasts its budget.
+    /// Runs a cell until it ends, yields, waits only for people or clients, or its time is over.
     pub async fn exec(
         &self,
         executor: &Executor,
@@ -89,11 +91,11 @@ impl CodeMode {
         began: impl FnOnce(&str) + Send,
     ) -> CellResult {
         match self.begin(executor, config, RunMode::CodeMode, tool_call_id, input).await {
-            Ok((run_id, told)) => {
+            Ok((run_id, reported)) => {
                 began(&run_id);
-                match told.await {
+                match reported.await {
                     Ok(result) => result,
-                    // Another has taken the run, and goes on with it.
+                    // Another process has taken over the run.
                     Err(_) => self.wait(executor, config, tool_call_id, &run_id).await,
                 }
             }
@@ -101,7 +103,7 @@ impl CodeMode {
         }
     }
 
-    /// Starts a run: its id, and where its first turn's result arrives.
+    /// Starts a run. Returns its id, and the channel that receives the result of its first turn.
     pub(crate) async fn begin(
         &self,
         executor: &Executor,
@@ -122,28 +124,29 @@ impl CodeMode {
                 return Err(refuse(ErrorCode::RuntimeUnavailable, message));
             }
             Err(error) => {
-                let message = format!("a run could not be kept now, so it is not begun; try again later ({error})");
+                let message =
+                    format!("the store is unavailable, so the cell was not started; try again later ({error})");
                 return Err(refuse(ErrorCode::RuntimeUnavailable, &message));
             }
         }
         fault::point("exec.before_start").map_err(|error| said::internal(&error.to_string()))?;
         let (Ok(name), Ok(seed)) = (random_name(), inner::random_seed()) else {
-            return Err(refuse(ErrorCode::RuntimeUnavailable, "the system has no randomness to give"));
+            return Err(refuse(ErrorCode::RuntimeUnavailable, "cannot read system randomness; try again later"));
         };
         let run_id = format!("{}{name}", face.run_prefix());
         let definition = Definition::new(input, seed, config.limits.clamped(), config.snapshot_ttl_seconds);
         let tables = executor.catalog().tables_for(face.view());
         let kept = (definition.to_json(), definition.expires_at(now_ms()));
         let held = self.inner.new_run(run_id.clone(), executor.scope().as_ref().clone(), tool_call_id, &tables, kept);
-        let journal = Journal::new(self.inner.store.clone(), held).under(self.inner.lease.clone());
+        let journal = Journal::new(self.inner.store.clone(), held).with_lease(self.inner.lease.clone());
         let run = self.inner.run(run_id.clone(), definition, config.search, executor, tables, journal);
-        let (tell, told) = oneshot::channel();
-        let driver = Driver::new(Run { face, ..run }, tool_call_id.to_owned(), tell);
+        let (listener, reported) = oneshot::channel();
+        let driver = Driver::new(Run { face, ..run }, tool_call_id.to_owned(), listener);
         self.inner.launch(run_id.clone(), driver, None);
-        Ok((run_id, told))
+        Ok((run_id, reported))
     }
 
-    /// Goes on with a cell that was waiting.
+    /// Resumes a waiting cell, or returns the result of one that has ended.
     pub async fn wait(
         &self,
         executor: &Executor,
@@ -156,7 +159,7 @@ impl CodeMode {
         let mut news = self.inner.news();
         loop {
             let row = match self.inner.store.run(run_id).await {
-                // Only cells of code mode can be gone on with; others answer once.
+                // Only cells of code mode can be resumed; those of Tool Search end within one turn.
                 Ok(row) => row
                     .filter(|row| row.scope.admits(executor.scope()))
                     .filter(|row| row.run_id.starts_with(RunMode::CodeMode.run_prefix())),
@@ -171,42 +174,41 @@ impl CodeMode {
             if late {
                 return self.inner.held_elsewhere(&row).await;
             }
-            let (tell, told) = oneshot::channel();
-            let command =
-                Command::Wait { tool_call_id: tool_call_id.to_owned(), executor: executor.clone(), listener: tell };
-            match self.inner.reach(executor, config, &row, command).await {
+            let (listener, reported) = oneshot::channel();
+            let command = Command::Wait { tool_call_id: tool_call_id.to_owned(), executor: executor.clone(), listener };
+            match self.inner.send_or_wake(executor, config, &row, command).await {
                 Ok(()) => {
-                    if let Ok(result) = told.await {
+                    if let Ok(result) = reported.await {
                         return result;
                     }
-                    // It was put away just then: it is in the store.
-                    tokio::time::sleep(LOOK_AGAIN).await;
+                    // The driver released the run just then: it is in the store.
+                    tokio::time::sleep(RELEASE_PAUSE).await;
                 }
-                Err(WakeError::FencedRun) => news::of(&mut news, run_id, LOOK_ELSEWHERE).await,
+                Err(WakeError::HeldElsewhere) => news::wait_for_change(&mut news, run_id, POLL_INTERVAL).await,
                 Err(WakeError::Locked(failure)) => return failed_with(&failure),
-                Err(WakeError::Failed(failure)) => return self.inner.could_not(&row, &failure).await,
+                Err(WakeError::Failed(failure)) => return self.inner.wake_failed(&row, &failure).await,
             }
             late = Instant::now() >= deadline;
         }
     }
 
-    /// For a process that is about to end: lets go of its runs, so that the next one need not wait for their
-    /// leases to run out. Calls still under way end as a crash would end them.
+    /// Releases the runs of a process that is about to end, so that the next process need not wait for their leases to
+    /// expire. Calls in progress end as after a crash.
     pub async fn leave(&self) -> Result<(), store::StoreError> {
         self.inner.store.release(&self.inner.holder).await?;
         Ok(())
     }
 
-    /// Runs that have somebody working on them in this process.
+    /// Returns the number of runs that have a driver in this process.
     pub fn live_runs(&self) -> usize {
         self.inner.lock().len()
     }
 
-    /// What there is to say of a run that does not go on.
+    /// Returns the result of a run that is over. `None` if it can continue.
     async fn ended(&self, row: &RunRow) -> Result<Option<CellResult>, store::StoreError> {
         let now = now_ms();
         if !row.state.is_over() && row.expires_at <= now {
-            // Whoever works on it sees to its end; where nobody does, this is it.
+            // If the run has a driver, the driver ends it. Otherwise this expires it.
             self.inner.store.expire(now).await?;
             let state = self.inner.store.run(&row.run_id).await?.map(|row| row.state);
             return Ok((state == Some(RunState::Expired)).then(snapshot_expired));

@@ -1,4 +1,4 @@
-//! What other processes do to runs, heard here.
+//! Receives notifications that other processes have changed runs.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::inner::RunRegistry;
 
-/// Passes on what is heard, for as long as anybody has runs.
+/// Passes notifications from the store to the registry, until the registry is dropped.
 pub(super) async fn listen(inner: Weak<RunRegistry>, mut watch: Watch) {
     loop {
         let news = watch.next().await;
         let Some(inner) = inner.upgrade() else { return };
-        inner.hear(news);
+        inner.on_run_change(news);
     }
 }
 
-/// Returns when there may be something new of a run, and at the latest after so long.
-pub(super) async fn of(news: &mut broadcast::Receiver<RunChange>, run_id: &str, at_most: Duration) {
-    let heard = async {
+/// Waits until the run may have changed, at most for `at_most`.
+pub(super) async fn wait_for_change(news: &mut broadcast::Receiver<RunChange>, run_id: &str, at_most: Duration) {
+    let changed = async {
         loop {
             match news.recv().await {
                 Ok(RunChange::Of(other)) if other != run_id => {}
@@ -27,6 +27,6 @@ pub(super) async fn of(news: &mut broadcast::Receiver<RunChange>, run_id: &str, 
             }
         }
     };
-    // Time is as good a reason to look as any.
-    drop(tokio::time::timeout(at_most, heard).await);
+    // After a timeout the caller checks the run, too.
+    drop(tokio::time::timeout(at_most, changed).await);
 }

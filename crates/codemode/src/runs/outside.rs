@@ -1,4 +1,4 @@
-//! What comes for a run from outside: outcomes of parked calls, a person's word.
+//! External input for runs: outcomes of parked calls and decisions of people.
 
 use contract::ids::CallId;
 use executor::clock::now_ms;
@@ -11,7 +11,7 @@ use crate::definition::Definition;
 use crate::driver::Command;
 
 impl CodeMode {
-    /// Brings the outcome of a parked call, from anywhere and at any time.
+    /// Settles a parked call. Any process that uses the store can do so, at any time.
     pub async fn settle(&self, token: &CallToken, outcome: &Outcome) -> Result<Settled, SettleRefused> {
         let settled = self.inner.store.settle(&token.run, token.call, &outcome.to_json()).await?;
         match settled {
@@ -26,7 +26,7 @@ impl CodeMode {
         Ok(settled)
     }
 
-    /// Records a person's word on a call. `by` is who said it.
+    /// Records a person's decision about a call and notifies the run. `by` is the person.
     pub async fn decide(&self, approval_id: &str, decision: &Decision, by: &str) -> Result<Approval, DecisionRefused> {
         let approval = decide(&self.inner.store, approval_id, decision, by).await?;
         drop(self.inner.send(&approval.run_id, Command::Decided(CallId(approval.call))).await);
@@ -34,8 +34,8 @@ impl CodeMode {
     }
 }
 
-/// Records a person's word where no cells are run. Whoever works on the run, in whatever process, finds it in the
-/// store with the next `wait`.
+/// Records a person's decision from a process that runs no cells. The process that holds the run finds it in the store
+/// with the next `wait`.
 pub async fn decide(
     store: &Store,
     approval_id: &str,
@@ -55,7 +55,8 @@ pub async fn decide(
 }
 
 impl CodeMode {
-    /// The same word on everything a run asks about now. What somebody else decides meanwhile stays theirs.
+    /// Records one decision for all open requests of a run. Requests that are decided elsewhere in the meantime keep
+    /// that decision.
     pub async fn decide_all(
         &self,
         run_id: &str,
@@ -69,7 +70,7 @@ impl CodeMode {
             }
             match self.decide(&asked.approval_id, decision, by).await {
                 Ok(approval) => decided.push(approval),
-                // What is not pending is decided; what wants more than a yes waits for it.
+                // It was decided in the meantime, or it is a question that a plain decision does not answer.
                 Err(DecisionRefused::NotPending | DecisionRefused::Unfit(_)) => {}
                 Err(error @ (DecisionRefused::TooManyRules | DecisionRefused::Store(_))) => return Err(error),
             }
@@ -78,27 +79,29 @@ impl CodeMode {
     }
 }
 
-/// What a tool asks is answered with what it asked for, and for this time.
+/// Checks that the answer to a tool's question matches the question and applies only once.
 fn fits(asked: Option<&Approval>, decision: &Decision) -> Result<(), DecisionRefused> {
     let asked = asked.and_then(|asked| asked.question.as_ref()).and_then(Question::from_json);
     let (Some(ask), Decision::Approve { edited_input, reach }) = (asked, decision) else { return Ok(()) };
     if *reach != ApprovalScope::Once {
-        return Err(DecisionRefused::Unfit("it is a question, and is answered once".to_owned()));
+        return Err(DecisionRefused::Unfit(
+            "this is a tool's question; an answer applies once and cannot become a rule".to_owned(),
+        ));
     }
     ask.filled(edited_input.as_ref()).map(drop).map_err(DecisionRefused::Unfit)
 }
 
-/// Whatever comes for a run gives it its time again.
+/// Restarts the time to live of a run: external input counts as progress.
 async fn prolong(store: &Store, run_id: &str) {
     if let Ok(Some(row)) = store.run(run_id).await
         && let Some(definition) = Definition::from_json(&row.definition)
     {
-        // Where this fails the run ends when it would have ended.
+        // If this fails, the run keeps its old expiry.
         drop(store.prolong(run_id, definition.expires_at(now_ms())).await);
     }
 }
 
-/// The fact itself is in the store already; this shows it where people look.
+/// Adds a note to the transcript, where people look. The fact itself is already in the store.
 async fn note(store: &Store, run_id: &str, mut entry: Value) {
     if let Some(fields) = entry.as_object_mut() {
         fields.insert("runId".to_owned(), json!(run_id));

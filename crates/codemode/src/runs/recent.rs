@@ -1,4 +1,4 @@
-//! Runs found without their ids, for whoever lost the answer that had one.
+//! Lists recent runs, for clients that lost the response with a run's id.
 
 use contract::scope::Scope;
 use store::{Millis, RunState, StoreError};
@@ -7,20 +7,20 @@ use super::CodeMode;
 use crate::definition::Definition;
 use crate::face::RunMode;
 
-/// A run of somebody's, and what it was started with.
+/// A recent run and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recent {
     pub run_id: String,
     pub state: RunState,
     pub started_at: Millis,
-    /// When it last moved; for a run that is over, when it ended.
+    /// When it last made progress; for a run that is over, when it ended.
     pub moved_at: Millis,
     pub source: String,
 }
 
 impl CodeMode {
-    /// The newest cells of a scope that `wait` has something to say of: under way, or over since then. Runs that are
-    /// not written yet are not among them.
+    /// Returns the newest runs of a scope that `wait` has a result for: those in progress, and those that ended after
+    /// `since`. Runs that are not written yet are not included.
     pub async fn recent(&self, scope: &Scope, since: Millis, limit: u32) -> Result<Vec<Recent>, StoreError> {
         let rows = self.inner.store.recent_runs(scope, since, limit).await?;
         let cells = rows.into_iter().filter(|row| row.run_id.starts_with(RunMode::CodeMode.run_prefix()));

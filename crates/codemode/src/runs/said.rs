@@ -1,4 +1,4 @@
-//! What a model is told of a run that is not there to speak for itself.
+//! Results for runs that have no driver in this process to report one.
 
 use contract::cell::CellResult;
 use contract::error::ErrorCode;
@@ -6,16 +6,19 @@ use contract::frame::Failure;
 
 use crate::driver::failed;
 
-pub(crate) fn without_a_word() -> CellResult {
-    failed(ErrorCode::InternalError, "the run stopped without a word; `wait` goes on with it")
+pub(crate) fn stopped_unreported() -> CellResult {
+    failed(
+        ErrorCode::InternalError,
+        "the run stopped before it reported a result; check whether its calls took effect before you run it again",
+    )
 }
 
 pub(super) fn no_such_run() -> CellResult {
-    failed(ErrorCode::InvalidInput, "no such run; `wait` takes the `runId` of an `exec` that answered `waiting`")
+    failed(ErrorCode::InvalidInput, "no such run; `wait` takes the `runId` of an `exec` that returned `waiting`")
 }
 
 pub(crate) fn snapshot_expired() -> CellResult {
-    failed(ErrorCode::SnapshotExpired, "the cell waited too long and was put away for good; run it again with `exec`")
+    failed(ErrorCode::SnapshotExpired, "the cell waited too long and has expired; run it again with `exec`")
 }
 
 pub(super) fn aborted() -> CellResult {
@@ -36,8 +39,8 @@ pub(super) fn unreadable(what: &str) -> Failure {
 
 pub(super) fn locked(key: u32) -> Failure {
     unreadable(&format!(
-        "it is sealed with key {key}, which this server's key file does not have; put the key back, or copy the file from \
-         where it was made, and `wait` again: the run is kept until its time is over"
+        "it is sealed with key {key}, which is not in this server's key file; restore the key, or copy the key file from \
+         the server that sealed it, and call `wait` again: the run is kept until it expires"
     ))
 }
 

@@ -1,4 +1,4 @@
-//! What the tools of Tool Search answer.
+//! The answers of the tools of Tool Search.
 
 use catalog::Catalog;
 use contract::cell::{CellResult, OutputItem};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::telemetry::Telemetry;
 
-/// A cell's end as `tool_search_code` tells it.
+/// Returns the answer of `tool_search_code` for a cell's result.
 pub(crate) fn answer(config: &config::ToolSearch, catalog: &Catalog, result: &CellResult) -> Value {
     let telemetry = Telemetry::new(ToolSearchMode::Code, config, catalog);
     match result {
@@ -20,15 +20,15 @@ pub(crate) fn answer(config: &config::ToolSearch, catalog: &Catalog, result: &Ce
         CellResult::Failed { error, code, output, telemetry: cell } => {
             failure(error, *code, logs(output), &telemetry.of_cell(cell))
         }
-        // Cells of Tool Search do not wait; one that says so cannot be gone on with.
+        // Cells of Tool Search never wait: they could not be resumed.
         CellResult::Waiting { output, telemetry: cell, .. } => {
-            let error = "the cell stopped before its end";
+            let error = "the cell stopped before it finished";
             failure(error, Some(ErrorCode::InternalError), logs(output), &telemetry.of_cell(cell))
         }
     }
 }
 
-/// The same shape for a structured tool, which has no logs.
+/// Returns the answer of a structured tool that failed. It has no logs.
 pub(super) fn failed(failed: &Failure, telemetry: &Telemetry) -> Value {
     failure(&failed.message, failed.code, Vec::new(), telemetry)
 }
@@ -41,7 +41,7 @@ fn failure(error: &str, code: Option<ErrorCode>, logs: Vec<String>, telemetry: &
     answer
 }
 
-/// Whether an answer of any of the four tools says that it failed.
+/// Returns whether an answer of any of the four tools is a failure.
 pub fn is_failure(answer: &Value) -> bool {
     answer.get("ok") == Some(&Value::Bool(false))
 }

@@ -1,4 +1,4 @@
-//! What the structured tools are given. Models spell the fields in more than one way.
+//! The input of the structured tools. Fields are accepted under several names, because models use them.
 
 use contract::config::SearchLimits;
 use contract::error::ErrorCode;
@@ -11,21 +11,21 @@ use crate::bridge;
 const ID_NAMES: [&str; 3] = ["id", "toolId", "name"];
 const ARGUMENT_NAMES: [&str; 2] = ["args", "input"];
 
-/// `{ query, limit? }`, or `{ query, options: { limit? } }`.
+/// Reads `{ query, limit? }` or `{ query, options: { limit? } }`.
 pub(super) fn search<'a>(input: &'a Value, limits: &SearchLimits) -> Result<(&'a str, usize), Failure> {
     let query = input.get("query").and_then(Value::as_str);
-    let query = query.ok_or_else(|| invalid("`query` is missing; say in words what the tool should do"))?;
+    let query = query.ok_or_else(|| invalid("`query` is missing; describe what the tool should do"))?;
     let asked = given(input, "limit").or_else(|| given(input.get("options")?, "limit"));
     let limit = bridge::limit(asked, limits).map_err(invalid)?;
     Ok((query, limit))
 }
 
-/// `{ id }`
+/// Reads `{ id }`.
 pub(super) fn describe(input: &Value) -> Result<&str, Failure> {
     id(input).map(|(_, id)| id)
 }
 
-/// `{ id, args? }`. Small models write the arguments beside the id; they are taken from there.
+/// Reads `{ id, args? }`. Small models write the arguments beside the id; without `args` the other fields are used.
 pub(super) fn call(input: &Value) -> Result<(&str, Value), Failure> {
     let (id_name, id) = id(input)?;
     let named = ARGUMENT_NAMES.iter().find_map(|name| given(input, name));
@@ -37,7 +37,7 @@ fn id(input: &Value) -> Result<(&'static str, &str), Failure> {
     ID_NAMES
         .into_iter()
         .find_map(|name| Some((name, input.get(name)?.as_str().filter(|id| !id.trim().is_empty())?)))
-        .ok_or_else(|| invalid("`id` is missing; give a tool's id as `tool_search` has it"))
+        .ok_or_else(|| invalid("`id` is missing; pass a tool's id from `tool_search`"))
 }
 
 fn others(input: &Value, id_name: &str) -> Map<String, Value> {
@@ -85,18 +85,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn a_missing_or_invalid_field_is_named() {
         let limits = SearchLimits { default: 8, max: 20 };
         let message = |failed: contract::frame::Failure| failed.message;
         for (input, expected) in [
-            (json!({}), "`query` is missing; say in words what the tool should do"),
-            (json!({"query": 1}), "`query` is missing; say in words what the tool should do"),
+            (json!({}), "`query` is missing; describe what the tool should do"),
+            (json!({"query": 1}), "`query` is missing; describe what the tool should do"),
             (json!({"query": "a", "limit": 0}), "`limit` must be a whole number above 0"),
             (json!({"query": "a", "options": {"limit": "5"}}), "`limit` must be a whole number above 0"),
         ] {
             assert_eq!(search(&input, &limits).map_err(message), Err(expected.to_owned()), "{input}");
         }
-        let missing = "`id` is missing; give a tool's id as `tool_search` has it".to_owned();
+        let missing = "`id` is missing; pass a tool's id from `tool_search`".to_owned();
         for input in [json!({}), json!("a:b:c"), json!({"id": 1}), json!({"id": ""})] {
             assert_eq!(call(&input).map_err(message), Err(missing.clone()), "{input}");
         }

@@ -1,7 +1,7 @@
-//! Tool Search: one tool that takes code, or three that take arguments, in front of the whole catalog.
+//! Tool Search: gives the model one tool that takes code, or three that take arguments, instead of the whole catalog.
 //!
-//! `tool_search_code` is a cell of one turn; the structured tools need no worker. Calls go through the
-//! executor's door either way.
+//! `tool_search_code` runs a cell of one turn; the structured tools need no worker. Both make their calls through the
+//! executor.
 
 mod answer;
 mod input;
@@ -24,16 +24,16 @@ use crate::driver::{failed, failed_with};
 use crate::face::RunMode;
 use crate::input::ExecInput;
 use crate::runs::CodeMode;
-use crate::runs::without_a_word;
+use crate::runs::stopped_unreported;
 
 pub(crate) use answer::answer;
 pub use answer::is_failure;
 pub use telemetry::{Selected, Telemetry};
 
-/// Past its own timeout a cell has this long to be stopped by its worker, or to be given a place in one.
+/// How long after its timeout a cell may still wait for a worker, or for its worker to stop it.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The tools of Tool Search. Whatever they are given, they answer in JSON.
+/// The tools of Tool Search. They answer any input with JSON.
 #[derive(Clone, Debug)]
 pub struct ToolSearch {
     code_mode: CodeMode,
@@ -44,7 +44,7 @@ impl ToolSearch {
         Self { code_mode }
     }
 
-    /// `tool_search_code { code }` → `{ ok, value | error, code?, logs, telemetry }`
+    /// Runs `tool_search_code { code }` → `{ ok, value | error, code?, logs, telemetry }`.
     pub async fn code(
         &self,
         executor: &Executor,
@@ -61,31 +61,36 @@ impl ToolSearch {
             Err(failure) => Err(failure),
         };
         let result = match begun {
-            Ok((run_id, told)) => self.end(config, &run_id, told).await,
+            Ok((run_id, reported)) => self.end(config, &run_id, reported).await,
             Err(failure) => failed_with(&failure),
         };
         answer(config, executor.catalog(), &result)
     }
 
-    /// A cell ends by itself in time, unless it was never given a place to run.
-    async fn end(&self, config: &config::ToolSearch, run_id: &str, told: oneshot::Receiver<CellResult>) -> CellResult {
+    /// Waits for the end of a cell, and aborts one that does not end in time because no worker had a place for it.
+    async fn end(
+        &self,
+        config: &config::ToolSearch,
+        run_id: &str,
+        reported: oneshot::Receiver<CellResult>,
+    ) -> CellResult {
         let deadline = Duration::from_millis(config.code_timeout_ms) + GRACE;
-        let result = match tokio::time::timeout(deadline, told).await {
-            Ok(told) => told.unwrap_or_else(|_| without_a_word()),
+        let result = match tokio::time::timeout(deadline, reported).await {
+            Ok(result) => result.unwrap_or_else(|_| stopped_unreported()),
             Err(_) => {
                 self.code_mode.abort(run_id).await;
                 failed(ErrorCode::Timeout, &format!("timed out after {} ms", config.code_timeout_ms))
             }
         };
         if matches!(&result, CellResult::Failed { code: Some(ErrorCode::Timeout), .. }) {
-            // Nobody is to be asked about a call that will not be made any more.
+            // Voids approval requests for calls that will not be made.
             drop(self.code_mode.store().expire(now_ms()).await);
         }
         result
     }
 }
 
-/// A cell of Tool Search has code mode's default limits, and its own time.
+/// Returns the limits of a cell of Tool Search: code mode's defaults, with its own timeout.
 fn limits(config: &config::ToolSearch) -> config::CodeMode {
     let limits = Limits { timeout_ms: config.code_timeout_ms, ..Limits::DEFAULT };
     config::CodeMode { search: config.search, ..config::CodeMode::enabled(limits) }

@@ -1,4 +1,4 @@
-//! `tool_search`, `tool_describe` and `tool_call`: what a cell of Tool Search does, one step at a time.
+//! `tool_search`, `tool_describe` and `tool_call`: the steps of a Tool Search cell as separate tools.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ struct Control<'a> {
 }
 
 impl ToolSearch {
-    /// `tool_search { query, limit? }` → compact entries, best first.
+    /// Runs `tool_search { query, limit? }` → compact entries, best first.
     pub async fn search(
         &self,
         executor: &Executor,
@@ -37,10 +37,10 @@ impl ToolSearch {
         control.telemetry.search_count = 1;
         let found = input::search(input, &config.search)
             .map(|(query, limit)| Value::from(executor.catalog().search(View::ToolSearch, query, limit)));
-        self.tell(&control, input, found).await
+        self.record(&control, input, found).await
     }
 
-    /// `tool_describe { id }` → a compact entry with `parameters`.
+    /// Runs `tool_describe { id }` → a compact entry with `parameters`.
     pub async fn describe(
         &self,
         executor: &Executor,
@@ -52,10 +52,10 @@ impl ToolSearch {
         control.telemetry.describe_count = 1;
         let described = input::describe(input)
             .and_then(|id| executor.catalog().describe(View::ToolSearch, id).ok_or_else(|| unknown(executor, id)));
-        self.tell(&control, input, described).await
+        self.record(&control, input, described).await
     }
 
-    /// `tool_call { id, args? }` → `{ tool, result }`. Holds on for people as long as a cell would.
+    /// Runs `tool_call { id, args? }` → `{ tool, result }`. Waits for people as long as a cell would.
     pub async fn call(
         &self,
         executor: &Executor,
@@ -69,13 +69,13 @@ impl ToolSearch {
             return failed(&unwritten(&error), &control.telemetry);
         }
         let called = match input::call(input) {
-            Ok((id, arguments)) => self.make(&mut control, config, id, arguments).await,
+            Ok((id, arguments)) => self.call_tool(&mut control, config, id, arguments).await,
             Err(failure) => Err(failure),
         };
         self.answer(&control, called).await
     }
 
-    async fn make(
+    async fn call_tool(
         &self,
         control: &mut Control<'_>,
         config: &config::ToolSearch,
@@ -91,7 +91,7 @@ impl ToolSearch {
             .executor
             .call_directly_within(store, control.tool_call_id, id, arguments, ProgressSink::default(), hold)
             .await
-            .map_err(|_| refused(ErrorCode::RuntimeUnavailable, "the system has no randomness to give"))?;
+            .map_err(|_| refused(ErrorCode::RuntimeUnavailable, "cannot read system randomness; try again later"))?;
         match made.end {
             CallEnd::Settled(Outcome::Returned(returned)) => Ok(json!({"tool": tool, "result": returned.for_guest()})),
             CallEnd::Settled(Outcome::Failed(message)) => Err(refused(ErrorCode::NestedToolFailed, message)),
@@ -101,16 +101,16 @@ impl ToolSearch {
         }
     }
 
-    /// Writes down what was asked and what is answered, and answers.
-    async fn tell(&self, control: &Control<'_>, input: &Value, told: Result<Value, Failure>) -> Value {
+    /// Records a call and its answer in the transcript, and returns the answer.
+    async fn record(&self, control: &Control<'_>, input: &Value, result: Result<Value, Failure>) -> Value {
         match self.note(control, EntryKind::ControlCall, json!({"arguments": input})).await {
-            Ok(()) => self.answer(control, told).await,
+            Ok(()) => self.answer(control, result).await,
             Err(error) => failed(&unwritten(&error), &control.telemetry),
         }
     }
 
-    async fn answer(&self, control: &Control<'_>, told: Result<Value, Failure>) -> Value {
-        let answer = told.unwrap_or_else(|failure| failed(&failure, &control.telemetry));
+    async fn answer(&self, control: &Control<'_>, result: Result<Value, Failure>) -> Value {
+        let answer = result.unwrap_or_else(|failure| failed(&failure, &control.telemetry));
         let entry = json!({"result": for_transcript(&answer), "telemetry": control.telemetry});
         match self.note(control, EntryKind::ControlResult, entry).await {
             Ok(()) => answer,
@@ -140,5 +140,5 @@ fn unknown(executor: &Executor, id: &str) -> Failure {
 }
 
 fn unwritten(error: &CommitError) -> Failure {
-    refused(ErrorCode::InternalError, format!("the call could not be written down: {error}"))
+    refused(ErrorCode::InternalError, format!("the call could not be recorded: {error}"))
 }

@@ -1,4 +1,5 @@
-//! What Tool Search cost and did, beside what showing every tool would have cost. Ids and numbers, never inputs.
+//! Telemetry of Tool Search: what it did and cost, and what showing every tool would have cost. It contains ids and
+//! numbers, never inputs.
 
 use catalog::{Catalog, VisibleTool, tool_search_tools};
 use contract::cell::{self, Durations, Sources};
@@ -11,11 +12,11 @@ use serde::Serialize;
 pub struct Telemetry {
     /// `code` or `tools`.
     pub mode: &'static str,
-    /// The schemas the model saw up front.
+    /// The names of the tools that the model saw up front.
     pub visible_tools: Vec<String>,
-    /// Their names, descriptions and schemas as JSON.
+    /// The size of their names, descriptions and schemas as JSON.
     pub visible_bytes: usize,
-    /// The same for the whole catalog, had it been shown directly.
+    /// The size of names, descriptions and schemas of the whole catalog as JSON.
     pub direct_bytes: usize,
     pub catalog_size: usize,
     pub sources: Sources,
@@ -34,7 +35,7 @@ pub struct Selected {
 }
 
 impl Telemetry {
-    /// Before anything was searched, described or called.
+    /// Creates telemetry without any searches, descriptions or calls.
     pub(super) fn new(mode: ToolSearchMode, config: &config::ToolSearch, catalog: &Catalog) -> Self {
         let visible = tool_search_tools(mode, config, catalog);
         Self {

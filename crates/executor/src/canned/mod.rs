@@ -1,4 +1,4 @@
-//! Tools whose answers are written down beforehand: to try a cell, and to test one.
+//! Tools with predefined answers, to try out and to test cells.
 //!
 //! ```json
 //! { "tools": [ {
@@ -7,8 +7,8 @@
 //! } ] }
 //! ```
 //!
-//! Answers are given in order, the last one again and again. `{"echo": true}` returns the input,
-//! `{"never": true}` never answers. A tool without answers echoes. Beside `tools` a file may have `namespaces`.
+//! Answers are given in order; the last one is repeated. `{"echo": true}` returns the input, `{"never": true}` never
+//! returns. A tool without answers echoes its input. Beside `tools`, a file may have `namespaces`.
 
 mod namespaces;
 
@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use crate::{AuthorizedCall, CallFuture, Dispatch, Executor, Outcome, Returned, Routes, ToolSource};
 use namespaces::NamespaceFormat;
 
+/// A tool source with predefined answers, read from a file.
 #[derive(Debug)]
 pub struct Canned {
     specs: Vec<ToolSpec>,
@@ -35,7 +36,7 @@ pub struct Canned {
 
 #[derive(Debug, thiserror::Error)]
 pub enum CannedError {
-    #[error("the catalog is not what it should be: {0}")]
+    #[error("the catalog file is invalid: {0}")]
     Malformed(#[from] serde_json::Error),
     #[error(transparent)]
     BadToolId(#[from] BadToolId),
@@ -102,7 +103,7 @@ impl Canned {
         Ok(canned)
     }
 
-    /// An executor of these tools and nothing else, without policy, hooks or approvals.
+    /// Creates an executor for only these tools, without policy, hooks or approvals.
     pub fn executor(self, scope: Scope) -> Result<Executor, CannedError> {
         let registry = self.namespaces.clone();
         let canned: Arc<dyn ToolSource> = Arc::new(self);
@@ -132,7 +133,7 @@ impl ToolSource for Canned {
     fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         Box::pin(async move {
             let Some(answer) = self.answers.get(call.id()).map(Answers::next) else {
-                return Dispatch::Settled(Outcome::Failed("no answer is written down for this tool".to_owned()));
+                return Dispatch::Settled(Outcome::Failed("no answer is defined for this tool".to_owned()));
             };
             if answer.never {
                 std::future::pending::<()>().await;

@@ -1,4 +1,4 @@
-//! Namespaces as a file of canned tools has them.
+//! The format of namespaces in a file of canned tools.
 //!
 //! ```json
 //! { "plugin": "tracker", "global": "Issues", "tools": ["list_issues", "update_issue"],

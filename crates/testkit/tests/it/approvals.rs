@@ -135,7 +135,7 @@ async fn an_approval_is_void_if_the_tool_has_changed() {
     fakes.put(ToolSpec { description: "Pays twice.".to_owned(), ..pay() }, Behavior::Echo);
     decide(&world, &once(None)).await;
     let result = world.run().wait(&run_id).await;
-    assert_eq!(value(&result), "the tool has changed since it was approved; call it again to ask again");
+    assert_eq!(value(&result), "the tool has changed since it was approved; call it again to request a new approval");
     // A call of a tool that was removed is refused, too.
     let (run_id, _) = world.run().suspend(PAID).await;
     fakes.remove(PAY);
@@ -154,7 +154,10 @@ async fn an_expired_approval_cannot_be_granted() {
     tokio::time::sleep(std::time::Duration::from_millis(80)).await;
     let late = world.code_mode.decide(&asked.approval_id, &once(None), "ada").await;
     assert!(matches!(late, Err(DecisionRefused::NotPending)), "{late:?}");
-    assert_eq!(value(&run.wait(&run_id).await), "nobody approved this call in time");
+    assert_eq!(
+        value(&run.wait(&run_id).await),
+        "this call was not approved in time; call the tool again to request a new approval"
+    );
     assert_eq!(fakes.called(), [""; 0]);
 }
 

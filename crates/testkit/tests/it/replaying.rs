@@ -58,10 +58,7 @@ async fn a_replay_reports_a_different_return_value() {
     let mut difference = None;
     let same = record.replay(&pool().await, 60_000, |step| difference = step.verdict.clone().err()).await.unwrap();
     assert!(!same);
-    assert_eq!(
-        difference.unwrap().to_string(),
-        "leg 0: recorded is that the cell returned {\"n\":2}, but what happened is that it returned {\"n\":1}"
-    );
+    assert_eq!(difference.unwrap().to_string(), "leg 0: expected a return of {\"n\":2}, got a return of {\"n\":1}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -135,31 +135,31 @@ fn a_run_that_diverges_in_the_new_image_fails_and_names_the_leg() {
     let cases = [
         (
             r#"await tools.call("openclaw:ledger:read", { n: 0 }); return await tools.call("client:ledger:pick", { edition })"#,
-            r#"leg 1, call 2: recorded is `call` of `client:ledger:pick` with {"edition":1}, but what happened is `call` of `client:ledger:pick` with {"edition":2}"#,
+            r#"leg 1, call 2: expected `call` of `client:ledger:pick` with {"edition":1}, got `call` of `client:ledger:pick` with {"edition":2}"#,
         ),
         (
             r#"return await tools.call(edition === 1 ? "client:ledger:pick" : "openclaw:ledger:slow", {})"#,
-            "leg 0, call 1: recorded is `call` of `client:ledger:pick` with {}, but what happened is `call` of `openclaw:ledger:slow` with {}",
+            "leg 0, call 1: expected `call` of `client:ledger:pick` with {}, got `call` of `openclaw:ledger:slow` with {}",
         ),
         (
             r#"if (edition === 2) return "done"; return await tools.call("client:ledger:pick", {})"#,
-            "leg 0, call 1: recorded is `call` of `client:ledger:pick` with {}, but what happened is that it returned \"done\"",
+            "leg 0, call 1: expected `call` of `client:ledger:pick` with {}, got a return of \"done\"",
         ),
         (
             r#"if (edition === 2) throw new TypeError("odd"); return await tools.call("client:ledger:pick", {})"#,
-            "leg 0, call 1: recorded is `call` of `client:ledger:pick` with {}, but what happened is that it failed: TypeError: odd",
+            "leg 0, call 1: expected `call` of `client:ledger:pick` with {}, got a failure: TypeError: odd",
         ),
         (
             r#"if (edition === 2) tools.call("openclaw:ledger:slow", { n: 1 }); await yield_control(); await yield_control()"#,
-            "leg 0, call 1: recorded is `yield` with null, but what happened is `call` of `openclaw:ledger:slow` with {\"n\":1}",
+            "leg 0, call 1: expected `yield` with null, got `call` of `openclaw:ledger:slow` with {\"n\":1}",
         ),
         (
             r#"const pick = tools.call("client:ledger:pick", {}); if (edition === 2) tools.call("openclaw:ledger:slow", {}); await pick"#,
-            "leg 0, call 2: recorded is that the cell went on to wait, without this call, but what happened is `call` of `openclaw:ledger:slow` with {}",
+            "leg 0, call 2: expected a wait without this call, got `call` of `openclaw:ledger:slow` with {}",
         ),
         (
             r#"text(`edition ${edition}`); return await tools.call("client:ledger:pick", {})"#,
-            r#"but what happened is one of 1 items: [{"type":"text","text":"edition 2"}]"#,
+            r#"got an output of 1 items: [{"type":"text","text":"edition 2"}]"#,
         ),
     ];
     for (cell, expected) in cases {
@@ -174,7 +174,7 @@ fn a_run_that_diverges_in_the_new_image_fails_and_names_the_leg() {
             "{failed}"
         );
         let error = failed["error"].as_str().unwrap();
-        assert!(error.starts_with("the cell was run again and did something else: leg "), "{error}");
+        assert!(error.starts_with("the cell was run again and did not match its record: leg "), "{error}");
         assert!(error.ends_with(expected), "{cell}\n     got: {error}\nexpected: {expected}");
         assert_eq!(effects(folder.path()), effects_before, "no tool is called");
         assert_eq!(host.ask(&json!({"op": "run", "runId": run_id}))["state"], "failed");

@@ -172,7 +172,7 @@ async fn a_tool_that_panics_fails_only_its_own_call() {
     let fakes = FakeTools::new([("openclaw:core:read", Behavior::Echo), ("openclaw:core:breaks", Behavior::Panic)]);
     let world = Parts { sources: vec![fakes], ..Parts::default() }.open().await;
     let cell = "const [broken, read] = await Promise.allSettled([tools.breaks({}), tools.read({ n: 1 })]); return [broken.reason.message, read.value]";
-    let message = "the tool broke down; look whether it had its effect before calling again";
+    let message = "the tool panicked and may have taken effect; check before calling it again";
     assert_eq!(world.run().value(cell).await, json!([message, {"n": 1}]));
 }
 

@@ -99,7 +99,7 @@ fn a_run_is_listed_shown_and_replayed_while_it_waits_and_after_it_ended() {
     let unknown = place.runs(&["replay", "cm_nobody"]);
     assert_eq!(
         (unknown.status.code(), text(&unknown.stderr).as_str()),
-        (Some(2), "cellmate: run `cm_nobody`: no run is called that\n")
+        (Some(2), "cellmate: run `cm_nobody`: no such run\n")
     );
 }
 
@@ -184,11 +184,11 @@ fn replay_reports_where_a_cell_diverges_from_its_record() {
     assert_eq!((&diverged["leg"], &diverged["call"]), (&json!(1), &json!(2)), "{played}");
     assert_eq!(
         diverged["message"],
-        "leg 1, call 2: recorded is `namespace` of `MCP` with [[\"s\",\"push\"],[{\"to\":\"other\"}]], but what happened is \
+        "leg 1, call 2: expected `namespace` of `MCP` with [[\"s\",\"push\"],[{\"to\":\"other\"}]], got \
          `namespace` of `MCP` with [[\"s\",\"push\"],[{\"to\":\"main\"}]]"
     );
     let told = place.runs(&["replay", "cm_forged"]);
-    assert!(text(&told.stdout).contains("NOT as recorded\n  leg 1, call 2: recorded is"), "{told:?}");
+    assert!(text(&told.stdout).contains("NOT as recorded\n  leg 1, call 2: expected"), "{told:?}");
     // A fork that would replay the divergent step fails, too, and calls nothing.
     let forked = place.fork("cm_forged", "2", &["--json"]);
     assert_eq!(

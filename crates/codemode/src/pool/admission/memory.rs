@@ -1,13 +1,13 @@
-//! Whether all cells can finish with the heap there is: the banker's algorithm.
+//! Checks that all cells can finish with the available heap: the banker's algorithm.
 //!
-//! Three sums are bounded: what all cells hold in one worker, what the cells of one principal hold in one worker, and
-//! what they hold in all workers. The last matters where one cell may take more than a principal's share of a worker.
+//! Three sums are bounded: the memory of all cells in one worker, the memory of one principal's cells in one worker,
+//! and their memory in all workers. The last matters if one cell may take more than a principal's share of a worker.
 
 use std::collections::BTreeMap;
 
 use super::{Capacity, Principal, WorkerId};
 
-/// What a cell holds now, and the most that it may come to hold.
+/// The memory that a cell holds now, and the most that it may hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holding<'a> {
     pub(super) principal: &'a Principal,
@@ -16,7 +16,7 @@ pub(super) struct Holding<'a> {
     pub(super) limit: u64,
 }
 
-/// How much is left under each bound. Signed: what is held may exceed a bound that has become smaller.
+/// How much is left under each bound. Signed, because cells may hold more than a bound that has become smaller.
 #[derive(Debug, Default)]
 struct Free<'a> {
     in_worker: BTreeMap<WorkerId, i128>,
@@ -24,15 +24,15 @@ struct Free<'a> {
     of_principal: BTreeMap<&'a str, i128>,
 }
 
-/// Whether these cells fit, and can all reach their limits one after another, each giving back what it holds when it is
-/// done.
+/// Returns whether these cells fit, and can all reach their limits one after another, each freeing its memory when it
+/// is done.
 pub(super) fn is_safe<'a>(capacity: &Capacity, cells: impl Iterator<Item = Holding<'a>>) -> bool {
     let mut unfinished: Vec<Holding<'a>> = cells.collect();
     let mut free = Free::of(capacity, &unfinished);
     if !free.is_within_bounds() {
         return false;
     }
-    // In this order one pass is usually enough.
+    // Sorted like this, one pass is usually enough.
     unfinished.sort_by_key(|cell| cell.limit.saturating_sub(cell.held));
     while !unfinished.is_empty() {
         let before = unfinished.len();
@@ -56,7 +56,7 @@ impl<'a> Free<'a> {
         let share = capacity.heap_share();
         let pool_share = share.saturating_mul(capacity.workers as u64);
         for cell in cells {
-            // A cell whose limit is larger than the share can run, though no other of its principal beside it.
+            // A cell whose limit is larger than the share can run, but no other cell of its principal beside it.
             let largest =
                 |others: &mut dyn Iterator<Item = &Holding<'a>>| others.map(|one| one.limit).max().unwrap_or(0);
             let own = || cells.iter().filter(|one| one.principal == cell.principal);

@@ -1,9 +1,9 @@
 //! Decides which cells run in which worker: requests in, grants out. Nothing here waits or does IO.
 //!
-//! A worker has three resources: slots for cells, turns for cells that run a leg or are frozen, and heap. A running cell
-//! holds its whole memory limit, a resting cell holds the memory it had at the end of its leg. Running cells cannot be
-//! preempted, so one principal never gets all of a worker: a share of each resource stays free for others. Principals
-//! that wait are served in turn.
+//! A worker has three resources: slots for cells, turns for cells that run a leg or are frozen, and heap. A running
+//! cell holds its whole memory limit, a resting cell holds the memory it had at the end of its leg. Running cells
+//! cannot be preempted, so one principal never gets all of a worker: a share of each resource stays free for others.
+//! Principals that wait are served in turn.
 //!
 //! A cell that rests keeps its memory while it waits for more, which could deadlock. A grant is therefore made only if
 //! all cells can still finish one after another afterwards (the banker's algorithm, in [`memory`]).
@@ -27,10 +27,10 @@ pub(super) use queue::QueueFull;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct WorkerId(pub(super) u64);
 
-/// On whose behalf a cell runs.
+/// The identity that a cell runs for.
 pub(super) type Principal = Arc<str>;
 
-/// What each worker has, and how many workers there are when all are up.
+/// The resources of each worker, and the number of workers when all are up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capacity {
     pub(super) workers: usize,
@@ -40,24 +40,24 @@ pub(super) struct Capacity {
 }
 
 impl Capacity {
-    /// What one principal may use of a worker's slots or turns: three quarters, and at least one.
+    /// Returns one principal's share of a worker's slots or turns: three quarters, and at least one.
     fn share_of(count: usize) -> usize {
         (count * 3 / 4).max(1)
     }
 
-    /// What the cells of one principal may hold of a worker's heap: five eighths. With the default limits that is two
-    /// running cells and some that rest, and it leaves one running cell and some that rest to others.
+    /// Returns one principal's share of a worker's heap: five eighths. With the default limits that is two running
+    /// cells and some resting ones, and leaves one running cell and some resting ones to others.
     fn heap_share(&self) -> u64 {
         self.heap_bytes / 8 * 5
     }
 }
 
-/// What a cell asks for.
+/// The resources that a cell requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     /// A slot, a turn and `limit` bytes of heap, in any worker, for a new cell.
     Start { limit: u64 },
-    /// The same for a cell that was frozen.
+    /// A slot, a turn and `limit` bytes of heap, in any worker, for a frozen cell.
     Thaw { limit: u64 },
     /// A turn, and the rest of its memory limit, in the worker where the cell rests.
     Resume { worker: WorkerId },
@@ -65,7 +65,7 @@ pub(super) enum Request {
     Freeze { worker: WorkerId },
 }
 
-/// A cell may use a turn of this worker.
+/// A granted request: the cell may use a turn of this worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grant {
     pub(super) cell: CellId,
@@ -74,7 +74,7 @@ pub(super) struct Grant {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Has a turn. `rested_with` is what the cell held before.
+    /// Has a turn. `rested_with` is the memory that the cell held before.
     Running {
         rested_with: Option<u64>,
     },
@@ -88,7 +88,7 @@ struct Resident {
     limit: u64,
     held: u64,
     phase: Phase,
-    /// Dropped while it ran: leaves when its leg has ended.
+    /// Whether it was dropped while it ran. It is removed when its leg has ended.
     dropped: bool,
 }
 
@@ -117,14 +117,14 @@ impl Admission {
         self.grants()
     }
 
-    /// The worker's cells are gone, and so are the requests of those that rested there: they are never granted.
+    /// Removes a worker with its cells and the requests of cells that rested in it; those are never granted.
     pub(super) fn worker_down(&mut self, worker: WorkerId) -> Vec<Grant> {
         self.workers.remove(&worker);
         self.queue.forget_worker(worker);
         self.grants()
     }
 
-    /// Grants the request or queues it. `source_bytes` is what the caller keeps in memory while a new cell waits.
+    /// Queues the request and returns all new grants. `source_bytes` is the memory that a waiting new cell takes.
     pub(super) fn request(
         &mut self,
         principal: &Principal,
@@ -136,7 +136,7 @@ impl Admission {
         Ok(self.grants())
     }
 
-    /// The caller no longer waits for a request that was not granted.
+    /// Withdraws a request that was not granted.
     pub(super) fn cancel(&mut self, cell: CellId) {
         self.queue.remove(cell);
     }
@@ -145,7 +145,7 @@ impl Admission {
         self.queue.contains(cell)
     }
 
-    /// The caller has a turn and did not use it: the cell is where it was before.
+    /// Returns an unused turn: the cell is as it was before the grant.
     pub(super) fn turn_unused(&mut self, worker: WorkerId, cell: CellId) -> Vec<Grant> {
         let rested_with = self.resident(worker, cell).and_then(|resident| match resident.phase {
             Phase::Running { rested_with } => rested_with,
@@ -154,7 +154,7 @@ impl Admission {
         self.turn_ended(worker, cell, rested_with)
     }
 
-    /// The worker has answered. The cell rests with this much memory, or is gone.
+    /// Ends a turn after the worker has answered. The cell rests with this much memory; `None` if it is gone.
     pub(super) fn turn_ended(&mut self, worker: WorkerId, cell: CellId, rests_with: Option<u64>) -> Vec<Grant> {
         let Some(residents) = self.workers.get_mut(&worker) else { return Vec::new() };
         let Some(resident) = residents.get_mut(&cell) else { return Vec::new() };
@@ -168,7 +168,7 @@ impl Admission {
         self.grants()
     }
 
-    /// The cell is not wanted any more. One that runs leaves when its leg has ended.
+    /// Removes a cell that is no longer needed. A running cell is removed when its leg has ended.
     pub(super) fn drop_cell(&mut self, worker: WorkerId, cell: CellId) -> Vec<Grant> {
         let Some(residents) = self.workers.get_mut(&worker) else { return Vec::new() };
         match residents.get_mut(&cell) {
@@ -182,7 +182,8 @@ impl Admission {
         self.grants()
     }
 
-    /// Whether a new cell of this principal waits for slots or memory of resting cells, and not for legs to end.
+    /// Returns whether a new cell of this principal waits for slots or memory of resting cells, and not for legs to
+    /// end.
     pub(super) fn lacks_room(&self, principal: &Principal, limit: u64) -> bool {
         let limit = limit.min(self.capacity.heap_bytes);
         !self.workers.values().any(|residents| {
@@ -200,7 +201,7 @@ impl Admission {
         self.workers.get(&worker)?.get(&cell)
     }
 
-    /// Serves the principals that wait, one request each in turn, until nothing more fits.
+    /// Serves the waiting principals, one request each in turn, until nothing more fits.
     fn grants(&mut self) -> Vec<Grant> {
         let mut grants = Vec::new();
         let mut refused = 0;
@@ -217,7 +218,7 @@ impl Admission {
         grants
     }
 
-    /// The first request of the principal at the front that can be granted. Cells that have begun come before new ones.
+    /// Grants the first possible request of the principal at the front. Started cells come before new ones.
     fn next_grant(&mut self) -> Option<Grant> {
         let (principal, waiting) = self.queue.front()?;
         let mut smallest_refused = u64::MAX;
@@ -264,7 +265,7 @@ impl Admission {
         }
     }
 
-    /// The worker with the least to do among those that can take another cell.
+    /// Returns the least busy worker that can take another cell.
     fn worker_for(&self, principal: &Principal, limit: u64) -> Option<WorkerId> {
         let limit = limit.min(self.capacity.heap_bytes);
         let free = self
@@ -295,11 +296,11 @@ impl Admission {
         residents.len() < self.capacity.slots && own < Capacity::share_of(self.capacity.slots)
     }
 
-    /// Whether a cell may hold this much, `instead` of what this resident holds now.
+    /// Returns whether a cell may hold this much memory, `instead` of what this resident holds now.
     fn has_memory(&self, wanted: Holding<'_>, instead: Option<CellId>) -> bool {
         let share = self.capacity.heap_share();
         let large = |residents: &Residents| residents.values().any(|resident| resident.limit > share);
-        // Where no cell alone exceeds a principal's share of a worker, the workers do not depend on each other.
+        // If no cell alone exceeds a principal's share of a worker, the workers do not depend on each other.
         let all_workers = wanted.limit > share || self.workers.values().any(large);
         let workers = self.workers.iter().filter(|(worker, _)| all_workers || **worker == wanted.worker);
         let others = workers.flat_map(|(worker, residents)| {

@@ -1,4 +1,4 @@
-//! Requests that wait, one line per principal. The principal at the front is served next.
+//! The queue of waiting requests, with one line per principal. The principal at the front is served next.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use contract::limits::{MAX_QUEUED_CELLS, MAX_QUEUED_SOURCE_BYTES};
 
 use super::{Principal, Request, WorkerId};
 
-/// A principal has too many new cells waiting.
+/// The error when a principal has too many new cells waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct QueueFull;
 
@@ -30,7 +30,7 @@ impl Waiting {
 #[derive(Debug)]
 struct Line {
     principal: Principal,
-    /// Cells that have begun. Their number is bounded by that of live runs.
+    /// Requests of cells that have started. Their number is bounded by that of live runs.
     begun: VecDeque<Waiting>,
     new: VecDeque<Waiting>,
     source_bytes: usize,
@@ -76,12 +76,12 @@ impl Queue {
         self.retain(|waiting| !waiting.is_pinned_to(worker));
     }
 
-    /// How many principals wait.
+    /// Returns how many principals have waiting requests.
     pub(super) fn principals(&self) -> usize {
         self.lines.len()
     }
 
-    /// The principal at the front and its requests: cells that have begun, then new ones.
+    /// Returns the principal at the front and its requests: those of started cells, then those of new ones.
     pub(super) fn front(&self) -> Option<(&Principal, impl Iterator<Item = &Waiting>)> {
         self.lines.front().map(|line| (&line.principal, line.begun.iter().chain(&line.new)))
     }
@@ -97,7 +97,7 @@ impl Queue {
         Some((line.principal.clone(), waiting))
     }
 
-    /// Moves the principal at the front to the back, or forgets it where it no longer waits.
+    /// Moves the principal at the front to the back, or removes it if it has no waiting requests.
     pub(super) fn rotate(&mut self) {
         let Some(line) = self.lines.pop_front() else { return };
         if !line.begun.is_empty() || !line.new.is_empty() {

@@ -12,7 +12,7 @@ fn capacity(workers: usize) -> Capacity {
     Capacity { workers, slots: 64, turns: 4, heap_bytes: 256 * MIB }
 }
 
-/// An admission with its workers up, and how its callers use it.
+/// An admission with its workers up, with shorthands for requests.
 struct Pool {
     admission: Admission,
     next: u64,
@@ -43,7 +43,7 @@ impl Pool {
         grants[0]
     }
 
-    /// How many of so many new cells run at once.
+    /// Requests this many new cells and returns how many run at once.
     fn running_of(&mut self, principal: &str, cells: usize) -> usize {
         (0..cells).map(|_| self.start(principal).1.len()).sum()
     }
@@ -67,7 +67,7 @@ fn cells_run_while_their_memory_limits_fit_the_heap() {
         [(256, 64, 4), (256, 65, 3), (256, 128, 2), (256, 200, 1), (256, 256, 1), (256, 1024, 1), (1024, 64, 4)]
     {
         let mut pool = Pool::new(Capacity { heap_bytes: heap * MIB, ..capacity(1) });
-        // Each of another principal, so that no share is reached.
+        // Each cell has its own principal, so that no share is reached.
         let granted: usize = (0..10)
             .map(|number| pool.request(&format!("p{number}"), Request::Start { limit: limit * MIB }).1.len())
             .sum();
@@ -83,7 +83,7 @@ fn one_principal_never_gets_all_turns_memory_or_slots() {
         let granted: usize = (0..60).map(|_| pool.request("ada", Request::Start { limit: limit * MIB }).1.len()).sum();
         assert_eq!(granted, running, "cells of {limit} MiB in {slots} slots");
     }
-    // With all of its cells waiting in the queue, another principal still starts at once.
+    // While all other cells of one principal wait, a cell of another principal still starts at once.
     let mut pool = Pool::new(capacity(2));
     assert_eq!(pool.running_of("ada", 64), 4);
     for _ in 0..100 {
@@ -93,7 +93,7 @@ fn one_principal_never_gets_all_turns_memory_or_slots() {
 }
 
 #[test]
-fn a_cell_larger_than_a_share_leaves_a_worker_to_others() {
+fn a_principal_with_cells_larger_than_its_share_runs_one_and_leaves_the_other_worker_free() {
     let mut pool = Pool::new(Capacity { heap_bytes: 576 * MIB, ..capacity(2) });
     let large = Request::Start { limit: 512 * MIB };
     assert_eq!((0..8).map(|_| pool.request("ada", large).1.len()).sum::<usize>(), 1);
@@ -132,7 +132,7 @@ fn principals_that_wait_are_served_in_turn() {
 }
 
 #[test]
-fn cells_that_have_begun_come_before_new_ones() {
+fn started_cells_come_before_new_ones() {
     let mut pool = Pool::new(Capacity { turns: 1, ..capacity(1) });
     let resting = pool.started("ada");
     pool.ended(resting, Some(MIB));
@@ -150,7 +150,7 @@ fn cells_that_have_begun_come_before_new_ones() {
 }
 
 #[test]
-fn a_new_cell_goes_to_the_worker_with_the_least_to_do() {
+fn a_new_cell_goes_to_the_least_busy_worker() {
     let mut pool = Pool::new(capacity(2));
     assert_eq!(pool.started("ada").worker, FIRST);
     let second = pool.started("ada");
@@ -192,13 +192,13 @@ fn a_cell_dropped_while_it_runs_holds_its_turn_and_memory_until_its_leg_has_ende
     let (next, _) = pool.start("bob");
     assert_eq!(pool.admission.drop_cell(dropped.worker, dropped.cell), []);
     assert_eq!(pool.held(FIRST), LIMIT);
-    // It suspended before it heard of that: it is gone all the same.
+    // Its leg suspended before the drop reached the worker; the cell is removed all the same.
     assert_eq!(pool.ended(dropped, Some(MIB)), [Grant { cell: next, worker: FIRST }]);
     assert_eq!(pool.held(FIRST), LIMIT);
 }
 
 #[test]
-fn a_worker_that_ends_takes_its_cells_along_and_the_next_one_takes_who_waits() {
+fn when_a_worker_ends_its_cells_are_gone_and_the_next_worker_takes_waiting_cells() {
     let mut pool = Pool::new(Capacity { turns: 1, ..capacity(1) });
     let resting = pool.started("ada");
     pool.ended(resting, Some(MIB));
@@ -223,14 +223,14 @@ fn the_queue_of_one_principal_is_bounded_in_cells_and_bytes() {
     };
     let start = Request::Start { limit: LIMIT };
     assert_eq!(request("ada", start, 1), Some(QueueFull));
-    // What was begun is not refused, and neither is another principal.
+    // A started cell is not refused, and neither is another principal.
     assert_eq!(request("ada", Request::Thaw { limit: LIMIT }, 0), None);
     assert_eq!(request("bob", start, MAX_QUEUED_SOURCE_BYTES), None);
     assert_eq!(request("bob", start, 1), Some(QueueFull));
 }
 
 #[test]
-fn resting_cells_that_all_want_to_grow_do_so_one_after_another() {
+fn resting_cells_that_need_more_memory_than_there_is_resume_one_after_another() {
     // Five cells that rest with 30 MiB hold 150 MiB of the 160 that one principal may hold; none could get 64.
     let mut pool = Pool::new(capacity(1));
     let mut cells = Vec::new();
@@ -241,7 +241,7 @@ fn resting_cells_that_all_want_to_grow_do_so_one_after_another() {
         cells.push(grant);
         assert!(cells.len() < 10, "{cell:?}");
     }
-    // One that has to wait for memory of resting cells is told so.
+    // A new cell would have to wait for memory of resting cells.
     assert!(pool.admission.lacks_room(&"ada".into(), LIMIT));
     let waiting = CellId(pool.next - 1);
     pool.admission.cancel(waiting);
@@ -255,7 +255,7 @@ fn resting_cells_that_all_want_to_grow_do_so_one_after_another() {
     assert_eq!(finished, cells.len());
 }
 
-/// A small generator, so that each failure can be run again.
+/// A small deterministic generator, so that each failure can be reproduced.
 struct Random(u64);
 
 impl Random {
@@ -266,7 +266,7 @@ impl Random {
 }
 
 #[test]
-fn whatever_cells_do_memory_stays_bounded_and_all_of_them_finish() {
+fn with_random_requests_memory_stays_bounded_and_all_cells_finish() {
     for seed in 0..300 {
         let mut random = Random(seed);
         let workers = 1 + random.below(3) as usize;

@@ -34,8 +34,8 @@ fn ended(leg: i64, replies: Vec<u32>, ran: &Leg) -> LegRow {
     LegRow { ended: Some(ended_of(ran)), ..LegRow::begun(leg, 0, replies) }
 }
 
-/// What is told of a leg that did something else than the first of two.
-fn told(before: &Leg, calls: &[CallRow], now: &Leg) -> String {
+/// Returns the message for a first leg that differs from its record.
+fn divergence(before: &Leg, calls: &[CallRow], now: &Leg) -> String {
     let legs = [ended(0, vec![], before), LegRow::begun(1, 0, vec![])];
     Comparison::new(&legs, calls, None).judge(&legs[0], now).unwrap_err().to_string()
 }
@@ -53,64 +53,58 @@ fn a_leg_that_does_the_same_is_the_same() {
     assert_eq!(comparison.replies(&legs[1]), Ok(vec![reply(2)]));
     assert_eq!(comparison.judge(&legs[1], &second), Ok(Verdict::Same));
     assert_eq!(comparison.replies(&legs[2]), Ok(vec![reply(3), reply(1)]));
-    // Nobody wrote how the last one ended: it may do what it likes.
+    // The end of the last leg is not recorded, so it may end in any way.
     assert_eq!(comparison.judge(&legs[2], &returns("1")), Ok(Verdict::Unrecorded));
 }
 
 #[test]
-fn whatever_else_a_leg_does_is_told_with_its_place() {
+fn a_leg_that_differs_from_its_record_is_reported_with_leg_and_call() {
     let before = waits(vec![call(1, "a:b:c", "{\"n\":1}"), call(2, "a:b:d", "{}")]);
     let calls = [row(1, 0, "a:b:c", "{\"n\":1}"), row(2, 0, "a:b:d", "{}")];
     for (now, expected) in [
         (
             waits(vec![call(1, "a:b:x", "{\"n\":1}"), call(2, "a:b:d", "{}")]),
-            "leg 0, call 1: recorded is `call` of `a:b:c` with {\"n\":1}, but what happened is `call` of `a:b:x` with {\"n\":1}",
+            "leg 0, call 1: expected `call` of `a:b:c` with {\"n\":1}, got `call` of `a:b:x` with {\"n\":1}",
         ),
         (
             waits(vec![call(1, "a:b:c", "{\"n\":2}"), call(2, "a:b:d", "{}")]),
-            "leg 0, call 1: recorded is `call` of `a:b:c` with {\"n\":1}, but what happened is `call` of `a:b:c` with {\"n\":2}",
+            "leg 0, call 1: expected `call` of `a:b:c` with {\"n\":1}, got `call` of `a:b:c` with {\"n\":2}",
         ),
         (
             waits(vec![call(1, "a:b:d", "{}"), call(2, "a:b:c", "{\"n\":1}")]),
-            "leg 0, call 1: recorded is `call` of `a:b:c` with {\"n\":1}, but what happened is `call` of `a:b:d` with {}",
+            "leg 0, call 1: expected `call` of `a:b:c` with {\"n\":1}, got `call` of `a:b:d` with {}",
         ),
-        (
-            waits(vec![call(1, "a:b:c", "{\"n\":1}")]),
-            "leg 0, call 2: recorded is `call` of `a:b:d` with {}, but what happened is that it waits",
-        ),
-        (
-            returns("[1]"),
-            "leg 0, call 1: recorded is `call` of `a:b:c` with {\"n\":1}, but what happened is that it returned [1]",
-        ),
+        (waits(vec![call(1, "a:b:c", "{\"n\":1}")]), "leg 0, call 2: expected `call` of `a:b:d` with {}, got a wait"),
+        (returns("[1]"), "leg 0, call 1: expected `call` of `a:b:c` with {\"n\":1}, got a return of [1]"),
         (
             waits(vec![call(1, "a:b:c", "{\"n\":1}"), call(2, "a:b:d", "{}"), call(3, "a:b:e", "[]")]),
-            "leg 0, call 3: recorded is that the cell went on to wait, without this call, but what happened is `call` of `a:b:e` with []",
+            "leg 0, call 3: expected a wait without this call, got `call` of `a:b:e` with []",
         ),
     ] {
-        assert_eq!(told(&before, &calls, &now), expected);
+        assert_eq!(divergence(&before, &calls, &now), expected);
     }
     let failure = Failure { code: Some(ErrorCode::InvalidInput), message: "no".to_owned(), place: None };
     assert_eq!(
-        told(&waits(vec![]), &[], &leg(LegEnd::Failed(failure), &[])),
-        "leg 0: recorded is that the cell went on to wait, but what happened is that it failed: no"
+        divergence(&waits(vec![]), &[], &leg(LegEnd::Failed(failure), &[])),
+        "leg 0: expected a wait, got a failure: no"
     );
 }
 
 #[test]
-fn output_that_was_told_must_be_the_same() {
+fn recorded_output_must_be_the_same() {
     let end = || LegEnd::Suspended { calls: Vec::new(), cleared: Vec::new() };
-    let told_of = |before: &[&str], now: &[&str]| told(&leg(end(), before), &[], &leg(end(), now));
+    let compare = |before: &[&str], now: &[&str]| divergence(&leg(end(), before), &[], &leg(end(), now));
     assert_eq!(
-        told_of(&["a", "b"], &["a", "c"]),
-        "leg 0: recorded is an output of 2 items (sha256 8d127b590557), but what happened is one of 2 items: \
+        compare(&["a", "b"], &["a", "c"]),
+        "leg 0: expected an output of 2 items (sha256 8d127b590557), got an output of 2 items: \
          [{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"c\"}]"
     );
-    assert!(told_of(&["a"], &[]).ends_with("but what happened is none"));
-    assert!(told_of(&[], &["a"]).starts_with("leg 0: recorded is no output, but"));
+    assert!(compare(&["a"], &[]).ends_with(", got no output"));
+    assert!(compare(&[], &["a"]).starts_with("leg 0: expected no output, got "));
 }
 
 #[test]
-fn a_leg_that_is_known_to_have_waited_must_wait_though_its_end_is_not_written() {
+fn a_leg_that_is_known_to_have_waited_must_wait_even_if_its_end_is_not_written() {
     let legs = [LegRow::begun(0, 0, vec![]), LegRow::begun(1, 0, vec![])];
     let calls = [row(1, 0, "a:b:c", "{}"), row(2, 1, "a:b:c", "{}")];
     let judge = |frozen: Option<i64>, number: usize, now: &Leg| {
@@ -134,10 +128,10 @@ fn a_reply_goes_only_to_a_call_that_is_waited_for() {
     assert_eq!(comparison.judge(&legs[0], &cleared), Ok(Verdict::Same));
     assert!(!comparison.waits_for(1) && comparison.waits_for(2));
     let refused = comparison.replies(&legs[1]).unwrap_err();
-    assert_eq!((refused.call, refused.happened.as_str()), (Some(1), "that the cell does not wait for it"));
+    assert_eq!((refused.call, refused.happened.as_str()), (Some(1), "a cell that does not wait for it"));
     let refused = comparison.replies(&legs[2]).unwrap_err();
-    assert_eq!(refused.happened, "that its answer is not in the journal");
-    // A yield needs none.
+    assert_eq!(refused.happened, "no reply in the journal");
+    // A yield needs no recorded reply.
     calls[1].method = Method::Yield.as_str().to_owned();
     let mut comparison = Comparison::new(&legs, &calls, None).behind(0);
     let null = ReplyValue::Resolved(b"null".to_vec());
@@ -145,7 +139,7 @@ fn a_reply_goes_only_to_a_call_that_is_waited_for() {
 }
 
 #[test]
-fn an_end_is_written_as_it_was() {
+fn the_end_of_a_leg_is_recorded() {
     let ended = |how| LegEnded { how, shown: String::new() };
     assert_eq!(ended_of(&waits(vec![])), ended(LegHow::Suspended));
     assert_eq!(ended_of(&returns("1")), ended(LegHow::Completed));

@@ -108,7 +108,7 @@ async fn a_removed_tool_fails_and_a_yield_does_not_suspend() {
 
     let catalog = Arc::clone(bench.run.executor.catalog());
     bench.run.executor = Executor::new(catalog, Routes::default(), Scope::default());
-    let gone = format!("`{TICKET}` is not there any more");
+    let gone = format!("`{TICKET}` is no longer available");
     let code =
         format!("return await openclaw.tools.call('{TICKET}', {{ title: 'x' }}).catch((error) => error.message)");
     assert_eq!(bench.code(&code).await["value"], json!(gone));
