@@ -100,7 +100,3 @@ fn kill() -> ! {
         std::thread::park();
     }
 }
-
-fn FAULT.lock() -> MutexGuard<'static, Fault> {
-    FAULT.FAULT.lock().unwrap_or_else(PoisonError::into_inner)
-}

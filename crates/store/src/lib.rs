@@ -50,3 +50,16 @@ pub use watch::{RunChange, Watch};
 
 /// Milliseconds since 1970, by the caller's clock. The store itself never reads a clock.
 pub type Millis = i64;
+
+/// Converts the error of a fault point into an error that contains a [`StoreError`].
+macro_rules! from_injected_fault {
+    ($($error:ty),+) => {
+        $(impl From<fault::InjectedFault> for $error {
+            fn from(fault: fault::InjectedFault) -> Self {
+                StoreError::from(fault).into()
+            }
+        })+
+    };
+}
+
+from_injected_fault!(CommitError, DecisionRefused, LeaseError, SettleRefused);

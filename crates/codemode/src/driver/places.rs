@@ -5,7 +5,7 @@ use std::pin::Pin;
 use contract::error::ErrorCode;
 use contract::frame::{Budget, Deliver, Failure, Leg, Reply, Start};
 use contract::tables::CatalogTables;
-use store::{StoreError};
+use fault::InjectedFault;
 
 use super::Driver;
 use crate::cell::Event;
@@ -99,7 +99,7 @@ pub(super) fn pool_failure(error: &PoolError) -> Failure {
     Failure { code: Some(code), message: error.to_string(), place: None }
 }
 
-fn broken(error: &StoreError) -> Failure {
+fn broken(error: &InjectedFault) -> Failure {
     Failure { code: Some(ErrorCode::InternalError), message: error.to_string(), place: None }
 }
 

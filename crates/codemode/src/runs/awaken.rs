@@ -100,7 +100,7 @@ impl RunRegistry {
         let journal = Journal::resumed(self.store.clone(), held, &calls, totals).with_lease(self.lease.clone());
         let run = self.run(run_id.to_owned(), definition, config.search, executor, tables, journal);
         let driver = resumed(run, &row, snapshot, &legs, calls, &approvals).await?;
-        fault::point("wait.after_restore")?;
+        fault::point("wait.after_restore").map_err(StoreError::from)?;
         Ok(driver)
     }
 

@@ -303,7 +303,7 @@ impl Simulation for NodeThread {
         if skew < 0 { time - off } else { time + off }
     }
 
-    fn chance(&self, bytes: &mut [u8]) {
+    fn fill_random(&self, bytes: &mut [u8]) {
         let mut chance = self.chance.borrow_mut();
         bytes.fill_with(|| chance.below(256) as u8);
     }
