@@ -1,5 +1,5 @@
 //! The incumbent's ranking, re-created from its description: BM25 (k1 1.2, b 0.75) over id, name and description, with
-//! identifiers split into words, a light stemmer, and words of the same intent at a discount.
+//! identifiers split into words, a light stemmer, and words of the same intent at a discount, below literal matches.
 
 use catalog::search::Document;
 
