@@ -1,4 +1,4 @@
-//! A program that embeds Cellmate: it defines a tool, runs a cell that calls it, and approves the call in another process.
+//! A program that embeds Cellmate: a tool, a cell that calls it, and an approval that another process gives.
 //!
 //! ```text
 //! embed start FOLDER            runs the cell until it waits for an approval, and exits

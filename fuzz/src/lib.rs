@@ -1,4 +1,4 @@
-//! The private parts of the sandbox that read hostile bytes, without the engine, so that the fuzz targets can call them and
+//! The private parts of the sandbox that read hostile bytes, without the engine, so that fuzz targets can call them and
 //! build in a minute instead of ten.
 #![allow(dead_code, reason = "the fuzz targets use only a part of each module")]
 
