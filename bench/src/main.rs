@@ -1,8 +1,8 @@
 //! Benchmarks of the sandbox and of whole runs.
 //!
 //! `make bench-sandbox` compares the sandbox with a peer in one run. `make bench-codemode` (`cellmate-bench codemode`)
-//! measures whole runs with their journal on disk. `make bench-nodes` (`cellmate-bench nodes`) measures resuming a run on
-//! another node.
+//! measures whole runs with their journal on disk. `make bench-nodes` (`cellmate-bench nodes`) measures resuming a run
+//! on another node.
 //!
 //! Prints a table, then each bar with pass or FAIL, then one line of JSON. `--quick` takes fewer samples.
 

@@ -54,8 +54,8 @@ const CELL: &str = "const kept = new Uint32Array(1 << 18); let x = SEED + 1
     let sum = 0; for (let i = 0; i < kept.length; i += 1024) sum += kept[i]
     return [got.n, sum > 0]";
 
-/// One tool that a client answers, and one that only reads. On the node that is ended, `answers` is false and the latter
-/// never returns.
+/// One tool that a client answers, and one that only reads. On the node that is ended, `answers` is false and the
+/// latter never returns.
 #[derive(Debug)]
 struct Tools {
     answers: bool,
@@ -205,8 +205,8 @@ fn resume_after_shutdown(location: &Location, rounds: usize) -> Result<Samples> 
     })
 }
 
-/// Resumes runs with a running tool right after their node was killed. All are requested at once and wait until the leases
-/// of that node expire.
+/// Resumes runs with a running tool right after their node was killed. All are requested at once and wait until the
+/// leases of that node expire.
 fn resume_after_kill(location: &Location) -> Result<Samples> {
     let (first, second) = (Node::start(location, false)?, Node::start(location, true)?);
     warm_up(&second)?;

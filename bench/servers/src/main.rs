@@ -1,5 +1,5 @@
-//! `make bench-servers`: measures 64 MCP servers with 2,000 tools behind one `cellmate mcp`. The client writes and reads
-//! JSON lines.
+//! `make bench-servers`: measures 64 MCP servers with 2,000 tools behind one `cellmate mcp`. The client writes and
+//! reads JSON lines.
 
 mod bars;
 mod cells;

@@ -1,7 +1,7 @@
 """The client program for the conformance suite: runs the `cellmate` CLI as a scenario requires.
 
-Arguments: the path of `cellmate` and the address of the scenario's server. Logs in if the scenario tests that, lists the
-tools, then calls the ones that the scenario names, or each of them once with arguments generated from its schema. In
+Arguments: the path of `cellmate` and the address of the scenario's server. Logs in if the scenario tests that, lists
+the tools, then calls the ones that the scenario names, or each of them once with arguments generated from its schema. In
 scenarios in which servers ask the user, calls are made from cells, and every form is submitted unchanged.
 """
 
