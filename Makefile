@@ -1,10 +1,10 @@
-# Everything a developer types. Two of these set up a fresh machine: `make demo` and `make test`.
+# The commands for developers. `make demo` and `make test` also set up a fresh machine.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-# Labelled requests: a folder for each set, with tools.jsonl and queries.dev.jsonl (docs/search.md).
+# Labelled requests: one folder per set, with tools.jsonl and queries.dev.jsonl (docs/search.md).
 TOOLSEARCH_DATA ?= ../shared/toolsearch/data
 
 .PHONY: help setup build demo test test-faults test-simulation test-peers bench-sandbox bench-codemode bench-nodes bench-search bench-servers fuzz clean
@@ -12,52 +12,52 @@ TOOLSEARCH_DATA ?= ../shared/toolsearch/data
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
 
-setup: ## Install what a build needs and this machine lacks
+setup: ## Install missing build dependencies
 	@scripts/setup
 	@scripts/embedding/make
 
-build: setup ## Release binaries, in target/release
+build: setup ## Build the release binaries, in target/release
 	cargo build --release --locked --package cellmate
 
-demo: setup ## Build, then run a cell that a newcomer can read
+demo: setup ## Build, then run an example cell
 	@cargo build --locked --package cellmate
 	@scripts/demo
 
-test: setup ## Every check and test, cheap ones first; each stage prints its time
+test: setup ## Run every check and test, cheap ones first; each stage prints its time
 	@scripts/test
 
-test-faults: setup ## The fault tests, many times as long: kills, races, restarts, lost answers, full disks
+test-faults: setup ## Run the fault tests with many repetitions: kills, races, restarts, lost answers, full disks
 	@scripts/test-faults
 
-test-simulation: setup ## 5,000 simulated histories of nodes that die, stand still and lose answers (SIM_HISTORIES)
+test-simulation: setup ## Simulate 5,000 histories of nodes that crash, stall and lose answers (SIM_HISTORIES)
 	@CELLMATE_SIM_HISTORIES=$${SIM_HISTORIES:-5000} \
 		cargo test --locked --workspace --test it simulation:: -- --nocapture --test-threads 1
 
-test-peers: ## With clients and servers of others, installed into target/peers (PEERS chooses some)
+test-peers: ## Test with third-party clients and servers, installed in target/peers (PEERS selects some)
 	@scripts/test-peers $(PEERS)
 
-bench-sandbox: setup ## Ours beside npm quickjs-wasi, in one run
+bench-sandbox: setup ## Compare the sandbox with npm quickjs-wasi, in one run
 	@scripts/bench-sandbox
 
-bench-codemode: setup ## Whole runs, with their journal in a file
+bench-codemode: setup ## Measure whole runs, with their journal in a file
 	@cargo build --release --locked --package cellmate-bench
 	@target/release/cellmate-bench codemode
 
-bench-nodes: setup ## Runs suspended on one node, resumed on another, in a file and on Postgres
+bench-nodes: setup ## Measure runs suspended on one node and resumed on another, in a file and on Postgres
 	@scripts/setup-postgres
 	@cargo build --release --locked --package cellmate-bench
 	@cargo build --locked --package cellmate-testkit --bin with-postgres
 	@target/debug/with-postgres target/release/cellmate-bench nodes
 
-bench-search: setup ## How well and how fast tools are found, beside plain BM25 and the incumbent (TOOLSEARCH_DATA)
+bench-search: setup ## Measure tool search, compared with plain BM25 and the incumbent (TOOLSEARCH_DATA)
 	@cargo build --release --locked --package cellmate-bench-search
 	@TOOLSEARCH_DATA=$(TOOLSEARCH_DATA) target/release/cellmate-bench-search
 
-bench-servers: setup ## What 64 MCP servers with 2,000 tools cost behind one `cellmate mcp`
+bench-servers: setup ## Measure 64 MCP servers with 2,000 tools behind one `cellmate mcp`
 	@cargo build --release --locked --package cellmate --package cellmate-mcp --package cellmate-bench-servers
 	@target/release/cellmate-bench-servers
 
-fuzz: setup ## Each fuzz target for FUZZ_SECONDS (default 120)
+fuzz: setup ## Run each fuzz target for FUZZ_SECONDS (default 120)
 	@scripts/fuzz
 
 clean:

@@ -1,9 +1,8 @@
-//! Cellmate inside another program: a tool of our own, a cell that calls it, a person who agrees, and a
-//! process that ends in between.
+//! A program that embeds Cellmate: a tool, a cell that calls it, and an approval that another process gives.
 //!
 //! ```text
-//! embed start FOLDER            runs the cell; it stops where a person is asked, and so does this program
-//! embed finish FOLDER RUN       another process: agrees to what is asked, and goes on to the end
+//! embed start FOLDER            runs the cell until it waits for an approval, and exits
+//! embed finish FOLDER RUN       approves the call and resumes the run to its end
 //! ```
 
 use std::error::Error;
@@ -24,7 +23,7 @@ use store::{ApprovalScope, Decision, Keys, Location, Store};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// What the model would write.
+/// The cell, which a model would write.
 const CELL: &str = r#"
 const [hit] = await tools.search("send a letter")
 const sent = await tools.call(hit.id, { to: "Ada", text: "The engine works." })
@@ -32,7 +31,7 @@ text(`letter ${sent.number} is on its way`)
 return sent
 "#;
 
-/// A tool of this program.
+/// The source of this program's tool.
 #[derive(Debug)]
 struct PostOffice {
     id: ToolId,
@@ -58,7 +57,7 @@ impl ToolSource for PostOffice {
 }
 
 fn main() -> Result<()> {
-    // First of all: the sandbox's workers are this program again.
+    // Must come first: the sandbox's workers are this program, started again.
     sandbox::worker_main();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -84,7 +83,7 @@ async fn start(folder: &Path) -> Result<()> {
 async fn finish(folder: &Path, run_id: &str) -> Result<()> {
     let (code_mode, run) = (open(folder).await?, this_run()?);
     for approval in code_mode.store().pending_approvals().await? {
-        println!("somebody asks to call {} with {}", approval.tool_id, approval.input);
+        println!("approving the call of {} with {}", approval.tool_id, approval.input);
         let yes = Decision::Approve { edited_input: None, reach: ApprovalScope::Once };
         code_mode.decide(&approval.approval_id, &yes, "the operator").await?;
     }
@@ -94,14 +93,14 @@ async fn finish(folder: &Path, run_id: &str) -> Result<()> {
     Ok(())
 }
 
-/// Workers, and a store on the disk. A real program keeps its key in a file that only it can read.
+/// Starts the workers and opens the store in a file. A real program keeps its key in a file that only it can read.
 async fn open(folder: &Path) -> Result<CodeMode> {
     let store = Store::open(&Location::File(folder.join("runs.db")), Keys::new(1, [42; 32])).await?;
     let pool = Pool::start(PoolOptions::new(Launch::ThisProgram)).await?;
     Ok(CodeMode::new(pool, store)?)
 }
 
-/// What the agent may do, the same in every process: configuration, tools, and who is asked.
+/// Prepares the run from configuration, tools and approval patterns, which are the same in every process.
 fn this_run() -> Result<PreparedRun> {
     let config = AgentsConfig::resolve(&json!({"codeMode": true}), &Value::Null);
     let host = Host {

@@ -1,7 +1,7 @@
 // The guest side of the sandbox: one QuickJS runtime, one context, five imports.
 //
-// Everything a cell is lives in linear memory: the clock, the random state and the count of open
-// host calls too. So a copy of memory is a copy of the cell, and the same source, clock and seed
+// The whole state of a cell is in linear memory, including the clock, the random state and the count
+// of open host calls. So a copy of memory is a copy of the cell, and the same source, clock and seed
 // give the same bytes.
 
 #include "quickjs.h"
@@ -13,7 +13,7 @@
 #define EXPORT(name) __attribute__((export_name(name), visibility("default")))
 #define IMPORT(name) __attribute__((import_module("cellmate"), import_name(name)))
 
-// Nothing else of the host can be reached. Every pointer and number is checked over there.
+// The guest can reach nothing else of the host. The host checks every pointer and number.
 IMPORT("call")   extern int32_t host_call(uint32_t id, int32_t method, const char *target, size_t target_len,
                                           const char *payload, size_t payload_len);
 IMPORT("output") extern void host_output(int32_t kind, const char *text, size_t len);
@@ -21,8 +21,8 @@ IMPORT("lookup") extern int32_t host_lookup(const char *key, size_t len);
 IMPORT("url")    extern int32_t host_url(const char *request, size_t len);
 IMPORT("take")   extern void host_take(char *into);
 
-// QuickJS's own limit, in bytes of the shadow stack. It must be reached before Wasmtime's limit on
-// the native stack is, so that overflow is an exception that a cell can catch.
+// QuickJS's stack limit, in bytes of the shadow stack. It must be lower than Wasmtime's limit on the
+// native stack, so that overflow is an exception that a cell can catch.
 #define JS_STACK_BYTES (256 * 1024)
 
 enum end { COMPLETED, SUSPENDED, FAILED, BAD_SYNTAX, STUCK };
@@ -38,10 +38,10 @@ static size_t result_length;
 static double clock_us = 1.7e15;
 static uint64_t random_state;
 
-// The libc shim in rquickjs-sys imports this name; defining it here keeps the import out.
+// The libc shim in rquickjs-sys imports this name; defining it here avoids the import.
 double __rquickjs_host_now_us(void) { return clock_us; }
 
-// splitmix64: any seed is a good seed.
+// splitmix64, because it works with any seed.
 static JSValue js_random(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
     uint64_t z = (random_state += 0x9E3779B97F4A7C15u);
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -70,7 +70,7 @@ static JSValue js_call(JSContext *ctx, JSValueConst this_val, int argc, JSValueC
     return JS_NewInt32(ctx, refused);
 }
 
-// The calls that wait for an answer, in no order. The host refuses one too many before there is no room.
+// The calls that wait for a reply, unordered. The host refuses a call before this array overflows.
 #define MAX_OPEN_CALLS 1024
 static struct open_call { uint32_t id; JSValue resolve, reject, target; } open_call[MAX_OPEN_CALLS];
 
@@ -96,7 +96,7 @@ static JSValue js_ask(JSContext *ctx, JSValueConst this_val, int argc, JSValueCo
     return promise;
 }
 
-// waiting(delta): the prelude's count of timers
+// waiting(delta): changes the count of open timers
 static JSValue js_waiting(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
     int32_t delta;
     if (JS_ToInt32(ctx, &delta, argv[0])) return JS_EXCEPTION;
@@ -172,7 +172,7 @@ static size_t utf8_sequence(const uint8_t *p, const uint8_t *end) {
     return n;
 }
 
-// decodeUtf8(ArrayBuffer, offset, length, fatal) -> string, or undefined where fatal and invalid
+// decodeUtf8(ArrayBuffer, offset, length, fatal) -> string, or undefined if fatal and invalid
 static JSValue js_decode_utf8(JSContext *ctx, JSValueConst this_val, int argc, JSValueConst *argv) {
     size_t size, n, at = 0;
     uint32_t offset, length;
@@ -180,7 +180,7 @@ static JSValue js_decode_utf8(JSContext *ctx, JSValueConst this_val, int argc, J
     uint8_t *bytes;
     char *clean;
     JSValue text;
-    // Converting may run code of the cell's, which may detach or resize the buffer: the pointer is taken last.
+    // The conversions may run code of the cell that detaches or resizes the buffer, so the pointer is taken last.
     if (JS_ToUint32(ctx, &offset, argv[1]) || JS_ToUint32(ctx, &length, argv[2])) return JS_EXCEPTION;
     bytes = JS_GetArrayBuffer(ctx, &size, argv[0]);
     if (!bytes && JS_HasException(ctx)) return JS_EXCEPTION;
@@ -221,7 +221,7 @@ static void drain_jobs(void) {
         if (result < 0) JS_FreeValue(ctx, JS_GetException(ctx));
 }
 
-// Runs once, at build time: what it leaves in memory is the image every cell starts from.
+// Runs once, at build time. The memory that it leaves is the image that every cell starts from.
 static int initialise(void) {
     JSValue global, host, prelude, inner, warm;
     JSValueConst args[2];
@@ -252,7 +252,7 @@ static int initialise(void) {
     settle_function = JS_GetPropertyStr(context, inner, "settle");
     encode_function = JS_GetPropertyStr(context, inner, "encode");
     describe_function = JS_GetPropertyStr(context, inner, "describe");
-    // What QuickJS makes on first use (atoms, shapes, job queues) belongs in the image, not in each cell.
+    // Structures that QuickJS creates on first use (atoms, shapes, job queues) belong in the image, not in each cell.
     warm = evaluate(warm_up_text, sizeof(warm_up_text) - 1, "warm-up.js");
     if (JS_IsException(warm)) return 5;
     drain_jobs();
@@ -265,7 +265,7 @@ static int initialise(void) {
     return 0;
 }
 
-// Referring to it makes the linker build a reactor, without constructors around each export.
+// The reference makes the linker build a reactor, without constructor calls around each export.
 extern void __wasm_call_ctors(void);
 
 EXPORT("wizer-initialize") void wizer_initialize(void) {
@@ -285,7 +285,7 @@ static void keep_result(JSValue value) {
     JS_FreeValue(context, value);
 }
 
-// Leaves in the result what `describe` makes of an error, or nothing where that itself fails.
+// Stores the description of an error as the result, or an empty string if `describe` itself fails.
 static int32_t fail_with(JSValue error, int32_t end) {
     JSValueConst args[1] = {error};
     JSValue described = JS_Call(context, describe_function, JS_UNDEFINED, 1, args);
@@ -316,18 +316,18 @@ static int32_t end_of_leg(void) {
     default:
         return open_calls > 0 || open_timers > 0 ? SUSPENDED : STUCK;
     }
-    // Calls in flight are seen to their end; a timer that has not fired is dropped.
+    // Calls in flight are completed; a timer that has not fired is dropped.
     return open_calls > 0 ? SUSPENDED : COMPLETED;
 }
 
 static void enter(double now_us) {
     clock_us = now_us;
-    // Stack depth is measured from here, not from where the image was made.
+    // Stack depth is measured from here, not from where the image was built.
     JS_UpdateStackTop(runtime);
 }
 
-// The script opens with two lines that are not the cell's, so that the cell's own first line is line 1. (Two,
-// because QuickJS takes a first line of 0 for "not given".)
+// The script starts with two lines of wrapper; this first line number makes the cell's own first line line 1. (Two
+// lines, because QuickJS treats a first line number of 0 as "not given".)
 #define WRAPPER_LINE (-1)
 
 // script: "\n(async()=>{\n…\n})" and a NUL
@@ -356,8 +356,8 @@ static struct open_call *find_open_call(uint32_t id) {
     return NULL;
 }
 
-// Settles what waits under a number: a call's promise, or a timer, which the prelude keeps. A rejection goes
-// through the prelude too, which makes the error of it.
+// Settles the call or timer with this id: a call's promise, or a timer, which the prelude stores. A rejection also
+// goes through the prelude, which creates the error.
 static JSValue settle(uint32_t id, int rejected, JSValueConst value) {
     struct open_call *open = find_open_call(id), call;
     JSValueConst args[4] = {JS_NewUint32(context, id), value, JS_UNDEFINED, JS_UNDEFINED};

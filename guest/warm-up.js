@@ -1,4 +1,4 @@
-// Run once, when the image is made. It leaves nothing behind but what QuickJS builds on first use.
+// Runs once, when the image is built. It leaves only the structures that QuickJS creates on first use.
 (async () => {
   const doubled = await Promise.all([1, 2].map(async (n) => n * 2));
   const { a, ...rest } = JSON.parse('{"a":[1,"x",null,true],"b":{"c":2.5}}');

@@ -1,3 +1,3 @@
-// What `make test-faults` puts into the prelude of a second guest image, so that it is another in id, layout and
-// behaviour: cells of `testkit` `upgrade` look for it. CELLMATE_GUEST_ADDITION names this file to the build.
+// `make test-faults` adds this file to the prelude of a second guest image, so that the image differs in id, layout and
+// behaviour; the `upgrade` tests of `testkit` check for it. CELLMATE_GUEST_ADDITION tells the build where the file is.
 global.edition = 2;

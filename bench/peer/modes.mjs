@@ -1,16 +1,16 @@
-// The three ways a host can run quickjs-wasi, behind one `run(job) -> result`, and the tool they all call.
+// The three ways in which a host can run quickjs-wasi, each as `run(job) -> result`, and the tool that cells call.
 import { SHARE_ENV, Worker } from 'node:worker_threads';
 import { perform } from './vm.mjs';
 
 const tools = { echo: async input => input };
 
-/** Answers one suspension's calls, a JSON text in and out, on the main thread. */
+/** Answers the calls of one suspension on the main thread; calls and replies are JSON text. */
 export async function answer(calls) {
   const replies = JSON.parse(calls).map(async ([number, id, input]) => [number, true, await tools[id](input)]);
   return JSON.stringify(await Promise.all(replies));
 }
 
-/** A worker thread; `onCall` and `onStart` let a measurement see its first call and the moment its cell starts. */
+/** A worker thread. A measurement can observe calls with `onCall` and the start of the cell with `onStart`. */
 export class Thread {
   #jobs = [];
   #worker;
@@ -35,7 +35,7 @@ export class Thread {
     else this.#jobs.shift().reject(Object.assign(new Error(error), { interrupted }));
   }
 
-  /** The outcome of the next job in order: the one the thread was born with, or the one posted just before. */
+  /** The outcome of the next job in order: the job that the thread was created with, or the one posted just before. */
   outcome(watch) {
     return new Promise((resolve, reject) => this.#jobs.push({ resolve, reject, ...watch }));
   }
@@ -59,11 +59,11 @@ export function openModes(kit) {
     inprocess: (job, watch) => perform(kit, job, calls => { watch?.onCall?.(); return answer(calls); }),
     warm: (job, watch) => thread(0).run(job, watch),
     worker: async (job, watch) => {
-      const born = new Thread(kit, job);
+      const fresh = new Thread(kit, job);
       try {
-        return await born.outcome(watch);
+        return await fresh.outcome(watch);
       } finally {
-        await born.close();
+        await fresh.close();
       }
     },
   };

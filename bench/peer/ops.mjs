@@ -1,4 +1,4 @@
-// What the benchmark measures. Each op answers with its samples, taken on the main thread, of checked results.
+// The operations that the benchmark measures. Each takes its samples on the main thread and checks the results.
 import { readFileSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -7,7 +7,7 @@ import { PRELUDES } from './vm.mjs';
 
 const cells = JSON.parse(readFileSync(new URL('cells.json', import.meta.url)));
 
-/** The cell `name` as a text that no earlier run has seen, with the value it must return. */
+/** The cell `name` as a unique text, with the value that it must return. */
 function text(name, k) {
   const cell = cells[name];
   if (!cell) throw new Error(`unknown cell \`${name}\``);
@@ -18,7 +18,7 @@ function check(value, expect, name) {
   if (value !== expect) throw new Error(`${name} returned ${JSON.stringify(value)}, not ${JSON.stringify(expect)}`);
 }
 
-// A misspelt option must not quietly measure something else.
+// A misspelt option must not silently measure something else.
 const OPTIONS = {
   mode: ['inprocess', 'warm', 'worker'],
   prelude: PRELUDES,
@@ -34,7 +34,7 @@ export function checkOptions(request) {
 
 const us = from => (performance.now() - from) * 1000;
 
-// V8 compiles hot wasm functions again in the background; unmeasured runs let it finish before the first sample.
+// V8 recompiles hot wasm functions in the background; unmeasured runs let it finish before the first sample.
 const WARMUP = { trivial: 100, nested_seq: 10, nested_wide: 10, suspend: 20, restore: 20, cpu: 2 };
 const WARMUP_SEED = 1_000_000_000;
 
@@ -42,7 +42,7 @@ export function openOps(kit) {
   const modes = openModes(kit);
   const warmed = new Set();
 
-  /** Runs `once(k)` n times, after the warm-up when this kind of request comes for the first time. */
+  /** Runs `once(k)` n times; the first request of each kind is preceded by a warm-up. */
   async function repeat(request, once) {
     const { op, mode, cell, payload, prelude, compress, seed } = request;
     const kind = [op, mode, cell, payload, prelude, compress].join();
@@ -55,7 +55,7 @@ export function openOps(kit) {
     return samples;
   }
 
-  /** Time from request to checked result of the cell `name`, the drop of its instance included. */
+  /** Time from request to checked result of the cell `name`, including the disposal of its instance. */
   async function complete(request, name) {
     const prelude = request.prelude ?? PRELUDES[0];
     const samples_us = await repeat(request, async k => {
@@ -67,7 +67,7 @@ export function openOps(kit) {
     return { samples_us, prelude };
   }
 
-  /** Time per call: of the whole cell, and (`calls_us`) from its first call on, which leaves the instance's start out. */
+  /** Time per call: for the whole cell, and (`calls_us`) from its first call on, without the start of the instance. */
   async function nested(request, name, calls) {
     const pairs = await repeat(request, async k => {
       const { source, expect } = text(name, k);
@@ -116,7 +116,7 @@ export function openOps(kit) {
     setFlagsFromString('--expose-gc');
     const collect = runInNewContext('gc');
     const rss = async () => {
-      // Twice, a turn apart: buffers are freed by a task after the collection that finds them dead.
+      // Twice, with a pause: a task frees buffers after the collection that found them unreachable.
       for (let i = 0; i < 2; i++) {
         collect();
         await new Promise(resolve => setTimeout(resolve, 100));
@@ -132,7 +132,7 @@ export function openOps(kit) {
     return { n, total_bytes: held.reduce((sum, bytes) => sum + bytes.length, 0), rss_growth_bytes };
   }
 
-  /** Trivial cells per second; several jobs in flight per thread keep it from waiting for the main thread. */
+  /** Trivial cells per second. Several jobs in flight keep a thread from waiting for the main thread. */
   async function throughput({ workers = 1, in_flight = 4, seconds = 2, seed }) {
     let k = seed, count = 0, end = Infinity;
     async function lane(thread) {

@@ -6,10 +6,10 @@
 //
 //   trivial         prelude: bytecode (default, fastest) | source | snapshot
 //   cpu             cell: fib | json | sort | string | regex | map | float
-//   nested_seq      µs per call, 200 in a cell; `calls_us` are the same without the start of the VM
-//   nested_wide     the same, 12 rounds of 16 at once
+//   nested_seq      µs per call, 200 in a cell; `calls_us` excludes the start of the VM
+//   nested_wide     as nested_seq, with 12 rounds of 16 concurrent calls
 //   suspend         payload: trivial (default) | 5mb; compress: none (default) | zstd. Answers `bytes`, and
-//                   `snapshot_us`: the part after the cell has come to its call
+//                   `snapshot_us`: the part after the cell has reached its call
 //   restore         payload, compress: from those bytes and the reply to the result
 //   suspended_1000  n (1000), payload, compress. Answers `n`, `total_bytes`, `rss_growth_bytes`
 //   throughput      workers (1), in_flight (4) per worker, seconds (2). Answers `cells_per_s`
@@ -39,5 +39,5 @@ for await (const line of createInterface({ input: process.stdin })) {
     say({ error: String(error.message) });
   }
 }
-// Warm workers keep the process alive otherwise.
+// Otherwise warm workers keep the process alive.
 process.exit(0);

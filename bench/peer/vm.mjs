@@ -1,5 +1,5 @@
 // The adapter to quickjs-wasi: one `Cell` is one fresh QuickJS instance that runs one source text.
-// Everything here is the package's public API, used in the fastest of the ways it offers.
+// It uses only the package's public API, in the fastest way that it offers.
 import { readFileSync } from 'node:fs';
 import { zstdCompressSync, zstdDecompressSync, constants } from 'node:zlib';
 import { CompileFlags, QuickJS } from 'quickjs-wasi';
@@ -29,13 +29,13 @@ const PRELUDE = `(() => {
 
 const DEADLINE_MS = 10_000;
 
-/** How the prelude gets into an instance; the first is the fastest as measured, hence the default. */
+/** How the prelude is loaded into an instance; the first is the fastest as measured, and the default. */
 export const PRELUDES = ['bytecode', 'source', 'snapshot'];
 
 export const compile = () =>
   WebAssembly.compile(readFileSync(new URL(import.meta.resolve('quickjs-wasi/quickjs.wasm'))));
 
-/** What every cell starts from, made once per process; it can be posted to workers without a copy of the image. */
+/** The data that every cell starts from, created once per process; posting it to workers does not copy the image. */
 export async function prepare() {
   const module = await compile();
   using vm = await QuickJS.create(module);
@@ -73,7 +73,7 @@ export class Cell {
     return cell;
   }
 
-  // OpenClaw's limits: ours have theirs on in the same run, so neither side is timed without them.
+  // OpenClaw's limits. Cellmate is measured with its limits, too, so neither side is timed without them.
   #options(kit) {
     const interruptHandler = () => (this.interrupted = performance.now() > this.#deadline);
     return { wasm: kit.module, memoryLimit: 64 << 20, timezoneOffset: 0, interruptHandler };
@@ -126,7 +126,7 @@ export async function perform(kit, job, answer, started) {
       const bytes = cell.suspend(job.compress);
       return { bytes, calls, snapshotUs: (performance.now() - from) * 1000 };
     }
-    // A restored cell's calls left when it was suspended: the host has kept them, and comes with their replies.
+    // A restored cell made its calls before it was suspended; the host has kept them and delivers their replies.
     if (job.replies) cell.deliver(job.replies);
     for (let calls; (calls = cell.calls()) !== null; ) {
       if (calls === '[]') throw new Error('the cell waits for nothing');

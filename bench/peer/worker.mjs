@@ -1,4 +1,4 @@
-// A worker thread that runs cells: the tools it calls live on the main thread, a message away.
+// A worker thread that runs cells. Their tools are on the main thread and are called by messages.
 import { parentPort, workerData } from 'node:worker_threads';
 import { perform } from './vm.mjs';
 

@@ -1,4 +1,4 @@
-//! Two catalogs: one with the tool that cells call, one as large as a real one.
+//! Two catalogs: one with only the tool that cells call, one as large as a real one.
 
 use catalog::Catalog;
 use contract::tool::{ToolId, ToolSpec};

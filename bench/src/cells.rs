@@ -1,4 +1,4 @@
-//! The cells both sides run, each time as a text that has not been seen before.
+//! The cells that both sides run, each time with a unique source text.
 
 use serde_json::{Map, Value};
 
@@ -24,7 +24,7 @@ impl Cells {
         Ok(Self { texts: serde_json::from_str(TEXTS)?, next: 1 })
     }
 
-    /// The first of `count` numbers that no other text will have.
+    /// Reserves `count` numbers that no other text will use, and returns the first.
     pub(crate) fn seed(&mut self, count: usize) -> u64 {
         let first = self.next;
         self.next += count as u64;
@@ -36,7 +36,9 @@ impl Cells {
         let cell = self.texts.get(name).ok_or_else(|| format!("no cell `{name}` in cells.json"))?;
         let source = cell.get("source").and_then(Value::as_str).ok_or("a cell without source")?;
         let expect = match (cell.get("expect"), cell.get("plus_k")) {
-            (Some(expect), Some(_)) => (expect.as_u64().ok_or("`plus_k` wants a number")? + number).to_string(),
+            (Some(expect), Some(_)) => {
+                (expect.as_u64().ok_or("`plus_k` requires a number in `expect`")? + number).to_string()
+            }
             (Some(expect), None) => expect.to_string(),
             (None, _) => return Err("a cell without `expect`".into()),
         };
@@ -47,7 +49,7 @@ impl Cells {
         (0..count).map(|_| self.text(name)).collect()
     }
 
-    /// Cells that only compute: their value does not hang on their number.
+    /// The names of cells that only compute; their value does not depend on their number.
     pub(crate) fn computing(&self) -> Vec<String> {
         let computing = self.texts.iter().filter(|(_, cell)| cell.get("plus_k").is_none());
         computing.map(|(name, _)| name.clone()).collect()

@@ -1,4 +1,4 @@
-//! A whole run: `exec` through the executor's door, journaled in a file, suspended, resumed.
+//! Measures whole runs: `exec` with tool calls through the executor, journaled in a file, suspended and resumed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const WRITE: &str = "openclaw:bench:write";
 const ROUNDS: usize = 300;
 const SUSPENDED: usize = 1_000;
 
-/// Two tools that return their input at once: one that only reads, one that must not be called twice.
+/// Two tools that immediately return their input: one that only reads, one that must not be called twice.
 #[derive(Debug)]
 struct Tools;
 
@@ -49,13 +49,13 @@ impl ToolSource for Tools {
 }
 
 #[derive(Clone)]
-struct Road {
+struct Setup {
     code_mode: CodeMode,
     executor: Executor,
     config: config::CodeMode,
 }
 
-/// Whether every bar was met.
+/// Runs the benchmark and returns whether every bar was met.
 pub(crate) fn run() -> Result<bool> {
     let load = load_average()?;
     let ours = Ours::start()?;
@@ -72,30 +72,30 @@ pub(crate) fn run() -> Result<bool> {
 }
 
 fn measure(ours: &Ours, report: &mut Report, folder: &Path) -> Result<()> {
-    let road = open(ours, &folder.join("runs.db"), vec![Arc::new(Tools)])?;
+    let setup = open(ours, &folder.join("runs.db"), vec![Arc::new(Tools)])?;
     report.heading("a run with its journal in a file");
     let cells = [
         ("a trivial cell", "trivial_recorded_ms", "return 1".to_owned()),
         ("1 call of a reading tool", "one_reading_ms", sequential(READ, 1)),
         ("16 calls of a reading tool, one after the other", "sequential_16_reading_ms", sequential(READ, 16)),
-        ("16 calls of a reading tool, at once", "parallel_16_reading_ms", parallel(READ)),
+        ("16 calls of a reading tool, concurrently", "parallel_16_reading_ms", parallel(READ)),
         ("1 call of a tool that must not be called twice", "one_writing_ms", sequential(WRITE, 1)),
-        ("16 of those, one after the other", "sequential_16_writing_ms", sequential(WRITE, 16)),
-        ("16 of those, at once", "parallel_16_writing_ms", parallel(WRITE)),
+        ("16 calls of such a tool, one after the other", "sequential_16_writing_ms", sequential(WRITE, 16)),
+        ("16 calls of such a tool, concurrently", "parallel_16_writing_ms", parallel(WRITE)),
     ];
     for (name, fact, source) in cells {
-        let samples = ours.wait_for(executed(road.clone(), source, ROUNDS))?;
+        let samples = ours.wait_for(executed(setup.clone(), source, ROUNDS))?;
         report.show(name, &samples);
         report.fact(fact, samples.p50() / 1e3);
     }
-    let (suspend, resume) = ours.wait_for(suspended(road))?;
+    let (suspend, resume) = ours.wait_for(suspended(setup))?;
     report.heading(&format!("{SUSPENDED} suspended runs"));
     report.show("exec to `waiting`, written", &suspend);
     report.show("wait to its result", &resume);
     report.fact("suspend_ms", suspend.p50() / 1e3);
     report.fact("resume_ms", resume.p50() / 1e3);
     let stored = std::fs::metadata(folder.join("runs.db"))?.len() as f64;
-    println!("the file with all of the above has {}", bytes(stored));
+    println!("size of the store file after all of the above: {}", bytes(stored));
     catalogs(ours, report, folder)
 }
 
@@ -115,15 +115,15 @@ fn catalogs(ours: &Ours, report: &mut Report, folder: &Path) -> Result<()> {
         report.show(&format!("catalog of {count} tools"), &samples);
         report.fact(&format!("catalog_{count}_ms"), samples.p50() / 1e3);
         let many: Arc<dyn ToolSource> = Arc::new(Many(tools));
-        let road = open(ours, &folder.join(format!("{count}.db")), vec![many])?;
-        let first = ours.wait_for(executed(road.clone(), "return ALL_TOOLS.length".to_owned(), 1))?;
+        let setup = open(ours, &folder.join(format!("{count}.db")), vec![many])?;
+        let first = ours.wait_for(executed(setup.clone(), "return ALL_TOOLS.length".to_owned(), 1))?;
         report.show(&format!("first cell, which reads all {count}"), &first);
         report.fact(&format!("first_cell_{count}_ms"), first.p50() / 1e3);
     }
     Ok(())
 }
 
-/// Tools that nobody calls.
+/// Tools that are listed but never called.
 #[derive(Debug)]
 struct Many(Vec<ToolSpec>);
 
@@ -152,15 +152,15 @@ fn many_tools(count: usize) -> Result<Vec<ToolSpec>> {
         .collect()
 }
 
-fn open(ours: &Ours, path: &Path, sources: Vec<Arc<dyn ToolSource>>) -> Result<Road> {
+fn open(ours: &Ours, path: &Path, sources: Vec<Arc<dyn ToolSource>>) -> Result<Setup> {
     let (routes, tools) = Routes::of(&sources);
     let executor = Executor::new(Arc::new(Catalog::new(tools)?), routes, Scope::default());
-    let (pool, location) = (ours.road.pool.clone(), Location::File(path.to_owned()));
+    let (pool, location) = (ours.runner.pool.clone(), Location::File(path.to_owned()));
     let code_mode = ours.wait_for(async move {
         let store = Store::open(&location, Keys::ephemeral()?).await?;
         Ok(CodeMode::new(pool, store)?)
     })?;
-    Ok(Road { code_mode, executor, config: config::CodeMode::enabled(Limits::DEFAULT) })
+    Ok(Setup { code_mode, executor, config: config::CodeMode::enabled(Limits::DEFAULT) })
 }
 
 fn sequential(tool: &str, calls: usize) -> String {
@@ -171,12 +171,12 @@ fn parallel(tool: &str) -> String {
     format!("return (await Promise.all(Array.from({{ length: 16 }}, (_, i) => tools.call('{tool}', {{ i }})))).length")
 }
 
-async fn executed(road: Road, source: String, rounds: usize) -> Result<Samples> {
+async fn executed(setup: Setup, source: String, rounds: usize) -> Result<Samples> {
     let mut samples = Samples::default();
     for _ in 0..rounds {
         let input = ExecInput::javascript(source.clone());
         let from = Instant::now();
-        match road.code_mode.exec(&road.executor, &road.config, "bench", input).await {
+        match setup.code_mode.exec(&setup.executor, &setup.config, "bench", input).await {
             CellResult::Completed { .. } => samples.push(us_since(from)),
             other => return Err(format!("`{source}` ended with {other:?}").into()),
         }
@@ -184,12 +184,12 @@ async fn executed(road: Road, source: String, rounds: usize) -> Result<Samples> 
     Ok(samples)
 }
 
-async fn suspended(road: Road) -> Result<(Samples, Samples)> {
+async fn suspended(setup: Setup) -> Result<(Samples, Samples)> {
     let (mut suspend, mut resume, mut waiting) = (Samples::default(), Samples::default(), Vec::new());
     for number in 0..SUSPENDED {
         let source = format!("const mine = {number}; await yield_control(); return mine");
         let from = Instant::now();
-        match road.code_mode.exec(&road.executor, &road.config, "bench", ExecInput::javascript(source)).await {
+        match setup.code_mode.exec(&setup.executor, &setup.config, "bench", ExecInput::javascript(source)).await {
             CellResult::Waiting { run_id, .. } => waiting.push(run_id),
             other => return Err(format!("a yielding cell ended with {other:?}").into()),
         }
@@ -197,7 +197,7 @@ async fn suspended(road: Road) -> Result<(Samples, Samples)> {
     }
     for (number, run_id) in waiting.iter().enumerate() {
         let from = Instant::now();
-        match road.code_mode.wait(&road.executor, &road.config, "bench", run_id).await {
+        match setup.code_mode.wait(&setup.executor, &setup.config, "bench", run_id).await {
             CellResult::Completed { value, .. } if value.get() == number.to_string() => resume.push(us_since(from)),
             other => return Err(format!("run {number} ended with {other:?}").into()),
         }

@@ -1,4 +1,4 @@
-//! Cells that only compute. Here both sides run the same engine and neither should win by much.
+//! Measures cells that only compute. Both sides run the same engine, so neither should win by much.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use figures::Samples;
 use serde_json::json;
 
 use crate::cells::Text;
-use crate::ours::Road;
+use crate::ours::Runner;
 use crate::report::time;
 use crate::stats::us_since;
 use crate::{Bench, Result};
@@ -20,7 +20,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
         let (mut ours, mut peer) = (Samples::default(), Samples::default());
         for round in 0..=bench.rounds(ROUNDS) {
             let text = bench.cells.text(&name)?;
-            let now = bench.ours.wait_for(once(bench.ours.road.clone(), text))?;
+            let now = bench.ours.wait_for(once(bench.ours.runner.clone(), text))?;
             let seed = bench.cells.seed(1);
             let request = json!({"op": "cpu", "mode": "inprocess", "cell": name, "n": 1, "seed": seed});
             let theirs = bench.peer.samples(&request, "samples_us")?;
@@ -39,8 +39,8 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-async fn once(road: Road, text: Text) -> Result<f64> {
+async fn once(runner: Runner, text: Text) -> Result<f64> {
     let from = Instant::now();
-    road.complete(&text).await?;
+    runner.complete(&text).await?;
     Ok(us_since(from))
 }

@@ -1,4 +1,4 @@
-//! Endless cells: how late each is stopped, and what its neighbour in the same worker feels of it.
+//! Measures how late endless cells are stopped, and how much they slow down another cell in the same worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,27 +11,27 @@ use serde_json::{Value, json};
 
 use crate::cells::Text;
 use crate::endless::ENDLESS;
-use crate::ours::{Road, budget};
+use crate::ours::{Runner, budget};
 use crate::stats::us_since;
 use crate::{Bench, Result};
 
 const BUDGET_MS: u64 = 100;
 const TIMES: usize = 5;
-/// Between two endless cells the neighbour is alone.
+/// Time between two endless cells, in which the neighbour runs alone.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// What the neighbour is told.
+/// Shared state with the task that runs the neighbour's cells.
 #[derive(Default)]
 struct Neighbour {
-    /// Odd while an endless cell runs; a sample counts where this did not change under it.
+    /// Odd while an endless cell runs. A sample counts only if this did not change during it.
     phase: AtomicU64,
     over: AtomicBool,
 }
 
 pub(crate) fn run(bench: &mut Bench) -> Result<()> {
-    let road = bench.ours.pool(1, 16)?;
+    let runner = bench.ours.pool(1, 16)?;
     let times = bench.rounds(TIMES);
-    let (overshoots, worst, idle, busy) = bench.ours.wait_for(beside(road, times))?;
+    let (overshoots, worst, idle, busy) = bench.ours.wait_for(beside(runner, times))?;
     let peer = peer(bench)?;
 
     let report = &mut bench.report;
@@ -59,16 +59,16 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
 }
 
 /// Runs every endless cell `times` times while another task runs trivial ones.
-async fn beside(road: Road, times: usize) -> Result<(Samples, String, Samples, Samples)> {
+async fn beside(runner: Runner, times: usize) -> Result<(Samples, String, Samples, Samples)> {
     let neighbour = Arc::new(Neighbour::default());
-    let trivial = tokio::spawn(trivial_cells(road.clone(), Arc::clone(&neighbour)));
+    let trivial = tokio::spawn(trivial_cells(runner.clone(), Arc::clone(&neighbour)));
     let mut overshoots = Samples::default();
     let mut worst = (f64::MIN, "");
     for _ in 0..times {
         for (name, source) in ENDLESS {
             tokio::time::sleep(PAUSE).await;
             neighbour.phase.fetch_add(1, Ordering::SeqCst);
-            let late = overshoot(&road, name, source).await?;
+            let late = overshoot(&runner, name, source).await?;
             neighbour.phase.fetch_add(1, Ordering::SeqCst);
             overshoots.push(late);
             if late > worst.0 {
@@ -81,10 +81,10 @@ async fn beside(road: Road, times: usize) -> Result<(Samples, String, Samples, S
     Ok((overshoots, worst.1.to_owned(), idle, busy))
 }
 
-/// How much later than its budget an endless cell's failure arrived.
-async fn overshoot(road: &Road, name: &str, source: &str) -> Result<f64> {
+/// Returns how long after its budget an endless cell's failure arrived, in microseconds.
+async fn overshoot(runner: &Runner, name: &str, source: &str) -> Result<f64> {
     let from = Instant::now();
-    let (_lease, leg) = road.start(source.to_owned(), Budget { run_ms: BUDGET_MS, ..budget() }).await?;
+    let (_lease, leg) = runner.start(source.to_owned(), Budget { run_ms: BUDGET_MS, ..budget() }).await?;
     let took = us_since(from);
     match &leg.end {
         LegEnd::Failed(failure) if failure.code == Some(ErrorCode::Timeout) => Ok(took - BUDGET_MS as f64 * 1e3),
@@ -92,18 +92,18 @@ async fn overshoot(road: &Road, name: &str, source: &str) -> Result<f64> {
     }
 }
 
-/// Samples taken alone, and beside an endless cell.
-async fn trivial_cells(road: Road, told: Arc<Neighbour>) -> Result<(Samples, Samples)> {
+/// Runs trivial cells and returns the samples taken alone and those taken beside an endless cell.
+async fn trivial_cells(runner: Runner, neighbour: Arc<Neighbour>) -> Result<(Samples, Samples)> {
     let (mut idle, mut busy) = (Samples::default(), Samples::default());
     let mut number = 0_u64;
-    while !told.over.load(Ordering::SeqCst) {
+    while !neighbour.over.load(Ordering::SeqCst) {
         number += 1;
         let text = Text { source: format!("return {number}+1"), expect: (number + 1).to_string() };
-        let phase = told.phase.load(Ordering::SeqCst);
+        let phase = neighbour.phase.load(Ordering::SeqCst);
         let from = Instant::now();
-        road.complete(&text).await?;
+        runner.complete(&text).await?;
         let took = us_since(from);
-        if told.phase.load(Ordering::SeqCst) == phase {
+        if neighbour.phase.load(Ordering::SeqCst) == phase {
             if phase.is_multiple_of(2) { idle.push(took) } else { busy.push(took) }
         }
     }
@@ -111,7 +111,7 @@ async fn trivial_cells(road: Road, told: Arc<Neighbour>) -> Result<(Samples, Sam
 }
 
 struct PeerStops {
-    /// Overshoots of those that the interrupt handler stopped.
+    /// Overshoots of the cells that the interrupt handler stopped.
     stopped: Samples,
     others: String,
 }
@@ -120,7 +120,7 @@ fn peer(bench: &mut Bench) -> Result<PeerStops> {
     let sources: Vec<&str> = ENDLESS.iter().map(|(_, source)| *source).collect();
     let request = json!({"op": "loop", "sources": sources, "deadline_ms": BUDGET_MS, "grace_ms": 1000});
     let answer = bench.peer.ask(&request)?;
-    let results = answer.get("results").and_then(Value::as_array).ok_or("the peer gave no `results`")?;
+    let results = answer.get("results").and_then(Value::as_array).ok_or("the peer's answer has no `results`")?;
     let by = |result: &Value| result.get("stopped_by").and_then(Value::as_str).unwrap_or_default().to_owned();
     let stopped = results
         .iter()

@@ -1,4 +1,4 @@
-//! Cells that never end by themselves, of many kinds; standard JavaScript only, so that both sides know it.
+//! Many kinds of cells that never end by themselves, in standard JavaScript only, so that both sides can run them.
 
 pub(crate) const ENDLESS: [(&str, &str); 34] = [
     ("empty loop", "while(true){}"),

@@ -1,6 +1,8 @@
-//! `make bench-sandbox`: what the sandbox costs, measured beside a peer in one run. `make bench-codemode`
-//! (`cellmate-bench codemode`): what a whole run costs, with its journal on the disk. `make bench-nodes`
-//! (`cellmate-bench nodes`): what it costs to resume one on another node.
+//! Benchmarks of the sandbox and of whole runs.
+//!
+//! `make bench-sandbox` compares the sandbox with a peer in one run. `make bench-codemode` (`cellmate-bench codemode`)
+//! measures whole runs with their journal on disk. `make bench-nodes` (`cellmate-bench nodes`) measures resuming a run
+//! on another node.
 //!
 //! Prints a table, then each bar with pass or FAIL, then one line of JSON. `--quick` takes fewer samples.
 
@@ -34,7 +36,7 @@ use report::Report;
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type Result<T> = std::result::Result<T, BoxError>;
 
-/// What every measurement works with.
+/// The state that all measurements share.
 pub(crate) struct Bench {
     pub(crate) ours: Ours,
     pub(crate) peer: Peer,
@@ -44,14 +46,14 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// How often to do what is done `normally` times in a whole run.
+    /// The number of repetitions: `normally`, or fewer with `--quick`.
     pub(crate) fn rounds(&self, normally: usize) -> usize {
         if self.quick { normally.div_ceil(5) } else { normally }
     }
 }
 
 fn main() -> ExitCode {
-    // Before anything else: a worker is this program, started again.
+    // Must come first: workers are this program, started again.
     sandbox::worker_main();
 
     // The sandbox alone runs on the calling thread, which needs a worker's stack.
@@ -67,7 +69,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether every bar was met.
+/// Runs the benchmark and returns whether every bar was met.
 fn run() -> Result<bool> {
     let quick = match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
         [] => false,
@@ -86,7 +88,7 @@ fn run() -> Result<bool> {
     bench.report.fact("load_average", load);
 
     startup::run(&mut bench)?;
-    // Early: later on, what is stored would fit into memory that was freed before.
+    // Runs early: later, the stored cells would reuse freed memory and RSS would not grow.
     stored::run(&mut bench)?;
     trivial::run(&mut bench)?;
     nested::run(&mut bench)?;

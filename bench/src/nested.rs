@@ -1,4 +1,4 @@
-//! Tool calls from inside a cell, answered by the host: one after the other, and sixteen at once.
+//! Measures tool calls from inside a cell that the host answers: one after the other, and sixteen at once.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use contract::frame::LegEnd;
 use figures::Samples;
 
 use crate::cells::Text;
-use crate::ours::{Road, answer, budget, check};
+use crate::ours::{Runner, answer, budget, check};
 use crate::peer::request;
 use crate::stats::us_since;
 use crate::{Bench, Result};
@@ -40,7 +40,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
         let mut peer = vec![Samples::default(); kind.modes.len()];
         for round in 0..=bench.rounds(ROUNDS) {
             let texts = bench.cells.many(kind.cell, CELLS)?;
-            let now = bench.ours.wait_for(calls(bench.ours.road.clone(), texts, kind.calls))?;
+            let now = bench.ours.wait_for(calls(bench.ours.runner.clone(), texts, kind.calls))?;
             for ((mode, _), peer) in kind.modes.iter().zip(&mut peer) {
                 let seed = bench.cells.seed(CELLS);
                 let theirs = bench.peer.samples(&request(kind.cell, mode, CELLS, seed), "calls_us")?;
@@ -61,11 +61,11 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// Time per call, from when the first was made to the cell's value.
-async fn calls(road: Road, texts: Vec<Text>, count: f64) -> Result<Samples> {
+/// Returns the time per call, measured from the first call to the cell's value.
+async fn calls(runner: Runner, texts: Vec<Text>, count: f64) -> Result<Samples> {
     let mut samples = Samples::default();
     for text in texts {
-        let (mut lease, mut leg) = road.start(text.source.clone(), budget()).await?;
+        let (mut lease, mut leg) = runner.start(text.source.clone(), budget()).await?;
         let from = Instant::now();
         let mut made = 0;
         while let LegEnd::Suspended { calls, .. } = &leg.end {

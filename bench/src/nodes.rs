@@ -1,7 +1,8 @@
-//! A run suspended on one node and resumed on another, with a megabyte of live data in its cell; the first is gone.
+//! Measures a run with a megabyte of live data that is suspended on one node and resumed on another after the first has
+//! ended.
 //!
-//! Nodes are runtimes of their own, each with a pool and a store. `CELLMATE_TEST_POSTGRES` names a server to do it all
-//! on again.
+//! Each node is a separate runtime with a pool and a store. If `CELLMATE_TEST_POSTGRES` names a server, everything is
+//! measured on it, too.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::Result;
 use crate::report::Report;
 use crate::stats::us_since;
 
-/// What resuming may take, in 99 of 100 cases. After a death a lease of 3 s must run out first: no bar.
+/// Bars for the p99 of resuming. Resuming after a kill has no bar, because a lease of 3 s must expire first.
 const CLAIMS: [Claim; 4] = [
     ("resume_waited_sqlite_p99_ms", Bar::AtMost(150.0)),
     ("resume_left_sqlite_p99_ms", Bar::AtMost(150.0)),
@@ -38,13 +39,13 @@ const CLAIMS: [Claim; 4] = [
 ];
 
 const ROUNDS: usize = 200;
-/// Each waits for a lease to run out.
-const AFTER_A_DEATH: usize = 20;
+/// Runs resumed after a kill. Few, because they wait for a lease to expire.
+const KILLED_RUNS: usize = 20;
 
 const PARKED: &str = "client:bench:pick";
 const WORKING: &str = "openclaw:bench:read";
 
-/// A megabyte that does not compress, looked at again after the call.
+/// Fills a megabyte with data that does not compress, and reads it again after the call.
 const CELL: &str = "const kept = new Uint32Array(1 << 18); let x = SEED + 1
     const next = () => { x ^= x << 13; x ^= x >>> 17; x ^= x << 5; return x >>> 0 }
     for (let i = 0; i < kept.length; i++) kept[i] = next()
@@ -53,7 +54,8 @@ const CELL: &str = "const kept = new Uint32Array(1 << 18); let x = SEED + 1
     let sum = 0; for (let i = 0; i < kept.length; i += 1024) sum += kept[i]
     return [got.n, sum > 0]";
 
-/// One tool that a client answers, and one that only reads: it never comes back on the node that is to go.
+/// One tool that a client answers, and one that only reads. On the node that is ended, `answers` is false and the
+/// latter never returns.
 #[derive(Debug)]
 struct Tools {
     answers: bool,
@@ -83,11 +85,11 @@ impl ToolSource for Tools {
 
 struct Node {
     runtime: Runtime,
-    road: Road,
+    setup: Setup,
 }
 
 #[derive(Clone)]
-struct Road {
+struct Setup {
     code_mode: CodeMode,
     executor: Executor,
     config: config::CodeMode,
@@ -103,24 +105,24 @@ impl Node {
             let pool = Pool::start(PoolOptions::new(Launch::ThisProgram)).await?;
             Ok::<_, crate::BoxError>(CodeMode::new(pool, store)?)
         })?;
-        Ok(Self { runtime, road: Road { code_mode, executor, config: config::CodeMode::enabled(Limits::DEFAULT) } })
+        Ok(Self { runtime, setup: Setup { code_mode, executor, config: config::CodeMode::enabled(Limits::DEFAULT) } })
     }
 
     fn wait_for<T: Send + 'static>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
         self.runtime.block_on(async { tokio::spawn(work).await? })
     }
 
-    /// As a program that is told to end.
-    fn leave(self) -> Result<()> {
-        let code_mode = self.road.code_mode.clone();
+    /// Ends the node in an orderly way.
+    fn shut_down(self) -> Result<()> {
+        let code_mode = self.setup.code_mode.clone();
         self.wait_for(async move { Ok(code_mode.leave().await?) })?;
-        self.die();
+        self.kill();
         Ok(())
     }
 
-    /// As a program that is killed: nobody says goodbye to the store.
-    fn die(self) {
-        drop(self.road);
+    /// Ends the node as if it were killed, without releasing its runs.
+    fn kill(self) {
+        drop(self.setup);
         self.runtime.shutdown_background();
     }
 }
@@ -141,7 +143,7 @@ pub(crate) fn run(quick: bool) -> Result<bool> {
     report.verdict(CLAIMS.get(..measured).unwrap_or(&CLAIMS))
 }
 
-/// Names a Postgres server.
+/// The environment variable that names a Postgres server.
 const SERVER: &str = "CELLMATE_TEST_POSTGRES";
 
 fn measure(report: &mut Report, folder: &Path, rounds: usize) -> Result<()> {
@@ -151,13 +153,13 @@ fn measure(report: &mut Report, folder: &Path, rounds: usize) -> Result<()> {
     }
     for (name, location) in stores {
         report.heading(&format!("a run with 1 MB of live data, resumed on another node | {name}"));
-        let waited = waited(&location, rounds)?;
-        report.show("it waited for a client; its node was killed", &waited);
-        let left = left(&location, rounds)?;
-        report.show("a tool worked for it; its node left", &left);
-        let died = died(&location)?;
-        report.show("a tool worked for it; its node was killed (a lease of 3 s)", &died);
-        for (what, samples) in [("waited", &waited), ("left", &left), ("killed", &died)] {
+        let waited = resume_waiting(&location, rounds)?;
+        report.show("waiting for a client; its node was killed", &waited);
+        let left = resume_after_shutdown(&location, rounds)?;
+        report.show("with a running tool; its node shut down", &left);
+        let killed = resume_after_kill(&location)?;
+        report.show("with a running tool; its node was killed (a lease of 3 s)", &killed);
+        for (what, samples) in [("waited", &waited), ("left", &left), ("killed", &killed)] {
             report.fact(&format!("resume_{what}_{name}_p50_ms"), samples.p50() / 1e3);
             report.fact(&format!("resume_{what}_{name}_p99_ms"), samples.p99() / 1e3);
         }
@@ -165,84 +167,85 @@ fn measure(report: &mut Report, folder: &Path, rounds: usize) -> Result<()> {
     Ok(())
 }
 
-/// Runs that wait for a client. Nobody holds them, so that it is all the same how their node went.
-fn waited(location: &Location, rounds: usize) -> Result<Samples> {
+/// Resumes runs that wait for a client. No node holds them, so it does not matter how their node ended.
+fn resume_waiting(location: &Location, rounds: usize) -> Result<Samples> {
     let (first, second) = (Node::start(location, false)?, Node::start(location, true)?);
     warm_up(&second)?;
-    let runs = first.wait_for(suspended(first.road.clone(), PARKED, rounds))?;
-    first.die();
-    let road = second.road.clone();
+    let runs = first.wait_for(suspended(first.setup.clone(), PARKED, rounds))?;
+    first.kill();
+    let setup = second.setup.clone();
     second.wait_for(async move {
         let mut samples = Samples::default();
         for run in runs {
             let from = Instant::now();
             let outcome = Outcome::Returned(Returned::json(json!({"n": 7})));
-            road.code_mode.settle(&CallToken { run: run.clone(), call: 1 }, &outcome).await?;
-            finished(&road, &run).await?;
+            setup.code_mode.settle(&CallToken { run: run.clone(), call: 1 }, &outcome).await?;
+            finished(&setup, &run).await?;
             samples.push(us_since(from));
         }
         Ok(samples)
     })
 }
 
-/// Runs for which a tool works that may be called again: their node holds them until it goes.
-fn left(location: &Location, rounds: usize) -> Result<Samples> {
+/// Resumes runs with a running tool that may be repeated. Their node holds them until it shuts down.
+fn resume_after_shutdown(location: &Location, rounds: usize) -> Result<Samples> {
     let (first, second) = (Node::start(location, false)?, Node::start(location, true)?);
     warm_up(&second)?;
-    let runs = first.wait_for(suspended(first.road.clone(), WORKING, rounds))?;
-    first.leave()?;
-    let road = second.road.clone();
+    let runs = first.wait_for(suspended(first.setup.clone(), WORKING, rounds))?;
+    first.shut_down()?;
+    let setup = second.setup.clone();
     second.wait_for(async move {
         let mut samples = Samples::default();
         for run in runs {
             let from = Instant::now();
-            finished(&road, &run).await?;
+            finished(&setup, &run).await?;
             samples.push(us_since(from));
         }
         Ok(samples)
     })
 }
 
-/// The same, all asked for in the moment of its death: what they wait for is the end of its leases.
-fn died(location: &Location) -> Result<Samples> {
+/// Resumes runs with a running tool right after their node was killed. All are requested at once and wait until the
+/// leases of that node expire.
+fn resume_after_kill(location: &Location) -> Result<Samples> {
     let (first, second) = (Node::start(location, false)?, Node::start(location, true)?);
     warm_up(&second)?;
-    let runs = first.wait_for(suspended(first.road.clone(), WORKING, AFTER_A_DEATH))?;
-    first.die();
-    let (road, from) = (second.road.clone(), Instant::now());
+    let runs = first.wait_for(suspended(first.setup.clone(), WORKING, KILLED_RUNS))?;
+    first.kill();
+    let (setup, from) = (second.setup.clone(), Instant::now());
     second.wait_for(async move {
         let mut waits = JoinSet::new();
         for run in runs {
-            let road = road.clone();
-            waits.spawn(async move { finished(&road, &run).await.map(|()| us_since(from)) });
+            let setup = setup.clone();
+            waits.spawn(async move { finished(&setup, &run).await.map(|()| us_since(from)) });
         }
         let mut samples = Samples::default();
-        while let Some(waited) = waits.join_next().await {
-            samples.push(waited??);
+        while let Some(took) = waits.join_next().await {
+            samples.push(took??);
         }
         Ok(samples)
     })
 }
 
-/// The first cell of a node pays for what all have in common.
+/// Runs a trivial cell, so that the one-time costs of a node are not measured.
 fn warm_up(node: &Node) -> Result<()> {
-    let road = node.road.clone();
+    let setup = node.setup.clone();
     node.wait_for(async move {
         let input = ExecInput::javascript("return 1".to_owned());
-        match road.code_mode.exec(&road.executor, &road.config, "bench", input).await {
+        match setup.code_mode.exec(&setup.executor, &setup.config, "bench", input).await {
             CellResult::Completed { .. } => Ok(()),
             other => Err(format!("a trivial cell ended with {other:?}").into()),
         }
     })
 }
 
-async fn suspended(road: Road, tool: &'static str, count: usize) -> Result<Vec<String>> {
+async fn suspended(setup: Setup, tool: &'static str, count: usize) -> Result<Vec<String>> {
     let mut runs = Vec::new();
     for number in 0..count {
         let source = CELL.replace("SEED", &number.to_string()).replace("TOOL", tool);
-        // A cell that yields is suspended at once, whatever works for it.
+        // A cell that yields is suspended immediately, even if a tool is running.
         let source = source.replace("PAUSE", if tool == WORKING { "await yield_control()" } else { "" });
-        match road.code_mode.exec(&road.executor, &road.config, "bench", ExecInput::javascript(source)).await {
+        match setup.code_mode.exec(&setup.executor, &setup.config, "bench", ExecInput::javascript(source)).await {
             CellResult::Waiting { run_id, .. } => runs.push(run_id),
             other => return Err(format!("a cell that waits ended with {other:?}").into()),
         }
@@ -250,8 +253,8 @@ async fn suspended(road: Road, tool: &'static str, count: usize) -> Result<Vec<S
     Ok(runs)
 }
 
-async fn finished(road: &Road, run: &str) -> Result<()> {
-    match road.code_mode.wait(&road.executor, &road.config, "bench", run).await {
+async fn finished(setup: &Setup, run: &str) -> Result<()> {
+    match setup.code_mode.wait(&setup.executor, &setup.config, "bench", run).await {
         CellResult::Completed { value, .. } if value.get() == "[7,true]" => Ok(()),
         other => Err(format!("a resumed run ended with {other:?}").into()),
     }

@@ -1,4 +1,4 @@
-//! Our side: the sandbox alone on this thread, and cells driven through a pool of jailed workers.
+//! Cellmate's side: the sandbox alone on this thread, and cells in a pool of jailed workers.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,37 +18,37 @@ use tokio::runtime::Runtime;
 use crate::cells::Text;
 use crate::{Result, catalogs};
 
-/// What a thread that runs cells needs.
+/// Stack size of a thread that runs cells.
 pub(crate) const STACK_BYTES: usize = 160 << 20;
 
 pub(crate) struct Ours {
     runtime: Runtime,
-    pub(crate) road: Road,
+    pub(crate) runner: Runner,
 }
 
-/// A way to run cells in workers, with one catalog.
+/// Runs cells in the workers of a pool, with one catalog.
 #[derive(Clone, Debug)]
-pub(crate) struct Road {
+pub(crate) struct Runner {
     pub(crate) pool: Pool,
     pub(crate) catalog: Arc<Catalog>,
 }
 
 impl Ours {
-    /// A pool as every user of Cellmate has it, whose workers are this program again.
+    /// Starts a pool with the default options, whose workers are this program started again.
     pub(crate) fn start() -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let pool = runtime.block_on(Pool::start(PoolOptions::new(Launch::ThisProgram)))?;
-        Ok(Self { road: Road { pool, catalog: Arc::new(catalogs::small()?) }, runtime })
+        Ok(Self { runner: Runner { pool, catalog: Arc::new(catalogs::small()?) }, runtime })
     }
 
     pub(crate) fn describe(&self) -> String {
-        match self.road.pool.workers().first() {
+        match self.runner.pool.workers().first() {
             Some(hello) => format!("worker process, jail {:?}, page scan {}", hello.jail, hello.page_scan),
             None => "no worker".to_owned(),
         }
     }
 
-    /// Runs on the runtime's own threads, as a run's driver does.
+    /// Runs `work` on the runtime's threads, like a run's driver, and waits for it.
     pub(crate) fn wait_for<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
@@ -56,21 +56,21 @@ impl Ours {
         self.runtime.block_on(async { tokio::spawn(work).await? })
     }
 
-    /// A pool of its own for one measurement, with all its workers up.
-    pub(crate) fn pool(&self, workers: usize, threads: usize) -> Result<Road> {
+    /// Starts a separate pool for one measurement and waits until all its workers are up.
+    pub(crate) fn pool(&self, workers: usize, threads: usize) -> Result<Runner> {
         let options = PoolOptions { workers, threads, ..PoolOptions::new(Launch::ThisProgram) };
-        let catalog = Arc::clone(&self.road.catalog);
+        let catalog = Arc::clone(&self.runner.catalog);
         self.wait_for(async move {
             let pool = Pool::start(options).await?;
             while pool.workers().len() < workers {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            Ok(Road { pool, catalog })
+            Ok(Runner { pool, catalog })
         })
     }
 }
 
-impl Road {
+impl Runner {
     pub(crate) async fn start(&self, source: String, budget: Budget) -> Result<(Lease, Leg)> {
         let tables = self.catalog.tables();
         let start = Start { budget, catalog: tables.hash(), seed: 7, language: Language::JavaScript, source };
@@ -94,7 +94,7 @@ pub(crate) fn check(text: &Text, leg: &Leg) -> Result<()> {
     }
 }
 
-/// The tool, which lives here in the host: it reads its input and returns it.
+/// The tool of the host: parses the input of each call and returns it.
 pub(crate) fn answer(calls: &[HostCall]) -> Result<Vec<Reply>> {
     let reply = |call: &HostCall| {
         let input: Value = serde_json::from_slice(&call.payload)?;
@@ -103,7 +103,7 @@ pub(crate) fn answer(calls: &[HostCall]) -> Result<Vec<Reply>> {
     calls.iter().map(reply).collect()
 }
 
-/// What a cell has when nobody says otherwise.
+/// The default budget of a cell.
 pub(crate) fn budget() -> Budget {
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Budget {
@@ -114,9 +114,9 @@ pub(crate) fn budget() -> Budget {
     }
 }
 
-/// The sandbox without process, socket or jail, and the beat it needs.
+/// The sandbox without process, socket or jail, and the thread that ticks its epoch.
 #[derive(Clone)]
-pub(crate) struct Alone {
+pub(crate) struct BareSandbox {
     sandbox: Arc<Sandbox>,
     catalog: CatalogHash,
     _ticker: Arc<Ticker>,
@@ -124,7 +124,7 @@ pub(crate) struct Alone {
 
 struct Ticker(Arc<AtomicBool>);
 
-impl Alone {
+impl BareSandbox {
     pub(crate) fn new(catalog: &Catalog) -> Result<Self> {
         let sandbox = Arc::new(Sandbox::new(64)?);
         let stopped = Arc::new(AtomicBool::new(false));
@@ -140,13 +140,13 @@ impl Alone {
         Ok(Self { sandbox, catalog: tables.hash(), _ticker: Arc::new(Ticker(stopped)) })
     }
 
-    /// Parses, runs and drops one cell that makes no calls. `number` is one it never had before.
+    /// Parses, runs and drops one cell that makes no calls. `number` must be unused.
     pub(crate) fn complete(&self, number: u64, text: &Text) -> Result<()> {
         let source = text.source.clone();
         let start = Start { budget: budget(), catalog: self.catalog, seed: 7, language: Language::JavaScript, source };
         match self.sandbox.handle(ToWorker::Start(CellId(number), start))?.reply {
             Some(FromWorker::Leg(_, leg)) => check(text, &leg),
-            other => Err(format!("the sandbox answered {other:?}").into()),
+            other => Err(format!("the sandbox returned {other:?}").into()),
         }
     }
 }

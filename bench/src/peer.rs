@@ -17,12 +17,12 @@ pub(crate) struct Peer {
     ready: Value,
 }
 
-/// Where the bench's own files are.
+/// The folder of the peer's scripts.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peer")
 }
 
-/// Node, as `npm ci` put it there.
+/// A command that runs a script with the Node that `npm ci` installed.
 pub(crate) fn node(script: &str) -> Result<Command> {
     let node = folder().join("node_modules/node/bin/node");
     if !node.exists() {
@@ -62,7 +62,7 @@ impl Peer {
     fn answer(&mut self) -> Result<Value> {
         let mut line = String::new();
         if self.answers.read_line(&mut line)? == 0 {
-            return Err("the peer went away".into());
+            return Err("the peer exited unexpectedly".into());
         }
         let answer: Value = serde_json::from_str(&line)?;
         match answer.get("error") {
@@ -74,22 +74,23 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It may be gone already; then there is nothing to end.
+        // Both fail only if the process has already ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
 pub(crate) fn samples(answer: &Value, field: &str) -> Result<Samples> {
-    let list = answer.get(field).and_then(Value::as_array).ok_or_else(|| format!("the peer gave no `{field}`"))?;
+    let list =
+        answer.get(field).and_then(Value::as_array).ok_or_else(|| format!("the peer's answer has no `{field}`"))?;
     Ok(list.iter().filter_map(Value::as_f64).collect())
 }
 
 pub(crate) fn number(answer: &Value, field: &str) -> Result<f64> {
-    answer.get(field).and_then(Value::as_f64).ok_or_else(|| format!("the peer gave no `{field}`").into())
+    answer.get(field).and_then(Value::as_f64).ok_or_else(|| format!("the peer's answer has no `{field}`").into())
 }
 
-/// A request for `n` samples of `op`; `seed` keeps its texts apart from all others.
+/// A request for `n` samples of `op`; `seed` makes its source texts unique.
 pub(crate) fn request(op: &str, mode: &str, n: usize, seed: u64) -> Value {
     json!({"op": op, "mode": mode, "n": n, "seed": seed})
 }

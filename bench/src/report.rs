@@ -1,4 +1,4 @@
-//! The table, and the bars of the sandbox.
+//! The table of results, and the bars of the sandbox benchmark.
 
 use figures::{Bar, Claim, Facts, Samples};
 
@@ -6,7 +6,7 @@ use crate::Result;
 
 const NAME_COLUMNS: usize = 62;
 
-/// What the sandbox claims.
+/// The bars of the sandbox benchmark.
 pub(crate) const SANDBOX: [Claim; 11] = [
     ("trivial_worker_ratio", Bar::AtLeast(15.0)),
     ("trivial_sandbox_ratio", Bar::AtLeast(25.0)),
@@ -38,7 +38,7 @@ impl Report {
         println!();
     }
 
-    /// Ours beside the peer's; returns the peer's p50 over ours.
+    /// Prints a line with both sides and returns the ratio: the peer's p50 divided by ours.
     pub(crate) fn compare(&self, name: &str, ours: &Samples, peer: &Samples) -> f64 {
         let ratio = peer.p50() / ours.p50();
         self.line(
@@ -48,12 +48,12 @@ impl Report {
         ratio
     }
 
-    /// Ours alone, where the peer has nothing like it.
+    /// Prints a line for a measurement that the peer has no counterpart for.
     pub(crate) fn show(&self, name: &str, ours: &Samples) {
         self.line(name, [time(ours.p50()), time(ours.p99()), String::new(), String::new(), String::new()]);
     }
 
-    /// Single numbers; a ratio is given where there is one to give.
+    /// Prints a line of single numbers, with an optional ratio.
     pub(crate) fn numbers(&self, name: &str, ours: &str, peer: &str, ratio: Option<f64>) {
         let ratio = ratio.map_or(String::new(), |ratio| format!("{ratio:.2}x"));
         self.line(name, [ours.to_owned(), String::new(), peer.to_owned(), String::new(), ratio]);
@@ -74,7 +74,7 @@ impl Report {
     }
 }
 
-/// Three figures and a unit.
+/// Formats a time with about three significant digits and a unit.
 pub(crate) fn time(microseconds: f64) -> String {
     match microseconds {
         us if us < 99.95 => format!("{us:.1} µs"),

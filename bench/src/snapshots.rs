@@ -1,4 +1,4 @@
-//! A suspended cell turned into bytes, and bytes turned into a result, through the worker process.
+//! Measures suspending a cell to a snapshot and resuming it to its result, through the worker process.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use figures::Samples;
 use serde_json::{Value, json};
 
 use crate::cells::Text;
-use crate::ours::{Road, answer, budget, check};
+use crate::ours::{Runner, answer, budget, check};
 use crate::peer::{number, samples};
 use crate::report::bytes;
 use crate::stats::us_since;
@@ -27,7 +27,7 @@ const PAYLOADS: [Payload; 2] = [
     Payload { name: "5mb", cell: "suspend_5mb", rounds: 6, ours: 2, peer: 2 },
 ];
 
-/// Both sides alike: from source to bytes, the part of that which only freezes, from bytes to value.
+/// Measurements of one side: from source to snapshot, the snapshot part of that, and from snapshot to value.
 #[derive(Default)]
 struct Cycle {
     suspend: Samples,
@@ -50,7 +50,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
         let (mut ours, mut plain, mut packed) = (Cycle::default(), Cycle::default(), Cycle::default());
         for round in 0..=bench.rounds(payload.rounds) {
             let texts = bench.cells.many(payload.cell, payload.ours)?;
-            let now = bench.ours.wait_for(cycles(bench.ours.road.clone(), texts))?;
+            let now = bench.ours.wait_for(cycles(bench.ours.runner.clone(), texts))?;
             let now_plain = peer_cycles(bench, payload, "none")?;
             let now_packed = peer_cycles(bench, payload, "zstd")?;
             if round > 0 {
@@ -59,17 +59,17 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
                 packed.add(now_packed);
             }
         }
-        tell(bench, payload, &ours, [("as is", &plain), ("with zstd", &packed)]);
+        print(bench, payload, &ours, [("as is", &plain), ("with zstd", &packed)]);
     }
     Ok(())
 }
 
-/// Suspends, freezes, thaws and finishes each cell.
-async fn cycles(road: Road, texts: Vec<Text>) -> Result<Cycle> {
+/// Suspends, freezes, thaws and completes each cell.
+async fn cycles(runner: Runner, texts: Vec<Text>) -> Result<Cycle> {
     let mut cycle = Cycle::default();
     for text in texts {
         let from = Instant::now();
-        let (lease, leg) = road.start(text.source.clone(), budget()).await?;
+        let (lease, leg) = runner.start(text.source.clone(), budget()).await?;
         let suspended = Instant::now();
         let snapshot = lease.freeze(Limits::DEFAULT.snapshot_bytes).await?;
         cycle.freeze.push(us_since(suspended));
@@ -81,7 +81,7 @@ async fn cycles(road: Road, texts: Vec<Text>) -> Result<Cycle> {
         let replies = answer(calls)?;
         let from = Instant::now();
         let deliver = Deliver { budget: budget(), replies };
-        let (_lease, leg) = road.pool.thaw_cell(road.catalog.tables(), snapshot, deliver).await?;
+        let (_lease, leg) = runner.pool.thaw_cell(runner.catalog.tables(), snapshot, deliver).await?;
         check(&text, &leg)?;
         cycle.restore.push(us_since(from));
     }
@@ -105,7 +105,7 @@ fn peer_cycles(bench: &mut Bench, payload: &Payload, compress: &str) -> Result<C
     })
 }
 
-fn tell(bench: &mut Bench, payload: &Payload, ours: &Cycle, peers: [(&str, &Cycle); 2]) {
+fn print(bench: &mut Bench, payload: &Payload, ours: &Cycle, peers: [(&str, &Cycle); 2]) {
     let report = &mut bench.report;
     report.heading(&format!("suspended cell, {} payload, through the worker | warm", payload.name));
     for (how, peer) in peers {

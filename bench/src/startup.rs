@@ -1,4 +1,4 @@
-//! From nothing to the first result: a new process, one cell, the end.
+//! Measures a new process from its start through one cell to its exit.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,17 +15,17 @@ const TIMES: usize = 20;
 pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     let cellmate = cellmate()?;
     let (mut ours, mut theirs) = (Samples::default(), Samples::default());
-    // Once for the page cache.
+    // The first round only fills the page cache.
     for round in 0..=bench.rounds(TIMES) {
         let mut command = Command::new(&cellmate);
-        let (took, said) = timed(command.args(["exec", "-e", &format!("return {round}+1")]))?;
-        let result: Value = serde_json::from_str(&said)?;
+        let (took, output) = timed(command.args(["exec", "-e", &format!("return {round}+1")]))?;
+        let result: Value = serde_json::from_str(&output)?;
         if result.get("value") != Some(&Value::from(round + 1)) {
-            return Err(format!("`cellmate exec` answered {said}").into());
+            return Err(format!("`cellmate exec` printed {output}").into());
         }
-        let (peer_took, peer_said) = timed(&mut peer::node("first.mjs")?)?;
-        if peer_said.trim() != "ok" {
-            return Err(format!("the peer's first.mjs answered {peer_said}").into());
+        let (peer_took, peer_output) = timed(&mut peer::node("first.mjs")?)?;
+        if peer_output.trim() != "ok" {
+            return Err(format!("the peer's first.mjs printed {peer_output}").into());
         }
         if round > 0 {
             ours.push(took);
@@ -38,7 +38,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// Built beside this program.
+/// The path of the `cellmate` binary, which is built beside this program.
 fn cellmate() -> Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name("cellmate");
     if path.exists() {

@@ -1,4 +1,4 @@
-//! Times in microseconds.
+//! Elapsed time in microseconds.
 
 use std::time::Instant;
 

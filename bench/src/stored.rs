@@ -1,18 +1,18 @@
-//! A thousand suspended cells, no two alike, kept as bytes in the host.
+//! Measures the memory of a thousand different suspended cells, kept as snapshots in the host.
 
 use contract::limits::Limits;
 use figures::machine::resident_bytes;
 use serde_json::json;
 
 use crate::cells::Text;
-use crate::ours::{Road, budget};
+use crate::ours::{Runner, budget};
 use crate::peer::number;
 use crate::report::bytes;
 use crate::{Bench, Result};
 
 const CELLS: usize = 1000;
 const WARMUP: usize = 100;
-/// The peer's take more than a megabyte each; what one takes shows with fewer.
+/// Fewer cells for the peer, because each takes more than a megabyte.
 const PEER_CELLS: usize = 200;
 
 pub(crate) fn run(bench: &mut Bench) -> Result<()> {
@@ -33,34 +33,34 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
         report.numbers(&format!("stored | {how}"), &bytes(stored), &bytes(peer_stored), Some(peer_stored / stored));
         report.numbers(&format!("growth of the host's RSS | {how}"), &bytes(resident), &bytes(peer_resident), None);
     }
-    bench.report.numbers("stored, each with about 2 KB of data of its own", &bytes(stored_with_data), "", None);
+    bench.report.numbers("stored, each with about 2 KB of different data", &bytes(stored_with_data), "", None);
     bench.report.fact("stored_bytes_per_cell", stored);
     bench.report.fact("rss_bytes_per_cell", resident);
     Ok(())
 }
 
-/// Bytes stored and resident memory grown, per cell; the first texts only warm up.
+/// Returns the bytes stored and the growth of resident memory, per cell. The first texts only warm up.
 fn keep(bench: &Bench, mut texts: Vec<Text>) -> Result<(f64, f64)> {
     let measured = texts.split_off(WARMUP);
-    bench.ours.wait_for(frozen(bench.ours.road.clone(), texts))?;
+    bench.ours.wait_for(frozen(bench.ours.runner.clone(), texts))?;
     let before = resident_bytes("self")?;
-    let snapshots = bench.ours.wait_for(frozen(bench.ours.road.clone(), measured))?;
+    let snapshots = bench.ours.wait_for(frozen(bench.ours.runner.clone(), measured))?;
     let grown = resident_bytes("self")? as f64 - before as f64;
     let total: usize = snapshots.iter().map(Vec::len).sum();
     let count = snapshots.len() as f64;
     Ok((total as f64 / count, grown / count))
 }
 
-async fn frozen(road: Road, texts: Vec<Text>) -> Result<Vec<Vec<u8>>> {
+async fn frozen(runner: Runner, texts: Vec<Text>) -> Result<Vec<Vec<u8>>> {
     let mut snapshots = Vec::with_capacity(texts.len());
     for text in texts {
-        let (lease, _) = road.start(text.source, budget()).await?;
+        let (lease, _) = runner.start(text.source, budget()).await?;
         snapshots.push(lease.freeze(Limits::DEFAULT.snapshot_bytes).await?);
     }
     Ok(snapshots)
 }
 
-/// Gives a cell records that no other cell has.
+/// Adds records to a cell that no other cell has.
 fn carry_data(text: &mut Text, number: usize) {
     let mut state = number as u64 + 1;
     let mut next = || {

@@ -1,4 +1,4 @@
-//! How many cells a second, with several in flight for each worker.
+//! Measures trivial cells per second, with several in flight for each worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::cells::Text;
-use crate::ours::{Alone, Road, STACK_BYTES};
+use crate::ours::{BareSandbox, Runner, STACK_BYTES};
 use crate::peer::number;
 use crate::{Bench, Result};
 
 const IN_FLIGHT: usize = 4;
 const ROUNDS: usize = 2;
 const WARMUP: Duration = Duration::from_millis(300);
-/// What a worker has when nobody says otherwise.
+/// The default number of threads of a worker.
 const USUAL_THREADS: usize = 16;
 
 pub(crate) fn run(bench: &mut Bench) -> Result<()> {
-    bench.report.heading("trivial cells per second, 4 in flight a worker");
+    bench.report.heading("trivial cells per second, 4 in flight per worker");
     let seconds = if bench.rounds(5) < 5 { 0.5 } else { 1.5 };
     let length = Duration::from_secs_f64(seconds);
     for workers in [1, 2] {
@@ -48,14 +48,14 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
 }
 
 fn in_workers(bench: &mut Bench, workers: usize, threads: usize, length: Duration) -> Result<f64> {
-    let road = bench.ours.pool(workers, threads)?;
+    let runner = bench.ours.pool(workers, threads)?;
     let numbers = Arc::new(AtomicU64::new(bench.cells.seed(10_000_000)));
     let count = move |length: Duration| {
-        let (road, numbers) = (road.clone(), Arc::clone(&numbers));
+        let (runner, numbers) = (runner.clone(), Arc::clone(&numbers));
         async move {
             let from = Instant::now();
             let lanes: Vec<_> = (0..workers * IN_FLIGHT)
-                .map(|_| tokio::spawn(lane(road.clone(), Arc::clone(&numbers), from + length)))
+                .map(|_| tokio::spawn(lane(runner.clone(), Arc::clone(&numbers), from + length)))
                 .collect();
             let mut cells = 0;
             for lane in lanes {
@@ -68,17 +68,17 @@ fn in_workers(bench: &mut Bench, workers: usize, threads: usize, length: Duratio
     bench.ours.wait_for(count(length))
 }
 
-async fn lane(road: Road, numbers: Arc<AtomicU64>, until: Instant) -> Result<u64> {
+async fn lane(runner: Runner, numbers: Arc<AtomicU64>, until: Instant) -> Result<u64> {
     let mut cells = 0;
     while Instant::now() < until {
-        road.complete(&trivial(numbers.fetch_add(1, Ordering::Relaxed))).await?;
+        runner.complete(&trivial(numbers.fetch_add(1, Ordering::Relaxed))).await?;
         cells += 1;
     }
     Ok(cells)
 }
 
 fn in_sandbox(bench: &mut Bench, threads: usize, length: Duration) -> Result<f64> {
-    let alone = Alone::new(&bench.ours.road.catalog)?;
+    let alone = BareSandbox::new(&bench.ours.runner.catalog)?;
     let numbers = Arc::new(AtomicU64::new(bench.cells.seed(10_000_000)));
     let from = Instant::now();
     let running: Vec<_> = (0..threads)
@@ -102,7 +102,7 @@ fn in_sandbox(bench: &mut Bench, threads: usize, length: Duration) -> Result<f64
     Ok(cells as f64 / length.as_secs_f64())
 }
 
-/// As in cells.json, made where the lanes cannot share the file's reader.
+/// The trivial cell of cells.json, built here because the concurrent lanes cannot share `Cells`.
 fn trivial(number: u64) -> Text {
     Text { source: format!("return {number}+1"), expect: (number + 1).to_string() }
 }

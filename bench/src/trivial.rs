@@ -1,4 +1,4 @@
-//! The smallest cell: what it costs to have one at all, on each length of the road.
+//! Measures the smallest cell in the sandbox alone, through a worker, and through `CodeMode::exec`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use serde_json::json;
 use store::{Keys, Location, Store};
 
 use crate::cells::Text;
-use crate::ours::{Alone, Road};
+use crate::ours::{BareSandbox, Runner};
 use crate::peer::request;
 use crate::stats::us_since;
 use crate::{Bench, Result, catalogs};
@@ -22,11 +22,11 @@ use crate::{Bench, Result, catalogs};
 const ROUNDS: usize = 20;
 const OURS: usize = 100;
 const PEER: usize = 30;
-/// A thread per cell costs the peer tens of milliseconds.
+/// Few samples, because a thread per cell costs the peer tens of milliseconds.
 const PEER_THREADS: usize = 2;
 
 #[derive(Default)]
-struct Taken {
+struct Measurements {
     alone: Samples,
     worker: Samples,
     worker_500: Samples,
@@ -38,16 +38,16 @@ struct Taken {
 }
 
 pub(crate) fn run(bench: &mut Bench) -> Result<()> {
-    let mut taken = Taken::default();
-    let alone = Alone::new(&bench.ours.road.catalog)?;
-    let large = Road { catalog: Arc::new(catalogs::large()?), ..bench.ours.road.clone() };
-    let (code_mode, toolbox) = whole_road(bench)?;
-    // The first round finds everything cold, as the peer's unmeasured runs do.
+    let mut measurements = Measurements::default();
+    let alone = BareSandbox::new(&bench.ours.runner.catalog)?;
+    let large = Runner { catalog: Arc::new(catalogs::large()?), ..bench.ours.runner.clone() };
+    let (code_mode, toolbox) = open_code_mode(bench)?;
+    // The first round only warms up, like the peer's unmeasured runs.
     for round in 0..=bench.rounds(ROUNDS) {
-        let mut now = Taken { alone: through_sandbox(&alone, bench)?, ..Taken::default() };
-        let roads = [bench.ours.road.clone(), large.clone()];
+        let mut now = Measurements { alone: through_sandbox(&alone, bench)?, ..Measurements::default() };
+        let runners = [bench.ours.runner.clone(), large.clone()];
         let texts = [bench.cells.many("trivial", OURS)?, bench.cells.many("trivial", OURS)?];
-        [now.worker, now.worker_500] = bench.ours.wait_for(in_turns(roads, texts))?;
+        [now.worker, now.worker_500] = bench.ours.wait_for(alternate(runners, texts))?;
         let texts = reading(bench, OURS / 10)?;
         now.reads_500 = bench.ours.wait_for(through_worker(large.clone(), texts))?;
         let texts = bench.cells.many("trivial", OURS)?;
@@ -61,14 +61,14 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
             *samples = bench.peer.samples(&request("trivial", mode, count, seed), "samples_us")?;
         }
         if round > 0 {
-            taken.add(now);
+            measurements.add(now);
         }
     }
-    taken.tell(bench);
+    measurements.print(bench);
     Ok(())
 }
 
-fn through_sandbox(alone: &Alone, bench: &mut Bench) -> Result<Samples> {
+fn through_sandbox(alone: &BareSandbox, bench: &mut Bench) -> Result<Samples> {
     let mut samples = Samples::default();
     for text in bench.cells.many("trivial", OURS)? {
         let number = bench.cells.seed(1);
@@ -79,31 +79,31 @@ fn through_sandbox(alone: &Alone, bench: &mut Bench) -> Result<Samples> {
     Ok(samples)
 }
 
-/// Two roads, a cell on each in turns: what slows the machine down slows both.
-async fn in_turns(roads: [Road; 2], texts: [Vec<Text>; 2]) -> Result<[Samples; 2]> {
+/// Runs a cell on each runner in turn, so that a slow phase of the machine affects both.
+async fn alternate(runners: [Runner; 2], texts: [Vec<Text>; 2]) -> Result<[Samples; 2]> {
     let mut samples = [Samples::default(), Samples::default()];
     let [small, large] = texts;
     for pair in small.into_iter().zip(large) {
-        for ((road, samples), text) in roads.iter().zip(&mut samples).zip([pair.0, pair.1]) {
+        for ((runner, samples), text) in runners.iter().zip(&mut samples).zip([pair.0, pair.1]) {
             let from = Instant::now();
-            road.complete(&text).await?;
+            runner.complete(&text).await?;
             samples.push(us_since(from));
         }
     }
     Ok(samples)
 }
 
-async fn through_worker(road: Road, texts: Vec<Text>) -> Result<Samples> {
+async fn through_worker(runner: Runner, texts: Vec<Text>) -> Result<Samples> {
     let mut samples = Samples::default();
     for text in texts {
         let from = Instant::now();
-        road.complete(&text).await?;
+        runner.complete(&text).await?;
         samples.push(us_since(from));
     }
     Ok(samples)
 }
 
-/// Cells that look at the whole catalog, which trivial ones do not.
+/// Cells that read the whole catalog, which trivial ones do not.
 fn reading(bench: &mut Bench, count: usize) -> Result<Vec<Text>> {
     let mut texts = bench.cells.many("trivial", count)?;
     for text in &mut texts {
@@ -112,11 +112,11 @@ fn reading(bench: &mut Bench, count: usize) -> Result<Vec<Text>> {
     Ok(texts)
 }
 
-fn whole_road(bench: &Bench) -> Result<(CodeMode, Executor)> {
+fn open_code_mode(bench: &Bench) -> Result<(CodeMode, Executor)> {
     let canned: Arc<dyn ToolSource> = Arc::new(Canned::parse(&json!({"tools": [{"id": catalogs::ECHO}]}).to_string())?);
     let (routes, _) = Routes::of(&[canned]);
-    let executor = Executor::new(Arc::clone(&bench.ours.road.catalog), routes, Scope::default());
-    let pool = bench.ours.road.pool.clone();
+    let executor = Executor::new(Arc::clone(&bench.ours.runner.catalog), routes, Scope::default());
+    let pool = bench.ours.runner.pool.clone();
     let code_mode = bench.ours.wait_for(async move {
         let store = Store::open(&Location::Memory, Keys::ephemeral()?).await?;
         Ok(CodeMode::new(pool, store)?)
@@ -139,7 +139,7 @@ async fn through_code_mode(code_mode: CodeMode, toolbox: Executor, texts: Vec<Te
     Ok(samples)
 }
 
-impl Taken {
+impl Measurements {
     fn add(&mut self, now: Self) {
         self.alone.add(now.alone);
         self.worker.add(now.worker);
@@ -151,7 +151,7 @@ impl Taken {
         self.peer_worker.add(now.peer_worker);
     }
 
-    fn tell(&self, bench: &mut Bench) {
+    fn print(&self, bench: &mut Bench) {
         let report = &mut bench.report;
         report.heading("trivial cell, from source to result");
         let sandbox = report.compare("in the sandbox alone | one warm worker thread", &self.alone, &self.peer_warm);
@@ -160,11 +160,11 @@ impl Taken {
             report.compare("through the worker process | one warm worker thread", &self.worker, &self.peer_warm);
         report.compare("through the worker process | in process", &self.worker, &self.peer_inprocess);
         report.compare("through the worker process | a worker thread per cell", &self.worker, &self.peer_worker);
-        report.compare("whole road (CodeMode::exec) | one warm worker thread", &self.whole, &self.peer_warm);
+        report.compare("end to end (CodeMode::exec) | one warm worker thread", &self.whole, &self.peer_warm);
         report.show("through the worker process, catalog of 500 tools", &self.worker_500);
-        report.show("the same, and the cell reads ALL_TOOLS", &self.reads_500);
+        report.show("through the worker process, the cell reads ALL_TOOLS", &self.reads_500);
         let overhead = (self.worker_500.p50() / self.worker.p50() - 1.0) * 100.0;
-        println!("500 tools cost a cell that does not look at them {overhead:.1} %");
+        println!("overhead of 500 tools for a cell that does not use them: {overhead:.1} %");
         report.fact("peer_trivial_ms", self.peer_warm.p50() / 1e3);
         report.fact("trivial_sandbox_us", self.alone.p50());
         report.fact("trivial_worker_us", self.worker.p50());

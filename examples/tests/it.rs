@@ -1,4 +1,4 @@
-//! The example does what it says.
+//! Tests the example program.
 #![expect(clippy::unwrap_used, reason = "a test that meets what it does not expect has failed")]
 
 use std::path::Path;
@@ -22,13 +22,13 @@ fn a_letter_is_approved_and_sent_by_another_process() {
     assert_eq!((&waiting["status"], &waiting["pendingToolCalls"][0]["state"]), (&"waiting".into(), &"approval".into()));
 
     let finished = embed(&["finish", folder, waiting["runId"].as_str().unwrap()]);
-    assert!(finished[0].starts_with("somebody asks to call plugin:post:send_letter"), "{finished:?}");
+    assert!(finished[0].starts_with("approving the call of plugin:post:send_letter"), "{finished:?}");
     let completed: Value = serde_json::from_str(&finished[1]).unwrap();
     assert_eq!(completed["value"], serde_json::json!({"number": 1, "to": "Ada"}));
     assert_eq!(completed["output"][0]["text"], "letter 1 is on its way");
     let transcript: Vec<Value> = finished[2..].iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     let kinds: Vec<&str> = transcript.iter().map(|entry| entry["kind"].as_str().unwrap()).collect();
-    // The notes are the question and the answer.
+    // The notes are the request for approval and the decision.
     let first = ["control_call", "note", "control_result", "note"];
     let then = ["control_call", "tool_call", "tool_result", "control_result"];
     assert_eq!(kinds, [first, then].concat());

@@ -1,21 +1,21 @@
-//! Frames from anybody: whatever decodes encodes to the same bytes, and nothing else happens.
+//! Fuzzes the decoding of frames: a frame that decodes encodes to the same bytes, and nothing panics.
 #![no_main]
 
 use contract::frame::{FrameBuffer, FromWorker, ToWorker};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    // As one frame, both ways.
+    // As one frame, in both directions.
     if let Ok(frame) = ToWorker::decode(bytes) {
         assert_eq!(&frame.encode()[4..], bytes);
     }
     if let Ok(frame) = FromWorker::decode(bytes) {
-        // JSON may be spaced differently from how we would; what we write reads the same again.
+        // The input's JSON may have other white space, so compare after encoding once.
         let again = frame.encode();
         let twice = FromWorker::decode(&again[4..]).map(|frame| frame.encode());
         assert_eq!(twice.ok(), Some(again));
     }
-    // As a stream, cut at every odd place.
+    // As a stream, in one piece and in chunks.
     let mut whole = FrameBuffer::default();
     whole.extend(bytes);
     let mut cut = FrameBuffer::default();

@@ -1,4 +1,4 @@
-//! Snapshots from a forger who knows the checksum: refused, or within bounds.
+//! Fuzzes the decoding of snapshots, with a valid checksum, too: a snapshot is refused, or stays within bounds.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,9 +6,9 @@ use libfuzzer_sys::fuzz_target;
 const HEADER_BYTES: usize = 88;
 
 fuzz_target!(|bytes: &[u8]| {
-    // As it comes.
+    // Unchanged.
     cellmate_fuzz::read_snapshot(bytes);
-    // With a header that passes, so that the counts and the packed body are what is tried.
+    // With a valid header, so that the counts and the compressed body are tested.
     let mut forged = b"CMSS\x01\0\0\0".to_vec();
     forged.resize(72, 0);
     forged.extend_from_slice(bytes);

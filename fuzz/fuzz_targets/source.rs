@@ -1,4 +1,4 @@
-//! Cells from anybody: the guard and the parser return, in time, on the stack they have.
+//! Fuzzes the guard and the parser: both return in time, within their stack.
 #![no_main]
 
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     let Some((&shape, rest)) = bytes.split_first() else { return };
     let text = String::from_utf8_lossy(rest);
-    // Half of the inputs are repeated to the length that hurts: depth comes from repetition.
+    // Half of the inputs are repeated to a length near the limit, because repetition creates deep nesting.
     let text = if shape & 2 == 0 { text.into_owned() } else { text.repeat(200_000 / text.len().max(1)) };
     let language = if shape & 1 == 0 { Language::TypeScript } else { Language::JavaScript };
     let began = Instant::now();

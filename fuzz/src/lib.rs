@@ -1,6 +1,6 @@
-//! The parts of the sandbox that read hostile bytes, without the engine around them: what a fuzzer
-//! must reach and no caller can, built in a minute instead of ten.
-#![allow(dead_code, reason = "the fuzzers use one side of each module")]
+//! The private parts of the sandbox that read hostile bytes, without the engine, so that fuzz targets can call them and
+//! build in a minute instead of ten.
+#![allow(dead_code, reason = "the fuzz targets use only a part of each module")]
 
 #[path = "../../crates/sandbox/src/source/mod.rs"]
 pub mod source;
@@ -12,7 +12,7 @@ mod snapshot;
 
 use contract::ids::{CatalogHash, ImageId};
 
-/// Reads a snapshot of an image and a catalog whose names are all zeroes.
+/// Decodes a snapshot of an image and a catalog whose hashes are all zeros. Returns whether it is valid.
 pub fn read_snapshot(bytes: &[u8]) -> bool {
     static BASE: [u8; 2 << 20] = [0; 2 << 20];
     let expected = snapshot::Expected {

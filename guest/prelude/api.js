@@ -1,4 +1,4 @@
-// `API`: the declaration files, read without a call.
+// `API`: the declaration files, read without a host call.
 
 const apiPath = (path) => {
   let text = String(path);

@@ -1,8 +1,8 @@
-// Asking the host: every call gets a number, under which the shim keeps its promise and `timers` its handler.
+// Calls to the host. Every call has an id: the shim stores its promise under it, and `timers` a timer's handler.
 
-// The numbers are `contract::frame::Method`'s.
+// These numbers match `contract::frame::Method`.
 const SEARCH = 0, DESCRIBE = 1, CALL = 2, NAMESPACE = 3, YIELD = 4, TIMER = 5, CLEAR = 6;
-// And these are `sandbox::host_calls::Refusal`'s.
+// The indexes match `sandbox::host_calls::Refusal`.
 const refusals = [
   "", "too_many_pending_tool_calls", "value_too_large", "value_too_deep", "value_too_large", "value_too_large", "value_too_large",
 ];
@@ -30,7 +30,7 @@ const failure = (text, code, tool) => {
 
 const refusal = (number, tool) => failure(refusalText[number], refusals[number], tool);
 
-// What throws in here, a `toJSON` of the cell's for one, rejects the promise.
+// An exception in here, for example in a `toJSON` method of the cell, rejects the promise.
 function request(number, target, value, what) {
   try {
     const name = String(target);
@@ -44,7 +44,7 @@ function request(number, target, value, what) {
   }
 }
 
-// What the shim does not settle itself: an answer it resolves never comes here.
+// Settles rejected calls and timers; the shim resolves successful calls itself.
 function settle(id, value, reject, target) {
   if (reject !== undefined) return reject(failure(String(value.message), value.code, value.tool ?? target));
   const timer = timers[id];

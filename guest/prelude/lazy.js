@@ -1,8 +1,8 @@
-// Objects that are filled from the catalog when they are looked at.
+// Objects whose properties are read from the catalog on first use.
 
-// The catalog stays with the host; a name costs something only when a cell says it. Looking at the
-// object as a whole (keys, `in`, isFrozen) fills and freezes it.
-// What is unlisted is there for those who know its name.
+// The catalog stays with the host; a name has a cost only when a cell uses it. Operations on the
+// whole object (keys, `in`, isFrozen) fill and freeze it.
+// `unlisted` properties can be read by name, but are not enumerated.
 function lazyObject(fixed, find, names, unlisted = create(null)) {
   const target = create(null);
   const given = getOwnPropertyNames(fixed);
@@ -12,7 +12,7 @@ function lazyObject(fixed, find, names, unlisted = create(null)) {
     if (typeof name === "symbol") return undefined;
     if (name in target) return target[name];
     if (name in unlisted) return unlisted[name];
-    // A thenable would be called by `await`.
+    // `await` would call the `then` of a thenable.
     if (filled || name === "then") return undefined;
     const found = find(name);
     if (found !== undefined) constant(target, name, found);

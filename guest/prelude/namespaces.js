@@ -1,4 +1,4 @@
-// Namespaces: MCP servers, and what plugins registered.
+// Namespaces: MCP servers, and the namespaces of plugins.
 
 const appended = (path, name) => {
   const longer = [];
@@ -7,7 +7,7 @@ const appended = (path, name) => {
   return longer;
 };
 
-// `openclaw.tools` of Tool Search. In code mode no table names it.
+// `openclaw.tools` of Tool Search. In code mode no table refers to it.
 const bridge = freeze({ __proto__: null, search: tools.search, describe: tools.describe, call: tools.call });
 
 function build(descriptor, namespace, path) {
@@ -57,7 +57,7 @@ const namespaces = lazyObject(
 );
 constant(global, "namespaces", namespaces);
 
-// Called when a cell starts: a plugin's namespace is a global of its own as well.
+// Called when a cell starts: each namespace of a plugin is also a global.
 function begin() {
   const names = table("namespaces");
   if (names === undefined) return;

@@ -1,22 +1,22 @@
-// `text`, `json`, `console`, and what becomes of values and errors that leave the cell.
+// `text`, `json`, `console`, and the encoding of values and errors that leave the cell.
 
 const TEXT = 0, JSON_VALUE = 1;
 
-// JSON where there is a JSON form; else what comes closest. Cycles are cut, BigInts become strings.
+// Encodes a value as JSON; a value without a JSON form is converted: cycles are cut, BigInts become strings.
 function encode(value) {
   if (value instanceof Error) value = { name: String(value.name), message: String(value.message) };
   try {
     const text = stringify(value);
     if (text !== undefined) return text;
   } catch (error) {
-    if (error instanceof RangeError || !mayBeMended(error)) throw error;
+    if (error instanceof RangeError || !mayBeConverted(error)) throw error;
     return stringify(plain(value, new Map())) ?? "null";
   }
   return value === undefined ? "null" : stringify(String(value));
 }
 
-// stringify throws a TypeError of its own for cycles and BigInts; any other is the cell's own.
-const mayBeMended = (error) => error instanceof TypeError;
+// stringify throws a TypeError for cycles and BigInts; any other error comes from the cell.
+const mayBeConverted = (error) => error instanceof TypeError;
 
 function plain(value, above) {
   if (typeof value === "bigint") return String(value);
@@ -66,7 +66,7 @@ constant(global, "console", freeze({
   count: (label = "default") => { counts[label] = (counts[label] ?? 0) + 1; print(`${label}: ${counts[label]}`); },
 }));
 
-// What the host makes a failed result of.
+// Describes an error for the host, which builds the failed result from it.
 function describe(error) {
   const about = { __proto__: null, name: "", message: "", stack: "", maker: "", code: "", tool: null };
   try {

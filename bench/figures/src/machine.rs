@@ -1,17 +1,17 @@
-//! What Linux says of the machine and of a process.
+//! Load average and process memory, from `/proc`.
 
 use crate::Result;
 
-/// Of the last minute.
+/// The load average of the last minute.
 pub fn load_average() -> Result<f64> {
     let text = std::fs::read_to_string("/proc/loadavg")?;
     Ok(text.split(' ').next().unwrap_or_default().parse()?)
 }
 
-/// Bytes of a process that are in memory; `self` is one, too.
+/// Resident memory of a process in bytes. `process` is a process id or `self`.
 pub fn resident_bytes(process: &str) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("its status has no VmRSS")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the process status has no VmRSS")?;
     let kilobytes: u64 = line.trim_end_matches("kB").trim().parse()?;
     Ok(kilobytes * 1024)
 }

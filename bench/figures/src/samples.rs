@@ -1,4 +1,4 @@
-//! Samples of one thing, in one unit, and what is said of them.
+//! Samples of one measurement, and their quantiles.
 
 #[derive(Clone, Debug, Default)]
 pub struct Samples(Vec<f64>);
@@ -36,7 +36,7 @@ impl Samples {
         self.quantile(1.0)
     }
 
-    /// The sample at this part of the sorted whole; of no samples it is not a number.
+    /// The sample at this fraction of the sorted samples; NaN if there are none.
     fn quantile(&self, part: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);

@@ -11,7 +11,7 @@ use crate::Result;
 pub(crate) const SETS: [&str; 7] =
     ["livemcp_agent", "livemcp_task", "metatool", "bfcl", "sealtools", "apizoo", "stabletoolbench"];
 
-/// All tools together; its mean is told apart from the seven's.
+/// The set of all tools together; it is not part of the mean of the seven sets.
 pub(crate) const MIXED: &str = "mixed";
 
 #[derive(Debug)]
@@ -23,9 +23,9 @@ pub(crate) struct Set {
 #[derive(Debug)]
 pub(crate) struct Query {
     pub(crate) text: String,
-    /// Positions of the documents that are right.
+    /// Positions of the relevant documents.
     pub(crate) relevant: Vec<usize>,
-    /// Which fifth of the requests it belongs to; the same in every run.
+    /// The fold (a fifth of the requests) that it belongs to; the same in every run.
     pub(crate) fold: usize,
 }
 

@@ -1,4 +1,5 @@
-//! Whether the weights were only lucky: chosen on four fifths of the requests, told on the last fifth, five times.
+//! Cross-validation of the weights: they are chosen on four fifths of the requests and scored on the last fifth, five
+//! times.
 
 use std::path::Path;
 
@@ -10,13 +11,13 @@ use crate::measure::{SHOWN, mean};
 use crate::peers::incumbent::Incumbent;
 use crate::quality::{Answers, answers};
 
-/// What there is to choose from, around what ships.
+/// The weights to choose from, around the shipped ones.
 const MEANING: [f32; 3] = [3.0, 4.0, 5.0];
 const SATURATION: [f32; 3] = [0.7, 1.2, 2.0];
 
 const BAR: f64 = 4.0;
 
-/// Whether the bar was met.
+/// Prints the scores and returns whether the bar was met.
 pub(crate) fn run(data: &Path) -> Result<bool> {
     let sets: Vec<Set> = SETS.iter().map(|name| read(data, name)).collect::<Result<_>>()?;
     let choices: Vec<Weights> = MEANING
@@ -34,7 +35,7 @@ pub(crate) fn run(data: &Path) -> Result<bool> {
             all.push(Answers::of(set, |query| answers(&index, query)));
         }
     }
-    let mut told = Vec::new();
+    let mut scores = Vec::new();
     for fold in 0..FOLDS {
         let best = ours
             .iter()
@@ -46,9 +47,9 @@ pub(crate) fn run(data: &Path) -> Result<bool> {
             "fold {fold}: ours {us:.1}, incumbent {them:.1} (meaning {}, saturation {})",
             weights.meaning, weights.saturation
         );
-        told.push((us, them));
+        scores.push((us, them));
     }
-    let (us, them) = (mean(told.iter().map(|fold| fold.0)), mean(told.iter().map(|fold| fold.1)));
+    let (us, them) = (mean(scores.iter().map(|fold| fold.0)), mean(scores.iter().map(|fold| fold.1)));
     let met = us - them >= BAR;
     println!(
         "five folds: ours {us:.1}, incumbent {them:.1}, bar {BAR} points above  {}\n",
@@ -57,7 +58,7 @@ pub(crate) fn run(data: &Path) -> Result<bool> {
     Ok(met)
 }
 
-/// The mean over the sets of what these requests came to.
+/// Returns the mean recall of the selected folds over all sets.
 fn score(sets: &[Set], answers: &[Answers], taken: impl Fn(usize) -> bool) -> f64 {
     mean(sets.iter().zip(answers).map(|(set, answers)| {
         let chosen = set.queries.iter().zip(&answers.recall).filter(|(query, _)| taken(query.fold));

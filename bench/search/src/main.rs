@@ -1,4 +1,4 @@
-//! `make bench-search`: how well and how fast tools are found, beside plain BM25 and the incumbent's ranking.
+//! `make bench-search`: quality and speed of tool search, compared with plain BM25 and the incumbent's ranking.
 
 mod data;
 mod folds;
@@ -31,7 +31,7 @@ fn run() -> Result<bool> {
     let data = data.ok_or("set TOOLSEARCH_DATA to the folder of labelled sets")?;
     match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
         [] => {
-            // Memory is told by how much more there is, so that comes first.
+            // Speed comes first: it measures the growth of memory.
             let met = [speed::run(&data)?, quality::run(&data)?, folds::run(&data)?];
             Ok(met.into_iter().all(|met| met))
         }

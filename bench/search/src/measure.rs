@@ -1,15 +1,15 @@
-//! How good an answer is: how many of the right tools are among the first eight, and how far up.
+//! Quality measures of an answer: how many of the relevant tools are among the first eight, and at which rank.
 
-/// How many tools an answer has.
+/// Number of tools in an answer.
 pub(crate) const SHOWN: usize = 8;
 
-/// The share of the right tools that are shown, of those that can be.
+/// Recall: the share of the relevant tools that are in the answer, of those that fit.
 pub(crate) fn recall(ranked: &[usize], relevant: &[usize]) -> f64 {
     let found = ranked.iter().take(SHOWN).filter(|tool| relevant.contains(tool)).count();
     found as f64 / relevant.len().clamp(1, SHOWN) as f64
 }
 
-/// The same, with a discount for places further down.
+/// Normalised discounted cumulative gain: like recall, but lower ranks count less.
 pub(crate) fn ndcg(ranked: &[usize], relevant: &[usize]) -> f64 {
     let gain = |place: usize| 1.0 / (place as f64 + 2.0).log2();
     let places = ranked.iter().take(SHOWN).enumerate().filter(|(_, tool)| relevant.contains(tool));
@@ -22,7 +22,7 @@ pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
     sum / count.max(1) as f64
 }
 
-/// Where the difference of two rankings lies, in 95 of 100 draws of as many requests.
+/// The 95 % bootstrap interval of the mean difference between two rankings.
 pub(crate) fn paired_interval(ours: &[f64], theirs: &[f64]) -> (f64, f64) {
     let differences: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours - theirs).collect();
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;

@@ -1,4 +1,4 @@
-//! Requests that were answered badly, to be read.
+//! Prints the requests whose answers lack relevant tools.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The share of right tools among the first eight, set by set.
+//! Measures the share of relevant tools among the first eight, for each set.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::measure::{SHOWN, mean, ndcg, paired_interval, recall};
 use crate::peers::incumbent::Incumbent;
 use crate::peers::plain::Plain;
 
-/// How every request of a set was answered.
+/// The scores of every request of a set.
 pub(crate) struct Answers {
     pub(crate) recall: Vec<f64>,
     pub(crate) ndcg: Vec<f64>,
@@ -30,7 +30,7 @@ pub(crate) fn answers(index: &Index, query: &str) -> Vec<usize> {
     index.rank(query, SHOWN, |_| true).into_iter().map(|hit| hit.position).collect()
 }
 
-/// Whether every bar was met.
+/// Prints the scores and returns whether every bar was met.
 pub(crate) fn run(data: &Path) -> Result<bool> {
     println!(
         "{:18}{:>8}{:>10}{:>10}{:>8}{:>8}   ours - incumbent, 95 %",

@@ -1,4 +1,4 @@
-//! How long a search takes, and an index to make, in time of one core.
+//! Measures the CPU time of building an index and of a search, on one core.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::Result;
 use crate::data::{MIXED, read};
 use crate::measure::SHOWN;
 
-/// Whether every bar was met.
+/// Prints the times and returns whether every bar was met.
 pub(crate) fn run(data: &Path) -> Result<bool> {
-    // Reading the table of meanings once belongs to no index.
+    // Load the table of meanings first, because it is not part of an index.
     let meaning = Meaning::shipped();
     let few = read(data, "livemcp_agent")?;
     let many = read(data, MIXED)?;
@@ -34,12 +34,12 @@ pub(crate) fn run(data: &Path) -> Result<bool> {
     let build = median(3, || Index::new(many.documents.clone(), meaning, Weights::SHIPPED));
     bar("index of 12,653 tools", build, Duration::from_millis(1_500));
     let changed: Vec<Document> = many.documents.iter().skip(40).cloned().collect();
-    bar("the same with 40 tools fewer", median(3, || index.updated(changed.clone())), Duration::from_millis(300));
+    bar("update to 40 tools fewer", median(3, || index.updated(changed.clone())), Duration::from_millis(300));
     let small = Index::new(few.documents, meaning, Weights::SHIPPED);
     bar("a search in 527 tools, p50", search(&small, &few.queries), Duration::from_micros(200));
     bar("a search in 12,653 tools, p50", search(&index, &many.queries), Duration::from_millis(2));
     let words = Index::new(many.documents.clone(), None, Weights::SHIPPED);
-    bar("the same by words alone", search(&words, &many.queries), Duration::from_millis(1));
+    bar("the same search by words alone", search(&words, &many.queries), Duration::from_millis(1));
     let mib = mebibytes(held);
     println!(
         "{:36}{mib:>9.1} MiB  bar 40 MiB  {}",
@@ -53,9 +53,9 @@ fn search(index: &Index, queries: &[crate::data::Query]) -> Duration {
     let mut took: Vec<Duration> = queries
         .iter()
         .map(|query| {
-            let start = worked();
+            let start = cpu_time();
             std::hint::black_box(index.rank(&query.text, SHOWN, |_| true));
-            worked().saturating_sub(start)
+            cpu_time().saturating_sub(start)
         })
         .collect();
     took.sort();
@@ -65,9 +65,9 @@ fn search(index: &Index, queries: &[crate::data::Query]) -> Duration {
 fn median<T>(rounds: usize, mut work: impl FnMut() -> T) -> Duration {
     let mut took: Vec<Duration> = (0..rounds)
         .map(|_| {
-            let start = worked();
+            let start = cpu_time();
             let made = work();
-            let took = worked().saturating_sub(start);
+            let took = cpu_time().saturating_sub(start);
             drop(made);
             took
         })
@@ -76,8 +76,8 @@ fn median<T>(rounds: usize, mut work: impl FnMut() -> T) -> Duration {
     took.get(rounds / 2).copied().unwrap_or_default()
 }
 
-/// What this thread has worked: nothing here waits, so on an idle machine this is the time that passes.
-fn worked() -> Duration {
+/// CPU time of this thread. Nothing here waits, so on an idle machine it equals the elapsed time.
+fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }

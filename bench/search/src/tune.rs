@@ -1,4 +1,4 @@
-//! What other weights would come to.
+//! Scores other weights than the shipped ones.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ const KNOBS: &[Knob] = &[
     ("owner length", |w| &mut w.length[4]),
 ];
 
-/// What some knobs at other values come to: `meaning=2 owner=3`, a line for each argument.
+/// Prints the scores for each argument, a list of changed weights such as `meaning=2 owner=3`.
 pub(crate) fn try_out(data: &Path, tries: &[String]) -> Result<bool> {
     let sets: Vec<Set> = SETS.iter().chain([&MIXED]).map(|name| read(data, name)).collect::<Result<_>>()?;
     let indexes: Vec<Index> =
@@ -43,7 +43,7 @@ pub(crate) fn try_out(data: &Path, tries: &[String]) -> Result<bool> {
             let (_, knob) = KNOBS
                 .iter()
                 .find(|(known, _)| known.replace(' ', "-") == name)
-                .ok_or_else(|| format!("no knob {name}"))?;
+                .ok_or_else(|| format!("unknown knob {name}"))?;
             *knob(&mut weights) = value.parse()?;
         }
         let scores: Vec<f64> = sets.iter().zip(&indexes).map(|(set, index)| score(set, index, &weights)).collect();

@@ -1,16 +1,16 @@
-//! What is promised of a fleet; `docs/promises.md` says the same in words.
+//! The bars of this benchmark; `docs/promises.md` describes them.
 
 use figures::Bar::{AtLeast, AtMost};
 use figures::Claim;
 
-/// What the p99 of healthy calls may take beyond twice that of calm ones: a server that is started again is two
-/// processes that want the cores.
+/// How much the p99 of calls to healthy servers may exceed twice that without kills: restarting a server starts two
+/// processes that compete for the cores.
 const SLACK_MS: f64 = 10.0;
 
 /// How long a first cell waits for servers that have not been listed yet.
 const WAIT_FOR_SERVERS_MS: f64 = 10_000.0;
 
-/// How soon nobody is left: while calls are under way, which have a second to end; and when nothing is.
+/// Time until all processes are gone: if calls are under way, which get a second to end; and if none are.
 const GONE_MS: f64 = 2_000.0;
 const GONE_IDLE_MS: f64 = 500.0;
 

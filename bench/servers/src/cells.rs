@@ -1,4 +1,4 @@
-//! The cells that are run, and what must come of them.
+//! The cells of this benchmark, and checks of their results.
 
 use serde_json::{Value, json};
 
@@ -6,26 +6,26 @@ use crate::Result;
 use crate::client::{Answer, Client};
 use crate::offer::{SERVERS, answering};
 
-/// How the value of a cell begins whose call failed.
+/// Prefix of the value of a cell whose call failed.
 pub(crate) const LOST: &str = "lost: ";
 
-/// Calls one tool; its value is the id of what the tool found.
+/// A cell that calls one tool; its value is the id of the record that the tool returns.
 pub(crate) fn call(server: usize, tool: &str) -> String {
     format!("return (await MCP.{}.{}({{ id: '7' }})).structuredContent.id", name(server), function(tool))
 }
 
-/// The same, where the call may fail.
+/// A cell that calls one tool and also completes if the call fails; its value then starts with [`LOST`].
 pub(crate) fn call_or_lost(server: usize, tool: &str) -> String {
     let call = format!("MCP.{}.{}({{ id: '7' }})", name(server), function(tool));
     format!("return {call}.then((found) => found.structuredContent.id, (error) => '{LOST}' + error.message)")
 }
 
-/// What a tool of this server finds.
+/// The id that the tools of this server return.
 pub(crate) fn found(server: usize) -> Value {
     json!(format!("{}-7", name(server)))
 }
 
-/// Calls a tool that answers at once, and checks the answer.
+/// Calls a tool that answers immediately, and checks the answer.
 pub(crate) fn ask_one(client: &Client, server: usize) -> Result<Answer> {
     let (value, answer) = client.exec(&call(server, &answering(server)))?;
     if value == found(server) { Ok(answer) } else { Err(format!("{} answered {value}", name(server)).into()) }
@@ -49,7 +49,7 @@ fn name(server: usize) -> &'static str {
     SERVERS.get(server).copied().unwrap_or_default()
 }
 
-/// As a cell sees a tool's name: `get_record` is `getRecord`.
+/// The name of a tool in a cell: `get_record` becomes `getRecord`.
 fn function(tool: &str) -> String {
     let mut upper = false;
     let mut function = String::new();
@@ -71,7 +71,7 @@ mod tests {
     use super::call;
 
     #[test]
-    fn a_cell_names_a_tool_as_cells_see_it() {
+    fn a_tool_name_becomes_camel_case_in_a_cell() {
         let wanted = "return (await MCP.accounting.getRecord({ id: '7' })).structuredContent.id";
         assert_eq!(call(0, "get_record"), wanted);
     }

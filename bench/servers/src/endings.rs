@@ -1,4 +1,4 @@
-//! However `cellmate` ends, nobody of the fleet is left soon after.
+//! Measures how soon all processes of the fleet are gone after `cellmate` ends, for each way of ending.
 
 use std::path::Path;
 use std::sync::mpsc::Receiver;
@@ -9,37 +9,37 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::{Answer, Client};
 use crate::fleet::Fleet;
-use crate::heard::until_heard;
+use crate::heard::until_received;
 use crate::offer::{SERVERS, hanging};
 use crate::processes::{Census, Kind, Process};
 use crate::report::{Report, milliseconds};
 use crate::{Result, Times, cells};
 
-/// Servers that are at work on a call where some are.
+/// Number of servers with a call under way in [`Moment::Busy`].
 const BUSY: usize = 8;
 
-/// Past it, what is left is a miss.
+/// After this time, remaining processes count as a miss.
 const GIVE_UP: Duration = Duration::from_secs(15);
 
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How far the start of all servers has come when the end comes in the middle of it.
+/// Time after the start in [`Moment::Starting`], when some servers have been started.
 const HALF_STARTED: Duration = Duration::from_millis(150);
 
 #[derive(Clone, Copy)]
 enum End {
     InputClosed,
-    Told(Signal),
+    Signal(Signal),
 }
 
-/// What is going on when the end comes.
+/// The state of the fleet when `cellmate` is ended.
 #[derive(Clone, Copy)]
 enum Moment {
-    /// All servers run, and nobody calls them.
+    /// All servers run, and no call is under way.
     Quiet,
-    /// All run, and some are at work on a call.
+    /// All servers run, and some have a call under way.
     Busy,
-    /// They are being started, for nothing is remembered of them.
+    /// The servers are being started, because no list is cached.
     Starting,
 }
 
@@ -55,12 +55,22 @@ const fn ending(key: &'static str, name: &'static str, end: End, moment: Moment)
 }
 
 const ENDINGS: [Ending; 6] = [
-    ending("gone_after_close_ms", "its input is closed", End::InputClosed, Moment::Quiet),
-    ending("gone_after_term_ms", "SIGTERM", End::Told(Signal::TERM), Moment::Quiet),
-    ending("gone_after_busy_term_ms", "SIGTERM while calls are under way", End::Told(Signal::TERM), Moment::Busy),
-    ending("gone_after_busy_kill_ms", "SIGKILL while calls are under way", End::Told(Signal::KILL), Moment::Busy),
-    ending("gone_after_early_term_ms", "SIGTERM while servers are started", End::Told(Signal::TERM), Moment::Starting),
-    ending("gone_after_early_kill_ms", "SIGKILL while servers are started", End::Told(Signal::KILL), Moment::Starting),
+    ending("gone_after_close_ms", "its input closed", End::InputClosed, Moment::Quiet),
+    ending("gone_after_term_ms", "SIGTERM", End::Signal(Signal::TERM), Moment::Quiet),
+    ending("gone_after_busy_term_ms", "SIGTERM while calls are under way", End::Signal(Signal::TERM), Moment::Busy),
+    ending("gone_after_busy_kill_ms", "SIGKILL while calls are under way", End::Signal(Signal::KILL), Moment::Busy),
+    ending(
+        "gone_after_early_term_ms",
+        "SIGTERM while servers are started",
+        End::Signal(Signal::TERM),
+        Moment::Starting,
+    ),
+    ending(
+        "gone_after_early_kill_ms",
+        "SIGKILL while servers are started",
+        End::Signal(Signal::KILL),
+        Moment::Starting,
+    ),
 ];
 
 pub(crate) fn run(fleet: &Fleet, times: Times, report: &mut Report) -> Result<()> {
@@ -78,7 +88,7 @@ pub(crate) fn run(fleet: &Fleet, times: Times, report: &mut Report) -> Result<()
 }
 
 fn gone_after(fleet: &Fleet, state: &Path, ending: &Ending) -> Result<Duration> {
-    let (client, _under_way) = until(fleet, state, ending.moment)?;
+    let (client, _under_way) = start_until(fleet, state, ending.moment)?;
     let census = Census::take(client.pid(), &fleet.mark())?;
     let servers = census.count(Kind::Server);
     let as_wanted = match ending.moment {
@@ -86,28 +96,28 @@ fn gone_after(fleet: &Fleet, state: &Path, ending: &Ending) -> Result<Duration> 
         Moment::Starting => servers > 0,
     };
     if !as_wanted {
-        return Err(format!("{servers} servers run, which are not those to be ended by this: {}", ending.name).into());
+        return Err(format!("{servers} servers run, which is not the expected state before: {}", ending.name).into());
     }
     let began = Instant::now();
-    tell(&client, ending.end)?;
+    end(&client, ending.end)?;
     loop {
-        // So that it is no zombie; the census does not count those either.
+        // Reaps the process, so that no zombie is left; the census does not count zombies either.
         client.has_ended()?;
         let left = census.left(&fleet.mark())?;
         if left.is_empty() {
             return Ok(began.elapsed());
         }
         if began.elapsed() > GIVE_UP {
-            eprintln!("bench-servers: {} processes are left {GIVE_UP:?} after this: {}", left.len(), ending.name);
-            end_all(&left);
+            eprintln!("bench-servers: {} processes are left {GIVE_UP:?} after: {}", left.len(), ending.name);
+            kill_all(&left);
             return Ok(began.elapsed());
         }
         std::thread::sleep(LOOK);
     }
 }
 
-/// A `cellmate` to which this happens, and the calls that are under way.
-fn until(fleet: &Fleet, state: &Path, moment: Moment) -> Result<(Client, Vec<Receiver<Answer>>)> {
+/// Starts `cellmate` and brings the fleet into this state. Returns the calls that are under way, too.
+fn start_until(fleet: &Fleet, state: &Path, moment: Moment) -> Result<(Client, Vec<Receiver<Answer>>)> {
     let mut under_way = Vec::new();
     let client = match moment {
         Moment::Quiet | Moment::Busy => fleet.serve(state)?,
@@ -119,7 +129,7 @@ fn until(fleet: &Fleet, state: &Path, moment: Moment) -> Result<(Client, Vec<Rec
             cells::ask_all(&client)?;
             for server in 0..BUSY {
                 let tool = hanging(server);
-                under_way.push(until_heard(fleet, server, &tool, || client.begin(&cells::call(server, &tool)))?);
+                under_way.push(until_received(fleet, server, &tool, || client.begin(&cells::call(server, &tool)))?);
             }
         }
         Moment::Starting => std::thread::sleep(HALF_STARTED),
@@ -127,17 +137,17 @@ fn until(fleet: &Fleet, state: &Path, moment: Moment) -> Result<(Client, Vec<Rec
     Ok((client, under_way))
 }
 
-/// So that what one ending left is not counted at the next.
-fn end_all(left: &[Process]) {
+/// Kills remaining processes, so that they are not counted after the next ending.
+fn kill_all(left: &[Process]) {
     for pid in left.iter().filter_map(|process| Pid::from_raw(process.pid)) {
-        let _gone_meanwhile = kill_process(pid, Signal::KILL);
+        let _already_gone = kill_process(pid, Signal::KILL);
     }
 }
 
-fn tell(client: &Client, end: End) -> Result<()> {
+fn end(client: &Client, end: End) -> Result<()> {
     match end {
         End::InputClosed => client.close_input(),
-        End::Told(signal) => kill_process(Pid::from_raw(client.pid()).ok_or("a process without number")?, signal)?,
+        End::Signal(signal) => kill_process(Pid::from_raw(client.pid()).ok_or("invalid process id")?, signal)?,
     }
     Ok(())
 }

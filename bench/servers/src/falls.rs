@@ -1,4 +1,4 @@
-//! Calls to healthy servers while others are killed in the middle of a call, one after the other.
+//! Measures calls to healthy servers while others are killed during a call, one after the other.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -9,50 +9,51 @@ use crate::client::Client;
 use crate::fleet::Fleet;
 use crate::offer::SERVERS;
 use crate::report::{Report, milliseconds};
-use crate::victims::{Fallen, fall, work};
+use crate::victims::{KillResults, call_and_kill, call_only};
 use crate::{Result, Times, cells};
 
-/// Servers that are killed in one round. Each is killed once: rounds take others.
+/// Servers that are killed in one round. Each round kills different ones.
 const KILLED_A_ROUND: usize = 4;
 
-/// Cells that call healthy servers at one time.
+/// Number of concurrent cells that call healthy servers.
 const LANES: usize = 2;
 
-/// How long a round lasts at least, with or without falls.
+/// Minimum duration of a round, with or without kills.
 const ROUND: Duration = Duration::from_secs(4);
 
 pub(crate) fn run(fleet: &Fleet, times: Times, report: &mut Report) -> Result<()> {
     let client = fleet.serve(&fleet.new_state())?;
     cells::ask_all(&client)?;
     let (mut calm, mut falling) = (Lanes::default(), Lanes::default());
-    let mut fallen = Fallen::default();
-    // All that are ever killed are left out of both sides from the beginning.
+    let mut killed = KillResults::default();
+    // Servers that are killed in any round are excluded from both sides.
     let healthy = times.rounds * KILLED_A_ROUND..SERVERS.len();
     for round in 0..times.rounds {
         let victims = round * KILLED_A_ROUND..(round + 1) * KILLED_A_ROUND;
         calm.add(beside(&client, healthy.clone(), || {
-            victims.clone().try_for_each(|victim| work(&client, fleet, victim))
+            victims.clone().try_for_each(|victim| call_only(&client, fleet, victim))
         })?);
         falling.add(beside(&client, healthy.clone(), || {
-            victims.clone().try_for_each(|victim| fall(&client, fleet, victim, &mut fallen))
+            victims.clone().try_for_each(|victim| call_and_kill(&client, fleet, victim, &mut killed))
         })?);
     }
     client.end()?;
-    told(report, &calm, &falling, &fallen);
+    print(report, &calm, &falling, &killed);
     Ok(())
 }
 
-fn told(report: &mut Report, calm: &Lanes, falling: &Lanes, fallen: &Fallen) {
+fn print(report: &mut Report, calm: &Lanes, falling: &Lanes, killed: &KillResults) {
     report.heading("calls through cells to healthy servers, two at a time");
-    report.times("while nothing fails", &calm.took);
-    report.times(&format!("while {} servers are killed in the middle of a call", fallen.killed), &falling.took);
-    report.line("healthy calls that failed", &(calm.failed + falling.failed).to_string());
-    report.times("a killed server's next call", &fallen.back);
+    report.times("without kills", &calm.took);
+    report.times(&format!("while {} servers are killed during a call", killed.servers), &falling.took);
+    report.line("calls to healthy servers that failed", &(calm.failed + falling.failed).to_string());
+    report.times("next call of a killed server", &killed.back);
     let of = |part: usize, whole: usize| format!("{part} of {whole}");
-    report.line("killed servers that answered their next call", &of(fallen.came_back, fallen.killed));
-    report.line("killed calls of tools that read, answered all the same", &of(fallen.reads_answered, fallen.reads));
-    report.line("killed calls of tools that do not, told as lost", &of(fallen.writes_told, fallen.writes));
-    report.line("of those, heard more than once", &of(fallen.writes_repeated, fallen.writes));
+    report.line("killed servers that answered their next call", &of(killed.came_back, killed.servers));
+    report.line("interrupted calls of tools that only read: answered", &of(killed.reads_answered, killed.reads));
+    report.line("interrupted calls of other tools: reported as failed", &of(killed.writes_reported, killed.writes));
+    report
+        .line("interrupted calls of other tools: received more than once", &of(killed.writes_repeated, killed.writes));
     report.fact("calm_p50_ms", calm.took.p50());
     report.fact("calm_p99_ms", calm.took.p99());
     report.fact("falling_p50_ms", falling.took.p50());
@@ -60,12 +61,12 @@ fn told(report: &mut Report, calm: &Lanes, falling: &Lanes, fallen: &Fallen) {
     report.fact("falling_p99_ratio", falling.took.p99() / calm.took.p99());
     report.fact("falling_p99_beyond_twice_ms", falling.took.p99() - 2.0 * calm.took.p99());
     report.fact("healthy_calls_failed", (calm.failed + falling.failed) as f64);
-    report.fact("killed_servers", fallen.killed as f64);
-    report.fact("killed_servers_not_back", (fallen.killed - fallen.came_back) as f64);
-    report.fact("back_p50_ms", fallen.back.p50());
-    report.fact("killed_reads_unanswered", (fallen.reads - fallen.reads_answered) as f64);
-    report.fact("killed_writes_untold", (fallen.writes - fallen.writes_told) as f64);
-    report.fact("killed_writes_repeated", fallen.writes_repeated as f64);
+    report.fact("killed_servers", killed.servers as f64);
+    report.fact("killed_servers_not_back", (killed.servers - killed.came_back) as f64);
+    report.fact("back_p50_ms", killed.back.p50());
+    report.fact("killed_reads_unanswered", (killed.reads - killed.reads_answered) as f64);
+    report.fact("killed_writes_untold", (killed.writes - killed.writes_reported) as f64);
+    report.fact("killed_writes_repeated", killed.writes_repeated as f64);
 }
 
 #[derive(Default)]
@@ -81,8 +82,8 @@ impl Lanes {
     }
 }
 
-/// Calls these servers in turn for as long as something else is done, and a round at least.
-fn beside(client: &Client, healthy: std::ops::Range<usize>, mut done: impl FnMut() -> Result<()>) -> Result<Lanes> {
+/// Calls the healthy servers in turn while `work` runs, but at least for [`ROUND`].
+fn beside(client: &Client, healthy: std::ops::Range<usize>, mut work: impl FnMut() -> Result<()>) -> Result<Lanes> {
     let (over, next) = (AtomicBool::new(false), AtomicUsize::new(0));
     let lane = || {
         let mut lane = Lanes::default();
@@ -92,7 +93,7 @@ fn beside(client: &Client, healthy: std::ops::Range<usize>, mut done: impl FnMut
             match cells::ask_one(client, server) {
                 Ok(_) => lane.took.push(milliseconds(began.elapsed())),
                 Err(error) => {
-                    eprintln!("bench-servers: a healthy call failed: {error}");
+                    eprintln!("bench-servers: a call to a healthy server failed: {error}");
                     lane.failed += 1;
                 }
             }
@@ -102,13 +103,13 @@ fn beside(client: &Client, healthy: std::ops::Range<usize>, mut done: impl FnMut
     std::thread::scope(|scope| {
         let lanes: Vec<_> = (0..LANES).map(|_| scope.spawn(lane)).collect();
         let began = Instant::now();
-        let came_to = done();
+        let result = work();
         std::thread::sleep(ROUND.saturating_sub(began.elapsed()));
         over.store(true, Ordering::Relaxed);
         let mut all = Lanes::default();
         for lane in lanes {
             all.add(lane.join().map_err(|_| "a lane panicked")?);
         }
-        came_to.map(|()| all)
+        result.map(|()| all)
     })
 }

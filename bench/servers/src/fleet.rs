@@ -1,4 +1,4 @@
-//! The fleet on disk: a script for each server, and one configuration that names them all.
+//! The files of the fleet: a script for each server, and a configuration with all of them.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,23 @@ use crate::Result;
 use crate::client::Client;
 use crate::offer::{SERVERS, tools};
 
-/// Every process that belongs to the fleet has this in its environment, with the fleet's folder as value.
+/// The environment variable that every process of the fleet has. Its value is the fleet's folder.
 pub(crate) const MARK: &str = "CELLMATE_BENCH_FLEET";
 
-/// Servers that do not answer when they are started, where some are wanted beside the others.
+/// Number of additional servers that do not answer during start-up, in the configuration that has them.
 pub(crate) const HANGING: usize = 8;
 
-/// Lines of what `cellmate` says that are shown when something goes wrong.
-const SHOWN_COMPLAINTS: usize = 10;
+/// Lines of `cellmate`'s standard error that are shown after a failure.
+const SHOWN_STDERR_LINES: usize = 10;
 
-/// Who is configured beside the fleet.
+/// The servers that are configured in addition to the fleet.
 #[derive(Clone, Copy, Debug)]
 enum Beside {
-    Nobody,
+    Nothing,
     Hanging,
 }
 
-/// Removed with everything in it when dropped.
+/// A temporary folder with the fleet's files, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     folder: PathBuf,
@@ -38,7 +38,7 @@ pub(crate) struct Fleet {
 impl Drop for Fleet {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.folder) {
-            eprintln!("bench-servers: {} is left behind: {error}", self.folder.display());
+            eprintln!("bench-servers: cannot remove {}: {error}", self.folder.display());
         }
     }
 }
@@ -55,17 +55,17 @@ impl Fleet {
         let fleet = Self { folder, cellmate, fake };
         let mut servers = Map::new();
         for (position, name) in SERVERS.iter().enumerate() {
-            let script = json!({"tools": tools(position), "record": fleet.heard(position)});
+            let script = json!({"tools": tools(position), "record": fleet.record(position)});
             std::fs::write(fleet.script(position), script.to_string())?;
             servers.insert((*name).to_owned(), fleet.entry(&fleet.script(position)));
         }
-        fleet.configure(Beside::Nobody, &servers)?;
+        fleet.configure(Beside::Nothing, &servers)?;
         std::fs::write(
             fleet.folder.join("hanging.json"),
             json!({"on": {"initialize": [], "server/discover": []}}).to_string(),
         )?;
         for number in 0..HANGING {
-            // Named so that they are the first to be started.
+            // These names sort first, so that these servers are started first.
             servers.insert(format!("a-{number}"), fleet.entry(&fleet.folder.join("hanging.json")));
         }
         fleet.configure(Beside::Hanging, &servers)?;
@@ -78,12 +78,12 @@ impl Fleet {
 
     fn config(&self, beside: Beside) -> PathBuf {
         self.folder.join(match beside {
-            Beside::Nobody => "config.json",
+            Beside::Nothing => "config.json",
             Beside::Hanging => "config-hanging.json",
         })
     }
 
-    /// Trusted, because a call may be repeated only where the server is believed that its tool reads.
+    /// Trusted, because a call is repeated only if the server's read-only annotation is trusted.
     fn entry(&self, script: &Path) -> Value {
         json!({
             "command": self.fake,
@@ -101,35 +101,35 @@ impl Fleet {
         self.folder.join(format!("server-{position:02}.json"))
     }
 
-    /// What a server wrote down of what it heard.
-    pub(crate) fn heard(&self, position: usize) -> PathBuf {
-        self.folder.join(format!("heard-{position:02}"))
+    /// The file in which a server records its input.
+    pub(crate) fn record(&self, position: usize) -> PathBuf {
+        self.folder.join(format!("record-{position:02}"))
     }
 
-    /// One server, without us in between.
+    /// Starts one server, without `cellmate` in between.
     pub(crate) fn server(&self, position: usize) -> Result<Client> {
         let mut command = Command::new(&self.fake);
         command.arg(self.script(position)).env(MARK, self.mark());
         Client::start(command)
     }
 
-    /// A folder for state that nobody has used before.
+    /// Returns a new state folder.
     pub(crate) fn new_state(&self) -> PathBuf {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         self.folder.join(format!("state-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// `cellmate mcp` in front of all servers, none of which is stopped for idleness.
+    /// Starts `cellmate mcp` in front of all servers, without stopping idle ones.
     pub(crate) fn serve(&self, state: &Path) -> Result<Client> {
-        self.start(Beside::Nobody, state, 0)
+        self.start(Beside::Nothing, state, 0)
     }
 
-    /// The same; servers that nobody calls are stopped after so many seconds.
+    /// Starts `cellmate mcp` in front of all servers; idle ones are stopped after `idle_stop` seconds.
     pub(crate) fn serve_stopping(&self, state: &Path, idle_stop: u32) -> Result<Client> {
-        self.start(Beside::Nobody, state, idle_stop)
+        self.start(Beside::Nothing, state, idle_stop)
     }
 
-    /// The same beside some that do not answer.
+    /// Starts `cellmate mcp` in front of all servers and of [`HANGING`] more that do not answer.
     pub(crate) fn serve_beside_hanging(&self, state: &Path) -> Result<Client> {
         self.start(Beside::Hanging, state, 0)
     }
@@ -138,19 +138,19 @@ impl Fleet {
         let mut command = Command::new(&self.cellmate);
         command.arg("mcp").arg("--config").arg(self.config(beside)).arg("--state-dir").arg(state);
         command.args(["--ask-nobody", "--idle-stop", &idle_stop.to_string()]);
-        command.env(MARK, self.mark()).env_remove("CELLMATE_CONFIG").stderr(self.complaints()?);
+        command.env(MARK, self.mark()).env_remove("CELLMATE_CONFIG").stderr(self.stderr_file()?);
         Client::start(command)
     }
 
-    /// What `cellmate` says to people; kept out of the table.
-    fn complaints(&self) -> Result<File> {
-        Ok(File::options().create(true).append(true).open(self.folder.join("complaints"))?)
+    /// The file for `cellmate`'s standard error, which is not part of the table.
+    fn stderr_file(&self) -> Result<File> {
+        Ok(File::options().create(true).append(true).open(self.folder.join("stderr"))?)
     }
 
-    /// The end of that, for when something went wrong.
-    pub(crate) fn last_complaints(&self) -> String {
-        let said = std::fs::read_to_string(self.folder.join("complaints")).unwrap_or_default();
-        let lines: Vec<&str> = said.lines().collect();
-        lines.get(lines.len().saturating_sub(SHOWN_COMPLAINTS)..).unwrap_or_default().join("\n")
+    /// The last lines of `cellmate`'s standard error.
+    pub(crate) fn last_stderr(&self) -> String {
+        let text = std::fs::read_to_string(self.folder.join("stderr")).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines.get(lines.len().saturating_sub(SHOWN_STDERR_LINES)..).unwrap_or_default().join("\n")
     }
 }

@@ -1,4 +1,4 @@
-//! A fleet beside servers that start and never say a word.
+//! Measures the fleet beside servers that start and never answer.
 
 use std::time::{Duration, Instant};
 
@@ -7,16 +7,16 @@ use crate::offer::SERVERS;
 use crate::report::{Report, milliseconds};
 use crate::{Result, cells};
 
-/// The last to be started.
+/// The server that is started last.
 const CALLED: usize = SERVERS.len() - 1;
 
-/// Past it nobody asks again.
+/// After this time, no further attempt is made.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
     let began = Instant::now();
     let client = fleet.serve_beside_hanging(&fleet.new_state())?;
-    // A cell that comes before the server is listed fails; a model would try again.
+    // A cell that runs before the server is listed fails; a model would retry.
     let first = loop {
         match cells::ask_one(&client, CALLED) {
             Ok(answer) => break client.since_start(&answer),
@@ -28,8 +28,8 @@ pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
     cells::ask_one(&client, CALLED)?;
     let second = began.elapsed();
     client.end()?;
-    report.heading(&format!("nothing is remembered, and {HANGING} servers more do not answer when they are started"));
-    report.line("start to the first result of a cell that calls a healthy one", &format!("{first:.1?}"));
+    report.heading(&format!("no cached lists, and {HANGING} more servers that do not answer during start-up"));
+    report.line("start to the first result of a cell that calls a healthy server", &format!("{first:.1?}"));
     report.line("the next cell", &format!("{second:.1?}"));
     report.fact("first_cell_beside_hanging_ms", milliseconds(first));
     report.fact("next_cell_beside_hanging_ms", milliseconds(second));

@@ -1,4 +1,4 @@
-//! Servers that nobody calls are stopped, and started again when somebody does.
+//! Measures that idle servers are stopped, and restarted at the next call.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use crate::processes::{Census, Kind};
 use crate::report::{Report, milliseconds};
 use crate::{Result, cells};
 
-/// Long enough for all to run at once.
+/// Long enough for all servers to run at the same time.
 const IDLE_STOP_SECONDS: u32 = 5;
 
-/// What stopping may take beyond that. Past it what is left counts.
+/// Additional time for stopping. Processes that are left after it are counted.
 const SLACK: Duration = Duration::from_secs(10);
 
 const LOOK: Duration = Duration::from_millis(50);
@@ -20,24 +20,27 @@ pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
     let client = fleet.serve_stopping(&fleet.new_state(), IDLE_STOP_SECONDS)?;
     cells::ask_all(&client)?;
     let called = Instant::now();
-    let behind = || -> Result<usize> {
+    let running = || -> Result<usize> {
         let census = Census::take(client.pid(), &fleet.mark())?;
         Ok(census.count(Kind::Server) + census.count(Kind::Keeper))
     };
-    let before = behind()?;
+    let before = running()?;
     let mut left = before;
     while left > 0 && called.elapsed() < Duration::from_secs(IDLE_STOP_SECONDS.into()) + SLACK {
         std::thread::sleep(LOOK);
-        left = behind()?;
+        left = running()?;
     }
     let took = called.elapsed();
     cells::ask_one(&client, SERVERS.len() - 1)?;
-    let again = behind()?;
+    let again = running()?;
     client.end()?;
     report.heading(&format!("idle servers are stopped after {IDLE_STOP_SECONDS} s"));
-    report.line("processes behind us after a call to each: servers and keepers", &before.to_string());
-    report.line("left, and how long after the last call", &format!("{left}, {:.1} s", took.as_secs_f64()));
-    report.line("after one more call", &again.to_string());
+    report.line("servers and keepers after a call to each", &before.to_string());
+    report.line(
+        "servers and keepers left, and time since the last call",
+        &format!("{left}, {:.1} s", took.as_secs_f64()),
+    );
+    report.line("servers and keepers after one more call", &again.to_string());
     report.fact("idle_processes_before", before as f64);
     report.fact("idle_processes_left", left as f64);
     report.fact("idle_stopped_after_ms", milliseconds(took));

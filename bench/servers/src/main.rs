@@ -1,4 +1,5 @@
-//! `make bench-servers`: 64 MCP servers with 2,000 tools behind one `cellmate mcp`, driven by raw JSON lines.
+//! `make bench-servers`: measures 64 MCP servers with 2,000 tools behind one `cellmate mcp`. The client writes and
+//! reads JSON lines.
 
 mod bars;
 mod cells;
@@ -29,17 +30,17 @@ use report::Report;
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type Result<T> = std::result::Result<T, BoxError>;
 
-const USAGE: &str = "usage: cellmate-bench-servers [--quick] [FOLDER]; FOLDER has `cellmate` and `fake-mcp`, and is \
-                     where this program is unless said otherwise";
+const USAGE: &str = "usage: cellmate-bench-servers [--quick] [FOLDER]; FOLDER contains `cellmate` and `fake-mcp`; \
+                     the default is the folder of this program";
 
-/// How often each thing is done.
+/// Number of repetitions of each measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     /// Starts of each kind.
     pub(crate) starts: usize,
     /// Endings of each kind.
     pub(crate) endings: usize,
-    /// Rounds of calls without and with falling servers.
+    /// Rounds of calls without and with killed servers.
     pub(crate) rounds: usize,
 }
 
@@ -69,7 +70,7 @@ fn run() -> Result<bool> {
     }
     let beside = std::env::current_exe()?.parent().map(PathBuf::from);
     let fleet = Fleet::prepare(&binaries.or(beside).ok_or(USAGE)?)?;
-    measure(&fleet, times).inspect_err(|_| eprintln!("{}", fleet.last_complaints()))
+    measure(&fleet, times).inspect_err(|_| eprintln!("{}", fleet.last_stderr()))
 }
 
 fn measure(fleet: &Fleet, times: Times) -> Result<bool> {

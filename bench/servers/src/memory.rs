@@ -1,4 +1,4 @@
-//! What memory a fleet costs beside the servers' own.
+//! Measures the memory of `cellmate`, its workers and the keepers, without that of the servers.
 
 use figures::machine::{mebibytes, resident_bytes};
 use serde_json::json;
@@ -19,7 +19,7 @@ pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
     client.end()?;
     let client = fleet.serve(&state)?;
     client.ask("tools/list", &json!({}))?;
-    look(fleet, client.pid(), "remembered", "all lists remembered, no server started", report)?;
+    look(fleet, client.pid(), "remembered", "all lists cached, no server started", report)?;
     client.end()
 }
 

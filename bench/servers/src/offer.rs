@@ -1,8 +1,8 @@
-//! What the servers offer: tools of the shape and size that real ones have.
+//! The servers' tools, with the shape and size of real ones.
 
 use serde_json::{Value, json};
 
-/// One server each.
+/// The names of the servers.
 pub(crate) const SERVERS: [&str; 64] = [
     "accounting",
     "alerts",
@@ -70,55 +70,55 @@ pub(crate) const SERVERS: [&str; 64] = [
     "wiki",
 ];
 
-/// Of all servers together. Each has 32, the last 48 one fewer.
+/// Number of tools of all servers together: the first 16 servers have 32 each, the others 31.
 pub(crate) const TOOLS: usize = 2_000;
 
 const VERBS: [Verb; 8] = [
     Verb {
         name: "get",
-        does: Does::Answer,
+        does: Behaviour::Answer,
         reads: true,
         about: "Get one %s by its id, with everything that is known about it. Returns an error where there is none.",
     },
     Verb {
         name: "export",
-        does: Does::Work,
+        does: Behaviour::Work,
         reads: true,
         about: "Export a %s with its whole history into one file and return where that is. Takes a moment where much has happened to it.",
     },
     Verb {
         name: "update",
-        does: Does::Work,
+        does: Behaviour::Work,
         reads: false,
         about: "Change an existing %s. Fields that are left out stay as they are; the whole record is returned. Requires the right to edit.",
     },
     Verb {
         name: "watch",
-        does: Does::Hang,
+        does: Behaviour::Hang,
         reads: true,
         about: "Wait for the next change of a %s and return it. Holds on until something happens.",
     },
     Verb {
         name: "list",
-        does: Does::Answer,
+        does: Behaviour::Answer,
         reads: true,
         about: "List %s records, newest first, a page at a time. Pass the cursor of the last page to get the next.",
     },
     Verb {
         name: "search",
-        does: Does::Answer,
+        does: Behaviour::Answer,
         reads: true,
         about: "Search %s records by words, owner, state and dates. Supports quotes for exact phrases and a minus before words that must not occur.",
     },
     Verb {
         name: "create",
-        does: Does::Answer,
+        does: Behaviour::Answer,
         reads: false,
         about: "Create a new %s and return it with its id. The name must be unique within the workspace.",
     },
     Verb {
         name: "delete",
-        does: Does::Answer,
+        does: Behaviour::Answer,
         reads: false,
         about: "Delete a %s for good. This cannot be undone; archive it where it may be needed again.",
     },
@@ -143,40 +143,40 @@ const NOUNS: [&str; 16] = [
     "category",
 ];
 
-/// How long a tool works before it answers, and how long one hangs.
+/// How long a working tool takes to answer, and how long a hanging one does.
 const WORK_MS: u64 = 300;
 const HANG_MS: u64 = 50_000;
 
 struct Verb {
     name: &'static str,
-    does: Does,
+    does: Behaviour,
     reads: bool,
     about: &'static str,
 }
 
 #[derive(Clone, Copy)]
-enum Does {
+enum Behaviour {
     Answer,
     Work,
     Hang,
 }
 
-/// A tool by what it does, of the server at this position.
+/// The name of a tool that answers immediately, of the server at this position.
 pub(crate) fn answering(server: usize) -> String {
     named("get", server)
 }
 
-/// It works for a moment, and reads only.
+/// The name of a tool that takes [`WORK_MS`] and only reads.
 pub(crate) fn working_reader(server: usize) -> String {
     named("export", server)
 }
 
-/// It works for a moment, and must not be called twice.
+/// The name of a tool that takes [`WORK_MS`] and must not be called twice.
 pub(crate) fn working_writer(server: usize) -> String {
     named("update", server)
 }
 
-/// It does not answer.
+/// The name of a tool that does not answer for [`HANG_MS`].
 pub(crate) fn hanging(server: usize) -> String {
     named("watch", server)
 }
@@ -202,9 +202,9 @@ fn tool(server: usize, verb: &Verb, noun: &str) -> Value {
         "structuredContent": {"id": format!("{owner}-7"), "name": noun, "state": "open"},
     }});
     let does = match verb.does {
-        Does::Answer => json!([answer]),
-        Does::Work => json!([{"sleepMs": WORK_MS}, answer]),
-        Does::Hang => json!([{"sleepMs": HANG_MS}, answer]),
+        Behaviour::Answer => json!([answer]),
+        Behaviour::Work => json!([{"sleepMs": WORK_MS}, answer]),
+        Behaviour::Hang => json!([{"sleepMs": HANG_MS}, answer]),
     };
     json!({
         "name": format!("{}_{noun}", verb.name),
@@ -253,7 +253,7 @@ mod tests {
     use super::{SERVERS, TOOLS, answering, hanging, tools, working_reader, working_writer};
 
     #[test]
-    fn the_fleet_has_so_many_tools_and_each_server_those_that_are_called() {
+    fn the_fleet_has_the_expected_number_of_tools_and_each_server_has_the_called_ones() {
         let names = |server: usize| -> BTreeSet<String> {
             tools(server).iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
         };
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_as_large_as_those_of_real_servers() {
+    fn the_average_tool_is_as_large_as_those_of_real_servers() {
         let bytes: usize = (0..SERVERS.len()).flat_map(tools).map(|tool| tool.to_string().len()).sum();
         assert!((500..1_500).contains(&(bytes / TOOLS)), "{} bytes each", bytes / TOOLS);
     }

@@ -1,4 +1,4 @@
-//! The fleet as the kernel sees it.
+//! The processes of the fleet, from `/proc`.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::Result;
 
-/// A process and when it began: numbers are used again, both together are not.
+/// A process id and its start time: ids are reused, but not together with the start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
 pub(crate) struct Census(Vec<(Process, Kind)>);
 
 impl Census {
-    /// All that descend from this process, and all that carry the mark in their environment or command line.
+    /// Collects all descendants of this process, and all processes with the mark in their environment or command line.
     pub(crate) fn take(cellmate: i32, mark: &str) -> Result<Self> {
         let rows = rows()?;
         let parents: HashMap<i32, i32> = rows.iter().map(|row| (row.process.pid, row.parent)).collect();
@@ -45,7 +45,7 @@ impl Census {
         self.of(kind).count()
     }
 
-    /// Those that still run, and those that carry the mark and came since. The dead that nobody has waited for are gone.
+    /// Returns the processes that still run, and new ones with the mark. Zombies count as gone.
     pub(crate) fn left(&self, mark: &str) -> Result<Vec<Process>> {
         let known: HashSet<Process> = self.0.iter().map(|(process, _)| *process).collect();
         let here = rows()?.into_iter().map(|row| row.process);
@@ -53,7 +53,7 @@ impl Census {
     }
 }
 
-/// The server that runs this script.
+/// Returns the process id of the server that runs this script.
 pub(crate) fn server(script: &Path) -> Result<Option<i32>> {
     let script = script.display().to_string();
     let runs = |pid: i32| {
@@ -63,7 +63,7 @@ pub(crate) fn server(script: &Path) -> Result<Option<i32>> {
     Ok(rows()?.into_iter().map(|row| row.process.pid).find(|pid| runs(*pid)))
 }
 
-/// Bytes of memory that would be free without this process; nothing where we may not look.
+/// Returns the private memory of a process in bytes; `None` if it cannot be read.
 pub(crate) fn private(pid: i32) -> Option<u64> {
     let part = |name| kilobytes(&format!("/proc/{pid}/smaps_rollup"), name).ok();
     Some(part("Private_Clean:")? + part("Private_Dirty:")?)
@@ -80,7 +80,7 @@ struct Row {
     parent: i32,
 }
 
-/// All that run. Who ends meanwhile is not there.
+/// Returns all running processes. A process that ends during the scan is left out.
 fn rows() -> Result<Vec<Row>> {
     let numbers = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     Ok(numbers.filter_map(row).collect())
@@ -88,7 +88,7 @@ fn rows() -> Result<Vec<Row>> {
 
 fn row(pid: i32) -> Option<Row> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold anything; it ends at the last bracket.
+    // The name may contain anything; it ends at the last bracket.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let (state, parent, began) = (fields.first()?, fields.get(1)?, fields.get(19)?);
     let runs = !matches!(*state, "Z" | "X");
@@ -112,7 +112,7 @@ fn kind(pid: i32, cellmate: i32) -> Kind {
         _ if pid == cellmate => Kind::Cellmate,
         "cellmate-worker" => Kind::Worker,
         "mcp-keeper" => Kind::Keeper,
-        // What a keeper starts is a server, also in the moment before it is one.
+        // A child of a keeper is a server, even before it has executed the server's program.
         _ => Kind::Server,
     }
 }

@@ -1,4 +1,4 @@
-//! The table: a thing a line.
+//! Prints the table of results.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl Report {
         println!("  {name:<NAME_COLUMNS$}{value:>14}");
     }
 
-    /// Times as p50, p99 and the longest.
+    /// Prints p50, p99 and the maximum of times in milliseconds.
     pub(crate) fn times(&self, name: &str, samples: &Samples) {
         println!(
             "  {name:<NAME_COLUMNS$}{:>11.1} ms   p99 {:.1}, longest {:.1}, of {}",

@@ -1,4 +1,4 @@
-//! What a model is sent: our list of tools, beside the lists of all servers.
+//! Measures the size of Cellmate's tool list, compared with the lists of all servers.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::fleet::Fleet;
 use crate::offer::{SERVERS, TOOLS};
 use crate::report::Report;
 
-/// Of English and JSON, roughly.
+/// Approximate value for English and JSON.
 const BYTES_PER_TOKEN: f64 = 4.0;
 
 pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
@@ -26,7 +26,7 @@ pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
     report.heading("bytes of tools/list, and tokens as bytes / 4");
     let line = |bytes: usize| format!("{bytes} B {:.0} tokens", bytes as f64 / BYTES_PER_TOKEN);
     report.line(&format!("the lists of {} servers, {tools} tools", SERVERS.len()), &line(bytes));
-    report.line("ours", &line(ours));
+    report.line("the list of cellmate", &line(ours));
     report.fact("servers_list_bytes", bytes as f64);
     report.fact("servers_list_tokens", bytes as f64 / BYTES_PER_TOKEN);
     report.fact("list_bytes", ours as f64);
@@ -35,7 +35,7 @@ pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of all pages as they were sent, and how many tools are on them.
+/// Returns the bytes of all pages as sent, and the number of tools on them.
 fn listed(client: &crate::client::Client) -> Result<(usize, usize)> {
     let (mut bytes, mut tools, mut params) = (0, 0, json!({}));
     loop {

@@ -1,4 +1,4 @@
-//! From starting `cellmate mcp` to the result of its first cell, which calls one tool.
+//! Measures the time from the start of `cellmate mcp` to the result of its first cell, which calls one tool.
 
 use figures::Samples;
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::processes::{Census, Kind};
 use crate::report::{Report, milliseconds};
 use crate::{Result, Times, cells};
 
-/// The last that is listed: whoever comes first must have waited for all.
+/// The server that is listed last, so that a first cell has to wait for all of them.
 const CALLED: usize = SERVERS.len() - 1;
 
 pub(crate) fn run(fleet: &Fleet, times: Times, report: &mut Report) -> Result<()> {
@@ -24,10 +24,10 @@ pub(crate) fn run(fleet: &Fleet, times: Times, report: &mut Report) -> Result<()
     }
     let (listed, called) = servers_started(fleet)?;
     report.heading("start to the result of a first cell that calls one tool");
-    report.times("no list is remembered: all servers are started and listed", &cold);
-    report.times("lists are remembered", &remembered);
-    report.line("servers started when the tools are listed, then remembered", &listed.to_string());
-    report.line("the same after one call", &called.to_string());
+    report.times("no cached lists: all servers are started and listed", &cold);
+    report.times("cached lists", &remembered);
+    report.line("servers started after tools/list, with cached lists", &listed.to_string());
+    report.line("servers started after one call", &called.to_string());
     report.fact("first_cell_cold_ms", cold.p50());
     report.fact("first_cell_remembered_ms", remembered.p50());
     report.fact("servers_started_uncalled", listed as f64);
@@ -35,7 +35,7 @@ pub(crate) fn run(fleet: &Fleet, times: Times, report: &mut Report) -> Result<()
     Ok(())
 }
 
-/// How many servers run once our tools are listed out of memory, and how many after one call.
+/// Returns how many servers run after `tools/list` with cached lists, and how many after one call.
 fn servers_started(fleet: &Fleet) -> Result<(usize, usize)> {
     let state = fleet.new_state();
     let first = fleet.serve(&state)?;

@@ -1,4 +1,4 @@
-//! Servers that are killed in the middle of a call, and what becomes of the call and of them.
+//! Kills servers during a call, and records what happens to the call and to the server.
 
 use std::time::Instant;
 
@@ -8,103 +8,106 @@ use serde_json::Value;
 
 use crate::client::Client;
 use crate::fleet::Fleet;
-use crate::heard::{times_heard, until_heard};
+use crate::heard::{times_received, until_received};
 use crate::offer::{working_reader, working_writer};
 use crate::processes::server;
 use crate::report::milliseconds;
 use crate::{Result, cells};
 
 #[derive(Debug, Default)]
-pub(crate) struct Fallen {
-    pub(crate) killed: usize,
-    /// Tools that only read: the call is made again without the cell's doing.
+pub(crate) struct KillResults {
+    pub(crate) servers: usize,
+    /// Calls of tools that only read: Cellmate repeats the call itself.
     pub(crate) reads: usize,
     pub(crate) reads_answered: usize,
-    /// Tools that change something: the cell is told that nobody knows, and nobody calls again.
+    /// Calls of tools that change something: the call fails as *unknown* and is not repeated.
     pub(crate) writes: usize,
-    pub(crate) writes_told: usize,
+    pub(crate) writes_reported: usize,
     pub(crate) writes_repeated: usize,
-    /// Those that answered the next call, and how long it took.
+    /// Servers that answered their next call, and how long that took.
     pub(crate) came_back: usize,
     pub(crate) back: Samples,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
-    ToRead,
-    ToChange,
+enum CallKind {
+    Read,
+    Change,
 }
 
-impl Asked {
-    /// Every other victim is asked to change something.
+impl CallKind {
+    /// Alternates between the kinds.
     fn of(victim: usize) -> Self {
-        if victim.is_multiple_of(2) { Self::ToRead } else { Self::ToChange }
+        if victim.is_multiple_of(2) { Self::Read } else { Self::Change }
     }
 
     fn tool(self, victim: usize) -> String {
         match self {
-            Self::ToRead => working_reader(victim),
-            Self::ToChange => working_writer(victim),
+            Self::Read => working_reader(victim),
+            Self::Change => working_writer(victim),
         }
     }
 }
 
-/// The same calls as in a fall, without one.
-pub(crate) fn work(client: &Client, fleet: &Fleet, victim: usize) -> Result<()> {
-    // Looked for as in a fall: a look at all processes is work, too.
+/// Makes the calls of [`call_and_kill`] without killing the server.
+pub(crate) fn call_only(client: &Client, fleet: &Fleet, victim: usize) -> Result<()> {
+    // Looks up the process as `call_and_kill` does, because scanning all processes takes time, too.
     running(fleet, victim)?;
-    let tool = Asked::of(victim).tool(victim);
-    let begun = until_heard(fleet, victim, &tool, || client.begin(&cells::call_or_lost(victim, &tool)))?;
+    let tool = CallKind::of(victim).tool(victim);
+    let begun = until_received(fleet, victim, &tool, || client.begin(&cells::call_or_lost(victim, &tool)))?;
     client.finish(&begun)?;
     cells::ask_one(client, victim).map(drop)
 }
 
-pub(crate) fn fall(client: &Client, fleet: &Fleet, victim: usize, fallen: &mut Fallen) -> Result<()> {
+/// Calls a tool, kills its server once the call has arrived there, and records the results of this and the next call.
+pub(crate) fn call_and_kill(client: &Client, fleet: &Fleet, victim: usize, killed: &mut KillResults) -> Result<()> {
     let pid = running(fleet, victim)?;
-    let asked = Asked::of(victim);
-    let tool = asked.tool(victim);
-    let heard_before = times_heard(fleet, victim, &tool);
-    let begun = until_heard(fleet, victim, &tool, || client.begin(&cells::call_or_lost(victim, &tool)))?;
+    let kind = CallKind::of(victim);
+    let tool = kind.tool(victim);
+    let received_before = times_received(fleet, victim, &tool);
+    let begun = until_received(fleet, victim, &tool, || client.begin(&cells::call_or_lost(victim, &tool)))?;
     kill_process(pid, Signal::KILL)?;
-    fallen.killed += 1;
+    killed.servers += 1;
     let (value, _) = client.finish(&begun)?;
     let began = Instant::now();
     match cells::ask_one(client, victim) {
         Ok(_) => {
-            fallen.came_back += 1;
-            fallen.back.push(milliseconds(began.elapsed()));
+            killed.came_back += 1;
+            killed.back.push(milliseconds(began.elapsed()));
         }
-        Err(error) => eprintln!("bench-servers: a killed server did not come back: {error}"),
+        Err(error) => eprintln!("bench-servers: a killed server did not answer its next call: {error}"),
     }
-    let heard = times_heard(fleet, victim, &tool) - heard_before;
-    fallen.judge(asked, victim, &value, heard);
+    let received = times_received(fleet, victim, &tool) - received_before;
+    killed.judge(kind, victim, &value, received);
     Ok(())
 }
 
-impl Fallen {
-    fn judge(&mut self, asked: Asked, victim: usize, value: &Value, heard: usize) {
-        let as_wanted = match asked {
-            Asked::ToRead => {
+impl KillResults {
+    fn judge(&mut self, kind: CallKind, victim: usize, value: &Value, received: usize) {
+        let as_wanted = match kind {
+            CallKind::Read => {
                 let answered = *value == cells::found(victim);
                 self.reads += 1;
                 self.reads_answered += usize::from(answered);
                 answered
             }
-            Asked::ToChange => {
-                let told = value.as_str().is_some_and(|text| text.starts_with(cells::LOST));
+            CallKind::Change => {
+                let reported = value.as_str().is_some_and(|text| text.starts_with(cells::LOST));
                 self.writes += 1;
-                self.writes_told += usize::from(told);
-                self.writes_repeated += usize::from(heard > 1);
-                told && heard == 1
+                self.writes_reported += usize::from(reported);
+                self.writes_repeated += usize::from(received > 1);
+                reported && received == 1
             }
         };
         if !as_wanted {
-            eprintln!("bench-servers: a call whose server was killed came to {value}, heard {heard} times");
+            eprintln!(
+                "bench-servers: a call whose server was killed returned {value} and was received {received} times"
+            );
         }
     }
 }
 
 fn running(fleet: &Fleet, victim: usize) -> Result<Pid> {
     let pid = server(&fleet.script(victim))?.and_then(Pid::from_raw);
-    pid.ok_or_else(|| "a server that was called does not run".into())
+    pid.ok_or_else(|| "a server that was called is not running".into())
 }

@@ -1,4 +1,4 @@
-// The Vercel AI SDK: its MCP client, its agent loop, a model at the given address. Prints the model's last words.
+// The Vercel AI SDK: its MCP client, its agent loop, a model at the given address. Prints the model's last message.
 import { createMCPClient } from '@ai-sdk/mcp'
 import { Experimental_StdioMCPTransport as StdioTransport } from '@ai-sdk/mcp/mcp-stdio'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'

@@ -1,8 +1,8 @@
-"""What the conformance suite takes for a client: our command line, made to do what a scenario is about.
+"""The client program for the conformance suite: runs the `cellmate` CLI as a scenario requires.
 
-Given `cellmate` and the address of the scenario's server. Logs in where the scenario is about that, lists the tools,
-then calls those that the scenario names, or each of them once with arguments made from its schema. Where servers ask
-people something, calls are made from cells, and a person leaves every form as it is.
+Arguments: the path of `cellmate` and the address of the scenario's server. Logs in if the scenario tests that, lists
+the tools, then calls the ones that the scenario names, or each of them once with arguments generated from its schema. In
+scenarios in which servers ask the user, calls are made from cells, and every form is submitted unchanged.
 """
 
 import json
@@ -45,7 +45,7 @@ def entry(address, context):
 
 
 def arguments(name, tools):
-    """The least that a schema asks for; the scenario about schemas wants to have one of them back."""
+    """Returns the required arguments of a tool; the scenario about schemas expects one of the schemas back."""
     if name == "json_schema_echo":
         return {"schema": tools["json_schema_2020_12_tool"]}
     schema = tools[name]
@@ -69,17 +69,17 @@ class Client:
     def listed(self):
         done = self.run("tools", "list", "--json")
         if "cellmate servers login" in done.stdout:
-            # The login that there was is of no more use; a person does what the message says.
+            # The login is no longer valid; do what the message tells the user to do.
             self.log_in()
             done = self.run("tools", "list", "--json")
         if done.returncode:
-            sys.exit(f"tools were not listed: {done.stdout[-500:]} {done.stderr[-500:]}")
+            sys.exit(f"listing the tools failed: {done.stdout[-500:]} {done.stderr[-500:]}")
         return {tool["id"].removeprefix("mcp:peer:"): tool["parameters"] for tool in json.loads(done.stdout)["tools"]}
 
     def called(self, name, arguments):
         done = self.call(name, arguments)
         if "cellmate servers login" in done.stdout:
-            # The login that there is allows too little; a person does what the message says.
+            # The login has too few scopes; do what the message tells the user to do.
             self.log_in()
             done = self.call(name, arguments)
         return done.returncode == 0
@@ -104,42 +104,42 @@ class Client:
         info = {"name": "conformance", "version": "1"}
         ask(0, "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info})
         code = f"return await MCP.peer.{function}({json.dumps(arguments)})"
-        told = ask(1, "tools/call", {"name": "exec", "arguments": {"code": code}})["structuredContent"]
+        result = ask(1, "tools/call", {"name": "exec", "arguments": {"code": code}})["structuredContent"]
         number = 1
-        while told["status"] == "waiting":
-            for asked in told.get("approvals", []):
-                words = [*self.command("approvals", "approve"), asked["approvalId"], "--input", "{}", "--state-dir", state]
+        while result["status"] == "waiting":
+            for approval in result.get("approvals", []):
+                words = [*self.command("approvals", "approve"), approval["approvalId"], "--input", "{}", "--state-dir", state]
                 subprocess.run(words, env=self.env, check=True, capture_output=True, timeout=COMMAND_SECONDS)
             number += 1
-            call = {"name": "wait", "arguments": {"runId": told["runId"]}}
-            told = ask(number, "tools/call", call)["structuredContent"]
+            call = {"name": "wait", "arguments": {"runId": result["runId"]}}
+            result = ask(number, "tools/call", call)["structuredContent"]
         timer.cancel()
         process.kill()
-        print(name, json.dumps(told)[:2000], file=sys.stderr)
-        return told["status"] == "completed" and not told["value"].get("isError")
+        print(name, json.dumps(result)[:2000], file=sys.stderr)
+        return result["status"] == "completed" and not result["value"].get("isError")
 
     def log_in(self):
-        """As a person does: opens the page that the command prints. The suite's pages send the browser straight back."""
+        """Logs in like a user: opens the page that the command prints. The suite's pages redirect immediately."""
         command = self.command("servers", "login", "peer")
         process = subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         timer = threading.Timer(COMMAND_SECONDS, process.kill)
         timer.start()
-        said = ""
+        output = ""
         for line in process.stderr:
-            said += line
+            output += line
             page = re.match(r"\s+(http\S+)", line)
             if page:
                 threading.Thread(target=visit, args=(page.group(1),), daemon=True).start()
         timer.cancel()
         if process.wait():
-            sys.exit(f"nobody was logged in: {said[-1000:]}")
+            sys.exit(f"the login failed: {output[-1000:]}")
 
 
 def visit(page):
     try:
         urllib.request.urlopen(page, timeout=COMMAND_SECONDS).read()
     except OSError as error:
-        print(f"the browser saw: {error}", file=sys.stderr)
+        print(f"opening the page failed: {error}", file=sys.stderr)
 
 
 main(*sys.argv[1:3])

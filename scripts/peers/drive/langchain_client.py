@@ -1,4 +1,4 @@
-"""LangChain's adapters: the tools of a server as LangChain's own, one of them invoked. Prints both as JSON."""
+"""LangChain's MCP adapters: loads a server's tools, runs a cell with `exec`, prints both as JSON."""
 
 import asyncio
 import json

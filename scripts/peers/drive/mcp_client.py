@@ -1,4 +1,4 @@
-"""The Python SDK's client: lists tools, runs a cell, prints both as JSON. Given a cell, then an address or a command."""
+"""The Python SDK's client: lists tools, runs a cell, prints both as JSON. Arguments: a cell, then an address or a command."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Pydantic AI: an agent with a server's tools and a model at the given address. Prints the model's last words."""
+"""Pydantic AI: an agent with a server's tools and a model at the given address. Prints the model's last message."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-//! Okapi BM25 over one bag of words a tool.
+//! Okapi BM25 over one bag of words per tool.
 
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ impl Bm25 {
     }
 }
 
-/// The best first, ties in the order of the tools.
+/// Returns the tools with a positive score, best first; ties are in the order of the tools.
 pub(crate) fn best(scores: &[f32], limit: usize) -> Vec<usize> {
     let mut order: Vec<usize> =
         (0..scores.len()).filter(|tool| scores.get(*tool).is_some_and(|score| *score > 0.0)).collect();

@@ -1,11 +1,11 @@
-//! The incumbent's ranking, from its description: BM25 (k1 1.2, b 0.75) over id, name and description, identifiers taken
-//! apart, a light stemmer, and words for the same intent at a discount, behind whatever matches literally.
+//! The incumbent's ranking, re-created from its description: BM25 (k1 1.2, b 0.75) over id, name and description, with
+//! identifiers split into words, a light stemmer, and words of the same intent at a discount, below literal matches.
 
 use catalog::search::Document;
 
 use super::bm25::{Bm25, best};
 
-/// Words that ask for the same thing.
+/// Groups of words with the same intent.
 const INTENTS: [&[&str]; 7] = [
     &["search", "find", "lookup", "query"],
     &["create", "add", "new", "make"],
@@ -69,7 +69,7 @@ fn words(text: &str) -> Vec<String> {
     found
 }
 
-/// Plurals and the commonest endings.
+/// Removes plurals and the commonest endings.
 fn stem(word: &str) -> String {
     if word.len() > 4 {
         for (ending, instead) in [("ies", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""), ("e", "")] {

@@ -1,4 +1,4 @@
-//! What others do, to be measured beside us.
+//! Rankings to compare with.
 
 mod bm25;
 pub(crate) mod incumbent;

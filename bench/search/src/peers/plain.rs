@@ -1,4 +1,4 @@
-//! Plain BM25 over name and description: what a search library gives without thought.
+//! Plain BM25 over name and description: the default of a search library.
 
 use catalog::search::Document;
 
