@@ -52,7 +52,7 @@ fn a_client_that_shows_forms_is_given_the_servers_own() {
         let (id, request) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
         assert_eq!(request["params"]["requestedSchema"]["required"], json!(["city"]), "{request}");
         let message = request["params"]["message"].as_str().unwrap();
-        assert_eq!(message, "The tool s.book asks you something.\nIt says: Where to?");
+        assert_eq!(message, "The tool s.book asks for your input.\nIt says: Where to?");
         let mut again = params;
         again["requestState"] = asked["requestState"].clone();
         again["inputResponses"] = json!({ id: answer });
