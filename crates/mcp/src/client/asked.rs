@@ -35,22 +35,22 @@ pub(crate) fn asks(result: &Value) -> Result<Vec<Question>, String> {
     let requests = match result.get("inputRequests") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(requests)) => requests,
-        Some(_) => return Err("it asks in a way that cannot be read".to_owned()),
+        Some(_) => return Err("its question cannot be parsed".to_owned()),
     };
     if requests.len() > MAX_ASKS {
-        return Err(format!("it asks {} things at once; {MAX_ASKS} are the most", requests.len()));
+        return Err(format!("it asks {} questions at once; at most {MAX_ASKS} are allowed", requests.len()));
     }
     requests.iter().map(|(key, request)| one(key, request)).collect()
 }
 
 fn one(key: &str, request: &Value) -> Result<Question, String> {
     if key.len() > MAX_KEY_BYTES {
-        return Err("it asks in a way that cannot be read".to_owned());
+        return Err("its question cannot be parsed".to_owned());
     }
     match request.get("method").and_then(Value::as_str) {
         Some("elicitation/create") => ask(key, request.get("params").unwrap_or(&Value::Null)),
-        Some("sampling/createMessage") => Err("it wants a model to answer it, and none is lent".to_owned()),
-        _ => Err("it wants something that only people's clients have, and is not given it".to_owned()),
+        Some("sampling/createMessage") => Err("it requests model sampling, which is not supported".to_owned()),
+        _ => Err("it makes a client request that is not supported".to_owned()),
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn ask(key: &str, params: &Value) -> Result<Question, String> {
     let how = match text("mode") {
         None | Some("form") => QuestionKind::Form(form(params.get("requestedSchema"))?),
         Some("url") => QuestionKind::Url(page(text("url").unwrap_or_default())?),
-        Some(_) => return Err("it asks in a way that is not known here".to_owned()),
+        Some(_) => return Err("its question has an unknown mode".to_owned()),
     };
     Ok(Question { key: key.to_owned(), message, how })
 }
@@ -83,7 +83,7 @@ fn form(schema: Option<&Value>) -> Result<Value, String> {
 fn page(url: &str) -> Result<String, String> {
     let web = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
     let fits = web && url.len() <= MAX_URL_BYTES && !url.contains(|c: char| c.is_control() || c.is_whitespace());
-    if fits { Ok(url.to_owned()) } else { Err("it asks to visit a page whose address is none".to_owned()) }
+    if fits { Ok(url.to_owned()) } else { Err("it asks to visit a page with an invalid address".to_owned()) }
 }
 
 /// What people said, as the protocol has it.

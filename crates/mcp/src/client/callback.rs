@@ -18,7 +18,7 @@ pub struct Callback {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected an address of this machine, as `http://127.0.0.1:8085/callback`")]
+#[error("expected a loopback URL such as `http://127.0.0.1:8085/callback`")]
 pub struct BadCallback;
 
 impl Default for Callback {

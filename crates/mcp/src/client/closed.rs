@@ -33,15 +33,17 @@ pub enum Closed {
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ended => f.write_str("it ended or closed its output"),
-            Self::FrameTooLong => write!(f, "it sent a message of more than {MAX_FRAME_BYTES} bytes"),
-            Self::Garbage => write!(f, "it sent {MAX_BAD_FRAMES} lines in a row that are not JSON-RPC"),
-            Self::DoesNotRead => write!(f, "it left {MAX_UNSENT} messages unread"),
-            Self::AsksTooMuch => write!(f, "it sent more than {MAX_ASKED} requests of its own at once"),
-            Self::TooMuchAtOnce => write!(f, "its unfinished answers took more than {MAX_HELD_BYTES} bytes together"),
-            Self::Unreachable => f.write_str("nobody answers at its address"),
-            Self::SessionGone => f.write_str("it has forgotten the session"),
-            Self::LoginNeeded => f.write_str("it wants a login"),
+            Self::Ended => f.write_str("the server exited or closed its output"),
+            Self::FrameTooLong => write!(f, "the server sent a message of more than {MAX_FRAME_BYTES} bytes"),
+            Self::Garbage => write!(f, "the server sent {MAX_BAD_FRAMES} lines in a row that are not JSON-RPC"),
+            Self::DoesNotRead => write!(f, "the server left {MAX_UNSENT} messages unread"),
+            Self::AsksTooMuch => write!(f, "the server sent more than {MAX_ASKED} requests at once"),
+            Self::TooMuchAtOnce => {
+                write!(f, "the server's unfinished responses take more than {MAX_HELD_BYTES} bytes together")
+            }
+            Self::Unreachable => f.write_str("the server cannot be reached at its address"),
+            Self::SessionGone => f.write_str("the server no longer knows the session"),
+            Self::LoginNeeded => f.write_str("the server requires a login"),
         }
     }
 }

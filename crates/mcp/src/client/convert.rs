@@ -36,11 +36,11 @@ pub(crate) fn request(
 /// the cell reads `isError`.
 pub(crate) fn returned(operation: Operation, result: Value) -> Result<Returned, String> {
     if !result.is_object() {
-        return Err("it answered with something that is not a result".to_owned());
+        return Err("its response is not a valid result".to_owned());
     }
     match result.get("resultType").and_then(Value::as_str) {
         None | Some("complete") => {}
-        Some(_) => return Err("it answered with a kind of result that is not known here".to_owned()),
+        Some(_) => return Err("its response has an unknown result type".to_owned()),
     }
     Ok(Returned { content: shown_content(operation, &result), details: Some(result), labels: Vec::new() })
 }
@@ -49,7 +49,7 @@ pub(crate) fn returned(operation: Operation, result: Value) -> Result<Returned, 
 fn shown_content(operation: Operation, result: &Value) -> Vec<Value> {
     let parts = ["content", "contents", "messages"].map(|key| result.get(key));
     if parts.into_iter().flatten().map(values).sum::<usize>() > MAX_CONTENT_VALUES {
-        let text = format!("(content of more than {MAX_CONTENT_VALUES} JSON values is left out here)");
+        let text = format!("(content of more than {MAX_CONTENT_VALUES} JSON values is omitted here)");
         return vec![json!({"type": "text", "text": text})];
     }
     content(operation, result)

@@ -10,8 +10,8 @@ use crate::client::task::{self, Seen, Task};
 use crate::client::ticket::Timed;
 use crate::client::{Closed, Request, RequestError};
 
-/// The protocol's code for a task that the server does not know any more. It has taken the call all the same, and nobody
-/// knows how that ended.
+/// The protocol's code for a task that the server does not know any more. It has taken the call all the same, and
+/// nobody knows how that ended.
 const NO_SUCH_TASK: i32 = -32602;
 
 /// How following a task ended.
@@ -31,7 +31,7 @@ impl Server {
             Err(_) => {
                 self.cancel_task(&timed.task).await;
                 let minutes = task::DEADLINE.as_secs() / 60;
-                let why = format!("its task was not over within {minutes} minutes, so it was cancelled");
+                let why = format!("its task did not finish within {minutes} minutes and was cancelled");
                 Followed::Over(Dispatch::Settled(self.failed(id, &why)))
             }
         }

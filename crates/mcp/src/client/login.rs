@@ -30,19 +30,17 @@ pub struct LoggedIn {
 /// Why nobody has. Each says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
-    #[error(
-        "`{0}` is not logged in to: that is for servers at an address, without an authorization header of their own"
-    )]
+    #[error("`{0}` has no login: only servers with a URL and without a configured authorization header have one")]
     NotForIt(String),
     #[error("log in to MCP server `{server}`: {why}")]
     Refused { server: String, why: LoginRefused },
-    #[error("the issuer says that it was not allowed: {0}; log in again if that was a mistake")]
+    #[error("the issuer denied the login: {0}; log in again if that was a mistake")]
     Denied(String),
-    #[error("nobody came back from the browser within {} minutes; log in again", WAIT.as_secs() / 60)]
+    #[error("login timed out after {} minutes; log in again", WAIT.as_secs() / 60)]
     Nobody,
-    #[error("cannot listen on this machine for the browser; see that the port is free")]
+    #[error("cannot listen for the browser's callback; check that the port is free")]
     Listen(#[source] std::io::Error),
-    #[error("cannot keep the login; see that its folder can be written")]
+    #[error("cannot store the login; check that its folder is writable")]
     Keep(#[source] std::io::Error),
 }
 
@@ -130,7 +128,7 @@ async fn wait_for(
         let read = tokio::time::timeout(REQUEST, request(&mut stream)).await;
         let came = read.ok().flatten().and_then(|target| OAuthCallback::read(&target, path, &state));
         let Some(came) = came else {
-            answer(&mut stream, "400 Bad Request", "This is not the login that was asked for.").await;
+            answer(&mut stream, "400 Bad Request", "This is not the expected login.").await;
             continue;
         };
         let redeemed = match came {
@@ -141,8 +139,8 @@ async fn wait_for(
             OAuthCallback::Denied(why) => Err(LoginError::Denied(why)),
         };
         let (status, words) = match &redeemed {
-            Ok(_) => ("200 OK", "You are logged in. This window can be closed."),
-            Err(_) => ("400 Bad Request", "The login failed. The program that asked for it says why."),
+            Ok(_) => ("200 OK", "You are logged in. You can close this window."),
+            Err(_) => ("400 Bad Request", "The login failed. The program that started it shows the reason."),
         };
         answer(&mut stream, status, words).await;
         return redeemed;

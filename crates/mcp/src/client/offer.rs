@@ -40,13 +40,13 @@ pub(crate) struct Offer<'a> {
 /// The server offers more than we take. Half a list is not taken: which half would be the server's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooMuch {
-    #[error("it offers more than {0} tools; have the server offer fewer, or raise the limit on tools")]
+    #[error("it offers more than {0} tools; configure it to offer fewer, or raise the limit on tools")]
     Tools(usize),
-    #[error("its tools take more than {0} bytes to describe; have it offer fewer, or raise the limit")]
+    #[error("its tool definitions have more than {0} bytes; configure it to offer fewer tools, or raise the limit")]
     Bytes(usize),
-    #[error("its tools' definitions have more than {0} JSON values; have it offer fewer or simpler tools")]
+    #[error("its tool definitions have more than {0} JSON values; configure it to offer fewer or simpler tools")]
     Values(usize),
-    #[error("its list has more than {0} pages; have it offer fewer tools or longer pages")]
+    #[error("its tool list has more than {0} pages; configure it to offer fewer tools or longer pages")]
     Pages(usize),
 }
 
@@ -165,13 +165,13 @@ impl<'a> Offer<'a> {
             return Err(format!("its name is longer than {MAX_TOOL_NAME_BYTES} bytes"));
         }
         if name.is_empty() {
-            return Err("it has no readable name".to_owned());
+            return Err("it has no valid name".to_owned());
         }
         if name.contains(':') {
             return Err("its name contains `:`, so it could pass for a tool of another server".to_owned());
         }
         if !is_visible_name(name) {
-            return Err("its name has control or invisible characters, or blanks around it".to_owned());
+            return Err("its name has control or invisible characters, or surrounding whitespace".to_owned());
         }
         ToolId::parse(&format!("mcp:{}:{name}", self.server)).map_err(|error| error.to_string())
     }

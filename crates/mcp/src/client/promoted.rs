@@ -46,12 +46,14 @@ fn look(schema: &Value, depth: usize, seen: &mut BTreeSet<String>) -> Result<(),
     for property in properties.values() {
         if let Some(mark) = property.get(MARK) {
             let header = mark.as_str().filter(|header| !header.is_empty() && header.chars().all(is_token));
-            let header = header.ok_or_else(|| format!("its schema has an `{MARK}` that is no name of a header"))?;
+            let header = header.ok_or_else(|| format!("its schema has an `{MARK}` that is not a valid header name"))?;
             if !matches!(property.get("type").and_then(Value::as_str), Some("string" | "integer" | "boolean")) {
-                return Err(format!("its schema has an `{MARK}` on what is no text, whole number or boolean"));
+                return Err(format!(
+                    "its schema has an `{MARK}` on a property that is not a string, integer or boolean"
+                ));
             }
             if !seen.insert(header.to_ascii_lowercase()) {
-                return Err(format!("its schema has an `{MARK}` twice"));
+                return Err(format!("its schema uses an `{MARK}` twice"));
             }
         }
         look(property, depth - 1, seen)?;

@@ -62,7 +62,7 @@ impl Task {
             _ => return None,
         };
         let id = task.get("taskId").and_then(Value::as_str).filter(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES);
-        let bad = || "it answered with a task that has no usable id".to_owned();
+        let bad = || "its task has no valid id".to_owned();
         let begun = |id: &str| Self { id: id.to_owned(), dialect, pause: pause(task).unwrap_or(PAUSE) };
         Some(id.map(begun).ok_or_else(bad))
     }
@@ -86,7 +86,7 @@ impl Task {
             (Some("completed"), Dialect::Extension) => match look.get_mut("result") {
                 // It may be large, so it is not copied.
                 Some(result) => Seen::Done(result.take()),
-                None => Seen::Failed("its task is done, but what it gave is not there".to_owned()),
+                None => Seen::Failed("its task is completed but has no result".to_owned()),
             },
             // It fails there as the call would have.
             (Some("completed" | "failed"), Dialect::Experimental) => Seen::Fetch,
@@ -95,14 +95,14 @@ impl Task {
                     look.pointer("/error/message").and_then(Value::as_str).map(|why| shown(why, MAX_UPDATE_CHARS));
                 Seen::Failed(format!(
                     "its task failed: {}",
-                    why.or(said).unwrap_or_else(|| "it does not say why".to_owned())
+                    why.or(said).unwrap_or_else(|| "no reason given".to_owned())
                 ))
             }
-            (Some("cancelled"), _) => Seen::Failed("its task was cancelled at the server".to_owned()),
+            (Some("cancelled"), _) => Seen::Failed("its task was cancelled by the server".to_owned()),
             (Some("input_required"), Dialect::Extension) => Seen::Asks(look),
             // What it wants to know comes by the connection, while `tasks/result` waits.
             (Some("input_required"), Dialect::Experimental) => Seen::Fetch,
-            _ => Seen::Failed("it answered with something that is no task".to_owned()),
+            _ => Seen::Failed("its task has an invalid status".to_owned()),
         }
     }
 }
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_result_is_a_task_where_it_says_so() {
-        let no_id = "it answered with a task that has no usable id".to_owned();
+        let no_id = "its task has no valid id".to_owned();
         let cases = [
             (json!({"resultType": "task", "taskId": "t"}), Some(Ok(task(Dialect::Extension, 1_000)))),
             (json!({"resultType": "task", "taskId": "t", "pollIntervalMs": 0}), Some(Ok(task(Dialect::Extension, 50)))),
@@ -162,11 +162,7 @@ mod tests {
                 Seen::Working { said: Some("half ".to_owned()) },
             ),
             (Dialect::Extension, json!({"status": "completed", "result": result}), Seen::Done(result.clone())),
-            (
-                Dialect::Extension,
-                json!({"status": "completed"}),
-                failed("its task is done, but what it gave is not there"),
-            ),
+            (Dialect::Extension, json!({"status": "completed"}), failed("its task is completed but has no result")),
             (Dialect::Experimental, json!({"status": "completed"}), Seen::Fetch),
             (Dialect::Experimental, json!({"status": "failed"}), Seen::Fetch),
             (
@@ -174,8 +170,8 @@ mod tests {
                 json!({"status": "failed", "error": {"message": "no"}}),
                 failed("its task failed: no"),
             ),
-            (Dialect::Extension, json!({"status": "cancelled"}), failed("its task was cancelled at the server")),
-            (Dialect::Extension, json!({"status": 7}), failed("it answered with something that is no task")),
+            (Dialect::Extension, json!({"status": "cancelled"}), failed("its task was cancelled by the server")),
+            (Dialect::Extension, json!({"status": 7}), failed("its task has an invalid status")),
         ];
         for (dialect, look, expected) in cases {
             assert_eq!(task(dialect, 1).seen(look.clone()), expected, "{look}");

@@ -133,7 +133,7 @@ async fn a_stream_that_breaks_off_is_taken_up_again_where_there_is_a_session() {
     hears(&record, |line| line["http"] == "GET" && line["headers"]["last-event-id"] == "7").await;
     let without = Connected::at_address(script, limits()).await;
     let expected =
-        "`breaks` of MCP server `s` failed: the answer broke off; it may have taken effect all the same (code 0)";
+        "`breaks` of MCP server `s` failed: the response broke off; the call may have taken effect (code 0)";
     assert_eq!(without.failed("breaks").await, expected);
     assert_eq!(without.server.why_closed(), None, "one lost answer is no lost server");
 }
@@ -146,19 +146,19 @@ async fn a_session_that_is_forgotten_or_a_server_that_is_gone_ends_the_connectio
     server.returned("forgets", json!({})).await;
     assert_eq!(server.call("forgets", json!({})).await, Outcome::Unknown);
     let failed = server.failed("forgets").await;
-    assert!(failed.contains("it has forgotten the session"), "{failed}");
+    assert!(failed.contains("the server no longer knows the session"), "{failed}");
     assert_eq!(server.server.closed().await, Closed::SessionGone);
     let mut server = Connected::at_address(script, limits()).await;
     server.at.as_mut().unwrap().end();
     assert_eq!(server.call("forgets", json!({})).await, Outcome::Unknown);
     let failed = server.failed("forgets").await;
-    assert!(failed.contains("nobody answers at its address"), "{failed}");
+    assert!(failed.contains("the server cannot be reached at its address"), "{failed}");
     assert_eq!(server.server.closed().await, Closed::Unreachable);
     let spec = server.at.as_ref().unwrap().spec(limits());
     let error = Server::connect(spec).await.unwrap_err().to_string();
     assert_eq!(
         error,
-        "connect to MCP server `s`: nobody answers at its address; see that its address is right and that it runs there"
+        "connect to MCP server `s`: the server cannot be reached at its address; check the address and that the server runs"
     );
 }
 
@@ -197,8 +197,8 @@ async fn what_http_says_is_told_and_a_redirect_elsewhere_is_not_followed() {
         ("page", "HTTP 500 (code 500)".to_owned()),
         ("limited", "HTTP 429 (code 429)".to_owned()),
         ("protocol", "no (code -32602)".to_owned()),
-        ("html", "it answered with something that is no message (code 0)".to_owned()),
-        ("nothing", "the answer broke off; it may have taken effect all the same (code 0)".to_owned()),
+        ("html", "its response is not a JSON-RPC message (code 0)".to_owned()),
+        ("nothing", "the response broke off; the call may have taken effect (code 0)".to_owned()),
     ];
     for (name, why) in expected {
         assert_eq!(server.failed(name).await, format!("`{name}` of MCP server `s` failed: {why}"));
@@ -224,7 +224,7 @@ async fn headers_reach_the_server_and_nothing_of_ours_can_be_replaced() {
     for (name, value) in [("Mcp-Session-Id", "x"), ("a b", "x"), ("x", "a\nb")] {
         let error = Server::connect(with(name, value)).await.unwrap_err().to_string();
         let expected = format!(
-            "connect to MCP server `s`: its header `{name}` cannot be sent; see its name and that its value is one line of plain text"
+            "connect to MCP server `s`: its header `{name}` cannot be sent; check its name, and that its value is one line of plain text"
         );
         assert_eq!(error, expected);
     }
@@ -235,7 +235,7 @@ async fn headers_reach_the_server_and_nothing_of_ours_can_be_replaced() {
         let error = Server::connect(spec.clone()).await.unwrap_err().to_string();
         assert_eq!(
             error,
-            format!("connect to MCP server `s`: its address is not one: `{shown}`; it begins with http:// or https://")
+            format!("connect to MCP server `s`: invalid URL `{shown}`: expected http:// or https://")
         );
     }
 }
@@ -249,7 +249,7 @@ async fn a_body_or_an_event_without_end_closes_the_connection_and_harms_no_other
         let (lost, fine) = tokio::join!(endless.call("endless", json!({})), other.returned("fine", json!({})));
         assert_eq!(lost, Outcome::Unknown);
         let failed = endless.failed("endless").await;
-        let expected = "`endless` of MCP server `s` failed: the server is not there any more: it sent a message of more than 8388608 bytes; its calls fail until it is connected again";
+        let expected = "`endless` of MCP server `s` failed: the connection to the server was lost: the server sent a message of more than 8388608 bytes; calls fail until it is connected again";
         assert_eq!((failed.as_str(), fine.for_guest()), (expected, json!({})));
     }
 }
@@ -262,7 +262,7 @@ async fn a_body_that_never_ends_meets_the_deadline_of_its_call() {
         let server = Connected::at_address(json!({"tools": tools, "http": {"json": json_only}}), short).await;
         let began = Instant::now();
         let (drips, fine) = tokio::join!(server.failed("drips"), server.returned("fine", json!({})));
-        assert!(drips.contains("no answer within 300 ms"), "{drips}");
+        assert!(drips.contains("no response within 300 ms"), "{drips}");
         assert_eq!(fine.for_guest(), json!({}));
         assert!(began.elapsed() < Duration::from_secs(5));
     }

@@ -50,7 +50,7 @@ async fn who_may_not_ask_is_told_so_whatever_is_said_to_the_next_question() {
             let error = Server::connect(at.spec(limits())).await.unwrap_err();
             assert!(matches!(error.why, ConnectFailure::Forbidden(_)), "{error:?}");
             let expected = format!(
-                "connect to MCP server `s`: it does not let us in: {said}; see that its login or its headers allow this"
+                "connect to MCP server `s`: it denied access: {said}; check its login and its headers"
             );
             assert_eq!(error.to_string(), expected);
         }
@@ -75,7 +75,7 @@ async fn a_header_that_is_refused_is_told_of_and_not_a_login_wanted() {
     let Transport::Http { headers, .. } = &mut spec.transport else { panic!("{spec:?}") };
     *headers = BTreeMap::from([("Authorization".to_owned(), "Bearer hunter2".to_owned())]);
     let error = Server::connect(spec).await.unwrap_err().to_string();
-    let expected = "connect to MCP server `s`: it does not let us in: HTTP 401: bad key; see that its login or its \
-                    headers allow this";
+    let expected = "connect to MCP server `s`: it denied access: HTTP 401: bad key; check its login and its \
+                    headers";
     assert_eq!(error, expected);
 }

@@ -29,7 +29,7 @@ async fn a_first_listing_takes_the_good_and_names_the_bad() {
     assert!(upstreams.changes().has_changed().is_ok());
     assert!(*upstreams.changes().borrow_and_update() >= 6);
     let unknown = upstreams.refresh("nobody").await.unwrap_err();
-    assert_eq!(unknown.to_string(), "no MCP server is called `nobody`; see `servers list` for those there are");
+    assert_eq!(unknown.to_string(), "no MCP server is named `nobody`; run `cellmate servers list` to see the configured servers");
     upstreams.refresh("fine1").await.unwrap().unwrap();
     upstreams.stop_all().await;
     assert!(upstreams.statuses().iter().all(|status| status.state == ServerState::Retired));

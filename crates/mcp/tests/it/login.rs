@@ -63,7 +63,7 @@ async fn a_server_that_wants_a_login_says_how_and_works_after_it() {
     let guarded = Guarded::new();
     let error = guarded.connect().await.unwrap_err();
     assert!(matches!(&error.why, ConnectFailure::LoginNeeded { server } if server == "s"), "{error:?}");
-    assert_eq!(error.to_string(), "connect to MCP server `s`: it wants a login; run `cellmate servers login s`");
+    assert_eq!(error.to_string(), "connect to MCP server `s`: it requires a login; run `cellmate servers login s`");
     let logged_in = guarded.log_in().await.unwrap();
     assert_eq!(logged_in.issuer.as_deref(), Some(guarded.authority.url.as_str()));
     assert_eq!(logged_in.scopes, ["read"]);
@@ -112,7 +112,7 @@ async fn a_login_that_allows_too_little_names_what_is_wanted_and_is_widened_by_t
     guarded.log_in().await.unwrap();
     let server = guarded.connected().await;
     let failed = server.failed("t").await;
-    let expected = "`t` of MCP server `s` failed: it wants a login that allows `write`; a person must run \
+    let expected = "`t` of MCP server `s` failed: it requires a login that allows `write`; a person must run \
                     `cellmate servers login s` (code 403)";
     assert_eq!(failed, expected);
     assert_eq!(guarded.log_in().await.unwrap().scopes, ["write", "read"], "nothing is lost");
@@ -149,7 +149,7 @@ async fn a_token_that_is_refused_is_renewed_once_and_else_a_person_is_needed() {
     guarded.authority.revoke();
     guarded.authority.mind.lock().unwrap().refuses = true;
     let failed = server.failed("t").await;
-    let expected = "`t` of MCP server `s` failed: it wants a login; a person must run `cellmate servers login s`";
+    let expected = "`t` of MCP server `s` failed: it requires a login; a person must run `cellmate servers login s`";
     assert_eq!(failed, expected);
     assert_eq!(server.server.closed().await, Closed::LoginNeeded);
     assert!(matches!(guarded.connect().await.unwrap_err().why, ConnectFailure::LoginNeeded { .. }));

@@ -59,7 +59,7 @@ async fn a_tool_that_announces_another_definition_asks_again_and_its_status_says
     // A run that began before the change does not get the old word for the new tool.
     let calls = kept.heard("tools/call");
     let stale = kept.call_by(&before, "pay").await;
-    let message = "`pay` of MCP server `s` was not called: its definition has changed since a person agreed to it; a new run shows it as it is now, and asks again";
+    let message = "`pay` of MCP server `s` was not called: its definition has changed since it was approved; a new run shows the new definition and asks again";
     assert!(matches!(&stale.end, CallEnd::Settled(Outcome::Failed(text)) if text == message), "{stale:?}");
     assert_eq!(kept.heard("tools/call"), calls);
 }

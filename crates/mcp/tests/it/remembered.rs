@@ -108,7 +108,7 @@ async fn why_a_server_failed_is_known_to_the_next_program_until_it_works() {
     first.listed().await.unwrap_err();
     eventually("it is remembered", || files(&folder) == 1).await;
     let trouble = anew(&folder, script(&["a"])).status().trouble.unwrap();
-    assert_eq!(trouble.message, "it ended or closed its output; see what it wrote to its standard error");
+    assert_eq!(trouble.message, "the server exited or closed its output; check its standard error");
     assert_eq!((trouble.stderr.as_str(), trouble.at > 0), ("", true));
     let second = anew(&folder, script(&["a"]));
     second.refresh().await.unwrap();
@@ -143,7 +143,7 @@ async fn a_file_that_cannot_be_used_is_told_of_and_replaced() {
     std::fs::write(&path, "{}").unwrap();
     let second = anew(&folder, script(&["a"]));
     let trouble = second.status().trouble.unwrap().message;
-    assert_eq!(trouble, "the remembered list of its tools is not one that we wrote for it");
+    assert_eq!(trouble, "the cached tool list is invalid or was written for another server");
     second.listed().await.unwrap();
     assert_eq!(names(&second), ["a", "resources_list", "resources_read"]);
     eventually("it is replaced", || std::fs::read_to_string(&path).unwrap() != "{}").await;

@@ -60,13 +60,13 @@ async fn a_task_that_fails_or_asks_nothing_or_is_none_says_so() {
             json!({"result": {"status": "failed", "error": {"code": 1, "message": "no paper"}}}),
             "its task failed: no paper",
         ),
-        (json!({"result": {"status": "cancelled"}}), "its task was cancelled at the server"),
+        (json!({"result": {"status": "cancelled"}}), "its task was cancelled by the server"),
         (
             json!({"result": {"status": "input_required", "inputRequests": {}}}),
-            "it wants to ask something first: it does not say what",
+            "its request for input cannot be passed on: it contains no question",
         ),
         (json!({"error": {"code": -32601, "message": "no such method"}}), "no such method (code -32601)"),
-        (json!({"result": {"status": "completed", "result": 7}}), "it answered with something that is not a result"),
+        (json!({"result": {"status": "completed", "result": 7}}), "its response is not a valid result"),
     ];
     for (last, why) in cases {
         let server = Connected::with(extension(last), limits()).await;

@@ -37,7 +37,7 @@ async fn all_who_wait_for_a_start_that_fails_are_told_why_at_once() {
     let began = Instant::now();
     let listed = join_all((0..10).map(|_| kept.upstream.listed())).await;
     assert!(began.elapsed() < Duration::from_secs(3), "one deadline for all, not one after the other");
-    let why = "it was not ready within 400 ms; see what it wrote to its standard error, or raise the limit";
+    let why = "it was not ready within 400 ms; check its standard error, or raise the limit";
     assert!(listed.iter().all(|one| *one == Err(Unavailable::NotStarted(why.into()))), "{listed:?}");
     assert_eq!(kept.upstream.status().failures, 1);
 }
@@ -66,7 +66,7 @@ async fn a_call_that_a_crash_caught_is_unknown_and_the_next_one_starts_the_serve
     assert!(matches!(kept.call("fine").await, Outcome::Returned(_)));
     let status = kept.upstream.status();
     assert_eq!((status.state, status.restarts, status.failures), (ServerState::Running, 1, 1));
-    assert_eq!(status.trouble.unwrap().message, "it ran, but it ended or closed its output");
+    assert_eq!(status.trouble.unwrap().message, "the connection was lost: the server exited or closed its output");
     assert_eq!(kept.heard("tools/call"), 3, "nothing was called twice");
 }
 
@@ -91,14 +91,14 @@ async fn a_server_that_does_not_start_is_given_up_and_told_of_and_tried_again_on
     kept.upstream.listed().await.unwrap();
     kept.upstream.stop().await;
     kept.rewrite(json!({"start": [{"stderr": "ImportError: no module"}, {"exit": 1}]}));
-    let why = "it ended or closed its output; see what it wrote to its standard error";
-    let not_started = format!("`fine` of MCP server `s` was not called: it could not be started: {why}");
+    let why = "the server exited or closed its output; check its standard error";
+    let not_started = format!("`fine` of MCP server `s` was not called: the server could not be started: {why}");
     for _ in 0..3 {
         assert_eq!(kept.failed("fine").await, not_started);
     }
     let began = Instant::now();
     let given_up = format!(
-        "`fine` of MCP server `s` was not called: it failed 3 times in a row and is left alone for another 120 s; the last time: {why}"
+        "`fine` of MCP server `s` was not called: the server failed 3 times in a row and is not started for another 120 s; last failure: {why}"
     );
     assert_eq!(kept.failed("fine").await, given_up);
     assert!(began.elapsed() < Duration::from_millis(500), "nobody waits for it");

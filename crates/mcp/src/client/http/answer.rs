@@ -125,7 +125,7 @@ async fn refused(response: Response, kind: &str, held: &Arc<Held>) -> Failure {
         _ => {}
     }
     if forbids {
-        message += "; see that its login or its headers allow this";
+        message += "; check its login and its headers";
     }
     Failure::Status { code, message }
 }

@@ -52,9 +52,9 @@ pub(crate) struct Posted {
 
 #[derive(Debug, thiserror::Error)]
 pub enum BadAddress {
-    #[error("its address is not one: `{0}`; it begins with http:// or https://")]
+    #[error("invalid URL `{0}`: expected http:// or https://")]
     Url(String),
-    #[error("its header `{0}` cannot be sent; see its name and that its value is one line of plain text")]
+    #[error("its header `{0}` cannot be sent; check its name, and that its value is one line of plain text")]
     Header(String),
     #[error(transparent)]
     NotBuilt(#[from] NotBuilt),
@@ -208,7 +208,7 @@ impl Caller {
                     Some(tokens) => format!("a person must run `cellmate servers login {}`", tokens.server()),
                     None => "configure one".to_owned(),
                 };
-                let message = format!("it wants a login that {more}; {remedy}");
+                let message = format!("it requires a login that {more}; {remedy}");
                 Failure::Status { code: StatusCode::FORBIDDEN.as_u16(), message }
             }
         }
@@ -256,7 +256,7 @@ impl From<NoToken> for Failure {
         match none {
             NoToken::LoginNeeded => Self::Closed(Closed::LoginNeeded),
             NoToken::Later(why) => {
-                let message = format!("its token has ended and its issuer gives no newer one now: {why}; try again");
+                let message = format!("its token has expired and cannot be renewed now: {why}; try again later");
                 Self::Status { code: StatusCode::UNAUTHORIZED.as_u16(), message }
             }
         }

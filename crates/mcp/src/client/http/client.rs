@@ -25,7 +25,7 @@ const MAX_REDIRECTS: usize = 3;
 const LOGIN_REQUEST: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot prepare HTTP")]
+#[error("cannot create the HTTP client")]
 pub struct NotBuilt(#[from] reqwest::Error);
 
 /// For a server that somebody configured.
@@ -69,7 +69,7 @@ impl Resolve for Guard {
             let found = tokio::net::lookup_host((host, 0)).await?;
             let allowed: Vec<SocketAddr> = found.filter(|address| reach.allows(host, address.ip())).collect();
             match allowed.is_empty() {
-                true => Err(format!("`{host}` is at no address that this server may send us to").into()),
+                true => Err(format!("`{host}` has no address that this server may refer to").into()),
                 false => Ok(Box::new(allowed.into_iter()) as Addrs),
             }
         })

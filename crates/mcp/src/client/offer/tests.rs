@@ -57,9 +57,9 @@ fn a_tool_past_a_limit_is_left_out_alone() {
     check(false, tool("t", json!({"outputSchema": long})), Err("its outputSchema is longer than 40 bytes"));
     check(false, tool("t", json!({"inputSchema": null})), Err("its inputSchema is not an object"));
     check(false, tool("t", json!({"inputSchema": []})), Err("its inputSchema is not an object"));
-    check(false, tool("", json!({})), Err("it has no readable name"));
+    check(false, tool("", json!({})), Err("it has no valid name"));
     for name in ["a\nb", "a\u{200b}b", "\u{202e}ba", "a\u{e0041}", " a", "a\u{a0}"] {
-        let why = "its name has control or invisible characters, or blanks around it";
+        let why = "its name has control or invisible characters, or surrounding whitespace";
         check(false, tool(name, json!({})), Err(why));
     }
     for name in ["mcp:docs:wipe", ":", "a:", ":a"] {
@@ -75,7 +75,7 @@ fn a_tool_past_a_limit_is_left_out_alone() {
         offer.tool(&task(support)).unwrap();
         assert_eq!(offer.as_tasks.len() == 1, must, "{support}");
     }
-    check(false, json!(7), Err("it has no readable name"));
+    check(false, json!(7), Err("it has no valid name"));
 }
 
 #[test]

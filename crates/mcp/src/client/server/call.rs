@@ -124,7 +124,7 @@ impl Server {
             with = Map::from_iter(state.map(|state| ("requestState".to_owned(), json!(state))));
             tokio::time::sleep(ROUND_PAUSE).await;
         }
-        let why = format!("it wanted to be called again {MAX_ROUNDS} times without an answer");
+        let why = format!("it asked to be called again {MAX_ROUNDS} times without returning a result");
         Ok(Dispatch::Settled(self.failed(id, &why)))
     }
 
@@ -170,12 +170,14 @@ impl Server {
     pub(in crate::client) fn asks(&self, id: &ToolId, result: &Value, ticket: Option<executor::Ticket>) -> Dispatch {
         let question = asked::asks(result).and_then(|asks| match (ticket, asks.is_empty()) {
             (Some(ticket), false) => Ok(QuestionBatch { ticket, asks }),
-            (Some(_), true) => Err("it does not say what".to_owned()),
-            (None, _) => Err("what it wants to be given back with the answer is too long".to_owned()),
+            (Some(_), true) => Err("it contains no question".to_owned()),
+            (None, _) => Err("its request state is too long".to_owned()),
         });
         match question {
             Ok(question) => Dispatch::Parked(Parked::QuestionBatch(question)),
-            Err(why) => Dispatch::Settled(self.failed(id, &format!("it wants to ask something first: {why}"))),
+            Err(why) => {
+                Dispatch::Settled(self.failed(id, &format!("its request for input cannot be passed on: {why}")))
+            }
         }
     }
 
@@ -190,17 +192,17 @@ impl Server {
             RequestError::Refused { code, message } => format!("{} (code {code})", shown(&message, MAX_SHOWN_CHARS)),
             RequestError::Deadline(limit) => {
                 let limit = limit.as_millis();
-                format!("no answer within {limit} ms, so it was cancelled; it may have taken effect all the same")
+                format!("no response within {limit} ms, so the call was cancelled; it may have taken effect")
             }
             RequestError::NotSent(Closed::LoginNeeded) | RequestError::Closed(Closed::LoginNeeded) => {
-                format!("it wants a login; a person must run `cellmate servers login {}`", self.name)
+                format!("it requires a login; a person must run `cellmate servers login {}`", self.name)
             }
             RequestError::NotSent(why) | RequestError::Closed(why) => {
-                format!("the server is not there any more: {why}; its calls fail until it is connected again")
+                format!("the connection to the server was lost: {why}; calls fail until it is connected again")
             }
             RequestError::Unread(why) => why,
-            RequestError::Pages(_) => "it wants a person to visit a page first".to_owned(),
-            RequestError::Confused => "it answered with something that is not a result".to_owned(),
+            RequestError::Pages(_) => "it requires a person to visit a page first".to_owned(),
+            RequestError::Confused => "its response is not a valid result".to_owned(),
         }
     }
 }

@@ -33,26 +33,28 @@ pub struct ConnectError {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectFailure {
-    #[error("a server's name has 1 to 64 bytes, no `:` and no control or invisible characters; rename it")]
+    #[error("a server's name must have 1 to 64 bytes and no `:`, control or invisible characters; rename it")]
     BadName,
-    #[error("cannot start its command ({0}); see that the command is installed, on PATH, and its folder exists")]
+    #[error(
+        "cannot start its command ({0}); check that the command is installed and on PATH, and that its folder exists"
+    )]
     Start(#[source] io::Error),
     #[error(transparent)]
     BadAddress(#[from] BadAddress),
-    #[error("it wants a login; run `cellmate servers login {server}`")]
+    #[error("it requires a login; run `cellmate servers login {server}`")]
     LoginNeeded { server: String },
-    #[error("it was not ready within {} ms; see what it wrote to its standard error, or raise the limit", .0.as_millis())]
+    #[error("it was not ready within {} ms; check its standard error, or raise the limit", .0.as_millis())]
     Deadline(Duration),
-    #[error("{0}; see what it wrote to its standard error")]
+    #[error("{0}; check its standard error")]
     Closed(Closed),
-    #[error("{0}; see that its address is right and that it runs there")]
+    #[error("{0}; check the address and that the server runs")]
     NotThere(Closed),
-    #[error("it does not let us in: {0}")]
+    #[error("it denied access: {0}")]
     Forbidden(String),
-    #[error("it refused: {message} (code {code})")]
+    #[error("it rejected the request: {message} (code {code})")]
     Refused { code: i32, message: String },
     #[error(
-        "it does not speak MCP as we know it; see that the command starts an MCP server on standard input and output, or that the address is that of its MCP endpoint"
+        "it does not speak a supported revision of MCP; check that the command starts an MCP server on standard input and output, or that the address is its MCP endpoint"
     )]
     Confused,
     /// It answered with more than is read.

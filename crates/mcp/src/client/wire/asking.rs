@@ -139,7 +139,7 @@ impl ClientHandler for ElicitationHandler {
         if request.method == TOO_LARGE {
             let why = format!(
                 "requests of more than {MAX_SERVER_REQUEST_BYTES} bytes or {MAX_SERVER_REQUEST_VALUES} JSON values are \
-                 not read; ask for less"
+                 rejected; send a smaller request"
             );
             return Err(ErrorData::new(ErrorCode::INVALID_REQUEST, why, None));
         }

@@ -73,7 +73,7 @@ impl Expected {
             Self::Handshake(_) => (MAX_HANDSHAKE_BYTES, MAX_HANDSHAKE_VALUES),
         };
         if text.len() > bytes {
-            return Err(format!("what it says of itself is longer than {bytes} bytes; have it say less"));
+            return Err(format!("its handshake is longer than {bytes} bytes; configure the server to send less"));
         }
         let found = measure(text);
         too_much(found, values).map_or(Ok(found), Err)
@@ -89,12 +89,12 @@ fn too_much(found: Measure, values: usize) -> Option<String> {
     let remedy = "ask it for less at once, such as a page, a filter or fewer fields; the call may have taken effect";
     if found.values > values {
         let count = found.values;
-        return Some(format!("its answer has {count} JSON values and more than {values} are not read; {remedy}"));
+        return Some(format!("its response has {count} JSON values, and the limit is {values}; {remedy}"));
     }
     if found.depth > MAX_SERVER_MESSAGE_DEPTH {
         let depth = found.depth;
         return Some(format!(
-            "its answer nests {depth} levels deep and more than {MAX_SERVER_MESSAGE_DEPTH} are not read; {remedy}"
+            "its response nests {depth} levels deep, and the limit is {MAX_SERVER_MESSAGE_DEPTH}; {remedy}"
         ));
     }
     None

@@ -198,7 +198,7 @@ impl Gate {
         match (room, &expected) {
             (Some(room), _) => self.read(&text, &expected, room),
             (None, Expected::Answer(id) | Expected::Handshake(id)) => {
-                let message = "the host reads too much from servers at once, so this answer was dropped; try again";
+                let message = "the host holds too much server data, so this response was dropped; try again";
                 Ok(self.failed(*id, Failure::Status { code: 503, message: message.to_owned() }))
             }
             (None, _) => Ok(None),
@@ -283,7 +283,7 @@ impl Gate {
                 Reader::ElicitationHandler => whole(result),
                 // Some older servers have an empty result for whatever they do not know.
                 Reader::LibraryAskingWhich if !result.get("supportedVersions").is_some_and(Value::is_array) => {
-                    let unknown = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "it names no revisions", None);
+                    let unknown = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "it lists no supported revisions", None);
                     return Ok(Some(JsonRpcMessage::error(unknown, Some(id))));
                 }
                 Reader::Library | Reader::LibraryAskingWhich => {
@@ -305,8 +305,8 @@ impl Gate {
             Failure::Refused(mut object) => {
                 object.remove("error").and_then(|error| serde_json::from_value(error).ok()).unwrap_or_else(unreadable)
             }
-            Failure::Lost => said(LOST, "the answer broke off; it may have taken effect all the same".to_owned()),
-            Failure::Confused => said(LOST, "it answered with something that is no message".to_owned()),
+            Failure::Lost => said(LOST, "the response broke off; the call may have taken effect".to_owned()),
+            Failure::Confused => said(LOST, "its response is not a JSON-RPC message".to_owned()),
             Failure::Closed(why) => said(LOST, why.to_string()),
         };
         Some(JsonRpcMessage::error(error, Some(RequestId::Number(id))))
@@ -451,7 +451,7 @@ mod tests {
             asked(&mut gate, 1);
             assert!(matches!(gate.take(text.as_bytes().to_vec(), None), Ok(None)), "{text}");
             let message = gate.ready();
-            assert!(told(message, 1).contains("no message"), "{text}");
+            assert!(told(message, 1).contains("not a JSON-RPC message"), "{text}");
         }
     }
 

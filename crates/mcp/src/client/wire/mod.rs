@@ -302,7 +302,8 @@ impl Drop for Pending {
     fn drop(&mut self) {
         if let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
             // Sending waits, and a drop cannot; the task ends with the connection at the latest.
-            runtime.spawn(async move { drop(handle.cancel(Some("nobody waits for it any more".to_owned())).await) });
+            runtime
+                .spawn(async move { drop(handle.cancel(Some("the caller no longer waits for it".to_owned())).await) });
         }
     }
 }

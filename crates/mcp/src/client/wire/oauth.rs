@@ -36,15 +36,15 @@ pub(crate) enum RenewError {
 /// Why nobody could log in, in words for who tried.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginRefused {
-    #[error("the server says nowhere how to log in; see its documentation, perhaps it wants a header")]
+    #[error("the server does not publish how to log in; check its documentation, it may require a header")]
     NoIssuer,
     #[error(
-        "its issuer does not let programs register themselves; register one there and write its id as `oauth.clientId` into the server's entry"
+        "its issuer does not support client registration; register a client there and set its id as `oauth.clientId` in the server's entry"
     )]
     NoRegistration,
-    #[error("its issuer does not protect logins as it must (PKCE with S256)")]
+    #[error("its issuer does not support PKCE with S256, which is required")]
     NoPkce,
-    #[error("the answer came from `{0}` and not from the issuer that was asked; do not try again before you know why")]
+    #[error("the response came from `{0}` instead of the expected issuer; find out why before you try again")]
     WrongIssuer(String),
     #[error("{0}")]
     Said(String),
@@ -119,7 +119,9 @@ impl Authority {
         let page = manager.get_authorization_url(&scopes).await.map_err(said)?;
         let page = Url::parse(&page).map_err(|error| LoginRefused::Said(error.to_string()))?;
         if !AddressScope::of(url).allows_url(&page) {
-            return Err(LoginRefused::Said("its issuer's page is at an address that no server may name".to_owned()));
+            return Err(LoginRefused::Said(
+                "its issuer's login page is at an address that the server may not refer to".to_owned(),
+            ));
         }
         let metadata = refusal.and_then(|refusal| url.join(&refusal.metadata()?).ok()).map(String::from);
         Ok(Self { manager, store, client, page, metadata })
@@ -140,9 +142,9 @@ impl Authority {
     pub(crate) async fn redeem(&self, code: &str, state: &str, issuer: Option<&str>) -> Result<Grant, LoginRefused> {
         self.manager.exchange_code_for_token_with_issuer(code, state, issuer).await.map_err(said)?;
         let stored = self.store.load().await.map_err(said)?;
-        let stored = stored.ok_or_else(|| LoginRefused::Said("the issuer gave no token".to_owned()))?;
+        let stored = stored.ok_or_else(|| LoginRefused::Said("the issuer returned no token".to_owned()))?;
         let grant = grant(&stored, self.client.client_secret.clone(), None)
-            .ok_or_else(|| LoginRefused::Said("the issuer gave no token".to_owned()))?;
+            .ok_or_else(|| LoginRefused::Said("the issuer returned no token".to_owned()))?;
         Ok(Grant { metadata: self.metadata.clone(), ..grant })
     }
 }
@@ -175,7 +177,7 @@ pub(crate) async fn renew(url: &Url, old: &Grant) -> Result<Grant, RenewError> {
     stored
         .and_then(|stored| grant(&stored, old.client_secret.clone(), old.refresh_token.clone()))
         .map(|grant| Grant { metadata: old.metadata.clone(), ..grant })
-        .ok_or_else(|| RenewError::Failed("the issuer gave no token".to_owned()))
+        .ok_or_else(|| RenewError::Failed("the issuer returned no token".to_owned()))
 }
 
 async fn manager(url: &Url) -> Result<(AuthorizationManager, InMemoryCredentialStore), AuthError> {
@@ -210,7 +212,7 @@ fn said(error: AuthError) -> LoginRefused {
         AuthError::AuthorizationServerMismatch { received_issuer, .. } => {
             LoginRefused::WrongIssuer(shown(&received_issuer, MAX_SHOWN_CHARS))
         }
-        AuthError::AuthorizationServerMissingIssuer { .. } => LoginRefused::WrongIssuer("nobody".to_owned()),
+        AuthError::AuthorizationServerMissingIssuer { .. } => LoginRefused::WrongIssuer("(no issuer)".to_owned()),
         error => LoginRefused::Said(shown(&error.to_string(), MAX_SHOWN_CHARS)),
     }
 }
@@ -228,13 +230,13 @@ impl OAuthHttpClient for Bounded {
             let limit = request.timeout;
             let mut request = reqwest::Request::try_from(request.request)?;
             if !self.reach.allows_url(request.url()) {
-                return Err(format!("`{}` is not an address that this server may send us to", request.url()).into());
+                return Err(format!("`{}` is not an address that this server may refer to", request.url()).into());
             }
             *request.timeout_mut() = limit.or(Some(Duration::from_secs(30)));
             let asked = request.url().clone();
             let mut response = self.client.execute(request).await?;
             if stops && *response.url() != asked {
-                return Err("the issuer redirects a request that must not be".into());
+                return Err("the issuer redirected a request that must not be redirected".into());
             }
             let mut answer = ::http::Response::builder().status(response.status());
             for (name, value) in response.headers() {
@@ -243,12 +245,12 @@ impl OAuthHttpClient for Bounded {
             let mut body = Vec::new();
             while let Some(chunk) = response.chunk().await? {
                 if body.len() + chunk.len() > MAX_BODY_BYTES {
-                    return Err(format!("an answer of more than {MAX_BODY_BYTES} bytes").into());
+                    return Err(format!("the response has more than {MAX_BODY_BYTES} bytes").into());
                 }
                 body.extend_from_slice(&chunk);
             }
             if measure(&body).values > MAX_LOGIN_ANSWER_VALUES {
-                return Err(format!("an answer of more than {MAX_LOGIN_ANSWER_VALUES} JSON values").into());
+                return Err(format!("the response has more than {MAX_LOGIN_ANSWER_VALUES} JSON values").into());
             }
             Ok(answer.body(body)?)
         })

@@ -57,7 +57,7 @@ fn listing() -> Listing {
 }
 
 #[test]
-fn a_listing_comes_back_as_it_was_and_only_its_owner_can_read_it() {
+fn a_listing_is_read_back_unchanged_and_only_its_owner_can_read_it() {
     let folder = Folder::new();
     let file = CatalogFile::of(&folder.0, &spec(&["server"], "hunter2"));
     assert!(file.read().unwrap().is_none());
@@ -71,7 +71,7 @@ fn a_listing_comes_back_as_it_was_and_only_its_owner_can_read_it() {
 }
 
 #[test]
-fn a_secret_names_no_file_and_another_server_has_another() {
+fn the_file_name_depends_on_the_server_and_not_on_its_secrets() {
     let folder = Folder::new();
     let path = |spec: &ServerSpec| CatalogFile::of(&folder.0, spec).path;
     let one = path(&spec(&["a"], "hunter2"));
@@ -86,7 +86,7 @@ fn a_secret_names_no_file_and_another_server_has_another() {
 }
 
 #[test]
-fn a_server_that_is_trusted_no_more_is_not_believed_from_memory() {
+fn hints_in_the_cache_are_ignored_once_the_server_is_not_trusted() {
     let folder = Folder::new();
     let trusted = spec(&[], "");
     CatalogFile::of(&folder.0, &trusted).write(&listing()).unwrap();
@@ -95,7 +95,7 @@ fn a_server_that_is_trusted_no_more_is_not_believed_from_memory() {
 }
 
 #[test]
-fn a_file_that_is_not_ours_or_too_much_is_not_used() {
+fn an_invalid_or_too_large_file_is_not_used() {
     let folder = Folder::new();
     let file = CatalogFile::of(&folder.0, &spec(&[], ""));
     file.write(&listing()).unwrap();

@@ -29,7 +29,7 @@ fn at(phase: Phase, failures: u32) -> Lifecycle {
     Lifecycle { phase, failures, started_before: true, ..Lifecycle::new(restart()) }
 }
 
-/// Every event in every phase, at a time before and after what the phase waits for.
+/// Every event in every phase, before and after the time that the phase waits for.
 #[test]
 fn every_event_in_every_phase_does_what_the_table_says() {
     let now = Instant::now();
@@ -152,7 +152,7 @@ fn every_event_in_every_phase_does_what_the_table_says() {
 }
 
 #[test]
-fn waits_double_within_their_cap_and_chance_shortens_them_by_half_at_most() {
+fn waits_double_up_to_the_cap_and_jitter_shortens_them_by_at_most_half() {
     let waits: Vec<u64> = (1..=6).map(|failures| restart().wait(failures, 1.0).as_secs()).collect();
     assert_eq!(waits, [1, 2, 4, 8, 10, 10]);
     assert_eq!(restart().wait(3, 0.0), 2 * SECOND);
@@ -160,7 +160,7 @@ fn waits_double_within_their_cap_and_chance_shortens_them_by_half_at_most() {
 }
 
 #[test]
-fn a_server_that_fails_again_and_again_is_given_up_and_one_try_later_again() {
+fn a_server_that_keeps_failing_is_given_up_and_again_after_one_more_failure() {
     let now = Instant::now();
     let mut lifecycle = Lifecycle::new(restart());
     let mut time = now;
@@ -183,7 +183,7 @@ fn a_server_that_fails_again_and_again_is_given_up_and_one_try_later_again() {
 }
 
 #[test]
-fn a_server_that_was_well_for_long_begins_again_at_the_first_failure() {
+fn the_end_of_a_server_that_ran_long_counts_as_a_first_failure() {
     let now = Instant::now();
     let mut soon = at(Phase::Running { since: now }, 2);
     soon.on(Event::Ended, now + 59 * SECOND, 1.0);
@@ -194,7 +194,7 @@ fn a_server_that_was_well_for_long_begins_again_at_the_first_failure() {
 }
 
 #[test]
-fn a_stop_forgets_failures_and_idleness_does_not() {
+fn a_stop_resets_the_failures_and_an_idle_stop_does_not() {
     let now = Instant::now();
     let mut stopped = at(Phase::Failed { until: now + SECOND }, 3);
     stopped.on(Event::Stop, now, 1.0);
