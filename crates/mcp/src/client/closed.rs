@@ -1,4 +1,4 @@
-//! Why a connection is no more.
+//! The reason why a connection ended.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use tokio::sync::watch;
 
 use crate::client::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_HELD_BYTES, MAX_UNSENT};
 
-/// What ended a connection; none of these mends itself.
+/// Why a connection ended. It cannot recover from any of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// The server ended or closed its output.
+    /// The server exited or closed its output.
     Ended,
-    /// It sent a message past the cap.
+    /// The server sent a message that is too long.
     FrameTooLong,
-    /// It sent too many lines in a row that are no messages.
+    /// The server sent too many lines in a row that are not messages.
     Garbage,
-    /// It does not take what it is sent.
+    /// The server does not read the messages sent to it.
     DoesNotRead,
-    /// It asked us for more than we answer at once.
+    /// The server has too many unanswered requests.
     AsksTooMuch,
-    /// Its answers on the way are too much together.
+    /// The server's unfinished responses are too large together.
     TooMuchAtOnce,
-    /// Nobody answers at its address.
+    /// The server's address cannot be reached.
     Unreachable,
-    /// It does not know our session any more.
+    /// The server no longer knows the session.
     SessionGone,
-    /// It wants a login, or a new one.
+    /// The server requires a login, or a new one.
     LoginNeeded,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Closed {
     }
 }
 
-/// Shared by who finds out and who must say so. The first reason stays.
+/// The reason why a connection ended, shared by all parts of the connection. The first reason that is set stays.
 #[derive(Clone, Debug)]
 pub(crate) struct ClosedCell(Arc<watch::Sender<Option<Closed>>>);
 

@@ -56,12 +56,12 @@ impl CatalogFile {
     /// hash: values of variables and headers, and the user and query parts of a URL. Arguments are included, because
     /// they tell which server `npx` starts; the hash does not reveal them.
     pub(crate) fn of(folder: &Path, spec: &ServerSpec) -> Self {
-        let said = match &spec.transport {
+        let parts = match &spec.transport {
             Transport::Stdio { command, args, cwd, .. } => json!(["stdio", spec.name, command, args, cwd]),
             Transport::Http { url, .. } => json!(["http", spec.name, plain_url(url)]),
         };
         let identity: String =
-            Sha256::digest(said.to_string()).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+            Sha256::digest(parts.to_string()).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         Self {
             path: folder.join(format!("{identity}.json")),
             identity,

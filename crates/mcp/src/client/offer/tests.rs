@@ -15,7 +15,7 @@ fn tool(name: &str, more: Value) -> Value {
     tool
 }
 
-/// What becomes of one tool: its repeat, or why it is left out.
+/// Checks one tool's `repeat`, or why it is left out.
 fn check(trusted: bool, listed: Value, expected: Result<Repeat, &str>) {
     let mut offer = Offer::new("s", trusted, &LIMITS);
     offer.tool(&listed).unwrap();
@@ -28,7 +28,7 @@ fn check(trusted: bool, listed: Value, expected: Result<Repeat, &str>) {
 }
 
 #[test]
-fn hints_count_only_from_the_trusted_and_only_when_repeating_cannot_undo() {
+fn hints_allow_repetition_only_from_trusted_servers_and_only_if_it_cannot_undo_a_change() {
     let cases = [
         (json!({"readOnlyHint": true}), Repeat::Always),
         (json!({"readOnlyHint": "true"}), Repeat::Never),
@@ -46,7 +46,7 @@ fn hints_count_only_from_the_trusted_and_only_when_repeating_cannot_undo() {
 }
 
 #[test]
-fn a_tool_past_a_limit_is_left_out_alone() {
+fn only_the_tool_that_exceeds_a_limit_is_left_out() {
     let fits = json!({"type": "object", "title": "0123456789ab"});
     assert_eq!(fits.to_string().len(), 40);
     let long = json!({"type": "object", "title": "0123456789abc"});
@@ -79,7 +79,7 @@ fn a_tool_past_a_limit_is_left_out_alone() {
 }
 
 #[test]
-fn a_list_past_a_limit_is_refused() {
+fn a_list_that_exceeds_a_limit_is_rejected() {
     let mut offer = Offer::new("s", false, &LIMITS);
     for name in ["a", "b", "c"] {
         offer.tool(&tool(name, json!({}))).unwrap();
@@ -90,7 +90,7 @@ fn a_list_past_a_limit_is_refused() {
 }
 
 #[test]
-fn values_of_definitions_are_bounded_for_a_tool_and_for_a_server() {
+fn json_values_are_limited_per_tool_and_per_server() {
     let limits = Limits::DEFAULT;
     let mut offer = Offer::new("s", false, &limits);
     let with =
@@ -106,7 +106,7 @@ fn values_of_definitions_are_bounded_for_a_tool_and_for_a_server() {
 }
 
 #[test]
-fn the_first_of_a_name_wins_and_operations_come_last() {
+fn the_first_tool_with_a_name_wins_and_operations_come_last() {
     let mut offer = Offer::new("s", true, &LIMITS);
     offer.tool(&tool("resources_list", json!({"description": "Mine."}))).unwrap();
     offer.tool(&tool("resources_list", json!({"description": "Again."}))).unwrap();

@@ -1,4 +1,4 @@
-//! The session against a peer written by hand, over a pipe in memory.
+//! Tests of the session with a scripted peer over an in-memory pipe.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,19 +20,19 @@ struct Peer {
 }
 
 impl Peer {
-    async fn hear(&mut self) -> Value {
+    async fn receive(&mut self) -> Value {
         serde_json::from_str(&self.lines.next_line().await.unwrap().unwrap()).unwrap()
     }
 
-    async fn say(&mut self, message: Value) {
+    async fn send(&mut self, message: Value) {
         self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
 
     async fn shake_hands(&mut self) {
-        let initialize = self.hear().await;
+        let initialize = self.receive().await;
         let result = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "peer", "version": "1"}});
-        self.say(json!({"jsonrpc": "2.0", "id": initialize["id"], "result": result})).await;
-        assert_eq!(self.hear().await["method"], "notifications/initialized");
+        self.send(json!({"jsonrpc": "2.0", "id": initialize["id"], "result": result})).await;
+        assert_eq!(self.receive().await["method"], "notifications/initialized");
     }
 }
 
@@ -68,13 +68,13 @@ async fn a_request_carries_its_key_and_its_result_comes_back_whole() {
     let (session, mut peer) = connected().await;
     let result = json!({"content": [], "isError": true, "unheardOf": {"deep": [1]}, "_meta": {"a": 1}});
     let serve = async {
-        let request = peer.hear().await;
+        let request = peer.receive().await;
         assert_eq!(request["params"]["_meta"]["cellmate/idempotencyKey"], "k1");
-        // An answer to nobody, one that comes twice, and one whose id came back as text.
-        peer.say(json!({"jsonrpc": "2.0", "id": 999, "result": {"content": ["wrong"]}})).await;
+        // A response without a request, one whose id is returned as a string, and a duplicate.
+        peer.send(json!({"jsonrpc": "2.0", "id": 999, "result": {"content": ["wrong"]}})).await;
         let id = request["id"].to_string();
-        peer.say(json!({"jsonrpc": "2.0", "id": id, "result": result})).await;
-        peer.say(json!({"jsonrpc": "2.0", "id": id, "result": {"content": ["late"]}})).await;
+        peer.send(json!({"jsonrpc": "2.0", "id": id, "result": result})).await;
+        peer.send(json!({"jsonrpc": "2.0", "id": id, "result": {"content": ["late"]}})).await;
     };
     let (got, ()) = tokio::join!(session.request(ask(ProgressSink::default())), serve);
     assert_eq!(got, Ok(result.clone()));
@@ -89,14 +89,14 @@ async fn progress_reaches_its_own_call_bounded_in_number_and_length() {
         move |update| heard.lock().unwrap().push(update)
     });
     let serve = async {
-        let request = peer.hear().await;
+        let request = peer.receive().await;
         let token = &request["params"]["_meta"]["progressToken"];
         let tell = |token: &Value, n: u32, message: &str| json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": n, "total": 9, "message": message, "more": 1}});
-        peer.say(tell(&json!("another"), 7, "not ours")).await;
+        peer.send(tell(&json!("another"), 7, "not ours")).await;
         for n in 0..MAX_UPDATES + 5 {
-            peer.say(tell(token, n, &"x".repeat(2000))).await;
+            peer.send(tell(token, n, &"x".repeat(2000))).await;
         }
-        peer.say(json!({"jsonrpc": "2.0", "id": request["id"], "result": {}})).await;
+        peer.send(json!({"jsonrpc": "2.0", "id": request["id"], "result": {}})).await;
     };
     let (got, ()) = tokio::join!(session.request(ask(updates)), serve);
     assert_eq!(got, Ok(json!({})));
@@ -106,35 +106,35 @@ async fn progress_reaches_its_own_call_bounded_in_number_and_length() {
 }
 
 #[tokio::test]
-async fn whoever_stops_waiting_tells_the_server() {
+async fn a_dropped_or_late_request_is_cancelled_at_the_server() {
     let (session, mut peer) = connected().await;
     let call = tokio::spawn({
         let session = Arc::clone(&session);
         async move { session.request(ask(ProgressSink::default())).await }
     });
-    let dropped = peer.hear().await;
+    let dropped = peer.receive().await;
     call.abort();
-    let cancelled = peer.hear().await;
+    let cancelled = peer.receive().await;
     assert_eq!(
         (&cancelled["method"], &cancelled["params"]["requestId"]),
         (&json!("notifications/cancelled"), &dropped["id"])
     );
     let late = Request { deadline: Duration::from_millis(20), ..ask(ProgressSink::default()) };
-    let (got, request) = tokio::join!(session.request(late), peer.hear());
+    let (got, request) = tokio::join!(session.request(late), peer.receive());
     assert_eq!(got, Err(RequestError::Deadline(Duration::from_millis(20))));
-    assert_eq!(peer.hear().await["params"]["requestId"], request["id"]);
+    assert_eq!(peer.receive().await["params"]["requestId"], request["id"]);
 }
 
 #[tokio::test]
-async fn what_a_server_asks_of_us_is_refused_and_too_much_of_it_ends_the_connection() {
+async fn server_requests_are_rejected_and_too_many_of_them_end_the_connection() {
     let (session, mut peer) = connected().await;
     for (n, method) in ["sampling/createMessage", "elicitation/create", "no/such"].into_iter().enumerate() {
         let params = json!({"messages": [], "maxTokens": 1, "message": "?", "requestedSchema": {"type": "object", "properties": {}}});
-        peer.say(json!({"jsonrpc": "2.0", "id": n, "method": method, "params": params})).await;
-        let answer = peer.hear().await;
+        peer.send(json!({"jsonrpc": "2.0", "id": n, "method": method, "params": params})).await;
+        let answer = peer.receive().await;
         assert!(answer["error"].is_object() || answer["result"]["action"] == "cancel", "{answer}");
     }
-    // Nobody reads the answers any more, so they pile up.
+    // The peer stops reading the responses, so they accumulate.
     for n in 0..4096 {
         let ping = json!({"jsonrpc": "2.0", "id": "p".repeat(900) + &n.to_string(), "method": "ping"});
         if peer.writer.write_all(format!("{ping}\n").as_bytes()).await.is_err() {
@@ -147,7 +147,7 @@ async fn what_a_server_asks_of_us_is_refused_and_too_much_of_it_ends_the_connect
 }
 
 #[tokio::test]
-async fn an_error_is_told_and_a_silent_end_too() {
+async fn an_error_and_the_end_of_the_connection_are_reported() {
     let (session, mut peer) = connected().await;
     let errors = [
         (json!({"code": -32602, "message": "no such tool"}), -32602, "no such tool"),
@@ -156,14 +156,14 @@ async fn an_error_is_told_and_a_silent_end_too() {
     ];
     for (error, code, message) in errors {
         let serve = async {
-            let id = peer.hear().await["id"].clone();
-            peer.say(json!({"jsonrpc": "2.0", "id": id, "error": error})).await;
+            let id = peer.receive().await["id"].clone();
+            peer.send(json!({"jsonrpc": "2.0", "id": id, "error": error})).await;
         };
         let (got, ()) = tokio::join!(session.request(ask(ProgressSink::default())), serve);
         assert_eq!(got, Err(RequestError::Refused { code, message: message.to_owned() }));
     }
     let end = async {
-        peer.hear().await;
+        peer.receive().await;
         drop(peer);
     };
     let (got, ()) = tokio::join!(session.request(ask(ProgressSink::default())), end);
@@ -172,7 +172,7 @@ async fn an_error_is_told_and_a_silent_end_too() {
 }
 
 #[tokio::test]
-async fn a_handshake_refused_or_odd_is_told() {
+async fn a_rejected_or_invalid_handshake_is_reported() {
     let answers = [
         (
             json!({"error": {"code": -32601, "message": "what?"}}),
@@ -185,8 +185,8 @@ async fn a_handshake_refused_or_odd_is_told() {
         let (stdio, mut peer) = pair();
         let serve = async {
             let mut message = answer.clone();
-            message["id"] = peer.hear().await["id"].clone();
-            peer.say(message).await;
+            message["id"] = peer.receive().await["id"].clone();
+            peer.send(message).await;
         };
         let (session, ()) = tokio::join!(Session::open(stdio, Handshake::Initialize), serve);
         assert_eq!(session.map(|_| ()), Err(expected), "{answer}");
