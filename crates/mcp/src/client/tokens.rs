@@ -21,7 +21,7 @@ pub(crate) struct Tokens {
     server: String,
     url: Url,
     file: TokenFile,
-    /// Locked while a token is renewed, so that concurrent callers get the new one. `None` if nobody is logged in.
+    /// Locked while a token is renewed, so that concurrent callers get the new one. `None` if there is no login.
     grant: Mutex<Option<Grant>>,
 }
 
@@ -62,13 +62,13 @@ impl Tokens {
 
     /// Returns the token to send, or `None` if there is no login.
     pub(crate) async fn current(&self) -> Result<Option<String>, NoToken> {
-        let mut ours = self.grant.lock().await;
-        let Some(grant) = ours.clone() else { return Ok(None) };
+        let mut current = self.grant.lock().await;
+        let Some(grant) = current.clone() else { return Ok(None) };
         let now = now_secs();
         if !grant.ends_by(now + EARLY_SECS) {
             return Ok(Some(grant.access_token));
         }
-        match self.renewed(&mut ours, &grant).await {
+        match self.renewed(&mut current, &grant).await {
             Ok(token) => Ok(Some(token)),
             // The old token is still valid and may suffice for this request.
             Err(RenewError::Failed(_)) if !grant.ends_by(now) => Ok(Some(grant.access_token)),
@@ -78,27 +78,27 @@ impl Tokens {
 
     /// Returns a token other than the one that the server rejected.
     pub(crate) async fn newer_than(&self, refused: &str) -> Result<String, NoToken> {
-        let mut ours = self.grant.lock().await;
-        match ours.clone() {
+        let mut current = self.grant.lock().await;
+        match current.clone() {
             Some(grant) if grant.access_token != refused => Ok(grant.access_token),
-            Some(grant) => Ok(self.renewed(&mut ours, &grant).await?),
+            Some(grant) => Ok(self.renewed(&mut current, &grant).await?),
             None => Err(NoToken::LoginNeeded),
         }
     }
 
     /// Returns another token than the rejected one, if there has been a new login since.
     pub(crate) async fn since(&self, refused: &str) -> Option<String> {
-        let mut ours = self.grant.lock().await;
-        let theirs = self.file.read().filter(|grant| grant.access_token != refused)?;
-        *ours = Some(theirs.clone());
-        Some(theirs.access_token)
+        let mut current = self.grant.lock().await;
+        let stored = self.file.read().filter(|grant| grant.access_token != refused)?;
+        *current = Some(stored.clone());
+        Some(stored.access_token)
     }
 
-    async fn renewed(&self, ours: &mut Option<Grant>, old: &Grant) -> Result<String, RenewError> {
+    async fn renewed(&self, current: &mut Option<Grant>, old: &Grant) -> Result<String, RenewError> {
         let _one_process_at_a_time = self.file.lock().await.map_err(|error| RenewError::Failed(error.to_string()))?;
         let grant = match self.file.read() {
             // Another process has renewed it, or there has been a new login.
-            Some(theirs) if theirs.access_token != old.access_token => theirs,
+            Some(stored) if stored.access_token != old.access_token => stored,
             _ => match renew(&self.url, old).await {
                 Ok(new) => {
                     // If the write fails, this process can still use the token.
@@ -108,13 +108,13 @@ impl Tokens {
                 Err(RenewError::Refused) => {
                     // The issuer will never accept it again; further attempts would only look suspicious.
                     self.file.remove();
-                    *ours = None;
+                    *current = None;
                     return Err(RenewError::Refused);
                 }
                 Err(error) => return Err(error),
             },
         };
-        *ours = Some(grant.clone());
+        *current = Some(grant.clone());
         Ok(grant.access_token)
     }
 }

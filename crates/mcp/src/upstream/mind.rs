@@ -33,7 +33,7 @@ impl Upstream {
             upstream: self.me.clone(),
             server: Arc::downgrade(server),
             number,
-            heard: server.heard(),
+            list_changes: server.heard(),
             last_listing: None,
             due: None,
         };
@@ -77,7 +77,7 @@ struct Monitor {
     upstream: Weak<Upstream>,
     server: Weak<Server>,
     number: u64,
-    heard: watch::Receiver<u64>,
+    list_changes: watch::Receiver<u64>,
     last_listing: Option<Instant>,
     due: Option<Instant>,
 }
@@ -89,7 +89,7 @@ impl Monitor {
             let idle_at = self.upstream.upgrade().and_then(|upstream| upstream.idle_at());
             tokio::select! {
                 why = &mut closed => break why,
-                Ok(()) = self.heard.changed() => {
+                Ok(()) = self.list_changes.changed() => {
                     self.due.get_or_insert_with(|| listing_due(Instant::now(), self.last_listing));
                 }
                 () = at(self.due) => self.list().await,

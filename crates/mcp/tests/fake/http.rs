@@ -1,11 +1,12 @@
-//! The scripted server at an address: `fake-mcp script.json http PORT_FILE`. A request a connection.
+//! The scripted server over HTTP: `fake-mcp script.json http PORT_FILE`. It serves one request per connection.
 //!
-//! The script's `http` says how: `json` (no streams), `session` (its id), `listen` (steps for who listens; none: there
-//! is no such stream), `resume` (steps for who takes up a stream that broke off: they answer the last request).
+//! The script's `http` configures it: `json` (no streams), `session` (the session id), `listen` (steps for the stream
+//! of server messages; if absent, there is no such stream), `resume` (steps for a client that resumes a broken stream;
+//! they answer the last request).
 //!
-//! For logins: `accepts` (a file of tokens, one a line, each with what it allows), `issuer` (who gives them), `metadata`
-//! (the path where that is said), `challenge` (what a refused POST is told beside; then others are told nothing) and
-//! `wants` (what a token must allow, by method).
+//! For logins: `accepts` (a file of valid tokens, one per line, each with its scopes), `issuer` (the issuer's URL),
+//! `metadata` (the path of the resource metadata), `challenge` (further parameters in the challenge of a rejected POST;
+//! other methods then get no challenge) and `wants` (the scope that a method requires).
 
 use std::io::{Read, stdin};
 use std::net::{TcpListener, TcpStream};
@@ -24,7 +25,7 @@ pub fn serve(script: Value, port_file: &str) {
     let port = listener.local_addr().unwrap().port();
     std::fs::write(format!("{port_file}.part"), port.to_string()).unwrap();
     std::fs::rename(format!("{port_file}.part"), port_file).unwrap();
-    // Whoever started us holds our input open for as long as we are wanted.
+    // The test keeps the standard input open as long as the server must run.
     thread::spawn(|| {
         drop(stdin().read_to_end(&mut Vec::new()));
         exit(0);
@@ -55,7 +56,7 @@ fn answer(stream: TcpStream, port: u16, shared: &Arc<Mutex<Value>>) {
     let message: Value = serde_json::from_str(&request.body).unwrap_or(Value::Null);
     if let Some((code, error)) = refused(&how, &request, &message) {
         let challenge = match how["challenge"].as_str() {
-            // Only requests of the protocol are told.
+            // Only POST requests get a challenge.
             Some(_) if request.method != "POST" => String::new(),
             Some(more) => format!("www-authenticate: Bearer resource_metadata=\"{metadata_at}\"{more}{error}\r\n"),
             None => format!("www-authenticate: Bearer resource_metadata=\"{metadata_at}/mcp\"{error}\r\n"),
@@ -85,8 +86,8 @@ fn answer(stream: TcpStream, port: u16, shared: &Arc<Mutex<Value>>) {
     }
 }
 
-/// How it says no, and what its challenge has beside: no good token, or one that does not allow what `wants` says of
-/// the method.
+/// Returns the status and the challenge's error parameters if the token is invalid or lacks the scope that `wants`
+/// names for the method.
 fn refused(how: &Value, request: &Request, message: &Value) -> Option<(&'static str, String)> {
     let path = how["accepts"].as_str()?;
     let token = request.headers.get("authorization").and_then(|value| value.strip_prefix("Bearer "));

@@ -1,5 +1,5 @@
-//! An MCP server that follows a script: `fake-mcp script.json`, or with `http PORT_FILE` behind it at an address (see
-//! `http`). Raw JSON, no protocol library, so that the client is not tested against itself.
+//! An MCP server that follows a script: `fake-mcp script.json`, or over HTTP with the further arguments `http
+//! PORT_FILE` (see `http`). It uses raw JSON and no protocol library, so that the client is not tested against itself.
 //!
 //! ```json
 //! {
@@ -8,13 +8,13 @@
 //!   "resources": [{"uri": "note://1", "name": "one", "text": "hello"}],
 //!   "prompts": [{"name": "greet", "text": "Hello!"}],
 //!   "listChanged": true, "start": [], "on": {"tools/list": []}, "afterEof": [],
-//!   "record": "/where/to/write/what/it/hears"
+//!   "record": "/where/to/record/messages"
 //! }
 //! ```
 //!
-//! All keys are optional. A tool's `does`, `start` (before anything is read), `afterEof` (when its input has ended) and `on` (instead of the usual answer to a
-//! method) are lists of steps, see [`Fake::step`]. No step answers by itself: an empty list is a server that hangs
-//! but still listens.
+//! All keys are optional. A tool's `does`, `start` (before anything is read), `afterEof` (when its input has ended) and
+//! `on` (instead of the usual response to a method) are lists of steps, see [`Fake::step`]. With an empty list the
+//! server never responds but keeps reading.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -57,12 +57,12 @@ fn main() {
 
 struct Fake {
     script: Value,
-    /// The same for all requests, where each has a copy of its own.
+    /// The script shared by all HTTP requests, each of which has its own copy.
     shared: Option<Arc<Mutex<Value>>>,
 }
 
 impl Fake {
-    /// The next message; none at the end.
+    /// Returns the next message, or `None` at the end of the input.
     fn hear(&self) -> Option<Value> {
         let mut line = String::new();
         if stdin().read_line(&mut line).unwrap() == 0 {
@@ -122,7 +122,7 @@ impl Fake {
         }
     }
 
-    /// One step of a script: an object with one of these keys.
+    /// Performs one step of a script: an object with one of these keys.
     fn step(&mut self, step: &Value, message: &Value, out: &mut Out) {
         let (name, value) = step.as_object().unwrap().iter().next().unwrap();
         let mut answer = |key: &str, value: Value| out.say(&json!({"jsonrpc": "2.0", "id": message["id"], key: value}));
@@ -130,11 +130,11 @@ impl Fake {
         match name.as_str() {
             "result" => answer("result", value.clone()),
             "error" => answer("error", value.clone()),
-            // The request's parameters, to see what arrived.
+            // Responds with the request's parameters.
             "echo" => answer("result", json!({"content": [], "structuredContent": message["params"]})),
-            // Other tools from now on.
+            // Replaces the tools.
             "tools" => self.keep("tools", value.clone()),
-            // Other answers to methods from now on.
+            // Replaces the steps of methods.
             "on" => {
                 let mut on = self.script["on"].clone();
                 value.as_object().unwrap().iter().for_each(|(method, steps)| on[method] = steps.clone());
@@ -144,24 +144,24 @@ impl Fake {
                 let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
                 answer("result", json!({"content": [], "structuredContent": names}));
             }
-            // A grandchild that outlives its parent, and its number.
+            // Starts a grandchild that outlives its parent, and responds with its process id.
             "child" => {
                 let child = Command::new("sleep").arg("1000").spawn().unwrap();
                 answer("result", json!({"content": [], "structuredContent": child.id()}));
             }
-            // The same, unasked.
+            // Starts a grandchild without responding.
             "spawn" => {
                 let words: Vec<&str> = value.as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
                 Command::new(words[0]).args(&words[1..]).spawn().unwrap();
             }
-            // The first time only; a file remembers.
+            // Exits the first time only, which a file records.
             "exitOnce" => {
                 let path = value.as_str().unwrap();
                 if OpenOptions::new().write(true).create_new(true).open(path).is_ok() {
                     exit(1);
                 }
             }
-            // Asks the client this, and answers with what it says; on pipes only.
+            // Asks the client a question and responds with its answer; on pipes only.
             "ask" => {
                 out.say(&json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": value}));
                 let said = loop {
@@ -174,12 +174,12 @@ impl Fake {
                     "jsonrpc": "2.0", "id": message["id"], "result": {"content": [], "structuredContent": said},
                 }));
             }
-            // These steps where the file is there, else those: `[file, these, those]`.
+            // Performs one list of steps if the file exists, else the other: `[file, then, else]`.
             "ifFile" => {
                 let there = std::path::Path::new(value[0].as_str().unwrap()).exists();
                 self.perform(&value[if there { 1 } else { 2 }], message, out);
             }
-            // These steps where people's answers came with the request, else those: `[these, those]`.
+            // Performs one list of steps if the request has a person's answers, else the other: `[then, else]`.
             "ifAnswered" => {
                 let answered = message["params"]["inputResponses"].is_object();
                 self.perform(&value[if answered { 0 } else { 1 }], message, out);
@@ -189,30 +189,29 @@ impl Fake {
                 params["progressToken"] = message["params"]["_meta"]["progressToken"].clone();
                 out.say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}));
             }
-            // Any text, and a line end.
+            // Prints any text and a line end.
             "print" => drop(out.print(value.as_str().unwrap().as_bytes(), b"\n")),
             "printBytes" => drop(out.print(&b"x".repeat(usize::try_from(number()).unwrap()), b"")),
-            // Any message, also one that is no answer.
+            // Sends any message, also one that is not a response.
             "say" => out.say(value),
-            // So often.
-            // A message of many equal parts: what is before them, one of them, how many, and what is after. `$ID` is the
-            // request's id.
+            // Sends a message with many equal parts: `[before, part, times, after]`. `$ID` is the request's id.
             "repeated" => {
                 let part = |index: usize| value[index].as_str().unwrap().replace("$ID", &message["id"].to_string());
                 let times = usize::try_from(value[2].as_u64().unwrap()).unwrap();
                 out.text(&format!("{}{}{}", part(0), part(1).repeat(times), part(3)));
             }
+            // Sends a message repeatedly: `[times, message]`.
             "sayTimes" => (0..value[0].as_u64().unwrap()).for_each(|_| out.say(&value[1])),
-            // A whole HTTP answer.
+            // Sends a whole HTTP response.
             "raw" => out.raw(value.as_str().unwrap()),
-            // A byte every so many milliseconds, until nobody reads any more; then writes that down.
+            // Sends a byte every given number of milliseconds until the client disconnects, then records that.
             "drip" => {
                 while out.print(b":", b"") {
                     sleep(Duration::from_millis(number()));
                 }
                 self.record(&json!({"gone": message["params"]["name"]}).to_string());
             }
-            // Another session from now on: the one there was is forgotten.
+            // Replaces the session id; the old session becomes unknown.
             "session" => {
                 let mut how = self.script["http"].clone();
                 how["session"] = value.clone();
@@ -222,7 +221,7 @@ impl Fake {
             "stderrBytes" => stderr().write_all(&b"e".repeat(usize::try_from(number()).unwrap())).unwrap(),
             "sleepMs" => sleep(Duration::from_millis(number())),
             "exit" => exit(i32::try_from(number()).unwrap()),
-            // A line without end.
+            // Sends a line that never ends.
             "endless" => while out.print(&[b'x'; 4096], b"") {},
             other => panic!("no step is called {other}"),
         }

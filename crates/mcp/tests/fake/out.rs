@@ -1,4 +1,4 @@
-//! Where a server's words go: its standard output, or the answer to one HTTP request.
+//! The output of the fake server: its standard output, or the response to one HTTP request.
 
 use std::io::{Write, stdout};
 use std::net::TcpStream;
@@ -13,9 +13,9 @@ pub enum Out {
 
 pub struct Answer {
     pub stream: TcpStream,
-    /// One message and no stream of events.
+    /// Respond with one JSON message instead of an event stream.
     pub json: bool,
-    /// More lines for the head, each with its end.
+    /// Further header lines, each with its line end.
     pub head: String,
     pub begun: bool,
 }
@@ -28,7 +28,7 @@ impl Out {
         }
     }
 
-    /// A message as this text, whether it is one or not.
+    /// Sends any text in place of a message.
     pub fn text(&mut self, message: &str) {
         match self {
             Self::Stdout => self.print(message.as_bytes(), b"\n"),
@@ -37,7 +37,7 @@ impl Out {
         };
     }
 
-    /// Whether somebody is there to read it. A client that has gone away is the usual end of a server on pipes.
+    /// Writes bytes. Returns false if an HTTP client has disconnected; on pipes the server then exits.
     pub fn print(&mut self, bytes: &[u8], end: &[u8]) -> bool {
         match self {
             Self::Stdout => {
@@ -62,7 +62,7 @@ impl Out {
         }
     }
 
-    /// The whole of an HTTP answer, head and all.
+    /// Writes a whole HTTP response, including its headers.
     pub fn raw(&mut self, text: &str) {
         if let Self::Http(answer) = self {
             answer.begun = true;

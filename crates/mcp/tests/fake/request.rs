@@ -1,4 +1,4 @@
-//! One HTTP request, read by hand: what is tested is not tested against itself.
+//! A minimal parser for HTTP requests, so that the tested code is not tested against itself.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -12,7 +12,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// None where nobody says anything.
+    /// Reads a request, or returns `None` if the connection is closed without a complete one.
     pub fn read(stream: &TcpStream) -> Option<Self> {
         let mut reader = BufReader::new(stream);
         let mut line = String::new();

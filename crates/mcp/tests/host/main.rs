@@ -1,5 +1,5 @@
-//! A program with MCP servers that can be killed outright: `mcp-host servers.json`, a list of `{name, command, args}`.
-//! It starts them all, says `ready`, and waits. It is also what tests start as a keeper.
+//! A host process that tests can kill: `mcp-host servers.json`, a list of `{name, command, args}`. It starts the
+//! servers, prints `ready`, and waits. Tests also use it as the keeper program.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a list that is wrong ends the host, and its test")]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Servers at an address: what they are sent, what comes back, and what of it counts.
+//! Servers over HTTP: requests, responses, and which of them are accepted.
 
 use std::time::{Duration, Instant};
 
@@ -7,9 +7,9 @@ use executor::{Outcome, ProgressSink, ToolSource};
 use mcp::{Closed, Limits, Server, Transport};
 use serde_json::{Value, json};
 
-use crate::fake::{AtAddress, Connected, Folder, heard, hears, limits, tool};
+use crate::fake::{AtAddress, Connected, Folder, heard, limits, tool, wait_until_recorded};
 
-/// Makes the fake one of those that know no `server/discover`.
+/// Makes the fake a server without `server/discover`.
 fn older(mut script: Value, session: bool) -> Value {
     let no = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 14\r\nconnection: close\r\n\r\nno session yet";
     script["on"]["server/discover"] = json!([{"raw": no}]);
@@ -34,7 +34,7 @@ fn whole() -> Value {
 }
 
 #[tokio::test]
-async fn results_are_whole_in_either_revision_as_a_message_or_a_stream() {
+async fn results_are_complete_in_both_revisions_as_a_message_or_a_stream() {
     for (older_one, json_only) in [(false, false), (false, true), (true, false), (true, true)] {
         let record = Folder::new();
         let path = record.0.join("record");
@@ -70,7 +70,7 @@ async fn results_are_whole_in_either_revision_as_a_message_or_a_stream() {
 }
 
 #[tokio::test]
-async fn progress_is_heard_and_a_change_of_tools_too_in_either_revision() {
+async fn progress_and_tool_changes_are_received_in_both_revisions() {
     for older_one in [false, true] {
         let changed = json!({"say": {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}});
         let slow =
@@ -94,7 +94,7 @@ async fn progress_is_heard_and_a_change_of_tools_too_in_either_revision() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_is_taken_back_at_the_server() {
+async fn a_dropped_call_is_cancelled_at_the_server() {
     for older_one in [false, true] {
         let folder = Folder::new();
         let record = folder.0.join("record");
@@ -105,12 +105,12 @@ async fn a_call_that_nobody_waits_for_is_taken_back_at_the_server() {
         let server = Connected::at_address(script, limits()).await;
         tokio::select! {
             outcome = server.call("drips", json!({})) => panic!("{outcome:?}"),
-            _ = hears(&record, |line| line["method"] == "tools/call") => {}
+            _ = wait_until_recorded(&record, |line| line["method"] == "tools/call") => {}
         }
-        hears(&record, |line| line["gone"] == "drips").await;
+        wait_until_recorded(&record, |line| line["gone"] == "drips").await;
         if older_one {
-            let call = hears(&record, |line| line["method"] == "tools/call").await;
-            let cancelled = hears(&record, |line| line["method"] == "notifications/cancelled").await;
+            let call = wait_until_recorded(&record, |line| line["method"] == "tools/call").await;
+            let cancelled = wait_until_recorded(&record, |line| line["method"] == "notifications/cancelled").await;
             assert_eq!(cancelled["params"]["requestId"], call["id"]);
         } else {
             assert!(!heard(&record).iter().any(|line| line["method"] == "notifications/cancelled"));
@@ -122,7 +122,7 @@ async fn a_call_that_nobody_waits_for_is_taken_back_at_the_server() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_is_taken_up_again_where_there_is_a_session() {
+async fn a_broken_stream_is_resumed_if_there_is_a_session() {
     let breaks = json!([{"print": "id: 7\nretry: 10\ndata: \n"}]);
     let folder = Folder::new();
     let record = folder.0.join("record");
@@ -130,16 +130,15 @@ async fn a_stream_that_breaks_off_is_taken_up_again_where_there_is_a_session() {
     let script = json!({"tools": [tool("breaks", breaks)], "http": {"resume": rest}, "record": record});
     let server = Connected::at_address(older(script.clone(), true), limits()).await;
     assert_eq!(server.returned("breaks", json!({})).await.for_guest()["structuredContent"], "the rest");
-    hears(&record, |line| line["http"] == "GET" && line["headers"]["last-event-id"] == "7").await;
+    wait_until_recorded(&record, |line| line["http"] == "GET" && line["headers"]["last-event-id"] == "7").await;
     let without = Connected::at_address(script, limits()).await;
-    let expected =
-        "`breaks` of MCP server `s` failed: the response broke off; the call may have taken effect (code 0)";
+    let expected = "`breaks` of MCP server `s` failed: the response broke off; the call may have taken effect (code 0)";
     assert_eq!(without.failed("breaks").await, expected);
-    assert_eq!(without.server.why_closed(), None, "one lost answer is no lost server");
+    assert_eq!(without.server.why_closed(), None, "a lost response does not end the connection");
 }
 
 #[tokio::test]
-async fn a_session_that_is_forgotten_or_a_server_that_is_gone_ends_the_connection() {
+async fn an_unknown_session_or_an_unreachable_server_ends_the_connection() {
     let forgets = json!([{"session": "s2"}, {"result": {}}]);
     let script = older(json!({"tools": [tool("forgets", forgets)]}), true);
     let server = Connected::at_address(script.clone(), limits()).await;
@@ -163,7 +162,7 @@ async fn a_session_that_is_forgotten_or_a_server_that_is_gone_ends_the_connectio
 }
 
 #[tokio::test]
-async fn what_http_says_is_told_and_a_redirect_elsewhere_is_not_followed() {
+async fn http_errors_are_reported_and_a_redirect_to_another_origin_is_not_followed() {
     let folder = Folder::new();
     let elsewhere = AtAddress::start(&folder, json!({"record": folder.0.join("record")}));
     let Transport::Http { url: there, .. } = elsewhere.spec(limits()).transport else { panic!() };
@@ -208,7 +207,7 @@ async fn what_http_says_is_told_and_a_redirect_elsewhere_is_not_followed() {
 }
 
 #[tokio::test]
-async fn headers_reach_the_server_and_nothing_of_ours_can_be_replaced() {
+async fn configured_headers_reach_the_server_and_cannot_replace_reserved_ones() {
     let folder = Folder::new();
     let record = folder.0.join("record");
     let at = AtAddress::start(&folder, json!({"tools": [], "record": record}));
@@ -220,7 +219,7 @@ async fn headers_reach_the_server_and_nothing_of_ours_can_be_replaced() {
         spec.clone()
     };
     Server::connect(with("X-Api-Key", "hunter2")).await.unwrap();
-    hears(&record, |line| line["headers"]["x-api-key"] == "hunter2").await;
+    wait_until_recorded(&record, |line| line["headers"]["x-api-key"] == "hunter2").await;
     for (name, value) in [("Mcp-Session-Id", "x"), ("a b", "x"), ("x", "a\nb")] {
         let error = Server::connect(with(name, value)).await.unwrap_err().to_string();
         let expected = format!(
@@ -233,15 +232,12 @@ async fn headers_reach_the_server_and_nothing_of_ours_can_be_replaced() {
         headers.clear();
         *ours = url.to_owned();
         let error = Server::connect(spec.clone()).await.unwrap_err().to_string();
-        assert_eq!(
-            error,
-            format!("connect to MCP server `s`: invalid URL `{shown}`: expected http:// or https://")
-        );
+        assert_eq!(error, format!("connect to MCP server `s`: invalid URL `{shown}`: expected http:// or https://"));
     }
 }
 
 #[tokio::test]
-async fn a_body_or_an_event_without_end_closes_the_connection_and_harms_no_other() {
+async fn an_endless_body_or_event_closes_only_its_own_connection() {
     for (json_only, before) in [(false, "data: "), (true, "")] {
         let tools = [tool("endless", json!([{"print": before}, {"endless": true}]))];
         let endless = Connected::at_address(json!({"tools": tools, "http": {"json": json_only}}), limits()).await;
@@ -255,7 +251,7 @@ async fn a_body_or_an_event_without_end_closes_the_connection_and_harms_no_other
 }
 
 #[tokio::test]
-async fn a_body_that_never_ends_meets_the_deadline_of_its_call() {
+async fn a_body_that_never_ends_times_out_with_its_call() {
     for json_only in [false, true] {
         let tools = [tool("drips", json!([{"drip": 5}])), tool("fine", json!([{"result": {}}]))];
         let short = Limits { call: Duration::from_millis(300), ..limits() };
@@ -269,7 +265,7 @@ async fn a_body_that_never_ends_meets_the_deadline_of_its_call() {
 }
 
 #[tokio::test]
-async fn garbage_wrong_ids_and_floods_are_passed_over_until_they_are_too_much() {
+async fn garbage_wrong_ids_and_floods_are_skipped_until_there_are_too_many() {
     let stray = |times: u32| json!({"sayTimes": [times, "not an object"]});
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     let tools = [

@@ -1,4 +1,4 @@
-//! An issuer of tokens, written by hand, in a thread of the test's.
+//! A minimal OAuth issuer in a thread of the test.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -12,23 +12,23 @@ use url::form_urlencoded::parse;
 
 use crate::request::Request;
 
-/// What it has seen and how it is to answer.
+/// The requests that the issuer has received, and how it responds.
 #[derive(Default)]
-pub struct Mind {
-    /// Forms that came to the token endpoint.
+pub struct IssuerState {
+    /// The forms that the token endpoint has received.
     pub asked: Vec<BTreeMap<String, String>>,
-    /// How long tokens last.
+    /// The lifetime of tokens in seconds.
     pub lasts: u64,
-    /// Whether refresh tokens are refused.
+    /// Whether refresh tokens are rejected.
     pub refuses: bool,
-    /// What it says to the browser who it is, where that is not the truth.
+    /// A false issuer that the redirect names.
     pub claims: Option<String>,
-    /// Whether the page says no.
+    /// Whether the login page denies the login.
     pub denies: bool,
-    /// What the last login was asked for, and where it was sent back to.
+    /// The scopes and the redirect URL of the last login.
     pub scopes: String,
     pub redirect: String,
-    /// The program that was registered by hand; then none can register itself.
+    /// The id of a client that was registered by hand; dynamic registration is then disabled.
     pub client: Option<String>,
     given: u32,
     challenges: BTreeMap<String, String>,
@@ -36,9 +36,9 @@ pub struct Mind {
 
 pub struct Authority {
     pub url: String,
-    /// Where the server looks which tokens are good.
+    /// The file of valid tokens that the server reads.
     pub accepted: PathBuf,
-    pub mind: Arc<Mutex<Mind>>,
+    pub mind: Arc<Mutex<IssuerState>>,
 }
 
 impl Authority {
@@ -46,7 +46,7 @@ impl Authority {
         std::fs::write(&accepted, "").unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
-        let mind = Arc::new(Mutex::new(Mind { lasts: 3600, ..Mind::default() }));
+        let mind = Arc::new(Mutex::new(IssuerState { lasts: 3600, ..IssuerState::default() }));
         let authority = Self { url: url.clone(), accepted: accepted.clone(), mind: Arc::clone(&mind) };
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -59,15 +59,15 @@ impl Authority {
         authority
     }
 
-    /// All tokens given so far are good no more.
+    /// Revokes all tokens issued so far.
     pub fn revoke(&self) {
         std::fs::write(&self.accepted, "").unwrap();
     }
 }
 
-fn answer(url: &str, accepted: &PathBuf, request: &Request, mind: &mut Mind) -> String {
+fn answer(url: &str, accepted: &PathBuf, request: &Request, mind: &mut IssuerState) -> String {
     let target = Url::parse(url).unwrap().join(&request.target).unwrap();
-    assert!(!request.headers.contains_key("authorization"), "nobody's token goes to the issuer");
+    assert!(!request.headers.contains_key("authorization"), "no access token is sent to the issuer");
     if (request.method == "POST") != matches!(target.path(), "/register" | "/token") {
         return json(405, &json!({}));
     }
@@ -90,7 +90,7 @@ fn answer(url: &str, accepted: &PathBuf, request: &Request, mind: &mut Mind) -> 
     }
 }
 
-fn authorize(url: &str, target: &Url, mind: &mut Mind) -> String {
+fn authorize(url: &str, target: &Url, mind: &mut IssuerState) -> String {
     let query: BTreeMap<String, String> = target.query_pairs().into_owned().collect();
     let client = mind.client.as_deref().unwrap_or("registered");
     assert_eq!((query["code_challenge_method"].as_str(), query["client_id"].as_str()), ("S256", client));
@@ -108,7 +108,7 @@ fn authorize(url: &str, target: &Url, mind: &mut Mind) -> String {
     format!("HTTP/1.1 302 Found\r\nlocation: {back}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
 }
 
-fn token(accepted: &PathBuf, request: &Request, mind: &mut Mind) -> String {
+fn token(accepted: &PathBuf, request: &Request, mind: &mut IssuerState) -> String {
     let form: BTreeMap<String, String> = parse(request.body.as_bytes()).into_owned().collect();
     mind.asked.push(form.clone());
     let good = match form["grant_type"].as_str() {
@@ -143,7 +143,7 @@ fn json(status: u16, body: &Value) -> String {
     )
 }
 
-/// A browser that follows one redirect and says what it got in the end.
+/// A browser that follows one redirect and returns the final response.
 pub fn browse(page: &str) -> String {
     let first = get(page);
     let location = first.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().trim().to_owned();

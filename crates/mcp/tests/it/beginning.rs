@@ -1,4 +1,4 @@
-//! How a connection to an address begins: which revision, and what is told where there is none.
+//! The handshake over HTTP: which revision is used, and which error is reported.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ fn raw(status: &str, kind: &str, body: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_what_it_does_not_know_with_nothing_is_an_older_one() {
+async fn a_server_with_an_empty_result_for_unknown_methods_is_an_older_one() {
     for nothing in [json!({}), json!({"supportedVersions": "all"}), json!(null)] {
         let folder = Folder::new();
         let record = folder.0.join("record");
@@ -32,7 +32,7 @@ async fn a_server_that_answers_what_it_does_not_know_with_nothing_is_an_older_on
 }
 
 #[tokio::test]
-async fn who_may_not_ask_is_told_so_whatever_is_said_to_the_next_question() {
+async fn a_forbidden_discovery_is_reported_even_if_initialize_fails_otherwise() {
     let words = raw("403 Forbidden", "text/plain", "not from here");
     let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "not you"}});
     let in_the_protocols = raw("403 Forbidden", "application/json", &error.to_string());
@@ -49,16 +49,15 @@ async fn who_may_not_ask_is_told_so_whatever_is_said_to_the_next_question() {
             let at = AtAddress::start(&folder, json!({"tools": [], "on": on}));
             let error = Server::connect(at.spec(limits())).await.unwrap_err();
             assert!(matches!(error.why, ConnectFailure::Forbidden(_)), "{error:?}");
-            let expected = format!(
-                "connect to MCP server `s`: it denied access: {said}; check its login and its headers"
-            );
+            let expected =
+                format!("connect to MCP server `s`: it denied access: {said}; check its login and its headers");
             assert_eq!(error.to_string(), expected);
         }
     }
 }
 
 #[tokio::test]
-async fn one_that_forbids_only_the_question_is_met_the_older_way() {
+async fn a_server_that_forbids_only_the_discovery_is_initialized() {
     let folder = Folder::new();
     let on = json!({"server/discover": raw("403 Forbidden", "text/plain", "unknown method")});
     let at = AtAddress::start(&folder, json!({"tools": [tool("t", json!([{"result": {}}]))], "on": on}));
@@ -67,7 +66,7 @@ async fn one_that_forbids_only_the_question_is_met_the_older_way() {
 }
 
 #[tokio::test]
-async fn a_header_that_is_refused_is_told_of_and_not_a_login_wanted() {
+async fn a_rejected_authorization_header_is_reported_and_no_login_is_required() {
     let folder = Folder::new();
     let refused = raw("401 Unauthorized", "text/plain", "bad key");
     let at = AtAddress::start(&folder, json!({"on": {"server/discover": refused, "initialize": refused}}));

@@ -1,4 +1,4 @@
-//! A cell and a server: everything between them is real.
+//! A cell that calls a server, with the real code between them.
 
 use std::sync::{Arc, Mutex};
 
@@ -64,7 +64,7 @@ async fn a_cell_calls_tools_reads_resources_and_gets_prompts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tools_error_is_a_value_and_a_dead_server_an_error() {
+async fn a_tools_error_is_a_value_and_a_crashed_server_is_an_error() {
     let error = json!({"content": [{"type": "text", "text": "no such city"}], "isError": true});
     let script = json!({"tools": [tool("fails", json!([{"result": error}])), tool("dies", json!([{"exit": 1}]))]});
     let cell = r#"
@@ -82,7 +82,7 @@ async fn a_tools_error_is_a_value_and_a_dead_server_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_tool_says_on_its_way_is_heard_with_its_call() {
+async fn progress_of_a_tool_is_reported_with_its_call() {
     let steps = json!([{"progress": {"progress": 1, "total": 2}}, {"result": {"content": []}}]);
     let server = Connected::with(json!({"tools": [tool("slow", steps)]}), limits()).await;
     let heard: Arc<Mutex<Vec<ToolUpdate>>> = Arc::default();

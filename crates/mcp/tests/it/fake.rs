@@ -1,4 +1,4 @@
-//! Starting the scripted server and calling its tools through the door.
+//! Starts the scripted server and calls its tools through the executor.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use store::{Keys, Location, Store};
 use tokio::sync::OnceCell;
 
-/// A folder of its own for a test, gone with it.
+/// A temporary folder of one test, deleted on drop.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -29,7 +29,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What was just listed is written down beside the test, perhaps at this very moment.
+        // The cache is written concurrently, so deleting the folder may fail at first.
         let mut tries = 0..100;
         while let Err(error) = std::fs::remove_dir_all(&self.0) {
             assert!(tries.next().is_some(), "{error}");
@@ -42,7 +42,7 @@ pub fn limits() -> Limits {
     Limits { connect: Duration::from_secs(20), call: Duration::from_secs(10), ..Limits::DEFAULT }
 }
 
-/// Servers of tests have keepers, as those of the program have.
+/// Returns the specification of a server. Servers of tests have keepers, as in the real program.
 pub fn spec(command: &str, args: &[&str], limits: Limits) -> ServerSpec {
     mcp::keep_with(PathBuf::from(env!("CARGO_BIN_EXE_mcp-host")));
     ServerSpec {
@@ -58,7 +58,7 @@ pub fn spec(command: &str, args: &[&str], limits: Limits) -> ServerSpec {
     }
 }
 
-/// A tool that does these steps.
+/// Returns a tool that performs these steps.
 pub fn tool(name: &str, does: Value) -> Value {
     json!({"name": name, "description": "Does it.", "inputSchema": {"type": "object"}, "does": does})
 }
@@ -69,7 +69,7 @@ pub async fn connect(folder: &Folder, script: Value, limits: Limits) -> Result<A
     Server::connect(spec(env!("CARGO_BIN_EXE_fake-mcp"), &[path.to_str().unwrap()], limits)).await
 }
 
-/// The scripted server at an address of this machine, ended with this.
+/// The scripted server over HTTP on this machine. It ends on drop.
 pub struct AtAddress {
     url: String,
     child: std::process::Child,
@@ -116,14 +116,14 @@ impl Drop for AtAddress {
     }
 }
 
-/// What the server wrote down of what it heard.
+/// Returns the messages that the server has recorded.
 pub fn heard(record: &Path) -> Vec<Value> {
     let lines = std::fs::read_to_string(record).unwrap_or_default();
     lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// Waits until something that was heard is what is wanted.
-pub async fn hears(record: &Path, wanted: impl Fn(&Value) -> bool) -> Value {
+/// Waits until the server has recorded a matching message.
+pub async fn wait_until_recorded(record: &Path, wanted: impl Fn(&Value) -> bool) -> Value {
     let hearing = async {
         loop {
             if let Some(found) = heard(record).into_iter().find(&wanted) {
@@ -135,7 +135,7 @@ pub async fn hears(record: &Path, wanted: impl Fn(&Value) -> bool) -> Value {
     tokio::time::timeout(Duration::from_secs(20), hearing).await.unwrap_or_else(|_| panic!("{:?}", heard(record)))
 }
 
-/// One connected server with everything between a cell's call and it.
+/// One connected server with the real code between a cell's call and it.
 pub struct Connected {
     pub server: Arc<Server>,
     executor: Executor,
@@ -151,7 +151,7 @@ impl Connected {
         Self::over(server, folder)
     }
 
-    /// The same server at an address.
+    /// Connects to the scripted server over HTTP.
     pub async fn at_address(script: Value, limits: Limits) -> Self {
         let folder = Folder::new();
         let at = AtAddress::start(&folder, script);
@@ -167,7 +167,7 @@ impl Connected {
         Self { executor: Executor::new(catalog, routes, Scope::default()), server, store, at: None, _folder: folder }
     }
 
-    /// How calls of a run with this server are made.
+    /// Returns the executor of a run with this server.
     pub fn executor(&self) -> &Executor {
         &self.executor
     }

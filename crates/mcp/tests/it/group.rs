@@ -9,7 +9,7 @@ use crate::fake::{Folder, limits, tool};
 use crate::kept::{eventually, options, scripted};
 
 #[tokio::test]
-async fn a_first_listing_takes_the_good_and_names_the_bad() {
+async fn a_first_listing_lists_working_servers_and_reports_failed_ones() {
     let folder = Folder::new();
     let short = Limits { connect: Duration::from_secs(3), ..limits() };
     let fine = json!({"tools": [tool("fine", json!([{"result": {}}]))]});
@@ -29,7 +29,10 @@ async fn a_first_listing_takes_the_good_and_names_the_bad() {
     assert!(upstreams.changes().has_changed().is_ok());
     assert!(*upstreams.changes().borrow_and_update() >= 6);
     let unknown = upstreams.refresh("nobody").await.unwrap_err();
-    assert_eq!(unknown.to_string(), "no MCP server is named `nobody`; run `cellmate servers list` to see the configured servers");
+    assert_eq!(
+        unknown.to_string(),
+        "no MCP server is named `nobody`; run `cellmate servers list` to see the configured servers"
+    );
     upstreams.refresh("fine1").await.unwrap().unwrap();
     upstreams.stop_all().await;
     assert!(upstreams.statuses().iter().all(|status| status.state == ServerState::Retired));

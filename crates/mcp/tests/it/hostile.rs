@@ -20,19 +20,19 @@ async fn a_crash_fails_the_call_and_later_calls_at_once() {
     let script = json!({"tools": [tool("crash", json!([{"stderr": "boom: /etc/secret"}, {"exit": 3}]))]});
     let server = Connected::with(script, limits()).await;
     let expected = "`crash` of MCP server `s` failed: the connection to the server was lost: the server exited or closed its output; calls fail until it is connected again";
-    assert_eq!(server.call("crash", json!({})).await, Outcome::Unknown, "it may have had its effect");
+    assert_eq!(server.call("crash", json!({})).await, Outcome::Unknown, "it may have taken effect");
     let began = Instant::now();
     assert_eq!(server.failed("crash").await, expected);
     assert!(began.elapsed() < Duration::from_secs(1));
     assert_eq!(server.server.why_closed(), Some(Closed::Ended));
-    // What it wrote is for the operator alone.
+    // The standard error is for the operator only.
     while server.server.stderr_tail() != "boom: /etc/secret" {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 #[tokio::test]
-async fn a_hanging_call_meets_its_deadline_and_harms_no_other() {
+async fn a_hanging_call_times_out_and_does_not_affect_other_calls() {
     let script = json!({"tools": [tool("silent", json!([])), tool("fine", json!([{"result": {}}]))]});
     let server = Connected::with(script, Limits { call: Duration::from_millis(200), ..limits() }).await;
     let expected = "`silent` of MCP server `s` failed: no response within 200 ms, so the call was cancelled; it may have taken effect";
@@ -41,7 +41,7 @@ async fn a_hanging_call_meets_its_deadline_and_harms_no_other() {
 }
 
 #[tokio::test]
-async fn stray_lines_are_passed_over_until_they_are_too_many() {
+async fn stray_lines_are_skipped_until_there_are_too_many() {
     let stray = |times: usize| -> Vec<Value> { vec![json!({"print": "Listening on stdio…"}); times] };
     let then_answer = |mut steps: Vec<Value>| {
         steps.push(json!({"result": {}}));
@@ -80,7 +80,7 @@ async fn an_endless_line_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn a_flood_of_stderr_is_drained_and_its_end_kept() {
+async fn a_flood_of_stderr_is_drained_and_its_end_is_kept() {
     let flood = json!([{"stderrBytes": 4 << 20}, {"stderr": "the end"}, {"result": {}}]);
     let server = Connected::with(json!({"tools": [tool("flood", flood)]}), limits()).await;
     assert_eq!(server.returned("flood", json!({})).await.for_guest(), json!({}));
@@ -91,15 +91,16 @@ async fn a_flood_of_stderr_is_drained_and_its_end_kept() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_ready_in_time_is_given_up() {
+async fn a_server_that_is_not_ready_in_time_fails_to_connect() {
     let short = Limits { connect: Duration::from_millis(300), ..limits() };
-    let expected = "connect to MCP server `s`: it was not ready within 300 ms; check its standard error, or raise the limit";
+    let expected =
+        "connect to MCP server `s`: it was not ready within 300 ms; check its standard error, or raise the limit";
     assert_eq!(refused(json!({"start": [{"sleepMs": 60_000}]}), short).await, expected);
     assert_eq!(refused(json!({"tools": [], "on": {"tools/list": []}}), short).await, expected);
 }
 
 #[tokio::test]
-async fn a_server_that_ends_at_the_start_leaves_its_last_words() {
+async fn the_stderr_of_a_server_that_exits_at_startup_is_kept() {
     let script = json!({"start": [{"stderr": "ImportError: no module"}, {"exit": 1}]});
     let error = connect(&Folder::new(), script, limits()).await.unwrap_err();
     assert_eq!(
@@ -110,13 +111,12 @@ async fn a_server_that_ends_at_the_start_leaves_its_last_words() {
 }
 
 #[tokio::test]
-async fn too_many_tools_or_pages_are_refused_and_a_huge_tool_left_out() {
+async fn too_many_tools_or_pages_are_rejected_and_a_huge_tool_is_left_out() {
     let many = "connect to MCP server `s`: it offers more than 2000 tools; configure it to offer fewer, or raise the limit on tools";
     let long_page = refused(json!({"manyTools": 100_000, "pageSize": 100_000}), limits()).await;
     assert!(long_page.contains("700009 JSON values"), "{long_page}");
     assert_eq!(refused(json!({"manyTools": 2_001, "pageSize": 500}), limits()).await, many);
-    let pages =
-        "connect to MCP server `s`: its tool list has more than 256 pages; configure it to offer fewer tools or longer pages";
+    let pages = "connect to MCP server `s`: its tool list has more than 256 pages; configure it to offer fewer tools or longer pages";
     let endless = json!({"tools": [], "on": {"tools/list": [{"result": {"tools": [], "nextCursor": "again"}}]}});
     assert_eq!(refused(endless, limits()).await, pages);
     let huge = json!({"name": "huge", "description": "x".repeat(1 << 20), "inputSchema": {"type": "object"}});
@@ -126,9 +126,9 @@ async fn too_many_tools_or_pages_are_refused_and_a_huge_tool_left_out() {
     assert_eq!((left_out.tool.as_str(), left_out.why.as_str()), ("huge", "its description is longer than 16384 bytes"));
 }
 
-/// Over either transport: what is listed does not depend on how.
+/// Over both transports, because the listing must not depend on the transport.
 #[tokio::test]
-async fn schemas_in_circles_and_names_that_come_twice_are_borne() {
+async fn cyclic_schemas_and_duplicate_names_are_handled() {
     let circle = |schema: Value| json!({"name": "circle", "inputSchema": schema, "does": [{"result": {}}]});
     let schemas = [
         json!({"type": "object", "$ref": "#"}),
@@ -139,7 +139,7 @@ async fn schemas_in_circles_and_names_that_come_twice_are_borne() {
         let twice = [circle(schema), tool("circle", json!([{"error": {"code": 1, "message": "the second"}}]))];
         let script = json!({"tools": twice});
         for server in [Connected::with(script.clone(), limits()).await, Connected::at_address(script, limits()).await] {
-            // Taken or refused, but said, and soon.
+            // The call may succeed or fail, but it must end soon.
             let began = Instant::now();
             let outcome = server.call("circle", json!({"a": 1})).await;
             assert!(began.elapsed() < Duration::from_secs(5), "{outcome:?}");
@@ -151,7 +151,7 @@ async fn schemas_in_circles_and_names_that_come_twice_are_borne() {
 }
 
 #[tokio::test]
-async fn answers_to_nobody_and_floods_of_notifications_harm_nobody() {
+async fn unexpected_responses_and_floods_of_notifications_are_ignored() {
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     let wrong = json!({"jsonrpc": "2.0", "id": 999, "result": {"content": ["wrong"]}});
     let steps = json!([{"say": wrong}, {"sayTimes": [20_000, changed]}, {"result": {}}, {"say": wrong}]);
@@ -162,7 +162,7 @@ async fn answers_to_nobody_and_floods_of_notifications_harm_nobody() {
 }
 
 #[tokio::test]
-async fn nonsense_for_an_answer_fails_the_call_or_the_connection() {
+async fn an_invalid_response_fails_the_call_or_the_connection() {
     let odd = |name: &str, result: Value| tool(name, json!([{"result": result}]));
     let tools = [
         odd("number", json!(7)),
@@ -189,7 +189,10 @@ async fn nonsense_for_an_answer_fails_the_call_or_the_connection() {
     assert_eq!(refused(json!({"tools": [], "on": {"tools/list": [{"result": {}}]}}), limits()).await, confused);
     let no = json!([{"error": {"code": -32000, "message": "not today"}}]);
     let script = json!({"on": {"initialize": no, "server/discover": no}});
-    assert_eq!(refused(script, limits()).await, "connect to MCP server `s`: it rejected the request: not today (code -32000)");
+    assert_eq!(
+        refused(script, limits()).await,
+        "connect to MCP server `s`: it rejected the request: not today (code -32000)"
+    );
 }
 
 #[tokio::test]
@@ -197,7 +200,7 @@ async fn a_server_that_does_not_read_is_not_waited_for() {
     let script = json!({"tools": [tool("sleep", json!([{"sleepMs": 600_000}]))]});
     let server = Connected::with(script, Limits { call: Duration::from_millis(100), ..limits() }).await;
     assert!(server.failed("sleep").await.contains("no response within 100 ms"));
-    // Large calls fill the pipe and then the queue behind it.
+    // Large calls fill the pipe and then the queue.
     let large = json!({"text": "x".repeat(100 << 10)});
     let mut messages = Vec::new();
     for _ in 0..40 {
@@ -210,9 +213,9 @@ async fn a_server_that_does_not_read_is_not_waited_for() {
     assert_eq!(server.server.why_closed(), Some(Closed::DoesNotRead));
 }
 
-/// Also where the server itself does not end when its input does.
+/// Also if the server itself ignores the end of its input.
 #[tokio::test]
-async fn whoever_the_server_started_ends_with_it() {
+async fn processes_that_the_server_started_end_with_it() {
     for does in [json!([{"child": true}]), json!([{"child": true}, {"sleepMs": 600_000}])] {
         let server = Connected::with(json!({"tools": [tool("child", does)]}), limits()).await;
         let child = server.returned("child", json!({})).await.for_guest()["structuredContent"].as_u64().unwrap();
@@ -232,7 +235,7 @@ async fn whoever_the_server_started_ends_with_it() {
 }
 
 #[tokio::test]
-async fn a_command_or_a_name_that_cannot_be_says_what_to_do() {
+async fn an_invalid_command_or_name_is_reported_with_a_remedy() {
     let mut spec = crate::fake::spec("no-such-command-anywhere", &[], limits());
     let error = mcp::Server::connect(spec.clone()).await.unwrap_err();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Bad servers cost the good ones nothing.
+//! Bad servers do not slow down the good ones.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ use crate::kept::{options, scripted};
 const SERVERS: usize = 16;
 const CALLS: usize = 40;
 
-/// A slow machine that others use too may hold up any one call for so long.
+/// How long a slow, shared machine may delay any single call.
 const SLACK: Duration = Duration::from_millis(100);
 
 fn fine() -> Value {
     json!({"tools": [tool("call", json!([{"result": {}}]))]})
 }
 
-/// One of each kind.
+/// One bad server of each kind.
 fn bad() -> Vec<Value> {
     let flood: Vec<Value> = vec![json!({"stderrBytes": 1 << 20}); 4000];
     let garbage = Value::from(vec![json!({"print": "?"}); 20]);
@@ -81,7 +81,7 @@ impl Fleet {
         }
     }
 
-    /// How long the slowest but one in a hundred of many calls to the good servers took.
+    /// Returns the 99th percentile of the duration of many calls to the good servers.
     async fn p99(&self) -> Duration {
         let mut took = Vec::new();
         for _ in 0..CALLS {
@@ -97,12 +97,12 @@ impl Fleet {
         took[took.len() * 99 / 100]
     }
 
-    /// Calls the bad servers for as long as it is let.
+    /// Calls the bad servers until the future is dropped.
     async fn trouble(&self) {
         let callers = self.names("bad").into_iter().map(|name| async move {
             loop {
                 self.call(&name).await;
-                // Also those that never came to list anything.
+                // Also the servers that have never listed anything.
                 drop(self.upstreams.get(&name).unwrap().listed().await);
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }

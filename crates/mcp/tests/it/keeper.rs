@@ -1,4 +1,4 @@
-//! Nothing of a server outlives us, however we end.
+//! No process of a server outlives the host, however the host ends.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -48,7 +48,7 @@ pub fn speaking_of(folder: &Folder) -> Vec<Seen> {
     processes().into_iter().filter(|process| !process.zombie && process.command.contains(here)).collect()
 }
 
-/// All that descend from a process, by parents.
+/// Returns all descendants of a process, by parent ids.
 fn descendants(of: i32) -> Vec<Seen> {
     let all = processes();
     let mut found: Vec<Seen> = Vec::new();
@@ -63,7 +63,7 @@ fn descendants(of: i32) -> Vec<Seen> {
     found
 }
 
-/// Heeds neither the end of its input nor being told to end, and has a child of the same kind and one that has left.
+/// A server that ignores the end of its input and SIGTERM, with one child in its group and one that has left it.
 fn stubborn(folder: &Folder, name: &str) -> ServerSpec {
     let script = json!({
         "tools": [tool("fine", json!([{"result": {}}]))],
@@ -95,7 +95,7 @@ fn start_host(folder: &Folder, servers: &[ServerSpec]) -> std::process::Child {
 }
 
 #[test]
-fn nothing_is_left_two_seconds_after_the_host_was_killed_outright() {
+fn no_process_is_left_two_seconds_after_the_host_was_killed() {
     let folder = Folder::new();
     let fine = json!({"tools": [tool("fine", json!([{"result": {}}]))]});
     let deaf = json!({"tools": [], "afterEof": [{"sleepMs": 600_000}]});
@@ -107,7 +107,7 @@ fn nothing_is_left_two_seconds_after_the_host_was_killed_outright() {
     let mut host = start_host(&folder, &servers);
     let is_asleep = |one: &&Seen| one.command.starts_with("sleep");
     let mut family = descendants(i32::try_from(host.id()).unwrap());
-    // One of them is another program first, which leaves the group and only then sleeps.
+    // One of them starts as `setsid`, which leaves the group before it executes `sleep`.
     let began = Instant::now();
     while family.iter().filter(is_asleep).count() < 2 && began.elapsed() < Duration::from_secs(10) {
         std::thread::sleep(Duration::from_millis(10));
@@ -126,7 +126,7 @@ fn nothing_is_left_two_seconds_after_the_host_was_killed_outright() {
     }
 }
 
-/// A stubborn server that runs, its keeper, and all that the keeper looks after.
+/// Starts a stubborn server. Returns it, its keeper, and the keeper's descendants.
 async fn kept(folder: &Folder) -> (Arc<Upstream>, Seen, Vec<Seen>) {
     let server = Upstream::new(stubborn(folder, "s"), options());
     server.listed().await.unwrap();
@@ -139,7 +139,7 @@ async fn kept(folder: &Folder) -> (Arc<Upstream>, Seen, Vec<Seen>) {
 }
 
 #[tokio::test]
-async fn a_stop_ends_whoever_does_not_heed_it_and_leaves_no_zombie() {
+async fn a_stop_kills_processes_that_ignore_it_and_leaves_no_zombie() {
     let folder = Folder::new();
     let (server, keeper, family) = kept(&folder).await;
     let began = Instant::now();
@@ -151,21 +151,21 @@ async fn a_stop_ends_whoever_does_not_heed_it_and_leaves_no_zombie() {
 }
 
 #[tokio::test]
-async fn a_killed_keeper_takes_its_server_and_group_along() {
+async fn a_killed_keeper_ends_its_server_and_group() {
     let folder = Folder::new();
     let (_server, keeper, family) = kept(&folder).await;
     kill_process(Pid::from_raw(keeper.pid).unwrap(), Signal::KILL).unwrap();
     let grouped: Vec<i32> = family.iter().filter(|one| one.group == keeper.pid).map(|one| one.pid).collect();
     assert_eq!(grouped.len(), 2, "{family:#?}");
     eventually("they are gone", || !grouped.iter().any(|pid| alive(*pid))).await;
-    // Who had left the group has nobody to end it; the test does.
+    // A process that has left the group is not ended without its keeper, so the test ends it.
     for left in family.iter().filter(|one| one.group != keeper.pid && alive(one.pid)) {
         kill_process(Pid::from_raw(left.pid).unwrap(), Signal::KILL).unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_command_that_cannot_be_started_after_all_says_so_on_standard_error() {
+async fn a_command_that_the_keeper_cannot_start_is_reported_on_stderr() {
     let folder = Folder::new();
     let path = folder.0.join("not-executable");
     std::fs::write(&path, "no program").unwrap();

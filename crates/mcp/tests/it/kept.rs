@@ -1,4 +1,4 @@
-//! A configured server that follows a script and need not be running, with everything between a call and it.
+//! A configured server that follows a script and is started on demand, with the real code between a call and it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use store::{Keys, Location, Store};
 
 use crate::fake::{Folder, limits, spec};
 
-pub struct Kept {
+pub struct ScriptedUpstream {
     pub upstream: Arc<Upstream>,
     pub store: Store,
     pub folder: Folder,
 }
 
-/// Soon again, and soon given up.
+/// Options with short waits and an early give-up.
 pub fn options() -> UpstreamOptions {
     let restart = Restart {
         first_wait: Duration::from_millis(20),
@@ -31,7 +31,7 @@ pub fn options() -> UpstreamOptions {
     UpstreamOptions { restart, ..UpstreamOptions::DEFAULT }
 }
 
-/// A server of this name whose script, record and remembered list are in the folder.
+/// Returns a server whose script, record and cached list are in the folder.
 pub fn scripted(folder: &Folder, name: &str, script: Value, limits: Limits) -> ServerSpec {
     write(folder, name, script);
     let path = folder.0.join(format!("{name}.json"));
@@ -43,7 +43,7 @@ fn write(folder: &Folder, name: &str, mut script: Value) {
     std::fs::write(folder.0.join(format!("{name}.json")), script.to_string()).unwrap();
 }
 
-impl Kept {
+impl ScriptedUpstream {
     pub async fn with(script: Value, options: UpstreamOptions) -> Self {
         Self::of(script, options, |_| {}).await
     }
@@ -56,12 +56,12 @@ impl Kept {
         Self { upstream: Upstream::new(spec, options), store, folder }
     }
 
-    /// What the server will do when it is next started.
+    /// Replaces the script for the server's next start.
     pub fn rewrite(&self, script: Value) {
         write(&self.folder, "s", script);
     }
 
-    /// How calls are made, to the tools there are now.
+    /// Returns an executor for the current tools.
     pub fn executor(&self, ask: &[&str]) -> Executor {
         let source: Arc<dyn ToolSource> = self.upstream.clone();
         let (routes, tools) = Routes::of(&[source]);
@@ -89,7 +89,7 @@ impl Kept {
         }
     }
 
-    /// How often the server heard this.
+    /// Returns how often the server has received this method.
     pub fn heard(&self, method: &str) -> usize {
         heard(&self.folder, "s", method)
     }

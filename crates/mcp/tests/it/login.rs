@@ -1,4 +1,4 @@
-//! Servers that want a login.
+//! Servers that require a login.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Guarded {
         Self::with(json!({}))
     }
 
-    /// A server that refuses in a way of its own.
+    /// Starts a server with further `http` settings.
     fn with(more: Value) -> Self {
         let folder = Folder::new();
         let authority = Authority::start(folder.0.join("accepted"));
@@ -59,7 +59,7 @@ impl Guarded {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_wants_a_login_says_how_and_works_after_it() {
+async fn a_server_that_requires_a_login_works_after_it() {
     let guarded = Guarded::new();
     let error = guarded.connect().await.unwrap_err();
     assert!(matches!(&error.why, ConnectFailure::LoginNeeded { server } if server == "s"), "{error:?}");
@@ -77,8 +77,8 @@ async fn a_server_that_wants_a_login_says_how_and_works_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_begins_with_what_the_refused_request_was_told() {
-    // Nothing but the challenge of a POST says where to look and what for.
+async fn a_login_uses_the_challenge_of_the_rejected_request() {
+    // Only the challenge of a POST names the metadata and the scopes.
     let guarded = Guarded::with(json!({"metadata": "/elsewhere/meta", "challenge": ", scope=\"narrow\""}));
     guarded.authority.mind.lock().unwrap().lasts = 30;
     assert_eq!(guarded.log_in().await.unwrap().scopes, ["narrow"]);
@@ -89,7 +89,7 @@ async fn a_login_begins_with_what_the_refused_request_was_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_configured_of_a_login_is_what_is_asked_for() {
+async fn a_login_uses_the_configured_client_scopes_and_callback() {
     let mut guarded = Guarded::new();
     guarded.authority.mind.lock().unwrap().client = Some("by hand".to_owned());
     let Transport::Http { login: Some(login), .. } = &mut guarded.spec.transport else { panic!() };
@@ -107,7 +107,7 @@ async fn what_is_configured_of_a_login_is_what_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_that_allows_too_little_names_what_is_wanted_and_is_widened_by_the_next() {
+async fn a_login_with_too_few_scopes_names_the_missing_ones_and_the_next_login_adds_them() {
     let guarded = Guarded::with(json!({"wants": {"tools/call": "write"}}));
     guarded.log_in().await.unwrap();
     let server = guarded.connected().await;
@@ -116,14 +116,14 @@ async fn a_login_that_allows_too_little_names_what_is_wanted_and_is_widened_by_t
                     `cellmate servers login s` (code 403)";
     assert_eq!(failed, expected);
     assert_eq!(guarded.log_in().await.unwrap().scopes, ["write", "read"], "nothing is lost");
-    assert_eq!(server.returned("t", json!({})).await.for_guest(), json!({}), "the connection takes the wider one");
+    assert_eq!(server.returned("t", json!({})).await.for_guest(), json!({}), "the connection uses the new token");
     assert_eq!(guarded.renewals(), 0);
     guarded.log_in().await.unwrap();
-    assert_eq!(guarded.authority.mind.lock().unwrap().scopes, "read", "what was heeded is not asked for again");
+    assert_eq!(guarded.authority.mind.lock().unwrap().scopes, "read", "a satisfied challenge is not used again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_ends_is_renewed_before_it_does_and_once() {
+async fn an_expiring_token_is_renewed_once_before_it_expires() {
     let guarded = Guarded::new();
     guarded.authority.mind.lock().unwrap().lasts = 30;
     guarded.log_in().await.unwrap();
@@ -138,7 +138,7 @@ async fn a_token_that_ends_is_renewed_before_it_does_and_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_is_refused_is_renewed_once_and_else_a_person_is_needed() {
+async fn a_rejected_token_is_renewed_once_and_then_requires_a_login() {
     let guarded = Guarded::new();
     guarded.log_in().await.unwrap();
     let server = guarded.connected().await;
@@ -159,13 +159,13 @@ async fn a_token_that_is_refused_is_renewed_once_and_else_a_person_is_needed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_back_from_the_wrong_place_is_refused() {
+async fn a_redirect_from_the_wrong_issuer_is_rejected() {
     let guarded = Guarded::new();
     guarded.authority.mind.lock().unwrap().claims = Some("https://evil.example".to_owned());
     let error = guarded.log_in().await.unwrap_err();
     let LoginError::Refused { why: LoginRefused::WrongIssuer(who), .. } = &error else { panic!("{error:?}") };
     assert_eq!(who, "https://evil.example");
-    assert!(guarded.authority.mind.lock().unwrap().asked.is_empty(), "no code was given to anybody");
+    assert!(guarded.authority.mind.lock().unwrap().asked.is_empty(), "no code was redeemed");
     guarded.authority.mind.lock().unwrap().claims = None;
     let logged_in = mcp::login(&guarded.spec, |page| {
         let page = page.to_owned();
@@ -187,7 +187,7 @@ async fn what_comes_back_from_the_wrong_place_is_refused() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_logged_in_to_says_so() {
+async fn a_server_without_a_login_is_reported() {
     let spec = crate::fake::spec("x", &[], limits());
     assert!(matches!(mcp::login(&spec, |_| {}).await.unwrap_err(), LoginError::NotForIt(_)));
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! The client against servers: one that follows a script, and real ones.
+//! Tests of the client with a scripted server and with real ones.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! How much memory servers that mean harm can take from us, over either transport.
+//! The memory that hostile servers can make the host use, over both transports.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use serde_json::{Value, json};
 
 use crate::fake::{AtAddress, Connected, Folder, connect, limits, tool};
 
-/// One message of the longest, read and parsed, for each of a few servers at once, and what allocators keep; for messages
-/// that are long, and for messages of very many values.
+/// The tests to run and their memory limits in KiB: a message of maximum size for each of a few servers at once, plus
+/// what allocators keep. The first test sends long messages, the second messages with very many values.
 const PARTS: [(&str, u64); 2] =
-    [("memory::floods_in_a_process_of_its_own", 192 << 10), ("memory::values_in_a_process_of_its_own", 288 << 10)];
+    [("memory::floods_in_a_separate_process", 192 << 10), ("memory::values_in_a_separate_process", 288 << 10)];
 
-/// What may be left of it once nothing is under way: what allocators keep.
+/// The memory that may remain when no call is in progress: what allocators keep.
 const MOST_KEPT_KIB: u64 = 96 << 10;
 
-/// In a process of its own: other tests have memory, too.
+/// Runs in separate processes, because other tests use memory too.
 #[test]
 fn memory_stays_bounded_whatever_servers_send() {
     let us = std::env::current_exe().unwrap();
     for (part, most) in PARTS {
         let mut child = Command::new(&us);
-        // As a host has it: two cores need no more arenas, and each keeps what it freed.
+        // As in a real host: two cores need no more arenas, and each arena keeps freed memory.
         child.env("MALLOC_ARENA_MAX", "2");
         let child = child.args([part, "--exact", "--ignored", "--nocapture"]).output().unwrap();
         let said = String::from_utf8_lossy(&child.stdout);
@@ -39,9 +39,9 @@ fn memory_stays_bounded_whatever_servers_send() {
 
 #[tokio::test]
 #[ignore = "run by the test above"]
-async fn floods_in_a_process_of_its_own() {
+async fn floods_in_a_separate_process() {
     let limits = || Limits { connect: Duration::from_secs(60), call: Duration::from_secs(60), ..limits() };
-    let before = Before::now();
+    let before = MemoryBaseline::now();
     let note = |method: &str, params: Value| json!({"jsonrpc": "2.0", "method": method, "params": params});
     let many_values = |method: &str| {
         let before = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"progressToken":1,"data":["#);
@@ -78,22 +78,22 @@ async fn floods_in_a_process_of_its_own() {
             assert!(known, "{why}");
         }
     }
-    before.tell().await;
+    before.report().await;
 }
 
-/// A result whose `x` is so many equal parts.
+/// A result whose `x` has many equal parts.
 fn result_of(part: &str, times: usize, last: &str) -> Value {
     let before = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[],"structuredContent":{"x":["#;
     json!([{"repeated": [before, part, times, format!("{last}]}}}}}}")]}])
 }
 
-/// Texts far below the limit on bytes that would take hundreds of times their length once parsed.
+/// Messages far below the size limit that would take hundreds of times their size once parsed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "run by the test above"]
-async fn values_in_a_process_of_its_own() {
+async fn values_in_a_separate_process() {
     let limits = || Limits { connect: Duration::from_secs(60), call: Duration::from_secs(60), ..limits() };
-    let before = Before::now();
-    // What is too much, and what of it is.
+    let before = MemoryBaseline::now();
+    // Results that exceed a limit, and the limit that the error must name.
     let too_much = [
         ("objects", result_of(r#"{"a":0},"#, 985_000, "0"), "JSON values"),
         ("numbers", result_of("0,", 3_900_000, "0"), "JSON values"),
@@ -102,7 +102,7 @@ async fn values_in_a_process_of_its_own() {
         ("deep", result_of("[", 1_000_000, &format!("0{}", "]".repeat(1_000_000))), "JSON values"),
         ("levels", result_of("[", 200, &format!("0{}", "]".repeat(200))), "levels"),
     ];
-    // What is just within the bounds.
+    // Results just within the limits.
     let fits = [
         ("fit_objects", result_of(r#"{"a":0},"#, 66_000, "0")),
         ("fit_nested", result_of(r#"{"a":{"a":{"a":{}}}},"#, 28_000, "0")),
@@ -122,12 +122,12 @@ async fn values_in_a_process_of_its_own() {
     ];
     for server in &servers {
         for (name, _, expected) in &too_much {
-            // More of them at once pass the limit on unfinished messages of one address, which ends the connection.
+            // More at the same time exceed the limit on unfinished messages of one server, which ends the connection.
             let two = [server.failed(name), server.failed(name)];
             for why in futures_util::future::join_all(two).await {
                 assert!(why.contains(expected) && why.contains("ask it for less"), "{name} {why}");
             }
-            // The connection is still there.
+            // The connection is still open.
             server.returned("small", json!({})).await;
         }
         for (name, _) in &fits {
@@ -143,7 +143,7 @@ async fn values_in_a_process_of_its_own() {
         assert!(why.contains("JSON values"), "{why}");
     }
     drop(servers);
-    before.tell().await;
+    before.report().await;
 }
 
 /// One text of nearly eight million bytes of escapes.
@@ -152,7 +152,7 @@ fn escapes() -> Value {
     json!([{"repeated": [before, r"\u0041", 1_300_000, "\"}}}"]}])
 }
 
-/// A result whose content has so many blocks.
+/// A result whose content has this many blocks.
 fn content_of(blocks: usize) -> Value {
     let before = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":["#;
     json!([{"repeated": [before, r#"{"a":0},"#, blocks, "{}]}}"]}])
@@ -168,16 +168,16 @@ async fn refused_at_address(script: &Value) -> String {
     Server::connect(at.spec(limits())).await.unwrap_err().to_string()
 }
 
-/// What this process held before a test.
-struct Before(u64);
+/// The memory of this process before a test.
+struct MemoryBaseline(u64);
 
-impl Before {
+impl MemoryBaseline {
     fn now() -> Self {
         Self(kib("VmHWM:"))
     }
 
-    /// Prints how much it has grown at most, and by how much it has once all is over.
-    async fn tell(self) {
+    /// Prints the peak growth, and the growth that remains after the test.
+    async fn report(self) {
         println!("grown by {}", kib("VmHWM:").saturating_sub(self.0));
         tokio::time::sleep(Duration::from_secs(2)).await;
         // As `cellmate mcp` does every few seconds.

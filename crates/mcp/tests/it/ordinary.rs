@@ -1,4 +1,4 @@
-//! A server that behaves.
+//! A server that behaves correctly.
 
 use contract::tool::{Operation, Repeat};
 use executor::{Outcome, ToolSource};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::fake::{Connected, Folder, connect, limits, spec, tool};
 
 #[tokio::test]
-async fn all_pages_of_tools_and_what_there_is_beside_them_are_offered() {
+async fn all_pages_of_tools_and_the_operations_are_offered() {
     let script = json!({
         "pageSize": 1,
         "tools": [
@@ -33,12 +33,12 @@ async fn all_pages_of_tools_and_what_there_is_beside_them_are_offered() {
     let b = &tools[1];
     assert_eq!((b.label.as_deref(), b.description.as_str()), (Some("Bee"), "Does b."));
     assert_eq!((&b.parameters, b.output.as_ref()), (&json!({"type": "object"}), Some(&json!({"type": "object"}))));
-    assert!(tools.iter().all(|spec| spec.repeat == Repeat::Never), "hints of a server that nobody trusts");
+    assert!(tools.iter().all(|spec| spec.repeat == Repeat::Never), "hints of an untrusted server are ignored");
     assert!(server.left_out().is_empty());
 }
 
 #[tokio::test]
-async fn a_tools_own_error_is_a_result_and_nothing_of_it_is_dropped() {
+async fn a_tools_own_error_is_returned_as_a_complete_result() {
     let result = json!({"content": [{"type": "text", "text": "no"}, {"type": "new", "x": 1}], "isError": true, "structuredContent": [1], "extra": {"y": 2}});
     let server = Connected::with(json!({"tools": [tool("fails", json!([{"result": result}]))]}), limits()).await;
     let returned = server.returned("fails", json!({})).await;
@@ -77,7 +77,7 @@ async fn resources_and_prompts_are_listed_and_read() {
 }
 
 #[tokio::test]
-async fn a_server_too_new_for_initialize_is_met_its_own_way() {
+async fn a_server_without_initialize_is_discovered() {
     let refuse = json!([{"error": {"code": -32601, "message": "no such method"}}]);
     let script = json!({"tools": [tool("echo", json!([{"echo": true}]))], "on": {"initialize": refuse}});
     let server = Connected::with(script, limits()).await;
@@ -86,7 +86,7 @@ async fn a_server_too_new_for_initialize_is_met_its_own_way() {
 }
 
 #[tokio::test]
-async fn a_change_of_tools_is_heard_and_listed_again_and_the_end_too() {
+async fn a_change_notification_and_the_end_of_the_server_are_noticed() {
     let change = json!([
         {"tools": [tool("b", json!([{"result": {}}])), tool("end", json!([{"exit": 0}]))]},
         {"print": r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#},
@@ -113,7 +113,7 @@ async fn a_change_of_tools_is_heard_and_listed_again_and_the_end_too() {
 }
 
 #[tokio::test]
-async fn a_server_inherits_almost_nothing() {
+async fn a_server_inherits_only_path_and_home() {
     let folder = Folder::new();
     let path = folder.0.join("script.json");
     let script = json!({"tools": [tool("env", json!([{"environment": true}]))]});

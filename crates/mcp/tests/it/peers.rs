@@ -1,4 +1,4 @@
-//! Servers that nobody here wrote. `make test-peers` installs them and says where they are.
+//! Third-party servers. `make test-peers` installs them and sets `CELLMATE_PEERS` to their folder.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use testkit::runner;
 
 use crate::fake::{Connected, Folder, limits, spec};
 
-/// Where `scripts/test-peers` put them.
+/// The folder in which `scripts/test-peers` installed the servers.
 fn peers() -> PathBuf {
     PathBuf::from(std::env::var_os("CELLMATE_PEERS").unwrap_or_else(|| panic!("run this through `make test-peers`")))
 }
@@ -30,7 +30,7 @@ async fn start(spec: ServerSpec) -> Connected {
     Connected::over(server, Folder::new())
 }
 
-/// Through the package runner, as users configure it: the server is then a grandchild.
+/// Starts the server through the package runner, as users configure it: the server is then a grandchild.
 async fn everything() -> Connected {
     let mut spec = spec("npx", &["--no-install", "mcp-server-everything", "stdio"], limits());
     let Transport::Stdio { cwd, .. } = &mut spec.transport else { panic!("{spec:?}") };
@@ -47,10 +47,10 @@ async fn peer_everything_answers_tools_resources_and_prompts() {
     answers(&server).await;
 }
 
-/// The same server at an address of this machine.
+/// Runs `server-everything` over HTTP on this machine.
 #[tokio::test]
 #[ignore = "needs installed servers; run through `make test-peers`"]
-async fn peer_everything_answers_the_same_at_an_address() {
+async fn peer_everything_behaves_the_same_over_http() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = tokio::process::Command::new("node");
     let script = peers().join("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
@@ -76,7 +76,7 @@ async fn answers(server: &Connected) {
     assert!(weather["structuredContent"]["temperature"].is_number(), "{weather}");
     let image = server.returned("get-tiny-image", json!({})).await;
     assert!(image.content.iter().any(|block| block["type"] == "image"), "{:?}", image.content);
-    // Our own door says so before the server is asked.
+    // The executor rejects the arguments before the server is called.
     match server.call("get-sum", json!({"a": "x"})).await {
         Outcome::Failed(why) => assert!(why.contains("expected number"), "{why}"),
         other => panic!("{other:?}"),
@@ -89,17 +89,17 @@ async fn answers(server: &Connected) {
     let prompt = server.returned("prompts_get", json!({"name": "args-prompt", "arguments": {"city": "Rome"}})).await;
     assert!(prompt.content[0]["text"].as_str().unwrap().contains("Rome"), "{:?}", prompt.content);
     println!("missing resource: {:?}", server.call("resources_read", json!({"uri": "demo://nowhere"})).await);
-    // The one that must be a task.
+    // The tool that can only be called as a task.
     let research = server.returned("simulate-research-query", json!({"topic": "tea", "ambiguous": false})).await;
     println!("{:?}", research.content);
     assert!(research.content[0]["text"].as_str().unwrap().contains("tea"), "{:?}", research.content);
 }
 
-/// What it asks is put to a person, and what they say goes back: by a call under way, by one that is a task, as a form
+/// The server's questions reach a person and the answers reach the server: during a call and during a task, as a form
 /// and as a page.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs installed servers; run through `make test-peers`"]
-async fn peer_everything_asks_a_person_and_goes_on_with_the_answer() {
+async fn peer_everything_asks_a_person_and_continues_with_the_answer() {
     let server = everything().await;
     let code_mode = runner::in_process().await.unwrap();
     let config = config::CodeMode::enabled(Limits::DEFAULT);
@@ -132,7 +132,7 @@ async fn peer_everything_asks_a_person_and_goes_on_with_the_answer() {
 
 #[tokio::test]
 #[ignore = "needs installed servers; run through `make test-peers`"]
-async fn peer_everything_sees_no_environment_of_ours() {
+async fn peer_everything_does_not_inherit_the_environment() {
     let seen = everything().await.returned("get-env", json!({})).await;
     let text = seen.content[0]["text"].as_str().unwrap();
     let names: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap();
@@ -142,7 +142,7 @@ async fn peer_everything_sees_no_environment_of_ours() {
 
 #[tokio::test]
 #[ignore = "needs installed servers; run through `make test-peers`"]
-async fn peer_time_converts_and_refuses() {
+async fn peer_time_converts_and_rejects() {
     let command = peers().join("python/bin/mcp-server-time");
     let mut spec = spec(command.to_str().unwrap(), &[], limits());
     spec.trusted = true;

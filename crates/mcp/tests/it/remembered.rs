@@ -1,4 +1,4 @@
-//! What a server last listed, shown without starting it.
+//! The cached tool list of a server, shown without starting it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use mcp::{ServerState, Upstream, UpstreamOptions};
 use serde_json::{Value, json};
 
 use crate::fake::{Folder, limits, tool};
-use crate::kept::{Kept, eventually, heard, options, scripted};
+use crate::kept::{ScriptedUpstream, eventually, heard, options, scripted};
 
 fn script(names: &[&str]) -> Value {
     let tools: Vec<Value> = names.iter().map(|name| tool(name, json!([{"result": {}}]))).collect();
@@ -19,7 +19,7 @@ fn names(upstream: &Upstream) -> Vec<String> {
     upstream.tools().iter().map(|tool| tool.id.name().to_owned()).collect()
 }
 
-/// A server whose list is remembered in its folder, as a program that starts anew has it.
+/// Creates a server with a cache in the folder, as a newly started program does.
 fn anew(folder: &Folder, script: Value) -> Arc<Upstream> {
     let options = UpstreamOptions { cache_dir: Some(folder.0.join("catalogs")), ..options() };
     Upstream::new(scripted(folder, "s", script, limits()), options)
@@ -30,7 +30,7 @@ fn files(folder: &Folder) -> usize {
 }
 
 #[tokio::test]
-async fn a_list_is_shown_from_memory_and_replaced_by_a_fresh_one() {
+async fn a_cached_list_is_shown_and_replaced_by_a_fresh_one() {
     let folder = Folder::new();
     let first = anew(&folder, script(&["a"]));
     assert!(first.tools().is_empty());
@@ -56,7 +56,7 @@ async fn a_list_is_shown_from_memory_and_replaced_by_a_fresh_one() {
 }
 
 #[tokio::test]
-async fn nothing_is_told_where_a_list_is_what_was_remembered() {
+async fn no_change_is_announced_if_the_list_equals_the_cached_one() {
     let folder = Folder::new();
     let hello = json!({
         "protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "resources": {}},
@@ -79,7 +79,7 @@ async fn nothing_is_told_where_a_list_is_what_was_remembered() {
     assert!(!changes.has_changed().unwrap());
 }
 
-/// The file in which the list of one tool, `a`, was left by a program that is gone.
+/// Creates a cache file with the list of one tool, `a`, as an earlier program left it.
 async fn remembered(folder: &Folder) -> PathBuf {
     let first = anew(folder, script(&["a"]));
     first.listed().await.unwrap();
@@ -89,7 +89,7 @@ async fn remembered(folder: &Folder) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_list_of_another_version_is_forgotten_and_no_trouble() {
+async fn a_cached_list_of_another_version_is_ignored_without_an_error() {
     let folder = Folder::new();
     let path = remembered(&folder).await;
     let older = std::fs::read_to_string(&path).unwrap().replace("\"version\":2", "\"version\":1");
@@ -101,7 +101,7 @@ async fn a_list_of_another_version_is_forgotten_and_no_trouble() {
 }
 
 #[tokio::test]
-async fn why_a_server_failed_is_known_to_the_next_program_until_it_works() {
+async fn the_last_failure_is_cached_until_the_server_works() {
     let folder = Folder::new();
     let broken = json!({"start": [{"stderr": "secret words"}, {"exit": 3}]});
     let first = anew(&folder, broken);
@@ -122,8 +122,8 @@ async fn why_a_server_failed_is_known_to_the_next_program_until_it_works() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_gone_since_says_so() {
-    let kept = Kept::with(script(&["a"]), options()).await;
+async fn a_call_of_a_tool_that_no_longer_exists_fails() {
+    let kept = ScriptedUpstream::with(script(&["a"]), options()).await;
     kept.upstream.listed().await.unwrap();
     let executor = kept.executor(&[]);
     kept.upstream.stop().await;
@@ -137,7 +137,7 @@ async fn a_tool_that_is_gone_since_says_so() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_used_is_told_of_and_replaced() {
+async fn an_unusable_cache_file_is_reported_and_replaced() {
     let folder = Folder::new();
     let path = remembered(&folder).await;
     std::fs::write(&path, "{}").unwrap();

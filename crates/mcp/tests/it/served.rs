@@ -1,4 +1,4 @@
-//! What we are to agents, in this process: what is behind us can change while they watch.
+//! The MCP server that agents call, with upstream servers that change while a client is connected.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// A server with one tool, which answers with its own name.
+/// A server with one tool, which returns the server's name.
 #[derive(Debug)]
 struct Behind(&'static str);
 
@@ -53,7 +53,7 @@ async fn serve() -> (Client, watch::Sender<Offered>) {
     serve_through(1 << 16).await
 }
 
-/// Over a pipe that holds so much: who writes more waits for the reader.
+/// Serves over a pipe of this size: a longer write waits for the reader.
 async fn serve_through(pipe_bytes: usize) -> (Client, watch::Sender<Offered>) {
     let code_mode = runner::in_process().await.unwrap();
     let (offer, offered) = watch::channel(Offered { sources: vec![Arc::new(Behind("one"))], settled: true });
@@ -85,7 +85,7 @@ fn meta() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_with_a_session_hears_of_new_servers() {
+async fn a_client_with_a_session_is_notified_of_new_servers() {
     let (mut client, offer) = serve().await;
     let hello =
         json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
@@ -94,7 +94,7 @@ async fn a_client_with_a_session_hears_of_new_servers() {
     client.say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
     let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
     let before = client.ask(list.clone()).await;
-    // What changes nothing for the client is not told.
+    // An update that changes nothing for the client is not announced.
     offer.send_modify(|_| {});
     offer.send_modify(two);
     assert_eq!(client.hear().await["method"], "notifications/tools/list_changed");
@@ -108,7 +108,7 @@ async fn a_client_with_a_session_hears_of_new_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn since_2026_a_client_listens_for_it() {
+async fn since_2026_a_client_subscribes_to_changes() {
     let (mut client, offer) = serve().await;
     let params = json!({"_meta": meta(), "notifications": {"toolsListChanged": true, "promptsListChanged": true}});
     let listen = json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": params});
@@ -122,7 +122,7 @@ async fn since_2026_a_client_listens_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changes_while_its_subscription_is_acknowledged_is_told() {
+async fn a_change_during_the_acknowledgement_of_a_subscription_is_announced() {
     for lists_before in [true, false] {
         let (mut client, offer) = serve_through(64).await;
         if lists_before {
@@ -131,7 +131,8 @@ async fn what_changes_while_its_subscription_is_acknowledged_is_told() {
         }
         let params = json!({"_meta": meta(), "notifications": {"toolsListChanged": true}});
         client.say(json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": params})).await;
-        // The acknowledgement has begun and cannot end before it is read: nobody listens yet.
+        // The acknowledgement has started and cannot finish before the client reads it, so `listen` has not been
+        // called.
         client.reader.get_mut().fill_buf().await.unwrap();
         offer.send_modify(two);
         let begun = client.hear().await;

@@ -1,12 +1,12 @@
-//! Tools that answer with a task.
+//! Tools that return a task.
 
 use executor::{Outcome, ProgressSink};
 use serde_json::{Value, json};
 
-use crate::fake::{Connected, Folder, hears, limits, tool};
-use crate::kept::{Kept, options};
+use crate::fake::{Connected, Folder, limits, tool, wait_until_recorded};
+use crate::kept::{ScriptedUpstream, options};
 
-/// Works once, then does these steps.
+/// Reports `working` once, then performs these steps.
 fn works_then(steps: Value) -> Value {
     let working =
         json!({"taskId": "t1", "status": "working", "statusMessage": "half", "pollIntervalMs": 50, "pollInterval": 50});
@@ -19,7 +19,7 @@ fn extension(last: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_task_is_seen_to_its_end_in_either_dialect_over_either_transport() {
+async fn a_task_is_followed_to_its_end_in_both_dialects_over_both_transports() {
     let result = json!({"content": [{"type": "text", "text": "done"}], "structuredContent": {"n": 1}});
     let newer = extension(json!({"result": {"taskId": "t1", "status": "completed", "result": result}}));
     let begun = json!({"task": {"taskId": "t1", "status": "working", "pollInterval": 50}});
@@ -47,14 +47,14 @@ async fn a_task_is_seen_to_its_end_in_either_dialect_over_either_transport() {
             let Outcome::Returned(returned) = outcome else { panic!("{outcome:?}") };
             assert_eq!(returned.for_guest(), result);
             assert_eq!(receive.try_iter().collect::<Vec<_>>(), [json!({"message": "half"})]);
-            let look = hears(&record, |line| line["method"] == "tasks/get").await;
+            let look = wait_until_recorded(&record, |line| line["method"] == "tasks/get").await;
             assert_eq!(look["params"]["taskId"], "t1");
         }
     }
 }
 
 #[tokio::test]
-async fn a_task_that_fails_or_asks_nothing_or_is_none_says_so() {
+async fn a_failed_or_invalid_task_is_reported() {
     let cases = [
         (
             json!({"result": {"status": "failed", "error": {"code": 1, "message": "no paper"}}}),
@@ -75,19 +75,19 @@ async fn a_task_that_fails_or_asks_nothing_or_is_none_says_so() {
 }
 
 #[tokio::test]
-async fn of_a_task_that_its_server_has_forgotten_nobody_knows_the_end() {
+async fn a_task_that_its_server_has_forgotten_is_unknown() {
     let forgotten = json!({"error": {"code": -32602, "message": "no such task"}});
     let server = Connected::with(extension(forgotten), limits()).await;
     assert_eq!(server.call("long", json!({})).await, Outcome::Unknown);
 }
 
 #[tokio::test]
-async fn a_task_outlives_the_fall_of_a_server_that_knows_it_again() {
+async fn a_task_survives_a_restart_of_a_server_that_still_knows_it() {
     let folder = Folder::new();
     let over = json!({"taskId": "t1", "status": "completed", "result": {"content": [], "structuredContent": 7}});
     let mut script = extension(json!({}));
     script["on"] = json!({"tasks/get": [{"exitOnce": folder.0.join("fell")}, {"result": over}]});
-    let kept = Kept::with(script, options()).await;
+    let kept = ScriptedUpstream::with(script, options()).await;
     kept.upstream.listed().await.unwrap();
     let outcome = kept.call("long").await;
     let Outcome::Returned(returned) = outcome else { panic!("{outcome:?}") };
@@ -96,18 +96,18 @@ async fn a_task_outlives_the_fall_of_a_server_that_knows_it_again() {
 }
 
 #[tokio::test]
-async fn a_forgotten_task_is_begun_once_more_where_its_tool_may_be_repeated() {
+async fn a_forgotten_task_is_repeated_if_its_tool_allows_it() {
     let mut script = extension(json!({}));
     script["tools"][0]["annotations"] = json!({"readOnlyHint": true});
     script["on"] = json!({"tasks/get": [{"error": {"code": -32602, "message": "no such task"}}]});
-    let kept = Kept::of(script, options(), |spec| spec.trusted = true).await;
+    let kept = ScriptedUpstream::of(script, options(), |spec| spec.trusted = true).await;
     kept.upstream.listed().await.unwrap();
     assert_eq!(kept.call("long").await, Outcome::Unknown);
     assert_eq!(kept.heard("tools/call"), 2);
 }
 
 #[tokio::test]
-async fn a_task_that_nobody_waits_for_is_cancelled_at_the_server() {
+async fn a_dropped_task_is_cancelled_at_the_server() {
     let folder = Folder::new();
     let record = folder.0.join("record");
     let working = json!({"result": {"taskId": "t1", "status": "working", "pollIntervalMs": 50}});
@@ -116,8 +116,8 @@ async fn a_task_that_nobody_waits_for_is_cancelled_at_the_server() {
     let server = Connected::with(script, limits()).await;
     tokio::select! {
         outcome = server.call("long", json!({})) => panic!("{outcome:?}"),
-        _ = hears(&record, |line| line["method"] == "tasks/get") => {}
+        _ = wait_until_recorded(&record, |line| line["method"] == "tasks/get") => {}
     }
-    let cancelled = hears(&record, |line| line["method"] == "tasks/cancel").await;
+    let cancelled = wait_until_recorded(&record, |line| line["method"] == "tasks/cancel").await;
     assert_eq!(cancelled["params"]["taskId"], "t1");
 }

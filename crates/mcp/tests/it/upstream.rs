@@ -1,4 +1,4 @@
-//! A server that is started when needed, falls, and is started again.
+//! A server that is started on demand, crashes, and is restarted.
 
 use std::time::{Duration, Instant};
 
@@ -8,16 +8,16 @@ use mcp::{ServerState, Unavailable, UpstreamOptions};
 use serde_json::json;
 
 use crate::fake::tool;
-use crate::kept::{Kept, eventually, options};
+use crate::kept::{ScriptedUpstream, eventually, options};
 
 fn fine() -> serde_json::Value {
     tool("fine", json!([{"result": {}}]))
 }
 
 #[tokio::test]
-async fn all_who_want_a_server_share_one_start() {
+async fn concurrent_callers_share_one_start() {
     let script = json!({"start": [{"sleepMs": 300}], "tools": [fine()]});
-    let kept = Kept::with(script, options()).await;
+    let kept = ScriptedUpstream::with(script, options()).await;
     assert_eq!(kept.upstream.status().state, ServerState::Stopped);
     let listed = join_all((0..20).map(|_| kept.upstream.listed())).await;
     assert!(listed.iter().all(Result::is_ok), "{listed:?}");
@@ -29,8 +29,8 @@ async fn all_who_want_a_server_share_one_start() {
 }
 
 #[tokio::test]
-async fn all_who_wait_for_a_start_that_fails_are_told_why_at_once() {
-    let kept = Kept::of(json!({"start": [{"sleepMs": 60_000}]}), options(), |spec| {
+async fn all_callers_that_wait_for_a_failed_start_get_the_reason_at_once() {
+    let kept = ScriptedUpstream::of(json!({"start": [{"sleepMs": 60_000}]}), options(), |spec| {
         spec.limits.connect = Duration::from_millis(400);
     });
     let kept = kept.await;
@@ -46,7 +46,7 @@ async fn all_who_wait_for_a_start_that_fails_are_told_why_at_once() {
 async fn an_idle_server_is_stopped_and_the_next_call_starts_it_again() {
     let slow = tool("slow", json!([{"sleepMs": 700}, {"result": {}}]));
     let idle = UpstreamOptions { idle_stop: Some(Duration::from_millis(300)), ..options() };
-    let kept = Kept::with(json!({"tools": [fine(), slow]}), idle).await;
+    let kept = ScriptedUpstream::with(json!({"tools": [fine(), slow]}), idle).await;
     kept.upstream.listed().await.unwrap();
     let outcome = kept.call("slow").await;
     assert!(matches!(outcome, Outcome::Returned(_)), "not stopped during a call: {outcome:?}");
@@ -57,9 +57,9 @@ async fn an_idle_server_is_stopped_and_the_next_call_starts_it_again() {
 }
 
 #[tokio::test]
-async fn a_call_that_a_crash_caught_is_unknown_and_the_next_one_starts_the_server_again() {
+async fn a_call_interrupted_by_a_crash_is_unknown_and_the_next_one_restarts_the_server() {
     let crash = tool("crash", json!([{"stderr": "boom"}, {"exit": 3}]));
-    let kept = Kept::with(json!({"tools": [crash, fine(), tool("silent", json!([]))]}), options()).await;
+    let kept = ScriptedUpstream::with(json!({"tools": [crash, fine(), tool("silent", json!([]))]}), options()).await;
     kept.upstream.listed().await.unwrap();
     let both = tokio::join!(kept.call("silent"), kept.call("crash"));
     assert_eq!(both, (Outcome::Unknown, Outcome::Unknown));
@@ -71,12 +71,12 @@ async fn a_call_that_a_crash_caught_is_unknown_and_the_next_one_starts_the_serve
 }
 
 #[tokio::test]
-async fn a_call_that_only_reads_is_made_again_after_a_crash() {
+async fn a_read_only_call_is_retried_after_a_crash() {
     let folder = crate::fake::Folder::new();
     let marker = folder.0.join("crashed");
     let mut reads = tool("reads", json!([{"exitOnce": marker}, {"result": {"ok": true}}]));
     reads["annotations"] = json!({"readOnlyHint": true});
-    let kept = Kept::of(json!({"tools": [reads]}), options(), |spec| spec.trusted = true).await;
+    let kept = ScriptedUpstream::of(json!({"tools": [reads]}), options(), |spec| spec.trusted = true).await;
     kept.upstream.listed().await.unwrap();
     match kept.call("reads").await {
         Outcome::Returned(returned) => assert_eq!(returned.for_guest(), json!({"ok": true})),
@@ -86,8 +86,8 @@ async fn a_call_that_only_reads_is_made_again_after_a_crash() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_start_is_given_up_and_told_of_and_tried_again_on_request() {
-    let kept = Kept::with(json!({"tools": [fine()]}), options()).await;
+async fn a_server_that_does_not_start_is_given_up_and_retried_on_request() {
+    let kept = ScriptedUpstream::with(json!({"tools": [fine()]}), options()).await;
     kept.upstream.listed().await.unwrap();
     kept.upstream.stop().await;
     kept.rewrite(json!({"start": [{"stderr": "ImportError: no module"}, {"exit": 1}]}));
@@ -101,7 +101,7 @@ async fn a_server_that_does_not_start_is_given_up_and_told_of_and_tried_again_on
         "`fine` of MCP server `s` was not called: the server failed 3 times in a row and is not started for another 120 s; last failure: {why}"
     );
     assert_eq!(kept.failed("fine").await, given_up);
-    assert!(began.elapsed() < Duration::from_millis(500), "nobody waits for it");
+    assert!(began.elapsed() < Duration::from_millis(500), "calls do not wait for it");
     let status = kept.upstream.status();
     assert_eq!((status.state, status.failures, status.tools), (ServerState::Failed, 3, 1));
     let shown = status.to_json();
@@ -117,8 +117,8 @@ async fn a_server_that_does_not_start_is_given_up_and_told_of_and_tried_again_on
 }
 
 #[tokio::test]
-async fn a_server_that_falls_with_every_call_is_given_up_too() {
-    let kept = Kept::with(json!({"tools": [tool("crash", json!([{"exit": 1}]))]}), options()).await;
+async fn a_server_that_crashes_on_every_call_is_given_up() {
+    let kept = ScriptedUpstream::with(json!({"tools": [tool("crash", json!([{"exit": 1}]))]}), options()).await;
     kept.upstream.listed().await.unwrap();
     for _ in 0..3 {
         assert_eq!(kept.call("crash").await, Outcome::Unknown);
@@ -129,12 +129,12 @@ async fn a_server_that_falls_with_every_call_is_given_up_too() {
 }
 
 #[tokio::test]
-async fn a_change_of_tools_is_heard_listed_once_and_told() {
+async fn a_change_of_tools_is_listed_once_and_announced() {
     let said = json!({"print": r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#});
     let mut change = vec![json!({"tools": [tool("b", json!([{"result": {}}]))]})];
     change.extend(vec![said; 50]);
     change.push(json!({"result": {}}));
-    let kept = Kept::with(json!({"tools": [tool("a", json!(change))]}), options()).await;
+    let kept = ScriptedUpstream::with(json!({"tools": [tool("a", json!(change))]}), options()).await;
     kept.upstream.listed().await.unwrap();
     let mut changes = kept.upstream.changes();
     changes.mark_unchanged();
@@ -142,13 +142,13 @@ async fn a_change_of_tools_is_heard_listed_once_and_told() {
     changes.changed().await.unwrap();
     assert!(matches!(kept.call("b").await, Outcome::Returned(_)));
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(kept.heard("tools/list"), 2, "fifty words of one change are one listing");
+    assert_eq!(kept.heard("tools/list"), 2, "fifty notifications of one change cause one listing");
     assert!(!changes.has_changed().unwrap());
 }
 
 #[tokio::test]
-async fn a_start_that_is_called_off_leaves_nobody_waiting() {
-    let kept = Kept::with(json!({"start": [{"sleepMs": 60_000}]}), options()).await;
+async fn a_cancelled_start_releases_all_waiting_callers() {
+    let kept = ScriptedUpstream::with(json!({"start": [{"sleepMs": 60_000}]}), options()).await;
     let stop = async {
         eventually("it starts", || kept.upstream.status().state == ServerState::Starting).await;
         kept.upstream.stop().await;

@@ -176,7 +176,10 @@ fn what_is_no_question_to_a_person_fails_the_call_and_says_why() {
     let place = asks(&sampling);
     let failed = start(&place, Era::July2026, forms()).exec(CELL);
     assert_eq!(failed["status"], "failed", "{failed}");
-    assert!(failed["error"].as_str().unwrap().contains("it requests model sampling, which is not supported"), "{failed}");
+    assert!(
+        failed["error"].as_str().unwrap().contains("it requests model sampling, which is not supported"),
+        "{failed}"
+    );
 }
 
 /// A server of an older revision, which asks while its call is under way.

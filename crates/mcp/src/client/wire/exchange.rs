@@ -77,7 +77,7 @@ async fn follow(
     }
 }
 
-/// Forwards the server-initiated messages of the older revisions until the stream fails for good.
+/// Forwards the server-initiated messages of the older revisions until the stream fails permanently.
 pub(super) async fn listen(caller: &Caller, sender: &mpsc::Sender<Arrived>) {
     let mut stream = Stream::default();
     let mut failures = 0;

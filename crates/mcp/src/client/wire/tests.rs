@@ -83,26 +83,26 @@ async fn a_request_carries_its_key_and_its_result_comes_back_whole() {
 #[tokio::test]
 async fn progress_reaches_its_own_call_bounded_in_number_and_length() {
     let (session, mut peer) = connected().await;
-    let heard = Arc::new(Mutex::new(Vec::new()));
+    let received = Arc::new(Mutex::new(Vec::new()));
     let updates = ProgressSink::to({
-        let heard = Arc::clone(&heard);
-        move |update| heard.lock().unwrap().push(update)
+        let received = Arc::clone(&received);
+        move |update| received.lock().unwrap().push(update)
     });
     let serve = async {
         let request = peer.receive().await;
         let token = &request["params"]["_meta"]["progressToken"];
-        let tell = |token: &Value, n: u32, message: &str| json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": n, "total": 9, "message": message, "more": 1}});
-        peer.send(tell(&json!("another"), 7, "not ours")).await;
+        let progress = |token: &Value, n: u32, message: &str| json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": n, "total": 9, "message": message, "more": 1}});
+        peer.send(progress(&json!("another"), 7, "not ours")).await;
         for n in 0..MAX_UPDATES + 5 {
-            peer.send(tell(token, n, &"x".repeat(2000))).await;
+            peer.send(progress(token, n, &"x".repeat(2000))).await;
         }
         peer.send(json!({"jsonrpc": "2.0", "id": request["id"], "result": {}})).await;
     };
     let (got, ()) = tokio::join!(session.request(ask(updates)), serve);
     assert_eq!(got, Ok(json!({})));
-    let heard = heard.lock().unwrap();
-    assert_eq!(heard.len(), MAX_UPDATES as usize);
-    assert_eq!(heard[1], json!({"progress": 1, "total": 9, "message": format!("{}…", "x".repeat(1000))}));
+    let received = received.lock().unwrap();
+    assert_eq!(received.len(), MAX_UPDATES as usize);
+    assert_eq!(received[1], json!({"progress": 1, "total": 9, "message": format!("{}…", "x".repeat(1000))}));
 }
 
 #[tokio::test]
