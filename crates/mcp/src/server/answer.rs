@@ -54,7 +54,7 @@ fn message(asked: &[Approval]) -> String {
         let (tool, id) = (elicit::tool(approval), &approval.approval_id);
         match elicit::question(approval) {
             Some(ask) => format!("answer what `{tool}` asks ({id}): {}", elicit::asked(&ask)),
-            None => format!("approve or deny a call of `{tool}` ({id})"),
+            None => format!("approve or deny a call to `{tool}` ({id})"),
         }
     });
     let more = match asked.len() {

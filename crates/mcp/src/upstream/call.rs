@@ -43,7 +43,8 @@ impl Upstream {
                 Err(why) => return self.not_called(call.id(), &why.to_string()),
             };
             if self.has_changed_since_approval(call) {
-                let why = "its definition has changed since it was approved; a new run shows the new definition and asks again";
+                let why = "its definition has changed since it was approved; a new run shows the new definition and \
+                           asks again";
                 return self.not_called(call.id(), why);
             }
             match held.server().attempt(call).await {

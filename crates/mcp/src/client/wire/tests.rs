@@ -92,7 +92,7 @@ async fn progress_reaches_its_own_call_bounded_in_number_and_length() {
         let request = peer.receive().await;
         let token = &request["params"]["_meta"]["progressToken"];
         let progress = |token: &Value, n: u32, message: &str| json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": n, "total": 9, "message": message, "more": 1}});
-        peer.send(progress(&json!("another"), 7, "not ours")).await;
+        peer.send(progress(&json!("another"), 7, "of another call")).await;
         for n in 0..MAX_UPDATES + 5 {
             peer.send(progress(token, n, &"x".repeat(2000))).await;
         }
