@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// This test is here and not with the other peers, because it needs a `ProgressSink` without an executor.
+    /// This test is here and not with the other peers, because it calls the private `rounds` with a `ProgressSink`.
     #[tokio::test]
     #[ignore = "needs installed servers; run through `make test-peers`"]
     async fn peer_everything_reports_progress_to_the_call_that_makes_it() {

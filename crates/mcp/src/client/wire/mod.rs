@@ -50,8 +50,8 @@ const KEY: &str = "cellmate/idempotencyKey";
 /// The error code of revision 2025-11-25 for a call that requires a person to visit pages first.
 const PAGES_FIRST: i32 = -32042;
 
-/// How a connection begins. `initialize` is tried first: every server of the older revisions supports it, servers of
-/// both revisions still do, and some older servers exit at any other first message.
+/// How a connection begins. `initialize` is tried first: every server of the older revisions supports it, servers that
+/// support both kinds still do, and some older servers exit at any other first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handshake {
     Initialize,
