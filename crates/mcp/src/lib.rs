@@ -1,14 +1,13 @@
-//! MCP, both ways. [`server`] is what we are to agents: two tools. The rest is what servers are to us: sources of tools,
-//! processes of ours, spoken to over their standard streams, and servers at an address, over streamable HTTP.
+//! MCP in both directions. [`server`] offers the tools `exec` and `wait` to agents. The other modules call upstream MCP
+//! servers, which are the sources of tools: child processes over standard streams, and remote servers over streamable
+//! HTTP.
 //!
-//! A server is hostile until proven otherwise: whatever it sends is counted, bounded and parsed at the edge
-//! (`client`), turned into our own types (`client::offer`, `client::convert`), and only then believed. The protocol library's
-//! types stop in `client::wire`.
+//! An upstream server is not trusted: everything it sends is counted, bounded and parsed at the edge (`client`), and
+//! converted into Cellmate's own types (`client::offer`, `client::convert`) before anything else uses it. The protocol
+//! library's types stop in `client::wire` and `server::wire`.
 //!
-//! `upstream` has the servers a user configured, running or not; `client` is one connection to one of them; `keeper`
-//! sees to it that a server does not outlive us.
-//!
-//! Not yet: questions a server asks on a tool's behalf (they are declined), tasks that outlive this process.
+//! `upstream` manages the servers a user configured, running or not; `client` is one connection to one of them;
+//! `keeper` ends a server's processes when the host process ends.
 
 mod client;
 mod keeper;

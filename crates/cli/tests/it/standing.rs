@@ -42,7 +42,7 @@ fn a_server_is_not_tried_then_ready_or_failed_and_each_state_names_the_next_comm
     assert_eq!((&of(&after, "good")["state"], &of(&after, "good")["tools"]), (&json!("ready"), &json!(2)));
     let bad = of(&after, "bad");
     assert_eq!((&bad["state"], &bad["next"]), (&json!("failed"), &json!("cellmate servers test bad")));
-    let why = "it ended or closed its output; see what it wrote to its standard error";
+    let why = "the server exited or closed its output; check its standard error";
     assert_eq!(bad["lastError"]["message"], why);
     let table = person.types(&["servers", "list"]);
     assert!(table.out.contains("ready   2 tools, just now"), "{}", table.out);

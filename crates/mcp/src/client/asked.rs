@@ -1,4 +1,4 @@
-//! What a server wants to know from a person before it goes on, read and bounded; and what they said, in its words.
+//! Questions that a server asks a person during a call, parsed and bounded; and the answers in the protocol's form.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use url::Url;
 
 use crate::client::spec::{MAX_SHOWN_CHARS, shown};
 
-/// Questions that a server may have at once.
+/// The maximum number of questions that a server may ask at once.
 const MAX_ASKS: usize = 8;
 
 const MAX_KEY_BYTES: usize = 256;
@@ -16,10 +16,10 @@ const MAX_SCHEMA_BYTES: usize = 16 << 10;
 const MAX_FIELDS: usize = 32;
 const MAX_URL_BYTES: usize = 2_048;
 
-/// What marks a result that is an error in the protocol: it has only pages, and takes no answers.
+/// Marks a result that the protocol reports as an error: it contains only pages to visit, and takes no answers.
 pub(crate) const PAGES: &str = "cellmate/pages";
 
-/// An error that names pages to visit, as a result that asks.
+/// Converts an error that names pages to visit into a result that asks for them.
 pub(crate) fn pages(elicitations: &Value) -> Value {
     let pages = elicitations.as_array().into_iter().flatten().enumerate();
     let request = |(number, params): (usize, &Value)| {
@@ -29,44 +29,44 @@ pub(crate) fn pages(elicitations: &Value) -> Value {
     json!({"resultType": "input_required", "inputRequests": requests, PAGES: true})
 }
 
-/// The questions of a result, none where it only wants to be asked again. Everything in it must be a question to a
-/// person: a server is answered whole or not at all.
+/// Returns the questions of a result; empty if the server only asks to be called again. Everything in it must be a
+/// question to a person: a server gets all of its answers or none.
 pub(crate) fn asks(result: &Value) -> Result<Vec<Question>, String> {
     let requests = match result.get("inputRequests") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(requests)) => requests,
-        Some(_) => return Err("it asks in a way that cannot be read".to_owned()),
+        Some(_) => return Err("its question cannot be parsed".to_owned()),
     };
     if requests.len() > MAX_ASKS {
-        return Err(format!("it asks {} things at once; {MAX_ASKS} are the most", requests.len()));
+        return Err(format!("it asks {} questions at once; at most {MAX_ASKS} are allowed", requests.len()));
     }
     requests.iter().map(|(key, request)| one(key, request)).collect()
 }
 
 fn one(key: &str, request: &Value) -> Result<Question, String> {
     if key.len() > MAX_KEY_BYTES {
-        return Err("it asks in a way that cannot be read".to_owned());
+        return Err("its question cannot be parsed".to_owned());
     }
     match request.get("method").and_then(Value::as_str) {
         Some("elicitation/create") => ask(key, request.get("params").unwrap_or(&Value::Null)),
-        Some("sampling/createMessage") => Err("it wants a model to answer it, and none is lent".to_owned()),
-        _ => Err("it wants something that only people's clients have, and is not given it".to_owned()),
+        Some("sampling/createMessage") => Err("it requests model sampling, which is not supported".to_owned()),
+        _ => Err("it makes a client request that is not supported".to_owned()),
     }
 }
 
-/// One question, in the protocol's own parameters.
+/// Parses one question from the parameters of `elicitation/create`.
 pub(crate) fn ask(key: &str, params: &Value) -> Result<Question, String> {
     let text = |name: &str| params.get(name).and_then(Value::as_str);
     let message = shown(text("message").unwrap_or_default(), MAX_SHOWN_CHARS);
     let how = match text("mode") {
         None | Some("form") => QuestionKind::Form(form(params.get("requestedSchema"))?),
         Some("url") => QuestionKind::Url(page(text("url").unwrap_or_default())?),
-        Some(_) => return Err("it asks in a way that is not known here".to_owned()),
+        Some(_) => return Err("its question has an unknown mode".to_owned()),
     };
     Ok(Question { key: key.to_owned(), message, how })
 }
 
-/// Forms are flat: fields with plain values, and lists of choices.
+/// Checks a form. Forms are flat: fields with plain values, and lists of choices.
 fn form(schema: Option<&Value>) -> Result<Value, String> {
     let unreadable = || "it asks for a form that cannot be shown".to_owned();
     let schema = schema.filter(|schema| schema.to_string().len() <= MAX_SCHEMA_BYTES).ok_or_else(unreadable)?;
@@ -79,14 +79,14 @@ fn form(schema: Option<&Value>) -> Result<Value, String> {
     if is_form && fields.values().all(plain) { Ok(schema.clone()) } else { Err(unreadable()) }
 }
 
-/// Only ever shown: what is behind it is between the person and the page.
+/// Checks the address of a page. It is only shown to the person, never opened.
 fn page(url: &str) -> Result<String, String> {
     let web = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
     let fits = web && url.len() <= MAX_URL_BYTES && !url.contains(|c: char| c.is_control() || c.is_whitespace());
-    if fits { Ok(url.to_owned()) } else { Err("it asks to visit a page whose address is none".to_owned()) }
+    if fits { Ok(url.to_owned()) } else { Err("it asks to visit a page with an invalid address".to_owned()) }
 }
 
-/// What people said, as the protocol has it.
+/// Returns the answers in the protocol's form.
 pub(crate) fn responses(by_key: &BTreeMap<String, Answer>) -> Value {
     let one = |(key, answer): (&String, &Answer)| (key.clone(), response(answer));
     Value::Object(by_key.iter().map(one).collect::<Map<_, _>>())
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn only_forms_and_pages_are_accepted_as_questions() {
+    fn only_valid_forms_and_pages_are_accepted() {
         let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
         let form = |mode: Value| asked(json!({"mode": mode, "message": "Where\u{1b}?", "requestedSchema": schema}));
         let expected =

@@ -1,4 +1,4 @@
-//! Where a browser comes back to from a login: an address of this machine.
+//! The redirect URL of a login: a loopback address to which the browser returns.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,15 +10,15 @@ const PATH: &str = "/callback";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Callback {
-    /// As the issuer is to know it; some compare it letter by letter.
+    /// The host exactly as it was registered: some issuers compare it literally.
     host: String,
-    /// Any where none.
+    /// `None`: any free port.
     port: Option<u16>,
     path: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected an address of this machine, as `http://127.0.0.1:8085/callback`")]
+#[error("expected a loopback URL such as `http://127.0.0.1:8085/callback`")]
 pub struct BadCallback;
 
 impl Default for Callback {
@@ -28,7 +28,7 @@ impl Default for Callback {
 }
 
 impl Callback {
-    /// By the name that other clients have people register with a port.
+    /// Returns a callback at `localhost`, the name that users of other clients register with a fixed port.
     pub fn at_port(port: u16) -> Self {
         Self { host: "localhost".to_owned(), port: Some(port), path: PATH.to_owned() }
     }
@@ -59,7 +59,7 @@ impl Callback {
         TcpListener::bind((address, self.port.unwrap_or(0))).await
     }
 
-    /// With the port that is listened at.
+    /// Returns the redirect URL with the port that is being listened on.
     pub(crate) fn url(&self, port: u16) -> String {
         format!("http://{}:{port}{}", self.host, self.path)
     }
@@ -74,7 +74,7 @@ mod tests {
     use super::Callback;
 
     #[test]
-    fn only_loopback_addresses_are_callbacks() {
+    fn only_a_plain_loopback_url_is_accepted() {
         let kept = [
             ("http://127.0.0.1/callback", "http://127.0.0.1:7/callback"),
             ("http://localhost:8085/oauth/cb", "http://localhost:7/oauth/cb"),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_configured_port_is_used() {
+    async fn the_configured_port_is_listened_on() {
         let free = Callback::default().listen().await.unwrap().local_addr().unwrap().port();
         let listener = Callback::at_port(free).listen().await.unwrap();
         assert_eq!(listener.local_addr().unwrap().to_string(), format!("127.0.0.1:{free}"));

@@ -1,4 +1,4 @@
-//! Why a connection is no more.
+//! The reason why a connection ended.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,46 +7,48 @@ use tokio::sync::watch;
 
 use crate::client::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_FRAME_BYTES, MAX_HELD_BYTES, MAX_UNSENT};
 
-/// What ended a connection; none of these mends itself.
+/// Why a connection ended. It cannot recover from any of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// The server ended or closed its output.
+    /// The server exited or closed its output.
     Ended,
-    /// It sent a message past the cap.
+    /// The server sent a message that is too long.
     FrameTooLong,
-    /// It sent too many lines in a row that are no messages.
+    /// The server sent too many lines in a row that are not messages.
     Garbage,
-    /// It does not take what it is sent.
+    /// The server does not read the messages sent to it.
     DoesNotRead,
-    /// It asked us for more than we answer at once.
+    /// The server has too many unanswered requests.
     AsksTooMuch,
-    /// Its answers on the way are too much together.
+    /// The server's unfinished responses are too large together.
     TooMuchAtOnce,
-    /// Nobody answers at its address.
+    /// The server's address cannot be reached.
     Unreachable,
-    /// It does not know our session any more.
+    /// The server no longer knows the session.
     SessionGone,
-    /// It wants a login, or a new one.
+    /// The server requires a login, or a new one.
     LoginNeeded,
 }
 
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ended => f.write_str("it ended or closed its output"),
-            Self::FrameTooLong => write!(f, "it sent a message of more than {MAX_FRAME_BYTES} bytes"),
-            Self::Garbage => write!(f, "it sent {MAX_BAD_FRAMES} lines in a row that are not JSON-RPC"),
-            Self::DoesNotRead => write!(f, "it left {MAX_UNSENT} messages unread"),
-            Self::AsksTooMuch => write!(f, "it sent more than {MAX_ASKED} requests of its own at once"),
-            Self::TooMuchAtOnce => write!(f, "its unfinished answers took more than {MAX_HELD_BYTES} bytes together"),
-            Self::Unreachable => f.write_str("nobody answers at its address"),
-            Self::SessionGone => f.write_str("it has forgotten the session"),
-            Self::LoginNeeded => f.write_str("it wants a login"),
+            Self::Ended => f.write_str("the server exited or closed its output"),
+            Self::FrameTooLong => write!(f, "the server sent a message of more than {MAX_FRAME_BYTES} bytes"),
+            Self::Garbage => write!(f, "the server sent {MAX_BAD_FRAMES} lines in a row that are not JSON-RPC"),
+            Self::DoesNotRead => write!(f, "the server left {MAX_UNSENT} messages unread"),
+            Self::AsksTooMuch => write!(f, "the server sent more than {MAX_ASKED} requests at once"),
+            Self::TooMuchAtOnce => {
+                write!(f, "the server's unfinished responses take more than {MAX_HELD_BYTES} bytes together")
+            }
+            Self::Unreachable => f.write_str("the server cannot be reached at its address"),
+            Self::SessionGone => f.write_str("the server no longer knows the session"),
+            Self::LoginNeeded => f.write_str("the server requires a login"),
         }
     }
 }
 
-/// Shared by who finds out and who must say so. The first reason stays.
+/// The reason why a connection ended, shared by all parts of the connection. The first reason that is set stays.
 #[derive(Clone, Debug)]
 pub(crate) struct ClosedCell(Arc<watch::Sender<Option<Closed>>>);
 

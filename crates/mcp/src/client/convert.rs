@@ -1,12 +1,12 @@
-//! A call as the protocol's request, and its result as ours.
+//! Converts a call to a protocol request, and a protocol result to a tool result.
 
 use contract::limits::MAX_CONTENT_VALUES;
 use contract::tool::{Operation, ToolId};
 use executor::Returned;
 use serde_json::{Map, Value, json};
 
-/// The method and its parameters. Only the keys named here reach the server beside a tool's own arguments: a cell
-/// must not write the protocol's `_meta`.
+/// Returns the method and its parameters. Besides a tool's own arguments only the keys named here reach the server: a
+/// cell must not set the protocol's `_meta`.
 pub(crate) fn request(
     id: &ToolId,
     operation: Operation,
@@ -32,30 +32,30 @@ pub(crate) fn request(
     Ok((method, keys.iter().filter_map(known).collect()))
 }
 
-/// The whole result as details, and what of it can be shown as content. A tool's own error is a result like others:
-/// the cell reads `isError`.
+/// Returns the whole result as details, and its displayable part as content. A tool's own error is a normal result: the
+/// cell reads `isError`.
 pub(crate) fn returned(operation: Operation, result: Value) -> Result<Returned, String> {
     if !result.is_object() {
-        return Err("it answered with something that is not a result".to_owned());
+        return Err("its response is not a valid result".to_owned());
     }
     match result.get("resultType").and_then(Value::as_str) {
         None | Some("complete") => {}
-        Some(_) => return Err("it answered with a kind of result that is not known here".to_owned()),
+        Some(_) => return Err("its response has an unknown result type".to_owned()),
     }
     Ok(Returned { content: shown_content(operation, &result), details: Some(result), labels: Vec::new() })
 }
 
-/// A copy beside the result, so only of what is not large. The result itself is whole in either case.
+/// Returns the content. It is a copy next to the result, so large content is omitted; the result itself stays whole.
 fn shown_content(operation: Operation, result: &Value) -> Vec<Value> {
     let parts = ["content", "contents", "messages"].map(|key| result.get(key));
     if parts.into_iter().flatten().map(values).sum::<usize>() > MAX_CONTENT_VALUES {
-        let text = format!("(content of more than {MAX_CONTENT_VALUES} JSON values is left out here)");
+        let text = format!("(content of more than {MAX_CONTENT_VALUES} JSON values is omitted here)");
         return vec![json!({"type": "text", "text": text})];
     }
     content(operation, result)
 }
 
-/// How many values there are, keys not counted. The parser has bounded how deep they nest.
+/// Counts the values, without keys. The recursion is bounded by the parser's depth limit.
 fn values(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(values).sum::<usize>(),
@@ -72,7 +72,7 @@ fn content(operation: Operation, result: &Value) -> Vec<Value> {
             list("contents").into_iter().map(|resource| json!({"type": "resource", "resource": resource})).collect()
         }
         Operation::GetPrompt => list("messages").iter().filter_map(|message| message.get("content")).cloned().collect(),
-        // A list is data, not something said.
+        // A list is data, not content to display.
         Operation::ListResources | Operation::ListPrompts => Vec::new(),
     }
 }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_kept_whole_and_its_valid_content_is_shown() {
+    fn a_result_is_kept_whole_and_its_content_is_extracted() {
         let text = json!({"type": "text", "text": "a"});
         let resource = json!({"uri": "u", "text": "a"});
         let cases = [
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn large_content_is_in_the_details_only() {
+    fn large_content_is_only_in_the_details() {
         let result = |count: usize| json!({"content": vec![json!({"type": "text"}); count]});
         let small = super::returned(Operation::Tool, result(4_000)).unwrap();
         assert_eq!((small.content.len(), small.details), (4_000, Some(result(4_000))));

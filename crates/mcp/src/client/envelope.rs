@@ -1,21 +1,21 @@
-//! What kind of message a text from a server is, found without parsing it.
+//! Determines the kind of a server's message without parsing it.
 
 use serde_json::Value;
 
-/// The parts of a JSON-RPC message that say whom it is for. Each is the text of a JSON value.
+/// The parts of a JSON-RPC message that determine its recipient. Each is the text of a JSON value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Envelope<'a> {
     id: Option<&'a [u8]>,
     method: Option<&'a [u8]>,
 }
 
-/// An id is a number or a short text.
+/// The maximum length of an id, which is a number or a short string.
 const MAX_ID_BYTES: usize = 1 << 10;
 
 impl<'a> Envelope<'a> {
-    /// Scans the keys of the outermost object. Linear, and without recursion or allocation. None where the text is no
-    /// object; whether it is valid JSON inside is the parser's to say. Of a key that is there twice the last counts, as
-    /// for the parser.
+    /// Scans the keys of the outermost object in linear time, without recursion or allocation. Returns `None` if the
+    /// text is not an object; it does not check that the inner JSON is valid. If a key occurs twice, the last one
+    /// counts, as in the parser.
     pub(crate) fn scan(text: &'a [u8]) -> Option<Self> {
         let mut scanner = Scanner { text, at: 0 };
         let mut found = Self::default();
@@ -55,19 +55,20 @@ impl<'a> Envelope<'a> {
         quoted == Some(name.as_bytes())
     }
 
-    /// None where there is none, it is `null`, or it is no short text or number.
+    /// Returns the id, or `None` if it is missing, `null`, or not a number or short string.
     pub(crate) fn id(&self) -> Option<Value> {
         let id = self.id.filter(|id| id.len() <= MAX_ID_BYTES)?;
         let id: Value = serde_json::from_slice(id).ok()?;
         (id.is_string() || id.is_number()).then_some(id)
     }
 
-    /// Whether it names an id, also one that cannot be used.
+    /// Returns true if the message has an id, even an invalid one.
     pub(crate) fn has_id(&self) -> bool {
         self.id.is_some_and(|id| id != b"null")
     }
 
-    /// The id of one of our requests, which are numbers; some servers give them back as text.
+    /// Returns the id of the request that this message answers. Request ids are numbers, but some servers return them
+    /// as strings.
     pub(crate) fn response_id(&self) -> Option<i64> {
         if self.has_method() {
             return None;
@@ -107,7 +108,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// With its quotation marks.
+    /// Scans a string, including its quotation marks.
     fn string(&mut self) -> Option<&'a [u8]> {
         let start = self.at;
         self.expect(b'"')?;
@@ -137,7 +138,7 @@ impl<'a> Scanner<'a> {
         self.text.get(start..self.at)
     }
 
-    /// To the end of what the bracket here begins.
+    /// Skips to the end of the array or object that starts here.
     fn nested(&mut self) -> Option<()> {
         let mut open = 0_usize;
         loop {
@@ -165,7 +166,7 @@ mod tests {
     use super::Envelope;
 
     #[test]
-    fn an_envelope_matches_what_the_parser_finds() {
+    fn a_scan_finds_what_the_parser_finds() {
         let texts = [
             r#"{}"#,
             r#" { "id" : 7 , "result" : {"id": 1, "method": "x"} } "#,
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn non_objects_have_no_envelope_and_odd_ids_are_ignored() {
+    fn a_text_that_is_not_an_object_has_no_envelope_and_invalid_ids_are_none() {
         for text in
             ["", "7", "[1]", "hello", "{", "{\"id\"", "{\"id\":", "{\"id\":1", "{id:1}", "{\"a\":[1}", "{\"id\":1]"]
         {

@@ -1,4 +1,4 @@
-//! Seeing a task of a server's to its end, over one connection.
+//! Follows a server's task to its end over one connection.
 
 use contract::tool::ToolId;
 use executor::{Dispatch, Outcome, ParkedCall};
@@ -10,49 +10,49 @@ use crate::client::task::{self, Seen, Task};
 use crate::client::ticket::Timed;
 use crate::client::{Closed, Request, RequestError};
 
-/// The protocol's code for a task that the server does not know any more. It has taken the call all the same, and nobody
-/// knows how that ended.
+/// The protocol's error code for a task that the server no longer knows. The server did accept the call, so its outcome
+/// is unknown.
 const NO_SUCH_TASK: i32 = -32602;
 
-/// How following a task ended.
+/// The result of following a task.
 #[derive(Debug)]
 pub(crate) enum Followed {
     Over(Dispatch),
-    /// The connection ended, and the task perhaps not.
+    /// The connection ended; the task may still be running.
     Lost(Closed),
 }
 
 impl Server {
-    /// Looks at a task until it is over or its time is. Whoever stops waiting leaves it as it is.
+    /// Polls a task until it is finished or its deadline has passed. Dropping the future does not cancel the task.
     pub(crate) async fn follow_task(&self, parked: &ParkedCall, timed: &mut Timed) -> Followed {
         let (id, left) = (parked.id(), timed.left());
-        match tokio::time::timeout(left, self.look_until_over(parked, timed)).await {
+        match tokio::time::timeout(left, self.poll_until_over(parked, timed)).await {
             Ok(followed) => followed,
             Err(_) => {
                 self.cancel_task(&timed.task).await;
                 let minutes = task::DEADLINE.as_secs() / 60;
-                let why = format!("its task was not over within {minutes} minutes, so it was cancelled");
+                let why = format!("its task did not finish within {minutes} minutes and was cancelled");
                 Followed::Over(Dispatch::Settled(self.failed(id, &why)))
             }
         }
     }
 
-    /// Tells the server that nobody wants the task. What it says to that changes nothing.
+    /// Asks the server to cancel a task, and ignores the response.
     pub(crate) async fn cancel_task(&self, task: &Task) {
         drop(self.ask("tasks/cancel", task, &Slot::default()).await);
     }
 
-    async fn look_until_over(&self, parked: &ParkedCall, timed: &mut Timed) -> Followed {
+    async fn poll_until_over(&self, parked: &ParkedCall, timed: &mut Timed) -> Followed {
         let (id, task, until) = (parked.id(), &mut timed.task, timed.until);
-        let (mut failed, mut told) = (0, None);
-        // Held until what the task gave is handed on.
+        let (mut failed, mut last_message) = (0, None);
+        // Held until the task's result is handed on.
         let slot = Slot::default();
         loop {
-            // At once for the first time: it may have ended while nobody looked.
+            // The first poll is immediate: the task may have finished while no process followed it.
             let look = match self.ask("tasks/get", task, &slot).await {
                 Ok(look) => look,
-                // The task goes on whatever becomes of one look at it.
-                Err(error) if passes(&error) && failed < task::MAX_FAILED_LOOKS => {
+                // A failed poll does not affect the task.
+                Err(error) if is_transient(&error) && failed < task::MAX_FAILED_POLLS => {
                     failed += 1;
                     tokio::time::sleep(task.pause).await;
                     continue;
@@ -63,19 +63,19 @@ impl Server {
                 Err(error) => return self.not_seen(id, error),
             };
             let result = match task.seen(look) {
-                Seen::Working { said } => {
-                    if let Some(said) = said.filter(|said| told.as_ref() != Some(said)) {
-                        parked.updates().send(json!({"message": said}));
-                        told = Some(said);
+                Seen::Working { message } => {
+                    if let Some(message) = message.filter(|message| last_message.as_ref() != Some(message)) {
+                        parked.updates().send(json!({"message": message}));
+                        last_message = Some(message);
                     }
                     failed = 0;
                     tokio::time::sleep(task.pause).await;
                     continue;
                 }
                 Seen::Done(result) => Ok(result),
-                // Waits for the end, where the task asks something first: that comes while this is under way.
+                // `tasks/result` waits until the task ends. The task's questions arrive during this request.
                 Seen::Fetch => {
-                    let mut request = Request::plain("tasks/result", task.named(), self.limits.call);
+                    let mut request = Request::plain("tasks/result", task.params(), self.limits.call);
                     request.asker = Some(parked.asker().clone());
                     request.slot = slot.clone();
                     self.session.request(request).await
@@ -87,8 +87,8 @@ impl Server {
                 }
             };
             match result {
-                Ok(result) => return Followed::Over(Dispatch::Settled(self.gave(id, result))),
-                Err(error) if passes(&error) && failed < task::MAX_FAILED_LOOKS => failed += 1,
+                Ok(result) => return Followed::Over(Dispatch::Settled(self.returned(id, result))),
+                Err(error) if is_transient(&error) && failed < task::MAX_FAILED_POLLS => failed += 1,
                 Err(error) => return self.not_seen(id, error),
             }
         }
@@ -102,12 +102,12 @@ impl Server {
     }
 
     async fn ask(&self, method: &'static str, task: &Task, slot: &Slot) -> Result<Value, RequestError> {
-        let request = Request::plain(method, task.named(), self.limits.call);
+        let request = Request::plain(method, task.params(), self.limits.call);
         self.session.request(Request { slot: slot.clone(), ..request }).await
     }
 }
 
-/// What another look may not meet.
-fn passes(error: &RequestError) -> bool {
+/// Returns true for errors that may not occur again on the next poll.
+fn is_transient(error: &RequestError) -> bool {
     matches!(error, RequestError::Deadline(_) | RequestError::Refused { code: 0 | 429 | 500..=599, .. })
 }

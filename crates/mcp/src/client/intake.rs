@@ -1,4 +1,4 @@
-//! How much of what servers send may be in memory at once, parsed, for all servers of this process together.
+//! The memory budget for parsed messages of all servers of this process.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,19 +12,19 @@ use contract::limits::{
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Permits are of a KiB each.
+/// One permit stands for one KiB.
 const UNIT: usize = 1 << 10;
 
 static LARGE: Semaphore = Semaphore::const_new((MAX_SERVER_DATA_BYTES - SMALL_SERVER_DATA_BYTES) / UNIT);
 static SMALL: Semaphore = Semaphore::const_new(SMALL_SERVER_DATA_BYTES / UNIT);
 
-/// A message's part of the budget, given back when it is dropped. Tiny messages have none of it.
+/// A message's part of the budget, released when it is dropped. Tiny messages need none.
 #[derive(Debug, Default)]
 pub(crate) struct Reservation {
     _permit: Option<SemaphorePermit<'static>>,
 }
 
-/// A reservation on its way. It can be waited for again and again without losing its place.
+/// A pending reservation. It can be awaited repeatedly without losing its place in the queue.
 pub(crate) struct Reserving(Pin<Box<dyn Future<Output = Option<Reservation>> + Send>>);
 
 impl fmt::Debug for Reserving {
@@ -34,7 +34,7 @@ impl fmt::Debug for Reserving {
 }
 
 impl Reserving {
-    /// None for a tiny message, which needs none.
+    /// Requests a reservation. Returns `None` for a tiny message, which needs none.
     pub(crate) fn new(bytes: usize, measure: Measure) -> Option<Self> {
         Self::within(Duration::from_secs(MAX_SERVER_DATA_WAIT_SECONDS), bytes, measure)
     }
@@ -52,18 +52,19 @@ impl Reserving {
         })))
     }
 
-    /// None where there was no room for too long. Not to be waited for once it has come.
-    pub(crate) async fn come(&mut self) -> Option<Reservation> {
+    /// Waits for the reservation. Returns `None` if the budget stayed exhausted for too long. It must not be called
+    /// again after it has returned.
+    pub(crate) async fn wait(&mut self) -> Option<Reservation> {
         (&mut self.0).await
     }
 }
 
-/// What a message takes in memory: its text, and its values once it is parsed.
+/// Returns the memory that a message takes: its text, and its values after parsing.
 pub(crate) fn weight(bytes: usize, measure: Measure) -> usize {
     bytes.saturating_add(measure.values.saturating_mul(PARSED_VALUE_BYTES))
 }
 
-/// Where the reservation of an answer is kept until its reader has done with the answer. Clones are the same place.
+/// Holds the reservation of a response until its reader has processed the response. Clones share one reservation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slot(Arc<Mutex<Reservation>>);
 
@@ -82,23 +83,23 @@ mod tests {
     use super::{Reserving, Slot, weight};
 
     #[tokio::test]
-    async fn large_messages_wait_for_each_other_and_small_ones_for_neither() {
+    async fn large_messages_wait_for_each_other_and_small_ones_do_not_wait() {
         let measure = |values: usize| Measure { depth: 1, values };
         assert_eq!(weight(10, measure(2)), 650);
         let largest = || Reserving::new(8 << 20, measure(200_000)).unwrap();
         let mut first = largest();
         let held = Slot::default();
-        held.keep(first.come().await.unwrap());
+        held.keep(first.wait().await.unwrap());
         let mut second = largest();
-        let early = tokio::time::timeout(Duration::from_millis(50), second.come()).await;
+        let early = tokio::time::timeout(Duration::from_millis(50), second.wait()).await;
         assert!(early.is_err());
-        // Small and tiny messages do not wait for the large one.
-        assert!(Reserving::new(500 << 10, measure(10)).unwrap().come().await.is_some());
+        // Small and tiny messages need not wait.
+        assert!(Reserving::new(500 << 10, measure(10)).unwrap().wait().await.is_some());
         assert!(Reserving::new(10, measure(1)).is_none());
         drop(held);
-        let second = second.come().await;
+        let second = second.wait().await;
         assert!(second.is_some());
         let mut third = Reserving::within(Duration::from_millis(50), 8 << 20, measure(200_000)).unwrap();
-        assert!(third.come().await.is_none(), "the second message holds the budget");
+        assert!(third.wait().await.is_none(), "the second holds the budget");
     }
 }

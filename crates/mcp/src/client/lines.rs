@@ -1,4 +1,4 @@
-//! Messages from a server: one a line, counted while it is read. They are not parsed here.
+//! Reads a server's messages, one per line, with a length limit. It does not parse them.
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
@@ -8,7 +8,7 @@ use crate::client::spec::MAX_FRAME_BYTES;
 #[derive(Debug)]
 pub(crate) struct Lines<R> {
     reader: BufReader<R>,
-    /// The line so far. It is kept here and not in the future of `next`, which may be dropped half-way.
+    /// The line so far. It is kept here, because the future of `next` may be dropped before the line is complete.
     line: Vec<u8>,
 }
 
@@ -17,7 +17,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { reader: BufReader::with_capacity(64 << 10, reader), line: Vec::new() }
     }
 
-    /// The next line that is not empty.
+    /// Returns the next line that is not empty.
     pub(crate) async fn next(&mut self) -> Result<Vec<u8>, Closed> {
         loop {
             self.fill().await?;
@@ -28,12 +28,12 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Reads on until `line` holds a whole one.
+    /// Reads until `line` holds a whole line.
     async fn fill(&mut self) -> Result<(), Closed> {
         loop {
             let chunk = self.reader.fill_buf().await.map_err(|_| Closed::Ended)?;
             if chunk.is_empty() {
-                // A last line without its end is half a message: nobody finished it.
+                // A last line without a line feed is an incomplete message.
                 return Err(Closed::Ended);
             }
             let end = chunk.iter().position(|byte| *byte == b'\n');
@@ -67,13 +67,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn empty_lines_and_an_unfinished_last_line_are_not_messages() {
+    async fn empty_lines_and_an_incomplete_last_line_are_skipped() {
         let text = "hello\n\n \r\n{\"a\":1}\r\n{\"half\":";
         assert_eq!(read(text.as_bytes()).await, (vec!["hello".to_owned(), "{\"a\":1}\r".to_owned()], Closed::Ended));
     }
 
     #[tokio::test]
-    async fn a_line_has_a_cap() {
+    async fn a_line_over_the_limit_closes_the_connection() {
         let fits = "x".repeat(MAX_FRAME_BYTES);
         assert_eq!(read(format!("{fits}\n").as_bytes()).await.0.len(), 1);
         assert_eq!(read(format!(" {fits}\n").as_bytes()).await, (vec![], Closed::FrameTooLong));

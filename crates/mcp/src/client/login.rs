@@ -1,4 +1,4 @@
-//! Logging in to a server: a person's browser goes to the issuer and comes back to a port of this machine.
+//! The OAuth login to a server: a person's browser visits the issuer and is redirected to a loopback port.
 
 use std::time::Duration;
 
@@ -10,43 +10,41 @@ use crate::client::Server;
 use crate::client::http::Challenge;
 use crate::client::spec::{Login, MAX_SHOWN_CHARS, ServerSpec, Transport, shown};
 use crate::client::tokens::{Grant, TokenFile, now_secs};
-use crate::client::wire::{Asked, Authority, LoginRefused};
+use crate::client::wire::{Authority, LoginRefused, LoginRequest};
 
-/// How long a person may take.
+/// How long a person may take to log in.
 const WAIT: Duration = Duration::from_secs(600);
 
-/// What a browser sends us, and how long it takes for it.
+/// The maximum size of the browser's request, and how long it may take to arrive.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
 const REQUEST: Duration = Duration::from_secs(5);
 
-/// Somebody has logged in.
+/// A successful login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedIn {
     pub issuer: Option<String>,
-    /// What the issuer lets us do.
+    /// The scopes that the issuer granted.
     pub scopes: Vec<String>,
 }
 
-/// Why nobody has. Each says what to do next.
+/// Why a login failed, and what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
-    #[error(
-        "`{0}` is not logged in to: that is for servers at an address, without an authorization header of their own"
-    )]
+    #[error("`{0}` has no login: only servers with a URL and without a configured authorization header have one")]
     NotForIt(String),
     #[error("log in to MCP server `{server}`: {why}")]
     Refused { server: String, why: LoginRefused },
-    #[error("the issuer says that it was not allowed: {0}; log in again if that was a mistake")]
+    #[error("the issuer denied the login: {0}; log in again if that was a mistake")]
     Denied(String),
-    #[error("nobody came back from the browser within {} minutes; log in again", WAIT.as_secs() / 60)]
+    #[error("login timed out after {} minutes; log in again", WAIT.as_secs() / 60)]
     Nobody,
-    #[error("cannot listen on this machine for the browser; see that the port is free")]
+    #[error("cannot listen for the browser's callback; check that the port is free")]
     Listen(#[source] std::io::Error),
-    #[error("cannot keep the login; see that its folder can be written")]
+    #[error("cannot store the login; check that its folder is writable")]
     Keep(#[source] std::io::Error),
 }
 
-/// Logs in and keeps the tokens. `show` gets the address that a person is to open.
+/// Logs in and stores the tokens. `show` receives the URL that a person must open.
 pub async fn login(spec: &ServerSpec, show: impl FnOnce(&str)) -> Result<LoggedIn, LoginError> {
     let (url, login) = address(spec)?;
     let listener = login.callback.listen().await.map_err(LoginError::Listen)?;
@@ -54,20 +52,21 @@ pub async fn login(spec: &ServerSpec, show: impl FnOnce(&str)) -> Result<LoggedI
     let refused = |why| LoginError::Refused { server: spec.name.clone(), why };
     let redirect = login.callback.url(port);
     let file = TokenFile::new(login.tokens.clone(), &spec.name, url.as_str());
-    // How to log in is said by the request that is refused; made as usual it is refused as usual, and that is kept.
+    // The server describes its login when it rejects a request. A normal connection attempt triggers that, and stores
+    // the challenge.
     drop(Server::connect(spec.clone()).await);
     let had = file.read().map(|grant| grant.scopes).unwrap_or_default();
-    let asked = Asked { url: &url, login, redirect: &redirect, refusal: file.refusal(), had };
-    let authority = Authority::ask(asked).await.map_err(refused)?;
+    let request = LoginRequest { url: &url, login, redirect: &redirect, refusal: file.refusal(), had };
+    let authority = Authority::start(request).await.map_err(refused)?;
     show(authority.page().as_str());
-    let coming = wait_for(&listener, login.callback.path(), &authority, &spec.name);
-    let grant = tokio::time::timeout(WAIT, coming).await.unwrap_or(Err(LoginError::Nobody))?;
+    let redirected = wait_for(&listener, login.callback.path(), &authority, &spec.name);
+    let grant = tokio::time::timeout(WAIT, redirected).await.unwrap_or(Err(LoginError::Nobody))?;
     file.write(&grant).map_err(LoginError::Keep)?;
     file.forget_refusal();
     Ok(LoggedIn { issuer: grant.issuer, scopes: grant.scopes })
 }
 
-/// Forgets the login; whether there was one. The issuer keeps the tokens until they end.
+/// Deletes the login and returns whether there was one. At the issuer the tokens stay valid until they expire.
 pub fn logout(spec: &ServerSpec) -> Result<bool, LoginError> {
     let (url, login) = address(spec)?;
     let file = TokenFile::new(login.tokens.clone(), &spec.name, url.as_str());
@@ -75,25 +74,26 @@ pub fn logout(spec: &ServerSpec) -> Result<bool, LoginError> {
     Ok(file.remove())
 }
 
-/// How a login stands, as far as can be said without asking anybody.
+/// The state of a login, determined without any network request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginStatus {
-    /// There is none to be had: a process of ours, or a header that says who we are.
+    /// The server has no login: it is a local process, or has a configured authorization header.
     NotForIt,
     LoggedOut {
-        /// The server has refused us for it.
+        /// The server has rejected a request because the login is missing.
         wanted: bool,
     },
     LoggedIn {
         issuer: Option<String>,
         scopes: Vec<String>,
-        /// It is over, and nobody but a person can renew it.
+        /// The login has expired, and only a person can renew it.
         over: bool,
-        /// What the server has refused us for beside what there is.
+        /// Further scopes that the server has required.
         wanted: Vec<String>,
     },
 }
 
+/// Returns the state of a server's login.
 pub fn standing(spec: &ServerSpec) -> LoginStatus {
     let Ok((url, login)) = address(spec) else { return LoginStatus::NotForIt };
     let file = TokenFile::new(login.tokens.clone(), &spec.name, url.as_str());
@@ -117,7 +117,8 @@ fn address(spec: &ServerSpec) -> Result<(Url, &Login), LoginError> {
     }
 }
 
-/// Whatever else knocks at the port is sent away: any page and any program of this machine can.
+/// Waits for the browser's redirect and redeems its code. Other requests are rejected, because any web page or local
+/// program can connect to the port.
 async fn wait_for(
     listener: &TcpListener,
     path: &str,
@@ -128,12 +129,12 @@ async fn wait_for(
     loop {
         let Ok((mut stream, _)) = listener.accept().await else { continue };
         let read = tokio::time::timeout(REQUEST, request(&mut stream)).await;
-        let came = read.ok().flatten().and_then(|target| OAuthCallback::read(&target, path, &state));
-        let Some(came) = came else {
-            answer(&mut stream, "400 Bad Request", "This is not the login that was asked for.").await;
+        let callback = read.ok().flatten().and_then(|target| OAuthCallback::read(&target, path, &state));
+        let Some(callback) = callback else {
+            answer(&mut stream, "400 Bad Request", "This is not the expected login.").await;
             continue;
         };
-        let redeemed = match came {
+        let redeemed = match callback {
             OAuthCallback::Code { code, issuer } => authority
                 .redeem(&code, &state, issuer.as_deref())
                 .await
@@ -141,15 +142,15 @@ async fn wait_for(
             OAuthCallback::Denied(why) => Err(LoginError::Denied(why)),
         };
         let (status, words) = match &redeemed {
-            Ok(_) => ("200 OK", "You are logged in. This window can be closed."),
-            Err(_) => ("400 Bad Request", "The login failed. The program that asked for it says why."),
+            Ok(_) => ("200 OK", "You are logged in. You can close this window."),
+            Err(_) => ("400 Bad Request", "The login failed. The program that started it shows the reason."),
         };
         answer(&mut stream, status, words).await;
         return redeemed;
     }
 }
 
-/// What the browser brought.
+/// The parameters of the browser's redirect.
 #[derive(Debug, PartialEq, Eq)]
 enum OAuthCallback {
     Code { code: String, issuer: Option<String> },
@@ -157,7 +158,7 @@ enum OAuthCallback {
 }
 
 impl OAuthCallback {
-    /// None where it is not for us: another path, another state.
+    /// Parses a request target. Returns `None` for another path or another state.
     fn read(target: &str, path: &str, state: &str) -> Option<Self> {
         let url = Url::parse("http://127.0.0.1").ok()?.join(target).ok()?;
         let value = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
@@ -172,7 +173,7 @@ impl OAuthCallback {
     }
 }
 
-/// The target of a GET request.
+/// Reads a GET request and returns its target.
 async fn request(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -195,7 +196,7 @@ async fn answer(stream: &mut TcpStream, status: &str, words: &str) {
          cache-control: no-store\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n",
         body.len()
     );
-    // A browser that has gone away has what it needs.
+    // Errors are ignored: a browser that has disconnected needs no response.
     drop(stream.write_all(format!("{head}{body}").as_bytes()).await);
     drop(stream.shutdown().await);
 }
@@ -205,7 +206,7 @@ mod tests {
     use super::OAuthCallback;
 
     #[test]
-    fn only_a_callback_with_the_expected_state_is_accepted() {
+    fn only_a_redirect_with_the_expected_path_and_state_is_accepted() {
         let code =
             |issuer: Option<&str>| OAuthCallback::Code { code: "c".to_owned(), issuer: issuer.map(str::to_owned) };
         let cases = [

@@ -1,4 +1,4 @@
-//! The servers we call: their processes, the connections to them, and what they offer turned into our own types.
+//! Connections to MCP servers: their processes and transports, and the conversion of their tools to Cellmate's types.
 
 mod asked;
 mod callback;

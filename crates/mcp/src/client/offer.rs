@@ -1,4 +1,4 @@
-//! What a server offers: its listed tools as ours, within limits, and what it has beside tools.
+//! Converts a server's tool list to Cellmate's tools, within limits, and adds tools for its resources and prompts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::client::promoted;
 use crate::client::spec::{Limits, MAX_SHOWN_NAME_CHARS, MAX_TOOL_NAME_BYTES, shown};
 
-/// A tool of the server's that we do not offer, and why.
+/// A tool of the server that is not offered, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     pub tool: String,
@@ -25,28 +25,28 @@ pub(crate) struct Offer<'a> {
     trusted: bool,
     limits: &'a Limits,
     bytes: usize,
-    /// JSON values in all that is listed.
+    /// The number of JSON values in all listed tools.
     values: usize,
-    /// What the server says of itself.
+    /// The server's instructions.
     about: Option<Arc<str>>,
-    /// Whether arguments may have to go into headers.
+    /// Whether the transport can carry arguments in headers.
     in_headers: bool,
     pub(crate) tools: BTreeMap<ToolId, ToolSpec>,
-    /// Those of the tools that can only be called as a task.
+    /// The tools that can only be called as a task.
     pub(crate) as_tasks: BTreeSet<ToolId>,
     pub(crate) left_out: Vec<LeftOut>,
 }
 
-/// The server offers more than we take. Half a list is not taken: which half would be the server's choice.
+/// The server's list exceeds a limit. It is rejected as a whole, because the server would choose which part is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooMuch {
-    #[error("it offers more than {0} tools; have the server offer fewer, or raise the limit on tools")]
+    #[error("it offers more than {0} tools; configure it to offer fewer, or raise the limit on tools")]
     Tools(usize),
-    #[error("its tools take more than {0} bytes to describe; have it offer fewer, or raise the limit")]
+    #[error("its tool definitions have more than {0} bytes; configure it to offer fewer tools, or raise the limit")]
     Bytes(usize),
-    #[error("its tools' definitions have more than {0} JSON values; have it offer fewer or simpler tools")]
+    #[error("its tool definitions have more than {0} JSON values; configure it to offer fewer or simpler tools")]
     Values(usize),
-    #[error("its list has more than {0} pages; have it offer fewer tools or longer pages")]
+    #[error("its tool list has more than {0} pages; configure it to offer fewer tools or longer pages")]
     Pages(usize),
 }
 
@@ -66,7 +66,7 @@ impl<'a> Offer<'a> {
         }
     }
 
-    /// What the server says of itself helps to find its tools.
+    /// Sets the server's instructions, which help to find its tools.
     pub(crate) fn saying(self, about: Option<Arc<str>>) -> Self {
         Self { about, ..self }
     }
@@ -75,7 +75,7 @@ impl<'a> Offer<'a> {
         Self { in_headers, ..self }
     }
 
-    /// Takes a tool as `tools/list` gives it, or notes why not.
+    /// Adds a tool as `tools/list` returns it, or records why it is left out.
     pub(crate) fn tool(&mut self, listed: &Value) -> Result<(), TooMuch> {
         if self.tools.len() + self.left_out.len() >= self.limits.tools {
             return Err(TooMuch::Tools(self.limits.tools));
@@ -108,7 +108,7 @@ impl<'a> Offer<'a> {
         Ok(())
     }
 
-    /// What the server has beside tools, each kind by two more tools.
+    /// Adds two tools that list and read the server's resources.
     pub(crate) fn resources(&mut self) {
         let list = "Lists the resources that this MCP server has, a page at a time.";
         self.operation("resources_list", Operation::ListResources, list, page_schema());
@@ -121,6 +121,7 @@ impl<'a> Offer<'a> {
         self.operation("resources_read", Operation::ReadResource, read, schema);
     }
 
+    /// Adds two tools that list and get the server's prompts.
     pub(crate) fn prompts(&mut self) {
         let list = "Lists the prompts that this MCP server has, a page at a time.";
         self.operation("prompts_list", Operation::ListPrompts, list, page_schema());
@@ -142,12 +143,13 @@ impl<'a> Offer<'a> {
 
     fn operation(&mut self, name: &str, operation: Operation, description: &str, parameters: Value) {
         let Ok(id) = self.id(name) else { return };
-        // These only read, by protocol; but only a trusted server is believed to keep to it.
+        // By protocol these only read, but only a trusted server can be relied on to follow it.
         let repeat = if self.trusted { Repeat::Always } else { Repeat::Never };
         self.add(ToolSpec { operation, repeat, ..ToolSpec::new(id, description, parameters) });
     }
 
-    /// The first of a name wins. The server's own tools come first, so they hide our operations, not the reverse.
+    /// Adds a tool. The first tool with a name wins: the server's own tools come first, so they hide the operations
+    /// that Cellmate adds.
     fn add(&mut self, spec: ToolSpec) {
         if self.tools.contains_key(&spec.id) {
             self.leave_out(spec.id.name(), "another tool of this server has the same name".to_owned());
@@ -165,13 +167,13 @@ impl<'a> Offer<'a> {
             return Err(format!("its name is longer than {MAX_TOOL_NAME_BYTES} bytes"));
         }
         if name.is_empty() {
-            return Err("it has no readable name".to_owned());
+            return Err("it has no valid name".to_owned());
         }
         if name.contains(':') {
             return Err("its name contains `:`, so it could pass for a tool of another server".to_owned());
         }
         if !is_visible_name(name) {
-            return Err("its name has control or invisible characters, or blanks around it".to_owned());
+            return Err("its name has control or invisible characters, or surrounding whitespace".to_owned());
         }
         ToolId::parse(&format!("mcp:{}:{name}", self.server)).map_err(|error| error.to_string())
     }
@@ -214,11 +216,12 @@ impl<'a> Offer<'a> {
     }
 }
 
-/// What a trusted server's hints allow after a crash between dispatch and result.
+/// Returns whether a trusted server's hints allow a call to be repeated after a crash between dispatch and result.
 ///
-/// A tool that only reads may be called again. One that is merely idempotent may not: repeated after somebody else's
-/// change it would undo that change, as a second `delete` or `set` does. If it also destroys nothing, it may. No hint
-/// says that a tool heeds our key, so `WithKey` is never concluded. An absent hint stands for the cautious answer.
+/// A read-only tool may be called again. A tool that is merely idempotent may not: repeated after another party's
+/// change it would undo that change, as a second `delete` or `set` does. If it is also not destructive, it may. No hint
+/// says that a tool supports the idempotency key, so `WithKey` is never returned. A missing hint counts as the cautious
+/// value.
 fn repeat(annotations: &Value) -> Repeat {
     let hint = |name: &str| annotations.get(name).and_then(Value::as_bool);
     let adds_once = hint("idempotentHint") == Some(true) && hint("destructiveHint") == Some(false);

@@ -1,4 +1,4 @@
-//! A server's process: a group of its own, almost no environment, a keeper beside it, gone when dropped.
+//! A server's process. It has its own process group, a minimal environment and a keeper, and is ended when dropped.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,32 +17,33 @@ use tokio::time::{Instant, sleep};
 use crate::client::spec::GRACE;
 use crate::keeper;
 
-/// All that a server inherits: enough to be found and to find its own files.
+/// The environment variables that a server inherits: enough to find its program and its files.
 const INHERITED: [&str; 2] = ["PATH", "HOME"];
 
-/// How long a server, or its keeper on its behalf, may take to end once it is told to.
+/// How long a server, or its keeper on its behalf, may take to end after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_millis(1_500);
 
-/// How often the process is looked at while it ends.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often the process is polled while it ends.
+const END_POLL: Duration = Duration::from_millis(10);
 
-/// How often it is looked whether the leader of a group has ended.
-const WATCH: Duration = Duration::from_millis(250);
+/// How often a group's leader is polled for its end.
+const LEADER_POLL: Duration = Duration::from_millis(250);
 
-/// One server as the system sees it. Its group is led by its keeper; where this program cannot be one, by itself.
+/// A server's process. Its group is led by its keeper, or by the server itself if this program cannot be a keeper.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
     group: Group,
     kept: bool,
-    /// Ends a group whose leader was killed: what is left of it may hold the pipes, so that nobody hears of it.
+    /// The task that ends a group whose leader was killed: the rest of the group may keep the pipes open, so that the
+    /// end would go unnoticed.
     watching: AbortHandle,
-    /// Dropped with the process.
+    /// Dropped with the process, which notifies [`Gone`].
     alive: watch::Sender<()>,
 }
 
-/// A process group, while its number is its own: once its leader has been waited for, it may be another's. So it is
-/// taken by whoever kills it, and kills are made while it is locked.
+/// A process group, as long as its id is valid: once its leader has been reaped, the system may reuse the id. So a kill
+/// takes the id, and holds the lock while it kills.
 #[derive(Clone, Debug)]
 struct Group(Arc<Mutex<Option<Pid>>>);
 
@@ -55,22 +56,23 @@ impl Group {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// A package runner starts the server as its child; killing the runner alone would leave that behind.
+    /// Kills the whole group: a package runner starts the server as its child, and killing only the runner would leave
+    /// the server behind.
     fn kill(&self) {
         let mut group = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(group) = group.take() {
-            // The only failure is that nobody of the group is left.
-            let _nobody_left = kill_process_group(group, Signal::KILL);
+            // It fails only if the group has no processes left.
+            let _already_empty = kill_process_group(group, Signal::KILL);
         }
     }
 
-    /// Kills what is left once the leader has ended by itself.
+    /// Kills the rest of the group once its leader has ended.
     async fn outlive_leader(self) {
         while let Some(leader) = self.number() {
             if has_ended(leader) {
                 self.kill();
             }
-            sleep(WATCH).await;
+            sleep(LEADER_POLL).await;
         }
     }
 }
@@ -83,7 +85,7 @@ pub(crate) struct Started {
     pub(crate) stderr: ChildStderr,
 }
 
-/// Tells when a process and all it started are gone.
+/// Completes when a process and everything that it started have ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Gone(watch::Receiver<()>);
 
@@ -141,23 +143,23 @@ impl Process {
         Gone(self.alive.subscribe())
     }
 
-    /// Tells the server to end, gives it a moment, kills the whole group, and waits so that no zombie is left.
+    /// Sends SIGTERM, waits a moment, kills the whole group, and reaps it so that no zombie is left.
     pub(crate) async fn end(&mut self) {
         if let Some(group) = self.group.number() {
-            self.tell(group);
-            let told = Instant::now();
-            while told.elapsed() < TERM_GRACE && !has_ended(group) {
-                sleep(LOOK).await;
+            self.terminate(group);
+            let term_sent = Instant::now();
+            while term_sent.elapsed() < TERM_GRACE && !has_ended(group) {
+                sleep(END_POLL).await;
             }
         }
         self.group.kill();
         drop(tokio::time::timeout(GRACE, self.child.wait()).await);
     }
 
-    /// A keeper passes it on to the group and kills whoever does not heed it.
-    fn tell(&self, group: Pid) {
-        // The only failure is that nobody is left to tell.
-        let _nobody_left =
+    /// Sends SIGTERM. A keeper passes it on to the group and kills the processes that ignore it.
+    fn terminate(&self, group: Pid) {
+        // It fails only if the process or group no longer exists.
+        let _already_gone =
             if self.kept { kill_process(group, Signal::TERM) } else { kill_process_group(group, Signal::TERM) };
     }
 }
@@ -165,22 +167,23 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.watching.abort();
-        // A keeper needs nobody to wait for it, and finds those too that have left the group.
+        // A keeper works without being waited for, and also finds processes that have left the group.
         if !self.kept {
             self.group.kill();
         } else if let Some(keeper) = self.group.take() {
-            self.tell(keeper);
+            self.terminate(keeper);
         }
     }
 }
 
-/// Whether the process has ended; it stays to be waited for, so its number stays its own.
+/// Returns true if the process has ended. It is not reaped, so its id stays valid.
 fn has_ended(process: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::Pid(process), options), Ok(None))
 }
 
-/// Looks for the command as the system would: a keeper can always be started, and would only fail later.
+/// Searches for the command as the system would. Without this check a missing command would only be noticed later, by
+/// the keeper.
 fn find(program: &str, env: &BTreeMap<String, String>, cwd: Option<&Path>) -> io::Result<()> {
     let here = |path: &Path| cwd.unwrap_or(Path::new("")).join(path).is_file();
     let path = env.get("PATH").map(OsString::from).or_else(|| std::env::var_os("PATH")).unwrap_or_default();
@@ -199,17 +202,14 @@ mod tests {
     use super::find;
 
     #[test]
-    fn a_command_is_found_as_the_system_finds_it() {
+    fn a_command_is_searched_as_the_system_does() {
         let env = |path: &str| BTreeMap::from([("PATH".to_owned(), path.to_owned())]);
         let found =
             |program: &str, path: &str, cwd: Option<&str>| find(program, &env(path), cwd.map(Path::new)).is_ok();
         assert!(found("sh", "/nowhere:/bin", None) && !found("sh", "/nowhere", None));
         assert!(found("/bin/sh", "", None) && !found("/bin/no-such-command", "/bin", None));
         assert!(found("./sh", "", Some("/bin")) && !found("./sh", "/bin", Some("/nowhere")));
-        assert!(
-            find("sh", &BTreeMap::new(), None).is_ok(),
-            "without a configured PATH, the one of this process counts"
-        );
+        assert!(find("sh", &BTreeMap::new(), None).is_ok(), "without a configured PATH, the host's PATH is used");
         assert!(!found("bin", "/", None), "a folder is not a command");
     }
 }

@@ -1,15 +1,15 @@
-//! Arguments that a tool's schema marks with `x-mcp-header`: servers at an address want them in headers, too.
+//! Arguments that a tool's schema marks with `x-mcp-header`: over HTTP they are also sent in headers.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Objects within objects that are looked through for such arguments.
+/// How deep nested objects are searched for such arguments.
 const MAX_DEPTH: usize = 8;
 
 const MARK: &str = "x-mcp-header";
 
-/// The marked arguments of one call, by header.
+/// Returns the marked arguments of one call with their header names.
 pub(crate) fn promoted(schema: &Value, input: &Value) -> Vec<(String, String)> {
     let mut found = Vec::new();
     promote(schema, input, MAX_DEPTH, &mut found);
@@ -33,33 +33,35 @@ fn promote(schema: &Value, input: &Value, depth: usize, found: &mut Vec<(String,
     }
 }
 
-/// Whether the marks can be followed. A tool whose marks cannot is not to be called at an address: its server, or
-/// whoever stands in front of it, would decide by a header that is not there.
+/// Checks that the marks can be followed. A tool with invalid marks must not be called over HTTP: its server, or a
+/// proxy in front of it, would decide by a header that is missing.
 pub(crate) fn check(schema: &Value) -> Result<(), String> {
-    look(schema, MAX_DEPTH, &mut BTreeSet::new())
+    check_level(schema, MAX_DEPTH, &mut BTreeSet::new())
 }
 
-fn look(schema: &Value, depth: usize, seen: &mut BTreeSet<String>) -> Result<(), String> {
+fn check_level(schema: &Value, depth: usize, seen: &mut BTreeSet<String>) -> Result<(), String> {
     let Some(properties) = schema.get("properties").and_then(Value::as_object).filter(|_| depth > 0) else {
         return Ok(());
     };
     for property in properties.values() {
         if let Some(mark) = property.get(MARK) {
             let header = mark.as_str().filter(|header| !header.is_empty() && header.chars().all(is_token));
-            let header = header.ok_or_else(|| format!("its schema has an `{MARK}` that is no name of a header"))?;
+            let header = header.ok_or_else(|| format!("its schema has an `{MARK}` that is not a valid header name"))?;
             if !matches!(property.get("type").and_then(Value::as_str), Some("string" | "integer" | "boolean")) {
-                return Err(format!("its schema has an `{MARK}` on what is no text, whole number or boolean"));
+                return Err(format!(
+                    "its schema has an `{MARK}` on a property that is not a string, integer or boolean"
+                ));
             }
             if !seen.insert(header.to_ascii_lowercase()) {
-                return Err(format!("its schema has an `{MARK}` twice"));
+                return Err(format!("its schema uses an `{MARK}` twice"));
             }
         }
-        look(property, depth - 1, seen)?;
+        check_level(property, depth - 1, seen)?;
     }
     Ok(())
 }
 
-/// What the name of a header is made of.
+/// Returns true for characters that are allowed in a header name.
 fn is_token(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(letter)
 }
@@ -75,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn marked_arguments_go_into_headers() {
+    fn marked_arguments_are_sent_in_headers() {
         let schema = schema(json!({
             "region": {"type": "string", "x-mcp-header": "Region"},
             "deep": {"type": "object", "properties": {"dry": {"type": "boolean", "x-mcp-header": "Dry"}}},
@@ -87,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_header_marks_are_refused() {
+    fn invalid_marks_are_rejected() {
         for bad in [
             json!({"a": {"type": "string", "x-mcp-header": ""}}),
             json!({"a": {"type": "string", "x-mcp-header": "a b"}}),

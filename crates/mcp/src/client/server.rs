@@ -1,4 +1,4 @@
-//! One MCP server, connected: its tools, and the way to call them.
+//! A connected MCP server: its tools, and calls to them.
 
 mod call;
 mod connect;
@@ -18,7 +18,7 @@ use connect::{connect, list};
 
 pub use connect::{ConnectError, ConnectFailure};
 
-/// A running server. Dropping it ends the process and all that the process started in its group.
+/// A connected server. Dropping it ends its process and everything that the process started in its group.
 #[derive(Debug)]
 pub struct Server {
     name: String,
@@ -26,26 +26,26 @@ pub struct Server {
     identity: String,
     trusted: bool,
     pub(super) limits: Limits,
-    /// Held for as long as it takes to look something up or to put another list in its place.
+    /// Locked only to read or replace the listing.
     listed: RwLock<Arc<Listed>>,
     pub(super) session: Session,
     stderr: Tail,
-    /// None where there is no process of ours.
+    /// `None` for a remote server, which has no local process.
     gone: Option<Gone>,
     _draining: Option<Draining>,
 }
 
-/// What came of one try at a call.
+/// The result of trying a call once.
 #[derive(Debug)]
 pub(crate) enum Attempt {
     Settled(Dispatch),
-    /// The connection had ended before: nothing was called.
+    /// The connection had already ended: the call was not sent.
     NotSent(Closed),
-    /// It ended between the call and its answer.
+    /// The connection ended between the call and its response.
     Lost(Closed),
 }
 
-/// What the server had when it was last asked.
+/// The server's last listing.
 #[derive(Debug)]
 struct Listed {
     tools: BTreeMap<ToolId, ToolSpec>,
@@ -54,7 +54,7 @@ struct Listed {
 }
 
 impl Server {
-    /// Starts the server, shakes hands and lists what it has, all before the deadline.
+    /// Starts or reaches the server, performs the handshake and lists its tools, all within the deadline.
     pub async fn connect(spec: ServerSpec) -> Result<Arc<Self>, ConnectError> {
         let stderr = Tail::default();
         let connecting = tokio::time::timeout(spec.limits.connect, connect(&spec, &stderr)).await;
@@ -68,37 +68,37 @@ impl Server {
         &self.name
     }
 
-    /// The revision of the protocol that it speaks with us.
+    /// Returns the negotiated protocol revision.
     pub fn revision(&self) -> Option<String> {
         self.session.revision()
     }
 
-    /// The end of what the server wrote to its standard error, for its operator. Never for a cell.
+    /// Returns the end of the server's standard error, for its operator. It must never reach a cell.
     pub fn stderr_tail(&self) -> String {
         self.stderr.text()
     }
 
-    /// Tools that were listed but break a limit.
+    /// Returns the listed tools that exceed a limit.
     pub fn left_out(&self) -> Vec<LeftOut> {
         self.listed().left_out.clone()
     }
 
-    /// Why calls cannot succeed any more; none while the connection stands.
+    /// Returns why the connection ended, or `None` while it is open.
     pub fn why_closed(&self) -> Option<Closed> {
         self.session.why_closed()
     }
 
-    /// Resolves when the connection ends, at once where it has.
+    /// Completes when the connection ends; at once if it has ended.
     pub fn closed(&self) -> impl Future<Output = Closed> + Send + use<> {
         self.session.closed()
     }
 
-    /// How often the server has said that its tools changed. What changed is for `relist` to find out.
+    /// Returns a counter of the server's change notifications. `relist` finds out what changed.
     pub fn heard(&self) -> watch::Receiver<u64> {
         self.session.list_changes()
     }
 
-    /// Lists again within the same limits. A list that breaks them leaves the one before in place.
+    /// Lists the tools again within the same limits. If the new list exceeds them, the previous one stays.
     pub async fn relist(&self) -> Result<Vec<ToolSpec>, ConnectError> {
         let limit = self.limits.connect;
         let listing = tokio::time::timeout(limit, list(&self.session, &self.name, self.trusted, &self.limits)).await;
@@ -112,12 +112,13 @@ impl Server {
         }
     }
 
-    /// Ends the connection, and the process where there is one, whoever else still holds this. Calls under way are lost.
+    /// Ends the connection, and the process if there is one, even if other owners hold this server. Calls in progress
+    /// are lost.
     pub(crate) fn hang_up(&self) {
         self.session.hang_up();
     }
 
-    /// Resolves when the process and all it started are gone; at once where there is none.
+    /// Completes when the process and everything that it started have ended; at once if there is no process.
     pub(crate) fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
         let gone = self.gone.clone();
         async move {
@@ -150,7 +151,7 @@ mod tests {
     use crate::client::offer::Offer;
     use crate::client::spec::Transport;
 
-    /// Describes a third-party server as users configure it.
+    /// A real server, run as users configure it.
     fn peer(command: &str, args: &[&str], cwd: &str) -> ServerSpec {
         let peers = PathBuf::from(std::env::var_os("CELLMATE_PEERS").expect("run this through `make test-peers`"));
         ServerSpec {
@@ -166,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Tests progress on the connection itself, without an executor.
+    /// This test is here and not with the other peers, because it calls the private `rounds` with a `ProgressSink`.
     #[tokio::test]
     #[ignore = "needs installed servers; run through `make test-peers`"]
     async fn peer_everything_reports_progress_to_the_call_that_makes_it() {
@@ -187,10 +188,10 @@ mod tests {
         assert_eq!(received.lock().unwrap().len(), 4);
     }
 
-    /// Tests the newer handshake with a server that also knows the older one, for which it would not be chosen.
+    /// Uses the newer handshake with a server that also supports the older one, which `connect` would prefer.
     #[tokio::test]
     #[ignore = "needs installed servers; run through `make test-peers`"]
-    async fn peer_time_can_be_reached_without_initialize() {
+    async fn peer_time_connects_without_initialize_too() {
         let spec = peer("PEERS/python/bin/mcp-server-time", &[], "python");
         let (session, _draining, _gone) = start(&spec, &Tail::default(), Handshake::Discover).await.unwrap();
         let mut offer = Offer::new("peer", true, &spec.limits);

@@ -1,4 +1,4 @@
-//! Which server to start or to reach, and how much of it to bear.
+//! The specification of a server: how to start or reach it, and its limits.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,69 +10,68 @@ use sha2::{Digest, Sha256};
 
 use crate::client::Callback;
 
-/// One MCP server, as configuration names it.
+/// One configured MCP server.
 #[derive(Clone, Debug)]
 pub struct ServerSpec {
-    /// The owner in its tools' ids.
+    /// The server's name, which is the owner in its tools' ids.
     pub name: String,
     pub transport: Transport,
-    /// Whether what it says about its own tools (that they only read) is believed.
+    /// Whether the server's hints about its tools (such as read-only) are trusted.
     pub trusted: bool,
     pub limits: Limits,
 }
 
 impl ServerSpec {
-    /// A hash that says which server this is: its name with the command, arguments and folder, or with the whole
-    /// address. Approvals are bound to it. Variables and headers do not count, so that a renewed token does not make
-    /// another server of it.
+    /// Returns a hash that identifies the server: its name with the command, arguments and folder, or with the whole
+    /// URL. Approvals are bound to it. Variables and headers are left out, so that a renewed token does not change it.
     pub fn identity(&self) -> String {
-        let said = match &self.transport {
+        let parts = match &self.transport {
             Transport::Stdio { command, args, cwd, .. } => json!(["stdio", self.name, command, args, cwd]),
             Transport::Http { url, .. } => json!(["http", self.name, url]),
         };
-        Sha256::digest(said.to_string()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        Sha256::digest(parts.to_string()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// Where the server is.
+/// How the server is reached.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Transport {
-    /// A process of ours, spoken to over its standard streams.
+    /// A child process, over its standard streams.
     Stdio {
         command: String,
         args: Vec<String>,
-        /// Beside `PATH` and `HOME` the server gets these and nothing else.
+        /// The server's environment, in addition to `PATH` and `HOME`. It inherits nothing else.
         env: BTreeMap<String, String>,
         cwd: Option<PathBuf>,
     },
-    /// Somebody's server at an address, over streamable HTTP.
+    /// A remote server, over streamable HTTP.
     Http {
         url: String,
         /// Sent with every request, and to no other host.
         headers: BTreeMap<String, String>,
-        /// How to log in where the server wants that. None: it is not logged in to.
+        /// How to log in if the server requires it. `None`: logins are disabled.
         login: Option<Login>,
     },
 }
 
-/// What logging in to a server needs. Most servers need nothing but the folder.
+/// The settings of a login. Most servers need only the folder.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
-    /// The folder where tokens are kept, one file of its owner's alone per server and issuer.
+    /// The folder that stores tokens: one file per server and issuer, readable only by its owner.
     pub tokens: PathBuf,
-    /// Who we are to the issuer, where somebody registered us by hand.
+    /// The OAuth client id, if a client was registered by hand.
     pub client_id: Option<String>,
     pub client_secret: Option<String>,
-    /// An https address where who we are is published, for issuers that read it there.
+    /// The https URL of a client metadata document, for issuers that support it.
     pub client_metadata_url: Option<String>,
-    /// What to ask for; the server's own word on it where empty.
+    /// The scopes to request; if empty, those that the server names.
     pub scopes: Vec<String>,
-    /// Where the browser is sent back to.
+    /// The redirect URL of the browser.
     pub callback: Callback,
 }
 
 impl Login {
-    /// All that is not configured is found out.
+    /// Creates a login whose other settings are discovered.
     pub fn new(tokens: PathBuf) -> Self {
         let (client_id, client_secret, client_metadata_url) = (None, None, None);
         let (scopes, callback) = (Vec::new(), Callback::default());
@@ -96,8 +95,8 @@ impl Transport {
 }
 
 impl fmt::Debug for Transport {
-    /// Names of variables and headers, never their values: they are where servers get their secrets. Arguments and
-    /// what an address has before its host and after its path may hold some too.
+    /// Shows the names of variables and headers, never their values, which often are secrets. Arguments, and the user
+    /// and query parts of a URL, may contain secrets too and are not shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stdio { command, args, env, cwd } => f
@@ -117,7 +116,7 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// An address that may be shown: scheme, host, port and path.
+/// Returns the part of a URL that may be shown: scheme, host, port and path.
 pub(crate) fn plain_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return "(not an address)".to_owned() };
     let path = rest.find(['?', '#']).and_then(|end| rest.get(..end)).unwrap_or(rest);
@@ -127,20 +126,20 @@ pub(crate) fn plain_url(url: &str) -> String {
     shown(&format!("{scheme}://{shown_part}"), MAX_SHOWN_NAME_CHARS)
 }
 
-/// How long, how many and how large, for one server.
+/// The time and size limits of one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From starting the process to having its tools.
+    /// The time from starting the process to having listed its tools.
     pub connect: Duration,
-    /// From sending a call to its answer; progress does not extend it.
+    /// The time from sending a call to its response; progress does not extend it.
     pub call: Duration,
-    /// More tools than this are no tools: the connection fails.
+    /// The maximum number of tools. If the server lists more, the connection fails.
     pub tools: usize,
     /// A tool with a longer title or description is left out.
     pub description_bytes: usize,
     /// A tool with a longer schema, of input or output, is left out.
     pub schema_bytes: usize,
-    /// All listed tools together; past it the connection fails.
+    /// The maximum size of all listed tools together. If it is exceeded, the connection fails.
     pub total_bytes: usize,
 }
 
@@ -162,44 +161,45 @@ pub(crate) const MAX_SERVER_NAME_BYTES: usize = 64;
 /// The longest tool name; the protocol's own limit.
 pub(crate) const MAX_TOOL_NAME_BYTES: usize = 128;
 
-/// Pages of one listing. A server that hands out cursors for ever meets this or the deadline.
+/// The maximum number of pages of one listing. It stops a server that returns cursors forever.
 pub(crate) const MAX_PAGES: usize = 256;
 
-/// One message from a server. Its reader gives up before the rest of a longer one is in memory.
+/// The maximum size of one message from a server. The reader stops before a longer one is in memory.
 pub(crate) const MAX_FRAME_BYTES: usize = contract::limits::MAX_SERVER_MESSAGE_BYTES;
 
-/// Messages that a server at an address has begun and not ended, all together.
+/// The maximum size of all unfinished messages of one HTTP server together.
 pub(crate) const MAX_HELD_BYTES: usize = 32 << 20;
 
-/// Requests to a server at an address at once; more wait for their turn.
+/// The maximum number of concurrent requests to one HTTP server; further requests wait.
 pub(crate) const MAX_EXCHANGES: usize = 64;
 
-/// Lines in a row that are no message. Servers do print banners and stray logs where only messages belong.
+/// The maximum number of consecutive lines that are not messages. Some servers print banners and logs to their standard
+/// output.
 pub(crate) const MAX_BAD_FRAMES: usize = 10;
 
-/// Messages written but not yet taken by the server, beyond what the pipe holds.
+/// The maximum number of messages that the server has not read yet, beyond what the pipe holds.
 pub(crate) const MAX_UNSENT: usize = 256;
 
-/// Requests of the server to us that are not answered yet.
+/// The maximum number of unanswered requests from the server.
 pub(crate) const MAX_ASKED: usize = 64;
 
-/// The end of what a server wrote to its standard error.
+/// How much of the end of a server's standard error is kept.
 pub(crate) const STDERR_BYTES: usize = 64 << 10;
 
-/// Progress that one call may report, and the text of one report.
+/// The maximum number of progress updates of one call, and the maximum length of their text.
 pub(crate) const MAX_UPDATES: u32 = 1_000;
 pub(crate) const MAX_UPDATE_CHARS: usize = 1_000;
 
-/// What is shown of a server's own words in an error.
+/// How much of a server's own text an error message shows.
 pub(crate) const MAX_SHOWN_CHARS: usize = 1_000;
 
-/// What is shown of a name that a server or a configuration gave.
+/// How much of a name from a server or a configuration is shown.
 pub(crate) const MAX_SHOWN_NAME_CHARS: usize = 200;
 
-/// How long a server may take to end by itself once its input is closed.
+/// How long a server may take to exit after its input is closed.
 pub(crate) const GRACE: Duration = Duration::from_millis(500);
 
-/// Text of others, cut to be shown and without what would steer a terminal.
+/// Shortens untrusted text for display and replaces its control characters, which could control a terminal.
 pub(crate) fn shown(text: &str, chars: usize) -> String {
     let plain = |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { ' ' } else { c };
     let mut shown: String = text.chars().take(chars).map(plain).collect();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn third_party_text_is_cut_and_escaped() {
+    fn untrusted_text_is_cut_and_loses_its_control_characters() {
         assert_eq!(shown("abc", 3), "abc");
         assert_eq!(shown("äöüß", 3), "äöü…");
         assert_eq!(shown("a\u{1b}[2J\n\tb\u{0}", 20), "a [2J\n\tb ");
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn another_command_argument_folder_or_address_is_another_server_and_another_token_is_not() {
+    fn the_identity_depends_on_command_arguments_folder_and_url_and_not_on_tokens() {
         let first = stdio("s", "npx", &["-y", "a"], None, "1");
         assert_eq!(first, stdio("s", "npx", &["-y", "a"], None, "2"));
         let mut all = vec![

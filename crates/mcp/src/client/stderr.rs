@@ -1,4 +1,4 @@
-//! The end of what a server wrote to its standard error.
+//! Keeps the end of a server's standard error.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,27 +10,28 @@ use tokio::task::JoinHandle;
 
 use crate::client::spec::{GRACE, STDERR_BYTES};
 
-/// What reading rests for after as many bytes as are kept: a flood of some six megabytes a second and more waits in
-/// the server's pipe and costs the server its time, not its neighbours theirs.
+/// The pause after reading as many bytes as are kept. It limits reading to about six megabytes per second: a flood of
+/// output blocks in the server's pipe and slows down that server only.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A ring that a task fills. Reading it never waits for the server.
+/// A ring buffer that a task fills. Reading it never waits for the server.
 #[derive(Clone, Default)]
 pub(crate) struct Tail(Arc<Mutex<VecDeque<u8>>>);
 
 impl fmt::Debug for Tail {
-    /// Not the text: servers write their secrets there too.
+    /// Omits the text, because servers also write secrets there.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tail")
     }
 }
 
-/// Ends the task that drains: a grandchild that inherited the pipe could otherwise keep it for ever.
+/// The task that reads the pipe. It is aborted on drop, because a grandchild that inherited the pipe could keep it open
+/// forever.
 #[derive(Debug)]
 pub(crate) struct Draining(JoinHandle<()>);
 
 impl Draining {
-    /// Waits a moment for the last words of a server that has ended.
+    /// Waits a moment for the last output of a server that has ended.
     pub(crate) async fn finish(mut self) {
         drop(tokio::time::timeout(GRACE, &mut self.0).await);
     }
@@ -78,7 +79,7 @@ mod tests {
     use super::{STDERR_BYTES, Tail};
 
     #[test]
-    fn the_tail_keeps_the_end_of_the_output() {
+    fn only_the_end_of_the_output_is_kept() {
         let tail = Tail::default();
         tail.push(&vec![b'a'; STDERR_BYTES]);
         assert_eq!(tail.text().len(), STDERR_BYTES);

@@ -1,5 +1,5 @@
-//! A tool that answers with a task: what of it is known, and when to look again. Two revisions have their own words
-//! for it.
+//! A task that a tool call returned: its state, and when to poll it again. Two protocol revisions define tasks
+//! differently.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ use serde_json::{Map, Value, json};
 
 use crate::client::spec::{MAX_UPDATE_CHARS, shown};
 
-/// How long a task may take from its first answer to its last.
+/// How long a task may take from its first response to its last.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60 * 60);
 
-/// Looks in a row that may fail before the task is given up.
-pub(crate) const MAX_FAILED_LOOKS: u32 = 5;
+/// The number of consecutive polls that may fail before the task is given up.
+pub(crate) const MAX_FAILED_POLLS: u32 = 5;
 
-/// Between looks, where the server does not say, and the bounds of what it may say.
+/// The default pause between polls, and the bounds for the pause that a server asks for.
 const PAUSE: Duration = Duration::from_millis(1_000);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(60));
 
 /// The longest id that a server may give a task.
 const MAX_ID_BYTES: usize = 1_024;
 
-/// In whose words a task is spoken of.
+/// The protocol variant that a task uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Dialect {
-    /// The extension: a result says of itself that it is a task, and the last look brings what the tool gave.
+    /// The tasks extension: a result declares itself a task, and the last poll returns the tool's result.
     Extension,
-    /// Of 2025-11-25: a call asks for a task, and what the tool gave is fetched apart.
+    /// Revision 2025-11-25: a call requests a task, and the tool's result is fetched separately.
     Experimental,
 }
 
@@ -38,81 +38,82 @@ pub(crate) struct Task {
     pub(crate) pause: Duration,
 }
 
-/// What a look at a task shows.
+/// The state of a task that a poll returned.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Seen {
     Working {
-        said: Option<String>,
+        message: Option<String>,
     },
-    /// What the tool gave.
+    /// Finished, with the tool's result.
     Done(Value),
-    /// It is done; what the tool gave is fetched apart.
+    /// The result must be fetched separately.
     Fetch,
     Failed(String),
-    /// It wants to know something before it goes on: the look says what.
+    /// The task asks a question before it continues, which this response contains.
     Asks(Value),
 }
 
 impl Task {
-    /// None where the result is no task: then it is what the tool gave.
-    pub(crate) fn begun(result: &Value) -> Option<Result<Self, String>> {
+    /// Parses a task from a result. Returns `None` if the result is not a task but the tool's own result.
+    pub(crate) fn from_result(result: &Value) -> Option<Result<Self, String>> {
         let (dialect, task) = match result.get("task") {
             _ if result.get("resultType").and_then(Value::as_str) == Some("task") => (Dialect::Extension, result),
             Some(task) if task.is_object() && result.get("content").is_none() => (Dialect::Experimental, task),
             _ => return None,
         };
         let id = task.get("taskId").and_then(Value::as_str).filter(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES);
-        let bad = || "it answered with a task that has no usable id".to_owned();
-        let begun = |id: &str| Self { id: id.to_owned(), dialect, pause: pause(task).unwrap_or(PAUSE) };
-        Some(id.map(begun).ok_or_else(bad))
+        let bad = || "its task has no valid id".to_owned();
+        let with_id = |id: &str| Self { id: id.to_owned(), dialect, pause: pause(task).unwrap_or(PAUSE) };
+        Some(id.map(with_id).ok_or_else(bad))
     }
 
-    /// What makes a call ask for a task, where it must.
-    pub(crate) fn wanted() -> Value {
+    /// Returns the `task` parameter for a tool that can only be called as a task.
+    pub(crate) fn request_parameter() -> Value {
         json!({"ttl": DEADLINE.as_millis() as u64})
     }
 
-    pub(crate) fn named(&self) -> Map<String, Value> {
+    pub(crate) fn params(&self) -> Map<String, Value> {
         Map::from_iter([("taskId".to_owned(), json!(self.id))])
     }
 
-    /// Reads what `tasks/get` brought. The server may also change how often it wants to be asked.
+    /// Parses a response of `tasks/get`. The server may also change the pause between polls.
     pub(crate) fn seen(&mut self, mut look: Value) -> Seen {
         self.pause = pause(&look).unwrap_or(self.pause);
-        let said = look.get("statusMessage").and_then(Value::as_str).map(|said| shown(said, MAX_UPDATE_CHARS));
+        let message = look.get("statusMessage").and_then(Value::as_str).map(|text| shown(text, MAX_UPDATE_CHARS));
         match (look.get("status").and_then(Value::as_str), self.dialect) {
-            (Some("working"), _) => Seen::Working { said },
-            // What the tool gave, its own errors included.
+            (Some("working"), _) => Seen::Working { message },
+            // The tool's result, including its own errors.
             (Some("completed"), Dialect::Extension) => match look.get_mut("result") {
-                // It may be large, so it is not copied.
+                // The result may be large, so it is moved, not copied.
                 Some(result) => Seen::Done(result.take()),
-                None => Seen::Failed("its task is done, but what it gave is not there".to_owned()),
+                None => Seen::Failed("its task is completed but has no result".to_owned()),
             },
-            // It fails there as the call would have.
+            // `tasks/result` returns the same error as the call would have.
             (Some("completed" | "failed"), Dialect::Experimental) => Seen::Fetch,
             (Some("failed"), Dialect::Extension) => {
                 let why =
                     look.pointer("/error/message").and_then(Value::as_str).map(|why| shown(why, MAX_UPDATE_CHARS));
                 Seen::Failed(format!(
                     "its task failed: {}",
-                    why.or(said).unwrap_or_else(|| "it does not say why".to_owned())
+                    why.or(message).unwrap_or_else(|| "no reason given".to_owned())
                 ))
             }
-            (Some("cancelled"), _) => Seen::Failed("its task was cancelled at the server".to_owned()),
+            (Some("cancelled"), _) => Seen::Failed("its task was cancelled by the server".to_owned()),
             (Some("input_required"), Dialect::Extension) => Seen::Asks(look),
-            // What it wants to know comes by the connection, while `tasks/result` waits.
+            // The question arrives as a server request while `tasks/result` waits.
             (Some("input_required"), Dialect::Experimental) => Seen::Fetch,
-            _ => Seen::Failed("it answered with something that is no task".to_owned()),
+            _ => Seen::Failed("its task has an invalid status".to_owned()),
         }
     }
 }
 
 fn pause(task: &Value) -> Option<Duration> {
     let asked = task.get("pollIntervalMs").or_else(|| task.get("pollInterval"))?.as_u64()?;
-    Some(between(Duration::from_millis(asked)))
+    Some(clamp_pause(Duration::from_millis(asked)))
 }
 
-pub(crate) fn between(pause: Duration) -> Duration {
+/// Limits a pause to the allowed range.
+pub(crate) fn clamp_pause(pause: Duration) -> Duration {
     pause.clamp(PAUSES.0, PAUSES.1)
 }
 
@@ -129,8 +130,8 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_declares_a_task_is_a_task() {
-        let no_id = "it answered with a task that has no usable id".to_owned();
+    fn a_result_is_a_task_only_if_it_declares_one() {
+        let no_id = "its task has no valid id".to_owned();
         let cases = [
             (json!({"resultType": "task", "taskId": "t"}), Some(Ok(task(Dialect::Extension, 1_000)))),
             (json!({"resultType": "task", "taskId": "t", "pollIntervalMs": 0}), Some(Ok(task(Dialect::Extension, 50)))),
@@ -146,27 +147,23 @@ mod tests {
             (json!(7), None),
         ];
         for (result, expected) in cases {
-            assert_eq!(Task::begun(&result), expected, "{result}");
+            assert_eq!(Task::from_result(&result), expected, "{result}");
         }
     }
 
     #[test]
-    fn polling_a_task_returns_its_state() {
+    fn a_poll_returns_the_state_of_the_task() {
         let failed = |why: &str| Seen::Failed(why.to_owned());
         let result = json!({"content": [], "isError": true});
         let cases: [(Dialect, Value, Seen); 9] = [
-            (Dialect::Extension, json!({"status": "working"}), Seen::Working { said: None }),
+            (Dialect::Extension, json!({"status": "working"}), Seen::Working { message: None }),
             (
                 Dialect::Experimental,
                 json!({"status": "working", "statusMessage": "half\u{1b}"}),
-                Seen::Working { said: Some("half ".to_owned()) },
+                Seen::Working { message: Some("half ".to_owned()) },
             ),
             (Dialect::Extension, json!({"status": "completed", "result": result}), Seen::Done(result.clone())),
-            (
-                Dialect::Extension,
-                json!({"status": "completed"}),
-                failed("its task is done, but what it gave is not there"),
-            ),
+            (Dialect::Extension, json!({"status": "completed"}), failed("its task is completed but has no result")),
             (Dialect::Experimental, json!({"status": "completed"}), Seen::Fetch),
             (Dialect::Experimental, json!({"status": "failed"}), Seen::Fetch),
             (
@@ -174,8 +171,8 @@ mod tests {
                 json!({"status": "failed", "error": {"message": "no"}}),
                 failed("its task failed: no"),
             ),
-            (Dialect::Extension, json!({"status": "cancelled"}), failed("its task was cancelled at the server")),
-            (Dialect::Extension, json!({"status": 7}), failed("it answered with something that is no task")),
+            (Dialect::Extension, json!({"status": "cancelled"}), failed("its task was cancelled by the server")),
+            (Dialect::Extension, json!({"status": 7}), failed("its task has an invalid status")),
         ];
         for (dialect, look, expected) in cases {
             assert_eq!(task(dialect, 1).seen(look.clone()), expected, "{look}");

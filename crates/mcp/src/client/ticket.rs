@@ -1,4 +1,4 @@
-//! Where a call stands that its server has not finished, as text that outlives us: a task, or a question.
+//! The stored state of a call that its server has not finished: a task or a question. It outlives this process.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::task::{self, Dialect, Task};
 
-/// What the text says. What an older program wrote must stay readable; what a newer one wrote is not.
+/// The content of a ticket. Tickets of older versions must stay readable; those of newer versions are not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) enum Ticket {
@@ -17,16 +17,17 @@ pub(crate) enum Ticket {
         id: String,
         dialect: Dialect,
         pause_ms: u64,
-        /// When it is given up, in milliseconds since 1970: the time that it has does not begin again with us.
+        /// The task's deadline in milliseconds since 1970. It does not restart with a new process.
         until: i64,
     },
-    /// A call that is made again with what people have answered, and with what the server gave to know it by.
+    /// A call that is repeated with a person's answers and with the state that the server returned.
+    #[serde(rename = "question")]
     QuestionBatch { state: Option<String> },
-    /// A call that is made again once a person has visited the pages that its server wants visited.
+    /// A call that is repeated once a person has visited the pages that its server named.
     Pages,
 }
 
-/// A task, and when it is given up.
+/// A task and its deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Timed {
     pub(crate) task: Task,
@@ -34,7 +35,7 @@ pub(crate) struct Timed {
 }
 
 impl Timed {
-    /// One that has just begun.
+    /// Creates the deadline of a task that has just started.
     pub(crate) fn new(task: Task) -> Self {
         let most = i64::try_from(task::DEADLINE.as_millis()).unwrap_or(i64::MAX);
         Self { task, until: now_ms().saturating_add(most) }
@@ -44,11 +45,11 @@ impl Timed {
         Duration::from_millis(u64::try_from(self.until.saturating_sub(now_ms())).unwrap_or(0))
     }
 
-    /// What is told of a call that has this task.
+    /// Returns the dispatch result of a call that waits for this task.
     pub(crate) fn parked(&self) -> Dispatch {
         match self.ticket() {
             Some(ticket) => Dispatch::Parked(Parked::Followed(ticket)),
-            // An id has a limit far below that of tickets.
+            // Unreachable in practice: the limit of a task id is far below that of a ticket.
             None => Dispatch::Settled(Outcome::Unknown),
         }
     }
@@ -68,11 +69,11 @@ impl Ticket {
         serde_json::from_str(text.as_str()).ok()
     }
 
-    /// The task it speaks of.
+    /// Returns the ticket's task, if it is one.
     pub(crate) fn task(self) -> Option<Timed> {
         match self {
             Self::Task { id, dialect, pause_ms, until } => {
-                let pause = task::between(Duration::from_millis(pause_ms));
+                let pause = task::clamp_pause(Duration::from_millis(pause_ms));
                 Some(Timed { task: Task { id, dialect, pause }, until })
             }
             Self::QuestionBatch { .. } | Self::Pages => None,
@@ -90,7 +91,7 @@ mod tests {
     use crate::client::task::{Dialect, Task};
 
     #[test]
-    fn a_task_is_restored_from_its_ticket_with_its_remaining_time() {
+    fn a_ticket_restores_its_task_and_deadline() {
         let task = Task { id: "t".to_owned(), dialect: Dialect::Experimental, pause: Duration::from_millis(200) };
         let timed = Timed::new(task);
         let Dispatch::Parked(Parked::Followed(ticket)) = timed.parked() else { panic!("{timed:?}") };
@@ -98,12 +99,16 @@ mod tests {
     }
 
     #[test]
-    fn the_ticket_format_is_stable() {
+    fn tickets_of_older_versions_stay_readable() {
         let written = r#"{"task":{"id":"t","dialect":"extension","pauseMs":50,"until":7}}"#;
         let ticket = executor::Ticket::new(written.to_owned()).unwrap();
         let read = Ticket::read(&ticket).unwrap();
         assert_eq!(read.text(), Some(ticket));
         assert_eq!(read.task().unwrap().left(), Duration::ZERO);
+        for written in [r#"{"question":{"state":"s"}}"#, r#"{"question":{"state":null}}"#, r#""pages""#] {
+            let ticket = executor::Ticket::new(written.to_owned()).unwrap();
+            assert_eq!(Ticket::read(&ticket).unwrap().text(), Some(ticket), "{written}");
+        }
         for other in [r#"{"task":{"id":"t"}}"#, r#"{"later":{}}"#, "7", ""] {
             assert_eq!(Ticket::read(&executor::Ticket::new(other.to_owned()).unwrap()), None, "{other}");
         }

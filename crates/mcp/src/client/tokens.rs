@@ -1,4 +1,4 @@
-//! Tokens of one server: kept in a file, used while they last, renewed by one at a time.
+//! The OAuth tokens of one server: stored in a file, and renewed by one process at a time.
 
 mod file;
 
@@ -13,7 +13,7 @@ use crate::client::http::Challenge;
 use crate::client::spec::{Login, MAX_SHOWN_NAME_CHARS, shown};
 use crate::client::wire::{RenewError, renew};
 
-/// A token is renewed this long before it ends, so that it does not end on its way.
+/// A token is renewed this long before it expires, so that it does not expire in transit.
 const EARLY_SECS: u64 = 60;
 
 #[derive(Debug)]
@@ -21,16 +21,16 @@ pub(crate) struct Tokens {
     server: String,
     url: Url,
     file: TokenFile,
-    /// Held while a token is renewed: who comes meanwhile gets the new one. None until it was looked for.
+    /// Locked while a token is renewed, so that concurrent callers get the new one. `None` if there is no login.
     grant: Mutex<Option<Grant>>,
 }
 
 /// Why there is no token to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoToken {
-    /// Nobody but a person can help.
+    /// A person must log in.
     LoginNeeded,
-    /// The issuer could not be asked; another time it may.
+    /// The issuer could not be reached; a later attempt may succeed.
     Later(String),
 }
 
@@ -50,71 +50,71 @@ impl Tokens {
         Self { server: shown(server, MAX_SHOWN_NAME_CHARS), url: url.clone(), file, grant }
     }
 
-    /// Whose they are, as messages name it.
+    /// Returns the server's name for messages.
     pub(crate) fn server(&self) -> &str {
         &self.server
     }
 
-    /// For whoever logs in next. Without it the login asks around.
+    /// Stores the server's challenge for the next login. Without it the login has to discover the issuer.
     pub(crate) fn keep_refusal(&self, challenge: &Challenge) {
         drop(self.file.write_refusal(challenge));
     }
 
-    /// The token to send; none where nobody has logged in.
+    /// Returns the token to send, or `None` if there is no login.
     pub(crate) async fn current(&self) -> Result<Option<String>, NoToken> {
-        let mut ours = self.grant.lock().await;
-        let Some(grant) = ours.clone() else { return Ok(None) };
+        let mut current = self.grant.lock().await;
+        let Some(grant) = current.clone() else { return Ok(None) };
         let now = now_secs();
         if !grant.ends_by(now + EARLY_SECS) {
             return Ok(Some(grant.access_token));
         }
-        match self.renewed(&mut ours, &grant).await {
+        match self.renewed(&mut current, &grant).await {
             Ok(token) => Ok(Some(token)),
-            // It may last for what it is needed for.
+            // The old token is still valid and may suffice for this request.
             Err(RenewError::Failed(_)) if !grant.ends_by(now) => Ok(Some(grant.access_token)),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// A token other than the one that the server refused.
+    /// Returns a token other than the one that the server rejected.
     pub(crate) async fn newer_than(&self, refused: &str) -> Result<String, NoToken> {
-        let mut ours = self.grant.lock().await;
-        match ours.clone() {
+        let mut current = self.grant.lock().await;
+        match current.clone() {
             Some(grant) if grant.access_token != refused => Ok(grant.access_token),
-            Some(grant) => Ok(self.renewed(&mut ours, &grant).await?),
+            Some(grant) => Ok(self.renewed(&mut current, &grant).await?),
             None => Err(NoToken::LoginNeeded),
         }
     }
 
-    /// Another than this one, where somebody has logged in since.
+    /// Returns another token than the rejected one, if there has been a new login since.
     pub(crate) async fn since(&self, refused: &str) -> Option<String> {
-        let mut ours = self.grant.lock().await;
-        let theirs = self.file.read().filter(|grant| grant.access_token != refused)?;
-        *ours = Some(theirs.clone());
-        Some(theirs.access_token)
+        let mut current = self.grant.lock().await;
+        let stored = self.file.read().filter(|grant| grant.access_token != refused)?;
+        *current = Some(stored.clone());
+        Some(stored.access_token)
     }
 
-    async fn renewed(&self, ours: &mut Option<Grant>, old: &Grant) -> Result<String, RenewError> {
+    async fn renewed(&self, current: &mut Option<Grant>, old: &Grant) -> Result<String, RenewError> {
         let _one_process_at_a_time = self.file.lock().await.map_err(|error| RenewError::Failed(error.to_string()))?;
         let grant = match self.file.read() {
-            // Another process was faster, or somebody has logged in again.
-            Some(theirs) if theirs.access_token != old.access_token => theirs,
+            // Another process has renewed it, or there has been a new login.
+            Some(stored) if stored.access_token != old.access_token => stored,
             _ => match renew(&self.url, old).await {
                 Ok(new) => {
-                    // One that could not be written still serves this process.
+                    // If the write fails, this process can still use the token.
                     drop(self.file.write(&new));
                     new
                 }
                 Err(RenewError::Refused) => {
-                    // It will be refused for ever; asking again would only make the issuer suspicious.
+                    // The issuer will never accept it again; further attempts would only look suspicious.
                     self.file.remove();
-                    *ours = None;
+                    *current = None;
                     return Err(RenewError::Refused);
                 }
                 Err(error) => return Err(error),
             },
         };
-        *ours = Some(grant.clone());
+        *current = Some(grant.clone());
         Ok(grant.access_token)
     }
 }

@@ -1,14 +1,16 @@
-//! A keeper: a small process between us and one server, which ends the server and all it started when we are no more.
+//! A keeper: a small process between the host and one MCP server. When the host ends, it ends the server and everything
+//! that the server started.
 //!
-//! A signal at the parent's death reaches one process and not what that process started, and it needs a hook between
-//! fork and exec. So each server gets a parent of its own that outlives us by a moment. It is this program, started
-//! again: it hears of our end from the kernel (whichever thread of ours started it), leads the server's process
-//! group, adopts whatever leaves that group, and hands our pipes to the server without touching what goes through
-//! them. One for all servers would need descriptors handed over and would be one more thing whose end ends everything.
+//! A parent-death signal reaches only one process, not the processes that it started, and it needs a hook between fork
+//! and exec. So each server gets its own parent, which outlives the host by a moment. It is this program, started
+//! again: the kernel notifies it when the host ends (whichever host thread started it), it leads the server's process
+//! group, adopts processes that leave that group, and passes the host's pipes to the server without reading them. A
+//! single keeper for all servers would need file descriptors passed to it and would be one more single point of
+//! failure.
 //!
-//! Should the keeper itself be killed, the server gets the kernel's signal at its parent's death, and we, where we
-//! live, end the group. What is not caught: host and keeper killed outright in the same moment leave grandchildren
-//! that ignore the end of their input.
+//! If the keeper itself is killed, the server receives the kernel's parent-death signal, and the host, if it is alive,
+//! ends the group. Not covered: if host and keeper are killed at the same moment, grandchildren that ignore the end of
+//! their input stay.
 
 mod family;
 mod watch;
@@ -21,19 +23,19 @@ use std::sync::OnceLock;
 
 use rustix::process::{getpid, getppid};
 
-/// First arguments of this program when it is started as what it says.
+/// The first argument of this program when it is started as a keeper, or to become the server.
 const KEEPER_ARGUMENT: &str = "__mcp-keeper";
 const SERVER_ARGUMENT: &str = "__mcp-server";
 
-/// What a shell says of a command that cannot be started.
+/// The exit code that a shell uses for a command that cannot be started.
 const CANNOT_START: i32 = 127;
 
-/// The program to start as a keeper. A fact about this process that only its `main` knows, hence a static.
+/// The program to start as a keeper. A static, because only `main` knows whether this program can be one.
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Becomes a keeper and never returns, if this process was started as one; otherwise notes that this program can be
-/// one. Where it is never called, servers run without: they then outlive us if we are killed and they ignore the end
-/// of their input.
+/// Becomes a keeper and never returns, if this process was started as one; otherwise records that this program can be
+/// one. If it is never called, servers run without a keeper: they then outlive a killed host if they ignore the end of
+/// their input.
 ///
 /// Call it first in `main`, before any thread is started or file opened.
 pub fn keeper_main() {
@@ -45,43 +47,43 @@ pub fn keeper_main() {
     }
 }
 
-/// Has another program be the keeper: one whose `main` calls [`keeper_main`]. For tests, which have no `main`.
+/// Uses another program as the keeper, whose `main` must call [`keeper_main`]. For tests, which have no `main`.
 #[doc(hidden)]
 pub fn keep_with(program: PathBuf) {
     PROGRAM.get_or_init(|| program);
 }
 
-/// The program that can be a keeper, where there is one.
+/// Returns the program that can be a keeper, if there is one.
 pub(crate) fn program() -> Option<&'static Path> {
     PROGRAM.get().map(PathBuf::as_path)
 }
 
-/// What a keeper is told: whom to watch, and what to start.
+/// Returns a keeper's arguments: the process to watch, and the command to start.
 pub(crate) fn arguments(server: &str, args: &[String]) -> Vec<String> {
     let us = getpid().as_raw_nonzero().to_string();
     [KEEPER_ARGUMENT.to_owned(), us, server.to_owned()].into_iter().chain(args.iter().cloned()).collect()
 }
 
-/// The running executable itself, even where the file has since been replaced.
+/// Returns the running executable itself, even if the file has been replaced since.
 fn this_program() -> PathBuf {
     let running = PathBuf::from("/proc/self/exe");
     if running.exists() { running } else { std::env::current_exe().unwrap_or(running) }
 }
 
-/// The number of a process, as [`arguments`] wrote it.
+/// Parses a process id as [`arguments`] wrote it.
 fn number(argument: Option<OsString>) -> Option<i32> {
     argument?.to_str()?.parse().ok()
 }
 
-/// Ties this process to its keeper and becomes the server.
+/// Ties this process's life to its keeper and replaces it with the server.
 fn become_server(mut arguments: impl Iterator<Item = OsString>) -> i32 {
     let (Some(keeper), Some(server)) = (number(arguments.next()), arguments.next()) else { return CANNOT_START };
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)) {
-        eprintln!("cannot follow the keeper's death: {error}");
+        eprintln!("cannot tie the server to its keeper: {error}");
         return CANNOT_START;
     }
-    // It may have died before the line above.
+    // The keeper may have ended before the signal was set.
     if getppid().map(|parent| parent.as_raw_nonzero().get()) != Some(keeper) {
         return CANNOT_START;
     }

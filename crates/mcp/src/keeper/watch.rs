@@ -1,4 +1,4 @@
-//! What a keeper does: it starts the server, watches us and it, and ends what must not outlive us.
+//! The keeper's main loop: it starts the server, watches the server and the host, and ends all remaining processes.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,19 +13,19 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{CANNOT_START, SERVER_ARGUMENT, family, number, this_program};
 
-/// How long a server and what it started may take to end once they are told to.
+/// How long a server and its descendants may take to end after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_millis(500);
 
-/// How long killed processes may take to go. Past it the whole group is killed at once, the keeper with it.
+/// How long killed processes may take to end. After that the whole group is killed, including the keeper.
 const KILL_GRACE: Duration = Duration::from_millis(500);
 
-/// How often what was killed is looked for again: its children become ours as it goes.
+/// How often the descendants are killed again: children of killed processes become the keeper's.
 const SWEEP: Duration = Duration::from_millis(10);
 
-/// How often the host is looked for where nobody tells of its end.
+/// How often the keeper checks that the host is alive, in case no signal reports its end.
 const HOST_CHECK: Duration = Duration::from_millis(500);
 
-/// The keeper's exit code.
+/// Runs the keeper and returns its exit code.
 pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> i32 {
     let Some(host) = number(arguments.next()) else { return CANNOT_START };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -33,7 +33,7 @@ pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> i32 {
     match kept {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("cannot keep the server: {error}");
+            eprintln!("cannot keep the MCP server: {error}");
             CANNOT_START
         }
     }
@@ -41,22 +41,22 @@ pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> i32 {
 
 async fn keep(host: i32, server: Vec<OsString>) -> io::Result<()> {
     family::adopt();
-    // Handlers stand before there is anybody to end, and the server does not inherit them.
-    let mut told = signal(SignalKind::terminate())?;
+    // Handlers are installed before the server starts. The server does not inherit them.
+    let mut terminated = signal(SignalKind::terminate())?;
     let mut hung_up = signal(SignalKind::hangup())?;
     let mut children = signal(SignalKind::child())?;
-    // The kernel says so also when a mere thread of the host's ends, hence the second look.
+    // The kernel also sends this when only the host's starting thread ends, so the handler checks the parent again.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::HUP))?;
     let leader = start(server)?;
     release_streams()?;
     loop {
         tokio::select! {
-            _ = told.recv() => break,
+            _ = terminated.recv() => break,
             _ = hung_up.recv() => if is_orphan_of(host) { break },
-            // For what ended before the kernel was asked, and for other systems.
+            // For a host that ended before the signal was requested, and for systems without the signal.
             () = sleep(HOST_CHECK) => if is_orphan_of(host) { break },
-            // The command that was configured is the server: with it ends what it left behind.
+            // When the configured command ends, the processes that it left behind are ended too.
             _ = children.recv() => if family::reap(Some(leader)).leader_ended { break },
         }
     }
@@ -64,14 +64,18 @@ async fn keep(host: i32, server: Vec<OsString>) -> io::Result<()> {
     Ok(())
 }
 
-/// From the first thread, which lives as long as the keeper: the server follows the death of the thread that made it.
+/// Starts the server. It must be called on the main thread, which lives as long as the keeper: the kernel sends the
+/// server's parent-death signal when the thread that started it ends.
 fn start(server: Vec<OsString>) -> io::Result<Pid> {
     let us = getpid().as_raw_nonzero().to_string();
     let child = Command::new(this_program()).arg(SERVER_ARGUMENT).arg(us).args(server).spawn()?;
-    i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("a process without number"))
+    i32::try_from(child.id())
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or_else(|| io::Error::other("the process id is out of range"))
 }
 
-/// Otherwise the server's end would not be the end of its pipes.
+/// Closes the keeper's copies of the pipes, so that they close when the server ends.
 fn release_streams() -> io::Result<()> {
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     dup2_stdin(&nothing)?;
@@ -80,26 +84,27 @@ fn release_streams() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the process that started this one is no more.
+/// Returns true if the host that started this process has ended.
 fn is_orphan_of(host: i32) -> bool {
     getppid().map(|parent| parent.as_raw_nonzero().get()) != Some(host)
 }
 
-/// Asks, waits a moment, then kills until nobody is left.
+/// Sends SIGTERM to all descendants, waits a moment, then kills until none is left.
 async fn end(children: &mut Signals) {
-    // This reaches the keeper too, which has a handler for it.
-    let _somebody_is_there = kill_current_process_group(Signal::TERM);
-    let asked = Instant::now();
-    while !family::reap(None).nobody_left {
+    // The signal reaches the keeper too, which has a handler for it. It cannot fail: the keeper is in the group.
+    let _never_fails = kill_current_process_group(Signal::TERM);
+    let term_sent = Instant::now();
+    while !family::reap(None).none_left {
         tokio::select! {
             _ = children.recv() => {}
-            () = sleep_until(asked + TERM_GRACE) => break,
+            () = sleep_until(term_sent + TERM_GRACE) => break,
         }
     }
     let killing = Instant::now();
-    while !family::reap(None).nobody_left {
+    while !family::reap(None).none_left {
         if killing.elapsed() > KILL_GRACE {
-            let _we_are_in_it = kill_current_process_group(Signal::KILL);
+            // This kills the keeper itself as well.
+            let _not_reached = kill_current_process_group(Signal::KILL);
         }
         family::kill();
         sleep(SWEEP).await;

@@ -1,9 +1,9 @@
-//! A result as clients get it: the same compact JSON as text and as structured content, because half of them show a
-//! model the one and half the other.
+//! A result as clients receive it: the same compact JSON as text and as structured content, because about half of the
+//! clients show the model the text and the others show it the structured content.
 //!
-//! `isError` is set where a call could not be carried out at all (bad input, an unknown run), and not where a cell ran
-//! and failed: some clients cut the text of an error, some count it against a budget of retries, some end the agent's
-//! run with it. How a cell ended is in `status`, which all models see.
+//! `isError` is set only if the call could not be carried out at all (bad input, an unknown run), not if a cell ran and
+//! failed: some clients cut the text of an error, some count it against a retry budget, some end the agent's run with
+//! it. How a cell ended is in `status`, which every model sees.
 
 use contract::cell::CellResult;
 use contract::json;
@@ -12,7 +12,7 @@ use store::Approval;
 
 use super::elicit;
 
-/// Approvals that one answer names; the rest is counted.
+/// The maximum number of approvals that one answer lists. The message gives the total number.
 const MAX_NAMED_APPROVALS: usize = 16;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +39,7 @@ impl Answer {
     }
 }
 
-/// A run counts the `exec` that began it.
+/// Whether the cell never started: the telemetry of a started run counts at least the `exec` that started it.
 fn was_not_run(result: &CellResult) -> bool {
     match result {
         CellResult::Failed { telemetry, .. } => telemetry.exec_count == 0,
@@ -47,13 +47,14 @@ fn was_not_run(result: &CellResult) -> bool {
     }
 }
 
-/// For the model, which is to tell its user. It must not decide about its own call, so it gets no command that approves.
+/// Returns the message that the model passes on to its user. It contains no command that approves: a model must not
+/// approve its own call.
 fn message(asked: &[Approval]) -> String {
     let first = asked.first().map_or_else(String::new, |approval| {
         let (tool, id) = (elicit::tool(approval), &approval.approval_id);
         match elicit::question(approval) {
             Some(ask) => format!("answer what `{tool}` asks ({id}): {}", elicit::asked(&ask)),
-            None => format!("approve or deny a call of `{tool}` ({id})"),
+            None => format!("approve or deny a call to `{tool}` ({id})"),
         }
     });
     let more = match asked.len() {
@@ -87,7 +88,7 @@ mod tests {
     use super::Answer;
 
     #[test]
-    fn status_comes_first_and_only_a_cell_that_was_not_run_is_an_error() {
+    fn status_comes_first_and_only_a_cell_that_did_not_run_is_an_error() {
         let ran = Telemetry { exec_count: 1, ..Telemetry::default() };
         let failed = |telemetry: &Telemetry| CellResult::Failed {
             error: "no".to_owned(),

@@ -1,8 +1,8 @@
-//! Which calls wait for a person.
+//! Which calls need a person's approval.
 //!
-//! Where nothing is configured, every tool is asked about that may change something: all but those of which a trusted
-//! server says that they only read, or that they only add and do so once. An answer can be given for good, so a tool
-//! is asked about once by those who want that.
+//! By default every tool that may change something needs approval: all tools except those that a trusted server
+//! declares read-only, or additive and idempotent. A person can approve a tool permanently, so that it is asked about
+//! only once.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use executor::{Hook, HookAnswer, HookFuture, ToolEvent};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApprovalPolicy {
-    /// About every tool that may change something.
+    /// Every tool that may change something needs approval.
     Changes,
-    /// About tools that these name, whatever they say of themselves.
+    /// The tools that match these patterns need approval, whatever their annotations say.
     Named(Vec<Pattern>),
-    /// Never.
+    /// No tool needs approval.
     Nobody,
 }
 
@@ -30,7 +30,8 @@ impl ApprovalPolicy {
         }
     }
 
-    /// What is said beside this, by whoever knows a tool to be harmless.
+    /// Returns the hook that requires approval for these tools. Tools that match `pass`, which the user has declared
+    /// harmless, are exempt.
     pub fn about(&self, pass: &[Pattern], tools: &[ToolSpec]) -> ApprovalHook {
         let asked = tools.iter().filter(|tool| self.is_about(tool) && !names(pass, &tool.id));
         ApprovalHook(Arc::new(asked.map(|tool| tool.id.as_str().to_owned()).collect()))
@@ -41,7 +42,7 @@ fn names(patterns: &[Pattern], id: &ToolId) -> bool {
     patterns.iter().any(|pattern| catalog::policy::names(pattern, id))
 }
 
-/// The tools of one catalog that are called only when a person agrees.
+/// Requires a person's approval for a set of tools of one catalog.
 #[derive(Clone, Debug)]
 pub struct ApprovalHook(Arc<HashSet<String>>);
 
@@ -66,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn read_only_tools_pass_unless_they_are_named() {
+    fn a_read_only_tool_needs_no_approval_unless_a_pattern_names_it() {
         let pattern = |text: &str| Pattern::parse(text).unwrap();
         let tools = [
             tool("mcp:git:log", Repeat::Always),

@@ -1,4 +1,4 @@
-//! What an agent's runs are made with, for a person who goes on with one of them: the same tools, policy and questions.
+//! Lets a person resume an agent's run from the command line with the agent's tools, policy and approvals.
 
 use contract::config;
 use executor::Executor;
@@ -9,7 +9,8 @@ use super::principal::Principal;
 use super::progress::Progress;
 
 impl McpService {
-    /// Waits, as calls of agents do, for the servers behind us to be there.
+    /// Returns the executor and the configuration that this principal's runs use. Like an agent's call, it first waits
+    /// for the upstream servers to be ready.
     pub async fn made_with(&self, principal: &Principal) -> Result<(Executor, config::CodeMode), PrepareError> {
         let prepared = self.prepared(principal).await?;
         Ok((prepared.executor(&Progress::default()), prepared.config.clone()))

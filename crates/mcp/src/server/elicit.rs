@@ -1,5 +1,5 @@
-//! A person's word asked for through the client: the form, and what an answer to it means. It is asked for whether a
-//! call may be made, or on behalf of a tool that wants to know something.
+//! Forms that the client shows to its user, and the meaning of their answers. A form asks the user to approve a call,
+//! or passes on a tool's question.
 
 use contract::limits::MAX_FORM_ARGUMENT_CHARS;
 use executor::{Question, QuestionKind};
@@ -15,21 +15,21 @@ const MAX_TOOL_CHARS: usize = 200;
 const ONCE: &str = "approve once";
 const ALWAYS: &str = "approve always";
 const DENY: &str = "deny";
-const VISITED: &str = "I have been there";
+const VISITED: &str = "I have visited the page";
 
-/// What is shown of a tool's own words.
+/// The maximum length of a tool's own text in a form.
 const MAX_QUESTION_CHARS: usize = 1_000;
 const MAX_URL_CHARS: usize = 2_048;
 
-/// What a person says who is not at a terminal of ours.
+/// The note stored with a denial that came through the client.
 const DENIED: &str = "denied when asked through the client";
 
-/// What a tool wants to know; none where it is asked whether it may be called.
+/// Returns the tool's question, or `None` if the approval asks whether the tool may be called.
 pub(crate) fn question(approval: &Approval) -> Option<Question> {
     approval.question.as_ref().and_then(Question::from_json)
 }
 
-/// A tool's question as people and models read it. A page is shown, and never opened by us.
+/// Returns a tool's question as text for people and models. The address of a page is shown; Cellmate never opens it.
 pub(crate) fn asked(ask: &Question) -> String {
     let message = plain(&ask.message, MAX_QUESTION_CHARS);
     match &ask.how {
@@ -38,15 +38,15 @@ pub(crate) fn asked(ask: &Question) -> String {
     }
 }
 
-/// The words above a form.
+/// Returns the text above a form.
 pub(crate) fn message(approval: &Approval) -> String {
     match question(approval) {
         Some(ask) if matches!(ask.how, QuestionKind::Url(_)) => format!(
-            "The tool {} asks you to visit a page.\nIt says: {}\nSee that the address is one you trust before you open it.",
+            "The tool {} asks you to visit a page.\nIt says: {}\nCheck that you trust the address before you open it.",
             tool(approval),
             asked(&ask)
         ),
-        Some(ask) => format!("The tool {} asks you something.\nIt says: {}", tool(approval), asked(&ask)),
+        Some(ask) => format!("The tool {} asks for your input.\nIt says: {}", tool(approval), asked(&ask)),
         None => permission(approval),
     }
 }
@@ -54,18 +54,22 @@ pub(crate) fn message(approval: &Approval) -> String {
 fn permission(approval: &Approval) -> String {
     let arguments = summarize_arguments(&approval.input, MAX_FORM_ARGUMENT_CHARS);
     let cut = match arguments.is_cut {
-        true => format!("\nThis is not all of it. `cellmate approvals show {}` shows the whole.", approval.approval_id),
+        true => format!(
+            "\nThe arguments are shortened. Run `cellmate approvals show {}` to see all of them.",
+            approval.approval_id
+        ),
         false => String::new(),
     };
     format!(
-        "Allow a call of {}?\nArguments: {}{cut}\nWhy this is asked: {}.\n\"{ALWAYS}\" also holds for later calls of this tool.",
+        "Allow a call to {}?\nArguments: {}{cut}\nReason: {}.\n\"{ALWAYS}\" also applies to later calls to this tool.",
         tool(approval),
         arguments.text,
         plain(&approval.reason, MAX_REASON_CHARS),
     )
 }
 
-/// Progress of a call that waits for a person. Models may read it, so it never has a command that approves.
+/// Returns the progress message of a call that waits for a person. Models may read it, so it contains no command that
+/// approves.
 pub(crate) fn waiting(asked: &[Approval]) -> String {
     let one = |approval: &Approval| {
         let what = if approval.question.is_some() { "answer" } else { "approve" };
@@ -78,13 +82,14 @@ pub(crate) fn waiting(asked: &[Approval]) -> String {
     asked.first().map_or_else(String::new, one)
 }
 
-/// A tool as people read it: `github.create_issue`.
+/// Returns the display name of the approval's tool, such as `github.create_issue`.
 pub(crate) fn tool(approval: &Approval) -> String {
     let name = approval.tool_id.split_once(':').map_or(approval.tool_id.as_str(), |(_, rest)| rest);
     plain(&name.replacen(':', ".", 1), MAX_TOOL_CHARS)
 }
 
-/// One field, in the form that all revisions of the protocol know; or the fields that a tool wants filled in.
+/// Returns the form's schema: one choice, in the form that all revisions of the protocol know, or the fields that the
+/// tool asks for.
 pub(crate) fn schema(approval: &Approval) -> Value {
     let choices: &[&str] = match question(approval) {
         Some(Question { how: QuestionKind::Form(schema), .. }) => return schema,
@@ -95,7 +100,7 @@ pub(crate) fn schema(approval: &Approval) -> Value {
     json!({"type": "object", "properties": {"decision": decision}, "required": ["decision"]})
 }
 
-/// What an answer decides. Whoever closes the form has said nothing, and can still be heard in another way.
+/// Returns the decision in an answer. A user who closes the form has decided nothing and can still decide elsewhere.
 pub(crate) fn decision(approval: &Approval, answer: &Value) -> Option<Decision> {
     let deny = || Decision::Deny { note: DENIED.to_owned() };
     match answer.get("action")?.as_str()? {
@@ -148,7 +153,7 @@ mod tests {
     fn a_tools_question_is_answered_or_declined() {
         let form = json!({"type": "object", "properties": {"city": {"type": "string"}}});
         let asks = approval(Some(json!({"key": "k", "message": "Where\u{202e}?", "form": form})));
-        assert_eq!(message(&asks), "The tool git.push asks you something.\nIt says: Where\\u{202e}?");
+        assert_eq!(message(&asks), "The tool git.push asks for your input.\nIt says: Where\\u{202e}?");
         assert_eq!(schema(&asks), form);
         let said = |content: Value| decision(&asks, &json!({"action": "accept", "content": content}));
         let filled = Some(json!({"decision": "deny"}));
@@ -159,7 +164,7 @@ mod tests {
 
         let page = approval(Some(json!({"key": "k", "message": "Log in.", "url": "https://example.com/x"})));
         assert!(message(&page).contains("https://example.com/x"), "{}", message(&page));
-        let visited = json!({"action": "accept", "content": {"decision": "I have been there"}});
+        let visited = json!({"action": "accept", "content": {"decision": "I have visited the page"}});
         let yes = Some(Decision::Approve { edited_input: None, reach: ApprovalScope::Once });
         assert_eq!(decision(&page, &visited), yes);
     }
@@ -181,10 +186,10 @@ mod tests {
     }
 
     #[test]
-    fn a_form_shows_the_call_cut_and_escaped() {
+    fn a_form_shows_the_call_with_invisible_characters_escaped() {
         let approval = approval(None);
         let message = message(&approval);
-        assert!(message.starts_with("Allow a call of git.push?\nArguments: {\n  \"to\": \"a\\u{202e}b\""), "{message}");
+        assert!(message.starts_with("Allow a call to git.push?\nArguments: {\n  \"to\": \"a\\u{202e}b\""), "{message}");
         assert!(message.chars().count() < 2_600, "{message}");
         assert!(
             message.contains("characters missing") && message.contains("`cellmate approvals show apr_1`"),
@@ -193,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_names_the_approval_and_no_command_that_approves() {
+    fn progress_names_the_approval_but_no_command_that_approves() {
         let said = waiting(&[approval(None)]);
         assert_eq!(said, "waiting for a person to approve git.push (apr_1) with `cellmate approvals`");
     }

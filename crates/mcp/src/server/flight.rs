@@ -1,5 +1,5 @@
-//! Control calls under way: what is known of each, so that it can be called off, and so that a cell is found whose
-//! first word is not written yet.
+//! Control calls in flight. A call's state is kept here so that the call can be cancelled, and so that `wait` finds a
+//! run that is not in the store yet.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,26 +8,26 @@ use store::Millis;
 
 use super::principal::Principal;
 
-/// One control call, from its beginning to its answer.
+/// The state of one control call, from its request to its response.
 #[derive(Debug, Default)]
 pub(crate) struct CallHandle {
-    state: Mutex<Called>,
+    state: Mutex<CallState>,
 }
 
 #[derive(Debug, Default)]
-struct Called {
+struct CallState {
     run_id: Option<String>,
-    /// Only a person is waited for: nothing is under way that could be called off.
+    /// The call waits only for a person, so there is no turn to cancel.
     holding: bool,
-    off: bool,
+    cancelled: bool,
 }
 
 impl CallHandle {
-    /// Whether the call was called off before it had a run, which then must end.
-    pub(crate) fn began(&self, run_id: &str) -> bool {
+    /// Records the call's run. Returns true if the call was cancelled before; the run must then be aborted.
+    pub(crate) fn attach_run(&self, run_id: &str) -> bool {
         let mut state = self.lock();
         state.run_id = Some(run_id.to_owned());
-        state.off
+        state.cancelled
     }
 
     pub(crate) fn run_id(&self) -> Option<String> {
@@ -38,19 +38,19 @@ impl CallHandle {
         self.lock().holding = holding;
     }
 
-    /// The run whose turn must end with the call, where there is one.
+    /// Marks the call as cancelled. Returns the run whose turn must end with the call, if there is one.
     pub(crate) fn cancel(&self) -> Option<String> {
         let mut state = self.lock();
-        state.off = true;
+        state.cancelled = true;
         state.run_id.clone().filter(|_| !state.holding)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Called> {
+    fn lock(&self) -> MutexGuard<'_, CallState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A cell in its first turn.
+/// A run in its first turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InFlightRun {
     pub(crate) run_id: String,
@@ -59,18 +59,18 @@ pub(crate) struct InFlightRun {
     pub(crate) started_at: Millis,
 }
 
-/// The cells that this process runs the first turn of, by their runs.
+/// The runs that are in their first turn in this process.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct InFlight(Arc<Mutex<Known>>);
+pub(crate) struct InFlight(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct State {
     flying: HashMap<String, InFlightRun>,
-    /// Cells that are asked for and have no run yet.
+    /// The number of `exec` calls that have no run yet.
     starting: HashMap<Principal, usize>,
 }
 
-/// A cell on its way to having a run; dropped when it has one, or never will.
+/// An `exec` call that has no run yet. It is dropped when the call has a run or has failed.
 #[derive(Debug)]
 pub(crate) struct Starting {
     flights: InFlight,
@@ -118,7 +118,7 @@ impl InFlight {
         known.flying.is_empty() && known.starting.is_empty()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -130,20 +130,20 @@ mod tests {
 
     #[test]
     fn a_call_can_be_cancelled_before_and_after_it_has_a_run() {
-        let ticket = CallHandle::default();
-        assert!(!ticket.began("cm_1"));
-        assert_eq!(ticket.cancel().as_deref(), Some("cm_1"));
+        let handle = CallHandle::default();
+        assert!(!handle.attach_run("cm_1"));
+        assert_eq!(handle.cancel().as_deref(), Some("cm_1"));
         let early = CallHandle::default();
         assert_eq!(early.cancel(), None);
-        assert!(early.began("cm_2"));
+        assert!(early.attach_run("cm_2"));
         let holding = CallHandle::default();
-        holding.began("cm_3");
+        holding.attach_run("cm_3");
         holding.hold(true);
         assert_eq!(holding.cancel(), None);
     }
 
     #[test]
-    fn an_in_flight_run_is_visible_to_its_principal_only() {
+    fn a_run_in_flight_is_visible_to_its_principal_only() {
         let flights = InFlight::default();
         let (ada, local) = (Principal::named("ada").unwrap(), Principal::local());
         let run_id = "cm_1".to_owned();

@@ -1,4 +1,4 @@
-//! The server without its wire: `exec` and `wait` for principals, runs that outlive their calls, approvals.
+//! The server independent of its transport: `exec` and `wait` for principals, runs that outlive their calls, approvals.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use super::progress::Progress;
 use super::settings::{Offered, Settings};
 use super::unsaid::UndeliveredOutput;
 
-/// How long after the start calls wait for the servers behind us to be there.
-const SETTLE_AT_MOST: Duration = Duration::from_secs(10);
+/// How long after the start calls wait for the upstream servers to be ready.
+const MAX_SETTLE_TIME: Duration = Duration::from_secs(10);
 
-/// How often a cell in its first turn is looked at by whoever waits for it.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often `wait` checks whether a run's first turn is over.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A handle; clones are the same server.
+/// The MCP server that agents call. A handle: clones refer to the same server.
 #[derive(Clone, Debug)]
 pub struct McpService {
     inner: Arc<Inner>,
@@ -40,43 +40,46 @@ struct Inner {
     code_mode: CodeMode,
     settings: Settings,
     offered: watch::Receiver<Offered>,
-    /// From here on nobody waits for servers that are not there.
+    /// From this time on calls no longer wait for upstream servers that are not ready.
     settle_by: Instant,
     prepared: Cache,
     flights: InFlight,
-    unsaid: UndeliveredOutput,
+    undelivered: UndeliveredOutput,
     leaving: CancellationToken,
 }
 
-/// A control call, and until when it must have its answer.
+/// A control call, and the time by which it must be answered.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) principal: Principal,
     pub(crate) arguments: Map<String, Value>,
     pub(crate) progress: Progress,
-    pub(crate) ticket: Arc<CallHandle>,
+    pub(crate) handle: Arc<CallHandle>,
     pub(crate) until: Instant,
 }
 
 impl McpService {
     pub fn new(code_mode: CodeMode, settings: Settings, offered: watch::Receiver<Offered>) -> Self {
         let prepared = Cache::new(offered.clone());
-        let (flights, unsaid, leaving) = (InFlight::default(), UndeliveredOutput::default(), CancellationToken::new());
-        let settle_by = Instant::now() + SETTLE_AT_MOST;
-        Self { inner: Arc::new(Inner { code_mode, settings, offered, settle_by, prepared, flights, unsaid, leaving }) }
+        let (flights, undelivered, leaving) =
+            (InFlight::default(), UndeliveredOutput::default(), CancellationToken::new());
+        let settle_by = Instant::now() + MAX_SETTLE_TIME;
+        Self {
+            inner: Arc::new(Inner { code_mode, settings, offered, settle_by, prepared, flights, undelivered, leaving }),
+        }
     }
 
-    /// Nothing is held on for any more; what is under way is answered as it stands.
+    /// Starts the shutdown: calls stop waiting and return the current state of their runs.
     pub fn leave(&self) {
         self.inner.leaving.cancel();
     }
 
-    /// Whether no cell is in its first turn any more.
+    /// Returns true if no run is in progress in this process.
     pub fn is_idle(&self) -> bool {
         self.inner.flights.is_empty() && self.inner.code_mode.live_runs() == 0
     }
 
-    /// Whether calls can be answered.
+    /// Returns true if the server can answer calls.
     pub async fn is_ready(&self) -> bool {
         !self.is_leaving()
             && self.inner.offered.borrow().settled
@@ -87,7 +90,7 @@ impl McpService {
         self.inner.leaving.is_cancelled()
     }
 
-    pub(crate) async fn left(&self) {
+    pub(crate) async fn shutdown_started(&self) {
         self.inner.leaving.cancelled().await;
     }
 
@@ -103,11 +106,11 @@ impl McpService {
         &self.inner.flights
     }
 
-    pub(crate) fn unsaid(&self) -> &UndeliveredOutput {
-        &self.inner.unsaid
+    pub(crate) fn undelivered(&self) -> &UndeliveredOutput {
+        &self.inner.undelivered
     }
 
-    /// Hears of every change of what is offered.
+    /// Returns a receiver that is notified of every change of the offered tools.
     pub(crate) fn changes(&self) -> watch::Receiver<Offered> {
         self.inner.offered.clone()
     }
@@ -115,80 +118,80 @@ impl McpService {
     pub(crate) async fn prepared(&self, principal: &Principal) -> Result<Arc<Prepared>, PrepareError> {
         let mut offered = self.inner.offered.clone();
         let settled = offered.wait_for(|offered| offered.settled);
-        // Late or never: whoever comes later is listed when it comes.
+        // An upstream server that becomes ready after this time is listed when it does.
         drop(tokio::time::timeout_at(self.inner.settle_by, settled).await);
         self.inner.prepared.get(&self.inner.settings, principal)
     }
 
-    /// What every principal was last shown of what stands behind us.
+    /// Returns the tools that each principal was last shown.
     pub(crate) fn shown(&self) -> HashMap<Principal, Arc<Prepared>> {
         self.inner.prepared.shown()
     }
 
-    /// Runs a cell. Its run goes on when nobody waits for the answer any more.
+    /// Runs a cell. The run continues if the client stops waiting for the response.
     pub(crate) async fn exec(&self, call: &Call) -> CellResult {
         let starting = self.inner.flights.starting(&call.principal);
         let prepared = match self.prepared(&call.principal).await {
             Ok(prepared) => prepared,
             Err(error) => return failed(&error.to_string()),
         };
-        let Ok(tool_call_id) = random_name() else { return failed("the system has no randomness to give") };
+        let Ok(tool_call_id) = random_name() else { return failed("cannot read system randomness") };
         let input = Value::Object(call.arguments.clone());
         let (code_mode, flights) = (self.inner.code_mode.clone(), self.inner.flights.clone());
-        let (executor, ticket, principal) =
-            (prepared.executor(&call.progress), Arc::clone(&call.ticket), call.principal.clone());
+        let (executor, handle, principal) =
+            (prepared.executor(&call.progress), Arc::clone(&call.handle), call.principal.clone());
         let running = async move {
             let mut run = None;
             let source = ["code", "command"].iter().find_map(|name| input.get(name)?.as_str()).unwrap_or_default();
-            let began = |run_id: &str| {
+            let on_start = |run_id: &str| {
                 run = Some(run_id.to_owned());
                 let (run_id, source) = (run_id.to_owned(), source.to_owned());
-                let called_off = ticket.began(&run_id);
+                let cancelled = handle.attach_run(&run_id);
                 flights.add(InFlightRun { run_id: run_id.clone(), principal, source, started_at: now_ms() });
                 drop(starting);
-                if called_off {
+                if cancelled {
                     let code_mode = code_mode.clone();
                     tokio::spawn(async move { code_mode.abort(&run_id).await });
                 }
             };
-            let result = code_mode.exec_json_begun(&executor, &prepared.config, &tool_call_id, &input, began).await;
+            let result = code_mode.exec_json_begun(&executor, &prepared.config, &tool_call_id, &input, on_start).await;
             if let Some(run_id) = run {
                 flights.remove(&run_id);
             }
             result
         };
-        match self.in_time(call, running).await {
+        match self.run_until_deadline(call, running).await {
             Some(result) => result,
-            None => match call.ticket.run_id() {
+            None => match call.handle.run_id() {
                 Some(run_id) => still_waiting(&run_id),
                 None => failed("no sandbox worker was free in time; try again"),
             },
         }
     }
 
-    /// Goes on with a run.
+    /// Resumes a run, or waits for its current turn.
     pub(crate) async fn wait(&self, call: &Call, run_id: &str) -> CellResult {
         let prepared = match self.prepared(&call.principal).await {
             Ok(prepared) => prepared,
             Err(error) => return failed(&error.to_string()),
         };
-        let Ok(tool_call_id) = random_name() else { return failed("the system has no randomness to give") };
-        call.ticket.began(run_id);
+        let Ok(tool_call_id) = random_name() else { return failed("cannot read system randomness") };
+        call.handle.attach_run(run_id);
         let (executor, run, principal) = (prepared.executor(&call.progress), run_id.to_owned(), call.principal.clone());
         let (code_mode, flights) = (self.inner.code_mode.clone(), self.inner.flights.clone());
         let waiting = async move {
-            // The store has it once its first turn is over.
+            // The run is in the store once its first turn is over.
             while flights.has(&run, &principal) {
-                tokio::time::sleep(LOOK_EVERY).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             code_mode.wait(&executor, &prepared.config, &tool_call_id, &run).await
         };
-        self.in_time(call, waiting).await.unwrap_or_else(|| still_waiting(run_id))
+        self.run_until_deadline(call, waiting).await.unwrap_or_else(|| still_waiting(run_id))
     }
 
-    /// A client called its call off: the turn under way ends, and with it what it has asked of others.
+    /// Cancels a call at its client's request: aborts the run's turn and the tool calls that it has dispatched.
     pub(crate) async fn cancel(&self, call: &Call) {
-        let Some(run_id) = call.ticket.cancel() else { return };
+        let Some(run_id) = call.handle.cancel() else { return };
         let mine = match self.inner.code_mode.store().run(&run_id).await {
             Ok(Some(row)) => row.scope.admits(&call.principal.scope()),
             Ok(None) => self.inner.flights.has(&run_id, &call.principal),
@@ -202,13 +205,14 @@ impl McpService {
         }
     }
 
-    /// A person's word that came through a client. Whether it counted: somebody else may have been quicker.
+    /// Stores a decision that a person made through the client. Returns true if the approval is now decided, by this
+    /// decision or by an earlier one.
     pub(crate) async fn decide(&self, principal: &Principal, approval_id: &str, decision: &Decision) -> bool {
-        let by = format!("{} (asked through the client)", principal.name());
+        let by = format!("{} (through the client)", principal.name());
         match self.inner.code_mode.decide(approval_id, decision, &by).await {
             Ok(_) | Err(DecisionRefused::NotPending) => true,
             Err(DecisionRefused::TooManyRules) => {
-                // The person agreed to this call as well.
+                // No permanent approval can be stored, but the person also approved this one call.
                 let once = Decision::Approve { edited_input: None, reach: ApprovalScope::Once };
                 self.inner.code_mode.decide(approval_id, &once, &by).await.is_ok()
             }
@@ -216,29 +220,29 @@ impl McpService {
         }
     }
 
-    /// Nothing where the call's time is over, or the process ends. What comes of a turn that nobody waits for any more
-    /// is kept.
-    async fn in_time(
+    /// Runs a turn. Returns `None` if the call's time is over or the process shuts down first; the turn then continues,
+    /// and its output is kept for the run's next answer.
+    async fn run_until_deadline(
         &self,
         call: &Call,
         turn: impl Future<Output = CellResult> + Send + 'static,
     ) -> Option<CellResult> {
-        let (tell, told) = oneshot::channel();
-        let (unsaid, principal) = (self.inner.unsaid.clone(), call.principal.clone());
+        let (sender, receiver) = oneshot::channel();
+        let (undelivered, principal) = (self.inner.undelivered.clone(), call.principal.clone());
         tokio::spawn(async move {
-            if let Err(mut result) = tell.send(turn.await) {
-                unsaid.keep(&principal, &mut result);
+            if let Err(mut result) = sender.send(turn.await) {
+                undelivered.keep(&principal, &mut result);
             }
         });
         tokio::select! {
-            done = told => done.ok(),
+            done = receiver => done.ok(),
             () = tokio::time::sleep_until(call.until) => None,
-            () = self.left() => None,
+            () = self.shutdown_started() => None,
         }
     }
 }
 
-/// What a model is told of a run that goes on without it.
+/// Returns the result of a call that ends before its run's turn does.
 fn still_waiting(run_id: &str) -> CellResult {
     CellResult::Waiting {
         run_id: run_id.to_owned(),

@@ -1,5 +1,5 @@
-//! A `wait` for which only people are awaited holds on for a while: somebody may decide elsewhere, and the store is
-//! where that shows.
+//! Waiting for approvals. A `wait` on a run that is blocked only by approvals stays open for a while and polls the
+//! store, because a person may decide in another process.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use super::frontend::McpService;
 use super::principal::Principal;
 
-/// How soon a word given in another process is noticed.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often the store is polled for decisions made in another process.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The run of a result that says: nothing goes on before a person has spoken.
+/// Returns the run's id if all of its pending calls wait for a person.
 pub(crate) fn waits_for_people(result: &CellResult) -> Option<&str> {
     match result {
         CellResult::Waiting { run_id, reason: WaitingReason::PendingTools, pending_tool_calls, .. } => {
@@ -26,29 +26,30 @@ pub(crate) fn waits_for_people(result: &CellResult) -> Option<&str> {
 }
 
 impl McpService {
-    /// What a person can still say something about, of a run that waits.
-    pub(crate) async fn asked(&self, principal: &Principal, result: &CellResult) -> Vec<Approval> {
+    /// Returns the open approvals of a waiting run.
+    pub(crate) async fn open_approvals(&self, principal: &Principal, result: &CellResult) -> Vec<Approval> {
         let CellResult::Waiting { run_id, .. } = result else { return Vec::new() };
         let scope = principal.scope();
-        let mut asked = self.code_mode().store().approvals_of_run(run_id).await.unwrap_or_default();
+        let mut approvals = self.code_mode().store().approvals_of_run(run_id).await.unwrap_or_default();
         let now = now_ms();
-        asked.retain(|one| one.is_open(now) && one.agent_id == scope.agent_id && one.session_id == scope.session_id);
-        asked
+        approvals
+            .retain(|one| one.is_open(now) && one.agent_id == scope.agent_id && one.session_id == scope.session_id);
+        approvals
     }
 
-    /// Waits until one of these is decided, or its time is over; whether that happened before then.
-    pub(crate) async fn decided(&self, asked: &[Approval], until: Instant) -> bool {
-        let Some(run_id) = asked.first().map(|approval| approval.run_id.clone()) else { return false };
+    /// Waits until one of these approvals is decided or expires. Returns false if that does not happen before `until`.
+    pub(crate) async fn wait_for_decision(&self, approvals: &[Approval], until: Instant) -> bool {
+        let Some(run_id) = approvals.first().map(|approval| approval.run_id.clone()) else { return false };
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || self.is_leaving() {
                 return false;
             }
-            tokio::time::sleep(LOOK_EVERY.min(left)).await;
-            let Ok(now_asked) = self.code_mode().store().approvals_of_run(&run_id).await else { continue };
+            tokio::time::sleep(POLL_INTERVAL.min(left)).await;
+            let Ok(current) = self.code_mode().store().approvals_of_run(&run_id).await else { continue };
             let now = now_ms();
-            let open = |id: &str| now_asked.iter().any(|one| one.approval_id == id && one.is_open(now));
-            if asked.iter().any(|approval| !open(&approval.approval_id)) {
+            let open = |id: &str| current.iter().any(|one| one.approval_id == id && one.is_open(now));
+            if approvals.iter().any(|approval| !open(&approval.approval_id)) {
                 return true;
             }
         }

@@ -1,6 +1,6 @@
-//! What stands before our tools' names, for clients where `exec` is something else already.
+//! The prefix of the tool names `exec` and `wait`, for clients in which `exec` already names another tool.
 
-/// Names are `[A-Za-z0-9_.-]`; providers allow 64 characters, and clients put their own prefix before ours.
+/// Tool names are `[A-Za-z0-9_.-]`; providers allow 64 characters, and clients add their own prefix before this one.
 const MAX_PREFIX_BYTES: usize = 24;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct ToolPrefix(String);
 #[error("a tool prefix has at most {MAX_PREFIX_BYTES} letters, digits, `-`, `_` or `.`")]
 pub struct BadPrefix;
 
-/// The two tools.
+/// The two tools that the server offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tool {
     Exec,

@@ -1,4 +1,4 @@
-//! What one principal's calls are made with: prepared once, and again when the servers behind us change.
+//! The executor, configuration and tool list of one principal, cached until the offered tools change.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ pub(crate) struct Prepared {
     executor: Executor,
     asked_about: ApprovalHook,
     pub(crate) config: config::CodeMode,
-    /// The tools a client is shown, in the protocol's shape.
+    /// The tools that a client lists, as protocol JSON.
     pub(crate) listed: Arc<Vec<Value>>,
 }
 
@@ -47,9 +47,9 @@ impl Prepared {
         config.enabled = true;
         config.limits.timeout_ms = config.limits.timeout_ms.min(TURN_AT_MOST_MS);
         config.limits.max_wait_ms = config.limits.max_wait_ms.min(TURN_AT_MOST_MS);
-        // Always these two, also while no server has a tool to offer: what a client lists must not come and go.
+        // Always list both tools, even while no upstream server offers any: the client's tool list must stay stable.
         let shown = Surface::CodeMode.visible_tools(&run.config, run.executor.catalog());
-        // What is not in the catalog cannot be called, so nobody is asked about it.
+        // A tool outside the catalog cannot be called, so it needs no approval.
         let asked_about = settings.asking.about(&settings.pass, run.executor.catalog().tools());
         Ok(Self {
             listed: Arc::new(tools::listed(&shown, &run.config.code_mode, &settings.tool_prefix)),
@@ -59,15 +59,15 @@ impl Prepared {
         })
     }
 
-    /// For one control call, whose client hears what its tools do.
+    /// Returns the executor for one control call, which reports progress of its tool calls to the client.
     pub(crate) fn executor(&self, progress: &Progress) -> Executor {
         let hooks: Vec<Arc<dyn Hook>> = vec![Arc::new(self.asked_about.clone()), Arc::new(progress.clone())];
-        let heard = progress.clone();
-        self.executor.clone().with_hooks(hooks).with_progress_sink(move |update| heard.heard(&update))
+        let progress = progress.clone();
+        self.executor.clone().with_hooks(hooks).with_progress_sink(move |update| progress.send_update(&update))
     }
 }
 
-/// One for each principal, until what is offered changes.
+/// One [`Prepared`] for each principal, until the offered tools change.
 #[derive(Debug)]
 pub(crate) struct Cache {
     state: Mutex<State>,
@@ -77,7 +77,7 @@ pub(crate) struct Cache {
 struct State {
     offered: watch::Receiver<Offered>,
     prepared: HashMap<Principal, Arc<Prepared>>,
-    /// The last catalog there was, whoever's: what it knows of tools is not read again.
+    /// The most recent catalog of any principal. What it has parsed of unchanged tools is reused.
     former: Option<Arc<Catalog>>,
 }
 
@@ -86,16 +86,17 @@ impl Cache {
         Self { state: Mutex::new(State { offered, prepared: HashMap::new(), former: None }) }
     }
 
-    /// What every principal was last shown, current or not.
+    /// Returns what each principal was last shown, even if it is outdated.
     pub(crate) fn shown(&self) -> HashMap<Principal, Arc<Prepared>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).prepared.clone()
     }
 
-    /// Held while it prepares: who comes meanwhile wants the same.
+    /// Returns what is prepared for a principal, and prepares it if necessary. The lock is held while preparing,
+    /// because concurrent callers need the same result.
     pub(crate) fn get(&self, settings: &Settings, principal: &Principal) -> Result<Arc<Prepared>, PrepareError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let state = &mut *state;
-        // One whose sender is gone changes no more.
+        // If the sender is dropped, the offered tools can no longer change.
         if state.offered.has_changed().unwrap_or(false) {
             state.offered.mark_unchanged();
             state.prepared.clear();

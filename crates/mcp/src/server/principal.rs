@@ -1,8 +1,8 @@
-//! On whose behalf an agent calls: its runs, its standing approvals and its configuration are found by this name.
+//! The identity that an agent acts for. Its runs, standing approvals and configuration are found by this name.
 
 use contract::scope::Scope;
 
-/// Whoever can start processes here, and whoever holds the token that was made for them.
+/// The principal of clients that start this process, and of the token that is generated for them.
 const LOCAL: &str = "local";
 
 const MAX_NAME_BYTES: usize = 64;
@@ -31,7 +31,8 @@ impl Principal {
         &self.0
     }
 
-    /// The protocol has no sessions to go by, so all of a principal's runs are in one.
+    /// Returns the principal's scope. All of its runs share one session id, because the protocol has no session that
+    /// could identify them.
     pub(crate) fn scope(&self) -> Scope {
         Scope {
             agent_id: self.0.clone(),
@@ -47,7 +48,7 @@ mod tests {
     use super::{BadPrincipal, Principal};
 
     #[test]
-    fn a_principal_admits_only_itself() {
+    fn a_principals_scope_admits_only_that_principal() {
         let ada = Principal::named("ada").unwrap();
         assert!(ada.scope().admits(&Principal::named("ada").unwrap().scope()));
         assert!(!ada.scope().admits(&Principal::local().scope()));

@@ -1,4 +1,4 @@
-//! What we are given: how agents meet us, and what stands behind us.
+//! The server's settings, and the tool sources it offers.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use executor::ToolSource;
 use super::asking::ApprovalPolicy;
 use super::prefix::ToolPrefix;
 
-/// How an agent meets us, decided once.
+/// Settings that stay fixed while the server runs.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub config: AgentsConfig,
     pub asking: ApprovalPolicy,
-    /// Tools that nobody is asked about all the same.
+    /// Tools that need no approval even if `asking` covers them.
     pub pass: Vec<Pattern>,
     pub tool_prefix: ToolPrefix,
-    /// What answers that come back to us are sealed with: the same in every process that shares the store.
+    /// The key that seals state carried by clients: the same in every process that shares the store.
     pub seal: [u8; 32],
 }
 
-/// What stands behind us at the moment.
+/// The tool sources that are currently offered.
 #[derive(Clone, Debug, Default)]
 pub struct Offered {
     pub sources: Vec<Arc<dyn ToolSource>>,
-    /// Whether all that are to come at the start have come, or will not.
+    /// Whether every source that is started with the server is ready or has failed.
     pub settled: bool,
 }

@@ -1,18 +1,18 @@
 //! The arguments of a call, shortened for a person who decides about the call.
 //!
-//! The budget is shared out among the values, so that a short value is shown whole whatever stands beside it, and a
-//! long one is cut and says how much is missing. Names of keys come before values. Everything that is not JSON of the
-//! call stands outside quotation marks, where the call cannot put anything.
+//! The budget is divided among the values: a short value is shown whole however long its neighbours are, and a long one
+//! is cut and says how much is missing. Key names have priority over values. All text that is not the call's own JSON
+//! is outside quotation marks, where the call cannot put anything.
 
 use serde_json::Value;
 
 /// A longer key is cut.
 const MAX_KEY_CHARS: usize = 64;
 
-/// An entry of an array is shown where it can have so many characters, or all that it needs.
+/// An entry of an array is shown if it can have this many characters, or as many as it needs.
 const MIN_ENTRY_CHARS: usize = 40;
 
-/// What is kept back for `… 123456789 more entries`.
+/// Characters reserved for `… 123456789 more entries`.
 const MORE_CHARS: usize = 30;
 
 /// Arguments as a person reads them.
@@ -32,20 +32,20 @@ enum Layout {
     OneLine,
 }
 
-/// Shows a call's arguments in at most `budget` characters, a line for each value.
+/// Shows a call's arguments in at most `budget` characters, one line for each value.
 ///
-/// Every key of every level is named where that fits; where not even the names fit, as many as fit and the number of
-/// the others. The text is never longer than the budget, as long as that is at least 80.
+/// Every key of every level is named if that fits; if not, as many as fit, and the number of the others. The text is
+/// never longer than the budget, provided that the budget is at least 80.
 pub fn summarize_arguments(arguments: &Value, budget: usize) -> Summary {
     summarize(arguments, budget, Layout::Lines, MAX_KEY_CHARS)
 }
 
-/// The same on one line.
+/// Shows a call's arguments in at most `budget` characters on one line.
 pub fn summarize_in_line(arguments: &Value, budget: usize) -> Summary {
     summarize(arguments, budget, Layout::OneLine, MAX_KEY_CHARS)
 }
 
-/// All of a call's arguments, with what cannot be seen made visible.
+/// Shows all of a call's arguments, with invisible characters escaped.
 pub fn whole_arguments(arguments: &Value) -> String {
     summarize(arguments, usize::MAX, Layout::Lines, usize::MAX).text
 }
@@ -57,23 +57,23 @@ fn summarize(arguments: &Value, budget: usize, layout: Layout, max_key: usize) -
     Summary { text: writer.text, is_cut: writer.is_cut }
 }
 
-/// A value with the number of characters that it takes when it is shown whole.
+/// A value, and the number of characters that it takes when it is shown whole.
 struct Node<'a> {
     value: &'a Value,
     whole: usize,
-    /// What it takes at least, shown as its kind and size.
+    /// The least number of characters that it takes, shown as its kind and size.
     least: usize,
     entries: Vec<Entry<'a>>,
 }
 
 struct Entry<'a> {
-    /// With the colon and the blank after it; empty in an array.
+    /// The key with the colon and the space after it; empty in an array.
     key: String,
     key_is_cut: bool,
     node: Node<'a>,
 }
 
-/// What the size of a value depends on.
+/// The options that the size of a value depends on.
 struct Names {
     layout: Layout,
     max_key: usize,
@@ -197,10 +197,10 @@ impl Writer {
         }
     }
 
-    /// The beginning and the end of a text.
+    /// Writes the beginning and the end of a text.
     fn cut_text(&mut self, text: &str, budget: usize) -> bool {
         let all = chars(text);
-        // Four quotation marks, the words between them, and the number.
+        // The four quotation marks and the text between them, with the number.
         let words = chars(&format!(" … {all} characters missing … "));
         let Some(room) = budget.checked_sub(words + 4).filter(|room| *room >= 8) else { return false };
         let (head, shown_head) = beginning(text, room - room / 3);
@@ -210,7 +210,7 @@ impl Writer {
         true
     }
 
-    /// An object with all its keys; values are cut to make room.
+    /// Writes an object with all of its keys; values are cut to make room.
     fn all_keys(&mut self, node: &Node<'_>, depth: usize, budget: usize) -> bool {
         let frame = 2 + self.layout.gap(depth) + node.entries.len().saturating_sub(1);
         let fixed = |entry: &Entry<'_>| self.layout.gap(depth + 1) + chars(&entry.key);
@@ -222,7 +222,7 @@ impl Writer {
         true
     }
 
-    /// The first entries of an array, and how many are missing.
+    /// Writes the first entries of an array, and how many are missing.
     fn some_entries(&mut self, node: &Node<'_>, depth: usize, budget: usize) -> bool {
         let gap = self.layout.gap(depth + 1);
         let frame = 2 + self.layout.gap(depth) + gap + MORE_CHARS;
@@ -246,7 +246,7 @@ impl Writer {
         true
     }
 
-    /// As many names of keys as fit, without values, and how many are missing.
+    /// Writes as many key names as fit, without values, and how many are missing.
     fn names_of_keys(&mut self, node: &Node<'_>, budget: usize) -> bool {
         let begin = format!("{{ {} keys, values not shown: ", node.entries.len());
         let Some(mut room) = budget.checked_sub(chars(&begin) + MORE_CHARS) else { return false };
@@ -273,8 +273,8 @@ impl Writer {
     }
 }
 
-/// What each entry may take of `room`: all it needs where that is little, and an equal part of what is left otherwise.
-/// None where not even the least of all of them fits.
+/// Divides `room` among the entries: an entry that needs little gets all it needs, the others get equal parts of the
+/// rest. Returns `None` if even the minimum sizes do not fit.
 fn share_out(entries: &[Entry<'_>], room: usize) -> Option<Vec<usize>> {
     let least: usize = entries.iter().map(|entry| entry.node.least).sum();
     let mut left = room.checked_sub(least)?;
@@ -292,7 +292,7 @@ fn share_out(entries: &[Entry<'_>], room: usize) -> Option<Vec<usize>> {
     Some(shares)
 }
 
-/// A key in quotation marks, and whether it was too long and is cut.
+/// Returns a key in quotation marks, and whether it was too long and is cut.
 fn name(key: &str, max: usize) -> (String, bool) {
     let (shown, length) = beginning(key, max);
     let mut shown = format!("\"{shown}\"");
@@ -303,7 +303,7 @@ fn name(key: &str, max: usize) -> (String, bool) {
     (shown, missing > 0)
 }
 
-/// What is said of a value that there is no room for.
+/// Describes a value that there is no room for.
 fn kind_and_size(value: &Value) -> String {
     let counted = |kind: &str, number: usize, one: &str, many: &str| {
         format!("({kind} of {number} {})", plural(number, one, many))
@@ -341,7 +341,7 @@ fn write_visible(into: &mut String, letter: char) {
     }
 }
 
-/// The first letters that fit into `room` when they are made visible, and how many they are.
+/// Returns the first characters of a text that fit into `room` with escapes, and how many they are.
 fn beginning(text: &str, room: usize) -> (String, usize) {
     let number = number_that_fits(text.chars(), room);
     let mut shown = String::new();
@@ -349,7 +349,7 @@ fn beginning(text: &str, room: usize) -> (String, usize) {
     (shown, number)
 }
 
-/// The same for the last letters.
+/// Returns the last characters of a text that fit into `room` with escapes, and how many they are.
 fn ending(text: &str, room: usize) -> (String, usize) {
     let number = number_that_fits(text.chars().rev(), room);
     let start = text.char_indices().rev().take(number).last().map_or(text.len(), |(start, _)| start);
@@ -367,8 +367,9 @@ fn number_that_fits(letters: impl Iterator<Item = char>, room: usize) -> usize {
     letters.take_while(fits).count()
 }
 
-/// False for what a person could not see or not tell apart: quotation marks and backslashes of the text itself, blanks
-/// other than the space, control characters, and letters that are invisible or change the direction of others.
+/// Returns false for characters that a person cannot see or could mistake for another: quotation marks and backslashes
+/// of the text itself, whitespace other than the space, control characters, and characters that are invisible or change
+/// the direction of text.
 fn is_shown_as_it_is(letter: char) -> bool {
     let is_odd_blank = letter.is_whitespace() && letter != ' ';
     !(matches!(letter, '"' | '\\') || letter.is_control() || is_odd_blank || is_invisible(letter))

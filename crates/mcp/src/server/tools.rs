@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 
 use super::prefix::{Tool, ToolPrefix};
 
-/// What a result is larger than the cell's own value and output: telemetry, pending calls, approvals.
+/// The size of a result beyond the cell's own value and output: telemetry, pending calls, approvals.
 const AROUND_A_RESULT: u64 = 32 << 10;
 
-/// Said after the description of `wait`, because only here can a `runId` be lost with a connection.
-const WITHOUT_RUN_ID: &str = "\n\n`runId` may be left out when an answer was lost (a timeout, a broken connection): \
-    with one cell live or just over, that one is waited for; with several, they are listed, newest first, with their \
-    `runId`s and the beginnings of their code. Never run a cell again before looking here: it may have had its effect.";
+/// Added to the description of `wait`: over MCP a `runId` can be lost with the connection.
+const WITHOUT_RUN_ID: &str = "\n\nOmit `runId` if a result was lost (timeout, broken connection): if one cell is live \
+    or has finished recently, `wait` waits for it; if several, it lists them, newest first, with their `runId`s and \
+    the start of their code. Check here before you run a cell again: it may already have taken effect.";
 
-/// Said in both, because an agent that waits for a person should say so instead of trying other ways.
-const ABOUT_PEOPLE: &str = "\n\nSome calls need a person's approval. A result that waits for one has a `message` that \
-    says what the person can do; pass it on, then `wait`.";
+/// Added to both descriptions: an agent that waits for approval should say so instead of trying other ways.
+const ABOUT_PEOPLE: &str = "\n\nSome calls need a person's approval. The result of a cell that waits for one has a \
+    `message` that says what the person can do: pass it on to your user, then call `wait`.";
 
-/// Tools in the shape of the protocol.
+/// Returns the tool list as protocol JSON.
 pub(crate) fn listed(shown: &[VisibleTool], config: &CodeMode, prefix: &ToolPrefix) -> Vec<Value> {
     let find = |tool: Tool| shown.iter().find(|shown| shown.name == tool.as_str());
     let mut tools = Vec::new();
@@ -45,7 +45,7 @@ fn one(tool: Tool, shown: &VisibleTool, config: &CodeMode, prefix: &ToolPrefix) 
         "description": format!("{}{}{more}{ABOUT_PEOPLE}", names(prefix), shown.description),
         "inputSchema": parameters,
         "outputSchema": output(tool),
-        // What a cell may call decides; this is the worst of it.
+        // The effects depend on the tools that a cell calls; these hints describe the worst case.
         "annotations": {
             "title": title,
             "readOnlyHint": false,
@@ -53,7 +53,7 @@ fn one(tool: Tool, shown: &VisibleTool, config: &CodeMode, prefix: &ToolPrefix) 
             "idempotentHint": false,
             "openWorldHint": true,
         },
-        // Claude Code hides tools behind a search of its own unless told otherwise, and cuts long results.
+        // Claude Code hides tools behind its tool search unless `alwaysLoad` is set, and cuts long results.
         "_meta": {
             "anthropic/alwaysLoad": true,
             "anthropic/maxResultSizeChars": config.limits.output_bytes.saturating_add(AROUND_A_RESULT),
@@ -69,14 +69,14 @@ fn names(prefix: &ToolPrefix) -> String {
     format!("(`exec` and `wait` are called `{exec}` and `{wait}` here.)\n\n")
 }
 
-/// One flat object for all results: clients that make types of it do not all know unions.
+/// Returns one flat schema for all results, because not every client that generates types from it supports unions.
 fn output(tool: Tool) -> Value {
     let mut statuses = vec!["completed", "waiting", "failed"];
     let text = json!({"type": "string"});
     let objects = json!({"type": "array", "items": {"type": "object"}});
     let mut properties = json!({
         "status": {"type": "string"},
-        "value": {"description": "What a completed cell returned."},
+        "value": {"description": "The value that a completed cell returned."},
         "runId": text,
         "reason": text,
         "pendingToolCalls": objects,

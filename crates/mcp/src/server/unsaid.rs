@@ -1,8 +1,8 @@
-//! Output that a turn made and no client was told: it comes with the run's next answer.
+//! Output of a turn that reached no client. It is added to the run's next answer.
 //!
-//! A result says what is new since the last one. Where we go on with a run ourselves, put a question in place of its
-//! result, or find its client gone, what was new would be lost. This is memory of this process alone: an end is
-//! recorded whole, whoever asks for it.
+//! A result contains only the output since the previous result. Output would be lost if the server resumes the run
+//! itself, sends a question instead of the result, or finds the client disconnected. It is kept in this process only:
+//! the final result of a run is stored complete.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,22 +11,23 @@ use contract::cell::{CellResult, OutputItem};
 
 use super::principal::Principal;
 
-/// Runs that output is kept for. The oldest is given up for a new one.
+/// The maximum number of runs that output is kept for. A new run replaces the oldest.
 const MAX_RUNS: usize = 256;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct UndeliveredOutput(Arc<Mutex<VecDeque<Kept>>>);
+pub(crate) struct UndeliveredOutput(Arc<Mutex<VecDeque<RunOutput>>>);
 
-/// Found by both: whoever guesses a run's id must not hear what it said.
+/// The output of one run. It is looked up by principal and run id: a client that guesses a run's id must not get its
+/// output.
 #[derive(Debug)]
-struct Kept {
+struct RunOutput {
     principal: Principal,
     run_id: String,
     output: Vec<OutputItem>,
 }
 
 impl UndeliveredOutput {
-    /// Keeps what a result says that is not told after all. Ends need no keeping.
+    /// Takes the output out of a result that is not sent. Final results are stored and need no copy here.
     pub(crate) fn keep(&self, principal: &Principal, result: &mut CellResult) {
         let CellResult::Waiting { run_id, output, .. } = result else { return };
         let output = std::mem::take(output);
@@ -41,14 +42,14 @@ impl UndeliveredOutput {
         if kept.len() == MAX_RUNS {
             kept.pop_front();
         }
-        kept.push_back(Kept { principal: principal.clone(), run_id: run_id.clone(), output });
+        kept.push_back(RunOutput { principal: principal.clone(), run_id: run_id.clone(), output });
     }
 
-    /// Puts what was kept before what a result says now.
-    pub(crate) fn tell(&self, principal: &Principal, run_id: &str, result: &mut CellResult) {
+    /// Prepends the kept output of a run to the output of its current result.
+    pub(crate) fn prepend_to(&self, principal: &Principal, run_id: &str, result: &mut CellResult) {
         let mut kept = self.lock();
         let Some(position) = kept.iter().position(|kept| kept.is_of(principal, run_id)) else { return };
-        let Some(Kept { output: mut before, .. }) = kept.remove(position) else { return };
+        let Some(RunOutput { output: mut before, .. }) = kept.remove(position) else { return };
         match result {
             CellResult::Completed { output, .. }
             | CellResult::Waiting { output, .. }
@@ -59,12 +60,12 @@ impl UndeliveredOutput {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Kept>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<RunOutput>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl RunOutput {
     fn is_of(&self, principal: &Principal, run_id: &str) -> bool {
         self.principal == *principal && self.run_id == run_id
     }
@@ -93,20 +94,20 @@ mod tests {
     }
 
     #[test]
-    fn undelivered_output_is_delivered_first_and_once() {
-        let unsaid = UndeliveredOutput::default();
+    fn undelivered_output_precedes_the_next_output_once() {
+        let undelivered = UndeliveredOutput::default();
         let (me, other) = (Principal::local(), Principal::named("other").unwrap());
-        unsaid.keep(&me, &mut waiting("a", &["1"]));
-        unsaid.keep(&me, &mut waiting("a", &["2"]));
-        unsaid.keep(&me, &mut waiting("b", &["of another run"]));
+        undelivered.keep(&me, &mut waiting("a", &["1"]));
+        undelivered.keep(&me, &mut waiting("a", &["2"]));
+        undelivered.keep(&me, &mut waiting("b", &["of another run"]));
         let mut guessed = waiting("a", &[]);
-        unsaid.tell(&other, "a", &mut guessed);
+        undelivered.prepend_to(&other, "a", &mut guessed);
         assert!(texts(&guessed).is_empty());
         let mut next = waiting("a", &["3"]);
-        unsaid.tell(&me, "a", &mut next);
+        undelivered.prepend_to(&me, "a", &mut next);
         assert_eq!(texts(&next), ["1", "2", "3"]);
         let mut later = waiting("a", &["4"]);
-        unsaid.tell(&me, "a", &mut later);
+        undelivered.prepend_to(&me, "a", &mut later);
         assert_eq!(texts(&later), ["4"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The last listing of a server as a file, so that its tools can be shown and searched without starting it.
+//! Caches a server's last tool listing in a file, so that its tools can be shown and searched without starting it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -16,19 +16,19 @@ use super::listing::{Listing, Millis};
 use super::status::LastFailure;
 use crate::client::{Limits, MAX_SHOWN_CHARS, Offer, ServerSpec, Transport, plain_url, shown};
 
-/// A file of another version is as good as none; the next listing writes one of this.
+/// The version of the file format. A file of another version is ignored and replaced by the next listing.
 const VERSION: u64 = 2;
 
-/// What a file may have beside the tools themselves.
+/// The size that a file may have beyond the tools themselves.
 const OVERHEAD_BYTES: u64 = 64 << 10;
 
-/// Those of the tools, and what a file has for each tool and for itself beside what the server said.
+/// The maximum number of JSON values in a file: those of the tools, and those that the format adds to them.
 const MAX_FILE_VALUES: usize = MAX_LISTED_VALUES + 16_000;
 
-/// A file about what went wrong has three.
+/// The maximum number of JSON values in a failure file, which normally has three.
 const MAX_TROUBLE_VALUES: usize = 100;
 
-/// Where one server's listing is kept.
+/// The cache file of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct CatalogFile {
     path: PathBuf,
@@ -38,30 +38,30 @@ pub(crate) struct CatalogFile {
     limits: Limits,
 }
 
-/// Why a file that is there is not used. The next listing writes another.
+/// Why an existing file is not used. The next listing replaces it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unread {
-    #[error("the remembered list of its tools cannot be read")]
+    #[error("the cached tool list cannot be read")]
     Io(#[from] io::Error),
-    #[error("the remembered list of its tools is longer than {0} bytes")]
+    #[error("the cached tool list is longer than {0} bytes")]
     TooLong(u64),
-    #[error("the remembered list of its tools has more than {0} JSON values")]
+    #[error("the cached tool list has more than {0} JSON values")]
     TooManyValues(usize),
-    #[error("the remembered list of its tools is not one that we wrote for it")]
+    #[error("the cached tool list is invalid or was written for another server")]
     Other,
 }
 
 impl CatalogFile {
-    /// The name says which server it is and nothing of its secrets: values of variables and headers, and what an
-    /// address has before its host and after its path, are left out. Arguments say which server `npx` is, so they
-    /// count; a hash does not give them away.
+    /// Returns the cache file of a server. Its name is a hash that identifies the server. Secrets are left out of the
+    /// hash: values of variables and headers, and the user and query parts of a URL. Arguments are included, because
+    /// they tell which server `npx` starts; the hash does not reveal them.
     pub(crate) fn of(folder: &Path, spec: &ServerSpec) -> Self {
-        let said = match &spec.transport {
+        let parts = match &spec.transport {
             Transport::Stdio { command, args, cwd, .. } => json!(["stdio", spec.name, command, args, cwd]),
             Transport::Http { url, .. } => json!(["http", spec.name, plain_url(url)]),
         };
         let identity: String =
-            Sha256::digest(said.to_string()).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+            Sha256::digest(parts.to_string()).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         Self {
             path: folder.join(format!("{identity}.json")),
             identity,
@@ -71,14 +71,15 @@ impl CatalogFile {
         }
     }
 
-    /// What was last listed, judged by today's limits and trust like a server's own words; none where nothing was.
+    /// Reads the last listing and checks it against the current limits and trust, like a listing from the server.
+    /// Returns `None` if there is no file of this version.
     pub(crate) fn read(&self) -> Result<Option<Listing>, Unread> {
         let file = match File::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        // Written compactly, a listing is hardly longer than it was on the wire.
+        // A listing is written compactly, so it is hardly longer than it was on the wire.
         let most = (self.limits.total_bytes as u64).saturating_mul(2).saturating_add(OVERHEAD_BYTES);
         let mut text = String::new();
         file.take(most.saturating_add(1)).read_to_string(&mut text)?;
@@ -95,7 +96,7 @@ impl CatalogFile {
         self.judge(&read).ok_or(Unread::Other).map(Some)
     }
 
-    /// What went wrong with it last; none where it worked since.
+    /// Returns the server's last failure, or `None` if it has worked since.
     pub(crate) fn read_trouble(&self) -> Option<LastFailure> {
         let mut text = String::new();
         File::open(self.trouble_path()).ok()?.take(OVERHEAD_BYTES).read_to_string(&mut text).ok()?;
@@ -105,13 +106,13 @@ impl CatalogFile {
         Some(LastFailure { at: read.get("at")?.as_i64()?, message, stderr: String::new() })
     }
 
-    /// Without what the server wrote to its standard error: that may hold secrets.
+    /// Stores the last failure without the server's standard error, which may contain secrets.
     pub(crate) fn write_trouble(&self, trouble: &LastFailure) -> io::Result<()> {
         let text = json!({"at": trouble.at, "message": trouble.message}).to_string();
         self.put(&self.trouble_path(), &text)
     }
 
-    /// It works.
+    /// Deletes the stored failure, because the server works again.
     pub(crate) fn forget_trouble(&self) {
         drop(fs::remove_file(self.trouble_path()));
     }
@@ -147,7 +148,7 @@ impl CatalogFile {
         self.put(&self.path, &self.text(listing))
     }
 
-    /// Whole or not at all: whoever reads meanwhile has the one before.
+    /// Replaces a file atomically: a concurrent reader sees the old content or the new one.
     fn put(&self, path: &Path, text: &str) -> io::Result<()> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let folder = path.parent().unwrap_or(Path::new("."));
@@ -162,18 +163,19 @@ impl CatalogFile {
             .and_then(|mut file| file.write_all(text.as_bytes()))
             .and_then(|()| fs::rename(&half, path));
         if written.is_err() {
-            // The first error is the one to tell of.
+            // The first error is the one that is reported.
             drop(fs::remove_file(&half));
         }
         written
     }
 
-    /// Tools as servers list them, so that reading is judging them again.
+    /// Returns the file's content. It has the tools in the form in which servers list them, so that reading the file
+    /// applies the same checks.
     fn text(&self, listing: &Listing) -> String {
         let has = |wanted: [Operation; 2]| listing.tools.iter().any(|tool| wanted.contains(&tool.operation));
         let tools: Vec<Value> =
             listing.tools.iter().filter(|tool| tool.operation == Operation::Tool).map(listed).collect();
-        // The same for all that have it.
+        // All tools that have it share one text.
         let about = listing.tools.iter().find_map(|tool| tool.about_owner.as_deref());
         json!({
             "version": VERSION,

@@ -1,4 +1,4 @@
-//! A call to a server that need not be running, and may fall while it is made.
+//! A call to a server that may not be running yet and may crash during the call.
 
 use contract::tool::{Repeat, ToolId, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, CancelFuture, Dispatch, Outcome, ParkedCall, ToolSource};
@@ -6,11 +6,12 @@ use executor::{AuthorizedCall, CallFuture, CancelFuture, Dispatch, Outcome, Park
 use super::one::Upstream;
 use crate::client::{Attempt, MAX_SHOWN_NAME_CHARS, shown};
 
-/// How often a call is handed to a server that falls before or, where it may be repeated, after it has it.
+/// How often a call is tried if the server crashes before it has received the call, or afterwards if the tool may be
+/// called again.
 const MAX_TRIES: u32 = 2;
 
 impl ToolSource for Upstream {
-    /// As last listed, by the server or by the file that remembers it.
+    /// Returns the tools of the last listing, from the server or from the cache file.
     fn tools(&self) -> Vec<ToolSpec> {
         self.state().listing.as_ref().map(|listing| listing.tools.clone()).unwrap_or_default()
     }
@@ -24,7 +25,7 @@ impl ToolSource for Upstream {
     }
 
     fn follow(&self, parked: ParkedCall) -> CallFuture<'_> {
-        Box::pin(async move { self.see_to_its_end(&parked).await })
+        Box::pin(async move { self.follow_parked(&parked).await })
     }
 
     fn cancel(&self, parked: ParkedCall) -> CancelFuture<'_> {
@@ -41,9 +42,9 @@ impl Upstream {
                 Ok(held) => held,
                 Err(why) => return self.not_called(call.id(), &why.to_string()),
             };
-            if self.is_another_by_now(call) {
-                let why = "its definition has changed since a person agreed to it; a new run shows it as it is now, \
-                           and asks again";
+            if self.has_changed_since_approval(call) {
+                let why = "its definition has changed since it was approved; a new run shows the new definition and \
+                           asks again";
                 return self.not_called(call.id(), why);
             }
             match held.server().attempt(call).await {
@@ -56,8 +57,9 @@ impl Upstream {
         }
     }
 
-    /// Looked at once the server runs: a remembered listing may be older than what it says now.
-    fn is_another_by_now(&self, call: &AuthorizedCall) -> bool {
+    /// Returns true if the tool's definition is not the approved one. It must be checked while the server runs, because
+    /// a cached listing may be outdated.
+    fn has_changed_since_approval(&self, call: &AuthorizedCall) -> bool {
         let Some(agreed) = call.agreed() else { return false };
         let listing = self.state().listing.clone();
         listing.and_then(|listing| listing.definition(call.id())).is_some_and(|now| now != agreed)

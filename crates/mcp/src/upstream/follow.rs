@@ -1,4 +1,4 @@
-//! A task of a server that may fall and come back while the task goes on.
+//! Follows a server's task to its end, even if the server restarts while the task continues.
 
 use std::time::{Duration, Instant};
 
@@ -7,16 +7,15 @@ use executor::{Dispatch, Outcome, Parked, ParkedCall};
 use super::one::{Unavailable, Upstream};
 use crate::client::{Followed, Ticket};
 
-/// How long a server may be out of reach before nobody knows what became of its tasks: time enough to be started again
-/// by hand.
+/// How long a server may be unreachable before the outcome of its tasks is unknown: enough time to restart it by hand.
 const OUT_OF_REACH: Duration = Duration::from_secs(5 * 60);
 
-/// Between two tries to reach it.
+/// The pause between two attempts to reach the server.
 const PAUSE: Duration = Duration::from_secs(2);
 
 impl Upstream {
-    /// Follows a task over as many connections as it takes.
-    pub(super) async fn see_to_its_end(&self, parked: &ParkedCall) -> Dispatch {
+    /// Follows a parked task over as many connections as it takes.
+    pub(super) async fn follow_parked(&self, parked: &ParkedCall) -> Dispatch {
         let Some(mut timed) = Ticket::read(parked.ticket()).and_then(Ticket::task) else {
             return Dispatch::Settled(Outcome::Unknown);
         };
@@ -30,7 +29,7 @@ impl Upstream {
                         Followed::Lost(_) => {}
                     }
                 }
-                // Whoever has the run next asks.
+                // This process shuts down; the next holder of the run follows the task.
                 Err(Unavailable::Retired) => return Dispatch::Parked(Parked::Followed(parked.ticket().clone())),
                 Err(_) => {
                     let since = *unreached.get_or_insert_with(Instant::now);
@@ -43,7 +42,7 @@ impl Upstream {
         }
     }
 
-    /// Tells the server, started where it must be, that nobody wants the task.
+    /// Cancels a task at the server, and starts the server for it if necessary.
     pub(super) async fn cancel(&self, parked: &ParkedCall) {
         let Some(timed) = Ticket::read(parked.ticket()).and_then(Ticket::task) else { return };
         if let Ok(held) = self.hold().await {

@@ -1,4 +1,4 @@
-//! All of a user's servers. What one of them does is never another's trouble.
+//! All of a user's servers. A failure of one server does not affect the others.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -13,13 +13,14 @@ use super::one::{Unavailable, Upstream, UpstreamOptions};
 use super::status::Status;
 use crate::client::ServerSpec;
 
-/// How many servers are started at once for a first listing: each is a process, often an interpreter.
+/// How many servers are started at the same time for a first listing: each is a process, often an interpreter.
 const STARTED_AT_ONCE: usize = 8;
 
-/// A start that takes longer waits for something else than our cores, and others need not wait for it.
+/// How long a start counts towards that limit. A slower start is not waiting for this machine's cores, so others need
+/// not wait for it.
 const PLACE_HELD: Duration = Duration::from_secs(2);
 
-/// What a first listing may take beyond the server's own deadline.
+/// How long a first listing may take beyond the server's own deadline.
 const SLACK: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -30,21 +31,19 @@ pub struct Upstreams {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownServer {
-    #[error("no MCP server is called `{0}`; see `servers list` for those there are")]
+    #[error("no MCP server is named `{0}`; run `cellmate servers list` to see the configured servers")]
     Named(String),
 }
 
 impl Upstreams {
-    /// Nothing is started. Of two servers with one name the first is taken.
+    /// Creates the group without starting any server. Of two servers with the same name the first is used.
     pub fn new(specs: Vec<ServerSpec>, options: &UpstreamOptions) -> Self {
         let changes = Arc::new(watch::Sender::new(0));
         let mut servers = BTreeMap::new();
         for spec in specs {
-            let with_progress_sink = Some(Arc::clone(&changes));
+            let group_changes = Some(Arc::clone(&changes));
             let name = spec.name.clone();
-            servers
-                .entry(name)
-                .or_insert_with(|| Upstream::with_progress_sink(spec, options.clone(), with_progress_sink));
+            servers.entry(name).or_insert_with(|| Upstream::in_group(spec, options.clone(), group_changes));
         }
         Self { servers, changes }
     }
@@ -53,18 +52,18 @@ impl Upstreams {
         self.servers.get(name).ok_or_else(|| UnknownServer::Named(name.to_owned()))
     }
 
-    /// In the order of their names.
+    /// Returns the servers as tool sources, ordered by name.
     pub fn sources(&self) -> Vec<Arc<dyn ToolSource>> {
         self.servers.values().cloned().map(|server| -> Arc<dyn ToolSource> { server }).collect()
     }
 
-    /// Moves whenever the tools of any server are others than before.
+    /// Returns a counter that increases whenever the tools of any server change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Sees to it that every server has a listing, some at a time, none for longer than its own deadline. Those that
-    /// cannot be had are named, and are no reason to do without the others.
+    /// Ensures that every server has a listing. It starts a few servers at a time, each with its own deadline. Returns
+    /// the servers that failed; the others stay usable.
     pub async fn listed(&self) -> Vec<(String, Unavailable)> {
         let places = Semaphore::new(STARTED_AT_ONCE);
         let places = &places;
@@ -89,12 +88,13 @@ impl Upstreams {
         missing
     }
 
-    /// Has one server list its tools now, started where it must be.
+    /// Lists the tools of one server again, and starts it if necessary.
     pub async fn refresh(&self, name: &str) -> Result<Result<(), Unavailable>, UnknownServer> {
         Ok(self.get(name)?.refresh().await)
     }
 
-    /// Stops all servers for good: input closed, a moment to end, told to, killed. Calls under way are lost.
+    /// Stops all servers permanently: closes their input, waits a moment, then terminates and finally kills them. Calls
+    /// in progress are lost.
     pub async fn stop_all(&self) {
         join_all(self.servers.values().map(|server| server.retire())).await;
     }
@@ -103,7 +103,7 @@ impl Upstreams {
         self.statuses_against(&Approved::default())
     }
 
-    /// The statuses, and which tools are no longer what people agreed to.
+    /// Returns the statuses of all servers, including the tools whose definition differs from the approved one.
     pub fn statuses_against(&self, approved: &Approved) -> Vec<Status> {
         self.servers.values().map(|server| server.status_against(approved)).collect()
     }

@@ -1,18 +1,19 @@
-//! When a server is started, started again, left alone and given up: decisions without a clock of their own.
+//! Decides when a server is started, restarted, backed off and given up. A pure state machine: the caller passes the
+//! time.
 
 use std::time::{Duration, Instant};
 
-/// How often and how soon a server that fails is tried again.
+/// How often and how soon a failed server is started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restart {
-    /// The wait after the first failure; it doubles with each that follows at once.
+    /// The wait after the first failure; it doubles with each further failure in a row.
     pub first_wait: Duration,
     pub longest_wait: Duration,
-    /// After so many failures in a row nobody waits for it any more.
+    /// After this many failures in a row the server is given up, and calls fail at once.
     pub give_up_after: u32,
-    /// How long a server that was given up is left alone.
+    /// How long a server that was given up is not started.
     pub given_up_for: Duration,
-    /// A server that has run for so long was well: its end is the first failure, not one more.
+    /// A server that has run this long was healthy: its end counts as a first failure, not as one more in a row.
     pub well_after: Duration,
 }
 
@@ -25,44 +26,45 @@ impl Restart {
         well_after: Duration::from_secs(60),
     };
 
-    /// Between a half and the whole of the doubled wait, so that servers that fell together do not rise together.
-    fn wait(&self, failures: u32, chance: f64) -> Duration {
+    /// Returns a wait between half of the doubled wait and all of it, so that servers that failed together do not
+    /// restart together.
+    fn wait(&self, failures: u32, jitter: f64) -> Duration {
         let doubled = self.first_wait.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(20)));
-        doubled.min(self.longest_wait).mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)
+        doubled.min(self.longest_wait).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Nobody needs it.
+    /// Not needed at the moment.
     Stopped,
     Starting,
     Running {
         since: Instant,
     },
-    /// It failed and is left alone for a moment.
+    /// Failed, and not started again for a moment.
     BackingOff {
         until: Instant,
     },
-    /// It failed too often.
+    /// Failed too often and given up for a while.
     Failed {
         until: Instant,
     },
-    /// It is not to be started any more.
+    /// Stopped permanently.
     Retired,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// Somebody has a call for it, or wants its list.
+    /// A caller needs the server for a call or a listing.
     Wanted,
-    /// Somebody wants it tried now, whatever became of it before.
+    /// An operator wants the server started now, whatever happened before.
     TriedNow,
     Started,
     StartFailed,
-    /// The connection ended without our doing.
+    /// The connection ended unexpectedly.
     Ended,
-    /// Nobody has needed it for long.
+    /// The server has not been used for the configured idle time.
     Idle,
     Stop,
     Retire,
@@ -72,22 +74,22 @@ pub(crate) enum Event {
 pub(crate) enum Action {
     Nothing,
     Start,
-    /// Whoever wants it waits until then, and asks again.
+    /// The caller waits until this time and tries again.
     WaitUntil(Instant),
-    /// Whoever wants it is told that it is not there.
+    /// The caller gets an error.
     Refuse,
-    /// The connection, or the start that is under way, is ended.
+    /// End the connection, or the start in progress.
     Disconnect,
 }
 
-/// One server's life.
+/// The state of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lifecycle {
     restart: Restart,
     phase: Phase,
-    /// In a row.
+    /// Failures in a row.
     failures: u32,
-    /// Starts after the first.
+    /// Starts after the first one.
     restarts: u64,
     started_before: bool,
 }
@@ -109,9 +111,9 @@ impl Lifecycle {
         self.failures
     }
 
-    /// `chance` is between nought and one and decides how long a wait is. An event that comes too late, of a start
-    /// or a connection that is no more, changes nothing.
-    pub(crate) fn on(&mut self, event: Event, now: Instant, chance: f64) -> Action {
+    /// Handles an event. `jitter` is between zero and one and decides how long a wait is. An event of a start or a
+    /// connection that has already ended changes nothing.
+    pub(crate) fn on(&mut self, event: Event, now: Instant, jitter: f64) -> Action {
         match (event, self.phase) {
             (Event::Retire, phase) => self.leave(phase, Phase::Retired),
             (Event::Wanted | Event::TriedNow, Phase::Retired) => Action::Refuse,
@@ -128,12 +130,12 @@ impl Lifecycle {
                 self.phase = Phase::Running { since: now };
                 Action::Nothing
             }
-            (Event::StartFailed, Phase::Starting) => self.failed(now, chance),
+            (Event::StartFailed, Phase::Starting) => self.failed(now, jitter),
             (Event::Ended, Phase::Running { since }) => {
                 if now.saturating_duration_since(since) >= self.restart.well_after {
                     self.failures = 0;
                 }
-                self.failed(now, chance)
+                self.failed(now, jitter)
             }
             (Event::Idle, Phase::Running { .. }) => self.leave(self.phase, Phase::Stopped),
             (Event::Stop, phase) => {
@@ -151,12 +153,12 @@ impl Lifecycle {
         Action::Start
     }
 
-    fn failed(&mut self, now: Instant, chance: f64) -> Action {
+    fn failed(&mut self, now: Instant, jitter: f64) -> Action {
         self.failures = self.failures.saturating_add(1);
         self.phase = if self.failures >= self.restart.give_up_after {
             Phase::Failed { until: now + self.restart.given_up_for }
         } else {
-            Phase::BackingOff { until: now + self.restart.wait(self.failures, chance) }
+            Phase::BackingOff { until: now + self.restart.wait(self.failures, jitter) }
         };
         Action::Nothing
     }

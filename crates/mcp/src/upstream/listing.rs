@@ -1,4 +1,4 @@
-//! What a server had when it was last asked.
+//! A server's last tool listing.
 
 use contract::tool::{ToolHash, ToolId, ToolSpec};
 
@@ -12,7 +12,7 @@ pub(crate) struct Listing {
     pub(crate) tools: Vec<ToolSpec>,
     pub(crate) left_out: Vec<LeftOut>,
     pub(crate) listed_at: Millis,
-    /// Read from a file, not heard from the server since we run.
+    /// Read from the cache file; the server has not been listed by this process yet.
     pub(crate) remembered: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What happens to a connection while it stands: it ends, its tools change, nobody needs it any more.
+//! Monitors a connection: the server ends, its tools change, or it becomes idle.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -7,40 +7,40 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::lifecycle::{Action, Event, Phase};
-use super::one::{Upstream, part};
+use super::one::{Upstream, disconnect};
 use super::status::LastFailure;
 use crate::client::{Closed, Server};
 
-/// A server that changes several tools says so several times; it is asked once they are all changed.
+/// How long to wait after a change notification: a server that changes several tools sends several, and is listed once.
 const SETTLING: Duration = Duration::from_millis(200);
 
-/// The least time between two listings that a server brings about, whatever it says.
+/// The minimum time between two listings that a server's notifications cause.
 const BETWEEN_LISTINGS: Duration = Duration::from_secs(2);
 
-/// How long the last words of a server that ended may take to arrive.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+/// How long the last standard error output of a server that ended may take to arrive.
+const STDERR_DELAY: Duration = Duration::from_millis(100);
 
-/// When to list again, after a server said that its tools changed.
+/// Returns when to list again after a change notification.
 fn listing_due(now: Instant, last: Option<Instant>) -> Instant {
     let settled = now + SETTLING;
     last.map_or(settled, |last| settled.max(last + BETWEEN_LISTINGS))
 }
 
 impl Upstream {
-    /// Watches over a connection until it is no more. The task keeps neither the server nor us alive.
-    pub(super) fn mind(&self, number: u64, server: &Arc<Server>) {
-        let minder = Monitor {
+    /// Monitors a connection until it ends. The task keeps neither the server nor the upstream alive.
+    pub(super) fn monitor(&self, number: u64, server: &Arc<Server>) {
+        let monitor = Monitor {
             upstream: self.me.clone(),
             server: Arc::downgrade(server),
             number,
-            heard: server.heard(),
+            list_changes: server.heard(),
             last_listing: None,
             due: None,
         };
-        tokio::spawn(minder.watch(server.closed()));
+        tokio::spawn(monitor.watch(server.closed()));
     }
 
-    /// Lists again; the listing before stays where that fails.
+    /// Lists the tools again. If that fails, the previous listing stays.
     pub(super) async fn relist(&self, server: &Server) -> Result<(), String> {
         match server.relist().await {
             Ok(tools) => {
@@ -48,14 +48,14 @@ impl Upstream {
                 Ok(())
             }
             Err(error) => {
-                let why = format!("it could not be listed again: {}", error.why);
+                let why = format!("its tools cannot be listed again: {}", error.why);
                 self.state().trouble = Some(LastFailure { stderr: error.stderr, ..LastFailure::new(why.clone()) });
                 Err(why)
             }
         }
     }
 
-    /// When to look whether the server is idle; none where it may be.
+    /// Returns when to check whether the server is idle, or `None` if it may stay idle.
     fn idle_at(&self) -> Option<Instant> {
         let idle_stop = self.idle_stop()?;
         let state = self.state();
@@ -68,7 +68,7 @@ impl Upstream {
         let mut state = self.state();
         let idle = state.number == number && state.in_flight == 0 && state.last_used.elapsed() >= idle_stop;
         if idle && self.on(&mut state, Event::Idle) == Action::Disconnect {
-            part(&mut state);
+            disconnect(&mut state);
         }
     }
 }
@@ -77,7 +77,7 @@ struct Monitor {
     upstream: Weak<Upstream>,
     server: Weak<Server>,
     number: u64,
-    heard: watch::Receiver<u64>,
+    list_changes: watch::Receiver<u64>,
     last_listing: Option<Instant>,
     due: Option<Instant>,
 }
@@ -89,7 +89,7 @@ impl Monitor {
             let idle_at = self.upstream.upgrade().and_then(|upstream| upstream.idle_at());
             tokio::select! {
                 why = &mut closed => break why,
-                Ok(()) = self.heard.changed() => {
+                Ok(()) = self.list_changes.changed() => {
                     self.due.get_or_insert_with(|| listing_due(Instant::now(), self.last_listing));
                 }
                 () = at(self.due) => self.list().await,
@@ -106,7 +106,7 @@ impl Monitor {
     async fn list(&mut self) {
         self.due = None;
         if let (Some(upstream), Some(server)) = (self.upstream.upgrade(), self.server.upgrade()) {
-            // Why it failed is in the server's status; the next change is another try.
+            // The status has the reason of a failure; the next change notification tries again.
             drop(upstream.relist(&server).await);
         }
         self.last_listing = Some(Instant::now());
@@ -114,12 +114,12 @@ impl Monitor {
 
     async fn ended(self, why: Closed) {
         let (Some(upstream), Some(server)) = (self.upstream.upgrade(), self.server.upgrade()) else { return };
-        upstream.fell(&mut upstream.state(), self.number, &why.to_string());
-        sleep(LAST_WORDS).await;
+        upstream.on_disconnect(&mut upstream.state(), self.number, &why.to_string());
+        sleep(STDERR_DELAY).await;
         let mut state = upstream.state();
-        // Not where we ended it ourselves: then what went wrong last is older than this.
-        let fell = state.number == self.number && !matches!(state.lifecycle.phase(), Phase::Stopped | Phase::Retired);
-        if fell && let Some(trouble) = &mut state.trouble {
+        // If this process ended the connection itself, the last failure is an older one.
+        let failed = state.number == self.number && !matches!(state.lifecycle.phase(), Phase::Stopped | Phase::Retired);
+        if failed && let Some(trouble) = &mut state.trouble {
             trouble.stderr = server.stderr_tail();
         }
     }
@@ -139,7 +139,7 @@ mod tests {
     use super::{BETWEEN_LISTINGS, SETTLING, listing_due};
 
     #[test]
-    fn listings_wait_for_changes_to_settle_and_keep_a_minimum_interval() {
+    fn listings_wait_for_changes_to_settle_and_for_a_minimum_interval() {
         let now = Instant::now();
         assert_eq!(listing_due(now, None), now + SETTLING);
         assert_eq!(listing_due(now, Some(now)), now + BETWEEN_LISTINGS);

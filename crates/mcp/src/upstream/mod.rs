@@ -1,5 +1,5 @@
-//! The servers a user has configured, running or not: started when needed, started again when they fall, stopped when
-//! idle, and known by what they last listed. `lifecycle` decides; the rest acts.
+//! The servers that a user has configured, running or not. They are started when needed, restarted after a failure, and
+//! stopped when idle; the last listing of their tools is cached. `lifecycle` decides; the other modules act.
 
 mod cache;
 mod call;

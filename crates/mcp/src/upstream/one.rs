@@ -12,17 +12,16 @@ use tokio::sync::watch;
 use super::cache::CatalogFile;
 use super::lifecycle::{Action, Event, Lifecycle, Phase, Restart};
 use super::listing::{Listing, Millis};
-use super::start::Attempted;
+use super::start::StartAttempt;
 use super::status::LastFailure;
 use crate::client::{Server, ServerSpec, Transport};
 
-/// How one server is looked after.
+/// Options for managing a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamOptions {
-    /// Where the last listing is kept, so that it can be shown before the server runs; nowhere where none is given.
+    /// The folder that caches the last listing, so that tools can be shown before the server runs. `None`: no cache.
     pub cache_dir: Option<PathBuf>,
-    /// How long a process may go without a call before it is stopped; for ever where none is given. A server at an
-    /// address is not ours to stop.
+    /// How long a server process may be idle before it is stopped. `None`: never. Remote servers are never stopped.
     pub idle_stop: Option<Duration>,
     pub restart: Restart,
 }
@@ -32,20 +31,20 @@ impl UpstreamOptions {
         Self { cache_dir: None, idle_stop: Some(Duration::from_secs(10 * 60)), restart: Restart::DEFAULT };
 }
 
-/// How long a stop may take: the server's own end, its being told, its being killed.
+/// How long a stop may take: closing the server's input, SIGTERM and SIGKILL together.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A tool source whose server is started when somebody needs it.
+/// A configured server as a tool source. The server is started when it is needed.
 pub struct Upstream {
     pub(super) me: Weak<Self>,
     pub(super) spec: ServerSpec,
     pub(super) options: UpstreamOptions,
     pub(super) file: Option<CatalogFile>,
-    /// Held for as long as it takes to look or to change something; never while anybody waits.
+    /// Locked only to read or change the state, never across an await.
     state: Mutex<State>,
     changes: watch::Sender<u64>,
-    /// Whoever wants to hear of changes of any server of a group.
-    with_progress_sink: Option<Arc<watch::Sender<u64>>>,
+    /// The counter of changes of all servers of the group.
+    group_changes: Option<Arc<watch::Sender<u64>>>,
 }
 
 impl fmt::Debug for Upstream {
@@ -58,9 +57,9 @@ pub(super) struct State {
     pub(super) lifecycle: Lifecycle,
     /// When the phase was entered.
     pub(super) since: Millis,
-    /// The number of the last start; what belongs to another is too late.
+    /// The number of the last start. Events of an earlier start are ignored.
     pub(super) number: u64,
-    pub(super) attempt: Option<Attempted>,
+    pub(super) attempt: Option<StartAttempt>,
     pub(super) connection: Option<Arc<Server>>,
     pub(super) in_flight: usize,
     pub(super) last_used: Instant,
@@ -68,31 +67,33 @@ pub(super) struct State {
     pub(super) trouble: Option<LastFailure>,
 }
 
-/// Why a server cannot be had. It is for operators and cells alike, so it holds nothing of the server's own log.
+/// Why a server is unavailable. Operators and cells read it, so it contains nothing of the server's standard error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
-    #[error("it could not be started: {0}")]
+    #[error("the server could not be started: {0}")]
     NotStarted(Arc<str>),
-    #[error("it failed {failures} times in a row and is left alone for another {seconds} s; the last time: {last}")]
+    #[error(
+        "the server failed {failures} times in a row and is not started for another {seconds} s; last failure: {last}"
+    )]
     GivenUp { failures: u32, seconds: u64, last: Arc<str> },
-    #[error("it is started again in {seconds} s, after this: {last}; call again then")]
+    #[error("the server can be started again in {seconds} s; last failure: {last}; call again then")]
     BackingOff { seconds: u64, last: Arc<str> },
-    #[error("it was stopped while it was being started; call again")]
+    #[error("the server was stopped during its start; call again")]
     Stopped,
     #[error("this program is shutting down")]
     Retired,
 }
 
 impl Upstream {
-    /// Nothing is started; the last listing is read where there is one.
+    /// Reads the cached listing, if there is one. The server is not started.
     pub fn new(spec: ServerSpec, options: UpstreamOptions) -> Arc<Self> {
-        Self::with_progress_sink(spec, options, None)
+        Self::in_group(spec, options, None)
     }
 
-    pub(super) fn with_progress_sink(
+    pub(super) fn in_group(
         spec: ServerSpec,
         options: UpstreamOptions,
-        with_progress_sink: Option<Arc<watch::Sender<u64>>>,
+        group_changes: Option<Arc<watch::Sender<u64>>>,
     ) -> Arc<Self> {
         let file = options.cache_dir.as_ref().map(|folder| CatalogFile::of(folder, &spec));
         let mut state = State {
@@ -115,19 +116,19 @@ impl Upstream {
             None => {}
         }
         let (state, changes) = (Mutex::new(state), watch::Sender::new(0));
-        Arc::new_cyclic(|me| Self { me: me.clone(), spec, options, file, state, changes, with_progress_sink })
+        Arc::new_cyclic(|me| Self { me: me.clone(), spec, options, file, state, changes, group_changes })
     }
 
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// Moves whenever the tools are others than before.
+    /// Returns a counter that increases whenever the tools change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Sees to it that there is a listing, a remembered one at least; starts the server only where there is none.
+    /// Ensures that there is a listing, possibly a cached one. It starts the server only if there is none.
     pub async fn listed(&self) -> Result<(), Unavailable> {
         if self.state().listing.is_some() {
             return Ok(());
@@ -135,7 +136,7 @@ impl Upstream {
         self.hold().await.map(drop)
     }
 
-    /// Has the server list its tools now: started where it does not run, whatever became of it before.
+    /// Lists the server's tools now, and starts the server if it does not run, even if it was given up before.
     pub async fn refresh(&self) -> Result<(), Unavailable> {
         let running = {
             let mut state = self.state();
@@ -157,7 +158,7 @@ impl Upstream {
         self.leave(Event::Stop).await;
     }
 
-    /// Stops the server for good.
+    /// Stops the server permanently.
     pub async fn retire(&self) {
         self.leave(Event::Retire).await;
     }
@@ -166,12 +167,12 @@ impl Upstream {
         let gone = {
             let mut state = self.state();
             match self.on(&mut state, event) {
-                Action::Disconnect => part(&mut state).map(|server| server.gone()),
+                Action::Disconnect => disconnect(&mut state).map(|server| server.gone()),
                 Action::Nothing | Action::Start | Action::WaitUntil(_) | Action::Refuse => None,
             }
         };
         if let Some(gone) = gone {
-            // Past it a keeper is still at work, or nobody can help.
+            // After the timeout a keeper may still end the processes.
             drop(tokio::time::timeout(STOP_DEADLINE, gone).await);
         }
     }
@@ -182,14 +183,14 @@ impl Upstream {
 
     pub(super) fn on(&self, state: &mut State, event: Event) -> Action {
         let before = state.lifecycle.phase();
-        let action = state.lifecycle.on(event, Instant::now(), chance());
+        let action = state.lifecycle.on(event, Instant::now(), jitter());
         if state.lifecycle.phase() != before {
             state.since = now_ms();
         }
         action
     }
 
-    /// How long the process may be idle; none where it may for ever.
+    /// Returns how long the server process may be idle, or `None` if there is no limit.
     pub(super) fn idle_stop(&self) -> Option<Duration> {
         match self.spec.transport {
             Transport::Stdio { .. } => self.options.idle_stop,
@@ -197,7 +198,7 @@ impl Upstream {
         }
     }
 
-    /// Puts a fresh listing in place of the one before.
+    /// Replaces the listing, caches it and announces a change.
     pub(super) fn publish(&self, server: &Server, tools: Vec<ToolSpec>) {
         let listing = Arc::new(Listing { tools, left_out: server.left_out(), listed_at: now_ms(), remembered: false });
         let before = self.state().listing.replace(Arc::clone(&listing));
@@ -206,22 +207,21 @@ impl Upstream {
             tokio::task::spawn_blocking(move || {
                 file.forget_trouble();
                 if let (Err(error), Some(me)) = (file.write(&listing), me.upgrade()) {
-                    me.state().trouble =
-                        Some(LastFailure::new(format!("its list of tools cannot be remembered: {error}")));
+                    me.state().trouble = Some(LastFailure::new(format!("its tool list cannot be cached: {error}")));
                 }
             });
         }
         if before.is_none_or(|before| before.tools != listing.tools) {
             self.changes.send_modify(|times| *times += 1);
-            if let Some(group) = &self.with_progress_sink {
+            if let Some(group) = &self.group_changes {
                 group.send_modify(|times| *times += 1);
             }
         }
     }
 }
 
-/// Takes leave of the connection, or of the start that is under way.
-pub(super) fn part(state: &mut State) -> Option<Arc<Server>> {
+/// Ends the connection, or the start in progress. Returns the server that was connected.
+pub(super) fn disconnect(state: &mut State) -> Option<Arc<Server>> {
     if let Some(attempt) = state.attempt.take() {
         attempt.abort();
     }
@@ -230,7 +230,7 @@ pub(super) fn part(state: &mut State) -> Option<Arc<Server>> {
     Some(server)
 }
 
-/// A number between nought and one. Without randomness every wait is the longest.
-fn chance() -> f64 {
+/// Returns a random number between zero and one. Without system randomness it returns one, so that waits are longest.
+fn jitter() -> f64 {
     getrandom::u32().map_or(1.0, |number| f64::from(number) / f64::from(u32::MAX))
 }

@@ -1,4 +1,4 @@
-//! What came of meeting a server, kept for whoever asks next without meeting it.
+//! Caches the result of connecting to a server for later commands that do not connect.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use super::listing::Listing;
 use super::status::LastFailure;
 use crate::client::{ConnectError, Server, ServerSpec};
 
-/// Where it cannot be kept, whoever asks next has to meet the server.
+/// Stores the listing or the failure of a connection. Errors are ignored: without the cache, the next command connects
+/// to the server itself.
 pub fn remember(folder: &Path, spec: &ServerSpec, met: &Result<Arc<Server>, ConnectError>) {
     let file = CatalogFile::of(folder, spec);
     match met {

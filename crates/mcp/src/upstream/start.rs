@@ -1,4 +1,4 @@
-//! Getting hold of a running server: started once for all who want it, with one deadline for them all.
+//! Starts a server on demand. All callers that need it at the same time share one start and its deadline.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,29 +8,29 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::lifecycle::{Action, Event, Phase};
-use super::one::{State, Unavailable, Upstream, part};
+use super::one::{State, Unavailable, Upstream, disconnect};
 use super::status::LastFailure;
 use crate::client::{ConnectError, Server};
 
-/// How long a call waits for a server that is left alone after a failure. Past it the caller is better told.
+/// How long a call waits for a server that backs off after a failure. If the wait is longer, the call fails at once.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A start under way, for all who wait for it.
+/// A start in progress, shared by all callers that wait for it.
 #[derive(Debug)]
-pub(super) struct Attempted {
-    told: Told,
+pub(super) struct StartAttempt {
+    outcome: StartOutcome,
     task: AbortHandle,
 }
 
-type Told = watch::Receiver<Option<Result<(), Arc<str>>>>;
+type StartOutcome = watch::Receiver<Option<Result<(), Arc<str>>>>;
 
-impl Attempted {
+impl StartAttempt {
     pub(super) fn abort(&self) {
         self.task.abort();
     }
 }
 
-/// A running server that is not stopped for idleness while this is held.
+/// A running server. It is not stopped for idleness while this is held.
 #[derive(Debug)]
 pub(super) struct Held {
     upstream: Arc<Upstream>,
@@ -51,24 +51,25 @@ impl Drop for Held {
     }
 }
 
-/// What whoever wants the server does next.
+/// The next step of a caller that needs the server.
 enum Step {
     Go(Held),
-    Join(Told),
+    Join(StartOutcome),
     Sleep(Instant),
 }
 
 impl Upstream {
-    /// The server, running; started where it must be. All who come while it starts share that start and its deadline.
+    /// Returns the running server, and starts it if necessary. Callers that arrive during a start share it and its
+    /// deadline.
     pub(super) async fn hold(&self) -> Result<Held, Unavailable> {
         loop {
             match self.step()? {
                 Step::Go(held) => return Ok(held),
                 Step::Sleep(until) => tokio::time::sleep_until(until.into()).await,
-                Step::Join(mut told) => match told.wait_for(Option::is_some).await.as_deref() {
+                Step::Join(mut outcome) => match outcome.wait_for(Option::is_some).await.as_deref() {
                     Ok(Some(Err(why))) => return Err(Unavailable::NotStarted(Arc::clone(why))),
                     Ok(_) => {}
-                    // Nobody is left to tell: the start was called off.
+                    // The sender was dropped: the start was cancelled.
                     Err(_) => return Err(Unavailable::Stopped),
                 },
             }
@@ -78,10 +79,10 @@ impl Upstream {
     fn step(&self) -> Result<Step, Unavailable> {
         let upstream = self.me.upgrade().ok_or(Unavailable::Retired)?;
         let mut state = self.state();
-        // A call may find out before whoever minds the connection does.
+        // A call may notice the end of the connection before its monitor does.
         if let Some(why) = state.connection.as_ref().and_then(|server| server.why_closed()) {
             let number = state.number;
-            self.fell(&mut state, number, &why.to_string());
+            self.on_disconnect(&mut state, number, &why.to_string());
         }
         match self.on(&mut state, Event::Wanted) {
             Action::Start => self.begin(&mut state),
@@ -94,29 +95,29 @@ impl Upstream {
             drop(state);
             return Ok(Step::Go(Held { upstream, server }));
         }
-        state.attempt.as_ref().map(|attempt| Step::Join(attempt.told.clone())).ok_or(Unavailable::Stopped)
+        state.attempt.as_ref().map(|attempt| Step::Join(attempt.outcome.clone())).ok_or(Unavailable::Stopped)
     }
 
-    /// Starts the server in a task of its own: a caller that goes away does not take the start with it.
+    /// Starts the server in a separate task, so that the start continues if its caller is dropped.
     pub(super) fn begin(&self, state: &mut State) {
         state.number += 1;
         let (number, me, spec) = (state.number, self.me.clone(), self.spec.clone());
-        let (tell, told) = watch::channel(None);
+        let (sender, outcome) = watch::channel(None);
         let task = tokio::spawn(async move {
             let connected = Server::connect(spec).await;
             if let Some(me) = me.upgrade() {
-                let came_to = me.connected(number, connected);
-                tell.send_replace(Some(came_to));
+                let result = me.connected(number, connected);
+                sender.send_replace(Some(result));
             }
         });
-        state.attempt = Some(Attempted { told, task: task.abort_handle() });
+        state.attempt = Some(StartAttempt { outcome, task: task.abort_handle() });
     }
 
     fn connected(&self, number: u64, connected: Result<Arc<Server>, ConnectError>) -> Result<(), Arc<str>> {
         let mut state = self.state();
         if state.number != number || state.lifecycle.phase() != Phase::Starting {
-            // Called off meanwhile; dropping the server ends it.
-            return Err("it was stopped while it was being started".into());
+            // The start was cancelled; dropping the server ends it.
+            return Err("it was stopped during its start".into());
         }
         state.attempt = None;
         match connected {
@@ -126,7 +127,7 @@ impl Upstream {
                 state.connection = Some(Arc::clone(&server));
                 drop(state);
                 self.publish(&server, server.tools());
-                self.mind(number, &server);
+                self.monitor(number, &server);
                 Ok(())
             }
             Err(error) => {
@@ -134,7 +135,7 @@ impl Upstream {
                 let why: Arc<str> = error.why.to_string().into();
                 let trouble = LastFailure { stderr: error.stderr, ..LastFailure::new(why.to_string()) };
                 if let (Some(file), trouble) = (self.file.clone(), trouble.clone()) {
-                    // For whoever asks how it is without starting it; where it cannot be written, they start it.
+                    // For status queries that do not start the server. If the write fails, they lack the reason.
                     tokio::task::spawn_blocking(move || drop(file.write_trouble(&trouble)));
                 }
                 state.trouble = Some(trouble);
@@ -143,15 +144,18 @@ impl Upstream {
         }
     }
 
-    /// The connection ended without our doing; nothing where it is another's by now, or was ended by us.
-    pub(super) fn fell(&self, state: &mut State, number: u64, why: &str) {
+    /// Handles an unexpected end of a connection. It does nothing if the connection was ended by this process or has
+    /// been replaced.
+    pub(super) fn on_disconnect(&self, state: &mut State, number: u64, why: &str) {
         if state.number != number || state.connection.is_none() {
             return;
         }
         self.on(state, Event::Ended);
-        if let Some(server) = part(state) {
-            state.trouble =
-                Some(LastFailure { stderr: server.stderr_tail(), ..LastFailure::new(format!("it ran, but {why}")) });
+        if let Some(server) = disconnect(state) {
+            state.trouble = Some(LastFailure {
+                stderr: server.stderr_tail(),
+                ..LastFailure::new(format!("the connection was lost: {why}"))
+            });
         }
     }
 }
@@ -178,5 +182,5 @@ fn refused(state: &State) -> Unavailable {
 }
 
 fn last(state: &State) -> Arc<str> {
-    state.trouble.as_ref().map_or_else(|| "nothing is known of it".into(), |trouble| trouble.message.as_str().into())
+    state.trouble.as_ref().map_or_else(|| "unknown".into(), |trouble| trouble.message.as_str().into())
 }

@@ -1,4 +1,4 @@
-//! How a server is, for who configured it: `servers`, `doctor`, telemetry.
+//! The status of a server for its operator: `servers`, `doctor`, telemetry.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use super::listing::Millis;
 use super::one::Upstream;
 use crate::client::{MAX_SHOWN_CHARS, shown};
 
-/// Lines of a server's standard error that a status shows.
+/// The maximum number of lines of a server's standard error that a status shows.
 const STDERR_LINES: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +37,12 @@ impl ServerState {
     }
 }
 
-/// What last went wrong.
+/// The last failure of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastFailure {
     pub at: Millis,
     pub message: String,
-    /// The end of what the server wrote to its standard error. It may hold secrets of the server's: never for a cell.
+    /// The end of the server's standard error. It may contain the server's secrets and must never reach a cell.
     pub stderr: String,
 }
 
@@ -62,13 +62,13 @@ impl LastFailure {
 pub struct Status {
     pub name: String,
     pub state: ServerState,
-    /// Since when, in milliseconds of Unix time.
+    /// When the state was entered, in milliseconds of Unix time.
     pub since: Millis,
-    /// Starts after the first, since we run.
+    /// Starts after the first one, in this process.
     pub restarts: u64,
     /// Failures in a row.
     pub failures: u32,
-    /// When it is tried again at the earliest, where it is left alone.
+    /// The earliest time of the next start, if the server backs off or was given up.
     pub next_try: Option<Millis>,
     pub in_flight: usize,
     pub tools: usize,
@@ -76,9 +76,9 @@ pub struct Status {
     pub left_out: usize,
     /// When its tools were last listed.
     pub listed_at: Option<Millis>,
-    /// The listing is one that was remembered, not heard since we run.
+    /// The listing comes from the cache; the server has not been listed by this process yet.
     pub remembered: bool,
-    /// Tools that somebody agreed to for good and that are others now: their next call asks again.
+    /// Tools with a permanent approval whose definition has changed since: their next call asks again.
     pub changed_since_approved: Vec<String>,
     pub trouble: Option<LastFailure>,
 }
@@ -88,7 +88,7 @@ impl Upstream {
         self.status_against(&Approved::default())
     }
 
-    /// The status, and which tools are no longer what people agreed to.
+    /// Returns the status, including the tools whose definition differs from the approved one.
     pub fn status_against(&self, approved: &Approved) -> Status {
         let state = self.state();
         let (phase, listing) = (state.lifecycle.phase(), state.listing.as_ref());
@@ -136,7 +136,7 @@ fn next_try(phase: Phase) -> Option<Millis> {
 }
 
 impl Status {
-    /// As `servers list --json` has it.
+    /// Returns the status as `servers list --json` prints it.
     pub fn to_json(&self) -> Value {
         let trouble = self
             .trouble
@@ -165,7 +165,7 @@ mod tests {
     use super::{LastFailure, STDERR_LINES};
 
     #[test]
-    fn a_status_shows_the_last_lines_escaped() {
+    fn a_status_shows_the_last_lines_without_control_characters() {
         let text: String = (0..100).map(|n| format!("line {n}\u{1b}[0m\n")).collect();
         let lines = LastFailure { stderr: text, ..LastFailure::new(String::new()) }.last_lines();
         assert_eq!((lines.len(), lines[0].as_str()), (STDERR_LINES, "line 80 [0m"));

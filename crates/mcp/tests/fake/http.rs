@@ -1,12 +1,12 @@
 //! The scripted server over HTTP: `fake-mcp script.json http PORT_FILE`. It serves one request per connection.
 //!
-//! The script's `http` has these settings: `json` (answer without streams), `session` (the session id), `listen` (steps
-//! for a client that opens the event stream; without it the stream is refused) and `resume` (steps for a client that
-//! resumes a broken stream; they answer the last request).
+//! The script's `http` configures it: `json` (no streams), `session` (the session id), `listen` (steps for the stream
+//! of server messages; if absent, there is no such stream), `resume` (steps for a client that resumes a broken stream;
+//! they answer the last request).
 //!
-//! Settings for logins: `accepts` (a file of valid tokens, one per line, each followed by its scopes), `issuer` (the
-//! URL of the token issuer), `metadata` (the path of the resource metadata), `challenge` (parameters added to the
-//! challenge of a refused POST; other requests then get no challenge) and `wants` (the scope that a method needs).
+//! For logins: `accepts` (a file of valid tokens, one per line, each with its scopes), `issuer` (the issuer's URL),
+//! `metadata` (the path of the resource metadata), `challenge` (further parameters in the challenge of a rejected POST;
+//! other methods then get no challenge) and `wants` (the scope that a method requires).
 
 use std::io::{Read, stdin};
 use std::net::{TcpListener, TcpStream};
@@ -25,7 +25,7 @@ pub fn serve(script: Value, port_file: &str) {
     let port = listener.local_addr().unwrap().port();
     std::fs::write(format!("{port_file}.part"), port.to_string()).unwrap();
     std::fs::rename(format!("{port_file}.part"), port_file).unwrap();
-    // The test keeps this input open for as long as it needs the server.
+    // The test keeps the standard input open as long as the server must run.
     thread::spawn(|| {
         drop(stdin().read_to_end(&mut Vec::new()));
         exit(0);
@@ -54,7 +54,7 @@ fn answer(stream: TcpStream, port: u16, shared: &Arc<Mutex<Value>>) {
         return out.raw(&status("404 Not Found", "", ""));
     }
     let message: Value = serde_json::from_str(&request.body).unwrap_or(Value::Null);
-    if let Some((code, error)) = refusal(&how, &request, &message) {
+    if let Some((code, error)) = refused(&how, &request, &message) {
         let challenge = match how["challenge"].as_str() {
             // Only POST requests get a challenge.
             Some(_) if request.method != "POST" => String::new(),
@@ -74,7 +74,7 @@ fn answer(stream: TcpStream, port: u16, shared: &Arc<Mutex<Value>>) {
             if message["id"].is_null() || !message["method"].is_string() {
                 return out.raw(&status("202 Accepted", "", ""));
             }
-            fake.set("lastId", message["id"].clone());
+            fake.keep("lastId", message["id"].clone());
             fake.answer(&message, &mut out);
         }
         "GET" if request.headers.contains_key("last-event-id") => {
@@ -86,9 +86,9 @@ fn answer(stream: TcpStream, port: u16, shared: &Arc<Mutex<Value>>) {
     }
 }
 
-/// Returns the status and the extra challenge parameters of a refusal, or `None` if the request is allowed. A request
-/// needs a valid token with the scope that `wants` names for its method.
-fn refusal(how: &Value, request: &Request, message: &Value) -> Option<(&'static str, String)> {
+/// Returns the status and the challenge's error parameters if the token is invalid or lacks the scope that `wants`
+/// names for the method.
+fn refused(how: &Value, request: &Request, message: &Value) -> Option<(&'static str, String)> {
     let path = how["accepts"].as_str()?;
     let token = request.headers.get("authorization").and_then(|value| value.strip_prefix("Bearer "));
     let accepted = std::fs::read_to_string(path).unwrap_or_default();

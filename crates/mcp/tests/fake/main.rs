@@ -1,5 +1,5 @@
-//! An MCP server that follows a script: `fake-mcp script.json`, or `fake-mcp script.json http PORT_FILE` over HTTP (see
-//! `http`). It uses raw JSON and no protocol library, so that the client is not tested against itself.
+//! An MCP server that follows a script: `fake-mcp script.json`, or over HTTP with the further arguments `http
+//! PORT_FILE` (see `http`). It uses raw JSON and no protocol library, so that the client is not tested against itself.
 //!
 //! ```json
 //! {
@@ -8,20 +8,20 @@
 //!   "resources": [{"uri": "note://1", "name": "one", "text": "hello"}],
 //!   "prompts": [{"name": "greet", "text": "Hello!"}],
 //!   "listChanged": true, "start": [], "on": {"tools/list": []}, "afterEof": [],
-//!   "record": "/path/of/a/file/for/received/messages"
+//!   "record": "/where/to/record/messages"
 //! }
 //! ```
 //!
-//! All keys are optional. A tool's `does`, `start` (before anything is read), `afterEof` (when the input has ended) and
-//! `on` (instead of the usual answer to a method) are lists of steps, see [`Fake::step`]. There is no implicit answer:
-//! a request with an empty list of steps hangs, but the server keeps reading.
+//! All keys are optional. A tool's `does`, `start` (before anything is read), `afterEof` (when its input has ended) and
+//! `on` (instead of the usual response to a method) are lists of steps, see [`Fake::step`]. With an empty list the
+//! server never responds but keeps reading.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::zombie_processes,
-    reason = "an invalid script ends the server and fails its test"
+    reason = "a script that is wrong ends the server, and the test that wrote it"
 )]
 
 mod http;
@@ -47,7 +47,7 @@ fn main() {
     }
     let mut fake = Fake { script, shared: None };
     fake.perform(&fake.script["start"].clone(), &Value::Null, &mut Out::Stdout);
-    while let Some(message) = fake.receive() {
+    while let Some(message) = fake.hear() {
         if message["method"].is_string() && !message["id"].is_null() {
             fake.answer(&message, &mut Out::Stdout);
         }
@@ -57,13 +57,13 @@ fn main() {
 
 struct Fake {
     script: Value,
-    /// The script shared by all HTTP requests, each of which works on its own copy.
+    /// The script shared by all HTTP requests, each of which has its own copy.
     shared: Option<Arc<Mutex<Value>>>,
 }
 
 impl Fake {
-    /// Reads the next message; `None` at the end of the input.
-    fn receive(&self) -> Option<Value> {
+    /// Returns the next message, or `None` at the end of the input.
+    fn hear(&self) -> Option<Value> {
         let mut line = String::new();
         if stdin().read_line(&mut line).unwrap() == 0 {
             return None;
@@ -108,10 +108,10 @@ impl Fake {
             _ => None,
         };
         match result {
-            Some(result) => out.send(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result})),
+            Some(result) => out.say(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result})),
             None => {
                 let error = json!({"code": -32602, "message": format!("nothing here for {method}")});
-                out.send(&json!({"jsonrpc": "2.0", "id": message["id"], "error": error}));
+                out.say(&json!({"jsonrpc": "2.0", "id": message["id"], "error": error}));
             }
         }
     }
@@ -122,65 +122,64 @@ impl Fake {
         }
     }
 
-    /// Performs one step of a script, an object with one of these keys.
+    /// Performs one step of a script: an object with one of these keys.
     fn step(&mut self, step: &Value, message: &Value, out: &mut Out) {
         let (name, value) = step.as_object().unwrap().iter().next().unwrap();
-        let mut answer =
-            |key: &str, value: Value| out.send(&json!({"jsonrpc": "2.0", "id": message["id"], key: value}));
+        let mut answer = |key: &str, value: Value| out.say(&json!({"jsonrpc": "2.0", "id": message["id"], key: value}));
         let number = || value.as_u64().unwrap();
         match name.as_str() {
             "result" => answer("result", value.clone()),
             "error" => answer("error", value.clone()),
-            // Answer with the request's parameters.
+            // Responds with the request's parameters.
             "echo" => answer("result", json!({"content": [], "structuredContent": message["params"]})),
-            // Replace the tools from now on.
-            "tools" => self.set("tools", value.clone()),
-            // Replace the answers to methods from now on.
+            // Replaces the tools.
+            "tools" => self.keep("tools", value.clone()),
+            // Replaces the steps of methods.
             "on" => {
                 let mut on = self.script["on"].clone();
                 value.as_object().unwrap().iter().for_each(|(method, steps)| on[method] = steps.clone());
-                self.set("on", on);
+                self.keep("on", on);
             }
             "environment" => {
                 let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
                 answer("result", json!({"content": [], "structuredContent": names}));
             }
-            // Start a process that outlives its parent, and answer with its pid.
+            // Starts a grandchild that outlives its parent, and responds with its process id.
             "child" => {
                 let child = Command::new("sleep").arg("1000").spawn().unwrap();
                 answer("result", json!({"content": [], "structuredContent": child.id()}));
             }
-            // Start a process without an answer.
+            // Starts a grandchild without responding.
             "spawn" => {
                 let words: Vec<&str> = value.as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
                 Command::new(words[0]).args(&words[1..]).spawn().unwrap();
             }
-            // Exit the first time only; a file marks that it happened.
+            // Exits the first time only, which a file records.
             "exitOnce" => {
                 let path = value.as_str().unwrap();
                 if OpenOptions::new().write(true).create_new(true).open(path).is_ok() {
                     exit(1);
                 }
             }
-            // Ask the client this question and answer the call with its reply; over pipes only.
+            // Asks the client a question and responds with its answer; on pipes only.
             "ask" => {
-                out.send(&json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": value}));
-                let reply = loop {
-                    let message = self.receive().unwrap_or_else(|| exit(0));
-                    if message["id"] == "q" {
-                        break message["result"].clone();
+                out.say(&json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": value}));
+                let said = loop {
+                    let heard = self.hear().unwrap_or_else(|| exit(0));
+                    if heard["id"] == "q" {
+                        break heard["result"].clone();
                     }
                 };
-                out.send(&json!({
-                    "jsonrpc": "2.0", "id": message["id"], "result": {"content": [], "structuredContent": reply},
+                out.say(&json!({
+                    "jsonrpc": "2.0", "id": message["id"], "result": {"content": [], "structuredContent": said},
                 }));
             }
-            // `[file, steps, others]`: perform `steps` if the file exists, else `others`.
+            // Performs one list of steps if the file exists, else the other: `[file, then, else]`.
             "ifFile" => {
                 let there = std::path::Path::new(value[0].as_str().unwrap()).exists();
                 self.perform(&value[if there { 1 } else { 2 }], message, out);
             }
-            // `[steps, others]`: perform `steps` if the request carries a person's answers, else `others`.
+            // Performs one list of steps if the request has a person's answers, else the other: `[then, else]`.
             "ifAnswered" => {
                 let answered = message["params"]["inputResponses"].is_object();
                 self.perform(&value[if answered { 0 } else { 1 }], message, out);
@@ -188,43 +187,43 @@ impl Fake {
             "progress" => {
                 let mut params = value.clone();
                 params["progressToken"] = message["params"]["_meta"]["progressToken"].clone();
-                out.send(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}));
+                out.say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}));
             }
-            // Print any text and a line end.
+            // Prints any text and a line end.
             "print" => drop(out.print(value.as_str().unwrap().as_bytes(), b"\n")),
             "printBytes" => drop(out.print(&b"x".repeat(usize::try_from(number()).unwrap()), b"")),
-            // Send any message, not only an answer.
-            "say" => out.send(value),
-            // `[before, part, count, after]`: send a message with `part` repeated. `$ID` is the request's id.
+            // Sends any message, also one that is not a response.
+            "say" => out.say(value),
+            // Sends a message with many equal parts: `[before, part, times, after]`. `$ID` is the request's id.
             "repeated" => {
                 let part = |index: usize| value[index].as_str().unwrap().replace("$ID", &message["id"].to_string());
                 let times = usize::try_from(value[2].as_u64().unwrap()).unwrap();
                 out.text(&format!("{}{}{}", part(0), part(1).repeat(times), part(3)));
             }
-            // `[count, message]`: send a message repeatedly.
-            "sayTimes" => (0..value[0].as_u64().unwrap()).for_each(|_| out.send(&value[1])),
-            // Send a complete HTTP response.
+            // Sends a message repeatedly: `[times, message]`.
+            "sayTimes" => (0..value[0].as_u64().unwrap()).for_each(|_| out.say(&value[1])),
+            // Sends a whole HTTP response.
             "raw" => out.raw(value.as_str().unwrap()),
-            // Send a byte at this interval in milliseconds until the client disconnects; then record that.
+            // Sends a byte every given number of milliseconds until the client disconnects, then records that.
             "drip" => {
                 while out.print(b":", b"") {
                     sleep(Duration::from_millis(number()));
                 }
                 self.record(&json!({"gone": message["params"]["name"]}).to_string());
             }
-            // Use another session id from now on and forget the previous one.
+            // Replaces the session id; the old session becomes unknown.
             "session" => {
                 let mut how = self.script["http"].clone();
                 how["session"] = value.clone();
-                self.set("http", how);
+                self.keep("http", how);
             }
             "stderr" => stderr().write_all(value.as_str().unwrap().as_bytes()).unwrap(),
             "stderrBytes" => stderr().write_all(&b"e".repeat(usize::try_from(number()).unwrap())).unwrap(),
             "sleepMs" => sleep(Duration::from_millis(number())),
             "exit" => exit(i32::try_from(number()).unwrap()),
-            // Print a line that never ends.
+            // Sends a line that never ends.
             "endless" => while out.print(&[b'x'; 4096], b"") {},
-            other => panic!("unknown step {other}"),
+            other => panic!("no step is called {other}"),
         }
     }
 
@@ -266,7 +265,7 @@ impl Fake {
         self.script[kind].as_array()?.iter().find(|item| &item[key] == wanted).cloned()
     }
 
-    fn set(&mut self, key: &str, value: Value) {
+    fn keep(&mut self, key: &str, value: Value) {
         self.script[key] = value.clone();
         if let Some(shared) = &self.shared {
             shared.lock().unwrap()[key] = value;

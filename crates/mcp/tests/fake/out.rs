@@ -1,4 +1,4 @@
-//! The output of the scripted server: standard output, or the response to one HTTP request.
+//! The output of the fake server: its standard output, or the response to one HTTP request.
 
 use std::io::{Write, stdout};
 use std::net::TcpStream;
@@ -13,22 +13,22 @@ pub enum Out {
 
 pub struct Answer {
     pub stream: TcpStream,
-    /// Whether the response is a single JSON message instead of an event stream.
+    /// Respond with one JSON message instead of an event stream.
     pub json: bool,
-    /// Additional header lines, each with its line end.
+    /// Further header lines, each with its line end.
     pub head: String,
     pub begun: bool,
 }
 
 impl Out {
-    pub fn send(&mut self, message: &Value) {
+    pub fn say(&mut self, message: &Value) {
         let unasked = message["method"].is_string();
         if !matches!(self, Self::Http(answer) if answer.json && unasked) {
             self.text(&message.to_string());
         }
     }
 
-    /// Sends text as a message, whether it is a valid one or not.
+    /// Sends any text in place of a message.
     pub fn text(&mut self, message: &str) {
         match self {
             Self::Stdout => self.print(message.as_bytes(), b"\n"),
@@ -37,8 +37,7 @@ impl Out {
         };
     }
 
-    /// Writes bytes and returns whether the client is still connected. Over pipes, a closed output ends the process,
-    /// which is how such a server normally ends.
+    /// Writes bytes. Returns false if an HTTP client has disconnected; on pipes the server then exits.
     pub fn print(&mut self, bytes: &[u8], end: &[u8]) -> bool {
         match self {
             Self::Stdout => {
@@ -63,7 +62,7 @@ impl Out {
         }
     }
 
-    /// Sends a complete HTTP response, including the head.
+    /// Writes a whole HTTP response, including its headers.
     pub fn raw(&mut self, text: &str) {
         if let Self::Http(answer) = self {
             answer.begun = true;

@@ -1,4 +1,4 @@
-//! Parser for one HTTP request, written by hand so that the client is not tested against its own HTTP library.
+//! A minimal parser for HTTP requests, so that the tested code is not tested against itself.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -12,7 +12,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads a request; `None` if the connection is closed without one.
+    /// Reads a request, or returns `None` if the connection is closed without a complete one.
     pub fn read(stream: &TcpStream) -> Option<Self> {
         let mut reader = BufReader::new(stream);
         let mut line = String::new();

@@ -1,6 +1,6 @@
-//! A host process that tests can kill: `mcp-host servers.json`, where the file is a list of `{name, command, args}`.
-//! It starts all servers, prints `ready`, and waits. Tests also start it as the keeper process.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "an invalid list ends the host and fails its test")]
+//! A host process that tests can kill: `mcp-host servers.json`, a list of `{name, command, args}`. It starts the
+//! servers, prints `ready`, and waits. Tests also use it as the keeper program.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a list that is wrong ends the host, and its test")]
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Servers over HTTP: requests, responses, streams, sessions, headers and errors.
+//! Servers over HTTP: requests, responses, and which of them are accepted.
 
 use std::time::{Duration, Instant};
 
@@ -7,9 +7,9 @@ use executor::{Outcome, ProgressSink, ToolSource};
 use mcp::{Closed, Limits, Server, Transport};
 use serde_json::{Value, json};
 
-use crate::fake::{AtAddress, Connected, Folder, limits, received, tool, wait_until_received};
+use crate::fake::{AtAddress, Connected, Folder, heard, limits, tool, wait_until_recorded};
 
-/// Turns the script into one of an older server, which does not know `server/discover`.
+/// Makes the fake a server without `server/discover`.
 fn older(mut script: Value, session: bool) -> Value {
     let no = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 14\r\nconnection: close\r\n\r\nno session yet";
     script["on"]["server/discover"] = json!([{"raw": no}]);
@@ -34,7 +34,7 @@ fn whole() -> Value {
 }
 
 #[tokio::test]
-async fn results_arrive_whole_in_either_revision_as_a_message_or_a_stream() {
+async fn results_are_complete_in_both_revisions_as_a_message_or_a_stream() {
     for (older_one, json_only) in [(false, false), (false, true), (true, false), (true, true)] {
         let record = Folder::new();
         let path = record.0.join("record");
@@ -50,7 +50,7 @@ async fn results_arrive_whole_in_either_revision_as_a_message_or_a_stream() {
         assert_eq!(returned.content, *whole()["content"].as_array().unwrap());
         let read = server.returned("resources_read", json!({"uri": "note://1"})).await;
         assert_eq!(read.for_guest()["contents"][0]["text"], "hi");
-        let lines = received(&path);
+        let lines = heard(&path);
         let call = lines.iter().position(|line| line["method"] == "tools/call").unwrap();
         let headers = &lines[call - 1]["headers"];
         let version = if older_one { "2025-11-25" } else { "2026-07-28" };
@@ -70,7 +70,7 @@ async fn results_arrive_whole_in_either_revision_as_a_message_or_a_stream() {
 }
 
 #[tokio::test]
-async fn progress_and_tool_list_changes_are_received_in_either_revision() {
+async fn progress_and_tool_changes_are_received_in_both_revisions() {
     for older_one in [false, true] {
         let changed = json!({"say": {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}});
         let slow =
@@ -87,14 +87,14 @@ async fn progress_and_tool_list_changes_are_received_in_either_revision() {
         assert_eq!(names[0].id.as_str(), "mcp:s:slow");
         let (send, receive) = std::sync::mpsc::channel();
         let updates = ProgressSink::to(move |update| send.send(update).unwrap());
-        let outcome = server.call_with_progress("slow", json!({}), updates).await;
+        let outcome = server.call_heard("slow", json!({}), updates).await;
         assert!(matches!(outcome, Outcome::Returned(_)), "{outcome:?}");
         assert_eq!(receive.try_iter().collect::<Vec<_>>(), [json!({"progress": 1, "total": 2, "message": "half"})]);
     }
 }
 
 #[tokio::test]
-async fn an_abandoned_call_is_cancelled_at_the_server() {
+async fn a_dropped_call_is_cancelled_at_the_server() {
     for older_one in [false, true] {
         let folder = Folder::new();
         let record = folder.0.join("record");
@@ -105,15 +105,15 @@ async fn an_abandoned_call_is_cancelled_at_the_server() {
         let server = Connected::at_address(script, limits()).await;
         tokio::select! {
             outcome = server.call("drips", json!({})) => panic!("{outcome:?}"),
-            _ = wait_until_received(&record, |line| line["method"] == "tools/call") => {}
+            _ = wait_until_recorded(&record, |line| line["method"] == "tools/call") => {}
         }
-        wait_until_received(&record, |line| line["gone"] == "drips").await;
+        wait_until_recorded(&record, |line| line["gone"] == "drips").await;
         if older_one {
-            let call = wait_until_received(&record, |line| line["method"] == "tools/call").await;
-            let cancelled = wait_until_received(&record, |line| line["method"] == "notifications/cancelled").await;
+            let call = wait_until_recorded(&record, |line| line["method"] == "tools/call").await;
+            let cancelled = wait_until_recorded(&record, |line| line["method"] == "notifications/cancelled").await;
             assert_eq!(cancelled["params"]["requestId"], call["id"]);
         } else {
-            assert!(!received(&record).iter().any(|line| line["method"] == "notifications/cancelled"));
+            assert!(!heard(&record).iter().any(|line| line["method"] == "notifications/cancelled"));
         }
         if older_one {
             drop(server.server);
@@ -130,40 +130,39 @@ async fn a_broken_stream_is_resumed_if_there_is_a_session() {
     let script = json!({"tools": [tool("breaks", breaks)], "http": {"resume": rest}, "record": record});
     let server = Connected::at_address(older(script.clone(), true), limits()).await;
     assert_eq!(server.returned("breaks", json!({})).await.for_guest()["structuredContent"], "the rest");
-    wait_until_received(&record, |line| line["http"] == "GET" && line["headers"]["last-event-id"] == "7").await;
+    wait_until_recorded(&record, |line| line["http"] == "GET" && line["headers"]["last-event-id"] == "7").await;
     let without = Connected::at_address(script, limits()).await;
-    let expected =
-        "`breaks` of MCP server `s` failed: the answer broke off; it may have taken effect all the same (code 0)";
+    let expected = "`breaks` of MCP server `s` failed: the response broke off; the call may have taken effect (code 0)";
     assert_eq!(without.failed("breaks").await, expected);
-    assert_eq!(without.server.why_closed(), None, "a lost answer must not close the connection");
+    assert_eq!(without.server.why_closed(), None, "a lost response does not end the connection");
 }
 
 #[tokio::test]
-async fn a_forgotten_session_or_an_unreachable_server_ends_the_connection() {
+async fn an_unknown_session_or_an_unreachable_server_ends_the_connection() {
     let forgets = json!([{"session": "s2"}, {"result": {}}]);
     let script = older(json!({"tools": [tool("forgets", forgets)]}), true);
     let server = Connected::at_address(script.clone(), limits()).await;
     server.returned("forgets", json!({})).await;
     assert_eq!(server.call("forgets", json!({})).await, Outcome::Unknown);
     let failed = server.failed("forgets").await;
-    assert!(failed.contains("it has forgotten the session"), "{failed}");
+    assert!(failed.contains("the server no longer knows the session"), "{failed}");
     assert_eq!(server.server.closed().await, Closed::SessionGone);
     let mut server = Connected::at_address(script, limits()).await;
     server.at.as_mut().unwrap().end();
     assert_eq!(server.call("forgets", json!({})).await, Outcome::Unknown);
     let failed = server.failed("forgets").await;
-    assert!(failed.contains("nobody answers at its address"), "{failed}");
+    assert!(failed.contains("the server cannot be reached at its address"), "{failed}");
     assert_eq!(server.server.closed().await, Closed::Unreachable);
     let spec = server.at.as_ref().unwrap().spec(limits());
     let error = Server::connect(spec).await.unwrap_err().to_string();
     assert_eq!(
         error,
-        "connect to MCP server `s`: nobody answers at its address; see that its address is right and that it runs there"
+        "connect to MCP server `s`: the server cannot be reached at its address; check the address and that the server runs"
     );
 }
 
 #[tokio::test]
-async fn http_errors_are_reported_and_a_redirect_to_another_address_is_not_followed() {
+async fn http_errors_are_reported_and_a_redirect_to_another_origin_is_not_followed() {
     let folder = Folder::new();
     let elsewhere = AtAddress::start(&folder, json!({"record": folder.0.join("record")}));
     let Transport::Http { url: there, .. } = elsewhere.spec(limits()).transport else { panic!() };
@@ -197,18 +196,18 @@ async fn http_errors_are_reported_and_a_redirect_to_another_address_is_not_follo
         ("page", "HTTP 500 (code 500)".to_owned()),
         ("limited", "HTTP 429 (code 429)".to_owned()),
         ("protocol", "no (code -32602)".to_owned()),
-        ("html", "it answered with something that is no message (code 0)".to_owned()),
-        ("nothing", "the answer broke off; it may have taken effect all the same (code 0)".to_owned()),
+        ("html", "its response is not a JSON-RPC message (code 0)".to_owned()),
+        ("nothing", "the response broke off; the call may have taken effect (code 0)".to_owned()),
     ];
     for (name, why) in expected {
         assert_eq!(server.failed(name).await, format!("`{name}` of MCP server `s` failed: {why}"));
     }
     assert_eq!(server.returned("fine", json!({})).await.for_guest(), json!({}));
-    assert!(received(&folder.0.join("record")).is_empty());
+    assert!(heard(&folder.0.join("record")).is_empty());
 }
 
 #[tokio::test]
-async fn configured_headers_are_sent_and_cannot_replace_those_of_the_protocol() {
+async fn configured_headers_reach_the_server_and_cannot_replace_reserved_ones() {
     let folder = Folder::new();
     let record = folder.0.join("record");
     let at = AtAddress::start(&folder, json!({"tools": [], "record": record}));
@@ -220,11 +219,11 @@ async fn configured_headers_are_sent_and_cannot_replace_those_of_the_protocol() 
         spec.clone()
     };
     Server::connect(with("X-Api-Key", "hunter2")).await.unwrap();
-    wait_until_received(&record, |line| line["headers"]["x-api-key"] == "hunter2").await;
+    wait_until_recorded(&record, |line| line["headers"]["x-api-key"] == "hunter2").await;
     for (name, value) in [("Mcp-Session-Id", "x"), ("a b", "x"), ("x", "a\nb")] {
         let error = Server::connect(with(name, value)).await.unwrap_err().to_string();
         let expected = format!(
-            "connect to MCP server `s`: its header `{name}` cannot be sent; see its name and that its value is one line of plain text"
+            "connect to MCP server `s`: its header `{name}` cannot be sent; check its name, and that its value is one line of plain text"
         );
         assert_eq!(error, expected);
     }
@@ -233,15 +232,12 @@ async fn configured_headers_are_sent_and_cannot_replace_those_of_the_protocol() 
         headers.clear();
         *ours = url.to_owned();
         let error = Server::connect(spec.clone()).await.unwrap_err().to_string();
-        assert_eq!(
-            error,
-            format!("connect to MCP server `s`: its address is not one: `{shown}`; it begins with http:// or https://")
-        );
+        assert_eq!(error, format!("connect to MCP server `s`: invalid URL `{shown}`: expected http:// or https://"));
     }
 }
 
 #[tokio::test]
-async fn an_endless_body_or_event_closes_its_connection_and_no_other() {
+async fn an_endless_body_or_event_closes_only_its_own_connection() {
     for (json_only, before) in [(false, "data: "), (true, "")] {
         let tools = [tool("endless", json!([{"print": before}, {"endless": true}]))];
         let endless = Connected::at_address(json!({"tools": tools, "http": {"json": json_only}}), limits()).await;
@@ -249,27 +245,27 @@ async fn an_endless_body_or_event_closes_its_connection_and_no_other() {
         let (lost, fine) = tokio::join!(endless.call("endless", json!({})), other.returned("fine", json!({})));
         assert_eq!(lost, Outcome::Unknown);
         let failed = endless.failed("endless").await;
-        let expected = "`endless` of MCP server `s` failed: the server is not there any more: it sent a message of more than 8388608 bytes; its calls fail until it is connected again";
+        let expected = "`endless` of MCP server `s` failed: the connection to the server was lost: the server sent a message of more than 8388608 bytes; calls fail until it is connected again";
         assert_eq!((failed.as_str(), fine.for_guest()), (expected, json!({})));
     }
 }
 
 #[tokio::test]
-async fn a_body_that_never_ends_reaches_the_deadline_of_its_call() {
+async fn a_body_that_never_ends_times_out_with_its_call() {
     for json_only in [false, true] {
         let tools = [tool("drips", json!([{"drip": 5}])), tool("fine", json!([{"result": {}}]))];
         let short = Limits { call: Duration::from_millis(300), ..limits() };
         let server = Connected::at_address(json!({"tools": tools, "http": {"json": json_only}}), short).await;
         let began = Instant::now();
         let (drips, fine) = tokio::join!(server.failed("drips"), server.returned("fine", json!({})));
-        assert!(drips.contains("no answer within 300 ms"), "{drips}");
+        assert!(drips.contains("no response within 300 ms"), "{drips}");
         assert_eq!(fine.for_guest(), json!({}));
         assert!(began.elapsed() < Duration::from_secs(5));
     }
 }
 
 #[tokio::test]
-async fn garbage_wrong_ids_and_floods_are_ignored_up_to_a_limit() {
+async fn garbage_wrong_ids_and_floods_are_skipped_until_there_are_too_many() {
     let stray = |times: u32| json!({"sayTimes": [times, "not an object"]});
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     let tools = [

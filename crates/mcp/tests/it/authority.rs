@@ -1,4 +1,4 @@
-//! A token issuer for tests, which runs in a thread of the test process.
+//! A minimal OAuth issuer in a thread of the test.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -12,23 +12,23 @@ use url::form_urlencoded::parse;
 
 use crate::request::Request;
 
-/// The requests that the issuer has received, and settings for its answers.
+/// The requests that the issuer has received, and how it responds.
 #[derive(Default)]
 pub struct IssuerState {
-    /// The forms sent to the token endpoint.
+    /// The forms that the token endpoint has received.
     pub asked: Vec<BTreeMap<String, String>>,
-    /// Lifetime of new tokens in seconds.
+    /// The lifetime of tokens in seconds.
     pub lasts: u64,
-    /// Whether refresh tokens are refused.
+    /// Whether refresh tokens are rejected.
     pub refuses: bool,
-    /// A false issuer to name in the redirect.
+    /// A false issuer that the redirect names.
     pub claims: Option<String>,
-    /// Whether the authorization is denied.
+    /// Whether the login page denies the login.
     pub denies: bool,
-    /// Scopes and redirect URL of the last login.
+    /// The scopes and the redirect URL of the last login.
     pub scopes: String,
     pub redirect: String,
-    /// The id of a pre-registered client; if set, dynamic registration is refused.
+    /// The id of a client that was registered by hand; dynamic registration is then disabled.
     pub client: Option<String>,
     given: u32,
     challenges: BTreeMap<String, String>,
@@ -36,9 +36,9 @@ pub struct IssuerState {
 
 pub struct Authority {
     pub url: String,
-    /// The file from which the server reads the valid tokens.
+    /// The file of valid tokens that the server reads.
     pub accepted: PathBuf,
-    pub state: Arc<Mutex<IssuerState>>,
+    pub mind: Arc<Mutex<IssuerState>>,
 }
 
 impl Authority {
@@ -46,28 +46,28 @@ impl Authority {
         std::fs::write(&accepted, "").unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
-        let state = Arc::new(Mutex::new(IssuerState { lasts: 3600, ..IssuerState::default() }));
-        let authority = Self { url: url.clone(), accepted: accepted.clone(), state: Arc::clone(&state) };
+        let mind = Arc::new(Mutex::new(IssuerState { lasts: 3600, ..IssuerState::default() }));
+        let authority = Self { url: url.clone(), accepted: accepted.clone(), mind: Arc::clone(&mind) };
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
                 let Some(request) = Request::read(&stream) else { continue };
-                let answer = answer(&url, &accepted, &request, &mut state.lock().unwrap());
+                let answer = answer(&url, &accepted, &request, &mut mind.lock().unwrap());
                 drop(stream.write_all(answer.as_bytes()));
             }
         });
         authority
     }
 
-    /// Makes all tokens issued so far invalid.
+    /// Revokes all tokens issued so far.
     pub fn revoke(&self) {
         std::fs::write(&self.accepted, "").unwrap();
     }
 }
 
-fn answer(url: &str, accepted: &PathBuf, request: &Request, state: &mut IssuerState) -> String {
+fn answer(url: &str, accepted: &PathBuf, request: &Request, mind: &mut IssuerState) -> String {
     let target = Url::parse(url).unwrap().join(&request.target).unwrap();
-    assert!(!request.headers.contains_key("authorization"), "a token must not be sent to the issuer");
+    assert!(!request.headers.contains_key("authorization"), "no access token is sent to the issuer");
     if (request.method == "POST") != matches!(target.path(), "/register" | "/token") {
         return json(405, &json!({}));
     }
@@ -80,27 +80,27 @@ fn answer(url: &str, accepted: &PathBuf, request: &Request, state: &mut IssuerSt
                 "code_challenge_methods_supported": ["S256"], "authorization_response_iss_parameter_supported": true,
             }),
         ),
-        "/register" if state.client.is_none() => {
+        "/register" if mind.client.is_none() => {
             let asked: Value = serde_json::from_str(&request.body).unwrap();
             json(201, &json!({"client_id": "registered", "redirect_uris": asked["redirect_uris"]}))
         }
-        "/authorize" => authorize(url, &target, state),
-        "/token" => token(accepted, request, state),
+        "/authorize" => authorize(url, &target, mind),
+        "/token" => token(accepted, request, mind),
         _ => json(404, &json!({})),
     }
 }
 
-fn authorize(url: &str, target: &Url, state: &mut IssuerState) -> String {
+fn authorize(url: &str, target: &Url, mind: &mut IssuerState) -> String {
     let query: BTreeMap<String, String> = target.query_pairs().into_owned().collect();
-    let client = state.client.as_deref().unwrap_or("registered");
+    let client = mind.client.as_deref().unwrap_or("registered");
     assert_eq!((query["code_challenge_method"].as_str(), query["client_id"].as_str()), ("S256", client));
-    state.redirect = query["redirect_uri"].clone();
-    state.scopes = query.get("scope").cloned().unwrap_or_default();
-    let code = format!("code{}", state.challenges.len());
-    state.challenges.insert(code.clone(), query["code_challenge"].clone());
+    mind.redirect = query["redirect_uri"].clone();
+    mind.scopes = query.get("scope").cloned().unwrap_or_default();
+    let code = format!("code{}", mind.challenges.len());
+    mind.challenges.insert(code.clone(), query["code_challenge"].clone());
     let mut back = Url::parse(&query["redirect_uri"]).unwrap();
-    let issuer = state.claims.as_deref().unwrap_or(url);
-    let brings = if state.denies { ("error", "access_denied") } else { ("code", code.as_str()) };
+    let issuer = mind.claims.as_deref().unwrap_or(url);
+    let brings = if mind.denies { ("error", "access_denied") } else { ("code", code.as_str()) };
     back.query_pairs_mut()
         .append_pair(brings.0, brings.1)
         .append_pair("state", &query["state"])
@@ -108,24 +108,24 @@ fn authorize(url: &str, target: &Url, state: &mut IssuerState) -> String {
     format!("HTTP/1.1 302 Found\r\nlocation: {back}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
 }
 
-fn token(accepted: &PathBuf, request: &Request, state: &mut IssuerState) -> String {
+fn token(accepted: &PathBuf, request: &Request, mind: &mut IssuerState) -> String {
     let form: BTreeMap<String, String> = parse(request.body.as_bytes()).into_owned().collect();
-    state.asked.push(form.clone());
+    mind.asked.push(form.clone());
     let good = match form["grant_type"].as_str() {
-        "authorization_code" => state.challenges.get(&form["code"]) == Some(&challenge(&form["code_verifier"])),
-        "refresh_token" => !state.refuses && form["refresh_token"] == format!("refresh{}", state.given),
+        "authorization_code" => mind.challenges.get(&form["code"]) == Some(&challenge(&form["code_verifier"])),
+        "refresh_token" => !mind.refuses && form["refresh_token"] == format!("refresh{}", mind.given),
         _ => false,
     };
     if !good {
         return json(400, &json!({"error": "invalid_grant"}));
     }
-    state.given += 1;
-    let access = format!("access{}", state.given);
-    std::fs::write(accepted, format!("{access} {}\n", state.scopes)).unwrap();
-    let refresh = format!("refresh{}", state.given);
+    mind.given += 1;
+    let access = format!("access{}", mind.given);
+    std::fs::write(accepted, format!("{access} {}\n", mind.scopes)).unwrap();
+    let refresh = format!("refresh{}", mind.given);
     json(
         200,
-        &json!({"access_token": access, "token_type": "Bearer", "expires_in": state.lasts, "refresh_token": refresh}),
+        &json!({"access_token": access, "token_type": "Bearer", "expires_in": mind.lasts, "refresh_token": refresh}),
     )
 }
 
@@ -143,7 +143,7 @@ fn json(status: u16, body: &Value) -> String {
     )
 }
 
-/// Opens a page as a browser would, follows one redirect, and returns the final response.
+/// A browser that follows one redirect and returns the final response.
 pub fn browse(page: &str) -> String {
     let first = get(page);
     let location = first.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().trim().to_owned();

@@ -1,4 +1,4 @@
-//! The handshake with a server over HTTP: which revision is used, and how refusals are reported.
+//! The handshake over HTTP: which revision is used, and which error is reported.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use executor::ToolSource;
 use mcp::{ConnectFailure, Server, Transport};
 use serde_json::{Value, json};
 
-use crate::fake::{AtAddress, Connected, Folder, limits, received, tool};
+use crate::fake::{AtAddress, Connected, Folder, heard, limits, tool};
 
 fn raw(status: &str, kind: &str, body: &str) -> Value {
     let length = body.len();
@@ -15,7 +15,7 @@ fn raw(status: &str, kind: &str, body: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_server_with_an_empty_answer_to_discover_gets_the_older_handshake() {
+async fn a_server_with_an_empty_result_for_unknown_methods_is_an_older_one() {
     for nothing in [json!({}), json!({"supportedVersions": "all"}), json!(null)] {
         let folder = Folder::new();
         let record = folder.0.join("record");
@@ -26,13 +26,13 @@ async fn a_server_with_an_empty_answer_to_discover_gets_the_older_handshake() {
         });
         let server = Connected::at_address(script, limits()).await;
         assert_eq!(server.returned("t", json!({})).await.for_guest(), json!({}));
-        let methods: Vec<Value> = received(&record).iter().map(|line| line["method"].clone()).collect();
+        let methods: Vec<Value> = heard(&record).iter().map(|line| line["method"].clone()).collect();
         assert!(methods.contains(&json!("initialize")), "{methods:?}");
     }
 }
 
 #[tokio::test]
-async fn a_refused_discover_is_reported_whatever_the_answer_to_initialize() {
+async fn a_forbidden_discovery_is_reported_even_if_initialize_fails_otherwise() {
     let words = raw("403 Forbidden", "text/plain", "not from here");
     let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "not you"}});
     let in_the_protocols = raw("403 Forbidden", "application/json", &error.to_string());
@@ -49,16 +49,15 @@ async fn a_refused_discover_is_reported_whatever_the_answer_to_initialize() {
             let at = AtAddress::start(&folder, json!({"tools": [], "on": on}));
             let error = Server::connect(at.spec(limits())).await.unwrap_err();
             assert!(matches!(error.why, ConnectFailure::Forbidden(_)), "{error:?}");
-            let expected = format!(
-                "connect to MCP server `s`: it does not let us in: {said}; see that its login or its headers allow this"
-            );
+            let expected =
+                format!("connect to MCP server `s`: it denied access: {said}; check its login and its headers");
             assert_eq!(error.to_string(), expected);
         }
     }
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_only_discover_gets_the_older_handshake() {
+async fn a_server_that_forbids_only_the_discovery_is_initialized() {
     let folder = Folder::new();
     let on = json!({"server/discover": raw("403 Forbidden", "text/plain", "unknown method")});
     let at = AtAddress::start(&folder, json!({"tools": [tool("t", json!([{"result": {}}]))], "on": on}));
@@ -67,7 +66,7 @@ async fn a_server_that_refuses_only_discover_gets_the_older_handshake() {
 }
 
 #[tokio::test]
-async fn a_refused_authorization_header_is_reported_and_no_login_is_requested() {
+async fn a_rejected_authorization_header_is_reported_and_no_login_is_required() {
     let folder = Folder::new();
     let refused = raw("401 Unauthorized", "text/plain", "bad key");
     let at = AtAddress::start(&folder, json!({"on": {"server/discover": refused, "initialize": refused}}));
@@ -75,7 +74,7 @@ async fn a_refused_authorization_header_is_reported_and_no_login_is_requested() 
     let Transport::Http { headers, .. } = &mut spec.transport else { panic!("{spec:?}") };
     *headers = BTreeMap::from([("Authorization".to_owned(), "Bearer hunter2".to_owned())]);
     let error = Server::connect(spec).await.unwrap_err().to_string();
-    let expected = "connect to MCP server `s`: it does not let us in: HTTP 401: bad key; see that its login or its \
-                    headers allow this";
+    let expected = "connect to MCP server `s`: it denied access: HTTP 401: bad key; check its login and its \
+                    headers";
     assert_eq!(error, expected);
 }

@@ -1,4 +1,4 @@
-//! Cells that call tools of a scripted server through the real executor, client and transport.
+//! A cell that calls a server, with the real code between them.
 
 use std::sync::{Arc, Mutex};
 
@@ -44,7 +44,7 @@ async fn a_cell_calls_tools_reads_resources_and_gets_prompts() {
         return {
           sent: created.structuredContent.arguments,
           text: resource.contents[0].text,
-          prompt: prompt.messages[0].content.text,
+          said: prompt.messages[0].content.text,
           wrong,
           declared: declared.includes("function createIssue(") && declared.includes("number?: number"),
           hidden: [ALL_TOOLS.length, (await tools.search("issue")).length, Object.keys(tools).length],
@@ -56,7 +56,7 @@ async fn a_cell_calls_tools_reads_resources_and_gets_prompts() {
     assert_eq!(result["status"], "completed", "{result}");
     let value = &result["value"];
     assert_eq!(value["sent"], json!({"title": "Crash", "state": "open"}), "defaults are filled in");
-    assert_eq!((&value["text"], &value["prompt"]), (&json!("hello"), &json!("Hello!")));
+    assert_eq!((&value["text"], &value["said"]), (&json!("hello"), &json!("Hello!")));
     assert!(value["wrong"].as_str().unwrap().contains("did you misspell it as \"titel\"?"), "{}", value["wrong"]);
     assert_eq!((&value["declared"], &value["hidden"]), (&json!(true), &json!([0, 0, 3])));
     assert!(value["byId"].as_str().unwrap().starts_with("unknown tool"), "{}", value["byId"]);
@@ -64,7 +64,7 @@ async fn a_cell_calls_tools_reads_resources_and_gets_prompts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tools_error_is_a_value_and_a_dead_server_an_error() {
+async fn a_tools_error_is_a_value_and_a_crashed_server_is_an_error() {
     let error = json!({"content": [{"type": "text", "text": "no such city"}], "isError": true});
     let script = json!({"tools": [tool("fails", json!([{"result": error}])), tool("dies", json!([{"exit": 1}]))]});
     let cell = r#"
@@ -85,16 +85,16 @@ async fn a_tools_error_is_a_value_and_a_dead_server_an_error() {
 async fn progress_of_a_tool_is_reported_with_its_call() {
     let steps = json!([{"progress": {"progress": 1, "total": 2}}, {"result": {"content": []}}]);
     let server = Connected::with(json!({"tools": [tool("slow", steps)]}), limits()).await;
-    let received: Arc<Mutex<Vec<ToolUpdate>>> = Arc::default();
-    let sink = Arc::clone(&received);
-    let executor = server.executor().clone().with_progress_sink(move |update| sink.lock().unwrap().push(update));
+    let heard: Arc<Mutex<Vec<ToolUpdate>>> = Arc::default();
+    let hearing = Arc::clone(&heard);
+    let executor = server.executor().clone().with_progress_sink(move |update| hearing.lock().unwrap().push(update));
     let code_mode = runner::in_process().await.unwrap();
     let config = config::CodeMode::enabled(Limits::DEFAULT);
     let cell = ExecInput::javascript("await MCP.s.slow({}); return 1");
     let result = json!(code_mode.exec(&executor, &config, "exec", cell).await);
     assert_eq!(result["status"], "completed", "{result}");
-    let received = received.lock().unwrap();
-    let calls: Vec<_> = received.iter().map(|one| (one.tool_id.as_str(), one.tool_call_id.as_str())).collect();
-    assert_eq!(calls, [("mcp:s:slow", "exec:1")]);
-    assert_eq!(received[0].update["progress"], json!(1), "{:?}", received[0].update);
+    let heard = heard.lock().unwrap();
+    let said: Vec<_> = heard.iter().map(|one| (one.tool_id.as_str(), one.tool_call_id.as_str())).collect();
+    assert_eq!(said, [("mcp:s:slow", "exec:1")]);
+    assert_eq!(heard[0].update["progress"], json!(1), "{:?}", heard[0].update);
 }

@@ -1,4 +1,4 @@
-//! Helpers that start the scripted server and call its tools through the executor.
+//! Starts the scripted server and calls its tools through the executor.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use store::{Keys, Location, Store};
 use tokio::sync::OnceCell;
 
-/// A temporary folder of a test, removed when it is dropped.
+/// A temporary folder of one test, deleted on drop.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -29,7 +29,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A background task may be writing the list cache into the folder, so retry.
+        // The cache is written concurrently, so deleting the folder may fail at first.
         let mut tries = 0..100;
         while let Err(error) = std::fs::remove_dir_all(&self.0) {
             assert!(tries.next().is_some(), "{error}");
@@ -42,7 +42,7 @@ pub fn limits() -> Limits {
     Limits { connect: Duration::from_secs(20), call: Duration::from_secs(10), ..Limits::DEFAULT }
 }
 
-/// Describes a server over pipes, with a keeper process as in the real program.
+/// Returns the specification of a server. Servers of tests have keepers, as in the real program.
 pub fn spec(command: &str, args: &[&str], limits: Limits) -> ServerSpec {
     mcp::keep_with(PathBuf::from(env!("CARGO_BIN_EXE_mcp-host")));
     ServerSpec {
@@ -58,7 +58,7 @@ pub fn spec(command: &str, args: &[&str], limits: Limits) -> ServerSpec {
     }
 }
 
-/// A tool whose calls perform these steps.
+/// Returns a tool that performs these steps.
 pub fn tool(name: &str, does: Value) -> Value {
     json!({"name": name, "description": "Does it.", "inputSchema": {"type": "object"}, "does": does})
 }
@@ -69,7 +69,7 @@ pub async fn connect(folder: &Folder, script: Value, limits: Limits) -> Result<A
     Server::connect(spec(env!("CARGO_BIN_EXE_fake-mcp"), &[path.to_str().unwrap()], limits)).await
 }
 
-/// The scripted server over HTTP, killed when this is dropped.
+/// The scripted server over HTTP on this machine. It ends on drop.
 pub struct AtAddress {
     url: String,
     child: std::process::Child,
@@ -116,26 +116,26 @@ impl Drop for AtAddress {
     }
 }
 
-/// The messages that the server recorded.
-pub fn received(record: &Path) -> Vec<Value> {
+/// Returns the messages that the server has recorded.
+pub fn heard(record: &Path) -> Vec<Value> {
     let lines = std::fs::read_to_string(record).unwrap_or_default();
     lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// Waits until the server has recorded a matching message, and returns it.
-pub async fn wait_until_received(record: &Path, wanted: impl Fn(&Value) -> bool) -> Value {
-    let waiting = async {
+/// Waits until the server has recorded a matching message.
+pub async fn wait_until_recorded(record: &Path, wanted: impl Fn(&Value) -> bool) -> Value {
+    let hearing = async {
         loop {
-            if let Some(found) = received(record).into_iter().find(&wanted) {
+            if let Some(found) = heard(record).into_iter().find(&wanted) {
                 return found;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap_or_else(|_| panic!("{:?}", received(record)))
+    tokio::time::timeout(Duration::from_secs(20), hearing).await.unwrap_or_else(|_| panic!("{:?}", heard(record)))
 }
 
-/// One connected server with the executor that makes calls to it.
+/// One connected server with the real code between a cell's call and it.
 pub struct Connected {
     pub server: Arc<Server>,
     executor: Executor,
@@ -151,7 +151,7 @@ impl Connected {
         Self::over(server, folder)
     }
 
-    /// Starts the scripted server over HTTP and connects to it.
+    /// Connects to the scripted server over HTTP.
     pub async fn at_address(script: Value, limits: Limits) -> Self {
         let folder = Folder::new();
         let at = AtAddress::start(&folder, script);
@@ -167,16 +167,16 @@ impl Connected {
         Self { executor: Executor::new(catalog, routes, Scope::default()), server, store, at: None, _folder: folder }
     }
 
-    /// The executor of a run whose catalog is this server.
+    /// Returns the executor of a run with this server.
     pub fn executor(&self) -> &Executor {
         &self.executor
     }
 
     pub async fn call(&self, name: &str, input: Value) -> Outcome {
-        self.call_with_progress(name, input, ProgressSink::default()).await
+        self.call_heard(name, input, ProgressSink::default()).await
     }
 
-    pub async fn call_with_progress(&self, name: &str, input: Value, updates: ProgressSink) -> Outcome {
+    pub async fn call_heard(&self, name: &str, input: Value, updates: ProgressSink) -> Outcome {
         let memory = || async { Store::open(&Location::Memory, Keys::ephemeral().unwrap()).await.unwrap() };
         let store = self.store.get_or_init(memory).await;
         let id = format!("mcp:s:{name}");

@@ -1,4 +1,4 @@
-//! A group of servers, some of which fail.
+//! Many servers, some of them bad.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::fake::{Folder, limits, tool};
 use crate::kept::{eventually, options, scripted};
 
 #[tokio::test]
-async fn the_first_listing_has_the_working_servers_and_names_the_failing_ones() {
+async fn a_first_listing_lists_working_servers_and_reports_failed_ones() {
     let folder = Folder::new();
     let short = Limits { connect: Duration::from_secs(3), ..limits() };
     let fine = json!({"tools": [tool("fine", json!([{"result": {}}]))]});
@@ -29,7 +29,10 @@ async fn the_first_listing_has_the_working_servers_and_names_the_failing_ones() 
     assert!(upstreams.changes().has_changed().is_ok());
     assert!(*upstreams.changes().borrow_and_update() >= 6);
     let unknown = upstreams.refresh("nobody").await.unwrap_err();
-    assert_eq!(unknown.to_string(), "no MCP server is called `nobody`; see `servers list` for those there are");
+    assert_eq!(
+        unknown.to_string(),
+        "no MCP server is named `nobody`; run `cellmate servers list` to see the configured servers"
+    );
     upstreams.refresh("fine1").await.unwrap().unwrap();
     upstreams.stop_all().await;
     assert!(upstreams.statuses().iter().all(|status| status.state == ServerState::Retired));
@@ -37,5 +40,5 @@ async fn the_first_listing_has_the_working_servers_and_names_the_failing_ones() 
     assert_eq!(refused.to_string(), "this program is shutting down");
     upstreams = Upstreams::new(Vec::new(), &options());
     assert!(upstreams.listed().await.is_empty());
-    eventually("all their processes have ended", || crate::keeper::processes_naming(&folder).is_empty()).await;
+    eventually("nothing is left of them", || crate::keeper::speaking_of(&folder).is_empty()).await;
 }

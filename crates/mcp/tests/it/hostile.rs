@@ -1,4 +1,4 @@
-//! Servers that crash, hang, flood, or send malformed messages.
+//! Servers that crash, hang, flood and lie.
 
 use std::time::{Duration, Instant};
 
@@ -19,29 +19,29 @@ async fn refused(script: Value, limits: Limits) -> String {
 async fn a_crash_fails_the_call_and_later_calls_at_once() {
     let script = json!({"tools": [tool("crash", json!([{"stderr": "boom: /etc/secret"}, {"exit": 3}]))]});
     let server = Connected::with(script, limits()).await;
-    let expected = "`crash` of MCP server `s` failed: the server is not there any more: it ended or closed its output; its calls fail until it is connected again";
-    assert_eq!(server.call("crash", json!({})).await, Outcome::Unknown, "the call may have taken effect");
+    let expected = "`crash` of MCP server `s` failed: the connection to the server was lost: the server exited or closed its output; calls fail until it is connected again";
+    assert_eq!(server.call("crash", json!({})).await, Outcome::Unknown, "it may have taken effect");
     let began = Instant::now();
     assert_eq!(server.failed("crash").await, expected);
     assert!(began.elapsed() < Duration::from_secs(1));
     assert_eq!(server.server.why_closed(), Some(Closed::Ended));
-    // The output of the server is for the operator only.
+    // The standard error is for the operator only.
     while server.server.stderr_tail() != "boom: /etc/secret" {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 #[tokio::test]
-async fn a_hanging_call_reaches_its_deadline_and_affects_no_other() {
+async fn a_hanging_call_times_out_and_does_not_affect_other_calls() {
     let script = json!({"tools": [tool("silent", json!([])), tool("fine", json!([{"result": {}}]))]});
     let server = Connected::with(script, Limits { call: Duration::from_millis(200), ..limits() }).await;
-    let expected = "`silent` of MCP server `s` failed: no answer within 200 ms, so it was cancelled; it may have taken effect all the same";
+    let expected = "`silent` of MCP server `s` failed: no response within 200 ms, so the call was cancelled; it may have taken effect";
     let (silent, fine) = tokio::join!(server.failed("silent"), server.returned("fine", json!({})));
     assert_eq!((silent.as_str(), fine.for_guest()), (expected, json!({})));
 }
 
 #[tokio::test]
-async fn stray_lines_are_ignored_up_to_a_limit() {
+async fn stray_lines_are_skipped_until_there_are_too_many() {
     let stray = |times: usize| -> Vec<Value> { vec![json!({"print": "Listening on stdio…"}); times] };
     let then_answer = |mut steps: Vec<Value>| {
         steps.push(json!({"result": {}}));
@@ -51,7 +51,7 @@ async fn stray_lines_are_ignored_up_to_a_limit() {
     let server = Connected::with(json!({"start": stray(9), "tools": tools}), limits()).await;
     assert_eq!(server.returned("some", json!({})).await.for_guest(), json!({}));
     assert_eq!(server.call("many", json!({})).await, Outcome::Unknown);
-    let expected = "`many` of MCP server `s` failed: the server is not there any more: it sent 10 lines in a row that are not JSON-RPC; its calls fail until it is connected again";
+    let expected = "`many` of MCP server `s` failed: the connection to the server was lost: the server sent 10 lines in a row that are not JSON-RPC; calls fail until it is connected again";
     assert_eq!(server.failed("many").await, expected);
 }
 
@@ -70,17 +70,17 @@ async fn calls_in_flight_fail_at_once_when_the_connection_closes() {
 async fn an_endless_line_closes_the_connection() {
     let server = Connected::with(json!({"tools": [tool("endless", json!([{"endless": true}]))]}), limits()).await;
     assert_eq!(server.call("endless", json!({})).await, Outcome::Unknown);
-    let expected = "`endless` of MCP server `s` failed: the server is not there any more: it sent a message of more than 8388608 bytes; its calls fail until it is connected again";
+    let expected = "`endless` of MCP server `s` failed: the connection to the server was lost: the server sent a message of more than 8388608 bytes; calls fail until it is connected again";
     assert_eq!(server.failed("endless").await, expected);
     let at_start = refused(json!({"start": [{"endless": true}]}), limits()).await;
     assert_eq!(
         at_start,
-        "connect to MCP server `s`: it sent a message of more than 8388608 bytes; see what it wrote to its standard error"
+        "connect to MCP server `s`: the server sent a message of more than 8388608 bytes; check its standard error"
     );
 }
 
 #[tokio::test]
-async fn a_flood_of_stderr_is_drained_and_its_end_kept() {
+async fn a_flood_of_stderr_is_drained_and_its_end_is_kept() {
     let flood = json!([{"stderrBytes": 4 << 20}, {"stderr": "the end"}, {"result": {}}]);
     let server = Connected::with(json!({"tools": [tool("flood", flood)]}), limits()).await;
     assert_eq!(server.returned("flood", json!({})).await.for_guest(), json!({}));
@@ -93,30 +93,30 @@ async fn a_flood_of_stderr_is_drained_and_its_end_kept() {
 #[tokio::test]
 async fn a_server_that_is_not_ready_in_time_fails_to_connect() {
     let short = Limits { connect: Duration::from_millis(300), ..limits() };
-    let expected = "connect to MCP server `s`: it was not ready within 300 ms; see what it wrote to its standard error, or raise the limit";
+    let expected =
+        "connect to MCP server `s`: it was not ready within 300 ms; check its standard error, or raise the limit";
     assert_eq!(refused(json!({"start": [{"sleepMs": 60_000}]}), short).await, expected);
     assert_eq!(refused(json!({"tools": [], "on": {"tools/list": []}}), short).await, expected);
 }
 
 #[tokio::test]
-async fn a_server_that_exits_at_startup_is_reported_with_its_stderr() {
+async fn the_stderr_of_a_server_that_exits_at_startup_is_kept() {
     let script = json!({"start": [{"stderr": "ImportError: no module"}, {"exit": 1}]});
     let error = connect(&Folder::new(), script, limits()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "connect to MCP server `s`: it ended or closed its output; see what it wrote to its standard error"
+        "connect to MCP server `s`: the server exited or closed its output; check its standard error"
     );
     assert_eq!(error.stderr, "ImportError: no module");
 }
 
 #[tokio::test]
-async fn too_many_tools_or_pages_are_refused_and_a_huge_tool_left_out() {
-    let many = "connect to MCP server `s`: it offers more than 2000 tools; have the server offer fewer, or raise the limit on tools";
+async fn too_many_tools_or_pages_are_rejected_and_a_huge_tool_is_left_out() {
+    let many = "connect to MCP server `s`: it offers more than 2000 tools; configure it to offer fewer, or raise the limit on tools";
     let long_page = refused(json!({"manyTools": 100_000, "pageSize": 100_000}), limits()).await;
     assert!(long_page.contains("700009 JSON values"), "{long_page}");
     assert_eq!(refused(json!({"manyTools": 2_001, "pageSize": 500}), limits()).await, many);
-    let pages =
-        "connect to MCP server `s`: its list has more than 256 pages; have it offer fewer tools or longer pages";
+    let pages = "connect to MCP server `s`: its tool list has more than 256 pages; configure it to offer fewer tools or longer pages";
     let endless = json!({"tools": [], "on": {"tools/list": [{"result": {"tools": [], "nextCursor": "again"}}]}});
     assert_eq!(refused(endless, limits()).await, pages);
     let huge = json!({"name": "huge", "description": "x".repeat(1 << 20), "inputSchema": {"type": "object"}});
@@ -126,9 +126,9 @@ async fn too_many_tools_or_pages_are_refused_and_a_huge_tool_left_out() {
     assert_eq!((left_out.tool.as_str(), left_out.why.as_str()), ("huge", "its description is longer than 16384 bytes"));
 }
 
-/// The result must be the same over both transports.
+/// Over both transports, because the listing must not depend on the transport.
 #[tokio::test]
-async fn circular_schemas_and_duplicate_names_do_no_harm() {
+async fn cyclic_schemas_and_duplicate_names_are_handled() {
     let circle = |schema: Value| json!({"name": "circle", "inputSchema": schema, "does": [{"result": {}}]});
     let schemas = [
         json!({"type": "object", "$ref": "#"}),
@@ -139,7 +139,7 @@ async fn circular_schemas_and_duplicate_names_do_no_harm() {
         let twice = [circle(schema), tool("circle", json!([{"error": {"code": 1, "message": "the second"}}]))];
         let script = json!({"tools": twice});
         for server in [Connected::with(script.clone(), limits()).await, Connected::at_address(script, limits()).await] {
-            // Accepted or refused, but answered, and soon.
+            // The call may succeed or fail, but it must end soon.
             let began = Instant::now();
             let outcome = server.call("circle", json!({"a": 1})).await;
             assert!(began.elapsed() < Duration::from_secs(5), "{outcome:?}");
@@ -151,7 +151,7 @@ async fn circular_schemas_and_duplicate_names_do_no_harm() {
 }
 
 #[tokio::test]
-async fn unsolicited_answers_and_floods_of_notifications_do_no_harm() {
+async fn unexpected_responses_and_floods_of_notifications_are_ignored() {
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     let wrong = json!({"jsonrpc": "2.0", "id": 999, "result": {"content": ["wrong"]}});
     let steps = json!([{"say": wrong}, {"sayTimes": [20_000, changed]}, {"result": {}}, {"say": wrong}]);
@@ -162,7 +162,7 @@ async fn unsolicited_answers_and_floods_of_notifications_do_no_harm() {
 }
 
 #[tokio::test]
-async fn a_malformed_answer_fails_the_call_or_the_connection() {
+async fn an_invalid_response_fails_the_call_or_the_connection() {
     let odd = |name: &str, result: Value| tool(name, json!([{"result": result}]));
     let tools = [
         odd("number", json!(7)),
@@ -172,32 +172,35 @@ async fn a_malformed_answer_fails_the_call_or_the_connection() {
         tool("long", json!([{"error": {"code": 1, "message": "é".repeat(5000)}}])),
     ];
     let server = Connected::with(json!({"tools": tools}), limits()).await;
-    let not_a_result = "it answered with something that is not a result";
+    let not_a_result = "its response is not a valid result";
     let long = format!("{}… (code 1)", "é".repeat(1000));
     let expected = [
         ("number", not_a_result),
         ("null", not_a_result),
-        ("ask", "it wants to ask something first: it does not say what"),
+        ("ask", "its request for input cannot be passed on: it contains no question"),
         ("error", "an error without a readable message (code 0)"),
         ("long", &long),
     ];
     for (name, why) in expected {
         assert_eq!(server.failed(name).await, format!("`{name}` of MCP server `s` failed: {why}"));
     }
-    let confused = "connect to MCP server `s`: it does not speak MCP as we know it; see that the command starts an MCP server on standard input and output, or that the address is that of its MCP endpoint";
+    let confused = "connect to MCP server `s`: it does not speak a supported revision of MCP; check that the command starts an MCP server on standard input and output, or that the address is its MCP endpoint";
     assert_eq!(refused(json!({"on": {"initialize": [{"result": {"tools": []}}]}}), limits()).await, confused);
     assert_eq!(refused(json!({"tools": [], "on": {"tools/list": [{"result": {}}]}}), limits()).await, confused);
     let no = json!([{"error": {"code": -32000, "message": "not today"}}]);
     let script = json!({"on": {"initialize": no, "server/discover": no}});
-    assert_eq!(refused(script, limits()).await, "connect to MCP server `s`: it refused: not today (code -32000)");
+    assert_eq!(
+        refused(script, limits()).await,
+        "connect to MCP server `s`: it rejected the request: not today (code -32000)"
+    );
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_read_is_disconnected() {
+async fn a_server_that_does_not_read_is_not_waited_for() {
     let script = json!({"tools": [tool("sleep", json!([{"sleepMs": 600_000}]))]});
     let server = Connected::with(script, Limits { call: Duration::from_millis(100), ..limits() }).await;
-    assert!(server.failed("sleep").await.contains("no answer within 100 ms"));
-    // Large calls fill the pipe and then the queue behind it.
+    assert!(server.failed("sleep").await.contains("no response within 100 ms"));
+    // Large calls fill the pipe and then the queue.
     let large = json!({"text": "x".repeat(100 << 10)});
     let mut messages = Vec::new();
     for _ in 0..40 {
@@ -210,9 +213,9 @@ async fn a_server_that_does_not_read_is_disconnected() {
     assert_eq!(server.server.why_closed(), Some(Closed::DoesNotRead));
 }
 
-/// This holds even for a server that does not exit when its input ends.
+/// Also if the server itself ignores the end of its input.
 #[tokio::test]
-async fn processes_started_by_the_server_end_with_it() {
+async fn processes_that_the_server_started_end_with_it() {
     for does in [json!([{"child": true}]), json!([{"child": true}, {"sleepMs": 600_000}])] {
         let server = Connected::with(json!({"tools": [tool("child", does)]}), limits()).await;
         let child = server.returned("child", json!({})).await.for_guest()["structuredContent"].as_u64().unwrap();
@@ -232,12 +235,12 @@ async fn processes_started_by_the_server_end_with_it() {
 }
 
 #[tokio::test]
-async fn a_missing_command_or_invalid_name_is_refused_with_a_remedy() {
+async fn an_invalid_command_or_name_is_reported_with_a_remedy() {
     let mut spec = crate::fake::spec("no-such-command-anywhere", &[], limits());
     let error = mcp::Server::connect(spec.clone()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "connect to MCP server `s`: cannot start its command (entity not found); see that the command is installed, on PATH, and its folder exists"
+        "connect to MCP server `s`: cannot start its command (entity not found); check that the command is installed and on PATH, and that its folder exists"
     );
     for name in ["", "a:b", "a\nb", &"x".repeat(65)] {
         spec.name = name.to_owned();

@@ -1,4 +1,4 @@
-//! Misbehaving servers do not slow down the others.
+//! Bad servers do not slow down the good ones.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ use crate::kept::{options, scripted};
 const SERVERS: usize = 16;
 const CALLS: usize = 40;
 
-/// Delay of a single call that a slow or shared machine may cause.
+/// How long a slow, shared machine may delay any single call.
 const SLACK: Duration = Duration::from_millis(100);
 
 fn fine() -> Value {
     json!({"tools": [tool("call", json!([{"result": {}}]))]})
 }
 
-/// The scripts of misbehaving servers, one of each kind.
+/// One bad server of each kind.
 fn bad() -> Vec<Value> {
     let flood: Vec<Value> = vec![json!({"stderrBytes": 1 << 20}); 4000];
     let garbage = Value::from(vec![json!({"print": "?"}); 20]);
@@ -81,9 +81,9 @@ impl Fleet {
         }
     }
 
-    /// The 99th percentile of the durations of many calls to the good servers.
+    /// Returns the 99th percentile of the duration of many calls to the good servers.
     async fn p99(&self) -> Duration {
-        let mut durations = Vec::new();
+        let mut took = Vec::new();
         for _ in 0..CALLS {
             let timed = self.names("fine").into_iter().take(10).map(|name| async move {
                 let began = Instant::now();
@@ -91,18 +91,18 @@ impl Fleet {
                 assert!(matches!(outcome, Outcome::Returned(_)), "{name}: {outcome:?}");
                 began.elapsed()
             });
-            durations.extend(join_all(timed).await);
+            took.extend(join_all(timed).await);
         }
-        durations.sort_unstable();
-        durations[durations.len() * 99 / 100]
+        took.sort_unstable();
+        took[took.len() * 99 / 100]
     }
 
-    /// Calls the bad servers until it is dropped.
-    async fn call_bad_servers(&self) {
+    /// Calls the bad servers until the future is dropped.
+    async fn trouble(&self) {
         let callers = self.names("bad").into_iter().map(|name| async move {
             loop {
                 self.call(&name).await;
-                // This also starts those that never listed a tool.
+                // Also the servers that have never listed anything.
                 drop(self.upstreams.get(&name).unwrap().listed().await);
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -112,15 +112,15 @@ impl Fleet {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_servers_do_not_slow_down_the_good_ones() {
+async fn bad_servers_do_not_slow_the_good_ones() {
     let quiet = fleet(Vec::new()).await;
     let alone = quiet.p99().await;
     quiet.upstreams.stop_all().await;
     let loud = fleet(bad()).await;
     assert_eq!((loud.names("bad").len(), loud.names("fine").len()), (6, 10));
     let among_bad = tokio::select! {
-        p99 = loud.p99() => p99,
-        () = loud.call_bad_servers() => panic!("the calls to bad servers must not end"),
+        took = loud.p99() => took,
+        () = loud.trouble() => panic!("trouble does not end by itself"),
     };
     println!("p99 alone {alone:?}, among bad servers {among_bad:?}");
     assert!(among_bad <= alone * 2 + SLACK, "alone {alone:?}, among bad servers {among_bad:?}");

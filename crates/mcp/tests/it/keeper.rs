@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use crate::fake::{Folder, limits, tool};
 use crate::kept::{eventually, options, scripted};
 
-/// A process as `/proc` shows it.
+/// A process as the system lists it.
 #[derive(Clone, Debug)]
-pub struct ProcessInfo {
+pub struct Seen {
     pub pid: i32,
     parent: i32,
     group: i32,
@@ -23,35 +23,35 @@ pub struct ProcessInfo {
     command: String,
 }
 
-fn processes() -> Vec<ProcessInfo> {
+fn processes() -> Vec<Seen> {
     let numbers = std::fs::read_dir("/proc").unwrap().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    numbers.filter_map(process_info).collect()
+    numbers.filter_map(seen).collect()
 }
 
-fn process_info(pid: i32) -> Option<ProcessInfo> {
+fn seen(pid: i32) -> Option<Seen> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let zombie = fields.next()? == "Z";
     let (parent, group) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    Some(ProcessInfo { pid, parent, group, zombie, command: String::from_utf8_lossy(&command).replace('\0', " ") })
+    Some(Seen { pid, parent, group, zombie, command: String::from_utf8_lossy(&command).replace('\0', " ") })
 }
 
 fn alive(pid: i32) -> bool {
-    process_info(pid).is_some_and(|process| !process.zombie)
+    seen(pid).is_some_and(|process| !process.zombie)
 }
 
 /// Processes, keepers included, whose command names something in the folder.
-pub fn processes_naming(folder: &Folder) -> Vec<ProcessInfo> {
+pub fn speaking_of(folder: &Folder) -> Vec<Seen> {
     let here = folder.0.to_str().unwrap();
     processes().into_iter().filter(|process| !process.zombie && process.command.contains(here)).collect()
 }
 
-/// All descendants of a process.
-fn descendants(of: i32) -> Vec<ProcessInfo> {
+/// Returns all descendants of a process, by parent ids.
+fn descendants(of: i32) -> Vec<Seen> {
     let all = processes();
-    let mut found: Vec<ProcessInfo> = Vec::new();
+    let mut found: Vec<Seen> = Vec::new();
     let mut parents = vec![of];
     while let Some(parent) = parents.pop() {
         let children = all.iter().filter(|process| process.parent == parent);
@@ -63,8 +63,7 @@ fn descendants(of: i32) -> Vec<ProcessInfo> {
     found
 }
 
-/// A server that ignores signals and the end of its input, and has two children: one in its process group and one
-/// outside it.
+/// A server that ignores the end of its input and SIGTERM, with one child in its group and one that has left it.
 fn stubborn(folder: &Folder, name: &str) -> ServerSpec {
     let script = json!({
         "tools": [tool("fine", json!([{"result": {}}]))],
@@ -106,17 +105,17 @@ fn no_process_is_left_two_seconds_after_the_host_was_killed() {
         stubborn(&folder, "stubborn"),
     ];
     let mut host = start_host(&folder, &servers);
-    let is_asleep = |one: &&ProcessInfo| one.command.starts_with("sleep");
+    let is_asleep = |one: &&Seen| one.command.starts_with("sleep");
     let mut family = descendants(i32::try_from(host.id()).unwrap());
-    // One child is `setsid` first, which leaves the group and only then runs `sleep`.
+    // One of them starts as `setsid`, which leaves the group before it executes `sleep`.
     let began = Instant::now();
     while family.iter().filter(is_asleep).count() < 2 && began.elapsed() < Duration::from_secs(10) {
         std::thread::sleep(Duration::from_millis(10));
         family = descendants(i32::try_from(host.id()).unwrap());
     }
-    assert_eq!(family.len(), 3 + 3 + 2, "three keepers, three servers and two children: {family:#?}");
-    let sleepers: Vec<&ProcessInfo> = family.iter().filter(is_asleep).collect();
-    assert_ne!(sleepers[0].group, sleepers[1].group, "one child has left the group");
+    assert_eq!(family.len(), 3 + 3 + 2, "keepers, servers, and the children of one: {family:#?}");
+    let sleepers: Vec<&Seen> = family.iter().filter(is_asleep).collect();
+    assert_ne!(sleepers[0].group, sleepers[1].group, "one has left the group");
     host.kill().unwrap();
     let killed = Instant::now();
     host.wait().unwrap();
@@ -127,8 +126,8 @@ fn no_process_is_left_two_seconds_after_the_host_was_killed() {
     }
 }
 
-/// Starts a stubborn server; returns it, its keeper, and all descendants of the keeper.
-async fn start_stubborn(folder: &Folder) -> (Arc<Upstream>, ProcessInfo, Vec<ProcessInfo>) {
+/// Starts a stubborn server. Returns it, its keeper, and the keeper's descendants.
+async fn kept(folder: &Folder) -> (Arc<Upstream>, Seen, Vec<Seen>) {
     let server = Upstream::new(stubborn(folder, "s"), options());
     server.listed().await.unwrap();
     let us = i32::try_from(std::process::id()).unwrap();
@@ -142,31 +141,31 @@ async fn start_stubborn(folder: &Folder) -> (Arc<Upstream>, ProcessInfo, Vec<Pro
 #[tokio::test]
 async fn a_stop_kills_processes_that_ignore_it_and_leaves_no_zombie() {
     let folder = Folder::new();
-    let (server, keeper, family) = start_stubborn(&folder).await;
+    let (server, keeper, family) = kept(&folder).await;
     let began = Instant::now();
     server.stop().await;
     assert!(began.elapsed() < Duration::from_secs(4));
     for process in family.iter().chain([&keeper]) {
-        assert!(process_info(process.pid).is_none(), "{process:?}");
+        assert!(seen(process.pid).is_none(), "{process:?}");
     }
 }
 
 #[tokio::test]
-async fn killing_a_keeper_ends_its_server_and_process_group() {
+async fn a_killed_keeper_ends_its_server_and_group() {
     let folder = Folder::new();
-    let (_server, keeper, family) = start_stubborn(&folder).await;
+    let (_server, keeper, family) = kept(&folder).await;
     kill_process(Pid::from_raw(keeper.pid).unwrap(), Signal::KILL).unwrap();
     let grouped: Vec<i32> = family.iter().filter(|one| one.group == keeper.pid).map(|one| one.pid).collect();
     assert_eq!(grouped.len(), 2, "{family:#?}");
-    eventually("the process group has ended", || !grouped.iter().any(|pid| alive(*pid))).await;
-    // Without the keeper, the process that left the group keeps running; the test ends it.
+    eventually("they are gone", || !grouped.iter().any(|pid| alive(*pid))).await;
+    // A process that has left the group is not ended without its keeper, so the test ends it.
     for left in family.iter().filter(|one| one.group != keeper.pid && alive(one.pid)) {
         kill_process(Pid::from_raw(left.pid).unwrap(), Signal::KILL).unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_command_that_the_keeper_cannot_start_is_reported_on_standard_error() {
+async fn a_command_that_the_keeper_cannot_start_is_reported_on_stderr() {
     let folder = Folder::new();
     let path = folder.0.join("not-executable");
     std::fs::write(&path, "no program").unwrap();

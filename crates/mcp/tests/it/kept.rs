@@ -1,4 +1,4 @@
-//! A configured upstream that follows a script and is started when needed, with an executor for calls to it.
+//! A configured server that follows a script and is started on demand, with the real code between a call and it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,14 +14,13 @@ use store::{Keys, Location, Store};
 
 use crate::fake::{Folder, limits, spec};
 
-/// An upstream with a scripted server, and a store for its calls.
-pub struct TestUpstream {
+pub struct ScriptedUpstream {
     pub upstream: Arc<Upstream>,
     pub store: Store,
     pub folder: Folder,
 }
 
-/// Options with short waits between restarts, and failure after three attempts.
+/// Options with short waits and an early give-up.
 pub fn options() -> UpstreamOptions {
     let restart = Restart {
         first_wait: Duration::from_millis(20),
@@ -32,7 +31,7 @@ pub fn options() -> UpstreamOptions {
     UpstreamOptions { restart, ..UpstreamOptions::DEFAULT }
 }
 
-/// Describes a server of this name whose script, record and cached list are in the folder.
+/// Returns a server whose script, record and cached list are in the folder.
 pub fn scripted(folder: &Folder, name: &str, script: Value, limits: Limits) -> ServerSpec {
     write(folder, name, script);
     let path = folder.0.join(format!("{name}.json"));
@@ -44,7 +43,7 @@ fn write(folder: &Folder, name: &str, mut script: Value) {
     std::fs::write(folder.0.join(format!("{name}.json")), script.to_string()).unwrap();
 }
 
-impl TestUpstream {
+impl ScriptedUpstream {
     pub async fn with(script: Value, options: UpstreamOptions) -> Self {
         Self::of(script, options, |_| {}).await
     }
@@ -57,12 +56,12 @@ impl TestUpstream {
         Self { upstream: Upstream::new(spec, options), store, folder }
     }
 
-    /// Replaces the script from the next start of the server on.
+    /// Replaces the script for the server's next start.
     pub fn rewrite(&self, script: Value) {
         write(&self.folder, "s", script);
     }
 
-    /// An executor for the tools listed now; calls that match `ask` need approval.
+    /// Returns an executor for the current tools.
     pub fn executor(&self, ask: &[&str]) -> Executor {
         let source: Arc<dyn ToolSource> = self.upstream.clone();
         let (routes, tools) = Routes::of(&[source]);
@@ -90,13 +89,13 @@ impl TestUpstream {
         }
     }
 
-    /// How many messages of this method the server has received.
-    pub fn received(&self, method: &str) -> usize {
-        received(&self.folder, "s", method)
+    /// Returns how often the server has received this method.
+    pub fn heard(&self, method: &str) -> usize {
+        heard(&self.folder, "s", method)
     }
 
     pub fn starts(&self) -> usize {
-        self.received("initialize")
+        self.heard("initialize")
     }
 
     pub fn cache(&self) -> PathBuf {
@@ -104,7 +103,7 @@ impl TestUpstream {
     }
 }
 
-pub fn received(folder: &Folder, name: &str, method: &str) -> usize {
+pub fn heard(folder: &Folder, name: &str, method: &str) -> usize {
     let lines = std::fs::read_to_string(folder.0.join(format!("{name}.record"))).unwrap_or_default();
     let messages = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     messages.filter(|message| message["method"] == method).count()
@@ -117,5 +116,5 @@ pub async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    panic!("this never became true: {what}");
+    panic!("it never came to be that {what}");
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::authority::{Authority, browse, get};
 use crate::fake::{AtAddress, Connected, Folder, limits, tool};
 
-/// A server that requires a token, its issuer, and a folder for tokens.
+/// A server, its issuer, and a folder for tokens.
 struct Guarded {
     spec: ServerSpec,
     authority: Authority,
@@ -23,7 +23,7 @@ impl Guarded {
         Self::with(json!({}))
     }
 
-    /// Adds these settings to the `http` section of the server's script.
+    /// Starts a server with further `http` settings.
     fn with(more: Value) -> Self {
         let folder = Folder::new();
         let authority = Authority::start(folder.0.join("accepted"));
@@ -53,53 +53,53 @@ impl Guarded {
     }
 
     fn renewals(&self) -> usize {
-        let state = self.authority.state.lock().unwrap();
-        state.asked.iter().filter(|form| form["grant_type"] == "refresh_token").count()
+        let mind = self.authority.mind.lock().unwrap();
+        mind.asked.iter().filter(|form| form["grant_type"] == "refresh_token").count()
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_needs_a_login_is_reported_with_the_remedy_and_works_after_it() {
+async fn a_server_that_requires_a_login_works_after_it() {
     let guarded = Guarded::new();
     let error = guarded.connect().await.unwrap_err();
     assert!(matches!(&error.why, ConnectFailure::LoginNeeded { server } if server == "s"), "{error:?}");
-    assert_eq!(error.to_string(), "connect to MCP server `s`: it wants a login; run `cellmate servers login s`");
+    assert_eq!(error.to_string(), "connect to MCP server `s`: it requires a login; run `cellmate servers login s`");
     let logged_in = guarded.log_in().await.unwrap();
     assert_eq!(logged_in.issuer.as_deref(), Some(guarded.authority.url.as_str()));
     assert_eq!(logged_in.scopes, ["read"]);
     let server = guarded.connected().await;
     assert_eq!(server.returned("t", json!({})).await.for_guest(), json!({}));
-    let asked = guarded.authority.state.lock().unwrap().asked[0].clone();
+    let asked = guarded.authority.mind.lock().unwrap().asked[0].clone();
     let Transport::Http { url, .. } = &guarded.spec.transport else { panic!() };
-    assert_eq!(asked["resource"], *url, "the token must be for this server only");
+    assert_eq!(asked["resource"], *url, "the token is for this server alone");
     assert!(mcp::logout(&guarded.spec).unwrap());
     assert!(matches!(guarded.connect().await.unwrap_err().why, ConnectFailure::LoginNeeded { .. }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_starts_from_the_challenge_of_the_refused_request() {
-    // Only the challenge of a POST gives the metadata path and the scope.
+async fn a_login_uses_the_challenge_of_the_rejected_request() {
+    // Only the challenge of a POST names the metadata and the scopes.
     let guarded = Guarded::with(json!({"metadata": "/elsewhere/meta", "challenge": ", scope=\"narrow\""}));
-    guarded.authority.state.lock().unwrap().lasts = 30;
+    guarded.authority.mind.lock().unwrap().lasts = 30;
     assert_eq!(guarded.log_in().await.unwrap().scopes, ["narrow"]);
-    guarded.authority.state.lock().unwrap().lasts = 3600;
+    guarded.authority.mind.lock().unwrap().lasts = 3600;
     let server = guarded.connected().await;
     assert_eq!(server.returned("t", json!({})).await.for_guest(), json!({}));
-    assert_eq!(guarded.renewals(), 1, "a renewal uses the same issuer");
+    assert_eq!(guarded.renewals(), 1, "a renewal finds the same issuer");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn configured_login_settings_are_sent_to_the_issuer() {
+async fn a_login_uses_the_configured_client_scopes_and_callback() {
     let mut guarded = Guarded::new();
-    guarded.authority.state.lock().unwrap().client = Some("by hand".to_owned());
+    guarded.authority.mind.lock().unwrap().client = Some("by hand".to_owned());
     let Transport::Http { login: Some(login), .. } = &mut guarded.spec.transport else { panic!() };
     login.client_id = Some("by hand".to_owned());
     login.scopes = vec!["a".to_owned(), "b".to_owned()];
     login.callback = Callback::parse("http://localhost/back").unwrap();
     assert_eq!(guarded.log_in().await.unwrap().scopes, ["a", "b"]);
     let (scopes, redirect) = {
-        let state = guarded.authority.state.lock().unwrap();
-        (state.scopes.clone(), state.redirect.clone())
+        let mind = guarded.authority.mind.lock().unwrap();
+        (mind.scopes.clone(), mind.redirect.clone())
     };
     assert_eq!(scopes, "a b");
     assert!(redirect.starts_with("http://localhost:") && redirect.ends_with("/back"), "{redirect}");
@@ -112,37 +112,33 @@ async fn a_login_with_too_few_scopes_names_the_missing_ones_and_the_next_login_a
     guarded.log_in().await.unwrap();
     let server = guarded.connected().await;
     let failed = server.failed("t").await;
-    let expected = "`t` of MCP server `s` failed: it wants a login that allows `write`; a person must run \
+    let expected = "`t` of MCP server `s` failed: it requires a login that allows `write`; a person must run \
                     `cellmate servers login s` (code 403)";
     assert_eq!(failed, expected);
-    assert_eq!(guarded.log_in().await.unwrap().scopes, ["write", "read"], "the next login keeps the earlier scopes");
-    assert_eq!(server.returned("t", json!({})).await.for_guest(), json!({}), "the open connection uses the new token");
+    assert_eq!(guarded.log_in().await.unwrap().scopes, ["write", "read"], "nothing is lost");
+    assert_eq!(server.returned("t", json!({})).await.for_guest(), json!({}), "the connection uses the new token");
     assert_eq!(guarded.renewals(), 0);
     guarded.log_in().await.unwrap();
-    assert_eq!(
-        guarded.authority.state.lock().unwrap().scopes,
-        "read",
-        "a scope that was granted is not requested again"
-    );
+    assert_eq!(guarded.authority.mind.lock().unwrap().scopes, "read", "a satisfied challenge is not used again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_expiring_token_is_renewed_once_before_it_expires() {
     let guarded = Guarded::new();
-    guarded.authority.state.lock().unwrap().lasts = 30;
+    guarded.authority.mind.lock().unwrap().lasts = 30;
     guarded.log_in().await.unwrap();
-    guarded.authority.state.lock().unwrap().lasts = 3600;
+    guarded.authority.mind.lock().unwrap().lasts = 3600;
     let server = guarded.connected().await;
     let calls = (0..8).map(|_| server.returned("t", json!({})));
     futures_util::future::join_all(calls).await;
     assert_eq!(guarded.renewals(), 1);
     let again = guarded.connected().await;
     again.returned("t", json!({})).await;
-    assert_eq!(guarded.renewals(), 1, "the renewed token is stored");
+    assert_eq!(guarded.renewals(), 1, "the newer one is kept");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_token_is_renewed_once_and_then_a_login_is_needed() {
+async fn a_rejected_token_is_renewed_once_and_then_requires_a_login() {
     let guarded = Guarded::new();
     guarded.log_in().await.unwrap();
     let server = guarded.connected().await;
@@ -151,9 +147,9 @@ async fn a_refused_token_is_renewed_once_and_then_a_login_is_needed() {
     futures_util::future::join_all(calls).await;
     assert_eq!(guarded.renewals(), 1);
     guarded.authority.revoke();
-    guarded.authority.state.lock().unwrap().refuses = true;
+    guarded.authority.mind.lock().unwrap().refuses = true;
     let failed = server.failed("t").await;
-    let expected = "`t` of MCP server `s` failed: it wants a login; a person must run `cellmate servers login s`";
+    let expected = "`t` of MCP server `s` failed: it requires a login; a person must run `cellmate servers login s`";
     assert_eq!(failed, expected);
     assert_eq!(server.server.closed().await, Closed::LoginNeeded);
     assert!(matches!(guarded.connect().await.unwrap_err().why, ConnectFailure::LoginNeeded { .. }));
@@ -163,14 +159,14 @@ async fn a_refused_token_is_renewed_once_and_then_a_login_is_needed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_callback_with_a_wrong_issuer_state_or_path_is_refused() {
+async fn a_redirect_from_the_wrong_issuer_is_rejected() {
     let guarded = Guarded::new();
-    guarded.authority.state.lock().unwrap().claims = Some("https://evil.example".to_owned());
+    guarded.authority.mind.lock().unwrap().claims = Some("https://evil.example".to_owned());
     let error = guarded.log_in().await.unwrap_err();
     let LoginError::Refused { why: LoginRefused::WrongIssuer(who), .. } = &error else { panic!("{error:?}") };
     assert_eq!(who, "https://evil.example");
-    assert!(guarded.authority.state.lock().unwrap().asked.is_empty(), "no code may be sent to the token endpoint");
-    guarded.authority.state.lock().unwrap().claims = None;
+    assert!(guarded.authority.mind.lock().unwrap().asked.is_empty(), "no code was redeemed");
+    guarded.authority.mind.lock().unwrap().claims = None;
     let logged_in = mcp::login(&guarded.spec, |page| {
         let page = page.to_owned();
         std::thread::spawn(move || {
@@ -184,14 +180,14 @@ async fn a_callback_with_a_wrong_issuer_state_or_path_is_refused() {
     })
     .await;
     assert!(logged_in.is_ok(), "{logged_in:?}");
-    guarded.authority.state.lock().unwrap().denies = true;
+    guarded.authority.mind.lock().unwrap().denies = true;
     let denied = guarded.log_in().await.unwrap_err();
     assert!(matches!(&denied, LoginError::Denied(why) if why == "access_denied"), "{denied:?}");
     drop(guarded.folder);
 }
 
 #[tokio::test]
-async fn a_login_to_a_server_without_an_issuer_is_refused() {
+async fn a_server_without_a_login_is_reported() {
     let spec = crate::fake::spec("x", &[], limits());
     assert!(matches!(mcp::login(&spec, |_| {}).await.unwrap_err(), LoginError::NotForIt(_)));
     let folder = Folder::new();

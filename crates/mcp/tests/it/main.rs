@@ -1,5 +1,10 @@
-//! Tests of the MCP client against a scripted server and real servers, and of the MCP server in process.
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "an unexpected value fails the test")]
+//! Tests of the client with a scripted server and with real ones.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that meets what it does not expect has failed"
+)]
 
 #[path = "../fake/request.rs"]
 mod request;

@@ -1,4 +1,4 @@
-//! How much memory hostile servers can make the client use, over either transport.
+//! The memory that hostile servers can make the host use, over both transports.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,28 +9,27 @@ use serde_json::{Value, json};
 
 use crate::fake::{AtAddress, Connected, Folder, connect, limits, tool};
 
-/// Tests to run in a separate process, each with its limit in KiB: for long messages, and for messages with very many
-/// values. The limits allow one message of the greatest length, read and parsed, for each of a few servers at once, and
-/// what allocators keep.
+/// The tests to run and their memory limits in KiB: a message of maximum size for each of a few servers at once, plus
+/// what allocators keep. The first test sends long messages, the second messages with very many values.
 const PARTS: [(&str, u64); 2] =
     [("memory::floods_in_a_separate_process", 192 << 10), ("memory::values_in_a_separate_process", 288 << 10)];
 
-/// Growth that may remain once no call is in progress: what allocators keep.
+/// The memory that may remain when no call is in progress: what allocators keep.
 const MOST_KEPT_KIB: u64 = 96 << 10;
 
-/// Runs each part in a separate process, because other tests use memory, too.
+/// Runs in separate processes, because other tests use memory too.
 #[test]
 fn memory_stays_bounded_whatever_servers_send() {
     let us = std::env::current_exe().unwrap();
     for (part, most) in PARTS {
         let mut child = Command::new(&us);
-        // As in a host: two cores need no more arenas, and each arena keeps what it freed.
+        // As in a real host: two cores need no more arenas, and each arena keeps freed memory.
         child.env("MALLOC_ARENA_MAX", "2");
         let child = child.args([part, "--exact", "--ignored", "--nocapture"]).output().unwrap();
-        let stdout = String::from_utf8_lossy(&child.stdout);
-        assert!(child.status.success(), "{stdout}\n{}", String::from_utf8_lossy(&child.stderr));
+        let said = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success(), "{said}\n{}", String::from_utf8_lossy(&child.stderr));
         let number =
-            |name: &str| stdout.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse::<u64>().unwrap();
+            |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse::<u64>().unwrap();
         let (growth, kept) = (number("grown by "), number("kept "));
         println!("{part}: grown by {growth} KiB, kept {kept} KiB");
         assert!(growth < most, "{part}: {growth} KiB");
@@ -42,7 +41,7 @@ fn memory_stays_bounded_whatever_servers_send() {
 #[ignore = "run by the test above"]
 async fn floods_in_a_separate_process() {
     let limits = || Limits { connect: Duration::from_secs(60), call: Duration::from_secs(60), ..limits() };
-    let before = Before::now();
+    let before = MemoryBaseline::now();
     let note = |method: &str, params: Value| json!({"jsonrpc": "2.0", "method": method, "params": params});
     let many_values = |method: &str| {
         let before = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"progressToken":1,"data":["#);
@@ -79,22 +78,22 @@ async fn floods_in_a_separate_process() {
             assert!(known, "{why}");
         }
     }
-    before.print_growth().await;
+    before.report().await;
 }
 
-/// A result whose `x` repeats `part` this many times.
+/// A result whose `x` has many equal parts.
 fn result_of(part: &str, times: usize, last: &str) -> Value {
     let before = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[],"structuredContent":{"x":["#;
     json!([{"repeated": [before, part, times, format!("{last}]}}}}}}")]}])
 }
 
-/// Messages far below the limit on bytes that would take hundreds of times their length once parsed.
+/// Messages far below the size limit that would take hundreds of times their size once parsed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "run by the test above"]
 async fn values_in_a_separate_process() {
     let limits = || Limits { connect: Duration::from_secs(60), call: Duration::from_secs(60), ..limits() };
-    let before = Before::now();
-    // Results over a bound, with the bound that the error names.
+    let before = MemoryBaseline::now();
+    // Results that exceed a limit, and the limit that the error must name.
     let too_much = [
         ("objects", result_of(r#"{"a":0},"#, 985_000, "0"), "JSON values"),
         ("numbers", result_of("0,", 3_900_000, "0"), "JSON values"),
@@ -103,7 +102,7 @@ async fn values_in_a_separate_process() {
         ("deep", result_of("[", 1_000_000, &format!("0{}", "]".repeat(1_000_000))), "JSON values"),
         ("levels", result_of("[", 200, &format!("0{}", "]".repeat(200))), "levels"),
     ];
-    // Results just within the bounds.
+    // Results just within the limits.
     let fits = [
         ("fit_objects", result_of(r#"{"a":0},"#, 66_000, "0")),
         ("fit_nested", result_of(r#"{"a":{"a":{"a":{}}}},"#, 28_000, "0")),
@@ -123,7 +122,7 @@ async fn values_in_a_separate_process() {
     ];
     for server in &servers {
         for (name, _, expected) in &too_much {
-            // More than two at once exceed the limit on unfinished messages of one address, which ends the connection.
+            // More at the same time exceed the limit on unfinished messages of one server, which ends the connection.
             let two = [server.failed(name), server.failed(name)];
             for why in futures_util::future::join_all(two).await {
                 assert!(why.contains(expected) && why.contains("ask it for less"), "{name} {why}");
@@ -144,16 +143,16 @@ async fn values_in_a_separate_process() {
         assert!(why.contains("JSON values"), "{why}");
     }
     drop(servers);
-    before.print_growth().await;
+    before.report().await;
 }
 
-/// A result with one string of nearly eight million bytes of escapes.
+/// One text of nearly eight million bytes of escapes.
 fn escapes() -> Value {
     let before = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[],"structuredContent":{"x":""#;
     json!([{"repeated": [before, r"\u0041", 1_300_000, "\"}}}"]}])
 }
 
-/// A result with this many content blocks.
+/// A result whose content has this many blocks.
 fn content_of(blocks: usize) -> Value {
     let before = r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":["#;
     json!([{"repeated": [before, r#"{"a":0},"#, blocks, "{}]}}"]}])
@@ -169,16 +168,16 @@ async fn refused_at_address(script: &Value) -> String {
     Server::connect(at.spec(limits())).await.unwrap_err().to_string()
 }
 
-/// The peak memory of this process before a test, in KiB.
-struct Before(u64);
+/// The memory of this process before a test.
+struct MemoryBaseline(u64);
 
-impl Before {
+impl MemoryBaseline {
     fn now() -> Self {
         Self(kib("VmHWM:"))
     }
 
-    /// Prints the growth of the peak, and the growth that remains after the test.
-    async fn print_growth(self) {
+    /// Prints the peak growth, and the growth that remains after the test.
+    async fn report(self) {
         println!("grown by {}", kib("VmHWM:").saturating_sub(self.0));
         tokio::time::sleep(Duration::from_secs(2)).await;
         // As `cellmate mcp` does every few seconds.

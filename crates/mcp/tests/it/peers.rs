@@ -1,4 +1,4 @@
-//! Third-party servers. `make test-peers` installs them and passes their folder in `CELLMATE_PEERS`.
+//! Third-party servers. `make test-peers` installs them and sets `CELLMATE_PEERS` to their folder.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ async fn start(spec: ServerSpec) -> Connected {
     Connected::over(server, Folder::new())
 }
 
-/// Starts the server through the package runner, as users configure it, so that it is a grandchild process.
+/// Starts the server through the package runner, as users configure it: the server is then a grandchild.
 async fn everything() -> Connected {
     let mut spec = spec("npx", &["--no-install", "mcp-server-everything", "stdio"], limits());
     let Transport::Stdio { cwd, .. } = &mut spec.transport else { panic!("{spec:?}") };
@@ -47,10 +47,10 @@ async fn peer_everything_answers_tools_resources_and_prompts() {
     answers(&server).await;
 }
 
-/// Runs the same checks against the server over HTTP.
+/// Runs `server-everything` over HTTP on this machine.
 #[tokio::test]
 #[ignore = "needs installed servers; run through `make test-peers`"]
-async fn peer_everything_answers_the_same_over_http() {
+async fn peer_everything_behaves_the_same_over_http() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = tokio::process::Command::new("node");
     let script = peers().join("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
@@ -65,7 +65,7 @@ async fn peer_everything_answers_the_same_over_http() {
     answers(&server).await;
     let (send, receive) = std::sync::mpsc::channel();
     let updates = ProgressSink::to(move |update| send.send(update).unwrap());
-    server.call_with_progress("trigger-long-running-operation", json!({"duration": 1, "steps": 4}), updates).await;
+    server.call_heard("trigger-long-running-operation", json!({"duration": 1, "steps": 4}), updates).await;
     assert_eq!(receive.try_iter().count(), 4);
 }
 
@@ -76,7 +76,7 @@ async fn answers(server: &Connected) {
     assert!(weather["structuredContent"]["temperature"].is_number(), "{weather}");
     let image = server.returned("get-tiny-image", json!({})).await;
     assert!(image.content.iter().any(|block| block["type"] == "image"), "{:?}", image.content);
-    // The argument check fails before the server is called.
+    // The executor rejects the arguments before the server is called.
     match server.call("get-sum", json!({"a": "x"})).await {
         Outcome::Failed(why) => assert!(why.contains("expected number"), "{why}"),
         other => panic!("{other:?}"),
@@ -89,14 +89,14 @@ async fn answers(server: &Connected) {
     let prompt = server.returned("prompts_get", json!({"name": "args-prompt", "arguments": {"city": "Rome"}})).await;
     assert!(prompt.content[0]["text"].as_str().unwrap().contains("Rome"), "{:?}", prompt.content);
     println!("missing resource: {:?}", server.call("resources_read", json!({"uri": "demo://nowhere"})).await);
-    // A tool that must be called as a task.
+    // The tool that can only be called as a task.
     let research = server.returned("simulate-research-query", json!({"topic": "tea", "ambiguous": false})).await;
     println!("{:?}", research.content);
     assert!(research.content[0]["text"].as_str().unwrap().contains("tea"), "{:?}", research.content);
 }
 
-/// Its questions are put to a person and the answers are sent back: during a call, during a task, as a form and as a
-/// page to visit.
+/// The server's questions reach a person and the answers reach the server: during a call and during a task, as a form
+/// and as a page.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs installed servers; run through `make test-peers`"]
 async fn peer_everything_asks_a_person_and_continues_with_the_answer() {
@@ -115,18 +115,18 @@ async fn peer_everything_asks_a_person_and_continues_with_the_answer() {
     ];
     for (call, edited_input, expected) in asks {
         let cell = ExecInput::javascript(format!("return JSON.stringify(await MCP.s.{call})"));
-        let mut result = json!(code_mode.exec(server.executor(), &config, "exec", cell).await);
-        let run_id = result["runId"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned();
+        let mut told = json!(code_mode.exec(server.executor(), &config, "exec", cell).await);
+        let run_id = told["runId"].as_str().unwrap_or_else(|| panic!("{told}")).to_owned();
         let asked = code_mode.store().approvals_of_run(&run_id).await.unwrap();
         println!("{:?}", asked[0].question);
         let decision = Decision::Approve { edited_input, reach: ApprovalScope::Once };
         code_mode.decide(&asked[0].approval_id, &decision, "test").await.unwrap();
-        while result["status"] == "waiting" {
-            result = json!(code_mode.wait(server.executor(), &config, "wait", &run_id).await);
+        while told["status"] == "waiting" {
+            told = json!(code_mode.wait(server.executor(), &config, "wait", &run_id).await);
         }
-        println!("{result}");
-        assert_eq!(result["status"], "completed", "{result}");
-        assert!(result["value"].as_str().unwrap().contains(expected), "{result}");
+        println!("{told}");
+        assert_eq!(told["status"], "completed", "{told}");
+        assert!(told["value"].as_str().unwrap().contains(expected), "{told}");
     }
 }
 
@@ -142,7 +142,7 @@ async fn peer_everything_does_not_inherit_the_environment() {
 
 #[tokio::test]
 #[ignore = "needs installed servers; run through `make test-peers`"]
-async fn peer_time_converts_and_refuses() {
+async fn peer_time_converts_and_rejects() {
     let command = peers().join("python/bin/mcp-server-time");
     let mut spec = spec(command.to_str().unwrap(), &[], limits());
     spec.trusted = true;

@@ -1,4 +1,4 @@
-//! The MCP server in process, with upstream tools that change while a client is connected.
+//! The MCP server that agents call, with upstream servers that change while a client is connected.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// An upstream server with one tool, which answers with the name of its server.
+/// A server with one tool, which returns the server's name.
 #[derive(Debug)]
-struct UpstreamServer(&'static str);
+struct Behind(&'static str);
 
-impl ToolSource for UpstreamServer {
+impl ToolSource for Behind {
     fn tools(&self) -> Vec<ToolSpec> {
         let id = ToolId::parse(&format!("mcp:{}:name", self.0)).unwrap();
         vec![ToolSpec::new(id, "Says its name.", json!({"type": "object"}))]
@@ -34,18 +34,18 @@ struct Client {
 }
 
 impl Client {
-    async fn send(&mut self, message: Value) {
+    async fn say(&mut self, message: Value) {
         self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
 
-    async fn receive(&mut self) -> Value {
+    async fn hear(&mut self) -> Value {
         let line = tokio::time::timeout(std::time::Duration::from_secs(30), self.reader.next_line()).await;
         serde_json::from_str(&line.unwrap().unwrap().unwrap()).unwrap()
     }
 
     async fn ask(&mut self, message: Value) -> Value {
-        self.send(message).await;
-        self.receive().await
+        self.say(message).await;
+        self.hear().await
     }
 }
 
@@ -53,10 +53,10 @@ async fn serve() -> (Client, watch::Sender<Offered>) {
     serve_through(1 << 16).await
 }
 
-/// Serves a client over a pipe with this capacity: a writer that fills it waits for the reader.
+/// Serves over a pipe of this size: a longer write waits for the reader.
 async fn serve_through(pipe_bytes: usize) -> (Client, watch::Sender<Offered>) {
     let code_mode = runner::in_process().await.unwrap();
-    let (offer, offered) = watch::channel(Offered { sources: vec![Arc::new(UpstreamServer("one"))], settled: true });
+    let (offer, offered) = watch::channel(Offered { sources: vec![Arc::new(Behind("one"))], settled: true });
     let settings = Settings {
         config: AgentsConfig::resolve(&Value::Null, &Value::Null).unwrap(),
         asking: ApprovalPolicy::Nobody,
@@ -73,7 +73,7 @@ async fn serve_through(pipe_bytes: usize) -> (Client, watch::Sender<Offered>) {
 }
 
 fn two(offered: &mut Offered) {
-    offered.sources.push(Arc::new(UpstreamServer("two")));
+    offered.sources.push(Arc::new(Behind("two")));
 }
 
 fn meta() -> Value {
@@ -91,13 +91,13 @@ async fn a_client_with_a_session_is_notified_of_new_servers() {
         json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     let begun = client.ask(json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})).await;
     assert_eq!(begun["result"]["capabilities"]["tools"]["listChanged"], true, "{begun}");
-    client.send(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+    client.say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
     let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
     let before = client.ask(list.clone()).await;
-    // A change that does not affect the list is not announced.
+    // An update that changes nothing for the client is not announced.
     offer.send_modify(|_| {});
     offer.send_modify(two);
-    assert_eq!(client.receive().await["method"], "notifications/tools/list_changed");
+    assert_eq!(client.hear().await["method"], "notifications/tools/list_changed");
     let after = client.ask(list).await;
     assert_ne!(before, after);
     assert!(after.to_string().contains("Servers: one, two."), "{after}");
@@ -108,7 +108,7 @@ async fn a_client_with_a_session_is_notified_of_new_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn since_2026_a_client_subscribes_to_tool_list_changes() {
+async fn since_2026_a_client_subscribes_to_changes() {
     let (mut client, offer) = serve().await;
     let params = json!({"_meta": meta(), "notifications": {"toolsListChanged": true, "promptsListChanged": true}});
     let listen = json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": params});
@@ -116,13 +116,13 @@ async fn since_2026_a_client_subscribes_to_tool_list_changes() {
     assert_eq!(begun["method"], "notifications/subscriptions/acknowledged", "{begun}");
     assert_eq!(begun["params"]["notifications"], json!({"toolsListChanged": true}), "{begun}");
     offer.send_modify(two);
-    let notification = client.receive().await;
-    assert_eq!(notification["method"], "notifications/tools/list_changed");
-    assert_eq!(notification["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], "l", "{notification}");
+    let told = client.hear().await;
+    assert_eq!(told["method"], "notifications/tools/list_changed");
+    assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], "l", "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_during_the_acknowledgement_of_a_subscription_is_reported() {
+async fn a_change_during_the_acknowledgement_of_a_subscription_is_announced() {
     for lists_before in [true, false] {
         let (mut client, offer) = serve_through(64).await;
         if lists_before {
@@ -130,13 +130,14 @@ async fn a_change_during_the_acknowledgement_of_a_subscription_is_reported() {
             client.ask(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params})).await;
         }
         let params = json!({"_meta": meta(), "notifications": {"toolsListChanged": true}});
-        client.send(json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": params})).await;
-        // The acknowledgement has started and cannot finish before it is read, so the subscription is not active yet.
+        client.say(json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": params})).await;
+        // The acknowledgement has started and cannot finish before the client reads it, so `listen` has not been
+        // called.
         client.reader.get_mut().fill_buf().await.unwrap();
         offer.send_modify(two);
-        let begun = client.receive().await;
+        let begun = client.hear().await;
         assert_eq!(begun["method"], "notifications/subscriptions/acknowledged", "{begun}");
-        let notification = client.receive().await;
-        assert_eq!(notification["method"], "notifications/tools/list_changed", "{notification}");
+        let told = client.hear().await;
+        assert_eq!(told["method"], "notifications/tools/list_changed", "{told}");
     }
 }

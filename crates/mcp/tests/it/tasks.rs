@@ -1,12 +1,12 @@
-//! Tools that answer with a task.
+//! Tools that return a task.
 
 use executor::{Outcome, ProgressSink};
 use serde_json::{Value, json};
 
-use crate::fake::{Connected, Folder, limits, tool, wait_until_received};
-use crate::kept::{TestUpstream, options};
+use crate::fake::{Connected, Folder, limits, tool, wait_until_recorded};
+use crate::kept::{ScriptedUpstream, options};
 
-/// Steps of a poll that first reports `working` and performs these steps from the next poll on.
+/// Reports `working` once, then performs these steps.
 fn works_then(steps: Value) -> Value {
     let working =
         json!({"taskId": "t1", "status": "working", "statusMessage": "half", "pollIntervalMs": 50, "pollInterval": 50});
@@ -19,7 +19,7 @@ fn extension(last: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_task_is_followed_to_its_end_in_either_dialect_over_either_transport() {
+async fn a_task_is_followed_to_its_end_in_both_dialects_over_both_transports() {
     let result = json!({"content": [{"type": "text", "text": "done"}], "structuredContent": {"n": 1}});
     let newer = extension(json!({"result": {"taskId": "t1", "status": "completed", "result": result}}));
     let begun = json!({"task": {"taskId": "t1", "status": "working", "pollInterval": 50}});
@@ -42,32 +42,31 @@ async fn a_task_is_followed_to_its_end_in_either_dialect_over_either_transport()
                 true => Connected::at_address(script, limits()).await,
             };
             let (send, receive) = std::sync::mpsc::channel();
-            let outcome = server
-                .call_with_progress("long", json!({}), ProgressSink::to(move |update| send.send(update).unwrap()))
-                .await;
+            let outcome =
+                server.call_heard("long", json!({}), ProgressSink::to(move |update| send.send(update).unwrap())).await;
             let Outcome::Returned(returned) = outcome else { panic!("{outcome:?}") };
             assert_eq!(returned.for_guest(), result);
             assert_eq!(receive.try_iter().collect::<Vec<_>>(), [json!({"message": "half"})]);
-            let look = wait_until_received(&record, |line| line["method"] == "tasks/get").await;
+            let look = wait_until_recorded(&record, |line| line["method"] == "tasks/get").await;
             assert_eq!(look["params"]["taskId"], "t1");
         }
     }
 }
 
 #[tokio::test]
-async fn a_failed_or_malformed_task_fails_its_call_with_a_reason() {
+async fn a_failed_or_invalid_task_is_reported() {
     let cases = [
         (
             json!({"result": {"status": "failed", "error": {"code": 1, "message": "no paper"}}}),
             "its task failed: no paper",
         ),
-        (json!({"result": {"status": "cancelled"}}), "its task was cancelled at the server"),
+        (json!({"result": {"status": "cancelled"}}), "its task was cancelled by the server"),
         (
             json!({"result": {"status": "input_required", "inputRequests": {}}}),
-            "it wants to ask something first: it does not say what",
+            "its request for input cannot be passed on: it contains no question",
         ),
         (json!({"error": {"code": -32601, "message": "no such method"}}), "no such method (code -32601)"),
-        (json!({"result": {"status": "completed", "result": 7}}), "it answered with something that is not a result"),
+        (json!({"result": {"status": "completed", "result": 7}}), "its response is not a valid result"),
     ];
     for (last, why) in cases {
         let server = Connected::with(extension(last), limits()).await;
@@ -83,32 +82,32 @@ async fn a_task_that_its_server_has_forgotten_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_task_survives_a_crash_of_its_server_if_the_restarted_one_knows_it() {
+async fn a_task_survives_a_restart_of_a_server_that_still_knows_it() {
     let folder = Folder::new();
     let over = json!({"taskId": "t1", "status": "completed", "result": {"content": [], "structuredContent": 7}});
     let mut script = extension(json!({}));
     script["on"] = json!({"tasks/get": [{"exitOnce": folder.0.join("fell")}, {"result": over}]});
-    let test = TestUpstream::with(script, options()).await;
-    test.upstream.listed().await.unwrap();
-    let outcome = test.call("long").await;
+    let kept = ScriptedUpstream::with(script, options()).await;
+    kept.upstream.listed().await.unwrap();
+    let outcome = kept.call("long").await;
     let Outcome::Returned(returned) = outcome else { panic!("{outcome:?}") };
     assert_eq!(returned.for_guest()["structuredContent"], 7);
-    assert_eq!((test.received("tools/call"), test.starts()), (1, 2));
+    assert_eq!((kept.heard("tools/call"), kept.starts()), (1, 2));
 }
 
 #[tokio::test]
-async fn a_forgotten_task_is_started_once_more_if_its_tool_may_be_repeated() {
+async fn a_forgotten_task_is_repeated_if_its_tool_allows_it() {
     let mut script = extension(json!({}));
     script["tools"][0]["annotations"] = json!({"readOnlyHint": true});
     script["on"] = json!({"tasks/get": [{"error": {"code": -32602, "message": "no such task"}}]});
-    let test = TestUpstream::of(script, options(), |spec| spec.trusted = true).await;
-    test.upstream.listed().await.unwrap();
-    assert_eq!(test.call("long").await, Outcome::Unknown);
-    assert_eq!(test.received("tools/call"), 2);
+    let kept = ScriptedUpstream::of(script, options(), |spec| spec.trusted = true).await;
+    kept.upstream.listed().await.unwrap();
+    assert_eq!(kept.call("long").await, Outcome::Unknown);
+    assert_eq!(kept.heard("tools/call"), 2);
 }
 
 #[tokio::test]
-async fn an_abandoned_task_is_cancelled_at_the_server() {
+async fn a_dropped_task_is_cancelled_at_the_server() {
     let folder = Folder::new();
     let record = folder.0.join("record");
     let working = json!({"result": {"taskId": "t1", "status": "working", "pollIntervalMs": 50}});
@@ -117,8 +116,8 @@ async fn an_abandoned_task_is_cancelled_at_the_server() {
     let server = Connected::with(script, limits()).await;
     tokio::select! {
         outcome = server.call("long", json!({})) => panic!("{outcome:?}"),
-        _ = wait_until_received(&record, |line| line["method"] == "tasks/get") => {}
+        _ = wait_until_recorded(&record, |line| line["method"] == "tasks/get") => {}
     }
-    let cancelled = wait_until_received(&record, |line| line["method"] == "tasks/cancel").await;
+    let cancelled = wait_until_recorded(&record, |line| line["method"] == "tasks/cancel").await;
     assert_eq!(cancelled["params"]["taskId"], "t1");
 }

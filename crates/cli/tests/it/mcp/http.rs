@@ -79,7 +79,7 @@ fn listening_on_all_interfaces_requires_a_token() {
     let place = Place::new(json!([]));
     let refused = place.server(&["--http", "0.0.0.0:0", "--no-token"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("a token is not optional"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("requires a token"));
 }
 
 #[test]

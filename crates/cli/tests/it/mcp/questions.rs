@@ -52,7 +52,7 @@ fn a_client_that_supports_forms_receives_the_servers_form() {
         let (id, request) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
         assert_eq!(request["params"]["requestedSchema"]["required"], json!(["city"]), "{request}");
         let message = request["params"]["message"].as_str().unwrap();
-        assert_eq!(message, "The tool s.book asks you something.\nIt says: Where to?");
+        assert_eq!(message, "The tool s.book asks for your input.\nIt says: Where to?");
         let mut again = params;
         again["requestState"] = asked["requestState"].clone();
         again["inputResponses"] = json!({ id: answer });
@@ -176,7 +176,10 @@ fn a_question_that_is_not_for_a_person_fails_the_call_with_a_reason() {
     let place = asks(&sampling);
     let failed = start(&place, Era::July2026, forms()).exec(CELL);
     assert_eq!(failed["status"], "failed", "{failed}");
-    assert!(failed["error"].as_str().unwrap().contains("it wants a model to answer it, and none is lent"), "{failed}");
+    assert!(
+        failed["error"].as_str().unwrap().contains("it requests model sampling, which is not supported"),
+        "{failed}"
+    );
 }
 
 /// A server of an older revision, which asks while its call is in progress.

@@ -1,7 +1,7 @@
-//! Which addresses a server may send us to.
+//! Decides which addresses a server may refer to, against server-side request forgery.
 //!
-//! Whoever configures a server may name any address, also on this machine. What the server then names itself (where to
-//! log in, where to get tokens) is the server's choice: it must not reach what only this machine or network can.
+//! A user may configure any address, even on this machine. The addresses that the server itself names (where to log in,
+//! where to get tokens) are not trusted: they must not reach hosts that only this machine or its network can reach.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,10 +10,10 @@ use url::{Host, Url};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Loopback,
-    /// Of one's own network.
+    /// An address of a private network.
     Private,
     Global,
-    /// Link-local (where clouds keep their credentials), multicast, nobody's.
+    /// Link-local (where cloud providers serve credentials), multicast and unassigned addresses.
     Reserved,
 }
 
@@ -44,15 +44,16 @@ impl Class {
             _ if address.is_loopback() => Self::Loopback,
             _ if address.is_unspecified() || address.is_multicast() => Self::Reserved,
             0xfc00..=0xfdff => Self::Private,
-            // Only this block is given out; tunnels to version 4 inside it could name any address of that.
+            // 6to4 addresses embed an arbitrary IPv4 address.
             0x2002 => Self::Reserved,
+            // The only block from which global addresses are assigned.
             0x2000..=0x3fff => Self::Global,
             _ => Self::Reserved,
         }
     }
 }
 
-/// What the configured address allows the server to name.
+/// The addresses that a server with this configured address may name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AddressScope {
     host: String,
@@ -72,13 +73,15 @@ impl AddressScope {
         Self { host, class, plain: configured.scheme() == "http" }
     }
 
-    /// A name of the configured host's is the user's choice, whatever it stands for.
+    /// Returns true if the server may name this address. The configured host itself is the user's choice, whatever it
+    /// resolves to.
     pub(crate) fn allows(&self, host: &str, address: IpAddr) -> bool {
         let class = Class::of(address);
         host == self.host || class == Class::Global || (class == self.class && class != Class::Reserved)
     }
 
-    /// Secrets travel in the clear only where the user's own address does, or within this machine.
+    /// Returns true if the server may name this URL. Unencrypted HTTP is allowed only if the configured URL uses it, or
+    /// on this machine.
     pub(crate) fn allows_url(&self, url: &Url) -> bool {
         let literal = match url.host() {
             Some(Host::Ipv4(address)) => Some(IpAddr::from(address)),
@@ -99,7 +102,7 @@ mod tests {
     use super::{AddressScope, Class};
 
     #[test]
-    fn addresses_are_classified() {
+    fn addresses_have_a_class() {
         let cases = [
             ("127.1.2.3", Class::Loopback),
             ("::1", Class::Loopback),
@@ -127,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_reaches_no_further_than_its_own_address_does() {
+    fn a_server_may_name_only_addresses_that_its_own_address_allows() {
         let reach = |configured: &str| AddressScope::of(&Url::parse(configured).unwrap());
         let cases = [
             ("https://mcp.example/mcp", "https://auth.example/token", true),

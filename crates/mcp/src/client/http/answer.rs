@@ -1,4 +1,4 @@
-//! What comes back for a request: nothing, a message, or a stream of them.
+//! The response to an HTTP request: nothing, a message, or a stream of messages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,33 +19,33 @@ pub(crate) enum Answer {
     Stream(Box<Events>),
 }
 
-/// The text of a message, counted for as long as it is there.
+/// The text of a message. It counts towards the limit while it exists.
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) text: Vec<u8>,
     pub(crate) share: Share,
 }
 
-/// Why a request has no answer.
+/// Why a request has no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// It says no, in HTTP's words or its own.
+    /// The server rejected the request with an HTTP status.
     Status { code: u16, message: String },
-    /// It says no, in the protocol's words.
+    /// The server rejected the request with a JSON-RPC error.
     Refused(Map<String, Value>),
-    /// The answer broke off, or never began.
+    /// The response broke off, or never began.
     Lost,
-    /// It answered with something that is no message.
+    /// The response is not a JSON-RPC message.
     Confused,
-    /// Nothing that is sent on this connection will be answered.
+    /// The connection has ended; no further request will be answered.
     Closed(Closed),
 }
 
-/// Bytes of answers that are not read to their end or not parsed, of all requests of one connection together.
+/// The bytes of all unfinished or unparsed responses of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Held(AtomicUsize);
 
-/// One answer's part of them.
+/// One response's part of [`Held`].
 #[derive(Debug)]
 pub(crate) struct Share {
     of: Arc<Held>,
@@ -86,12 +86,12 @@ impl Answer {
         if body.text.trim_ascii().is_empty() {
             return Ok(Self::Accepted);
         }
-        // Whether it is a message inside is found out where it is parsed, one at a time.
+        // The gate parses the messages, one at a time, and checks them there.
         if body.text.trim_ascii_start().starts_with(b"{") { Ok(Self::Message(body)) } else { Err(Failure::Confused) }
     }
 }
 
-/// A refusal that is small enough to be parsed where it is. The parser stops at 128 levels, so depth is bounded, too.
+/// Parses an error response if it is small enough. The parser stops at 128 levels, so the depth is bounded too.
 fn object(bytes: &[u8]) -> Option<Map<String, Value>> {
     (measure(bytes).values <= MAX_REFUSAL_VALUES).then(|| serde_json::from_slice(bytes).ok()).flatten()
 }
@@ -106,31 +106,31 @@ async fn refused(response: Response, kind: &str, held: &Arc<Held>) -> Failure {
         message = format!("it redirects to {to}, which is not followed; if you trust that address, configure it");
         return Failure::Status { code, message };
     }
-    // What is cut off here was not going to be shown.
+    // A longer text would not be shown anyway.
     let body = whole(response, MAX_REFUSAL_BYTES, held).await.map(|body| body.text).unwrap_or_default();
     let forbids = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     match object(&body) {
-        // Who may not is told so, whatever the protocol's code for it is.
+        // A missing permission is reported with the HTTP status, whatever the JSON-RPC code is.
         Some(object) if forbids => {
-            let said = object.get("error").and_then(|error| error.get("message").unwrap_or(error).as_str());
-            if let Some(said) = said {
-                message = format!("{message}: {}", shown(said.trim(), MAX_SHOWN_CHARS));
+            let text = object.get("error").and_then(|error| error.get("message").unwrap_or(error).as_str());
+            if let Some(text) = text {
+                message = format!("{message}: {}", shown(text.trim(), MAX_SHOWN_CHARS));
             }
         }
         Some(object) if object.get("error").is_some_and(Value::is_object) => return Failure::Refused(object),
         _ if kind.starts_with("text/plain") && !body.trim_ascii().is_empty() => {
-            let said = String::from_utf8_lossy(&body);
-            message = format!("{message}: {}", shown(said.trim(), MAX_SHOWN_CHARS));
+            let text = String::from_utf8_lossy(&body);
+            message = format!("{message}: {}", shown(text.trim(), MAX_SHOWN_CHARS));
         }
         _ => {}
     }
     if forbids {
-        message += "; see that its login or its headers allow this";
+        message += "; check its login and its headers";
     }
     Failure::Status { code, message }
 }
 
-/// The body of an answer that says no.
+/// The maximum size of the body of an error response.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
 
 async fn whole(mut response: Response, most: usize, held: &Arc<Held>) -> Result<Body, Failure> {
@@ -154,7 +154,7 @@ fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
     response.headers().get(name)?.to_str().ok()
 }
 
-/// A stream of events. Dropping it closes the connection, which is how a request is taken back.
+/// A stream of events. Dropping it closes the connection, which cancels the request.
 #[derive(Debug)]
 pub(crate) struct Events {
     response: Response,
@@ -168,14 +168,14 @@ impl Events {
         Self { response, parser: Parser::default(), ready: Vec::new().into_iter(), share: Share::new(held) }
     }
 
-    /// The data of an event as a message that is counted on its own.
+    /// Returns the data of an event as a message with its own share of the limit.
     pub(crate) fn body(&self, text: Vec<u8>) -> Result<Body, Failure> {
         let mut share = Share::new(&self.share.of);
         share.set(text.len())?;
         Ok(Body { text, share })
     }
 
-    /// The next event; none at the end.
+    /// Returns the next event, or `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>, Failure> {
         loop {
             if let Some(event) = self.ready.next() {
@@ -196,7 +196,7 @@ mod tests {
     use super::{Closed, Failure, Held, MAX_HELD_BYTES, Share};
 
     #[test]
-    fn unfinished_answers_share_one_cap() {
+    fn unfinished_responses_share_one_limit() {
         let held = Arc::new(Held::default());
         let (mut one, mut other) = (Share::new(&held), Share::new(&held));
         assert_eq!(one.set(MAX_HELD_BYTES), Ok(()));

@@ -1,4 +1,4 @@
-//! One server's address, and requests to it.
+//! Sends HTTP requests to one server.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,8 +17,8 @@ const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Headers that are the protocol's own: configuration cannot have them.
-const OURS: [&str; 8] = [
+/// Headers that the protocol sets: they cannot be configured.
+const RESERVED_HEADERS: [&str; 8] = [
     "accept",
     "content-type",
     "content-length",
@@ -35,26 +35,26 @@ pub(crate) struct Caller {
     url: Url,
     headers: HeaderMap,
     tokens: Option<Tokens>,
-    /// What the server told us to name with every request, in the older revisions.
+    /// The session id that the server assigned, in the older revisions.
     session: Mutex<Option<HeaderValue>>,
     version: Mutex<Option<HeaderValue>>,
     held: Arc<Held>,
 }
 
-/// A message on its way out.
+/// An outgoing message.
 #[derive(Debug)]
 pub(crate) struct Posted {
     pub(crate) body: Vec<u8>,
-    /// The revision it is written in; the negotiated one where it does not say.
+    /// The protocol revision of the message; `None` means the negotiated one.
     pub(crate) version: Option<String>,
     pub(crate) headers: Vec<(String, String)>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum BadAddress {
-    #[error("its address is not one: `{0}`; it begins with http:// or https://")]
+    #[error("invalid URL `{0}`: expected http:// or https://")]
     Url(String),
-    #[error("its header `{0}` cannot be sent; see its name and that its value is one line of plain text")]
+    #[error("its header `{0}` cannot be sent; check its name, and that its value is one line of plain text")]
     Header(String),
     #[error(transparent)]
     NotBuilt(#[from] NotBuilt),
@@ -70,14 +70,14 @@ impl Caller {
         for (name, value) in headers {
             let bad = || BadAddress::Header(name.clone());
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
-            if OURS.contains(&name.as_str()) {
+            if RESERVED_HEADERS.contains(&name.as_str()) {
                 return Err(bad());
             }
             let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
             value.set_sensitive(true);
             map.insert(name, value);
         }
-        // Whoever configures a header of their own wants that one, not a login's.
+        // A configured authorization header takes precedence over a login.
         let tokens = tokens.filter(|_| !map.contains_key(AUTHORIZATION));
         Ok(Self {
             client: build()?,
@@ -90,8 +90,8 @@ impl Caller {
         })
     }
 
-    /// What was negotiated, for all that does not say.
-    pub(crate) fn speak(&self, version: &str) {
+    /// Sets the negotiated revision, which is sent with every message that names none.
+    pub(crate) fn set_version(&self, version: &str) {
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = HeaderValue::from_str(version).ok();
     }
 
@@ -100,7 +100,7 @@ impl Caller {
     }
 
     pub(crate) async fn post(&self, posted: &Posted) -> Result<Answer, Failure> {
-        let mut headers = self.standing();
+        let mut headers = self.session_headers();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(version) = posted.version.as_deref().and_then(|version| HeaderValue::from_str(version).ok()) {
@@ -119,9 +119,9 @@ impl Caller {
         Answer::of(response, &self.held).await
     }
 
-    /// What the server says unasked, or the rest of a stream that broke off after an event.
+    /// Opens the stream of server-initiated messages, or resumes a stream that broke off after an event.
     pub(crate) async fn listen(&self, after: Option<&str>) -> Result<Events, Failure> {
-        let mut headers = self.standing();
+        let mut headers = self.session_headers();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(after) = after.and_then(|after| HeaderValue::from_str(after).ok()) {
             headers.insert(LAST_EVENT, after);
@@ -133,17 +133,16 @@ impl Caller {
         }
     }
 
-    /// Tells the server that its session is over. It need not care, so nor do we.
+    /// Ends the session at the server, and ignores the response.
     pub(crate) async fn end(&self) {
         if self.has_session() {
-            drop(self.send(Method::DELETE, self.standing(), None).await);
+            drop(self.send(Method::DELETE, self.session_headers(), None).await);
         }
     }
 
-    fn standing(&self) -> HeaderMap {
+    fn session_headers(&self) -> HeaderMap {
         let mut headers = self.headers.clone();
-        let standing = [(SESSION, &self.session), (VERSION, &self.version)];
-        for (name, value) in standing {
+        for (name, value) in [(SESSION, &self.session), (VERSION, &self.version)] {
             if let Some(value) = value.lock().unwrap_or_else(PoisonError::into_inner).clone() {
                 headers.insert(name, value);
             }
@@ -151,14 +150,15 @@ impl Caller {
         headers
     }
 
-    /// With a token where there is a login; once more with another one where the server refuses it.
+    /// Sends a request, with a token if there is a login. If the server rejects the token, it tries once more with
+    /// another one.
     async fn send(&self, method: Method, headers: HeaderMap, body: Option<&[u8]>) -> Result<Response, Failure> {
         let token = match &self.tokens {
             Some(tokens) => tokens.current().await?,
             None => None,
         };
         let response = self.send_once(method.clone(), headers.clone(), body, token.as_deref()).await?;
-        let Some(refusal) = self.refusal(&response) else { return self.known(response) };
+        let Some(refusal) = self.refusal(&response) else { return self.check_session(response) };
         let other = match (&self.tokens, token) {
             (Some(tokens), Some(token)) => match refusal {
                 Refusal::LoginNeeded(_) => tokens.newer_than(&token).await.map(Some),
@@ -168,18 +168,18 @@ impl Caller {
         };
         let other = match other {
             Ok(Some(other)) => other,
-            Ok(None) | Err(NoToken::LoginNeeded) => return Err(self.told(&refusal)),
+            Ok(None) | Err(NoToken::LoginNeeded) => return Err(self.login_failure(&refusal)),
             Err(later) => return Err(later.into()),
         };
         let response = self.send_once(method, headers, body, Some(&other)).await?;
         match self.refusal(&response) {
-            Some(refusal) => Err(self.told(&refusal)),
-            None => self.known(response),
+            Some(refusal) => Err(self.login_failure(&refusal)),
+            None => self.check_session(response),
         }
     }
 
-    /// Whether it is a login that is missing. With a header of one's own there is nothing to log in to; then the
-    /// server's words say what is wrong.
+    /// Returns how the login is insufficient, if the response says so. With a configured authorization header there is
+    /// no login, and the server's error message is reported instead.
     fn refusal(&self, response: &Response) -> Option<Refusal> {
         let challenge = Challenge::of(response.headers());
         match response.status() {
@@ -190,8 +190,9 @@ impl Caller {
         }
     }
 
-    /// What comes of it here. How to log in is the refused request's to say, so it is kept for who does.
-    fn told(&self, refusal: &Refusal) -> Failure {
+    /// Converts a rejection to a failure. It stores the challenge for the next login, because only a rejected request
+    /// contains it.
+    fn login_failure(&self, refusal: &Refusal) -> Failure {
         let challenge = match refusal {
             Refusal::LoginNeeded(challenge) => challenge.as_ref(),
             Refusal::MoreNeeded(challenge) => Some(challenge),
@@ -208,14 +209,14 @@ impl Caller {
                     Some(tokens) => format!("a person must run `cellmate servers login {}`", tokens.server()),
                     None => "configure one".to_owned(),
                 };
-                let message = format!("it wants a login that {more}; {remedy}");
+                let message = format!("it requires a login that {more}; {remedy}");
                 Failure::Status { code: StatusCode::FORBIDDEN.as_u16(), message }
             }
         }
     }
 
-    /// In the older revisions a server says so that it has forgotten our session.
-    fn known(&self, response: Response) -> Result<Response, Failure> {
+    /// Detects a lost session: in the older revisions a server then returns 404.
+    fn check_session(&self, response: Response) -> Result<Response, Failure> {
         if response.status() == StatusCode::NOT_FOUND && self.has_session() {
             return Err(Failure::Closed(Closed::SessionGone));
         }
@@ -244,10 +245,10 @@ impl Caller {
     }
 }
 
-/// How a server says that a login is missing.
+/// How a server rejected a request for lack of a login.
 enum Refusal {
     LoginNeeded(Option<Challenge>),
-    /// The one there is allows too little.
+    /// The current login lacks scopes.
     MoreNeeded(Challenge),
 }
 
@@ -256,7 +257,7 @@ impl From<NoToken> for Failure {
         match none {
             NoToken::LoginNeeded => Self::Closed(Closed::LoginNeeded),
             NoToken::Later(why) => {
-                let message = format!("its token has ended and its issuer gives no newer one now: {why}; try again");
+                let message = format!("its token has expired and cannot be renewed now: {why}; try again later");
                 Self::Status { code: StatusCode::UNAUTHORIZED.as_u16(), message }
             }
         }

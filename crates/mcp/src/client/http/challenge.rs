@@ -1,15 +1,15 @@
-//! What a server says, in the header of a refusal, of the login that it wants.
+//! The `WWW-Authenticate` challenge of a server, which describes the login that it requires.
 
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 
-/// A longer one is not looked at.
+/// A longer challenge is ignored.
 const MAX_BYTES: usize = 8 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Challenge(String);
 
 impl Challenge {
-    /// The first for tokens; a server may offer other ways beside.
+    /// Returns the first bearer challenge; a server may also offer other schemes.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         headers.get_all(WWW_AUTHENTICATE).iter().find_map(|value| Self::read(value.to_str().ok()?))
     }
@@ -24,17 +24,17 @@ impl Challenge {
         &self.0
     }
 
-    /// Whether a login is not enough because it allows too little.
+    /// Returns true if the current login lacks scopes.
     pub(crate) fn wants_more(&self) -> bool {
         self.parameter("error").as_deref() == Some("insufficient_scope")
     }
 
-    /// What a login has to allow; empty where the server does not say.
+    /// Returns the required scopes; empty if the server names none.
     pub(crate) fn scopes(&self) -> Vec<String> {
         self.parameter("scope").iter().flat_map(|scope| scope.split_ascii_whitespace()).map(str::to_owned).collect()
     }
 
-    /// Where the server says who gives tokens for it.
+    /// Returns the URL of the server's resource metadata, which names its issuer.
     pub(crate) fn metadata(&self) -> Option<String> {
         self.parameter("resource_metadata")
     }
@@ -53,7 +53,7 @@ impl Challenge {
     }
 }
 
-/// A value and what stands behind it: in quotes, with backslashes before what is meant as it is; or a bare word.
+/// Splits off a parameter's value: a quoted string with backslash escapes, or a bare word.
 fn value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([' ', '\t', ',']).unwrap_or(text.len());
@@ -83,7 +83,7 @@ mod tests {
     use super::{Challenge, MAX_BYTES};
 
     #[test]
-    fn a_challenge_is_read_whatever_its_order_and_quotes() {
+    fn a_challenge_is_parsed_in_any_order_and_quoting() {
         let read = |text: &str| {
             let challenge = Challenge::read(text).unwrap();
             (challenge.wants_more(), challenge.scopes().join("+"), challenge.metadata())
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn only_bearer_challenges_of_bounded_length_are_read() {
+    fn only_bearer_challenges_are_used() {
         assert_eq!(Challenge::read("Basic realm=\"x\""), None);
         assert_eq!(Challenge::read(""), None);
         assert_eq!(Challenge::read(&format!("Bearer scope={}", "x".repeat(MAX_BYTES))), None);

@@ -1,4 +1,4 @@
-//! Servers at an address: what is sent to them, and their answers, counted while they are read.
+//! The HTTP transport to servers: requests, and responses whose size is counted while they are read.
 
 mod address;
 mod answer;

@@ -1,8 +1,8 @@
-//! Server-sent events, counted while they are read.
+//! A parser for server-sent events that limits their size while it reads.
 
 use crate::client::spec::MAX_FRAME_BYTES;
 
-/// One event. Its type is not kept: the protocol knows only messages.
+/// One event. Its type is not kept, because the protocol uses only messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) data: Vec<u8>,
@@ -10,7 +10,7 @@ pub(crate) struct Event {
     pub(crate) retry_ms: Option<u64>,
 }
 
-/// The event, or a line of it, is longer than we read.
+/// The event or one of its lines is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
@@ -18,13 +18,14 @@ pub(crate) struct TooLong;
 pub(crate) struct Parser {
     line: Vec<u8>,
     event: Event,
-    /// The last byte was a carriage return: a line feed after it ends nothing.
+    /// The last byte was a carriage return: a following line feed belongs to the same line end.
     after_return: bool,
+    /// Whether the first line, which may start with a byte order mark, has been read.
     begun: bool,
 }
 
 impl Parser {
-    /// Takes some bytes and gives the events that they end.
+    /// Adds bytes and returns the events that they complete.
     pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<Vec<Event>, TooLong> {
         let mut ended = Vec::new();
         for part in chunk.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -48,7 +49,7 @@ impl Parser {
         Ok(ended)
     }
 
-    /// Bytes kept for an event that has not ended.
+    /// Returns the number of bytes kept for an unfinished event.
     pub(crate) fn held(&self) -> usize {
         self.line.len() + self.event.data.len()
     }
@@ -87,7 +88,7 @@ impl Parser {
     }
 }
 
-/// A longer id is one that we could not give back in a header.
+/// A longer event id is ignored, because it could not be sent back in a header.
 const MAX_EVENT_ID_BYTES: usize = 1024;
 
 #[cfg(test)]
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_the_same_however_the_input_is_split() {
+    fn events_are_parsed_the_same_for_any_chunk_size() {
         let text = "\u{feff}: hello\r\ndata: {\"a\":1}\r\n\r\nevent: message\ndata:b\ndata: c\nid: 7\nretry: 20\n\n\
                     id: only\n\nnonsense\n\ndata\n\ndata: d\r\rdata: unfinished";
         let with_id = Event { data: b"b\nc".to_vec(), id: Some("7".to_owned()), retry_ms: Some(20) };
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_has_a_cap_however_its_data_is_split() {
+    fn an_event_is_limited_for_one_long_line_and_for_many_lines() {
         let line = [b'x'; 1 << 16];
         let mut parser = Parser::default();
         let endless = (0..).map(|_| parser.push(&line)).take_while(Result::is_ok).count();

@@ -15,7 +15,7 @@ fn tool(name: &str, more: Value) -> Value {
     tool
 }
 
-/// Checks the repeat setting of one listed tool, or why it is left out.
+/// Checks one tool's `repeat`, or why it is left out.
 fn check(trusted: bool, listed: Value, expected: Result<Repeat, &str>) {
     let mut offer = Offer::new("s", trusted, &LIMITS);
     offer.tool(&listed).unwrap();
@@ -28,7 +28,7 @@ fn check(trusted: bool, listed: Value, expected: Result<Repeat, &str>) {
 }
 
 #[test]
-fn hints_count_only_for_trusted_servers_and_only_if_repeating_is_harmless() {
+fn hints_allow_repetition_only_from_trusted_servers_and_only_if_it_cannot_undo_a_change() {
     let cases = [
         (json!({"readOnlyHint": true}), Repeat::Always),
         (json!({"readOnlyHint": "true"}), Repeat::Never),
@@ -46,7 +46,7 @@ fn hints_count_only_for_trusted_servers_and_only_if_repeating_is_harmless() {
 }
 
 #[test]
-fn only_the_tool_over_a_limit_is_left_out() {
+fn only_the_tool_that_exceeds_a_limit_is_left_out() {
     let fits = json!({"type": "object", "title": "0123456789ab"});
     assert_eq!(fits.to_string().len(), 40);
     let long = json!({"type": "object", "title": "0123456789abc"});
@@ -57,9 +57,9 @@ fn only_the_tool_over_a_limit_is_left_out() {
     check(false, tool("t", json!({"outputSchema": long})), Err("its outputSchema is longer than 40 bytes"));
     check(false, tool("t", json!({"inputSchema": null})), Err("its inputSchema is not an object"));
     check(false, tool("t", json!({"inputSchema": []})), Err("its inputSchema is not an object"));
-    check(false, tool("", json!({})), Err("it has no readable name"));
+    check(false, tool("", json!({})), Err("it has no valid name"));
     for name in ["a\nb", "a\u{200b}b", "\u{202e}ba", "a\u{e0041}", " a", "a\u{a0}"] {
-        let why = "its name has control or invisible characters, or blanks around it";
+        let why = "its name has control or invisible characters, or surrounding whitespace";
         check(false, tool(name, json!({})), Err(why));
     }
     for name in ["mcp:docs:wipe", ":", "a:", ":a"] {
@@ -75,11 +75,11 @@ fn only_the_tool_over_a_limit_is_left_out() {
         offer.tool(&task(support)).unwrap();
         assert_eq!(offer.as_tasks.len() == 1, must, "{support}");
     }
-    check(false, json!(7), Err("it has no readable name"));
+    check(false, json!(7), Err("it has no valid name"));
 }
 
 #[test]
-fn a_list_over_a_limit_is_refused() {
+fn a_list_that_exceeds_a_limit_is_rejected() {
     let mut offer = Offer::new("s", false, &LIMITS);
     for name in ["a", "b", "c"] {
         offer.tool(&tool(name, json!({}))).unwrap();
@@ -90,7 +90,7 @@ fn a_list_over_a_limit_is_refused() {
 }
 
 #[test]
-fn values_of_definitions_are_bounded_for_a_tool_and_for_a_server() {
+fn json_values_are_limited_per_tool_and_per_server() {
     let limits = Limits::DEFAULT;
     let mut offer = Offer::new("s", false, &limits);
     let with =
@@ -106,7 +106,7 @@ fn values_of_definitions_are_bounded_for_a_tool_and_for_a_server() {
 }
 
 #[test]
-fn the_first_of_a_name_wins_and_operations_come_last() {
+fn the_first_tool_with_a_name_wins_and_operations_come_last() {
     let mut offer = Offer::new("s", true, &LIMITS);
     offer.tool(&tool("resources_list", json!({"description": "Mine."}))).unwrap();
     offer.tool(&tool("resources_list", json!({"description": "Again."}))).unwrap();

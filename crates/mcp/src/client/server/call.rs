@@ -1,4 +1,4 @@
-//! How one call is made, and what its end is told as.
+//! Sends one call to the server and converts its outcome.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use crate::client::task::Task;
 use crate::client::ticket::{Ticket, Timed};
 use crate::client::{Closed, Request, RequestError};
 
-/// How often a server may ask to be called again without asking anything.
+/// How often a server may ask to be called again without asking a question.
 const MAX_ROUNDS: usize = 10;
 
-/// Before it is.
+/// The pause before such a repeated call.
 const ROUND_PAUSE: Duration = Duration::from_millis(500);
 
-/// A call as its request is made of it.
+/// The parts of a call that its request is built from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallParts<'a> {
     pub(super) id: &'a ToolId,
@@ -32,7 +32,7 @@ pub(super) struct CallParts<'a> {
     pub(super) key: &'a str,
     pub(super) updates: &'a ProgressSink,
     pub(super) asker: &'a QuestionSender,
-    /// Keeps the result's part of the budget for data of servers until the call is settled.
+    /// Holds the result's part of the budget for server data until the call is settled.
     pub(super) slot: &'a Slot,
 }
 
@@ -43,12 +43,12 @@ impl<'a> CallParts<'a> {
 }
 
 impl Server {
-    /// Tries a call once, and leaves it to whoever supervises this server what to do if the server is no more.
+    /// Tries a call once. If the connection ends, the supervisor of this server decides what to do.
     pub(crate) async fn attempt(&self, call: &AuthorizedCall) -> Attempt {
         let slot = Slot::default();
         let made = match call.answers() {
             None => self.rounds(&CallParts::of(call, &slot), Map::new()).await,
-            Some(answers) => self.go_on(call, &slot, answers).await,
+            Some(answers) => self.resume(call, &slot, answers).await,
         };
         match made {
             Ok(dispatch) => Attempt::Settled(dispatch),
@@ -56,7 +56,7 @@ impl Server {
         }
     }
 
-    /// What a call that a crash of the server caught comes to, where nobody tries it again.
+    /// Returns the outcome of a call during which the server crashed and that is not retried.
     pub(crate) fn lost(&self, id: &ToolId, why: Closed) -> Outcome {
         match self.listed().tools.get(id).map(|tool| tool.repeat) {
             Some(Repeat::Always | Repeat::WithKey) => self.failed(id, &self.explain(RequestError::Closed(why))),
@@ -64,31 +64,31 @@ impl Server {
         }
     }
 
-    /// Brings what people have said, to a task or with the call made again.
-    async fn go_on(&self, call: &AuthorizedCall, slot: &Slot, answers: &Answers) -> Result<Dispatch, Attempt> {
-        let said = asked::responses(&answers.by_key);
+    /// Resumes a call with a person's answers: passes them to its task, or repeats the call with them.
+    async fn resume(&self, call: &AuthorizedCall, slot: &Slot, answers: &Answers) -> Result<Dispatch, Attempt> {
+        let responses = asked::responses(&answers.by_key);
         match Ticket::read(&answers.ticket) {
             Some(Ticket::QuestionBatch { state }) => {
-                let mut with = Map::from_iter([("inputResponses".to_owned(), said)]);
+                let mut with = Map::from_iter([("inputResponses".to_owned(), responses)]);
                 with.extend(state.map(|state| ("requestState".to_owned(), json!(state))));
                 self.rounds(&CallParts::of(call, slot), with).await
             }
-            // The call is made again as it was, once they have been there.
-            Some(Ticket::Pages) if answers.by_key.values().any(|said| *said == Answer::Declined) => {
+            // Once the pages have been visited, the call is repeated unchanged.
+            Some(Ticket::Pages) if answers.by_key.values().any(|answer| *answer == Answer::Declined) => {
                 Ok(Dispatch::Settled(self.failed(call.id(), "a person declined to visit the page that it asks for")))
             }
             Some(Ticket::Pages) => self.rounds(&CallParts::of(call, slot), Map::new()).await,
             Some(ticket) => match ticket.task() {
-                Some(timed) => self.update_task(call.id(), &timed, said).await,
+                Some(timed) => self.update_task(call.id(), &timed, responses).await,
                 None => Ok(Dispatch::Settled(Outcome::Unknown)),
             },
             None => Ok(Dispatch::Settled(Outcome::Unknown)),
         }
     }
 
-    async fn update_task(&self, id: &ToolId, timed: &Timed, said: Value) -> Result<Dispatch, Attempt> {
-        let mut params = timed.task.named();
-        params.insert("inputResponses".to_owned(), said);
+    async fn update_task(&self, id: &ToolId, timed: &Timed, responses: Value) -> Result<Dispatch, Attempt> {
+        let mut params = timed.task.params();
+        params.insert("inputResponses".to_owned(), responses);
         match self.session.request(Request::plain("tasks/update", params, self.limits.call)).await {
             Ok(_) => Ok(timed.parked()),
             Err(RequestError::NotSent(why)) => Err(Attempt::NotSent(why)),
@@ -97,7 +97,7 @@ impl Server {
         }
     }
 
-    /// Makes the call, and makes it again while the server only wants that.
+    /// Sends the call, and repeats it while the server only asks to be called again.
     pub(super) async fn rounds(&self, made: &CallParts<'_>, mut with: Map<String, Value>) -> Result<Dispatch, Attempt> {
         let id = made.id;
         for _ in 0..MAX_ROUNDS {
@@ -106,13 +106,13 @@ impl Server {
                 Err(failed) => return Ok(Dispatch::Settled(failed)),
             };
             let is_tool = self.listed().tools.get(id).is_some_and(|tool| tool.operation == Operation::Tool);
-            match Task::begun(&result).filter(|_| is_tool) {
+            match Task::from_result(&result).filter(|_| is_tool) {
                 Some(Ok(task)) => return Ok(Timed::new(task).parked()),
                 Some(Err(why)) => return Ok(Dispatch::Settled(self.failed(id, &why))),
                 None => {}
             }
             if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
-                return Ok(Dispatch::Settled(self.gave(id, result)));
+                return Ok(Dispatch::Settled(self.returned(id, result)));
             }
             if result.get("inputRequests").is_some() && result.get(asked::PAGES).is_some() {
                 return Ok(self.asks(id, &result, Ticket::Pages.text()));
@@ -124,11 +124,12 @@ impl Server {
             with = Map::from_iter(state.map(|state| ("requestState".to_owned(), json!(state))));
             tokio::time::sleep(ROUND_PAUSE).await;
         }
-        let why = format!("it wanted to be called again {MAX_ROUNDS} times without an answer");
+        let why = format!("it asked to be called again {MAX_ROUNDS} times without returning a result");
         Ok(Dispatch::Settled(self.failed(id, &why)))
     }
 
-    /// One request. What it failed with is for the cell; what it never came to is for whoever minds the server.
+    /// Sends one request. The inner error is an outcome for the cell; the outer error is a lost connection, which the
+    /// supervisor handles.
     async fn request(&self, made: &CallParts<'_>, with: Map<String, Value>) -> Result<Result<Value, Outcome>, Attempt> {
         let CallParts { id, input, key, updates, asker, .. } = *made;
         let listed = self.listed();
@@ -140,7 +141,7 @@ impl Server {
             Err(why) => return Ok(Err(self.failed(id, &why))),
         };
         if listed.as_tasks.contains(id) {
-            params.insert("task".to_owned(), Task::wanted());
+            params.insert("task".to_owned(), Task::request_parameter());
         }
         params.extend(with);
         let headers = promoted(&tool.parameters, input);
@@ -151,14 +152,14 @@ impl Server {
             Ok(result) => Ok(Ok(result)),
             Err(RequestError::Pages(pages)) => Ok(Ok(asked::pages(&pages))),
             Err(RequestError::NotSent(why)) => Err(Attempt::NotSent(why)),
-            // Whoever wants a login first has done nothing yet.
+            // A server that requires a login first has not executed the call.
             Err(RequestError::Closed(why)) if why != Closed::LoginNeeded => Err(Attempt::Lost(why)),
             Err(error) => Ok(Err(self.failed(id, &self.explain(error)))),
         }
     }
 
-    /// What a tool gave, as ours.
-    pub(in crate::client) fn gave(&self, id: &ToolId, result: Value) -> Outcome {
+    /// Converts a tool's result to an outcome.
+    pub(in crate::client) fn returned(&self, id: &ToolId, result: Value) -> Outcome {
         let operation = self.listed().tools.get(id).map_or(Operation::Tool, |tool| tool.operation);
         match convert::returned(operation, result) {
             Ok(returned) => Outcome::Returned(returned),
@@ -166,20 +167,22 @@ impl Server {
         }
     }
 
-    /// Something that people must answer before the call goes on, where it can be put to them.
+    /// Parks a call until a person has answered the server's questions, or fails it if they cannot be asked.
     pub(in crate::client) fn asks(&self, id: &ToolId, result: &Value, ticket: Option<executor::Ticket>) -> Dispatch {
         let question = asked::asks(result).and_then(|asks| match (ticket, asks.is_empty()) {
             (Some(ticket), false) => Ok(QuestionBatch { ticket, asks }),
-            (Some(_), true) => Err("it does not say what".to_owned()),
-            (None, _) => Err("what it wants to be given back with the answer is too long".to_owned()),
+            (Some(_), true) => Err("it contains no question".to_owned()),
+            (None, _) => Err("its request state is too long".to_owned()),
         });
         match question {
             Ok(question) => Dispatch::Parked(Parked::QuestionBatch(question)),
-            Err(why) => Dispatch::Settled(self.failed(id, &format!("it wants to ask something first: {why}"))),
+            Err(why) => {
+                Dispatch::Settled(self.failed(id, &format!("its request for input cannot be passed on: {why}")))
+            }
         }
     }
 
-    /// What a cell may read: the server's name and its own words, nothing of ours.
+    /// Returns a failure that a cell may read: it contains the server's name and its own text, nothing internal.
     pub(in crate::client) fn failed(&self, id: &ToolId, why: &str) -> Outcome {
         let tool = shown(id.name(), MAX_SHOWN_NAME_CHARS);
         Outcome::Failed(format!("`{tool}` of MCP server `{}` failed: {why}", self.name))
@@ -190,17 +193,17 @@ impl Server {
             RequestError::Refused { code, message } => format!("{} (code {code})", shown(&message, MAX_SHOWN_CHARS)),
             RequestError::Deadline(limit) => {
                 let limit = limit.as_millis();
-                format!("no answer within {limit} ms, so it was cancelled; it may have taken effect all the same")
+                format!("no response within {limit} ms, so the call was cancelled; it may have taken effect")
             }
             RequestError::NotSent(Closed::LoginNeeded) | RequestError::Closed(Closed::LoginNeeded) => {
-                format!("it wants a login; a person must run `cellmate servers login {}`", self.name)
+                format!("it requires a login; a person must run `cellmate servers login {}`", self.name)
             }
             RequestError::NotSent(why) | RequestError::Closed(why) => {
-                format!("the server is not there any more: {why}; its calls fail until it is connected again")
+                format!("the connection to the server was lost: {why}; calls fail until it is connected again")
             }
             RequestError::Unread(why) => why,
-            RequestError::Pages(_) => "it wants a person to visit a page first".to_owned(),
-            RequestError::Confused => "it answered with something that is not a result".to_owned(),
+            RequestError::Pages(_) => "it requires a person to visit a page first".to_owned(),
+            RequestError::Confused => "its response is not a valid result".to_owned(),
         }
     }
 }

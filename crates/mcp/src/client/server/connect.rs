@@ -1,4 +1,4 @@
-//! From a configured server to a connected one: started or reached, hands shaken, its tools listed.
+//! Connects to a configured server: starts or reaches it, performs the handshake, and lists its tools.
 
 use std::io;
 use std::sync::{Arc, RwLock};
@@ -21,41 +21,43 @@ use crate::client::tokens::Tokens;
 use crate::client::wire::{Http, is_forbidden};
 use crate::client::{Closed, Draining, Gone, Handshake, Process, Request, RequestError, Session, Started, Stdio, Tail};
 
-/// Why a server has no tools for us, for who configured it.
+/// A failed connection to a server, for its operator.
 #[derive(Debug, thiserror::Error)]
 #[error("connect to MCP server `{server}`: {why}")]
 pub struct ConnectError {
     pub server: String,
     pub why: ConnectFailure,
-    /// The end of what the server wrote to its standard error. It may hold secrets of the server's.
+    /// The end of the server's standard error. It may contain the server's secrets.
     pub stderr: String,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectFailure {
-    #[error("a server's name has 1 to 64 bytes, no `:` and no control or invisible characters; rename it")]
+    #[error("a server's name must have 1 to 64 bytes and no `:`, control or invisible characters; rename it")]
     BadName,
-    #[error("cannot start its command ({0}); see that the command is installed, on PATH, and its folder exists")]
+    #[error(
+        "cannot start its command ({0}); check that the command is installed and on PATH, and that its folder exists"
+    )]
     Start(#[source] io::Error),
     #[error(transparent)]
     BadAddress(#[from] BadAddress),
-    #[error("it wants a login; run `cellmate servers login {server}`")]
+    #[error("it requires a login; run `cellmate servers login {server}`")]
     LoginNeeded { server: String },
-    #[error("it was not ready within {} ms; see what it wrote to its standard error, or raise the limit", .0.as_millis())]
+    #[error("it was not ready within {} ms; check its standard error, or raise the limit", .0.as_millis())]
     Deadline(Duration),
-    #[error("{0}; see what it wrote to its standard error")]
+    #[error("{0}; check its standard error")]
     Closed(Closed),
-    #[error("{0}; see that its address is right and that it runs there")]
+    #[error("{0}; check the address and that the server runs")]
     NotThere(Closed),
-    #[error("it does not let us in: {0}")]
+    #[error("it denied access: {0}")]
     Forbidden(String),
-    #[error("it refused: {message} (code {code})")]
+    #[error("it rejected the request: {message} (code {code})")]
     Refused { code: i32, message: String },
     #[error(
-        "it does not speak MCP as we know it; see that the command starts an MCP server on standard input and output, or that the address is that of its MCP endpoint"
+        "it does not speak a supported revision of MCP; check that the command starts an MCP server on standard input and output, or that the address is its MCP endpoint"
     )]
     Confused,
-    /// It answered with more than is read.
+    /// The response exceeds a limit.
     #[error("{0}")]
     Unread(String),
     #[error(transparent)]
@@ -82,14 +84,15 @@ pub(super) async fn connect(spec: &ServerSpec, stderr: &Tail) -> Result<Server, 
     })
 }
 
-/// A session, what reads the server's standard error, and what tells of its process.
+/// A session, the reader of the server's standard error, and the end of its process.
 type Opened = (Session, Option<Draining>, Option<Gone>);
 
-/// Starts the server or finds it at its address, and shakes hands.
+/// Starts the server or reaches it at its address, and performs the handshake.
 async fn reach(spec: &ServerSpec, stderr: &Tail) -> Result<Opened, ConnectFailure> {
     match &spec.transport {
         Transport::Stdio { .. } => match start(spec, stderr, Handshake::Initialize).await {
-            // It is there and says no: perhaps it is too new to know `initialize`. What it says to that counts.
+            // The server runs but rejects `initialize`: it may support only the newer handshake. If that fails too, the
+            // first error is reported.
             Err(refused @ ConnectFailure::Refused { .. }) => {
                 start(spec, stderr, Handshake::Discover).await.map_err(|_| refused)
             }
@@ -105,15 +108,15 @@ async fn reach(spec: &ServerSpec, stderr: &Tail) -> Result<Opened, ConnectFailur
     }
 }
 
-pub(super) async fn start(spec: &ServerSpec, stderr: &Tail, era: Handshake) -> Result<Opened, ConnectFailure> {
+pub(super) async fn start(spec: &ServerSpec, stderr: &Tail, handshake: Handshake) -> Result<Opened, ConnectFailure> {
     let Transport::Stdio { command, args, env, cwd } = &spec.transport else { return Err(ConnectFailure::Confused) };
     let started = Process::start(command, args, env, cwd.as_deref()).map_err(ConnectFailure::Start)?;
-    let Started { process, stdin, stdout, stderr: said } = started;
-    let (draining, gone) = (stderr.drain(said), process.gone());
-    match Session::open(Stdio::new(stdout, stdin, Some(process)), era).await {
+    let Started { process, stdin, stdout, stderr: pipe } = started;
+    let (draining, gone) = (stderr.drain(pipe), process.gone());
+    match Session::open(Stdio::new(stdout, stdin, Some(process)), handshake).await {
         Ok(session) => Ok((session, Some(draining), Some(gone))),
         Err(error) => {
-            // The process is gone by now; why it went is on its way.
+            // The process has ended; wait for the last output that says why.
             draining.finish().await;
             Err(error.into())
         }
@@ -146,7 +149,7 @@ pub(super) async fn list_tools(
     deadline: Duration,
 ) -> Result<(), ConnectFailure> {
     let mut params = Map::new();
-    // Held for each page while its tools are taken.
+    // Holds the budget of each page while its tools are read.
     let slot = Slot::default();
     for _ in 0..MAX_PAGES {
         let request = Request {

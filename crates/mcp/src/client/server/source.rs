@@ -1,4 +1,4 @@
-//! One connection as a source of tools: what ends with it is over.
+//! A single connection as a tool source. It does not reconnect.
 
 use contract::tool::ToolSpec;
 use executor::{AuthorizedCall, CallFuture, CancelFuture, Dispatch, Outcome, ParkedCall, ToolSource};

@@ -1,7 +1,7 @@
-//! Where a login is kept: a plain file that its owner alone can read, as other command-line programs keep theirs.
+//! Stores a login in a plain file that only its owner can read, as other command-line programs do.
 //!
-//! It is not sealed. The key would have to lie beside it, readable by the same programs of the same user, and would
-//! keep out nobody; where the disk may be stolen, it is the disk that is encrypted.
+//! The file is not encrypted. The key would have to be stored next to it, readable by the same programs of the same
+//! user, and would protect nothing; against theft of the disk, encrypt the disk.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -20,10 +20,10 @@ use crate::client::http::Challenge;
 const LOCK_WAIT: Duration = Duration::from_secs(40);
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// A longer file is not one of ours.
+/// A longer file cannot be a token file.
 const MAX_FILE_BYTES: u64 = 256 << 10;
 
-/// What an issuer gave us for one server.
+/// The tokens that an issuer granted for one server.
 #[derive(Clone, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Grant {
     pub(crate) issuer: Option<String>,
@@ -31,10 +31,10 @@ pub(crate) struct Grant {
     pub(crate) client_secret: Option<String>,
     pub(crate) access_token: String,
     pub(crate) refresh_token: Option<String>,
-    /// Seconds since 1970; none where the issuer does not say.
+    /// The expiry in seconds since 1970, or `None` if the issuer does not name one.
     pub(crate) ends_at: Option<u64>,
     pub(crate) scopes: Vec<String>,
-    /// Where the server says who gives tokens for it, where it named a place of its own.
+    /// The URL of the server's resource metadata, if its challenge named one.
     #[serde(default)]
     pub(crate) metadata: Option<String>,
 }
@@ -51,8 +51,8 @@ impl Grant {
     }
 }
 
-/// The files of one server. Its name and address are in the name: a server that moves is logged in to again, so that
-/// no token goes where it was not given for.
+/// The files of one server. The file name depends on the server's name and URL: if the URL changes, a new login is
+/// required, so that no token is sent to a server that it was not issued for.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenFile {
     folder: PathBuf,
@@ -64,7 +64,7 @@ impl TokenFile {
         Self { folder, server: short_hash(&[server, url]) }
     }
 
-    /// The login there is. What cannot be read is none: logging in again mends it.
+    /// Reads the login. An unreadable file counts as none; a new login replaces it.
     pub(crate) fn read(&self) -> Option<Grant> {
         self.files().into_iter().find_map(|path| {
             let small = fs::metadata(&path).is_ok_and(|file| file.len() <= MAX_FILE_BYTES);
@@ -72,7 +72,7 @@ impl TokenFile {
         })
     }
 
-    /// Keeps a login, and no other for the server: another issuer's is of no use any more.
+    /// Stores a login and deletes the server's other ones: a login of another issuer is no longer useful.
     pub(crate) fn write(&self, grant: &Grant) -> io::Result<()> {
         let issuer = short_hash(&[grant.issuer.as_deref().unwrap_or_default()]);
         let path = self.folder.join(format!("{}-{issuer}.json", self.server));
@@ -83,7 +83,7 @@ impl TokenFile {
         Ok(())
     }
 
-    /// How the server said that it wants a login, the last time it did.
+    /// Returns the server's last login challenge.
     pub(crate) fn refusal(&self) -> Option<Challenge> {
         Challenge::read(&fs::read_to_string(self.refusal_path()).ok()?)
     }
@@ -95,7 +95,7 @@ impl TokenFile {
         self.put(&self.refusal_path(), challenge.as_str().as_bytes())
     }
 
-    /// It has been heeded.
+    /// Deletes the stored challenge after a login or logout.
     pub(crate) fn forget_refusal(&self) {
         drop(fs::remove_file(self.refusal_path()));
     }
@@ -104,7 +104,7 @@ impl TokenFile {
         self.folder.join(format!("{}.refusal", self.server))
     }
 
-    /// Whole or not at all.
+    /// Replaces a file atomically.
     fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let part = path.with_extension(format!("{}.part", std::process::id()));
@@ -120,12 +120,12 @@ impl TokenFile {
         moved
     }
 
-    /// Whether there was one.
+    /// Deletes the login. Returns whether there was one.
     pub(crate) fn remove(&self) -> bool {
         self.files().into_iter().filter(|path| fs::remove_file(path).is_ok()).count() > 0
     }
 
-    /// Held by the process that renews; the others wait and then read what it wrote.
+    /// Locks the login while one process renews it; other processes wait and then read the new tokens.
     pub(crate) async fn lock(&self) -> io::Result<File> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let path = self.folder.join(format!("{}.lock", self.server));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_file_is_private_and_is_replaced_by_the_next_login() {
+    fn a_login_is_readable_only_by_its_owner_and_replaces_earlier_logins() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("tokens");
         let file = TokenFile::new(inner.clone(), "s", "https://s.example/mcp");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_stored_separately_from_the_login() {
+    fn a_challenge_is_stored_separately_and_is_not_a_login() {
         let folder = tempfile::tempdir().unwrap();
         let file = TokenFile::new(folder.path().join("tokens"), "s", "u");
         assert_eq!(file.refusal(), None);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_one_caller_renews_at_a_time() {
+    async fn only_one_holder_has_the_lock() {
         let folder = tempfile::tempdir().unwrap();
         let file = TokenFile::new(folder.path().to_owned(), "s", "u");
         let held = file.lock().await.unwrap();

@@ -1,4 +1,4 @@
-//! A server's own requests: it may ask a person something while a call of ours is under way, and nothing else.
+//! Handles requests from the server: during a call it may ask a person a question; all other requests are rejected.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,22 +17,22 @@ use serde_json::Value;
 use super::bounds::TOO_LARGE;
 use crate::client::asked::{ask, response};
 
-/// What we are to a server.
+/// The client handler that the protocol library calls for the server's requests.
 #[derive(Debug)]
 pub(super) struct ElicitationHandler {
     pub(super) config: ClientConfig,
     pub(super) asking: Asking,
 }
 
-/// The calls under way on one connection, by whom they could be asked.
+/// The calls in progress on one connection, with their question senders.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asking(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Held for a look or a change, never across an await.
+    /// Locked only to read or change the calls, never across an await.
     calls: Mutex<Calls>,
-    /// Questions that people are thinking about.
+    /// The number of unanswered questions.
     open: AtomicUsize,
 }
 
@@ -43,7 +43,7 @@ struct Calls {
 }
 
 impl Asking {
-    /// A call is under way for as long as this is held.
+    /// Registers a call until the returned guard is dropped.
     pub(super) fn during(&self, asker: QuestionSender) -> CallGuard {
         let mut calls = self.calls();
         let number = calls.next;
@@ -52,13 +52,13 @@ impl Asking {
         CallGuard { asking: self.clone(), number }
     }
 
-    /// Whether a person is being asked: a call need not be over in time while they think.
+    /// Returns true while a person is being asked. This time does not count towards a call's deadline.
     pub(super) fn is_open(&self) -> bool {
         self.0.open.load(Ordering::Relaxed) > 0
     }
 
-    /// A server does not say which call its question belongs to. Where there is more than one, people might be asked
-    /// about what another's call does, so nobody is.
+    /// Returns the question sender if exactly one call is in progress. A server does not say which call its question
+    /// belongs to; with several calls, a person might be asked about another person's call.
     fn only(&self) -> Option<QuestionSender> {
         let calls = self.calls();
         let mut askers = calls.askers.values();
@@ -72,19 +72,21 @@ impl Asking {
         self.0.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whatever cannot be asked, for whatever reason, is cancelled: nobody has said no.
+    /// Asks the question. Returns `None`, which the server receives as cancelled, if it cannot be asked: no person has
+    /// declined it.
     async fn answer(&self, params: &Value) -> Option<Answer> {
         let asker = self.only()?;
         let ask = ask("", params).ok()?;
-        let _open = QuestionGuard::about(&self.0.open);
+        let _open = QuestionGuard::new(&self.0.open);
         asker.ask(ask).await
     }
 }
 
+/// Counts an open question until it is dropped.
 struct QuestionGuard<'a>(&'a AtomicUsize);
 
 impl<'a> QuestionGuard<'a> {
-    fn about(open: &'a AtomicUsize) -> Self {
+    fn new(open: &'a AtomicUsize) -> Self {
         open.fetch_add(1, Ordering::Relaxed);
         Self(open)
     }
@@ -96,7 +98,7 @@ impl Drop for QuestionGuard<'_> {
     }
 }
 
-/// See [`Asking::during`].
+/// Keeps a call registered. See [`Asking::during`].
 #[derive(Debug)]
 pub(super) struct CallGuard {
     asking: Asking,
@@ -130,7 +132,7 @@ impl ClientHandler for ElicitationHandler {
         })
     }
 
-    /// A form that the library has no words for is a form all the same.
+    /// Handles elicitation requests that the library's types cannot represent.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -139,7 +141,7 @@ impl ClientHandler for ElicitationHandler {
         if request.method == TOO_LARGE {
             let why = format!(
                 "requests of more than {MAX_SERVER_REQUEST_BYTES} bytes or {MAX_SERVER_REQUEST_VALUES} JSON values are \
-                 not read; ask for less"
+                 rejected; send a smaller request"
             );
             return Err(ErrorData::new(ErrorCode::INVALID_REQUEST, why, None));
         }

@@ -1,4 +1,4 @@
-//! How large each kind of message may be. Judged by a scan of its text, before anything parses it.
+//! The size limits for each kind of message. They are checked by a scan of the text, before anything parses it.
 
 use contract::json::{Measure, measure};
 use contract::limits::{
@@ -10,29 +10,29 @@ use serde_json::{Map, Value};
 use crate::client::envelope::{Envelope, response_id};
 use crate::client::spec::MAX_FRAME_BYTES;
 
-/// The code of an answer that we did not read. No code of the protocol's: nobody sent it.
+/// The internal error code for a response that exceeds its limits and was not parsed. No server sends it.
 pub(super) const UNREAD: i32 = i32::MIN;
 
-/// In place of the method of a request that is too large to be read, so that it is answered all the same.
+/// Replaces the method of a request that is too large to be parsed, so that the server still gets a response.
 pub(super) const TOO_LARGE: &str = "cellmate/too-large";
 
-/// Notifications that something here reads.
+/// The notifications that are processed; all others are dropped.
 const READ: [&str; 2] = ["notifications/progress", "notifications/tools/list_changed"];
 
-/// What a message is taken for, by its envelope.
+/// The kind of a message according to its envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
     Notification,
     Request,
-    /// The answer to a request of ours.
+    /// The response to a request of this client.
     Answer(i64),
-    /// One that the protocol library reads and keeps.
+    /// A response that the protocol library parses and keeps.
     Handshake(i64),
 }
 
 impl Expected {
-    /// None for what nothing here reads. `open` is the request of ours that it answers, and whether that is the
-    /// library's.
+    /// Returns the kind of a message, or `None` if nothing processes it. `open` is the pending request that it answers,
+    /// and whether the library made that request.
     pub(super) fn of(envelope: &Envelope<'_>, open: Option<(i64, bool)>) -> Option<Self> {
         match (envelope.has_method(), open) {
             (true, _) if envelope.has_id() => Some(Self::Request),
@@ -43,7 +43,7 @@ impl Expected {
         }
     }
 
-    /// The id of our request that it answers.
+    /// Returns the id of the request that the message answers.
     pub(super) fn answers(&self) -> Option<i64> {
         match self {
             Self::Answer(id) | Self::Handshake(id) => Some(*id),
@@ -51,7 +51,8 @@ impl Expected {
         }
     }
 
-    /// Whether the parsed message is what its envelope said. A key that is written with escapes is another to the scan.
+    /// Returns true if the parsed message is what its envelope said. They differ if a key is written with escapes,
+    /// which the scan does not decode.
     pub(super) fn is(&self, message: &Map<String, Value>) -> bool {
         let has_id = message.get("id").is_some_and(|id| !id.is_null());
         let has_method = message.contains_key("method");
@@ -64,7 +65,7 @@ impl Expected {
         }
     }
 
-    /// The error says why it is not read, and what to do about it.
+    /// Measures a message. The error says which limit it exceeds and what to do about it.
     pub(super) fn judge(&self, text: &[u8]) -> Result<Measure, String> {
         let (bytes, values) = match self {
             Self::Notification => (MAX_NOTIFICATION_BYTES, MAX_NOTIFICATION_VALUES),
@@ -73,14 +74,14 @@ impl Expected {
             Self::Handshake(_) => (MAX_HANDSHAKE_BYTES, MAX_HANDSHAKE_VALUES),
         };
         if text.len() > bytes {
-            return Err(format!("what it says of itself is longer than {bytes} bytes; have it say less"));
+            return Err(format!("its handshake is longer than {bytes} bytes; configure the server to send less"));
         }
         let found = measure(text);
         too_much(found, values).map_or(Ok(found), Err)
     }
 }
 
-/// Why a text is not read, if it is not.
+/// Returns why a text is not parsed, if it exceeds a limit.
 pub(super) fn unread(text: &[u8], values: usize) -> Option<String> {
     too_much(measure(text), values)
 }
@@ -89,12 +90,12 @@ fn too_much(found: Measure, values: usize) -> Option<String> {
     let remedy = "ask it for less at once, such as a page, a filter or fewer fields; the call may have taken effect";
     if found.values > values {
         let count = found.values;
-        return Some(format!("its answer has {count} JSON values and more than {values} are not read; {remedy}"));
+        return Some(format!("its response has {count} JSON values, and the limit is {values}; {remedy}"));
     }
     if found.depth > MAX_SERVER_MESSAGE_DEPTH {
         let depth = found.depth;
         return Some(format!(
-            "its answer nests {depth} levels deep and more than {MAX_SERVER_MESSAGE_DEPTH} are not read; {remedy}"
+            "its response nests {depth} levels deep, and the limit is {MAX_SERVER_MESSAGE_DEPTH}; {remedy}"
         ));
     }
     None

@@ -1,4 +1,4 @@
-//! One request to an address and all that comes back for it.
+//! One HTTP request and everything that is received for it.
 
 use std::time::Duration;
 
@@ -8,55 +8,55 @@ use crate::client::closed::Closed;
 use crate::client::envelope::Envelope;
 use crate::client::http::{Answer, Body, Caller, Event, Events, Failure, Posted};
 
-/// What the tasks of a connection bring.
+/// What the tasks of a connection have received.
 #[derive(Debug)]
 pub(super) enum Arrived {
     Message(Body),
-    /// Nothing more comes for this request; for the connection itself where it names none.
+    /// The request with this id failed; without an id, the connection itself.
     Failed(Option<i64>, Failure),
 }
 
-/// Times in a row that a stream is taken up again without bringing anything.
+/// How often in a row a stream is resumed without receiving a message.
 const MAX_RESUMES: u32 = 5;
 
-/// Times in a row that the stream of unasked messages cannot be had before nobody tries any more.
+/// How often in a row opening the stream of server-initiated messages may fail before it is given up.
 const MAX_LISTENS: u32 = 8;
 
-/// Between attempts, where the server does not say; doubled each time.
+/// The default pause between attempts, doubled each time. A server may ask for another one.
 const PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// Sends a message and brings its answer. `id` is none where no answer is due.
-pub(super) async fn make(caller: &Caller, id: Option<i64>, posted: &Posted, tell: &mpsc::Sender<Arrived>) {
+/// Sends a message and forwards its response. `id` is `None` if no response is expected.
+pub(super) async fn exchange(caller: &Caller, id: Option<i64>, posted: &Posted, sender: &mpsc::Sender<Arrived>) {
     let ended = match caller.post(posted).await {
         Ok(Answer::Accepted) => Err(Failure::Lost),
         Ok(Answer::Message(message)) => {
-            drop(tell.send(Arrived::Message(message)).await);
+            drop(sender.send(Arrived::Message(message)).await);
             Ok(())
         }
-        Ok(Answer::Stream(events)) => follow(caller, id, *events, tell).await,
+        Ok(Answer::Stream(events)) => follow(caller, id, *events, sender).await,
         Err(failure) => Err(failure),
     };
     match (ended, id) {
-        (Err(failure @ Failure::Closed(_)), id) => drop(tell.send(Arrived::Failed(id, failure)).await),
-        (Err(failure), Some(id)) => drop(tell.send(Arrived::Failed(Some(id), failure)).await),
-        // Of a notification nobody hears whether it was liked.
+        (Err(failure @ Failure::Closed(_)), id) => drop(sender.send(Arrived::Failed(id, failure)).await),
+        (Err(failure), Some(id)) => drop(sender.send(Arrived::Failed(Some(id), failure)).await),
+        // A failed notification is not reported.
         (Ok(()) | Err(_), _) => {}
     }
 }
 
-/// Brings the messages of a stream until the answer is among them. A stream that breaks off after an event with an id
-/// is taken up again where the server keeps sessions.
+/// Forwards the messages of a stream until the response is among them. A stream that breaks off after an event with an
+/// id is resumed if the server keeps sessions.
 async fn follow(
     caller: &Caller,
     id: Option<i64>,
     mut events: Events,
-    tell: &mpsc::Sender<Arrived>,
+    sender: &mpsc::Sender<Arrived>,
 ) -> Result<(), Failure> {
     let mut stream = Stream::default();
     let mut resumes = 0;
     loop {
-        match stream.drain(&mut events, id, tell).await {
+        match stream.drain(&mut events, id, sender).await {
             Ok(Drained::Answer) => return Ok(()),
             Ok(Drained::Ended { brought }) if brought => resumes = 0,
             Ok(Drained::Ended { .. }) | Err(Failure::Lost) => {}
@@ -77,32 +77,32 @@ async fn follow(
     }
 }
 
-/// Brings what a server of the older revisions says unasked, for as long as it does.
-pub(super) async fn listen(caller: &Caller, tell: &mpsc::Sender<Arrived>) {
+/// Forwards the server-initiated messages of the older revisions until the stream fails permanently.
+pub(super) async fn listen(caller: &Caller, sender: &mpsc::Sender<Arrived>) {
     let mut stream = Stream::default();
     let mut failures = 0;
     while failures < MAX_LISTENS {
         let drained = match caller.listen(stream.last.as_deref()).await {
-            Ok(mut events) => stream.drain(&mut events, None, tell).await,
+            Ok(mut events) => stream.drain(&mut events, None, sender).await,
             Err(failure) => Err(failure),
         };
         match drained {
             Ok(Drained::Answer | Drained::Ended { brought: true }) => failures = 0,
             Ok(Drained::Ended { brought: false }) | Err(Failure::Lost) => failures += 1,
-            // It may be back in a moment; a call would find out the same.
+            // The server may be reachable again in a moment; if not, the next call reports it.
             Err(Failure::Closed(Closed::Unreachable)) if failures < 2 => failures += 1,
             Err(failure @ Failure::Closed(_)) => {
-                drop(tell.send(Arrived::Failed(None, failure)).await);
+                drop(sender.send(Arrived::Failed(None, failure)).await);
                 return;
             }
-            // Most have no such stream.
+            // Most servers have no such stream.
             Err(Failure::Status { .. } | Failure::Refused(_) | Failure::Confused) => return,
         }
         tokio::time::sleep(stream.pause(failures)).await;
     }
 }
 
-/// Where a stream stands, over all connections that carry it.
+/// The position in a stream, across all connections that carry it.
 #[derive(Debug, Default)]
 struct Stream {
     last: Option<String>,
@@ -119,7 +119,7 @@ impl Stream {
         &mut self,
         events: &mut Events,
         id: Option<i64>,
-        tell: &mpsc::Sender<Arrived>,
+        sender: &mpsc::Sender<Arrived>,
     ) -> Result<Drained, Failure> {
         let mut brought = false;
         while let Some(event) = events.next().await? {
@@ -131,8 +131,8 @@ impl Stream {
                 continue;
             }
             brought = true;
-            // Counted until it is read: what waits here is in memory.
-            drop(tell.send(Arrived::Message(events.body(data)?)).await);
+            // The message counts towards the limit until it is parsed, because it is in memory.
+            drop(sender.send(Arrived::Message(events.body(data)?)).await);
             if answers {
                 return Ok(Drained::Answer);
             }

@@ -1,4 +1,4 @@
-//! What stands between a server's messages and the protocol library, on every transport: it decides what gets through.
+//! Filters a server's messages before they reach the protocol library, on every transport.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,13 +20,13 @@ use crate::client::http::{Failure, Share};
 use crate::client::intake::{Reservation, Reserving, Slot};
 use crate::client::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_UPDATE_CHARS, MAX_UPDATES, shown};
 
-/// Rides along with a request to where its progress will arrive.
+/// Data that travels with a request to the gate, which needs it for the request's progress and response.
 #[derive(Clone)]
 pub(super) struct Sink {
     pub(super) updates: ProgressSink,
-    /// Arguments that the server wants in headers, too.
+    /// Arguments that the server also requires in headers.
     pub(super) headers: Vec<(String, String)>,
-    /// Where its answer's part of the budget goes.
+    /// Holds the response's part of the budget.
     pub(super) slot: Slot,
 }
 
@@ -41,17 +41,17 @@ impl Sink {
 
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// Our requests without an answer, by id. An answer to anything else settles nothing.
+    /// Pending requests by id. Responses to any other id are dropped.
     open: HashMap<i64, Open>,
-    /// Requests of the server that the library has not answered.
+    /// The number of requests of the server that the library has not answered.
     asked: usize,
     /// A message that waits for its part of the budget.
     incoming: Option<Incoming>,
-    /// Answers that we give ourselves, in place of one that cannot be read.
+    /// Error responses that replace responses that cannot be parsed.
     ready: VecDeque<RxJsonRpcMessage<RoleClient>>,
-    /// Messages in a row that are none.
+    /// The number of invalid messages in a row.
     bad: usize,
-    /// How often the server has said that its tools changed.
+    /// The number of the server's notifications that its tools changed.
     list_changes: watch::Sender<u64>,
     pub(super) closed: ClosedCell,
 }
@@ -65,7 +65,7 @@ struct Open {
     slot: Slot,
 }
 
-/// A message that is within its bounds and not parsed yet.
+/// A message that is within its limits and not parsed yet.
 #[derive(Debug)]
 struct Incoming {
     text: Vec<u8>,
@@ -74,20 +74,20 @@ struct Incoming {
     _share: Option<Share>,
 }
 
-/// The handshake's results are the library's to read; all others are kept whole.
+/// Who parses the result of a request. The library parses the results of the handshake; all others are kept whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
-    ElicitationHandler,
+    Session,
     Library,
-    /// It asks which revisions the server speaks.
-    LibraryAskingWhich,
+    /// The library, which asks for the server's supported revisions.
+    LibraryDiscover,
 }
 
 impl Reader {
     fn of(request: &ClientRequest, listener: Option<&Sink>) -> Self {
         match request {
-            _ if listener.is_some() => Self::ElicitationHandler,
-            ClientRequest::DiscoverRequest(_) => Self::LibraryAskingWhich,
+            _ if listener.is_some() => Self::Session,
+            ClientRequest::DiscoverRequest(_) => Self::LibraryDiscover,
             _ => Self::Library,
         }
     }
@@ -110,8 +110,8 @@ impl Gate {
         self.list_changes.subscribe()
     }
 
-    /// Keeps account of what leaves.
-    pub(super) fn leaving(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
+    /// Records an outgoing message.
+    pub(super) fn on_send(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
         match message {
             JsonRpcMessage::Request(request) => {
                 let RequestId::Number(id) = request.id else { return };
@@ -137,45 +137,44 @@ impl Gate {
         }
     }
 
-    /// Whether a message waits to be parsed; [`Self::parse`] does that, and no other is taken before.
+    /// Returns true if a message waits to be parsed. [`Self::parse`] must be called before the next [`Self::take`].
     pub(super) fn is_reading(&self) -> bool {
         self.incoming.is_some()
     }
 
-    /// An answer that we give ourselves.
+    /// Returns the next error response that replaces an unparsed one.
     pub(super) fn ready(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         self.ready.pop_front()
     }
 
-    /// Takes the text of a message, and looks how large it is before anything parses it.
+    /// Accepts the text of a message and checks its size before anything parses it.
     pub(super) fn take(
         &mut self,
         text: Vec<u8>,
         share: Option<Share>,
     ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         let Some(envelope) = Envelope::scan(&text) else {
-            // What is too large to be looked into may have been anybody's answer.
+            // A message that is too large to be scanned may have been the response to any request.
             if let Some(why) = bounds::unread(&text, MAX_JSON_VALUES) {
                 self.fail_all(&why);
             }
             return self.garbage();
         };
         let reader = envelope.response_id().and_then(|id| Some((id, self.open.get(&id)?.reader)));
-        let expected =
-            match Expected::of(&envelope, reader.map(|(id, reader)| (id, reader != Reader::ElicitationHandler))) {
-                Some(expected) => expected,
-                None if envelope.has_method() || envelope.has_id() => {
-                    self.bad = 0;
-                    return Ok(None);
+        let expected = match Expected::of(&envelope, reader.map(|(id, reader)| (id, reader != Reader::Session))) {
+            Some(expected) => expected,
+            None if envelope.has_method() || envelope.has_id() => {
+                self.bad = 0;
+                return Ok(None);
+            }
+            None => {
+                if let Some(why) = bounds::unread(&text, MAX_JSON_VALUES) {
+                    self.fail_all(&why);
                 }
-                None => {
-                    if let Some(why) = bounds::unread(&text, MAX_JSON_VALUES) {
-                        self.fail_all(&why);
-                    }
-                    self.bad = 0;
-                    return Ok(None);
-                }
-            };
+                self.bad = 0;
+                return Ok(None);
+            }
+        };
         let measure = match expected.judge(&text) {
             Ok(measure) => measure,
             Err(why) => return self.unread(&expected, &envelope, why),
@@ -190,15 +189,15 @@ impl Gate {
         }
     }
 
-    /// Parses the message that waits, once there is room for it. Can be dropped and called again.
+    /// Parses the waiting message once the budget allows it. The future may be dropped and the method called again.
     pub(super) async fn parse(&mut self) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         let Some(incoming) = &mut self.incoming else { return Ok(None) };
-        let room = incoming.reserving.come().await;
+        let room = incoming.reserving.wait().await;
         let Some(Incoming { text, expected, .. }) = self.incoming.take() else { return Ok(None) };
         match (room, &expected) {
             (Some(room), _) => self.read(&text, &expected, room),
             (None, Expected::Answer(id) | Expected::Handshake(id)) => {
-                let message = "the host reads too much from servers at once, so this answer was dropped; try again";
+                let message = "the host holds too much server data, so this response was dropped; try again";
                 Ok(self.failed(*id, Failure::Status { code: 503, message: message.to_owned() }))
             }
             (None, _) => Ok(None),
@@ -213,7 +212,7 @@ impl Gate {
     ) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         let parsed = serde_json::from_slice::<Map<String, Value>>(text).ok();
         let Some(message) = parsed.filter(|message| expected.is(message)) else {
-            // Its call fails now and not at its deadline: nothing else will come for it.
+            // The call fails now instead of at its deadline, because no other response will come.
             if let Some(id) = expected.answers()
                 && let Some(failed) = self.failed(id, Failure::Confused)
             {
@@ -225,16 +224,16 @@ impl Gate {
         if let Some(open) = expected.answers().and_then(|id| self.open.get(&id)) {
             open.slot.keep(reservation);
         }
-        self.arriving(message)
+        self.dispatch(message)
     }
 
-    /// Servers print banners and stray logs where only messages belong; so much of it is borne.
+    /// Counts an invalid message. Some are tolerated, because servers print banners and logs to their standard output.
     fn garbage(&mut self) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         self.bad += 1;
         if self.bad >= MAX_BAD_FRAMES { Err(Closed::Garbage) } else { Ok(None) }
     }
 
-    /// A message past its bounds is not parsed. Whoever waits for an answer to or from us has one all the same.
+    /// Handles a message that exceeds its limits and is not parsed. The waiting call, or the server, gets an error.
     fn unread(
         &mut self,
         expected: &Expected,
@@ -258,17 +257,17 @@ impl Gate {
         }
     }
 
-    /// For an answer past all bounds that does not say whose it is.
+    /// Fails all pending requests, after a response that is too large and whose id is unknown.
     fn fail_all(&mut self, why: &str) {
         let failed = self.open.drain().map(|(id, _)| unread_answer(id, why.to_owned()));
         self.ready.extend(failed);
     }
 
-    /// Decides what of a message the library sees.
-    fn arriving(&mut self, mut message: Map<String, Value>) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+    /// Processes a parsed message and returns the part that the library must see.
+    fn dispatch(&mut self, mut message: Map<String, Value>) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         if message.contains_key("method") {
             if message.get("id").is_none_or(Value::is_null) {
-                // The library would start a task for each.
+                // Notifications are handled here, because the library would start a task for each.
                 self.notification(&message);
                 return Ok(None);
             }
@@ -280,13 +279,13 @@ impl Gate {
         if let Some(result) = message.remove("result") {
             let whole = |result| ServerResult::CustomResult(CustomResult(result));
             let result = match open.reader {
-                Reader::ElicitationHandler => whole(result),
-                // Some older servers have an empty result for whatever they do not know.
-                Reader::LibraryAskingWhich if !result.get("supportedVersions").is_some_and(Value::is_array) => {
-                    let unknown = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "it names no revisions", None);
+                Reader::Session => whole(result),
+                // Some older servers return an empty result for unknown methods.
+                Reader::LibraryDiscover if !result.get("supportedVersions").is_some_and(Value::is_array) => {
+                    let unknown = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "it lists no supported revisions", None);
                     return Ok(Some(JsonRpcMessage::error(unknown, Some(id))));
                 }
-                Reader::Library | Reader::LibraryAskingWhich => {
+                Reader::Library | Reader::LibraryDiscover => {
                     serde_json::from_value(result).unwrap_or_else(|_| whole(Value::Null))
                 }
             };
@@ -296,18 +295,18 @@ impl Gate {
         Ok(Some(JsonRpcMessage::error(error.unwrap_or_else(unreadable), Some(id))))
     }
 
-    /// The library hears of a failure as of an answer that says no.
+    /// Converts a transport failure to an error response for the library.
     pub(super) fn failed(&mut self, id: i64, failure: Failure) -> Option<RxJsonRpcMessage<RoleClient>> {
         self.open.remove(&id)?;
-        let said = |code: i32, message: String| ErrorData::new(ErrorCode(code), message, None);
+        let data = |code: i32, message: String| ErrorData::new(ErrorCode(code), message, None);
         let error = match failure {
-            Failure::Status { code, message } => said(i32::from(code), message),
+            Failure::Status { code, message } => data(i32::from(code), message),
             Failure::Refused(mut object) => {
                 object.remove("error").and_then(|error| serde_json::from_value(error).ok()).unwrap_or_else(unreadable)
             }
-            Failure::Lost => said(LOST, "the answer broke off; it may have taken effect all the same".to_owned()),
-            Failure::Confused => said(LOST, "it answered with something that is no message".to_owned()),
-            Failure::Closed(why) => said(LOST, why.to_string()),
+            Failure::Lost => data(LOST, "the response broke off; the call may have taken effect".to_owned()),
+            Failure::Confused => data(LOST, "its response is not a JSON-RPC message".to_owned()),
+            Failure::Closed(why) => data(LOST, why.to_string()),
         };
         Some(JsonRpcMessage::error(error, Some(RequestId::Number(id))))
     }
@@ -318,7 +317,8 @@ impl Gate {
         if self.asked > MAX_ASKED { Err(Closed::AsksTooMuch) } else { Ok(Some(request)) }
     }
 
-    /// Two kinds of them have readers. Changes are counted, not queued, so a flood of them is one number.
+    /// Processes progress and change notifications. Changes are counted, not queued, so a flood of them needs no
+    /// memory.
     fn notification(&mut self, message: &Map<String, Value>) {
         match message.get("method").and_then(Value::as_str) {
             Some("notifications/progress") => self.progress(message),
@@ -349,7 +349,7 @@ impl Gate {
     }
 }
 
-/// No code of the protocol's: nobody sent it.
+/// The code of errors that this client creates itself. It is no code of the protocol.
 const LOST: i32 = 0;
 
 fn unreadable() -> ErrorData {
@@ -376,19 +376,19 @@ mod tests {
         gate.take(value.to_string().into_bytes(), None)
     }
 
-    /// Registers a request that waits for an answer.
-    fn register_request(gate: &mut Gate, id: i64) {
+    /// Sends a request that waits for a response.
+    fn send_request(gate: &mut Gate, id: i64) {
         let mut request = CustomRequest::new("tools/call", Some(json!({})));
         request.extensions.insert(Sink {
             updates: ProgressSink::default(),
             headers: Vec::new(),
             slot: Slot::default(),
         });
-        gate.leaving(&JsonRpcMessage::request(ClientRequest::CustomRequest(request), RequestId::Number(id)));
+        gate.on_send(&JsonRpcMessage::request(ClientRequest::CustomRequest(request), RequestId::Number(id)));
     }
 
-    /// The error message that the call with this id receives instead of an answer.
-    fn error_message_for(message: Option<RxJsonRpcMessage<RoleClient>>, wanted: i64) -> String {
+    /// Returns the error message that the call with this id receives instead of a response.
+    fn error_for(message: Option<RxJsonRpcMessage<RoleClient>>, wanted: i64) -> String {
         match message {
             Some(JsonRpcMessage::Error(error)) if error.id == Some(RequestId::Number(wanted)) => {
                 error.error.message.into_owned()
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_over_a_bound_is_not_parsed_and_only_its_call_fails() {
+    fn a_response_that_exceeds_a_limit_is_not_parsed_and_fails_only_its_call() {
         let many = format!("[{}0]", "0,".repeat(MAX_JSON_VALUES));
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
         let objects = format!("[{}0]", r#"{"a":0},"#.repeat(1_000_000));
@@ -409,11 +409,11 @@ mod tests {
                 format!(r#"{{"id":1,"error":{{"code":1,"message":"m","data":{inside}}}}}"#),
             ] {
                 let mut gate = Gate::new();
-                register_request(&mut gate, 1);
-                register_request(&mut gate, 2);
+                send_request(&mut gate, 1);
+                send_request(&mut gate, 2);
                 let message = gate.take(text.into_bytes(), None).unwrap();
                 assert!(!gate.is_reading());
-                let message = error_message_for(message, 1);
+                let message = error_for(message, 1);
                 assert!(message.contains(expected) && message.contains("ask it for less"), "{message}");
                 assert!(gate.open.contains_key(&2) && gate.ready().is_none());
             }
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_over_a_bound_that_hides_its_id_fails_all_calls() {
+    fn a_response_that_exceeds_a_limit_and_hides_its_id_fails_all_calls() {
         let many = format!("[{}0]", "0,".repeat(MAX_JSON_VALUES));
         for text in [
             format!(r#"{{"\u0069d":1,"result":{many}}}"#),
@@ -430,17 +430,17 @@ mod tests {
             format!(r#"{{"id":1,"result":{many}"#),
         ] {
             let mut gate = Gate::new();
-            register_request(&mut gate, 1);
-            register_request(&mut gate, 2);
+            send_request(&mut gate, 1);
+            send_request(&mut gate, 2);
             assert!(matches!(gate.take(text.into_bytes(), None), Ok(None)));
             let failed = [gate.ready(), gate.ready(), gate.ready()];
             assert_eq!(failed.iter().flatten().count(), 2);
         }
     }
 
-    /// The scan and the parser must not see two different messages.
+    /// The scan and the parser must not see different messages.
     #[test]
-    fn a_message_that_scan_and_parser_read_differently_is_garbage() {
+    fn a_message_that_the_scan_and_the_parser_read_differently_is_invalid() {
         let texts = [
             r#"{"id":1,"\u006dethod":"ping","params":{}}"#,
             r#"{"id":1,"\u0069d":2,"result":{}}"#,
@@ -448,15 +448,15 @@ mod tests {
         ];
         for text in texts {
             let mut gate = Gate::new();
-            register_request(&mut gate, 1);
+            send_request(&mut gate, 1);
             assert!(matches!(gate.take(text.as_bytes().to_vec(), None), Ok(None)), "{text}");
             let message = gate.ready();
-            assert!(error_message_for(message, 1).contains("no message"), "{text}");
+            assert!(error_for(message, 1).contains("not a JSON-RPC message"), "{text}");
         }
     }
 
     #[test]
-    fn large_requests_are_refused_by_name_and_large_notifications_ignored() {
+    fn large_requests_are_rejected_and_large_notifications_are_dropped() {
         let mut gate = Gate::new();
         let many = vec![0; 20_000];
         let request = json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {"x": many}});
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn non_objects_are_ignored_up_to_a_limit() {
+    fn invalid_messages_are_skipped_until_there_are_too_many_in_a_row() {
         let mut gate = Gate::new();
         let good = || b"{\"a\":1}".to_vec();
         for _ in 0..3 {
@@ -489,20 +489,20 @@ mod tests {
     }
 
     #[test]
-    fn open_requests_of_a_server_are_limited_and_answers_free_them() {
+    fn the_number_of_unanswered_server_requests_is_limited() {
         let mut gate = Gate::new();
         let ping = |id: usize| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
         for id in 0..MAX_ASKED {
             assert!(matches!(take(&mut gate, &ping(id)), Ok(Some(JsonRpcMessage::Request(_)))));
         }
         let answer = JsonRpcMessage::response(rmcp::model::ClientResult::empty(()), RequestId::Number(0));
-        gate.leaving(&answer);
+        gate.on_send(&answer);
         assert!(take(&mut gate, &ping(1)).is_ok());
         assert!(matches!(take(&mut gate, &ping(2)), Err(Closed::AsksTooMuch)));
     }
 
     #[test]
-    fn unsolicited_messages_do_not_reach_the_library() {
+    fn unexpected_responses_and_unknown_notifications_do_not_reach_the_library() {
         let mut gate = Gate::new();
         let strays = [
             json!({}),

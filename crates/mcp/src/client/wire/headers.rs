@@ -1,4 +1,4 @@
-//! What newer servers want to read of a message in its headers, so that what stands before them need not parse it.
+//! The HTTP headers that repeat parts of a message for newer servers, so that proxies need not parse the body.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -29,7 +29,7 @@ pub(super) fn standard(
     headers
 }
 
-/// As it is where a header can carry it, else wrapped.
+/// Returns the value itself if a header can carry it, or else its base64 encoding.
 fn encoded(value: &str) -> String {
     let plain = value.bytes().all(|byte| (0x20..0x7f).contains(&byte));
     let looks_wrapped = value.starts_with("=?base64?") && value.ends_with("?=");
@@ -46,7 +46,7 @@ mod tests {
     use super::{encoded, standard};
 
     #[test]
-    fn newer_messages_are_described_in_headers_and_older_ones_are_not() {
+    fn headers_repeat_the_message_only_since_the_revision_that_defines_them() {
         let call = json!({"method": "tools/call", "params": {"name": "größe"}});
         assert_eq!(standard(&call, Some("2025-11-25"), Vec::new()), []);
         assert_eq!(standard(&call, None, Vec::new()), []);

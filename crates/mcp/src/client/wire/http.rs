@@ -1,5 +1,5 @@
-//! A server at an address as the protocol library wants it: every message a request of its own, answered by a message
-//! or a stream of them.
+//! The HTTP transport for the protocol library: every message is an HTTP request, answered by a message or a stream of
+//! messages.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -25,25 +25,25 @@ pub(crate) struct Http {
     caller: Arc<Caller>,
     pub(super) gate: Gate,
     arrived: mpsc::Receiver<Arrived>,
-    tell: mpsc::Sender<Arrived>,
-    /// Everything on its way, ended with us.
+    sender: mpsc::Sender<Arrived>,
+    /// All requests in progress. They are aborted with the transport.
     tasks: JoinSet<()>,
-    /// Who waits for the answer to which request.
+    /// The task that waits for the response, by request id.
     waiting: HashMap<i64, AbortHandle>,
     turns: Arc<Semaphore>,
-    /// The revision without sessions, where closing a stream is how a request is taken back.
+    /// Whether the revision has no sessions; a request is then cancelled by closing its stream.
     modern: bool,
 }
 
 impl Http {
     pub(crate) fn new(caller: Caller) -> Self {
-        // One at a time: what waits here is in memory.
-        let (tell, arrived) = mpsc::channel(1);
+        // A capacity of one: waiting messages take memory.
+        let (sender, arrived) = mpsc::channel(1);
         Self {
             caller: Arc::new(caller),
             gate: Gate::new(),
             arrived,
-            tell,
+            sender,
             tasks: JoinSet::new(),
             waiting: HashMap::new(),
             turns: Arc::new(Semaphore::new(MAX_EXCHANGES)),
@@ -67,36 +67,37 @@ impl Http {
             JsonRpcMessage::Request(request) => number(&request.id),
             JsonRpcMessage::Response(_) | JsonRpcMessage::Notification(_) | JsonRpcMessage::Error(_) => None,
         };
-        // One that stays open for as long as the connection takes nobody's turn.
+        // A subscription stays open as long as the connection, so it does not count as a concurrent request.
         let stays = value.get("method").and_then(Value::as_str) == Some("subscriptions/listen");
         let turns = (id.is_some() && !stays).then(|| Arc::clone(&self.turns));
-        let (caller, tell) = (Arc::clone(&self.caller), self.tell.clone());
+        let (caller, sender) = (Arc::clone(&self.caller), self.sender.clone());
         let task = self.tasks.spawn(async move {
             let _turn = match turns {
                 Some(turns) => turns.acquire_owned().await.ok(),
                 None => None,
             };
-            exchange::make(&caller, id, &posted, &tell).await;
+            exchange::exchange(&caller, id, &posted, &sender).await;
         });
         if let Some(id) = id {
             self.waiting.insert(id, task);
         }
     }
 
-    /// The stream on which a server of the older revisions says what nobody asked for.
+    /// Opens the stream on which servers of the older revisions send messages on their own.
     fn listen(&mut self) {
-        let (caller, tell) = (Arc::clone(&self.caller), self.tell.clone());
-        self.tasks.spawn(async move { exchange::listen(&caller, &tell).await });
+        let (caller, sender) = (Arc::clone(&self.caller), self.sender.clone());
+        self.tasks.spawn(async move { exchange::listen(&caller, &sender).await });
     }
 
-    fn taken_back(&mut self, message: &TxJsonRpcMessage<RoleClient>) -> bool {
+    /// Aborts the request that a cancellation names. Returns whether there was one.
+    fn abort_cancelled(&mut self, message: &TxJsonRpcMessage<RoleClient>) -> bool {
         let JsonRpcMessage::Notification(notification) = message else { return false };
         let ClientNotification::CancelledNotification(cancelled) = &notification.notification else { return false };
         let task = cancelled.params.request_id.as_ref().and_then(number).and_then(|id| self.waiting.remove(&id));
         task.inspect(AbortHandle::abort).is_some()
     }
 
-    fn came(&mut self, arrived: Arrived) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+    fn on_arrived(&mut self, arrived: Arrived) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         let message = match arrived {
             Arrived::Message(Body { text, share }) => self.gate.take(text, Some(share))?,
             Arrived::Failed(_, Failure::Closed(why)) => return Err(why),
@@ -105,12 +106,13 @@ impl Http {
         Ok(message)
     }
 
-    fn learn(&mut self, message: &RxJsonRpcMessage<RoleClient>) {
+    /// Records the outcome of the handshake, and that a request has been answered.
+    fn on_response(&mut self, message: &RxJsonRpcMessage<RoleClient>) {
         match message {
             JsonRpcMessage::Response(response) => {
                 match &response.result {
                     ServerResult::InitializeResult(initialized) => {
-                        self.caller.speak(initialized.protocol_version.as_str());
+                        self.caller.set_version(initialized.protocol_version.as_str());
                     }
                     ServerResult::DiscoverResult(_) => self.modern = true,
                     _ => {}
@@ -137,9 +139,9 @@ impl Transport<RoleClient> for Http {
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
         while self.tasks.try_join_next().is_some() {}
-        self.gate.leaving(&message);
-        let taken_back = self.taken_back(&message);
-        if !(taken_back && self.modern) {
+        self.gate.on_send(&message);
+        let aborted = self.abort_cancelled(&message);
+        if !(aborted && self.modern) {
             self.post(&message);
         }
         if let JsonRpcMessage::Notification(notification) = &message
@@ -156,20 +158,20 @@ impl Transport<RoleClient> for Http {
                 return None;
             }
             if let Some(answer) = self.gate.ready() {
-                self.learn(&answer);
+                self.on_response(&answer);
                 return Some(answer);
             }
-            let came = match self.gate.is_reading() {
+            let received = match self.gate.is_reading() {
                 true => self.gate.parse().await,
-                // The sender of our own keeps the channel open.
+                // The channel stays open, because `self.sender` is held here.
                 false => {
                     let arrived = self.arrived.recv().await?;
-                    self.came(arrived)
+                    self.on_arrived(arrived)
                 }
             };
-            match came {
+            match received {
                 Ok(Some(message)) => {
-                    self.learn(&message);
+                    self.on_response(&message);
                     return Some(message);
                 }
                 Ok(None) => {}

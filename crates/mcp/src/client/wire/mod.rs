@@ -1,8 +1,8 @@
-//! One connection as a session: requests out, whole results back. The protocol library's types end here.
+//! A session over one connection: it sends requests and returns whole results. The protocol library's types stop here.
 //!
-//! The library keeps request ids, the handshake and cancellation. What it reads goes through `stdio` or `http`, which
-//! bound it, and `gate`, which hands results on as they came: typed results would lose every field the library does not
-//! know.
+//! The library manages request ids, the handshake and cancellation. The messages that it reads pass through `stdio` or
+//! `http`, which limit their size, and through `gate`, which passes results on unchanged: typed results would lose
+//! every field that the library does not know.
 
 mod asking;
 mod bounds;
@@ -40,29 +40,29 @@ use asking::{Asking, ElicitationHandler};
 use gate::{Gate, Sink};
 pub(crate) use http::Http;
 pub use oauth::LoginRefused;
-pub(crate) use oauth::{Asked, Authority, RenewError, renew};
+pub(crate) use oauth::{Authority, LoginRequest, RenewError, renew};
 pub(crate) use stdio::Stdio;
 use subscription::Subscription;
 
-/// Where a tool that does a repeated call once finds the call's key.
+/// The `_meta` field with a call's idempotency key, for tools that execute a repeated call only once.
 const KEY: &str = "cellmate/idempotencyKey";
 
-/// The protocol's code, in 2025-11-25, for a call that can be made once a person has been somewhere.
+/// The error code of revision 2025-11-25 for a call that requires a person to visit pages first.
 const PAGES_FIRST: i32 = -32042;
 
-/// How a connection begins. Every server of the older revisions knows `initialize` and those that speak both still do,
-/// whereas some older ones end at the first message that is something else; so it is tried first.
+/// How a connection begins. `initialize` is tried first: every server of the older revisions supports it, servers that
+/// support both kinds still do, and some older servers exit at any other first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handshake {
     Initialize,
     Discover,
-    /// Asks which, for servers at an address: there a question that is not understood costs nothing.
+    /// Asks the server which revisions it supports. For HTTP, where an unknown request does no harm.
     Auto,
 }
 
-/// A transport with its gate.
+/// A transport with a gate. Implemented by the stdio and HTTP transports.
 pub(crate) trait Gated: Transport<RoleClient> + 'static {
-    /// Whether what is sent has headers.
+    /// Whether the transport can send headers.
     const HAS_HEADERS: bool;
 
     fn gate(&self) -> &Gate;
@@ -101,21 +101,20 @@ pub(crate) struct Session {
 pub(crate) struct Request<'a> {
     pub(crate) method: &'static str,
     pub(crate) params: Map<String, Value>,
-    /// Arguments that the server wants in headers, too.
+    /// Arguments that the server also requires in headers.
     pub(crate) headers: Vec<(String, String)>,
-    /// Empty where there is none.
+    /// The idempotency key; empty if there is none.
     pub(crate) key: &'a str,
     pub(crate) updates: ProgressSink,
-    /// Who is asked what the server wants to know meanwhile. Some also for one that can ask nobody: a question may be
-    /// its.
+    /// Receives the server's questions during this call; `Some` even when disabled, so that they are attributed to it.
     pub(crate) asker: Option<QuestionSender>,
     pub(crate) deadline: Duration,
-    /// Keeps the answer's part of the budget for data of servers, for as long as a clone of it is held.
+    /// Holds the response's part of the budget for server data as long as a clone exists.
     pub(crate) slot: Slot,
 }
 
 impl Request<'_> {
-    /// One that is not a call: without a key, heard by nobody.
+    /// Creates a request that is not a tool call: without a key, progress or questions.
     pub(crate) fn plain(method: &'static str, params: Map<String, Value>, deadline: Duration) -> Self {
         Self {
             method,
@@ -132,34 +131,34 @@ impl Request<'_> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestError {
-    /// The server answered with an error.
+    /// The server returned an error.
     Refused { code: i32, message: String },
-    /// It answered, with more than is read. The text says how much and what to do.
+    /// The response exceeds a limit. The text says which one and what to do.
     Unread(String),
-    /// It wants a person to visit pages first, and to be asked again then.
+    /// The server requires a person to visit pages before the request is repeated.
     Pages(Value),
-    /// It did not answer in time.
+    /// The server did not respond in time.
     Deadline(Duration),
-    /// It could not be sent any more.
+    /// The connection had ended before the request was sent.
     NotSent(Closed),
-    /// It cannot be answered any more; it may have arrived.
+    /// The connection ended before the response; the request may have arrived.
     Closed(Closed),
-    /// It answered with something that is no answer.
+    /// The response is not valid.
     Confused,
 }
 
 impl Session {
-    pub(crate) async fn open<T: Gated>(transport: T, era: Handshake) -> Result<Self, RequestError> {
+    pub(crate) async fn open<T: Gated>(transport: T, handshake: Handshake) -> Result<Self, RequestError> {
         let (closed, list_changes) = (transport.gate().closed.clone(), transport.gate().list_changes());
-        // Tasks, and questions to people: sampling and roots are refused, whoever asks.
-        let able = serde_json::from_value(json!({
+        // Cellmate supports tasks and questions to people. Sampling and roots are always rejected.
+        let capabilities = serde_json::from_value(json!({
             "elicitation": {"form": {}, "url": {}},
             "extensions": {"io.modelcontextprotocol/tasks": {}},
         }));
-        let able = able.unwrap_or_else(|_| ClientCapabilities::default());
-        let us = ClientConfig::new(able, Implementation::new("cellmate", env!("CARGO_PKG_VERSION")))
+        let capabilities = capabilities.unwrap_or_else(|_| ClientCapabilities::default());
+        let config = ClientConfig::new(capabilities, Implementation::new("cellmate", env!("CARGO_PKG_VERSION")))
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
-        let lifecycle = match era {
+        let lifecycle = match handshake {
             Handshake::Initialize => ClientLifecycleMode::Initialize,
             Handshake::Discover => {
                 ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
@@ -170,8 +169,8 @@ impl Session {
             },
         };
         let asking = Asking::default();
-        let us = ElicitationHandler { config: us, asking: asking.clone() };
-        match us.serve_with_lifecycle(transport, lifecycle).await {
+        let handler = ElicitationHandler { config, asking: asking.clone() };
+        match handler.serve_with_lifecycle(transport, lifecycle).await {
             Ok(running) => {
                 let _subscription = Subscription::of(&running, &closed);
                 Ok(Self { running, asking, closed, list_changes, has_headers: T::HAS_HEADERS, _subscription })
@@ -184,20 +183,20 @@ impl Session {
         self.has_headers
     }
 
-    /// What the server says of itself and of how it is used.
+    /// Returns the server's instructions.
     pub(crate) fn about(&self) -> Option<Arc<str>> {
         let info = self.running.peer_info()?;
         let text = info.instructions.as_deref()?;
         Some(shown(text, MAX_SHOWN_CHARS).into())
     }
 
-    /// The revision of the protocol that both speak.
+    /// Returns the negotiated protocol revision.
     pub(crate) fn revision(&self) -> Option<String> {
         let info = self.running.peer_info()?;
         Some(shown(info.protocol_version.as_str(), MAX_SHOWN_NAME_CHARS))
     }
 
-    /// What the server says it has: tools, resources, prompts.
+    /// Returns the server's declared capabilities: tools, resources, prompts.
     pub(crate) fn capabilities(&self) -> Capabilities {
         let info = self.running.peer_info();
         let capabilities = info.as_ref().map(|info| &info.capabilities);
@@ -212,13 +211,13 @@ impl Session {
         self.closed.get()
     }
 
-    /// Waits for the end, also when the session itself is gone by then.
+    /// Waits for the end of the connection, even if the session is dropped before.
     pub(crate) fn closed(&self) -> impl Future<Output = Closed> + Send + use<> {
         let closed = self.closed.clone();
         async move { closed.wait().await }
     }
 
-    /// Closes the server's input and so on to its end, whoever still holds the session.
+    /// Closes the connection, and ends the server's process if there is one, even if other owners hold the session.
     pub(crate) fn hang_up(&self) {
         self.running.cancellation_token().cancel();
     }
@@ -227,8 +226,8 @@ impl Session {
         self.list_changes.clone()
     }
 
-    /// Sends a request and gives its result as it came. Dropped or past its deadline, the request is cancelled; time in
-    /// which a person is asked something does not count.
+    /// Sends a request and returns its result unchanged. If the future is dropped or the deadline passes, the request
+    /// is cancelled. Time in which a person is asked a question does not count.
     pub(crate) async fn request(&self, request: Request<'_>) -> Result<Value, RequestError> {
         if let Some(why) = self.closed.get() {
             return Err(RequestError::NotSent(why));
@@ -256,8 +255,8 @@ impl Session {
         let sent = self.running.send_request_with_option(ClientRequest::CustomRequest(custom), options).await;
         let mut pending = Pending(Some(sent.map_err(|error| self.failed(error))?));
         let answer = match &mut pending.0 {
-            // An answer that came before the end counts. The library tells of the end itself, but only after it has
-            // tried for seconds to send what nobody reads.
+            // A response that arrived before the end counts. The library reports the end too, but only after it has
+            // tried for seconds to send messages that the server does not read.
             Some(handle) => tokio::select! {
                 biased;
                 answer = &mut handle.rx => answer,
@@ -281,7 +280,7 @@ impl Session {
             }
             ServiceError::McpError(error) => refused(error),
             ServiceError::UnexpectedResponse => RequestError::Confused,
-            // The rest says in several ways that nobody is there to talk to.
+            // All other errors mean that the connection has ended.
             _ => RequestError::Closed(self.closed.get().unwrap_or(Closed::Ended)),
         }
     }
@@ -294,20 +293,21 @@ pub(crate) struct Capabilities {
     pub(crate) prompts: bool,
 }
 
-/// A request on its way. Whoever stops waiting for it tells the server.
+/// A request in progress. Dropping it cancels the request at the server.
 #[derive(Debug)]
 struct Pending(Option<RequestHandle<RoleClient>>);
 
 impl Drop for Pending {
     fn drop(&mut self) {
         if let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
-            // Sending waits, and a drop cannot; the task ends with the connection at the latest.
-            runtime.spawn(async move { drop(handle.cancel(Some("nobody waits for it any more".to_owned())).await) });
+            // A drop cannot await, so a task sends the cancellation; it ends with the connection at the latest.
+            runtime
+                .spawn(async move { drop(handle.cancel(Some("the caller no longer waits for it".to_owned())).await) });
         }
     }
 }
 
-/// Whether an answer says who may, in HTTP's codes; the protocol's own are below nought.
+/// Returns true for the HTTP status codes of a missing permission. The protocol's own codes are negative.
 pub(crate) fn is_forbidden(code: i32) -> bool {
     matches!(code, 401 | 403)
 }
@@ -326,7 +326,7 @@ fn not_opened(error: ClientInitializeError, closed: &ClosedCell) -> RequestError
     }
     match error {
         ClientInitializeError::JsonRpcError(error) => refused(error),
-        // The newer way was only a question; but who may not even ask gets no better answer to the next one.
+        // The discovery was only a probe, so the fallback's error counts, unless the probe was denied access.
         ClientInitializeError::LegacyFallbackFailed { discover, fallback } => match *discover {
             ClientInitializeError::JsonRpcError(error) if is_forbidden(error.code.0) => {
                 RequestError::Refused { code: error.code.0, message: error.message.into_owned() }

@@ -1,5 +1,5 @@
-//! Logging in through the protocol library: what the server says about it, who we are to its issuer, codes for tokens,
-//! and tokens for newer ones.
+//! OAuth through the protocol library: discovery of the issuer, client registration, exchange of codes for tokens, and
+//! renewal of tokens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,52 +18,52 @@ use crate::client::http::{AddressScope, Challenge, NotBuilt, guarded};
 use crate::client::spec::{Login, MAX_SHOWN_CHARS, shown};
 use crate::client::tokens::{Grant, now_secs};
 
-/// The longest answer of an issuer's.
+/// The maximum size of an issuer's response.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
-/// What the issuer shows people.
+/// The client name that the issuer shows to people.
 const NAME: &str = "Cellmate";
 
 /// Why a token was not renewed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RenewError {
-    /// It never will be.
+    /// The issuer rejected the refresh token. A new login is required.
     Refused,
-    /// It may be another time.
+    /// The renewal failed; a later attempt may succeed.
     Failed(String),
 }
 
-/// Why nobody could log in, in words for who tried.
+/// Why a login failed, for the person who tried it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginRefused {
-    #[error("the server says nowhere how to log in; see its documentation, perhaps it wants a header")]
+    #[error("the server does not publish how to log in; check its documentation, it may require a header")]
     NoIssuer,
     #[error(
-        "its issuer does not let programs register themselves; register one there and write its id as `oauth.clientId` into the server's entry"
+        "its issuer does not support client registration; register a client there and set its id as `oauth.clientId` in the server's entry"
     )]
     NoRegistration,
-    #[error("its issuer does not protect logins as it must (PKCE with S256)")]
+    #[error("its issuer does not support PKCE with S256, which is required")]
     NoPkce,
-    #[error("the answer came from `{0}` and not from the issuer that was asked; do not try again before you know why")]
+    #[error("the response came from `{0}` instead of the expected issuer; find out why before you try again")]
     WrongIssuer(String),
     #[error("{0}")]
     Said(String),
 }
 
-/// What a login begins with.
+/// The input of a login.
 #[derive(Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct LoginRequest<'a> {
     pub(crate) url: &'a Url,
     pub(crate) login: &'a Login,
-    /// Where the browser comes back to.
+    /// The redirect URL of the browser.
     pub(crate) redirect: &'a str,
-    /// How the server said that it wants one.
+    /// The server's last challenge.
     pub(crate) refusal: Option<Challenge>,
-    /// What the login that there is allows.
+    /// The scopes of the current login.
     pub(crate) had: Vec<String>,
 }
 
-/// A login under way.
+/// A login in progress.
 pub(crate) struct Authority {
     manager: AuthorizationManager,
     store: InMemoryCredentialStore,
@@ -79,12 +79,12 @@ impl fmt::Debug for Authority {
 }
 
 impl Authority {
-    /// Finds the issuer, registers with it where it must be, and makes the address to open.
-    pub(crate) async fn ask(asked: Asked<'_>) -> Result<Self, LoginRefused> {
-        let Asked { url, login, redirect, refusal, had } = asked;
-        let (mut manager, store) = manager(url).await.map_err(said)?;
+    /// Finds the issuer, registers a client if necessary, and builds the URL to open.
+    pub(crate) async fn start(request: LoginRequest<'_>) -> Result<Self, LoginRefused> {
+        let LoginRequest { url, login, redirect, refusal, had } = request;
+        let (mut manager, store) = manager(url).await.map_err(login_refused)?;
         let challenge = refusal.as_ref().map(Challenge::as_str);
-        let found = manager.resolve_metadata_from_challenge(challenge).await.map_err(said)?;
+        let found = manager.resolve_metadata_from_challenge(challenge).await.map_err(login_refused)?;
         if !found.source.is_discovered() {
             return Err(LoginRefused::NoIssuer);
         }
@@ -97,7 +97,7 @@ impl Authority {
             scopes = manager.select_initial_scopes(&[]).await;
         }
         if let Some(refusal) = refusal.as_ref().filter(|refusal| refusal.wants_more()) {
-            // More than there was, and nothing of it less.
+            // Request the missing scopes in addition to the current ones.
             for scope in had.into_iter().chain(refusal.scopes()) {
                 if !scopes.contains(&scope) {
                     scopes.push(scope);
@@ -112,42 +112,44 @@ impl Authority {
                 client.client_secret = login.client_secret.clone().filter(|_| login.client_id.is_some());
                 client
             }
-            None if registers => manager.register_client(NAME, redirect, &scopes).await.map_err(said)?,
+            None if registers => manager.register_client(NAME, redirect, &scopes).await.map_err(login_refused)?,
             None => return Err(LoginRefused::NoRegistration),
         };
-        manager.configure_client(client.clone()).map_err(said)?;
-        let page = manager.get_authorization_url(&scopes).await.map_err(said)?;
+        manager.configure_client(client.clone()).map_err(login_refused)?;
+        let page = manager.get_authorization_url(&scopes).await.map_err(login_refused)?;
         let page = Url::parse(&page).map_err(|error| LoginRefused::Said(error.to_string()))?;
         if !AddressScope::of(url).allows_url(&page) {
-            return Err(LoginRefused::Said("its issuer's page is at an address that no server may name".to_owned()));
+            return Err(LoginRefused::Said(
+                "its issuer's login page is at an address that the server may not refer to".to_owned(),
+            ));
         }
         let metadata = refusal.and_then(|refusal| url.join(&refusal.metadata()?).ok()).map(String::from);
         Ok(Self { manager, store, client, page, metadata })
     }
 
-    /// What a person is to open.
+    /// Returns the URL that a person must open.
     pub(crate) fn page(&self) -> &Url {
         &self.page
     }
 
-    /// Only the browser that opened the page knows it.
+    /// Returns the `state` parameter, which only the browser that opened the page knows.
     pub(crate) fn state(&self) -> String {
         let state = self.page.query_pairs().find(|(key, _)| key == "state");
         state.map(|(_, value)| value.into_owned()).unwrap_or_default()
     }
 
-    /// Turns what the browser brought into tokens.
+    /// Exchanges the code from the browser's redirect for tokens.
     pub(crate) async fn redeem(&self, code: &str, state: &str, issuer: Option<&str>) -> Result<Grant, LoginRefused> {
-        self.manager.exchange_code_for_token_with_issuer(code, state, issuer).await.map_err(said)?;
-        let stored = self.store.load().await.map_err(said)?;
-        let stored = stored.ok_or_else(|| LoginRefused::Said("the issuer gave no token".to_owned()))?;
+        self.manager.exchange_code_for_token_with_issuer(code, state, issuer).await.map_err(login_refused)?;
+        let stored = self.store.load().await.map_err(login_refused)?;
+        let stored = stored.ok_or_else(|| LoginRefused::Said("the issuer returned no token".to_owned()))?;
         let grant = grant(&stored, self.client.client_secret.clone(), None)
-            .ok_or_else(|| LoginRefused::Said("the issuer gave no token".to_owned()))?;
+            .ok_or_else(|| LoginRefused::Said("the issuer returned no token".to_owned()))?;
         Ok(Grant { metadata: self.metadata.clone(), ..grant })
     }
 }
 
-/// Gets a newer token for one that ends. The issuer is looked for again: a token given by one is not shown to another.
+/// Renews a token. The issuer is discovered again, because a token of one issuer must not be sent to another.
 pub(crate) async fn renew(url: &Url, old: &Grant) -> Result<Grant, RenewError> {
     if old.refresh_token.is_none() {
         return Err(RenewError::Refused);
@@ -175,7 +177,7 @@ pub(crate) async fn renew(url: &Url, old: &Grant) -> Result<Grant, RenewError> {
     stored
         .and_then(|stored| grant(&stored, old.client_secret.clone(), old.refresh_token.clone()))
         .map(|grant| Grant { metadata: old.metadata.clone(), ..grant })
-        .ok_or_else(|| RenewError::Failed("the issuer gave no token".to_owned()))
+        .ok_or_else(|| RenewError::Failed("the issuer returned no token".to_owned()))
 }
 
 async fn manager(url: &Url) -> Result<(AuthorizationManager, InMemoryCredentialStore), AuthError> {
@@ -204,18 +206,18 @@ fn grant(stored: &StoredCredentials, client_secret: Option<String>, kept: Option
     })
 }
 
-fn said(error: AuthError) -> LoginRefused {
+fn login_refused(error: AuthError) -> LoginRefused {
     match error {
         AuthError::PkceUnsupported => LoginRefused::NoPkce,
         AuthError::AuthorizationServerMismatch { received_issuer, .. } => {
             LoginRefused::WrongIssuer(shown(&received_issuer, MAX_SHOWN_CHARS))
         }
-        AuthError::AuthorizationServerMissingIssuer { .. } => LoginRefused::WrongIssuer("nobody".to_owned()),
+        AuthError::AuthorizationServerMissingIssuer { .. } => LoginRefused::WrongIssuer("(no issuer)".to_owned()),
         error => LoginRefused::Said(shown(&error.to_string(), MAX_SHOWN_CHARS)),
     }
 }
 
-/// What the library sends its requests with: bounded in time and length, and to no address that a server may not name.
+/// The HTTP client of the library. It limits time and size, and contacts only addresses that the server may name.
 struct Bounded {
     client: reqwest::Client,
     reach: AddressScope,
@@ -228,13 +230,13 @@ impl OAuthHttpClient for Bounded {
             let limit = request.timeout;
             let mut request = reqwest::Request::try_from(request.request)?;
             if !self.reach.allows_url(request.url()) {
-                return Err(format!("`{}` is not an address that this server may send us to", request.url()).into());
+                return Err(format!("`{}` is not an address that this server may refer to", request.url()).into());
             }
             *request.timeout_mut() = limit.or(Some(Duration::from_secs(30)));
             let asked = request.url().clone();
             let mut response = self.client.execute(request).await?;
             if stops && *response.url() != asked {
-                return Err("the issuer redirects a request that must not be".into());
+                return Err("the issuer redirected a request that must not be redirected".into());
             }
             let mut answer = ::http::Response::builder().status(response.status());
             for (name, value) in response.headers() {
@@ -243,12 +245,12 @@ impl OAuthHttpClient for Bounded {
             let mut body = Vec::new();
             while let Some(chunk) = response.chunk().await? {
                 if body.len() + chunk.len() > MAX_BODY_BYTES {
-                    return Err(format!("an answer of more than {MAX_BODY_BYTES} bytes").into());
+                    return Err(format!("the response has more than {MAX_BODY_BYTES} bytes").into());
                 }
                 body.extend_from_slice(&chunk);
             }
             if measure(&body).values > MAX_LOGIN_ANSWER_VALUES {
-                return Err(format!("an answer of more than {MAX_LOGIN_ANSWER_VALUES} JSON values").into());
+                return Err(format!("the response has more than {MAX_LOGIN_ANSWER_VALUES} JSON values").into());
             }
             Ok(answer.body(body)?)
         })

@@ -1,4 +1,4 @@
-//! A server's pipes as the protocol library wants them.
+//! The stdio transport for the protocol library.
 
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) struct Stdio<R, W> {
     writer: Arc<Mutex<Option<W>>>,
     unsent: Arc<Semaphore>,
     pub(super) gate: Gate,
-    /// Ends with the connection. None where there is no process, in tests.
+    /// The server's process, which ends with the connection. `None` in tests without a process.
     process: Option<Process>,
 }
 
@@ -45,7 +45,7 @@ where
     type Error = io::Error;
 
     fn send(&mut self, message: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        self.gate.leaving(&message);
+        self.gate.on_send(&message);
         let permit = Arc::clone(&self.unsent).try_acquire_owned();
         if permit.is_err() {
             self.gate.closed.set(Closed::DoesNotRead);
@@ -83,7 +83,7 @@ where
         }
     }
 
-    /// Closes the server's input, which asks it to end; gives it a moment; then ends it.
+    /// Closes the server's input, which asks it to exit, waits a moment, then ends its process.
     async fn close(&mut self) -> io::Result<()> {
         if let Ok(mut writer) = self.writer.try_lock() {
             writer.take();

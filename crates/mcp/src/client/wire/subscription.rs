@@ -1,4 +1,4 @@
-//! Hearing of changes from a server of the newest revision: it tells only who asks, on a request that stays open.
+//! The subscription to a server's changes: since 2026-07-28 a server sends them only on a request that stays open.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use super::gate::Sink;
 use crate::client::closed::ClosedCell;
 use crate::client::intake::Slot;
 
-/// The first revision that has them.
+/// The first revision with subscriptions.
 const SINCE: &str = "2026-07-28";
 
-/// Times in a row that the request may end at once before nobody asks any more.
+/// How often in a row the request may end at once before it is given up.
 const MAX_TIMES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(500);
-/// One that was open for so long has worked.
+/// A request that stayed open this long counts as successful.
 const WORKED: Duration = Duration::from_secs(10);
 
-/// Ends with the connection.
+/// The task that keeps a subscription open. It ends with the connection.
 #[derive(Debug)]
 pub(super) struct Subscription(JoinHandle<()>);
 
@@ -33,7 +33,7 @@ impl Drop for Subscription {
 }
 
 impl Subscription {
-    /// None where the server is older, or never changes.
+    /// Starts a subscription. Returns `None` if the server has an older revision or does not announce changes.
     pub(super) fn of<S: Service<RoleClient>>(
         running: &RunningService<RoleClient, S>,
         closed: &ClosedCell,
@@ -56,7 +56,7 @@ async fn keep(peer: Peer<RoleClient>, closed: ClosedCell) {
             _ = closed.wait() => return,
         };
         match ended {
-            // It says no, and will again.
+            // The server rejects subscriptions; it would do so again.
             Err(ServiceError::McpError(_)) if began.elapsed() < WORKED => return,
             _ if began.elapsed() >= WORKED => times = 0,
             _ => times += 1,

@@ -1,4 +1,4 @@
-//! Tests of the session against a hand-written peer, over an in-memory pipe.
+//! Tests of the session with a scripted peer over an in-memory pipe.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::client::spec::MAX_UPDATES;
 
 type Ours = Stdio<ReadHalf<DuplexStream>, WriteHalf<DuplexStream>>;
 
-/// The server side of the pipe.
+/// The server's end.
 struct Peer {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     writer: WriteHalf<DuplexStream>,
@@ -64,13 +64,13 @@ fn ask(updates: ProgressSink) -> Request<'static> {
 }
 
 #[tokio::test]
-async fn a_request_carries_its_idempotency_key_and_its_result_arrives_whole() {
+async fn a_request_carries_its_key_and_its_result_comes_back_whole() {
     let (session, mut peer) = connected().await;
     let result = json!({"content": [], "isError": true, "unheardOf": {"deep": [1]}, "_meta": {"a": 1}});
     let serve = async {
         let request = peer.receive().await;
         assert_eq!(request["params"]["_meta"]["cellmate/idempotencyKey"], "k1");
-        // An unsolicited answer, a duplicate answer, and an id returned as text.
+        // A response without a request, one whose id is returned as a string, and a duplicate.
         peer.send(json!({"jsonrpc": "2.0", "id": 999, "result": {"content": ["wrong"]}})).await;
         let id = request["id"].to_string();
         peer.send(json!({"jsonrpc": "2.0", "id": id, "result": result})).await;
@@ -91,10 +91,10 @@ async fn progress_reaches_its_own_call_bounded_in_number_and_length() {
     let serve = async {
         let request = peer.receive().await;
         let token = &request["params"]["_meta"]["progressToken"];
-        let tell = |token: &Value, n: u32, message: &str| json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": n, "total": 9, "message": message, "more": 1}});
-        peer.send(tell(&json!("another"), 7, "not ours")).await;
+        let progress = |token: &Value, n: u32, message: &str| json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": n, "total": 9, "message": message, "more": 1}});
+        peer.send(progress(&json!("another"), 7, "of another call")).await;
         for n in 0..MAX_UPDATES + 5 {
-            peer.send(tell(token, n, &"x".repeat(2000))).await;
+            peer.send(progress(token, n, &"x".repeat(2000))).await;
         }
         peer.send(json!({"jsonrpc": "2.0", "id": request["id"], "result": {}})).await;
     };
@@ -106,7 +106,7 @@ async fn progress_reaches_its_own_call_bounded_in_number_and_length() {
 }
 
 #[tokio::test]
-async fn abandoning_a_request_notifies_the_server() {
+async fn a_dropped_or_late_request_is_cancelled_at_the_server() {
     let (session, mut peer) = connected().await;
     let call = tokio::spawn({
         let session = Arc::clone(&session);
@@ -126,7 +126,7 @@ async fn abandoning_a_request_notifies_the_server() {
 }
 
 #[tokio::test]
-async fn requests_from_a_server_are_refused_and_too_many_end_the_connection() {
+async fn server_requests_are_rejected_and_too_many_of_them_end_the_connection() {
     let (session, mut peer) = connected().await;
     for (n, method) in ["sampling/createMessage", "elicitation/create", "no/such"].into_iter().enumerate() {
         let params = json!({"messages": [], "maxTokens": 1, "message": "?", "requestedSchema": {"type": "object", "properties": {}}});
@@ -134,7 +134,7 @@ async fn requests_from_a_server_are_refused_and_too_many_end_the_connection() {
         let answer = peer.receive().await;
         assert!(answer["error"].is_object() || answer["result"]["action"] == "cancel", "{answer}");
     }
-    // The peer no longer reads the answers, so they pile up.
+    // The peer stops reading the responses, so they accumulate.
     for n in 0..4096 {
         let ping = json!({"jsonrpc": "2.0", "id": "p".repeat(900) + &n.to_string(), "method": "ping"});
         if peer.writer.write_all(format!("{ping}\n").as_bytes()).await.is_err() {
@@ -147,7 +147,7 @@ async fn requests_from_a_server_are_refused_and_too_many_end_the_connection() {
 }
 
 #[tokio::test]
-async fn errors_and_a_silent_end_are_reported() {
+async fn an_error_and_the_end_of_the_connection_are_reported() {
     let (session, mut peer) = connected().await;
     let errors = [
         (json!({"code": -32602, "message": "no such tool"}), -32602, "no such tool"),
@@ -172,7 +172,7 @@ async fn errors_and_a_silent_end_are_reported() {
 }
 
 #[tokio::test]
-async fn a_refused_or_malformed_handshake_is_reported() {
+async fn a_rejected_or_invalid_handshake_is_reported() {
     let answers = [
         (
             json!({"error": {"code": -32601, "message": "what?"}}),

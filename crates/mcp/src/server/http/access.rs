@@ -1,4 +1,4 @@
-//! Tokens, and whom each of them speaks for.
+//! Bearer tokens, and the principal that each of them authenticates.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use subtle::ConstantTimeEq;
 
 use crate::server::principal::Principal;
 
-/// Shorter ones can be guessed.
+/// Shorter tokens could be guessed.
 const MIN_TOKEN_BYTES: usize = 16;
 const MAX_TOKEN_BYTES: usize = 512;
 
-/// One token. It is kept as its hash, which is all that is ever compared.
+/// One token, stored and compared as its hash only.
 #[derive(Clone)]
 pub struct Token {
     principal: Principal,
@@ -25,7 +25,7 @@ impl fmt::Debug for Token {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a token has {MIN_TOKEN_BYTES} to {MAX_TOKEN_BYTES} visible characters and no blanks")]
+#[error("a token must have {MIN_TOKEN_BYTES} to {MAX_TOKEN_BYTES} visible ASCII characters and no spaces")]
 pub struct BadToken;
 
 impl Token {
@@ -38,12 +38,12 @@ impl Token {
     }
 }
 
-/// Who is let in.
+/// How clients are authenticated.
 #[derive(Clone, Debug)]
 pub enum Access {
-    /// Whoever has one of these.
+    /// A client needs one of these tokens.
     Tokens(Vec<Token>),
-    /// Everybody who reaches the port, as this principal.
+    /// Every client that reaches the port acts for this principal.
     Open(Principal),
 }
 
@@ -52,7 +52,8 @@ impl Access {
         matches!(self, Self::Open(_))
     }
 
-    /// The principal of an `Authorization` header. All tokens are compared, however early one fits.
+    /// Returns the principal of an `Authorization` header. It compares all tokens, so that the time taken does not
+    /// depend on which one matches.
     pub(crate) fn principal(&self, header: Option<&str>) -> Option<Principal> {
         match self {
             Self::Open(principal) => Some(principal.clone()),
@@ -85,7 +86,7 @@ mod tests {
     use crate::server::Principal;
 
     #[test]
-    fn only_a_valid_token_identifies_a_principal() {
+    fn only_a_valid_bearer_token_authenticates_its_principal() {
         let ada = Principal::named("ada").unwrap();
         let tokens = vec![
             Token::new(Principal::local(), "0123456789abcdef").unwrap(),

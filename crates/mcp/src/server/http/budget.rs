@@ -1,4 +1,4 @@
-//! What the requests of each principal may take together: request bodies in memory, and requests under way.
+//! Limits on all requests of a principal together: request bodies in memory, and requests in progress.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::server::principal::Principal;
 /// Bodies are counted in units of this size.
 const UNIT_BYTES: usize = 1 << 10;
 
-/// The budgets of all principals. There are as many as tokens name.
+/// The budgets of all principals. Their number is bounded by the number of configured tokens.
 #[derive(Debug)]
 pub(super) struct Budgets {
     bodies: Arc<Semaphore>,
@@ -27,7 +27,7 @@ pub(crate) struct Budget {
     requests: Arc<Semaphore>,
 }
 
-/// Part of a budget. It travels with a request's extensions and is given back when the request has been handled.
+/// Part of a budget. It is carried in a request's extensions and released when the request has been handled.
 #[derive(Clone, Debug)]
 pub(crate) struct Share {
     _permits: Arc<[OwnedSemaphorePermit]>,
@@ -78,7 +78,7 @@ impl Budget {
         tokio::time::timeout(BODY_ROOM_TIMEOUT, acquire).await.ok().flatten().map(Some).ok_or(NoRoom)
     }
 
-    /// A place for one more request.
+    /// Reserves one request.
     pub(crate) fn request(&self) -> Result<Share, NoRoom> {
         let permit = Arc::clone(&self.requests).try_acquire_owned().map_err(|_| NoRoom)?;
         Ok(Share { _permits: Arc::new([permit]) })
@@ -94,7 +94,7 @@ mod tests {
     use crate::server::Principal;
 
     #[tokio::test]
-    async fn large_bodies_of_one_principal_wait_for_each_other_and_not_for_those_of_another() {
+    async fn large_bodies_wait_only_for_those_of_the_same_principal() {
         let budgets = Budgets::default();
         let (ada, bob) = (Principal::named("ada").unwrap(), Principal::named("bob").unwrap());
         let mut held = Vec::new();

@@ -1,5 +1,5 @@
-//! The accept loop. It never leaves a connection waiting in the backlog: `slots` decides which connection is closed when
-//! there is no room.
+//! The accept loop. It never leaves a connection waiting in the backlog: `slots` decides which connection is closed
+//! when there is no room.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,16 +22,16 @@ use super::limits::{HEAD_TIMEOUT, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_HEADERS};
 use super::paced::PacedStream;
 use super::slots::{Connection, Slots};
 
-/// Sockets beyond `MAX_CONNECTIONS`, of connections that have lost their slot and are being closed.
+/// Sockets beyond `MAX_CONNECTIONS`, for connections that have lost their slot and are being closed.
 const CLOSING_CONNECTIONS: usize = 64;
 
-/// After an accept that failed: usually there are no file descriptors left, and some come back.
-const AFTER_TROUBLE: Duration = Duration::from_millis(100);
+/// The pause after a failed accept: usually the process is out of file descriptors, and some are released soon.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// How long calls under way have when we are told to stop.
+/// How long calls in progress may take once the server is stopped.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// The application as one connection calls it: every request carries the connection it came on.
+/// The application for one connection: it adds the connection to the extensions of every request.
 struct OnConnection {
     app: TowerToHyperService<Router>,
     connection: Connection,
@@ -63,10 +63,10 @@ pub(super) async fn serve(listener: TcpListener, app: Router, stop: Cancellation
             () = stop.cancelled() => break,
         };
         let Ok((stream, peer)) = accepted else {
-            tokio::time::sleep(AFTER_TROUBLE).await;
+            tokio::time::sleep(ACCEPT_RETRY).await;
             continue;
         };
-        // Answers are small and wanted at once. Where that cannot be had, they come all the same.
+        // Responses are small and must not be delayed. Without the option they still arrive.
         drop(stream.set_nodelay(true));
         let slot = slots.open(peer.ip());
         let service = OnConnection { app: TowerToHyperService::new(app.clone()), connection: slot.connection() };
@@ -78,7 +78,7 @@ pub(super) async fn serve(listener: TcpListener, app: Router, stop: Cancellation
             .serve_connection(TokioIo::new(PacedStream::new(stream)), service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
-            // A connection that breaks concerns nobody but its client.
+            // An error of one connection affects only its client.
             tokio::select! {
                 served = connection => drop(served),
                 () = slot.must_close() => {}

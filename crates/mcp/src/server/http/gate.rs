@@ -1,4 +1,4 @@
-//! What every request passes: its host, its token, its size and its pace.
+//! The checks on every request: its host, its token, its size, and the time that it takes to arrive.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,13 +23,14 @@ use super::limits::{
 use super::slots::{Connection, Full};
 use crate::server::wire::{is_modern_version, session_of};
 
-/// When a client that was refused for lack of room may try again.
+/// When a client that was rejected for lack of capacity may retry.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
-/// Who may come in, and under which names besides our own we are known.
+/// How clients are authenticated, and which host names are accepted.
 #[derive(Clone, Debug)]
 pub struct Gate {
     pub access: Access,
+    /// Accepted host names besides the server's own address.
     pub hosts: Vec<String>,
 }
 
@@ -46,18 +47,17 @@ impl Gate {
     }
 }
 
-/// Marks the response to a request that showed a valid token.
+/// Marks the response to a request with a valid token.
 #[derive(Clone, Copy, Debug)]
 struct Admitted;
 
-/// Checks the host. A connection whose request shows no valid token is closed after its response: a stranger gets one
-/// response, also from `/healthz`.
+/// Checks the host. After a request without a valid token the connection is closed, so that an unauthenticated client
+/// gets one response per connection, also from `/healthz`.
 pub(super) async fn right_host(State(gate): State<Arc<GateState>>, request: Request, next: Next) -> Response {
     let mut response = if gate.hosts.admit(request.headers(), request.uri()) {
         next.run(request).await
     } else {
-        let why =
-            "this Host or Origin is not allowed; reach the server by its own address, or start it with --allow-host\n";
+        let why = "this Host or Origin is not allowed; use the server's own address, or start it with --allow-host\n";
         (StatusCode::FORBIDDEN, why).into_response()
     };
     if response.extensions().get::<Admitted>().is_none() {
@@ -66,11 +66,11 @@ pub(super) async fn right_host(State(gate): State<Arc<GateState>>, request: Requ
     response
 }
 
-/// Lets a request with a valid token through, with its principal, its whole body and its share of the budgets.
+/// Checks a request's token, reads its body, and passes it on with its principal and its share of the budgets.
 pub(super) async fn admit(State(gate): State<Arc<GateState>>, request: Request, next: Next) -> Response {
     let authorization = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let Some(principal) = gate.access.principal(authorization) else {
-        let why = "a token is needed: `Authorization: Bearer …`; `cellmate mcp --http` says where it is\n";
+        let why = "missing or invalid token; send `Authorization: Bearer …`; `cellmate mcp --http` says where it is\n";
         let mut refused = (StatusCode::UNAUTHORIZED, why).into_response();
         refused.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return refused;
@@ -80,7 +80,7 @@ pub(super) async fn admit(State(gate): State<Arc<GateState>>, request: Request, 
     }
     let budget = gate.budgets.of(&principal);
     let (mut parts, body) = request.into_parts();
-    // Nobody behind this needs the secret.
+    // No later code needs the secret.
     parts.headers.remove(header::AUTHORIZATION);
     parts.extensions.insert(principal);
     parts.extensions.insert(Arc::clone(&budget));
@@ -115,7 +115,7 @@ impl IntoResponse for Refused {
                 "this principal has {MAX_CONNECTIONS_PER_PRINCIPAL} connections already; close some of them\n"
             )),
             Self::Connections(Full::Total | Full::Closed) => {
-                busy("the server has no room for another connection; try again later\n".to_owned())
+                busy("the server has no free connections; try again later\n".to_owned())
             }
             Self::TooLarge(most) => {
                 (StatusCode::PAYLOAD_TOO_LARGE, format!("this request may have at most {most} bytes\n")).into_response()
@@ -126,13 +126,13 @@ impl IntoResponse for Refused {
             }
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time\n").into_response(),
             Self::NoRoom => busy(format!(
-                "large requests of this principal already take {MAX_PRINCIPAL_BODY_BYTES} bytes; try again later\n"
+                "large requests of this principal already use {MAX_PRINCIPAL_BODY_BYTES} bytes; try again later\n"
             )),
         }
     }
 }
 
-/// A response that asks the client to come back later.
+/// Returns a response that asks the client to retry later.
 fn busy(why: String) -> Response {
     let mut response = (StatusCode::SERVICE_UNAVAILABLE, why).into_response();
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER.as_secs()));
@@ -167,7 +167,8 @@ async fn read_body(
     Ok((bytes, share))
 }
 
-/// Before 2026-07-28, a request without a session can only be `initialize`.
+/// Returns the size limit of a request's body. In revisions before 2026-07-28 a request without a session can only be
+/// `initialize`.
 fn body_limit(method: &Method, headers: &HeaderMap) -> usize {
     let is_legacy = headers.contains_key("mcp-protocol-version") && !is_modern_version(headers);
     if method != Method::POST || (is_legacy && session_of(headers).is_none()) {
@@ -177,7 +178,7 @@ fn body_limit(method: &Method, headers: &HeaderMap) -> usize {
     }
 }
 
-/// Collects a body. Once it is larger than what is free, it takes its share of the budget for all that is expected.
+/// Reads a body. Once it is larger than `FREE_BODY_BYTES`, it reserves the expected size in the budget.
 async fn collect(
     body: Body,
     limit: usize,
@@ -188,7 +189,7 @@ async fn collect(
     let mut collected: Vec<u8> = Vec::new();
     let mut share = None;
     while let Some(chunk) = stream.next().await {
-        // The client has gone, or its framing is broken; hyper closes the connection.
+        // The client has disconnected, or its framing is broken; hyper closes the connection.
         let chunk = chunk.map_err(|_| Refused::TooSlow)?;
         let length = collected.len() + chunk.len();
         if length > limit {
@@ -202,7 +203,7 @@ async fn collect(
     Ok((Bytes::from(collected), share))
 }
 
-/// Whether a body's method is `initialize`, or cannot be told.
+/// Returns true if a body's method is `initialize` or cannot be determined.
 fn may_be_initialize(body: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Envelope<'a> {

@@ -1,11 +1,12 @@
-//! Whether a request was meant for us: a web page can make a browser send requests here, under a name of its own.
+//! Host and origin checks against DNS rebinding: a web page can make a browser send requests to this server under the
+//! page's own host name.
 
 use std::net::{IpAddr, SocketAddr};
 
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri, header};
 
-/// Names under which we answer, without ports.
+/// The host names that the server accepts, without ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hosts(Vec<String>);
 
@@ -19,8 +20,8 @@ impl Hosts {
         Self(names)
     }
 
-    /// Whether a request names this server everywhere it names one: in its `Host`, in a target in absolute form, and
-    /// in the `Origin` of the page that made it.
+    /// Returns true if a request names this server everywhere it names a host: in `Host`, in a target in absolute form,
+    /// and in the `Origin` of the page that made it.
     pub(crate) fn admit(&self, headers: &HeaderMap, uri: &Uri) -> bool {
         let mut hosts = headers.get_all(header::HOST).iter();
         let host = match (hosts.next(), hosts.next()) {
@@ -32,7 +33,7 @@ impl Hosts {
         host && self.is_target(uri) && origins.all(|origin| origin.to_str().is_ok_and(|origin| self.is_origin(origin)))
     }
 
-    /// `/path`, or `http://…` at this server.
+    /// Returns true for `/path`, and for `http://…` at this server.
     fn is_target(&self, uri: &Uri) -> bool {
         match (uri.scheme_str(), uri.authority()) {
             (None, None) => true,
@@ -46,7 +47,7 @@ impl Hosts {
         authority.is_some_and(|authority| self.is_authority(authority))
     }
 
-    /// A host with or without a port, and nothing else: no user, no path.
+    /// Returns true for an accepted host with or without a port, and nothing else: no user, no path.
     fn is_authority(&self, text: &str) -> bool {
         let Ok(authority) = text.parse::<Authority>() else { return false };
         let Some(port) = authority.as_str().strip_prefix(authority.host()) else { return false };
@@ -55,7 +56,7 @@ impl Hosts {
     }
 }
 
-/// Addresses have several spellings, names have two cases.
+/// Normalizes a host: addresses have several spellings, and names are case-insensitive.
 fn plain(host: &str) -> String {
     let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
     host.parse::<IpAddr>().map_or(host, |address| address.to_string())
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn only_requests_for_this_host_and_from_its_own_origins_are_accepted() {
+    fn only_accepted_hosts_and_origins_are_admitted() {
         let hosts = Hosts::new("192.0.2.7:80".parse().unwrap(), &["Cells.example".to_owned()]);
         let host = header::HOST;
         let admit = |given: &[(HeaderName, &str)]| hosts.admit(&headers(given), &Uri::from_static("/mcp"));
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_with_two_hosts_is_refused() {
+    fn two_host_headers_are_rejected() {
         let hosts = Hosts::new("127.0.0.1:1".parse().unwrap(), &[]);
         let mut both = headers(&[(header::HOST, "localhost")]);
         both.append(header::HOST, "localhost".parse().unwrap());

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Connections at once. The server accepts every connection and closes one that has not shown a valid token when it
-/// needs room, so that a client with a token always gets in.
+/// Open connections. The server accepts every connection; if it has no slot left, it closes one that has not shown a
+/// valid token, so that a client with a token is always served.
 pub(crate) const MAX_CONNECTIONS: usize = 512;
 
 /// Of those, connections that have not shown a valid token: in total, and from one peer network (an IPv4 address or an
@@ -14,7 +14,7 @@ pub(crate) const MAX_UNAUTHENTICATED_PER_NETWORK: usize = 32;
 /// Connections of one principal. The rest stays free for other principals.
 pub(crate) const MAX_CONNECTIONS_PER_PRINCIPAL: usize = 256;
 
-/// The whole life of a connection that shows no valid token.
+/// The total lifetime of a connection that shows no valid token.
 pub(crate) const UNAUTHENTICATED_LIFETIME: Duration = Duration::from_secs(10);
 
 /// How long a write may make no progress. A stream with nothing to send is not affected.
@@ -27,7 +27,7 @@ pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) const MAX_HEADERS: usize = 64;
 pub(crate) const MAX_HEAD_BYTES: usize = 32 << 10;
 
-/// What the server still reads, and discards, after it has sent its last response on a connection. Without it the
+/// How long and how much the server still reads and discards after its last response on a connection. Without it the
 /// kernel resets the connection, and a client that is still sending may never see the response.
 pub(crate) const LINGER: Duration = Duration::from_millis(500);
 pub(crate) const LINGER_BYTES: usize = MAX_BODY_BYTES;
@@ -37,29 +37,30 @@ pub(crate) const LINGER_BYTES: usize = MAX_BODY_BYTES;
 pub(crate) const MAX_BODY_BYTES: usize = 4 << 20;
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The body of an `initialize` request. A session keeps what it says for as long as it lives.
+/// The body of an `initialize` request. A session keeps its content until the session ends.
 pub(crate) const MAX_INITIALIZE_BYTES: usize = 64 << 10;
 
-/// JSON values in one body, counted before it is parsed, and about what one of them takes when parsed.
+/// JSON values in one body, counted before it is parsed, and the approximate memory that one parsed value takes.
 pub(crate) const MAX_BODY_VALUES: usize = 10_000;
 pub(crate) const PARSED_VALUE_BYTES: usize = 128;
 
 /// Bodies above this size count towards the budgets below until their request has been handled.
 pub(crate) const FREE_BODY_BYTES: usize = 64 << 10;
 
-/// Request bodies in memory at once, of one principal and of all. A request waits this long for room.
+/// Request bodies in memory, of one principal and of all. A request waits for free budget for at most
+/// `BODY_ROOM_TIMEOUT`.
 pub(crate) const MAX_PRINCIPAL_BODY_BYTES: usize = 16 << 20;
 pub(crate) const MAX_TOTAL_BODY_BYTES: usize = 64 << 20;
 pub(crate) const BODY_ROOM_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Requests that one principal has under way, streams of notifications included.
+/// Requests of one principal in progress, including notification streams.
 pub(crate) const MAX_REQUESTS_PER_PRINCIPAL: usize = 256;
 
 /// Sessions of one principal, and of all. A new session replaces the one that has been idle longest.
 pub(crate) const MAX_SESSIONS_PER_PRINCIPAL: usize = 64;
 pub(crate) const MAX_SESSIONS: usize = 1024;
 
-/// A session without requests ends after this time. Its runs go on.
+/// A session without requests ends after this time. Its runs continue.
 pub(crate) const SESSION_IDLE: Duration = Duration::from_secs(4 * 60 * 60);
 
 /// Open streams of one session.
@@ -68,5 +69,5 @@ pub(crate) const MAX_STREAMS_PER_SESSION: usize = 64;
 /// Events that one stream keeps for a client that resumes it.
 pub(crate) const MAX_RESUMABLE_EVENTS: usize = 16;
 
-/// How long the answer to `/readyz` holds before the store is asked again.
+/// How long the result of `/readyz` is cached before the store is queried again.
 pub(crate) const READINESS_TTL: Duration = Duration::from_millis(500);

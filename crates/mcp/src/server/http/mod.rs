@@ -1,4 +1,4 @@
-//! HTTP: who may speak to us, and how much of them we bear. What they say is for `wire`.
+//! The HTTP server: authentication and limits. `wire` handles the protocol messages.
 
 mod access;
 mod budget;
@@ -30,13 +30,13 @@ pub use gate::Gate;
 
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    #[error("{0} can be reached from other machines; there a token is not optional")]
+    #[error("{0} can be reached from other machines and therefore requires a token")]
     OpenToOthers(std::net::SocketAddr),
     #[error("cannot listen: {0}")]
     Listen(#[from] io::Error),
 }
 
-/// Serves until `stop` is called; then calls under way have a few seconds to be answered.
+/// Serves until `stop` is cancelled; calls in progress then have a few seconds to finish.
 pub async fn serve_http(
     frontend: McpService,
     listener: TcpListener,
@@ -59,7 +59,8 @@ pub async fn serve_http(
     Ok(())
 }
 
-/// Whether calls can be answered, as it was last found. Anybody may ask, so the store is not asked each time.
+/// The cached result of the last readiness check. `/readyz` needs no token, so the store is not queried on each
+/// request.
 struct Readiness {
     frontend: McpService,
     last: Mutex<Option<(Instant, bool)>>,

@@ -1,4 +1,4 @@
-//! A TCP stream whose writes must make progress, and which closes without losing its last response.
+//! A TCP stream whose writes time out, and which closes without losing its last response.
 
 use std::future::Future;
 use std::io;
@@ -13,12 +13,12 @@ use super::limits::{LINGER, LINGER_BYTES, WRITE_STALL};
 
 pub(super) struct PacedStream {
     stream: TcpStream,
-    /// Runs while a write waits for the peer to read.
+    /// The timeout of a write that waits for the peer to read.
     stall: Option<Pin<Box<Sleep>>>,
     linger: Option<Linger>,
 }
 
-/// The end of a connection: what the peer still sends is read and discarded.
+/// The closing phase of a connection, in which data that the peer still sends is read and discarded.
 struct Linger {
     until: Pin<Box<Sleep>>,
     bytes_left: usize,
@@ -36,7 +36,7 @@ impl PacedStream {
             return written;
         }
         ready!(self.stall.get_or_insert_with(|| Box::pin(sleep(WRITE_STALL))).as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer stopped reading")))
     }
 
     fn poll_linger(stream: &mut TcpStream, linger: &mut Linger, cx: &mut Context<'_>) -> Poll<()> {

@@ -1,4 +1,5 @@
-//! Slots for connections: which are open, from where, for whom, and which one is closed to make room.
+//! Connection slots: which connections are open, from which network, for which principal, and which one is closed to
+//! make room.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,7 +14,7 @@ use super::limits::{
 };
 use crate::server::principal::Principal;
 
-/// The network that a peer controls as a whole: an IPv4 address, or an IPv6 /64.
+/// The network that one peer is assumed to control: an IPv4 address, or an IPv6 /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PeerNetwork(u128);
 
@@ -32,11 +33,11 @@ impl PeerNetwork {
 pub(super) enum Full {
     Principal,
     Total,
-    /// The connection was closed in the meantime.
+    /// The connection has already been closed.
     Closed,
 }
 
-/// The open connections, without any I/O. Numbers grow, so the first entry is the oldest.
+/// The open connections, without any I/O. Ids increase, so the first entry is the oldest.
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
@@ -45,9 +46,9 @@ struct Table {
 }
 
 impl Table {
-    /// Adds a connection. Where its network or the server has no slot left, the oldest connection of that network, or
-    /// of the network that has most, is closed: a client that shows its token at once is not locked out by others
-    /// that stay silent.
+    /// Adds a connection. If its network or the server has no slot left, it closes the oldest connection of that
+    /// network, or of the network that has most: silent connections cannot lock out a client that shows its token at
+    /// once.
     fn open(&mut self, network: PeerNetwork) -> (u64, CancellationToken) {
         if self.count(network) >= MAX_UNAUTHENTICATED_PER_NETWORK {
             self.close_oldest(network);
@@ -91,7 +92,7 @@ impl Table {
         self.unauthenticated.values().filter(|(one, _)| *one == network).count()
     }
 
-    /// The network with most connections; of several, the one whose connection is oldest.
+    /// Returns the network with most connections; of several, the one with the oldest connection.
     fn largest(&self) -> Option<PeerNetwork> {
         let mut counts: HashMap<PeerNetwork, (usize, u64)> = HashMap::new();
         for (id, (network, _)) in &self.unauthenticated {
@@ -123,7 +124,7 @@ impl Slots {
     }
 }
 
-/// The slot of one open connection, given back when it is dropped.
+/// The slot of one open connection, released when it is dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
     connection: Connection,
@@ -136,7 +137,8 @@ impl Slot {
         self.connection.clone()
     }
 
-    /// Returns when the connection must be closed: its slot went to another one, or it showed no valid token in time.
+    /// Completes when the connection must be closed: another connection took its slot, or it showed no valid token in
+    /// time.
     pub(super) async fn must_close(&self) {
         tokio::select! {
             () = self.closed.cancelled() => {}

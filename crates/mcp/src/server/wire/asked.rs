@@ -1,4 +1,4 @@
-//! People asked through the client: within a result since 2026-07-28, by a request of ours before that.
+//! Asking the user through the client: in a result since revision 2026-07-28, by a server request before that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,46 +16,47 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::handler::Session;
-use super::state::{Carried, Seal};
+use super::state::{RequestState, Seal};
 use crate::server::elicit;
 use crate::server::frontend::{Call, McpService};
 use crate::server::principal::Principal;
 
-/// Questions that one result puts to a client at once; the others follow when these are answered.
+/// The maximum number of questions in one result; the others follow when these are answered.
 const MAX_QUESTIONS: usize = 8;
 
-/// The schema of one form. A person answers a larger one with `cellmate approvals`.
+/// The maximum size of a form's schema. A person answers a larger form with `cellmate approvals`.
 const MAX_FORM_BYTES: usize = 64 << 10;
 
-/// Forms of one session that stay open after their calls have ended. A further one is taken back with its call.
+/// The maximum number of forms of one session that stay open after their calls have ended. Further forms are withdrawn
+/// when their call ends.
 pub(super) const MAX_LATE_FORMS: usize = 32;
 
-/// How long such a form stays open at most, whatever its approval says; how often its approval is looked up; and how
-/// long the client has to hear that it was taken back.
+/// How long such a form stays open at most, even if its approval expires later; how often the store is polled for its
+/// approval; and how long sending the withdrawal to the client may take.
 const MAX_LATE: Duration = Duration::from_secs(15 * 60);
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-const TAKE_BACK: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a form is taken back.
-const DECIDED: &str = "somebody has decided elsewhere";
-const EXPIRED: &str = "the time to decide is over";
+/// Why a form is withdrawn.
+const DECIDED: &str = "the approval was decided elsewhere";
+const EXPIRED: &str = "the approval has expired";
 const TOO_MANY: &str = "too many forms are open";
 
-/// How people can be asked while a call is under way.
+/// How the user can be asked during a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Channel {
-    /// The result asks, and the call is made again with the answer.
+    /// The result contains the question, and the client repeats the call with the answer.
     Result,
-    /// We ask, and the call stays open.
+    /// The server sends a request, and the call stays open.
     Request,
-    /// Not through this client.
+    /// This client shows no forms.
     Elsewhere,
 }
 
 impl Channel {
     pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
         let forms = context.client_capabilities().and_then(|has| has.elicitation).is_some_and(|elicitation| {
-            // Before there were other kinds, no kind meant forms.
+            // Older revisions have only forms and declare no kind.
             elicitation.form.is_some() || elicitation.url.is_none()
         });
         match (forms, is_modern(context)) {
@@ -66,13 +67,13 @@ impl Channel {
     }
 }
 
-/// Since 2026-07-28 there is no session, and a server asks nothing of its own accord.
+/// Returns true for revisions since 2026-07-28, which have no sessions and no server-initiated requests.
 pub(super) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-/// A result that asks. Nothing where it cannot be put into the protocol's words.
-pub(super) fn question(asked: &[&Approval], seal: &Seal, binding: &[u8]) -> Option<InputRequiredResult> {
+/// Returns a result that asks the user, or `None` if the protocol cannot express the question.
+pub(super) fn input_required(asked: &[&Approval], seal: &Seal, binding: &[u8]) -> Option<InputRequiredResult> {
     let run = asked.first()?.run_id.clone();
     let asked = asked.get(..MAX_QUESTIONS).unwrap_or(asked);
     let mut requests = InputRequests::new();
@@ -81,12 +82,12 @@ pub(super) fn question(asked: &[&Approval], seal: &Seal, binding: &[u8]) -> Opti
         requests.insert(approval.approval_id.clone(), request);
     }
     let asked = asked.iter().map(|approval| approval.approval_id.clone()).collect();
-    let state = seal.close(&Carried { run, asked }, binding)?;
+    let state = seal.close(&RequestState { run, asked }, binding)?;
     Some(InputRequiredResult::new(Some(requests), Some(state)))
 }
 
-/// Puts a form before the client's user. Whether something was decided, here or elsewhere, before the call must end.
-/// An answer that comes later still counts, for as long as the approval is open.
+/// Shows a form to the client's user. Returns true if the approval was decided, here or elsewhere, before the call must
+/// end. A later answer still counts while the approval is open.
 pub(super) async fn ask(
     frontend: &McpService,
     session: &Session,
@@ -98,10 +99,10 @@ pub(super) async fn ask(
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
     let sent = context.peer.send_request_with_option(request, PeerRequestOptions::no_options()).await;
     let Ok(mut handle) = sent else { return false };
-    let elsewhere = frontend.decided(std::slice::from_ref(approval), call.until);
+    let elsewhere = frontend.wait_for_decision(std::slice::from_ref(approval), call.until);
     tokio::select! {
         answer = &mut handle.rx => {
-            let answer = answer.ok().and_then(Result::ok).map(said);
+            let answer = answer.ok().and_then(Result::ok).map(to_json);
             match answer.as_ref().and_then(|answer| elicit::decision(approval, answer)) {
                 Some(decision) => frontend.decide(&call.principal, &approval.approval_id, &decision).await,
                 None => false,
@@ -109,18 +110,18 @@ pub(super) async fn ask(
         }
         decided = elsewhere => {
             match Arc::clone(&session.late_forms).try_acquire_owned() {
-                Ok(place) if !decided => {
+                Ok(permit) if !decided => {
                     let form = LateForm { handle, principal: call.principal.clone(), approval: approval.clone() };
-                    tokio::spawn(form.answered(frontend.clone(), session.ended(), place));
+                    tokio::spawn(form.wait_for_answer(frontend.clone(), session.ended(), permit));
                 }
-                _ => take_back(handle, if decided { DECIDED } else { TOO_MANY }).await,
+                _ => withdraw(handle, if decided { DECIDED } else { TOO_MANY }).await,
             }
             decided
         }
     }
 }
 
-/// A form that is still on a screen after its call has ended.
+/// A form that is still open in the client after its call has ended.
 struct LateForm {
     handle: RequestHandle<RoleServer>,
     principal: Principal,
@@ -128,56 +129,57 @@ struct LateForm {
 }
 
 impl LateForm {
-    /// Waits for the answer until the approval is decided elsewhere or expires, the session ends, or the process does.
-    async fn answered(mut self, frontend: McpService, ended: CancellationToken, place: OwnedSemaphorePermit) {
+    /// Waits for the answer until the approval is decided elsewhere or expires, the session ends, or the process shuts
+    /// down.
+    async fn wait_for_answer(mut self, frontend: McpService, ended: CancellationToken, permit: OwnedSemaphorePermit) {
         let approval_id = &self.approval.approval_id;
         let deadline = tokio::time::sleep(time_left(&self.approval, now_ms()));
         tokio::select! {
             answer = &mut self.handle.rx => {
-                let answer = answer.ok().and_then(Result::ok).map(said);
+                let answer = answer.ok().and_then(Result::ok).map(to_json);
                 if let Some(decision) = answer.as_ref().and_then(|answer| elicit::decision(&self.approval, answer)) {
                     frontend.decide(&self.principal, approval_id, &decision).await;
                 }
             }
-            () = closed(&frontend, approval_id) => take_back(self.handle, DECIDED).await,
-            () = deadline => take_back(self.handle, EXPIRED).await,
+            () = wait_until_closed(&frontend, approval_id) => withdraw(self.handle, DECIDED).await,
+            () = deadline => withdraw(self.handle, EXPIRED).await,
             () = ended.cancelled() => {}
-            () = frontend.left() => {}
+            () = frontend.shutdown_started() => {}
         }
-        drop(place);
+        drop(permit);
     }
 }
 
-/// How long a form stays open for an approval.
+/// Returns how long the form of an approval stays open.
 fn time_left(approval: &Approval, now: Millis) -> Duration {
     let left = u64::try_from(approval.expires_at.saturating_sub(now)).unwrap_or(0);
     Duration::from_millis(left).min(MAX_LATE)
 }
 
-/// Returns when nothing can be decided about an approval any more.
-async fn closed(frontend: &McpService, approval_id: &str) {
+/// Waits until an approval is no longer open.
+async fn wait_until_closed(frontend: &McpService, approval_id: &str) {
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         match frontend.code_mode().store().approval(approval_id).await {
             Ok(Some(approval)) if approval.is_open(now_ms()) => {}
             Ok(_) => return,
-            // The store may come back; the deadline holds in any case.
+            // The store may recover; the deadline applies in any case.
             Err(_) => {}
         }
     }
 }
 
-/// Tells the client to take a form off the screen. A client that does not read is not waited for.
-async fn take_back(handle: RequestHandle<RoleServer>, why: &str) {
-    drop(tokio::time::timeout(TAKE_BACK, handle.cancel(Some(why.to_owned()))).await);
+/// Asks the client to close a form. It does not wait long for a client that does not read.
+async fn withdraw(handle: RequestHandle<RoleServer>, why: &str) {
+    drop(tokio::time::timeout(WITHDRAW_TIMEOUT, handle.cancel(Some(why.to_owned()))).await);
 }
 
-fn said(answer: ClientResult) -> Value {
+fn to_json(answer: ClientResult) -> Value {
     serde_json::to_value(answer).unwrap_or_default()
 }
 
-/// None for a form of a tool's that the protocol's own words do not fit, or that is too large to be shown: a session
-/// keeps it for a client that resumes its stream.
+/// Returns the form of an approval, or `None` if a tool's form does not fit the protocol's schema or is too large. The
+/// size is limited because a session keeps the form for a client that resumes its stream.
 pub(super) fn form(approval: &Approval) -> Option<ElicitRequestParams> {
     let schema = elicit::schema(approval);
     if schema.to_string().len() > MAX_FORM_BYTES {
@@ -221,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_stays_open_until_its_approval_expires_or_a_fixed_limit() {
+    fn a_form_stays_open_until_its_approval_expires_and_never_for_long() {
         for (expires_at, left) in [
             (61_000, Duration::from_secs(60)),
             (1_000, Duration::ZERO),

@@ -1,4 +1,4 @@
-//! One call from its request to its answer, with people asked on the way.
+//! Handles one tool call from its request to its response, including questions to the user.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ use crate::server::hold::waits_for_people;
 use crate::server::lost::WaitTarget;
 use crate::server::prefix::Tool;
 
-enum Begun {
+enum FirstResult {
     Result(Box<CellResult>),
     Listed(Value),
 }
 
 impl Handler {
-    /// The call itself, however often people have to be asked on the way.
-    pub(super) async fn answered(
+    /// Runs a call to its response, asking the user as often as necessary.
+    pub(super) async fn run_call(
         &self,
         tool: Tool,
         request: &CallToolRequestParams,
@@ -39,30 +39,31 @@ impl Handler {
         let mut result = match &request.request_state {
             Some(sealed) => {
                 let carried = self.seal.open(sealed, &binding);
-                let carried = carried.ok_or_else(|| ErrorData::invalid_params("requestState does not open", None))?;
+                let carried =
+                    carried.ok_or_else(|| ErrorData::invalid_params("requestState is invalid or expired", None))?;
                 self.take_answers(call, &carried.asked, request.input_responses.as_ref()).await;
                 asked = carried.asked;
                 self.frontend.wait(call, &carried.run).await
             }
-            None => match self.begun(tool, call).await {
-                Begun::Result(result) => *result,
-                Begun::Listed(list) => return Ok(complete(&Answer::listed(list))),
+            None => match self.start(tool, call).await {
+                FirstResult::Result(result) => *result,
+                FirstResult::Listed(list) => return Ok(complete(&Answer::listed(list))),
             },
         };
         let channel = Channel::of(context);
         loop {
-            let open = self.frontend.asked(&call.principal, &result).await;
+            let open = self.frontend.open_approvals(&call.principal, &result).await;
             let Some(run_id) = waits_for_people(&result).map(str::to_owned).filter(|_| !open.is_empty()) else {
-                return Ok(self.told(call, result, &open));
+                return Ok(self.response(call, result, &open));
             };
             let fresh = open.iter().filter(|one| !asked.contains(&one.approval_id) && asked::form(one).is_some());
             let fresh: Vec<&Approval> = fresh.collect();
-            call.ticket.hold(true);
+            call.handle.hold(true);
             let decided = match (fresh.as_slice(), channel) {
                 ([_, ..], Channel::Result) => {
-                    let question = asked::question(&fresh, &self.seal, &binding);
-                    let question = question.ok_or_else(|| ErrorData::internal_error("cannot ask", None))?;
-                    self.frontend.unsaid().keep(&call.principal, &mut result);
+                    let question = asked::input_required(&fresh, &self.seal, &binding);
+                    let question = question.ok_or_else(|| ErrorData::internal_error("cannot build the form", None))?;
+                    self.frontend.undelivered().keep(&call.principal, &mut result);
                     return Ok(question.into());
                 }
                 ([next, ..], Channel::Request) => {
@@ -70,42 +71,42 @@ impl Handler {
                     asked::ask(&self.frontend, &self.session, context, call, next).await
                 }
                 _ if tool == Tool::Wait => {
-                    call.progress.say(elicit::waiting(&open));
-                    self.frontend.decided(&open, call.until).await
+                    call.progress.send(elicit::waiting(&open));
+                    self.frontend.wait_for_decision(&open, call.until).await
                 }
-                _ => return Ok(self.told(call, result, &open)),
+                _ => return Ok(self.response(call, result, &open)),
             };
-            call.ticket.hold(false);
+            call.handle.hold(false);
             if decided {
-                self.frontend.unsaid().keep(&call.principal, &mut result);
+                self.frontend.undelivered().keep(&call.principal, &mut result);
                 result = self.frontend.wait(call, &run_id).await;
             } else if call.until <= Instant::now() || self.frontend.is_leaving() {
-                let open = self.frontend.asked(&call.principal, &result).await;
-                return Ok(self.told(call, result, &open));
+                let open = self.frontend.open_approvals(&call.principal, &result).await;
+                return Ok(self.response(call, result, &open));
             }
         }
     }
 
-    /// With what the run said before and nobody was told.
-    fn told(&self, call: &Call, mut result: CellResult, asked: &[Approval]) -> CallToolResponse {
-        if let Some(run_id) = call.ticket.run_id() {
-            self.frontend.unsaid().tell(&call.principal, &run_id, &mut result);
+    /// Returns the response for a result, together with output of the run that reached no client before.
+    fn response(&self, call: &Call, mut result: CellResult, asked: &[Approval]) -> CallToolResponse {
+        if let Some(run_id) = call.handle.run_id() {
+            self.frontend.undelivered().prepend_to(&call.principal, &run_id, &mut result);
         }
         complete(&Answer::of(&result, asked))
     }
 
-    async fn begun(&self, tool: Tool, call: &Call) -> Begun {
+    async fn start(&self, tool: Tool, call: &Call) -> FirstResult {
         match tool {
-            Tool::Exec => Begun::Result(Box::new(self.frontend.exec(call).await)),
-            Tool::Wait => match self.frontend.wanted(call).await {
-                WaitTarget::Run(run_id) => Begun::Result(Box::new(self.frontend.wait(call, &run_id).await)),
-                WaitTarget::Failed(result) => Begun::Result(result),
-                WaitTarget::Listed(list) => Begun::Listed(list),
+            Tool::Exec => FirstResult::Result(Box::new(self.frontend.exec(call).await)),
+            Tool::Wait => match self.frontend.wait_target(call).await {
+                WaitTarget::Run(run_id) => FirstResult::Result(Box::new(self.frontend.wait(call, &run_id).await)),
+                WaitTarget::Failed(result) => FirstResult::Result(result),
+                WaitTarget::Listed(list) => FirstResult::Listed(list),
             },
         }
     }
 
-    /// Answers to questions that were not asked say nothing.
+    /// Stores the decisions in a client's answers. Answers to questions that were not asked are ignored.
     async fn take_answers(&self, call: &Call, asked: &[String], answers: Option<&BTreeMap<String, Value>>) {
         for approval_id in asked {
             let Some(answer) = answers.and_then(|answers| answers.get(approval_id)) else { continue };

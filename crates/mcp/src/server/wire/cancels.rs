@@ -1,7 +1,7 @@
-//! Whether a request that stopped was called off by its client, or only lost it.
+//! Distinguishes a request that its client cancelled from one whose client disconnected.
 //!
-//! The library stops a request's handler for both. A client that wants a call ended says so with a notification; on
-//! HTTP since 2026-07-28 it closes the response instead. Any other end of a connection ends no run.
+//! The library stops a request's handler in both cases. A client cancels a call with a notification; over HTTP since
+//! 2026-07-28 it closes the response instead. Any other disconnect ends no run.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -10,14 +10,14 @@ use std::time::Duration;
 use rmcp::model::RequestId;
 use tokio::sync::Notify;
 
-/// The notification is on its way to us when its request's handler is stopped: the library stops the one and hands on
-/// the other in the same breath.
-const ON_ITS_WAY: Duration = Duration::from_millis(500);
+/// How long to wait for the notification after a request's handler was stopped: the library stops the handler and
+/// delivers the notification at about the same time.
+const NOTIFICATION_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Requests that a client may call off without our asking after them. The oldest are forgotten.
+/// The maximum number of cancelled requests that are remembered. The oldest are dropped first.
 const MAX_REMEMBERED: usize = 256;
 
-/// The requests of one connection that its client has called off.
+/// The requests of one connection that its client has cancelled.
 #[derive(Debug, Default)]
 pub(super) struct Cancels {
     ids: Mutex<VecDeque<RequestId>>,
@@ -25,7 +25,7 @@ pub(super) struct Cancels {
 }
 
 impl Cancels {
-    pub(super) fn heard(&self, id: RequestId) {
+    pub(super) fn record(&self, id: RequestId) {
         {
             let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
             if ids.len() == MAX_REMEMBERED {
@@ -41,7 +41,7 @@ impl Cancels {
             loop {
                 let more = self.more.notified();
                 tokio::pin!(more);
-                // Listen before looking, so that what comes in between is not missed.
+                // Subscribe before checking, so that a notification in between is not missed.
                 more.as_mut().enable();
                 if self.take(id) {
                     return;
@@ -49,7 +49,7 @@ impl Cancels {
                 more.await;
             }
         };
-        tokio::time::timeout(ON_ITS_WAY, found).await.is_ok()
+        tokio::time::timeout(NOTIFICATION_TIMEOUT, found).await.is_ok()
     }
 
     fn take(&self, id: &RequestId) -> bool {
@@ -72,12 +72,12 @@ mod tests {
     #[tokio::test]
     async fn a_notification_counts_before_and_shortly_after_its_request_stops() {
         let cancels = Arc::new(Cancels::default());
-        cancels.heard(RequestId::Number(1));
+        cancels.record(RequestId::Number(1));
         assert!(cancels.has(&RequestId::Number(1)).await);
         let late = Arc::clone(&cancels);
         let waiting = tokio::spawn(async move { late.has(&RequestId::Number(2)).await });
         tokio::task::yield_now().await;
-        cancels.heard(RequestId::Number(2));
+        cancels.record(RequestId::Number(2));
         assert!(waiting.await.unwrap());
         assert!(!cancels.has(&RequestId::Number(3)).await);
     }

@@ -1,4 +1,4 @@
-//! Requests in, answers out, for one connection or one request of it.
+//! The request handler of one connection, one session, or one request without a session.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,13 +32,13 @@ use crate::server::frontend::{Call, McpService, refused};
 use crate::server::principal::Principal;
 use crate::server::settings::Offered;
 
-/// How long a list of tools may be kept without asking again, by clients that do not listen for changes.
+/// How long clients that do not subscribe to changes may cache the tool list.
 const LIST_GOOD_FOR_MS: u64 = 60_000;
 
 #[derive(Clone, Debug)]
 pub(super) struct Handler {
     pub(super) frontend: McpService,
-    /// On whose behalf everything happens that comes over this connection or in this session.
+    /// The principal of this connection or session.
     principal: Principal,
     cancels: Arc<Cancels>,
     shown: Arc<Shown>,
@@ -46,12 +46,12 @@ pub(super) struct Handler {
     pub(super) session: Arc<Session>,
 }
 
-/// State that one session, one connection or one request without a session has. It is dropped when that ends.
+/// State of one session, one connection, or one request without a session. It is dropped when that ends.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// Whether a task tells the client of changes already, however often it says that it is initialized.
+    /// Whether a task already notifies the client of changes. A client may send `initialized` more than once.
     is_watched: AtomicBool,
-    /// Places for forms whose calls have ended without an answer.
+    /// Permits for forms whose calls have ended without an answer.
     pub(super) late_forms: Arc<Semaphore>,
     ended: CancellationToken,
 }
@@ -62,7 +62,8 @@ impl Session {
         Self { is_watched: AtomicBool::new(false), late_forms, ended: CancellationToken::new() }
     }
 
-    /// Is cancelled when the session has ended. Tasks that may outlive it hold this and not the session.
+    /// Returns a token that is cancelled when the session ends. Tasks that may outlive the session hold this token, not
+    /// the session.
     pub(super) fn ended(&self) -> CancellationToken {
         self.ended.clone()
     }
@@ -86,7 +87,7 @@ impl Handler {
         tools(&prepared.map_err(|error| ErrorData::internal_error(error.to_string(), None))?.listed)
     }
 
-    /// The client does not wait for the answer any more. Only if it wants the call to end, the run does.
+    /// Handles a client that no longer waits for the response. The run ends only if the client cancelled the call.
     async fn stopped(&self, context: &RequestContext<RoleServer>, call: &Call) {
         if self.frontend.is_leaving() {
             return;
@@ -98,7 +99,7 @@ impl Handler {
     }
 }
 
-/// Waits for the tools to look different to this principal. Nothing to wait for once nobody can change them.
+/// Waits until this principal's tool list changes; forever, if the offered tools can no longer change.
 async fn changed(
     frontend: &McpService,
     principal: &Principal,
@@ -118,7 +119,7 @@ async fn changed(
     }
 }
 
-/// In the library's types.
+/// Converts the tool list to the library's types.
 fn tools(listed: &[Value]) -> Result<Vec<ListedTool>, ErrorData> {
     let tools = listed.iter().map(|tool| serde_json::from_value(tool.clone()));
     tools.collect::<Result<_, _>>().map_err(|error| ErrorData::internal_error(error.to_string(), None))
@@ -158,20 +159,20 @@ impl ServerHandler for Handler {
             principal: self.principal.clone(),
             arguments: request.arguments.clone().unwrap_or_default(),
             progress,
-            ticket: Arc::new(CallHandle::default()),
+            handle: Arc::new(CallHandle::default()),
             until: Instant::now() + CALL_AT_MOST,
         };
         tokio::select! {
-            answer = self.answered(tool, &request, &context, &call) => answer,
+            answer = self.run_call(tool, &request, &context, &call) => answer,
             () = Pump::run(pump) => Err(ErrorData::internal_error("stopped", None)),
             () = context.ct.cancelled() => {
                 self.stopped(&context, &call).await;
-                Err(ErrorData::internal_error("the client does not wait for this any more", None))
+                Err(ErrorData::internal_error("the client no longer waits for this response", None))
             }
         }
     }
 
-    // What is not declared is not there, also where the library would answer with an empty list.
+    // Capabilities that are not declared are rejected; the library's defaults would return empty lists.
 
     async fn list_prompts(
         &self,
@@ -205,7 +206,8 @@ impl ServerHandler for Handler {
         Err(ErrorData::method_not_found::<CompleteRequestMethod>())
     }
 
-    /// A call whose arguments are no object does not read as a call at all; its model is told why all the same.
+    /// Returns a readable error for a call whose arguments are not an object: the library parses such a call as a
+    /// custom request.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -223,11 +225,11 @@ impl ServerHandler for Handler {
 
     async fn on_cancelled(&self, params: CancelledNotificationParam, _context: NotificationContext<RoleServer>) {
         if let Some(id) = params.request_id {
-            self.cancels.heard(id);
+            self.cancels.record(id);
         }
     }
 
-    /// From now on a client with a session hears of changes, until the session ends.
+    /// Starts to notify a client with a session of changes, until the session ends.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         if self.session.is_watched.swap(true, Ordering::Relaxed) {
             return;
@@ -235,7 +237,7 @@ impl ServerHandler for Handler {
         let (frontend, principal, ended) = (self.frontend.clone(), self.principal.clone(), self.session.ended());
         let peer = context.peer;
         tokio::spawn(async move {
-            // What changed before this began is told to who was shown what was there before.
+            // Compare with what this principal was last shown, so that earlier changes are announced too.
             let mut changes = frontend.changes();
             let watched = async {
                 let mut known = match frontend.shown().get(&principal) {
@@ -255,7 +257,7 @@ impl ServerHandler for Handler {
             tokio::select! {
                 () = watched => {}
                 () = ended.cancelled() => {}
-                () = frontend.left() => {}
+                () = frontend.shutdown_started() => {}
             }
         });
     }
@@ -268,7 +270,7 @@ impl ServerHandler for Handler {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        // The subscription has been acknowledged already: what changed since then is told, too.
+        // The library has already acknowledged the subscription: changes since then must be announced too.
         let (before, since) = self.shown.take(&self.frontend, &self.principal);
         let (mut known, mut changes) = match before {
             Some(shown) => (Arc::clone(&shown.listed), self.frontend.changes()),
@@ -282,7 +284,7 @@ impl ServerHandler for Handler {
                     }
                 }
                 () = context.cancelled() => return Ok(()),
-                () = self.frontend.left() => return Ok(()),
+                () = self.frontend.shutdown_started() => return Ok(()),
             }
         }
     }

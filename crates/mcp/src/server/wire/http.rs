@@ -1,4 +1,4 @@
-//! The endpoint that all clients over HTTP share, whichever revision they speak.
+//! The HTTP endpoint for clients of every protocol revision.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,16 +21,16 @@ use super::sessions::{self, HTTP_REQUEST, HttpRequest, Refusal, Sessions};
 use crate::server::http::Budget;
 use crate::server::{McpService, Principal};
 
-/// A comment on a stream that is otherwise silent, for whatever stands between us and the client.
+/// How often a comment is sent on a silent stream, so that proxies do not close it.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// When a client that was refused for lack of room may try again.
+/// When a client that was rejected for lack of capacity may retry.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 const SESSION_ID: &str = "mcp-session-id";
 const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 
-/// Host, origin and token have been looked at by the gate before anything comes here.
+/// Returns the router of the MCP endpoint. The gate must check host, origin and token before requests reach it.
 pub(crate) fn endpoint(frontend: McpService, stop: CancellationToken) -> Router {
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
@@ -42,12 +42,12 @@ pub(crate) fn endpoint(frontend: McpService, stop: CancellationToken) -> Router 
     Router::new().route("/mcp", any(handle)).with_state(Arc::new(endpoint))
 }
 
-/// The session id that a request presents.
+/// Returns the session id of a request.
 pub(crate) fn session_of(headers: &HeaderMap) -> Option<&HeaderValue> {
     headers.get(SESSION_ID)
 }
 
-/// Whether a request names a revision without sessions.
+/// Returns true if a request names a revision without sessions.
 pub(crate) fn is_modern_version(headers: &HeaderMap) -> bool {
     let version = headers.get(PROTOCOL_VERSION).and_then(|version| version.to_str().ok());
     version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
@@ -60,7 +60,7 @@ struct Endpoint {
     principals: Mutex<HashMap<Principal, Service>>,
 }
 
-/// The protocol for one principal: nothing in it can reach another's sessions.
+/// The protocol service of one principal. It cannot reach sessions of other principals.
 #[derive(Clone)]
 struct Service {
     sessions: Arc<Sessions>,
@@ -86,7 +86,7 @@ impl Endpoint {
 async fn handle(State(endpoint): State<Arc<Endpoint>>, mut request: Request) -> Response {
     let extensions = request.extensions();
     let (Some(principal), Some(budget)) = (extensions.get::<Principal>(), extensions.get::<Arc<Budget>>()) else {
-        return (StatusCode::INTERNAL_SERVER_ERROR, "the request came past the gate\n").into_response();
+        return (StatusCode::INTERNAL_SERVER_ERROR, "the request has no authenticated principal\n").into_response();
     };
     let service = endpoint.of(principal, budget);
     if !is_modern_version(request.headers())
@@ -95,7 +95,7 @@ async fn handle(State(endpoint): State<Arc<Endpoint>>, mut request: Request) -> 
     {
         return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
     }
-    // Requests in a session are counted by the session: answers and cancellations always get through.
+    // Requests in a session are counted by the session, so that responses and cancellations are always accepted.
     if request.method() == Method::POST && session_of(request.headers()).is_none() {
         match budget.request() {
             Ok(share) => drop(request.extensions_mut().insert(RequestShare(share))),
@@ -114,10 +114,10 @@ async fn handle(State(endpoint): State<Arc<Endpoint>>, mut request: Request) -> 
     HTTP_REQUEST.scope(known, handled).await
 }
 
-/// A place among the requests of a principal, as part of an HTTP request. The body's share of the budget is another.
+/// The share of the principal's request budget that an HTTP request holds. The share for its body is a separate one.
 #[derive(Clone)]
 struct RequestShare(
-    #[expect(dead_code, reason = "it is held, and given back when it is dropped")] crate::server::http::Share,
+    #[expect(dead_code, reason = "held until it is dropped, which releases the share")] crate::server::http::Share,
 );
 
 fn refused(refusal: Refusal) -> Response {

@@ -1,4 +1,5 @@
-//! The protocol, spoken: one handler for every revision and both transports. The protocol library's types end here.
+//! The protocol implementation: one handler for every revision and both transports. The protocol library's types stop
+//! here.
 
 mod asked;
 mod calls;
@@ -14,9 +15,9 @@ mod streams;
 pub(crate) use http::{endpoint, is_modern_version, session_of};
 pub use streams::{ServeError, serve_streams};
 
-/// What a server says of itself before anybody has asked for its tools.
-const INSTRUCTIONS: &str = "Two tools stand for all others: `exec` runs a JavaScript or TypeScript cell that finds and \
-    calls tools and returns only what matters; `wait` goes on with a cell that waits, or finds one whose answer was lost.";
+/// The instructions that the server sends in its `initialize` result.
+const INSTRUCTIONS: &str = "Two tools give access to all others: `exec` runs a JavaScript or TypeScript cell that \
+    finds and calls tools and returns only what matters; `wait` resumes a waiting cell, or recovers a lost result.";
 
-/// One message from a client.
+/// The maximum size of one message from a client.
 const MAX_MESSAGE_BYTES: usize = super::http::limits::MAX_BODY_BYTES;

@@ -1,4 +1,5 @@
-//! Progress on its way to a client that asked for it: lines as they come, and a sign of life where none come.
+//! Sends progress notifications to a client that asked for them: each line of a call, and a heartbeat while there is
+//! none.
 
 use std::time::Duration;
 
@@ -10,11 +11,11 @@ use tokio::time::Instant;
 
 use crate::server::progress::Progress;
 
-/// No call is silent for longer. Clients give up after a minute without a word.
+/// The longest silence during a call. Clients give up after a minute without a message.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// Between two lines, so that a busy cell does not flood its client.
-const BREATH: Duration = Duration::from_millis(20);
+/// The pause between two lines, so that a busy cell does not flood its client.
+const LINE_PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) struct Pump {
     token: ProgressToken,
@@ -23,14 +24,14 @@ pub(super) struct Pump {
 }
 
 impl Pump {
-    /// Nobody is told where no token was given.
+    /// Creates a pump, or disabled progress if the client sent no progress token.
     pub(super) fn new(token: Option<ProgressToken>, peer: &Peer<RoleServer>) -> (Progress, Option<Self>) {
         let Some(token) = token else { return (Progress::default(), None) };
         let (progress, lines) = Progress::channel();
         (progress, Some(Self { token, peer: peer.clone(), lines }))
     }
 
-    /// Never ends: whoever has the answer stops it.
+    /// Sends notifications until the caller drops the future. It never completes.
     pub(super) async fn run(pump: Option<Self>) {
         let Some(mut pump) = pump else { return std::future::pending().await };
         let began = Instant::now();
@@ -42,10 +43,10 @@ impl Pump {
                 Err(_) => format!("{} s", began.elapsed().as_secs()),
             };
             number += 1.0;
-            let told = ProgressNotificationParam::new(pump.token.clone(), number).with_message(line);
-            // A client that cannot be told is gone, which shows elsewhere.
-            drop(pump.peer.notify_progress(told).await);
-            tokio::time::sleep(BREATH).await;
+            let notification = ProgressNotificationParam::new(pump.token.clone(), number).with_message(line);
+            // An error means that the client has disconnected, which the request's handler notices itself.
+            drop(pump.peer.notify_progress(notification).await);
+            tokio::time::sleep(LINE_PAUSE).await;
         }
     }
 }

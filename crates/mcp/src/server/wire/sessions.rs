@@ -1,5 +1,5 @@
-//! Sessions of clients that speak a revision before 2026-07-28, kept for each principal apart. The session id of another
-//! principal is unknown here, and with it its streams, its events, its questions and its cancellations.
+//! Sessions of clients that use a revision before 2026-07-28, separate for each principal: the session id of another
+//! principal is unknown here, so its streams, events, questions and cancellations are out of reach.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -23,15 +23,15 @@ use crate::server::http::limits::{
 use crate::server::http::{Budget, Share};
 
 tokio::task_local! {
-    /// The HTTP request that is handled. The library's interface for sessions passes on neither.
+    /// The HTTP request that is being handled. The library's session interface does not pass it on.
     pub(super) static HTTP_REQUEST: HttpRequest;
 }
 
-/// What is known of an HTTP request while the library handles it.
+/// Data about an HTTP request while the library handles it.
 #[derive(Debug, Default)]
 pub(super) struct HttpRequest {
     pub(super) body_bytes: usize,
-    /// Why it was refused. The library would report an internal error.
+    /// Why the request was rejected. Without it the library would report an internal error.
     pub(super) refusal: Cell<Option<Refusal>>,
 }
 
@@ -45,11 +45,11 @@ pub(super) enum Refusal {
     PrincipalSessions,
     #[error("all {MAX_SESSIONS} sessions of the server are in use; try again later")]
     Sessions,
-    #[error("this session has {MAX_STREAMS_PER_SESSION} open streams already; close some of them")]
+    #[error("this session already has {MAX_STREAMS_PER_SESSION} open streams; close some of them")]
     Streams,
-    #[error("this principal has {MAX_REQUESTS_PER_PRINCIPAL} requests under way already; wait for some of them")]
+    #[error("this principal already has {MAX_REQUESTS_PER_PRINCIPAL} requests in progress; wait for some of them")]
     Requests,
-    #[error("a request with this id is under way in this session; use an id once")]
+    #[error("a request with this id is already in progress in this session; use each id once")]
     DuplicateId,
 }
 
@@ -61,9 +61,9 @@ pub(super) enum SessionsError {
     Library(#[from] LocalSessionManagerError),
 }
 
-/// Leaves the reason where the endpoint finds it.
+/// Stores the reason for the endpoint, which reads it after the library has returned.
 fn refuse(refusal: Refusal) -> SessionsError {
-    // Outside of a request there is nobody to tell.
+    // Outside of a request there is no response to put it in.
     let _ = HTTP_REQUEST.try_with(|request| request.refusal.set(Some(refusal)));
     refusal.into()
 }
@@ -80,7 +80,7 @@ pub(super) struct Sessions {
 #[derive(Debug)]
 struct Open {
     last_used: Instant,
-    /// Held by open streams.
+    /// Cloned by each open stream, to count them.
     streams: Arc<()>,
     requests: Arc<Mutex<HashSet<RequestId>>>,
     _permit: OwnedSemaphorePermit,
@@ -96,7 +96,7 @@ impl Open {
     }
 }
 
-/// A request under way in a session. It travels with the request's extensions and ends when the request has been
+/// A request in progress in a session. It is carried in the request's extensions and dropped when the request has been
 /// handled.
 #[derive(Clone, Debug)]
 struct UnderWay {
@@ -116,7 +116,7 @@ impl Drop for RequestGuard {
     }
 }
 
-/// How many sessions all principals may have together.
+/// Returns the permits for the sessions of all principals together.
 pub(super) fn all_sessions() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(MAX_SESSIONS))
 }
@@ -133,7 +133,7 @@ impl Sessions {
         lock(&self.open).contains_key(id)
     }
 
-    /// Room for one more session: a permit, and the idle session that has to make room.
+    /// Makes room for one more session: returns a permit, and the idle session that must be closed for it.
     fn make_room(&self) -> Result<(OwnedSemaphorePermit, Option<SessionId>), Refusal> {
         let mut open = lock(&self.open);
         let permit = Arc::clone(&self.all_sessions).try_acquire_owned().ok();
@@ -169,7 +169,7 @@ impl Sessions {
         Ok(UnderWay { _request: Arc::new(guard), _share: share })
     }
 
-    /// Ends a session without waiting for it: its worker stops when its handle is gone.
+    /// Ends a session without waiting for it: its worker stops when its handle is dropped.
     async fn remove(&self, id: &SessionId) {
         lock(&self.open).remove(id);
         self.local.sessions.write().await.remove(id);
@@ -253,7 +253,7 @@ impl SessionManager for Sessions {
     }
 }
 
-/// A stream that counts as open until it is dropped.
+/// Wraps a stream so that it counts as open until it is dropped.
 fn holding<S>(stream: S, streaming: Arc<()>) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static
 where
     S: Stream<Item = ServerSseMessage> + Send + Sync + 'static,

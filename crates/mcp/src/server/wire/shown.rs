@@ -1,6 +1,7 @@
-//! What clients had been shown when they began to listen for changes. The library asks what we listen for, says so to
-//! the client, and only then has us listen: what changes in between must be told, so it is held against what was shown
-//! before.
+//! The tool lists that clients had been shown when they subscribed to changes.
+//!
+//! The library asks the handler to accept a subscription, acknowledges it to the client, and only then calls `listen`.
+//! A change in between must be announced, so `listen` compares the tools with what was shown before.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,22 +13,22 @@ use crate::server::prepared::Prepared;
 use crate::server::principal::Principal;
 use crate::server::settings::Offered;
 
-/// Who begins to listen at once; the first of more may miss a change in between.
-const MAX_BEGINNING: usize = 32;
+/// The maximum number of subscriptions between acknowledgement and `listen`. Beyond it the oldest may miss a change.
+const MAX_PENDING_LISTENERS: usize = 32;
 
-/// Oldest first. Who is told more than it needs lists its tools once more; so the order of those who begin at once does
-/// not matter.
+/// One entry for each subscription that is not listening yet, oldest first. Entries of concurrent subscriptions may be
+/// swapped: a superfluous notification only makes a client list its tools once more.
 #[derive(Debug, Default)]
-pub(super) struct Shown(Mutex<VecDeque<Before>>);
+pub(super) struct Shown(Mutex<VecDeque<ShownLists>>);
 
 #[derive(Debug)]
-struct Before {
+struct ShownLists {
     lists: HashMap<Principal, Arc<Prepared>>,
-    /// Tells of what changes from then on.
+    /// Notified of changes from then on.
     since: watch::Receiver<Offered>,
 }
 
-impl Before {
+impl ShownLists {
     fn now(frontend: &McpService) -> Self {
         let mut since = frontend.changes();
         since.mark_unchanged();
@@ -37,22 +38,22 @@ impl Before {
 
 impl Shown {
     pub(super) fn keep(&self, frontend: &McpService) {
-        let before = Before::now(frontend);
+        let before = ShownLists::now(frontend);
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_back(before);
-        if kept.len() > MAX_BEGINNING {
+        if kept.len() > MAX_PENDING_LISTENERS {
             kept.pop_front();
         }
     }
 
-    /// What this principal had been shown, if anything, and what tells of changes since then.
+    /// Returns what this principal had been shown, if anything, and a receiver for changes since then.
     pub(super) fn take(
         &self,
         frontend: &McpService,
         principal: &Principal,
     ) -> (Option<Arc<Prepared>>, watch::Receiver<Offered>) {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let mut before = kept.unwrap_or_else(|| Before::now(frontend));
+        let mut before = kept.unwrap_or_else(|| ShownLists::now(frontend));
         (before.lists.remove(principal), before.since)
     }
 }

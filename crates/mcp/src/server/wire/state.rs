@@ -1,4 +1,4 @@
-//! What a client carries for us from a question to its answer, sealed: a run, and what was asked about it.
+//! The sealed state that a client carries from a question to its answer: a run and the approvals that were asked about.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use sha2::{Digest, Sha256};
 use crate::server::prefix::Tool;
 use crate::server::principal::Principal;
 
-/// As long as approvals can be given.
+/// How long the state is valid: as long as an approval stays open.
 const GOOD_FOR: Duration = Duration::from_secs(15 * 60);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Carried {
+pub(super) struct RequestState {
     pub(super) run: String,
-    /// Approvals.
+    /// The ids of the approvals that were asked about.
     pub(super) asked: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Seal(RequestStateCodec);
 
-/// Whose state it is, and for which call with which arguments.
+/// Returns the hash that binds a state to its principal, tool and arguments.
 pub(super) fn binding(principal: &Principal, tool: Tool, arguments: &Map<String, Value>) -> Vec<u8> {
     let arguments = Value::Object(arguments.clone()).to_string();
     let mut bound = Sha256::new();
@@ -35,7 +35,7 @@ pub(super) fn binding(principal: &Principal, tool: Tool, arguments: &Map<String,
 }
 
 impl Seal {
-    /// Nothing but for these seals is made with the key: it is derived from the store's.
+    /// Derives the sealing key from the store's key, so that it is used for nothing else.
     pub(super) fn new(key: &[u8; 32]) -> Self {
         let mut derived = Sha256::new();
         derived.update(b"cellmate request state 1");
@@ -43,13 +43,13 @@ impl Seal {
         Self(RequestStateCodec::new_unchecked(derived.finalize().to_vec()))
     }
 
-    pub(super) fn close(&self, carried: &Carried, binding: &[u8]) -> Option<String> {
+    pub(super) fn close(&self, carried: &RequestState, binding: &[u8]) -> Option<String> {
         let options = SealOptions::new().associated_data(binding).ttl(GOOD_FOR);
         self.0.seal_json_with(carried, &options).ok()
     }
 
-    /// Forged, too old, somebody else's or another call's: all alike nothing.
-    pub(super) fn open(&self, sealed: &str, binding: &[u8]) -> Option<Carried> {
+    /// Opens a sealed state. Returns `None` if it is forged, expired, or bound to another principal or call.
+    pub(super) fn open(&self, sealed: &str, binding: &[u8]) -> Option<RequestState> {
         self.0.open_json_with(sealed, binding).ok()
     }
 }
@@ -58,17 +58,17 @@ impl Seal {
 mod tests {
     use serde_json::{Map, json};
 
-    use super::{Carried, Seal, binding};
+    use super::{RequestState, Seal, binding};
     use crate::server::Principal;
     use crate::server::prefix::Tool;
 
     #[test]
-    fn request_state_opens_only_for_the_same_call_and_principal() {
+    fn a_state_opens_only_for_the_same_call_of_the_same_principal() {
         let seal = Seal::new(&[7; 32]);
         let arguments = |code: &str| Map::from_iter([("code".to_owned(), json!(code))]);
         let (local, ada) = (Principal::local(), Principal::named("ada").unwrap());
         let bound = binding(&local, Tool::Exec, &arguments("a"));
-        let carried = Carried { run: "cm_1".to_owned(), asked: vec!["apr_1".to_owned()] };
+        let carried = RequestState { run: "cm_1".to_owned(), asked: vec!["apr_1".to_owned()] };
         let sealed = seal.close(&carried, &bound).unwrap();
         assert_eq!(seal.open(&sealed, &bound), Some(carried));
         let others = [

@@ -1,4 +1,4 @@
-//! One client on a pair of streams: the process that started us.
+//! Serves one client over a pair of streams: the process that started this one.
 
 use rmcp::ServiceExt;
 use rmcp::service::ServerInitializeError;
@@ -12,13 +12,13 @@ use crate::server::{McpService, Principal};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    #[error("the client did not begin as MCP clients do: {0}")]
+    #[error("the client sent no valid MCP handshake: {0}")]
     NotBegun(String),
     #[error("serving stopped: {0}")]
     Stopped(String),
 }
 
-/// Serves until the client closes its end or `stop` is called. Calls under way then have a few seconds to be answered.
+/// Serves until the client closes its end or `stop` is cancelled. Calls in progress then have a few seconds to finish.
 pub async fn serve_streams<R, W>(
     frontend: McpService,
     principal: Principal,
@@ -33,14 +33,14 @@ where
     let handler = Handler::new(frontend, principal);
     let running = match handler.serve_with_ct(transport, stop).await {
         Ok(running) => running,
-        // Gone before it said anything.
+        // The client disconnected before the handshake.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
         Err(error) => return Err(ServeError::NotBegun(shorter(&error.to_string()))),
     };
     running.waiting().await.map(drop).map_err(|error| ServeError::Stopped(error.to_string()))
 }
 
-/// The library's errors quote what the client sent.
+/// Shortens an error of the library, which quotes what the client sent.
 fn shorter(error: &str) -> String {
     crate::server::plain(error, 300)
 }

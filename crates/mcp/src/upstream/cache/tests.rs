@@ -57,7 +57,7 @@ fn listing() -> Listing {
 }
 
 #[test]
-fn a_listing_round_trips_and_its_file_is_private() {
+fn a_listing_is_read_back_unchanged_and_only_its_owner_can_read_it() {
     let folder = Folder::new();
     let file = CatalogFile::of(&folder.0, &spec(&["server"], "hunter2"));
     assert!(file.read().unwrap().is_none());
@@ -67,11 +67,11 @@ fn a_listing_round_trips_and_its_file_is_private() {
     let second = Listing { tools: Vec::new(), ..listing() };
     file.write(&second).unwrap();
     assert_eq!(file.read().unwrap().unwrap(), second);
-    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no temporary file is left");
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no half file stays");
 }
 
 #[test]
-fn secrets_do_not_change_the_file_name_and_another_server_does() {
+fn the_file_name_depends_on_the_server_and_not_on_its_secrets() {
     let folder = Folder::new();
     let path = |spec: &ServerSpec| CatalogFile::of(&folder.0, spec).path;
     let one = path(&spec(&["a"], "hunter2"));
@@ -86,7 +86,7 @@ fn secrets_do_not_change_the_file_name_and_another_server_does() {
 }
 
 #[test]
-fn cached_hints_of_a_server_that_is_no_longer_trusted_are_ignored() {
+fn hints_in_the_cache_are_ignored_once_the_server_is_not_trusted() {
     let folder = Folder::new();
     let trusted = spec(&[], "");
     CatalogFile::of(&folder.0, &trusted).write(&listing()).unwrap();
@@ -95,7 +95,7 @@ fn cached_hints_of_a_server_that_is_no_longer_trusted_are_ignored() {
 }
 
 #[test]
-fn an_invalid_or_oversized_file_is_not_used() {
+fn an_invalid_or_too_large_file_is_not_used() {
     let folder = Folder::new();
     let file = CatalogFile::of(&folder.0, &spec(&[], ""));
     file.write(&listing()).unwrap();
@@ -134,5 +134,5 @@ fn an_invalid_or_oversized_file_is_not_used() {
     std::fs::create_dir(&file.path).unwrap();
     assert!(matches!(file.read(), Err(Unread::Io(_))));
     assert!(file.write(&listing()).is_err());
-    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no temporary file is left");
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no half file stays");
 }

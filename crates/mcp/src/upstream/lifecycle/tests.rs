@@ -29,7 +29,7 @@ fn at(phase: Phase, failures: u32) -> Lifecycle {
     Lifecycle { phase, failures, started_before: true, ..Lifecycle::new(restart()) }
 }
 
-/// Covers every event in every phase, before and after the deadline of the phase.
+/// Every event in every phase, before and after the time that the phase waits for.
 #[test]
 fn every_event_in_every_phase_does_what_the_table_says() {
     let now = Instant::now();
@@ -152,7 +152,7 @@ fn every_event_in_every_phase_does_what_the_table_says() {
 }
 
 #[test]
-fn backoff_doubles_up_to_its_cap_and_jitter_shortens_it_by_half_at_most() {
+fn waits_double_up_to_the_cap_and_jitter_shortens_them_by_at_most_half() {
     let waits: Vec<u64> = (1..=6).map(|failures| restart().wait(failures, 1.0).as_secs()).collect();
     assert_eq!(waits, [1, 2, 4, 8, 10, 10]);
     assert_eq!(restart().wait(3, 0.0), 2 * SECOND);
@@ -160,7 +160,7 @@ fn backoff_doubles_up_to_its_cap_and_jitter_shortens_it_by_half_at_most() {
 }
 
 #[test]
-fn after_three_failures_a_server_is_marked_failed_and_later_after_each_one() {
+fn a_server_that_keeps_failing_is_given_up_and_again_after_one_more_failure() {
     let now = Instant::now();
     let mut lifecycle = Lifecycle::new(restart());
     let mut time = now;
@@ -178,16 +178,12 @@ fn after_three_failures_a_server_is_marked_failed_and_later_after_each_one() {
     time += 100 * SECOND;
     assert_eq!(lifecycle.on(Event::Wanted, time, 1.0), Action::Start);
     lifecycle.on(Event::StartFailed, time, 1.0);
-    assert_eq!(
-        lifecycle.phase(),
-        Phase::Failed { until: time + 100 * SECOND },
-        "a single failure is enough after a recovery"
-    );
+    assert_eq!(lifecycle.phase(), Phase::Failed { until: time + 100 * SECOND }, "one failure is enough now");
     assert_eq!(lifecycle.restarts(), 3);
 }
 
 #[test]
-fn after_a_minute_of_health_failures_count_from_one_again() {
+fn the_end_of_a_server_that_ran_long_counts_as_a_first_failure() {
     let now = Instant::now();
     let mut soon = at(Phase::Running { since: now }, 2);
     soon.on(Event::Ended, now + 59 * SECOND, 1.0);
@@ -198,7 +194,7 @@ fn after_a_minute_of_health_failures_count_from_one_again() {
 }
 
 #[test]
-fn a_stop_resets_failures_and_an_idle_stop_does_not() {
+fn a_stop_resets_the_failures_and_an_idle_stop_does_not() {
     let now = Instant::now();
     let mut stopped = at(Phase::Failed { until: now + SECOND }, 3);
     stopped.on(Event::Stop, now, 1.0);
