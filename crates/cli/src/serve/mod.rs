@@ -124,7 +124,7 @@ async fn warn_of_clock(store: &Store) {
     let Ok(Some(clock)) = store.server_clock().await else { return };
     let skew = look::skew(clock, asked, now_ms());
     if skew.abs() > look::MAX_SKEW_MS {
-        eprintln!("cellmate: {}", look::apart(skew));
+        eprintln!("cellmate: {}", look::skew_warning(skew));
     }
 }
 
