@@ -41,7 +41,7 @@ pub(super) fn whole(record: &Record, now: Millis, as_json: bool) {
     }
     let run = &record.run;
     let mut text = format!("run       {}\nstate     {}\n", run.run_id, run.state.as_str());
-    text += &format!("for       {}, session {}\n", short(&run.scope.agent_id), short(&run.scope.session_id));
+    text += &format!("agent     {}, session {}\n", short(&run.scope.agent_id), short(&run.scope.session_id));
     text += &format!("started   {} ago\n", span(now - run.created_at));
     if !run.state.is_over() {
         text += &format!("expires   in {}\n", span(run.expires_at - now));

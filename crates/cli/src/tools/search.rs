@@ -1,4 +1,4 @@
-//! `cellmate tools search`: what a cell that asks in these words would find, and why.
+//! `cellmate tools search`: searches tools as a cell would, and explains the hits.
 
 use std::process::ExitCode;
 
@@ -7,21 +7,23 @@ use catalog::search::Why;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::run::{RunArguments, complain};
+use super::run::{RunArguments, report_failures};
 use crate::config::shown;
 use crate::render;
 
 #[derive(Debug, Args)]
 pub(super) struct SearchArguments {
-    /// What is wanted, in any words; none lists what there is.
+    /// Words to search for; all tools are listed without any.
     query: Vec<String>,
+    /// Maximum number of tools.
     #[arg(long, default_value_t = 8, value_name = "N")]
     limit: usize,
-    /// Say what spoke for each tool.
+    /// Show why each tool was found.
     #[arg(long)]
     explain: bool,
     #[command(flatten)]
     run: RunArguments,
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -43,7 +45,7 @@ pub(super) async fn run(arguments: &SearchArguments) -> Result<ExitCode, String>
         render::say_json(&json!({"tools": hits}));
     } else {
         hits.for_each(|(hit, why)| render::say(&readable(&hit, why.as_ref())));
-        complain(&ready.met);
+        report_failures(&ready.met);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -68,7 +68,7 @@ fn a_call_by_hand_meets_the_same_door_as_a_cells() {
         (&["tools", "call", "s.other"], 1, "unknown tool"),
         (&["tools", "call", "narrow.greet", "name=x"], 1, "unknown tool"),
         (&["tools", "call", "off.greet", "name=x"], 2, "server `off` is off"),
-        (&["tools", "call", "nobody.greet"], 2, "no server is called `nobody`"),
+        (&["tools", "call", "nobody.greet"], 2, "no server named `nobody`"),
         (&["tools", "call", "greet"], 2, "names no tool"),
         (&["tools", "call", "s.greet", "name"], 2, "name=text"),
         (&["tools", "call", "s.greet", "--args", "[]"], 2, "one JSON object"),

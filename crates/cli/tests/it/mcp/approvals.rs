@@ -162,8 +162,8 @@ fn told(output: &Output) -> (Option<i32>, Value) {
 fn a_call_by_hand_asks_as_a_cells_does_and_heeds_what_was_agreed_to_for_good() {
     let place = pushes();
     let (code, refused) = told(&place.by_hand("s.push").output().unwrap());
-    let why = "a person must agree to a call of `mcp:s:push` (this tool may change something); type it on a terminal, \
-               or give --yes";
+    let why = "calling `mcp:s:push` needs approval (this tool may change something); run this in a terminal, or pass \
+               --yes";
     assert_eq!((code, &refused["error"]), (Some(1), &json!(why)));
     assert_eq!((made(&place), place.approvals(&["list", "--json"]).stdout.as_slice()), (0, b"[]\n".as_slice()));
     let (code, called) = told(&place.by_hand("s.push").arg("--yes").output().unwrap());
