@@ -75,7 +75,7 @@ fn report(result: Result<String, CommandError>) -> ExitCode {
             render::note(&message);
             ExitCode::SUCCESS
         }
-        Err(error) => render::trouble(&error.to_string()),
+        Err(error) => render::fatal(&error.to_string()),
     }
 }
 

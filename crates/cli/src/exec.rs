@@ -44,7 +44,7 @@ pub(crate) async fn run(arguments: ExecArguments) -> ExitCode {
     match result(&arguments).await {
         Ok(result) if readable => render::readable(&result),
         Ok(result) => render::json(&result),
-        Err(error) => render::trouble(&error.to_string()),
+        Err(error) => render::fatal(&error.to_string()),
     }
 }
 

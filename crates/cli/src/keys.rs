@@ -59,7 +59,7 @@ enum CommandError {
 pub(crate) async fn run(arguments: KeysArguments) -> ExitCode {
     match act(&arguments).await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => render::trouble(&error.to_string()),
+        Err(error) => render::fatal(&error.to_string()),
     }
 }
 

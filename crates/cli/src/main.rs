@@ -34,7 +34,7 @@ fn main() -> std::process::ExitCode {
     let runtime =
         match tokio::runtime::Builder::new_multi_thread().thread_stack_size(HOST_STACK_BYTES).enable_all().build() {
             Ok(runtime) => runtime,
-            Err(error) => return render::trouble(&format!("cannot start: {error}")),
+            Err(error) => return render::fatal(&format!("cannot start: {error}")),
         };
     let code = match arguments.command {
         Command::Exec(arguments) => runtime.block_on(exec::run(arguments)),

@@ -10,14 +10,14 @@ use serde_json::Value;
 /// The cell or the operation failed.
 pub(crate) const FAILED: u8 = 1;
 /// The command itself could not be carried out.
-const TROUBLE: u8 = 2;
+const FATAL: u8 = 2;
 /// The cell is still waiting for calls, and the command does not wait for them.
 const WAITING: u8 = 3;
 
 pub(crate) fn json(result: &CellResult) -> ExitCode {
     match serde_json::to_string(result) {
         Ok(text) => write_out(&format!("{}\n", text::escape_json(&text))),
-        Err(error) => return trouble(&format!("cannot print the result: {error}")),
+        Err(error) => return fatal(&format!("cannot print the result: {error}")),
     }
     exit_code(result)
 }
@@ -75,9 +75,9 @@ pub(crate) fn failed(message: &str) -> ExitCode {
 }
 
 /// Reports that the command could not be carried out, for example because of its arguments or a file.
-pub(crate) fn trouble(message: &str) -> ExitCode {
+pub(crate) fn fatal(message: &str) -> ExitCode {
     note(&format!("cellmate: {message}"));
-    ExitCode::from(TROUBLE)
+    ExitCode::from(FATAL)
 }
 
 pub(crate) fn exit_code(result: &CellResult) -> ExitCode {

@@ -46,7 +46,7 @@ enum ApprovalsError {
 pub(crate) async fn run(arguments: ApprovalsArguments) -> ExitCode {
     match act(arguments).await {
         Ok(code) => code,
-        Err(error) => render::trouble(&error.to_string()),
+        Err(error) => render::fatal(&error.to_string()),
     }
 }
 

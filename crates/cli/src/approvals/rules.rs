@@ -45,9 +45,9 @@ impl RuleStatus {
         match self {
             Self::InForce => "in force",
             Self::Revoked => "revoked",
-            Self::WithoutServer => "not in force: created before standing approvals were bound to servers",
-            Self::OtherServer => "not in force: the server's command or URL has changed",
-            Self::NoServer => "not in force: no such server is configured here",
+            Self::WithoutServer => "inactive: created before standing approvals were bound to servers",
+            Self::OtherServer => "inactive: the server's command or URL has changed",
+            Self::NoServer => "inactive: no such server is configured here",
         }
     }
 

@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &ConnectArguments) -> ExitCode {
     match connect(arguments) {
         Ok(code) => code,
         Err(error @ ConnectError::Write(_)) => render::failed(&error.to_string()),
-        Err(error) => render::trouble(&error.to_string()),
+        Err(error) => render::fatal(&error.to_string()),
     }
 }
 

@@ -19,10 +19,10 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
     let options = PoolOptions { jail: JailPolicy::Preferred, workers: 1, ..PoolOptions::new(Launch::ThisProgram) };
     let pool = match Pool::start(options).await {
         Ok(pool) => pool,
-        Err(error) => return render::trouble(&error.to_string()),
+        Err(error) => return render::fatal(&error.to_string()),
     };
     let Some(hello) = pool.workers().into_iter().next() else {
-        return render::trouble("the sandbox worker exited right after it started");
+        return render::fatal("the sandbox worker exited right after it started");
     };
     let start_ms = began.elapsed().as_secs_f64() * 1000.0;
     let store = state::look::check_store(&arguments.store).await;
@@ -36,7 +36,7 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
         // The checks of the machine and the store are worth printing even if the configuration is invalid.
         Err(message) => {
             print(&all, &machine, &arguments);
-            return render::trouble(&message);
+            return render::fatal(&message);
         }
     };
     if let (Value::Object(all), Value::Object(servers)) = (&mut all, servers.to_json()) {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::DoctorArguments;
 use crate::config::{self, Loaded, Problem, shown};
-use crate::servers::{ServerReport, meet, problem_json, server_json, standings};
+use crate::servers::{ServerReport, probe_all, problem_json, server_json, server_reports};
 
 #[derive(Debug)]
 pub(super) struct Servers {
@@ -22,22 +22,22 @@ impl Servers {
             let lists = store.lists(&places);
             let on = loaded.servers.iter().filter(|server| server.enabled).cloned().collect();
             // Probing stores each result in `lists`, which the reports read; the servers are stopped again.
-            drop(meet(on, lists).await);
+            drop(probe_all(on, lists).await);
         }
-        let reports = standings(&loaded, &places, store).await.map_err(|error| error.to_string())?;
+        let reports = server_reports(&loaded, &places, store).await.map_err(|error| error.to_string())?;
         let Loaded { problems, .. } = loaded;
         Ok(Self { reports, problems })
     }
 
     pub(super) fn are_ok(&self) -> bool {
-        self.problems.is_empty() && !self.reports.iter().any(|report| report.verdict().is_trouble())
+        self.problems.is_empty() && !self.reports.iter().any(|report| report.verdict().needs_attention())
     }
 
     pub(super) fn readable(&self) -> String {
         if self.reports.is_empty() && self.problems.is_empty() {
             return "servers        none; add one with `cellmate servers add NAME -- COMMAND`\n".to_owned();
         }
-        let bad = self.reports.iter().filter(|report| report.verdict().is_trouble()).count() + self.problems.len();
+        let bad = self.reports.iter().filter(|report| report.verdict().needs_attention()).count() + self.problems.len();
         let found = match bad {
             0 => "no problems".to_owned(),
             1 => "1 problem".to_owned(),

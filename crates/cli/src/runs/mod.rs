@@ -46,7 +46,7 @@ enum RunsError {
 pub(crate) async fn run(arguments: RunsArguments) -> ExitCode {
     match act(arguments).await {
         Ok(code) => code,
-        Err(error) => render::trouble(&error.to_string()),
+        Err(error) => render::fatal(&error.to_string()),
     }
 }
 

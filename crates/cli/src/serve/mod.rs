@@ -62,7 +62,7 @@ enum McpError {
 pub(crate) async fn run(arguments: McpArguments) -> ExitCode {
     match serve(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => render::trouble(&error.to_string()),
+        Err(error) => render::fatal(&error.to_string()),
     }
 }
 

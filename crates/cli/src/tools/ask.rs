@@ -64,9 +64,8 @@ pub(super) async fn decide(store: &Store, session: &str, approver: Approver) -> 
             // Approving a call does not answer the questions that its tool asks.
             (Some(question), _) if Approver::new(false) == Approver::Terminal => {
                 let id = &approval.approval_id;
-                eprintln!(
-                    "`{tool}` asks: {question}\nwaiting for an answer; `cellmate approvals show {id}` shows how to give it"
-                );
+                eprintln!("`{tool}` asks: {question}");
+                eprintln!("waiting for an answer; `cellmate approvals show {id}` shows how to give it");
                 continue;
             }
             (Some(question), _) => {

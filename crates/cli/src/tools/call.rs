@@ -55,9 +55,9 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
     let server = server(&loaded, id.owner())?;
     let session = format!("{TOOL_CALL}-{}", random_name().map_err(no_randomness)?);
     let ready = arguments.run.ready(&loaded, vec![server], &session).await?;
-    if let Some(missed) = ready.met.iter().find_map(|met| met.server.as_ref().err()) {
-        missed.stderr.iter().for_each(|line| render::note(&format!("      | {line}")));
-        return Ok(render::failed(&format!("server `{}`: {}", id.owner(), missed.why)));
+    if let Some(failure) = ready.results.iter().find_map(|result| result.server.as_ref().err()) {
+        failure.stderr.iter().for_each(|line| render::note(&format!("      | {line}")));
+        return Ok(render::failed(&format!("server `{}`: {}", id.owner(), failure.why)));
     }
     let store = arguments.opened(&loaded).await.map_err(|error| error.to_string())?;
     let executor = ready.executor();

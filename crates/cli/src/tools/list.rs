@@ -37,18 +37,18 @@ pub(super) async fn run(arguments: &ListArguments) -> Result<ExitCode, String> {
     let ready = arguments.run.ready(&loaded, servers, "").await?;
     let tools = ready.tools();
     if arguments.json {
-        let missed = ready.met.iter().filter_map(|met| Some((met, met.server.as_ref().err()?)));
-        let missed = missed.map(|(met, missed)| json!({"server": met.entry.name, "message": missed.why}));
-        let problems: Vec<Value> = loaded.problems.iter().map(problem_json).chain(missed).collect();
+        let failures = ready.results.iter().filter_map(|result| Some((result, result.server.as_ref().err()?)));
+        let failures = failures.map(|(result, failure)| json!({"server": result.entry.name, "message": failure.why}));
+        let problems: Vec<Value> = loaded.problems.iter().map(problem_json).chain(failures).collect();
         let tools: Vec<Value> = tools.iter().map(as_json).collect();
         render::say_json(&json!({"tools": tools, "problems": problems}));
     } else {
         tools.iter().for_each(|tool| render::say(&readable(tool)));
         loaded.problems.iter().for_each(|problem| render::note(&format!("problem: {problem}")));
-        report_failures(&ready.met);
+        report_failures(&ready.results);
     }
-    let all_met = ready.met.iter().all(|met| met.server.is_ok());
-    Ok(if all_met { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    let all_started = ready.results.iter().all(|result| result.server.is_ok());
+    Ok(if all_started { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 fn readable(tool: &ToolSpec) -> String {

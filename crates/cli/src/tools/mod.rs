@@ -39,5 +39,5 @@ pub(crate) async fn run(arguments: ToolsArguments) -> ExitCode {
         ToolsCommand::Rank(arguments) => rank::run(&arguments),
     };
     // An error here is about the arguments or a file; failed calls and servers have their own exit code.
-    done.unwrap_or_else(|message| render::trouble(&message))
+    done.unwrap_or_else(|message| render::fatal(&message))
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::config::{self, ConfigArguments, Loaded, Places, ServerEntry, shown};
 use crate::policy::{self, CallPolicy};
 use crate::render;
-use crate::servers::{Offered, ProbeResult, meet};
+use crate::servers::{Offered, ProbeResult, probe_all};
 
 /// The agent whose run it is, and the configuration.
 #[derive(Debug, Args)]
@@ -43,10 +43,10 @@ impl RunArguments {
         session: &str,
     ) -> Result<Ready, String> {
         let policy = policy::read(&loaded.settings).map_err(|error| error.to_string())?;
-        let met = meet(servers, self.places().lists()).await;
+        let results = probe_all(servers, self.places().lists()).await;
         let host = Host {
             config: policy.config.clone(),
-            sources: met.iter().filter_map(offered).collect(),
+            sources: results.iter().filter_map(offered).collect(),
             hooks: Vec::new(),
             ask: Vec::new(),
             namespaces: Registry::default(),
@@ -55,19 +55,19 @@ impl RunArguments {
         };
         let scope = Scope { agent_id: self.agent.clone(), session_id: session.to_owned(), ..Scope::default() };
         let run = prepare(&host, &RunRequest { scope, ..RunRequest::default() }).map_err(|error| error.to_string())?;
-        Ok(Ready { run, met, policy })
+        Ok(Ready { run, results, policy })
     }
 }
 
-fn offered(met: &ProbeResult) -> Option<Arc<dyn ToolSource>> {
-    let source: Arc<dyn ToolSource> = met.server.as_ref().ok()?.clone();
-    Some(Arc::new(Offered::new(source, &met.entry)))
+fn offered(result: &ProbeResult) -> Option<Arc<dyn ToolSource>> {
+    let source: Arc<dyn ToolSource> = result.server.as_ref().ok()?.clone();
+    Some(Arc::new(Offered::new(source, &result.entry)))
 }
 
 /// A run that can start, and its servers, which are stopped when this is dropped.
 pub(super) struct Ready {
     pub(super) run: PreparedRun,
-    pub(super) met: Vec<ProbeResult>,
+    pub(super) results: Vec<ProbeResult>,
     policy: CallPolicy,
 }
 
@@ -85,10 +85,10 @@ impl Ready {
 }
 
 /// Prints the servers that could not be started to standard error.
-pub(super) fn report_failures(met: &[ProbeResult]) {
-    for met in met {
-        if let Err(missed) = &met.server {
-            let (name, why) = (shown::plain(&met.entry.name), &missed.why);
+pub(super) fn report_failures(results: &[ProbeResult]) {
+    for result in results {
+        if let Err(failure) = &result.server {
+            let (name, why) = (shown::plain(&result.entry.name), &failure.why);
             render::note(&format!("problem: server `{name}`: {why}; run `cellmate servers test` for details"));
         }
     }

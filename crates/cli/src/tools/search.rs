@@ -45,7 +45,7 @@ pub(super) async fn run(arguments: &SearchArguments) -> Result<ExitCode, String>
         render::say_json(&json!({"tools": hits}));
     } else {
         hits.for_each(|(hit, why)| render::say(&readable(&hit, why.as_ref())));
-        report_failures(&ready.met);
+        report_failures(&ready.results);
     }
     Ok(ExitCode::SUCCESS)
 }
