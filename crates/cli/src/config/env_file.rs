@@ -1,10 +1,10 @@
-//! Files of `NAME=value` lines, as `envFile` names them.
+//! Parses `envFile`s: files of `NAME=value` lines.
 
 use std::collections::BTreeMap;
 
 use super::variables::is_name;
 
-/// Lines that are no assignment are passed over: such files are shell scripts, more or less.
+/// Returns the assigned variables. Other lines are ignored: such files are often shell scripts.
 pub(crate) fn parse(text: &str) -> BTreeMap<String, String> {
     text.lines().filter_map(assignment).collect()
 }
@@ -27,7 +27,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn assignments_are_read_and_the_rest_is_passed_over() {
+    fn assignments_are_read_and_other_lines_are_ignored() {
         let text =
             "# keys\nA=1\nexport B = \"two words\" # why\nC='#3'\nD=x # note\nnot a line\n1=2\nE=\nF=\"a\\nb\"\n";
         let found: Vec<(String, String)> = parse(text).into_iter().collect();

@@ -1,4 +1,4 @@
-//! The one place where configuration is read from files, at most [`MAX_CONFIG_FILE_BYTES`] of each.
+//! Reads configuration files, each of at most [`MAX_CONFIG_FILE_BYTES`].
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -16,7 +16,7 @@ pub(crate) enum FileError {
     Unreadable(ErrorKind),
     #[error("it is not Unicode text")]
     NotText,
-    #[error("it has more than {MAX_CONFIG_FILE_BYTES} bytes, which is the most that a configuration file may have")]
+    #[error("it has more than {MAX_CONFIG_FILE_BYTES} bytes, the limit for configuration files")]
     TooLong,
 }
 
@@ -29,7 +29,7 @@ impl ContentHash {
         Self(Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// One that was written down before.
+    /// Wraps a hash that was recorded earlier.
     pub(crate) fn parse(digits: &str) -> Self {
         Self(digits.to_owned())
     }
@@ -45,17 +45,17 @@ impl fmt::Display for ContentHash {
     }
 }
 
-/// The text of a file; none where there is no such file.
+/// Reads a file's text. Returns `None` if there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
     read_bytes(path)?.map(text).transpose()
 }
 
-/// The text of a file that the user named on the command line. It may be a pipe.
+/// Reads the text of a file that the user named, which may be a pipe.
 pub(crate) fn read_named(path: &Path) -> Result<Option<String>, FileError> {
     bounded(File::open(path))?.map(text).transpose()
 }
 
-/// The content of a file. Never waits: a pipe in place of a project's file has no content.
+/// Reads a file's content without blocking: a pipe in place of a project's file reads as empty.
 pub(crate) fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     bounded(OpenOptions::new().read(true).custom_flags(flags).open(path))
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_nobody_writes_to_does_not_block() {
+    fn a_pipe_without_a_writer_does_not_block() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());

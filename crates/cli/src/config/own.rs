@@ -1,11 +1,11 @@
-//! Which files are ours, and why each is read.
+//! Cellmate's own configuration files.
 
 use std::path::PathBuf;
 
 use super::places::Places;
 use super::server::Source;
 
-/// The one that wins first. Whether they exist is another question.
+/// Returns our configuration files by precedence, whether they exist or not.
 pub(crate) fn own_files(places: &Places) -> Vec<(PathBuf, Source)> {
     let named = places.named_files();
     if !named.is_empty() {
@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_file_stands_alone_and_else_the_users_comes_before_the_projects() {
+    fn named_files_replace_the_users_file_which_comes_before_the_projects() {
         let home = ("HOME", "/home/me");
         assert_eq!(
             files(&places(&["a.json5", "/b"], &[home, ("CELLMATE_CONFIG", "/c")])),

@@ -75,7 +75,7 @@ fn every_client_is_connected_where_it_looks() {
     person.write("project/.cursor/mcp.json", r#"{"mcpServers": {"a": {"command": "x"}}}"#);
     let said = person.types(&["connect", "cursor", "--scope", "project", "--take-over", "--yes"]);
     let notes = "note: `a` moves to cellmate's configuration\n\
-        note: this project's file is not trusted yet, so it is not read; `cellmate servers trust` trusts it\n";
+        note: this project's file is not trusted yet, so it is not read; run `cellmate servers trust`\n";
     assert_eq!((said.code, said.err.as_str()), (0, notes));
     let said = person.types(&["connect", "windsurf", "--scope", "project", "--yes"]);
     assert!(said.code == 2 && said.err.contains("--scope user"), "{}", said.err);
@@ -107,7 +107,7 @@ fn nothing_is_written_unless_somebody_agrees() {
     assert_eq!(person.read(words[1].trim_start_matches('/')), before, "{undo}");
     person.write("home/.cursor/mcp.json", "{ not json");
     let said = person.types(&["connect", "cursor", "--yes"]);
-    assert!(said.code == 2 && said.err.contains("mend it"), "{}", said.err);
+    assert!(said.code == 2 && said.err.contains("fix it"), "{}", said.err);
     assert_eq!(person.read("home/.cursor/mcp.json"), "{ not json");
 }
 

@@ -156,7 +156,7 @@ fn a_trusted_project_cannot_turn_off_approvals_move_the_store_or_vouch_for_itsel
     assert_eq!(servers, [("user", false), ("project", false)]);
     let told: Vec<&str> =
         listed["problems"].as_array().unwrap().iter().map(|one| one["message"].as_str().unwrap()).collect();
-    for key in ["`approvals`", "`store`", "`tools.allow`", "`trusted`", "another server of that name"] {
+    for key in ["`approvals`", "`store`", "`tools.allow`", "`trusted`", "a different server with that name"] {
         assert!(told.iter().any(|message| message.contains(key)), "{key}: {told:?}");
     }
     let tools = person.types(&["tools", "list"]).out;

@@ -13,7 +13,7 @@ fn entry() -> Value {
 }
 
 #[test]
-fn a_server_is_put_where_people_would_put_it() {
+fn a_server_is_added_in_the_style_of_the_file() {
     let cases = [
         ("", "{\n  \"m\": {\n    \"s\": {\n      \"command\": \"x\",\n      \"args\": [\"mcp\"]\n    }\n  }\n}\n"),
         (
@@ -45,7 +45,7 @@ fn a_server_is_put_where_people_would_put_it() {
 }
 
 #[test]
-fn a_server_is_taken_out_with_its_comma() {
+fn a_server_is_removed_with_its_comma() {
     let cases = [
         ("{\"m\": {\"s\": 1}}", "{\"m\": {}}"),
         ("{\"m\": {\"a\": 1, \"s\": 2}}", "{\"m\": {\"a\": 1}}"),
@@ -64,7 +64,7 @@ fn a_server_is_taken_out_with_its_comma() {
 }
 
 #[test]
-fn lists_grow_at_their_end() {
+fn a_value_is_appended_to_the_end_of_a_list() {
     let cases = [
         ("{}", "{\n  \"l\": [\"x\"]\n}"),
         ("{l: ['a']}", "{l: ['a', \"x\"]}"),
@@ -79,7 +79,7 @@ fn trivia() -> impl Strategy<Value = &'static str> {
     select(vec!["", "", " ", "\n", "\n  ", " // c1 {,\"\n", "/* c2 ,} */", "\r\n\t", "/* c3\n */ "])
 }
 
-/// Objects as nobody would write them, and some do.
+/// Generates objects with unusual formatting.
 fn documents() -> impl Strategy<Value = String> {
     let leaf =
         select(vec!["1", "\"a\"", "'//b'", "null", "true", "[]", "{}", "[1, /* c4 */ 2,]"]).prop_map(str::to_owned);
@@ -110,7 +110,7 @@ fn comments(text: &str) -> usize {
 
 proptest! {
     #[test]
-    fn what_is_added_leaves_every_other_byte(text in documents(), deep in any::<bool>()) {
+    fn adding_a_value_keeps_every_other_byte(text in documents(), deep in any::<bool>()) {
         let before = parse(&text).unwrap().to_json();
         let path: &[&str] = if deep { &["a", "x y", "z"] } else { &["x y"] };
         match json::set(&text, path, &entry()) {
@@ -122,7 +122,7 @@ proptest! {
                 });
                 *below.unwrap() = entry();
                 prop_assert_eq!(parse(&after).unwrap().to_json(), wanted);
-                // A `null` that becomes an object is the one thing that goes.
+                // Only a `null` that becomes an object is replaced.
                 prop_assert!(is_within(&text, &after) || text.contains("null"), "{}\n{}", text, after);
                 prop_assert_eq!(comments(&text), comments(&after));
             }
@@ -131,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_removed_leaves_every_comment_outside_it(text in documents()) {
+    fn removing_a_value_keeps_every_comment_outside_it(text in documents()) {
         let tree = parse(&text).unwrap();
         let within: usize = tree.members().iter().filter(|one| one.key == "a")
             .map(|one| comments(&text[one.key_span.start..one.value.span.end])).sum();
@@ -144,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_added_can_be_removed(text in documents()) {
+    fn an_added_value_can_be_removed(text in documents()) {
         let after = json::remove(&json::set(&text, &["x y"], &entry()).unwrap(), &["x y"]).unwrap();
         prop_assert_eq!(parse(&after).unwrap().to_json(), parse(&text).unwrap().to_json());
         prop_assert_eq!(comments(&text), comments(&after));
@@ -152,7 +152,7 @@ proptest! {
 }
 
 #[test]
-fn a_file_is_replaced_through_its_link_with_its_rights_and_never_blindly() {
+fn a_linked_file_is_replaced_with_its_mode_unless_it_changed_since() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let folder = tempfile::tempdir().unwrap();
     let (real, link, kept) =
@@ -168,8 +168,8 @@ fn a_file_is_replaced_through_its_link_with_its_rights_and_never_blindly() {
     assert_eq!(std::fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
     assert_eq!(std::fs::read_to_string(written.backup.unwrap()).unwrap(), "{\"a\": 1}");
     let again = change.write(Some(&kept)).unwrap_err().to_string();
-    assert!(again.ends_with("was changed by somebody else meanwhile; try again"), "{again}");
-    assert!(Change::open(&link).unwrap().write(None).is_err(), "nothing is lost where nothing can be kept");
+    assert!(again.ends_with("was changed by another program in the meantime; try again"), "{again}");
+    assert!(Change::open(&link).unwrap().write(None).is_err(), "without a folder for the backup nothing is written");
 }
 
 const CODEX: &str = "\
@@ -193,7 +193,7 @@ model = \"small\" # end
 ";
 
 #[test]
-fn toml_keeps_what_is_not_concerned() {
+fn editing_toml_keeps_all_other_lines() {
     let path = ["mcp_servers", "cellmate"];
     let added = toml::set(CODEX, &path, &entry()).unwrap();
     assert!(is_within(CODEX, &added), "{added}");
@@ -224,7 +224,7 @@ fn toml_keeps_what_is_not_concerned() {
 }
 
 #[test]
-fn what_is_shown_has_no_secret_and_no_comment() {
+fn a_masked_file_has_no_secret_and_no_comment() {
     let shown = mask::masked(CODEX, Format::Toml);
     assert_eq!(
         shown,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::parse;
 
 #[test]
-fn all_of_json5_is_read() {
+fn all_of_json5_is_parsed() {
     let cases = [
         ("", json!({})),
         ("\u{feff} // nothing\n", json!({})),
@@ -28,21 +28,21 @@ fn all_of_json5_is_read() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place_and_without_its_text() {
+fn a_syntax_error_has_its_position_and_does_not_quote_the_text() {
     let deep = "[".repeat(101);
     let cases = [
-        ("{\n  a: hunter2\n}", "line 2, column 6: expected a value; a text needs quotes"),
+        ("{\n  a: hunter2\n}", "line 2, column 6: expected a value; a string needs quotes"),
         ("{ a 1 }", "line 1, column 5: expected `:` after a key"),
         ("{ a: 1 b: 2 }", "line 1, column 8: expected `,` or `}` after a value"),
         ("[1 2]", "line 1, column 4: expected `,` or `]` after a value"),
         ("{ 1a: 2 }", "line 1, column 3: expected a key, in quotes or a plain name"),
-        ("{ a: 'x\n' }", "line 1, column 6: this text has no closing quote on its line"),
-        ("/* no end", "line 1, column 1: this comment has no end"),
+        ("{ a: 'x\n' }", "line 1, column 6: this string has no closing quote on its line"),
+        ("/* no end", "line 1, column 1: unterminated comment"),
         ("{", "line 1, column 2: expected a key, in quotes or a plain name"),
         ("[1e]", "line 1, column 2: this is not a number"),
-        (r"'\1'", "line 1, column 4: this escape means nothing in JSON5"),
-        ("{} {}", "line 1, column 4: something follows the end of the value"),
-        (deep.as_str(), "line 1, column 101: it nests deeper than 100 levels"),
+        (r"'\1'", "line 1, column 4: unknown escape"),
+        ("{} {}", "line 1, column 4: unexpected text after the end of the value"),
+        (deep.as_str(), "line 1, column 101: nested deeper than 100 levels"),
     ];
     for (text, expected) in cases {
         assert_eq!(parse(text).unwrap_err().to_string(), expected, "{text}");
@@ -73,12 +73,12 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_strange_to_refuse(text in any::<String>()) {
+    fn any_text_is_parsed_or_rejected_without_panic(text in any::<String>()) {
         drop(parse(&text));
     }
 
     #[test]
-    fn nor_one_that_almost_is_json5(text in r#"[\{\}\[\]:,'"\\/*a0x.+\- \n]{0,40}"#) {
+    fn text_close_to_json5_is_parsed_or_rejected_without_panic(text in r#"[\{\}\[\]:,'"\\/*a0x.+\- \n]{0,40}"#) {
         if let Ok(tree) = parse(&text) {
             prop_assert!(tree.span.end <= text.len());
         }
