@@ -1,4 +1,4 @@
-//! `spec/cells/*.md`, in process and through the binary.
+//! The cells of `spec/cells/*.md`, run in process and through the binary.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The command line itself.
+//! `cellmate exec` and `cellmate doctor` on the command line.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -38,7 +38,7 @@ fn a_cell_comes_from_a_flag_a_file_or_standard_input() {
 }
 
 #[test]
-fn the_exit_code_tells_how_it_ended() {
+fn the_exit_code_depends_on_how_the_cell_ended() {
     let cases = [
         (vec!["exec", "-e", "throw 1"], 1),
         (vec!["exec", "-e", "await yield_control()", "--no-wait"], 3),
@@ -54,7 +54,7 @@ fn the_exit_code_tells_how_it_ended() {
 }
 
 #[test]
-fn a_bad_catalog_is_refused_with_a_reason() {
+fn an_invalid_catalog_is_rejected_with_a_reason() {
     let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/bad-catalog.json");
     for (text, reason) in [
         ("{", "EOF while parsing"),
@@ -70,7 +70,7 @@ fn a_bad_catalog_is_refused_with_a_reason() {
 }
 
 #[test]
-fn the_doctor_names_the_jail() {
+fn doctor_reports_the_image_and_the_jail() {
     let output = cellmate(&["doctor", "--json"], "");
     let report = json_of(&output);
     assert_eq!(report["image"].as_str().map(str::len), Some(64));

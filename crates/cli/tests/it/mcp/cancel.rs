@@ -1,4 +1,4 @@
-//! A call that is called off, and one that only lost its client.
+//! Calls that are cancelled, and calls that only lose their connection.
 
 use std::time::{Duration, Instant};
 
@@ -16,17 +16,17 @@ fn hangs() -> Place {
     ]))
 }
 
-/// Until the server behind us has heard this.
+/// Waits until the scripted server has received a message with this text.
 fn until_heard(place: &Place, words: &str) {
     let deadline = Instant::now() + PATIENCE;
     while !place.heard().contains(words) {
-        assert!(Instant::now() < deadline, "not heard: {words}\n{}", place.heard());
+        assert!(Instant::now() < deadline, "not received: {words}\n{}", place.heard());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[test]
-fn a_cancelled_exec_is_over_and_so_is_what_it_asked_of_others() {
+fn cancelling_an_exec_ends_its_run_and_cancels_its_calls() {
     for era in Era::ALL {
         let place = hangs();
         let mut client = Streams::plain(&place, era);
@@ -40,13 +40,13 @@ fn a_cancelled_exec_is_over_and_so_is_what_it_asked_of_others() {
 }
 
 #[test]
-fn over_http_a_notification_cancels_or_since_2026_the_end_of_the_stream() {
+fn over_http_a_notification_or_since_2026_closing_the_stream_cancels_a_call() {
     for era in [Era::November2025, Era::July2026] {
         let place = hangs();
         let served = Served::start(&place, &[]);
         let mut client = served.client(era, &served.token, json!({}));
         if era.is_modern() {
-            // Nobody reads the answer: the connection is closed under it.
+            // Closes the connection before the response.
             let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
                 "name": "exec", "arguments": {"code": CELL}, "_meta": era.meta(&json!({})),
             }});
@@ -64,7 +64,7 @@ fn over_http_a_notification_cancels_or_since_2026_the_end_of_the_stream() {
 }
 
 #[test]
-fn a_session_that_loses_its_stream_loses_no_run() {
+fn a_run_continues_when_a_session_loses_its_stream() {
     let place = hangs();
     let served = Served::start(&place, &[]);
     let mut client = served.client(Era::June2025, &served.token, json!({}));

@@ -1,4 +1,4 @@
-//! Clients that know JSON and nothing of any protocol library.
+//! MCP clients that use raw JSON, without a protocol library.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -35,7 +35,7 @@ impl Era {
         self == Self::July2026
     }
 
-    /// What every request of the newest revision carries.
+    /// Returns the `_meta` object that every request of the newest revision has.
     pub fn meta(self, capabilities: &Value) -> Value {
         if !self.is_modern() {
             return json!({});
@@ -48,14 +48,14 @@ impl Era {
     }
 }
 
-/// A client on standard streams.
+/// A client over stdio.
 pub struct Streams {
     era: Era,
     capabilities: Value,
     pub child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Value>,
-    /// What came while something else was waited for.
+    /// Messages that arrived while another one was awaited.
     aside: VecDeque<Value>,
     next_id: i64,
 }
@@ -126,7 +126,7 @@ impl Streams {
         self.stdin = None;
     }
 
-    /// The next message that is like this; others are kept.
+    /// Returns the next message that matches; others are kept for later.
     pub fn next(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         if let Some(position) = self.aside.iter().position(&wanted) {
             return self.aside.remove(position).unwrap();
@@ -134,7 +134,8 @@ impl Streams {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let message = self.lines.recv_timeout(left).unwrap_or_else(|_| panic!("no {what}; came: {:?}", self.aside));
+            let message =
+                self.lines.recv_timeout(left).unwrap_or_else(|_| panic!("no {what}; received: {:?}", self.aside));
             if wanted(&message) {
                 return message;
             }
@@ -160,7 +161,7 @@ impl Streams {
         self.call("exec", json!({"code": code}))
     }
 
-    /// What came and was not asked for, of one kind.
+    /// Returns the notifications with this method that have arrived.
     pub fn notifications(&mut self, method: &str) -> Vec<Value> {
         let (these, others) = self.aside.drain(..).partition(|message: &Value| message["method"] == method);
         self.aside = others;
@@ -168,7 +169,7 @@ impl Streams {
     }
 }
 
-/// A result's structured content, which its text must equal.
+/// Returns a result's structured content, and checks that its text is the same.
 pub fn structured(answer: &Value) -> Value {
     let result = &answer["result"];
     let content = result["structuredContent"].clone();
@@ -177,7 +178,7 @@ pub fn structured(answer: &Value) -> Value {
     content
 }
 
-/// A server over HTTP.
+/// A `cellmate mcp` process that serves HTTP.
 pub struct Served {
     child: Child,
     pub address: String,
@@ -215,7 +216,7 @@ impl Served {
         self.child.wait().unwrap()
     }
 
-    /// One request, whatever it says.
+    /// Sends one request on a new connection.
     pub fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -226,13 +227,13 @@ impl Served {
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
         }
-        // A server that refuses a request may answer, and close, before it has read all of it.
+        // A server that refuses a request may respond and close the connection before it has read all of it.
         let sent = stream.write_all(format!("{head}\r\n{body}").as_bytes());
         assert!(sent.is_ok() || body.len() > 64 << 10, "{sent:?}");
         Response::read(stream)
     }
 
-    /// A request that says how much is to come, and sends none of it.
+    /// Sends the head of a request with this `Content-Length`, and no body.
     pub fn announce(&self, authorization: &str, bytes: usize) -> Response {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -273,8 +274,8 @@ impl Served {
             let mut begun = client.send("initialize", params);
             client.session = Some(begun.header("mcp-session-id").unwrap());
             assert_eq!(begun.answer()["result"]["protocolVersion"], era.version());
-            let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-            assert_eq!(client.post(&told).status, 202);
+            let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+            assert_eq!(client.post(&initialized).status, 202);
         }
         client
     }
@@ -290,7 +291,7 @@ pub struct HttpClient<'a> {
 }
 
 impl HttpClient<'_> {
-    /// The session id, which clients of the newest revision do not have.
+    /// Returns the session id, which clients of the newest revision do not have.
     pub fn session(&self) -> &str {
         self.session.as_deref().unwrap()
     }
@@ -318,7 +319,7 @@ impl HttpClient<'_> {
     }
 }
 
-/// An answer whose body is read as it comes.
+/// A response whose body is read as it arrives.
 pub struct Response {
     pub status: u16,
     head: String,
@@ -350,7 +351,7 @@ impl Response {
         Some(line.split_once(':')?.1.trim().to_owned())
     }
 
-    /// Whether the server may still send something. What it sent until now is read.
+    /// Whether the server has not ended the response. Discards what it has sent so far.
     pub fn is_open(&mut self) -> bool {
         self.socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let ended = std::io::copy(&mut self.body, &mut std::io::sink()).is_ok();
@@ -364,7 +365,7 @@ impl Response {
         text
     }
 
-    /// The next message of a stream; nothing at its end.
+    /// Returns the next message of a stream, or `None` at its end.
     pub fn message(&mut self) -> Option<Value> {
         let mut line = String::new();
         loop {

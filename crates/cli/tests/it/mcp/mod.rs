@@ -1,4 +1,4 @@
-//! `cellmate mcp` as agents meet it: raw JSON-RPC at the real binary, in every revision of the protocol.
+//! `cellmate mcp`, tested with raw JSON-RPC against the real binary, in every supported protocol revision.
 
 mod approvals;
 mod approving;

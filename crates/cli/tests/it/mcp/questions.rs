@@ -1,4 +1,4 @@
-//! What servers behind us want to know from people: put to the client that can ask, or answered from a terminal.
+//! Questions of MCP servers to the user: asked by a client that supports forms, or answered on a terminal.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn form() -> Value {
     json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})
 }
 
-/// A server whose tool asks this before it answers with what it was called with.
+/// A server whose tool makes this request, and then returns what it was called with.
 fn asks(request: &Value) -> Place {
     let place = Place::new(json!([]));
     let mut book = writes("book");
@@ -41,7 +41,7 @@ fn assert_booked(done: &Value, answer: &Value) {
 }
 
 #[test]
-fn a_client_that_shows_forms_is_given_the_servers_own() {
+fn a_client_that_supports_forms_gets_the_servers_form() {
     let oslo = json!({"action": "accept", "content": {"city": "Oslo"}});
     for answer in [oslo.clone(), json!({"action": "decline"})] {
         let place = asks(&city());
@@ -68,7 +68,7 @@ fn a_client_that_shows_forms_is_given_the_servers_own() {
 }
 
 #[test]
-fn without_one_a_person_answers_at_a_terminal_also_when_we_were_killed_meanwhile() {
+fn without_forms_a_question_is_answered_on_a_terminal_even_after_a_kill() {
     let place = asks(&city());
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
@@ -116,7 +116,7 @@ fn a_page_is_shown_and_never_opened() {
 }
 
 #[test]
-fn a_task_that_asks_is_told_and_goes_on() {
+fn a_task_that_asks_a_question_continues_with_the_answer() {
     let place = Place::new(json!([]));
     let mut book = writes("book");
     let begun = json!({"resultType": "task", "taskId": "t1", "status": "working", "pollIntervalMs": 50});
@@ -144,9 +144,9 @@ fn a_task_that_asks_is_told_and_goes_on() {
     assert_eq!((&update["params"]["taskId"], &update["params"]["inputResponses"]), (&json!("t1"), &said));
 }
 
-/// In 2025-11-25 a server may also answer with an error, and wants to be called again when the person has been there.
+/// In 2025-11-25 a server may return an error that names a page, and expects the call again after the user's visit.
 #[test]
-fn a_page_that_must_be_visited_first_is_shown_and_the_call_made_again() {
+fn a_page_that_must_be_visited_first_is_shown_and_the_call_is_repeated() {
     let place = Place::new(json!([]));
     let mut book = writes("book");
     let page = json!({"mode": "url", "message": "Log in.", "url": "https://example.com/", "elicitationId": "e1"});
@@ -171,7 +171,7 @@ fn a_page_that_must_be_visited_first_is_shown_and_the_call_made_again() {
 }
 
 #[test]
-fn what_is_no_question_to_a_person_fails_the_call_and_says_why() {
+fn a_request_that_is_not_a_question_to_the_user_fails_the_call() {
     let sampling = json!({"method": "sampling/createMessage", "params": {}});
     let place = asks(&sampling);
     let failed = start(&place, Era::July2026, forms()).exec(CELL);
@@ -179,7 +179,7 @@ fn what_is_no_question_to_a_person_fails_the_call_and_says_why() {
     assert!(failed["error"].as_str().unwrap().contains("it wants a model to answer it, and none is lent"), "{failed}");
 }
 
-/// A server of an older revision, which asks while its call is under way.
+/// A server of an older revision, which asks during its call.
 fn asks_meanwhile() -> Place {
     let place = Place::new(json!([]));
     let mut book = writes("book");
@@ -190,7 +190,7 @@ fn asks_meanwhile() -> Place {
 }
 
 #[test]
-fn an_older_server_asks_while_its_call_is_under_way() {
+fn a_question_of_an_older_server_is_answered_during_its_call() {
     let oslo = json!({"action": "accept", "content": {"city": "Oslo"}});
     for answer in [oslo.clone(), json!({"action": "decline"})] {
         let place = asks_meanwhile();
@@ -214,7 +214,7 @@ fn an_older_server_asks_while_its_call_is_under_way() {
 }
 
 #[test]
-fn a_call_that_waited_for_a_person_when_we_were_killed_is_unknown() {
+fn a_call_that_waited_for_an_answer_during_a_kill_is_unknown() {
     let place = asks_meanwhile();
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
@@ -224,9 +224,9 @@ fn a_call_that_waited_for_a_person_when_we_were_killed_is_unknown() {
     let mut next = start(&place, Era::July2026, json!({}));
     let deadline = std::time::Instant::now() + 2 * super::clients::PATIENCE;
     let done = loop {
-        let told = next.call("wait", json!({"runId": waiting["runId"]}));
-        if told["status"] != "waiting" || std::time::Instant::now() > deadline {
-            break told;
+        let result = next.call("wait", json!({"runId": waiting["runId"]}));
+        if result["status"] != "waiting" || std::time::Instant::now() > deadline {
+            break result;
         }
     };
     assert!(done["error"].as_str().unwrap_or_default().contains("the outcome of this call is unknown"), "{done}");
@@ -234,7 +234,7 @@ fn a_call_that_waited_for_a_person_when_we_were_killed_is_unknown() {
 }
 
 #[test]
-fn a_direct_call_has_nobody_to_ask_and_says_so_to_the_server() {
+fn tools_call_cancels_a_question_that_it_cannot_ask() {
     let place = asks_meanwhile();
     let called = place.by_hand("s.book").arg("--yes").output().unwrap();
     let called: Value = serde_json::from_slice(&called.stdout).unwrap();
