@@ -91,7 +91,7 @@ async fn backup(arguments: &BackupArguments) -> Result<String, CommandError> {
     if path.exists() {
         return Err(CommandError::FileExists(path.clone()));
     }
-    let draft = beside(path).map_err(at)?;
+    let draft = draft_path(path).map_err(at)?;
     let written = async {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft).map_err(at)?;
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
@@ -167,7 +167,7 @@ fn keys_for(kept: &StoreSettings, checked: &Checked, end_runs: bool) -> Result<K
 }
 
 /// Returns the path of a temporary file in the same folder.
-fn beside(path: &Path) -> io::Result<PathBuf> {
+fn draft_path(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or_else(|| io::Error::other("the path has no file name"))?;
     let mut draft = std::ffi::OsString::from(format!(".{}-", std::process::id()));
     draft.push(name);

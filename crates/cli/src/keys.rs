@@ -84,7 +84,7 @@ async fn list(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError> {
         let keys = listed
             .iter()
             .map(|(key, seals, cells)| json!({"id": key.id, "madeAt": key.since, "seals": seals, "cells": cells}));
-        render::say_json(&json!(keys.collect::<Vec<_>>()));
+        render::print_json(&json!(keys.collect::<Vec<_>>()));
         return Ok(());
     }
     for (key, seals, cells) in listed {
@@ -115,7 +115,7 @@ async fn rotate(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError>
     };
     let id = new.newest().map_or(0, |key| key.id);
     if as_json {
-        render::say_json(&json!({"seals": id, "file": kept.key_file}));
+        render::print_json(&json!({"seals": id, "file": kept.key_file}));
     } else {
         let file = shown::path(&kept.key_file);
         println!("created key {id}, which seals from now on; running processes reload {file}");
@@ -134,7 +134,7 @@ async fn prune(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError> 
         replace(&kept.key_file, &keys.without(&removed).text()).map_err(at)?;
     }
     if as_json {
-        render::say_json(&json!({"removed": removed}));
+        render::print_json(&json!({"removed": removed}));
     } else if removed.is_empty() {
         println!(
             "no key was removed: a key is kept for a day after it is replaced, and while it seals a suspended cell"

@@ -25,13 +25,13 @@ pub(crate) fn json(result: &CellResult) -> ExitCode {
 pub(crate) fn readable(result: &CellResult) -> ExitCode {
     for item in result.output() {
         match item {
-            OutputItem::Text { text } => say(&format!("{text}\n")),
-            OutputItem::Json { value } => say(&format!("{}\n", pretty(value.get()))),
+            OutputItem::Text { text } => print(&format!("{text}\n")),
+            OutputItem::Json { value } => print(&format!("{}\n", pretty(value.get()))),
         }
     }
     match result {
         CellResult::Completed { value, telemetry, .. } => {
-            say(&format!("{}\n", pretty(value.get())));
+            print(&format!("{}\n", pretty(value.get())));
             note(&format!("completed in {} ms, {} tool calls", telemetry.duration_ms.total, telemetry.call_count));
         }
         CellResult::Waiting { run_id, pending_tool_calls, .. } => {
@@ -49,12 +49,12 @@ pub(crate) fn readable(result: &CellResult) -> ExitCode {
 /// Prints text of any number of lines to standard output, with control and invisible characters escaped.
 ///
 /// A closed pipe, as with `head`, is not an error.
-pub(crate) fn say(text: &str) {
+pub(crate) fn print(text: &str) {
     write_out(&printable(text));
 }
 
 /// Prints a value as one line of JSON, with the same characters escaped.
-pub(crate) fn say_json(value: &Value) {
+pub(crate) fn print_json(value: &Value) {
     write_out(&format!("{}\n", text::escape_json(&value.to_string())));
 }
 

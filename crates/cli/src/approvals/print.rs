@@ -12,7 +12,7 @@ const MAX_SHOWN_CHARS: usize = 200_000;
 
 pub(super) fn list(open: &[Approval], now: Millis, as_json: bool) {
     if as_json {
-        crate::render::say_json(&json!(open));
+        crate::render::print_json(&json!(open));
         return;
     }
     if open.is_empty() {
@@ -36,7 +36,7 @@ pub(super) fn heading(approval: &Approval, now: Millis) -> String {
 /// Prints all of an approval, without cutting its arguments.
 pub(super) fn whole(approval: &Approval, now: Millis, as_json: bool) {
     if as_json {
-        crate::render::say_json(&json!(approval));
+        crate::render::print_json(&json!(approval));
         return;
     }
     println!("id         {}", approval.approval_id);
@@ -67,7 +67,7 @@ fn print_question(question: &Value, id: &str) {
 
 pub(super) fn decided(approval: &Approval, as_json: bool) {
     if as_json {
-        crate::render::say_json(&json!(approval));
+        crate::render::print_json(&json!(approval));
         return;
     }
     let word = if approval.state == ApprovalState::Denied { "denied" } else { "approved" };

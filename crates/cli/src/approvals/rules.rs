@@ -84,7 +84,7 @@ pub(super) async fn act(
 fn list(rules: &[StandingRule], servers: &[ServerEntry], as_json: bool) {
     if as_json {
         let listed: Vec<Value> = rules.iter().map(|rule| rule_json(rule, RuleStatus::of(rule, servers))).collect();
-        crate::render::say_json(&json!(listed));
+        crate::render::print_json(&json!(listed));
         return;
     }
     if rules.is_empty() {
@@ -121,7 +121,7 @@ async fn revoke(store: &Store, ids: &[String], as_json: bool) -> Result<ExitCode
             eprintln!("cellmate: no standing approval `{shown}` is in force; see `cellmate approvals rules list`");
             code = ExitCode::from(NOT_PENDING);
         } else if as_json {
-            crate::render::say_json(&json!({"ruleId": id, "revoked": true}));
+            crate::render::print_json(&json!({"ruleId": id, "revoked": true}));
         } else {
             println!("revoked  {shown}");
         }

@@ -1,4 +1,4 @@
-//! Files of every client, each beside what we read in it: `tests/config/NAME` and `tests/config/NAME.expected`.
+//! Reads a file of every client and compares the result: `tests/config/NAME` and `tests/config/NAME.expected`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,18 +23,18 @@ fn places(named: &[PathBuf], home: &Path, folder: PathBuf) -> Places {
     Places::of(named, folder, variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
 }
 
-/// All of it, values too: these are made up.
-fn told(server: &ServerEntry) -> Value {
+/// Describes a server with all its values: the secrets in these files are made up.
+fn described(server: &ServerEntry) -> Value {
     let transport = match &server.transport {
         Transport::Stdio { command, args, env, cwd } => {
             json!({"command": command, "args": args, "env": env, "cwd": cwd})
         }
         Transport::Http { url, headers, login } => {
-            let mut told = json!({"url": url, "headers": headers});
+            let mut described = json!({"url": url, "headers": headers});
             if *login != Some(Login::new("/home/me/.local/state/cellmate/tokens".into())) {
-                told["login"] = login.as_ref().map_or(json!(false), login_told);
+                described["login"] = login.as_ref().map_or(json!(false), described_login);
             }
-            told
+            described
         }
     };
     json!({
@@ -46,7 +46,7 @@ fn told(server: &ServerEntry) -> Value {
     })
 }
 
-fn login_told(login: &Login) -> Value {
+fn described_login(login: &Login) -> Value {
     let callback = (login.callback != Callback::default()).then(|| format!("{:?}", login.callback));
     json!({
         "tokens": login.tokens, "id": login.client_id, "secret": login.client_secret, "scopes": login.scopes,
@@ -61,12 +61,12 @@ fn read(name: &str) -> String {
         let text = problem.to_string();
         text.replace(&format!("{}/", folder().display()), "").replace(&format!("{}/", manifest.display()), "")
     });
-    let told = json!({
-        "servers": loaded.servers.iter().map(told).collect::<Vec<_>>(),
+    let found = json!({
+        "servers": loaded.servers.iter().map(described).collect::<Vec<_>>(),
         "settings": loaded.settings,
         "problems": problems.collect::<Vec<_>>(),
     });
-    let text = serde_json::to_string_pretty(&told).unwrap() + "\n";
+    let text = serde_json::to_string_pretty(&found).unwrap() + "\n";
     text.replace(manifest.to_str().unwrap(), "MANIFEST")
 }
 
@@ -104,7 +104,7 @@ impl Scratch {
         places(&[], &self.0.path().join("home"), self.0.path().join("project"))
     }
 
-    /// Names with their sources, and problems with the scratch folder left out.
+    /// Returns the servers' names with their sources, and the problems without the scratch folder's path.
     fn loaded(&self) -> (Vec<String>, Vec<String>) {
         let loaded = load(&self.places()).unwrap();
         let servers = loaded.servers.iter().map(|one| format!("{} {}", one.name, one.origin.source.as_str()));
@@ -115,7 +115,7 @@ impl Scratch {
 }
 
 #[test]
-fn what_other_clients_have_is_read_when_asked_for() {
+fn servers_of_imported_clients_are_read() {
     let server = |name: &str| format!(r#"{{"mcpServers": {{"{name}": {{"command": "x"}}}}}}"#);
     let ours = r#"{imports: ["claude", "cursor", "codex", "vscode", "gemini", "opencode", "windsurf", "zed", "mcporter", "openclaw", "claude-desktop"]}"#;
     let claude = r#"{"mcpServers": {"a": {"command": "x"}, "cellmate": {"command": "cellmate", "args": ["mcp"]}}, "projects": {"PROJECT": {"mcpServers": {"local": {"command": "x"}}}}}"#;
@@ -207,18 +207,18 @@ fn a_projects_file_is_read_only_while_its_content_is_the_trusted_one() {
     let (servers, problems) = scratch.loaded();
     assert_eq!(servers, ["a user"]);
     assert!(problems[0].contains("it has changed since you trusted it"), "{problems:?}");
-    // One byte more, in a comment, is another file.
+    // A single added byte makes the file untrusted.
     scratch.write(PROJECT, &format!("{project} "));
     assert_eq!(scratch.names(), ["a user"]);
     scratch.write(PROJECT, project);
     assert_eq!(scratch.names(), ["a user", "b project"]);
-    // Another file of the same content elsewhere is not trusted with it.
+    // A file with the same content in another folder is not trusted.
     let elsewhere = Scratch::with(&[(PROJECT, project)]);
     assert_eq!(elsewhere.names(), [""; 0]);
 }
 
 #[test]
-fn a_folder_that_an_earlier_version_trusted_is_not_trusted_and_the_problem_says_why() {
+fn a_folder_that_an_earlier_version_trusted_is_not_trusted_and_a_problem_explains_it() {
     let scratch = Scratch::with(&[(USER, ""), (PROJECT, "{mcpServers: {b: {command: 'x'}}}")]);
     scratch.write(USER, &format!("{{trustedProjects: [{:?}]}}", scratch.path("")));
     let (servers, problems) = scratch.loaded();
@@ -229,7 +229,7 @@ fn a_folder_that_an_earlier_version_trusted_is_not_trusted_and_the_problem_says_
 }
 
 #[test]
-fn a_trusted_project_adds_servers_and_restrictions_and_changes_nothing_of_the_users() {
+fn a_trusted_project_adds_servers_and_restrictions_and_changes_no_user_settings() {
     let user = "{mcpServers: {a: {command: 'mine'}}, tools: {deny: ['x']}, imports: ['cursor'], store: {url: 'u.db'}}";
     let project = "{
       mcpServers: {
@@ -251,19 +251,19 @@ fn a_trusted_project_adds_servers_and_restrictions_and_changes_nothing_of_the_us
         loaded.servers.iter().map(|one| (one.name.as_str(), one.origin.source.as_str(), one.trusted)).collect();
     assert_eq!(names, [("a", "user", false), ("imported", "cursor", false), ("b", "project", false)]);
     assert_eq!(loaded.settings, json!({"tools": {"deny": ["x", "y"]}, "store": {"url": "u.db"}}));
-    let said: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
+    let problems: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
     for key in ["approvals", "store", "imports", "trustedProjects", "agents", "tools.allow", "trusted"] {
         let named = format!("`{key}` is not applied");
-        assert_eq!(said.iter().filter(|problem| problem.contains(&named)).count(), 1, "{key}: {said:#?}");
+        assert_eq!(problems.iter().filter(|problem| problem.contains(&named)).count(), 1, "{key}: {problems:#?}");
     }
     for name in ["a", "imported"] {
         let shadowed = format!("server `{name}`: your own configuration has a different server with that name");
-        assert!(said.iter().any(|problem| problem.contains(&shadowed)), "{name}: {said:#?}");
+        assert!(problems.iter().any(|problem| problem.contains(&shadowed)), "{name}: {problems:#?}");
     }
 }
 
 #[test]
-fn files_of_other_clients_in_a_project_obey_the_same_rule() {
+fn imported_client_files_in_a_project_need_trust() {
     let files = [
         ("claude", ".mcp.json", "mcpServers"),
         ("cursor", ".cursor/mcp.json", "mcpServers"),
@@ -289,7 +289,7 @@ fn files_of_other_clients_in_a_project_obey_the_same_rule() {
 }
 
 #[test]
-fn an_env_file_of_a_trusted_project_is_pinned_with_it() {
+fn a_changed_env_file_of_a_trusted_project_is_not_used() {
     let project = r"{mcpServers: {b: {command: 'x', envFile: '.env'}, c: {command: 'x'}}}";
     let scratch = Scratch::with(&[(PROJECT, project), ("project/.env", "A=1\n")]);
     scratch.trust();
@@ -301,7 +301,7 @@ fn an_env_file_of_a_trusted_project_is_pinned_with_it() {
 }
 
 #[test]
-fn a_file_that_is_too_long_or_has_too_many_values_is_refused_whoever_it_is_of() {
+fn a_file_that_is_too_long_or_has_too_many_values_is_rejected_from_any_source() {
     let long = format!("{{mcpServers: {{}}}}{}", " ".repeat(MAX_CONFIG_FILE_BYTES));
     let many = format!("{{a: [{}]}}", "0,".repeat(MAX_JSON_VALUES));
     let deep = "[".repeat(200_000);
@@ -332,7 +332,7 @@ fn a_clients_file_that_is_named_is_read_as_that_client_reads_it() {
 }
 
 #[test]
-fn a_file_of_ours_that_cannot_be_read_is_an_error_with_its_place() {
+fn an_invalid_file_of_ours_is_an_error_with_its_position() {
     let scratch = Scratch::with(&[("home/.config/cellmate/config.json5", "{\n  mcpServers: hunter2 }")]);
     let error = load(&scratch.places()).unwrap_err().to_string();
     assert!(error.ends_with("config.json5`: line 2, column 15: expected a value; a string needs quotes"), "{error}");
@@ -342,7 +342,7 @@ fn a_file_of_ours_that_cannot_be_read_is_an_error_with_its_place() {
 }
 
 #[test]
-fn nothing_secret_is_in_what_is_printed() {
+fn debug_output_contains_no_secret() {
     for entry in std::fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|end| end == "expected" || end == "env") {

@@ -145,7 +145,7 @@ fn carry_out(
     notes: &[String],
 ) -> Result<ExitCode, ConnectError> {
     if !arguments.json {
-        changes.iter().for_each(|change| render::say(&change.diff()));
+        changes.iter().for_each(|change| render::print(&change.diff()));
     }
     let confirmed = changes.is_empty() || arguments.dry_run || arguments.yes || confirm(arguments)?;
     let mut written = Vec::new();
@@ -157,18 +157,18 @@ fn carry_out(
     if arguments.json {
         let done = changes.iter().enumerate().map(|(at, change)| change_json(change, written.get(at), &[]));
         let report = json!({"client": client.name(), "changes": done.collect::<Vec<_>>(), "notes": notes, "next": client.next_step()});
-        render::say_json(&report);
+        render::print_json(&report);
         return Ok(ExitCode::SUCCESS);
     }
     notes.iter().for_each(|note| render::note(&format!("note: {note}")));
     if changes.is_empty() {
-        render::say(&format!("{} is already connected\n", client.name()));
+        render::print(&format!("{} is already connected\n", client.name()));
     } else if written.is_empty() {
-        render::say("nothing was written\n");
+        render::print("nothing was written\n");
     } else {
-        render::say(&format!("connected; {}\nto undo:\n", client.next_step()));
+        render::print(&format!("connected; {}\nto undo:\n", client.next_step()));
         changes.iter().zip(&written).for_each(|(change, written)| {
-            render::say(&format!("  {}\n", text::line(&undo(change, written), usize::MAX)))
+            render::print(&format!("  {}\n", text::line(&undo(change, written), usize::MAX)))
         });
     }
     Ok(ExitCode::SUCCESS)
@@ -181,7 +181,7 @@ fn confirm(arguments: &ConnectArguments) -> Result<bool, ConnectError> {
                        to only show them";
         return Err(ConnectError::Usage(message.to_owned()));
     }
-    render::say("Write these changes? [y/N] ");
+    render::print("Write these changes? [y/N] ");
     drop(std::io::stdout().flush());
     let mut answer = String::new();
     let is_read = std::io::stdin().read_line(&mut answer).is_ok();

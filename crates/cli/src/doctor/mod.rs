@@ -49,7 +49,7 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
 }
 
 fn print(json: &Value, readable: &str, arguments: &DoctorArguments) {
-    if arguments.json { render::say_json(json) } else { render::say(&format!("{readable}\n")) }
+    if arguments.json { render::print_json(json) } else { render::print(&format!("{readable}\n")) }
 }
 
 /// Returns the jail's level, and what it means or how to run without it.

@@ -41,9 +41,9 @@ pub(super) async fn run(
     eprintln!("cellmate: run {run_id} continues from step {} of {}", arguments.at, name(&arguments.run));
     if arguments.no_wait {
         if as_json {
-            render::say_json(&json!({"runId": run_id}))
+            render::print_json(&json!({"runId": run_id}))
         } else {
-            render::say(&format!("{run_id}\n"))
+            render::print(&format!("{run_id}\n"))
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -106,7 +106,7 @@ async fn wait_for_stop(
 
 fn report(run_id: &str, result: &CellResult, as_json: bool) -> ExitCode {
     if as_json {
-        render::say_json(&json!({"runId": run_id, "result": result}));
+        render::print_json(&json!({"runId": run_id, "result": result}));
         return render::exit_code(result);
     }
     let code = render::readable(result);

@@ -94,7 +94,7 @@ async fn replay(record: &Record, jail: &JailArguments, as_json: bool) -> Result<
         let all = json!({
             "runId": record.run.run_id, "image": pool.image().to_string(), "steps": steps, "same": same, "error": error,
         });
-        render::say_json(&all);
+        render::print_json(&all);
     } else {
         print::summary(record, same, error.as_deref());
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use store::{CallRow, Millis, RunListed, StoredReply};
 
 use super::values;
-use crate::render::{note, say, say_json};
+use crate::render::{note, print, print_json};
 
 /// The longest value that is printed on one line; `--json` prints all of it.
 const MAX_LINE_CHARS: usize = 160;
@@ -16,7 +16,7 @@ const MAX_NAME_CHARS: usize = 100;
 
 pub(super) fn list(runs: &[RunListed], now: Millis, as_json: bool) {
     if as_json {
-        say_json(&Value::from(runs.iter().map(values::listed).collect::<Vec<_>>()));
+        print_json(&Value::from(runs.iter().map(values::listed).collect::<Vec<_>>()));
         return;
     }
     if runs.is_empty() {
@@ -30,13 +30,13 @@ pub(super) fn list(runs: &[RunListed], now: Millis, as_json: bool) {
         };
         let (agent, session) = (short(&run.scope.agent_id), short(&run.scope.session_id));
         let (state, age) = (run.state.as_str(), span(now - run.created_at));
-        say(&format!("{}  {state:9}  {age:>6}  {agent}  {session}{pending}\n", run.run_id));
+        print(&format!("{}  {state:9}  {age:>6}  {agent}  {session}{pending}\n", run.run_id));
     }
 }
 
 pub(super) fn whole(record: &Record, now: Millis, as_json: bool) {
     if as_json {
-        say_json(&values::record(record));
+        print_json(&values::record(record));
         return;
     }
     let run = &record.run;
@@ -62,7 +62,7 @@ pub(super) fn whole(record: &Record, now: Millis, as_json: bool) {
             text += &format!("  {}\n", text::line(&line.replace('\t', "    "), usize::MAX));
         }
     }
-    say(&text);
+    print(&text);
 }
 
 fn recorded_call(row: &CallRow) -> String {
@@ -121,12 +121,12 @@ pub(super) fn step(record: &Record, step: &Step<'_>) {
     if let Err(diverged) = &step.verdict {
         text += &format!("  {}\n", text::line(&diverged.to_string(), 4 * MAX_LINE_CHARS));
     }
-    say(&text);
+    print(&text);
 }
 
 pub(super) fn summary(record: &Record, same: bool, error: Option<&str>) {
     match (same, error) {
-        (true, _) => say(&format!("all {} steps match the record; no tool was called\n", record.legs.len())),
+        (true, _) => print(&format!("all {} steps match the record; no tool was called\n", record.legs.len())),
         (false, Some(error)) => note(&format!("cellmate: {}", text::line(error, 4 * MAX_LINE_CHARS))),
         (false, None) => eprintln!("cellmate: the replay differs from the record; no tool was called"),
     }

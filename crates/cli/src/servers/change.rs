@@ -24,7 +24,7 @@ pub(crate) struct ChangeArguments {
 /// Shows the change and writes it, unless it is a dry run.
 pub(crate) fn carry_out(change: &Change, places: &Places, arguments: &ChangeArguments, notes: &[String]) -> ExitCode {
     if !arguments.json {
-        render::say(&change.diff());
+        render::print(&change.diff());
     }
     let written = if arguments.dry_run || change.is_empty() {
         None
@@ -35,15 +35,15 @@ pub(crate) fn carry_out(change: &Change, places: &Places, arguments: &ChangeArgu
         }
     };
     if arguments.json {
-        render::say_json(&as_json(change, written.as_ref(), notes));
+        render::print_json(&as_json(change, written.as_ref(), notes));
         return ExitCode::SUCCESS;
     }
     match &written {
         Some(written) => {
-            render::say(&format!("written; to undo: {}\n", text::line(&undo(change, written), usize::MAX)))
+            render::print(&format!("written; to undo: {}\n", text::line(&undo(change, written), usize::MAX)))
         }
-        None if change.is_empty() => render::say("nothing to change\n"),
-        None => render::say("nothing was written (--dry-run)\n"),
+        None if change.is_empty() => render::print("nothing to change\n"),
+        None => render::print("nothing was written (--dry-run)\n"),
     }
     notes.iter().for_each(|note| render::note(&format!("note: {note}")));
     ExitCode::SUCCESS

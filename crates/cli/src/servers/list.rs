@@ -33,9 +33,9 @@ pub(super) async fn run(arguments: &ListArguments) -> ExitCode {
         Err(error) => return render::fatal(&error.to_string()),
     };
     if arguments.json {
-        render::say_json(&as_json(&loaded, &reports));
+        render::print_json(&as_json(&loaded, &reports));
     } else {
-        render::say(&table(&reports));
+        render::print(&table(&reports));
         reports.iter().for_each(remark);
         loaded.problems.iter().for_each(|problem| render::note(&format!("problem: {problem}")));
     }

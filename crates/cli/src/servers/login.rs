@@ -36,9 +36,9 @@ pub(super) async fn run(arguments: &LoginArguments) -> ExitCode {
     match act(arguments).await {
         Ok(report) => {
             if arguments.json {
-                render::say_json(&report.json)
+                render::print_json(&report.json)
             } else {
-                render::say(&format!("{}\n", report.text))
+                render::print(&format!("{}\n", report.text))
             }
             ExitCode::SUCCESS
         }

@@ -47,12 +47,12 @@ pub(super) async fn run(arguments: &TestArguments) -> ExitCode {
     if arguments.json {
         let servers: Vec<Value> = results.iter().map(as_json).collect();
         let problems: Vec<Value> = problems.iter().map(problem_json).collect();
-        render::say_json(&json!({"servers": servers, "problems": problems}));
+        render::print_json(&json!({"servers": servers, "problems": problems}));
     } else {
-        results.iter().for_each(|result| render::say(&readable(result)));
+        results.iter().for_each(|result| render::print(&readable(result)));
         problems.iter().for_each(|problem| render::note(&format!("problem: {problem}")));
         if results.is_empty() && problems.is_empty() {
-            render::say("no servers; add one with `cellmate servers add NAME -- COMMAND`\n");
+            render::print("no servers; add one with `cellmate servers add NAME -- COMMAND`\n");
         }
     }
     let all_ok = results.iter().all(|result| result.server.is_ok()) && problems.iter().all(|one| one.server.is_none());

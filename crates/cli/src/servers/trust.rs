@@ -55,7 +55,7 @@ fn trust(arguments: &TrustArguments, places: &Places) -> Result<ExitCode, String
     let code = if unusable.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(render::FAILED) };
     let is_new = reviews.iter().any(|review| review.changes.is_some());
     if !arguments.change.json {
-        reviews.iter().for_each(|review| render::say(&readable(review)));
+        reviews.iter().for_each(|review| render::print(&readable(review)));
     }
     if !arguments.change.dry_run {
         for review in reviews.iter().filter(|review| review.changes.is_some()) {
@@ -67,10 +67,10 @@ fn trust(arguments: &TrustArguments, places: &Places) -> Result<ExitCode, String
     if arguments.change.json {
         let files: Vec<Value> = reviews.iter().map(as_json).collect();
         let changed = is_new && !arguments.change.dry_run;
-        render::say_json(&json!({"changed": changed, "files": files, "notes": notes}));
+        render::print_json(&json!({"changed": changed, "files": files, "notes": notes}));
         return Ok(code);
     }
-    render::say(match (is_new, arguments.change.dry_run) {
+    render::print(match (is_new, arguments.change.dry_run) {
         (false, _) => "nothing to change\n",
         (true, true) => "nothing was written (--dry-run)\n",
         (true, false) => "trusted as it is now; to undo: cellmate servers trust --remove\n",
@@ -167,13 +167,13 @@ fn remove(arguments: &TrustArguments, places: &Places) -> Result<ExitCode, Strin
     }
     if arguments.change.json {
         let changed = !removed.is_empty() && !arguments.change.dry_run;
-        render::say_json(&json!({"changed": changed, "removed": removed}));
+        render::print_json(&json!({"changed": changed, "removed": removed}));
         return Ok(ExitCode::SUCCESS);
     }
     let status = if arguments.change.dry_run { "would no longer be trusted" } else { "no longer trusted" };
-    removed.iter().for_each(|file| render::say(&format!("{}: {status}\n", shown::path(file))));
+    removed.iter().for_each(|file| render::print(&format!("{}: {status}\n", shown::path(file))));
     if removed.is_empty() {
-        render::say("nothing to change\n");
+        render::print("nothing to change\n");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -160,9 +160,9 @@ fn report(end: CallEnd, as_json: bool) -> ExitCode {
     // A tool reports its own errors as results with `isError`; the command fails for those, too.
     let failed = result.as_ref().is_none_or(|result| result.get("isError") == Some(&Value::Bool(true)));
     if as_json {
-        render::say_json(&json!({"ok": !failed, "result": result, "error": message}));
+        render::print_json(&json!({"ok": !failed, "result": result, "error": message}));
     } else if let Some(result) = &result {
-        render::say(&readable(result));
+        render::print(&readable(result));
     } else if let Some(message) = &message {
         render::note(&format!("cellmate: {message}"));
     }

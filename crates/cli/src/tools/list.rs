@@ -41,9 +41,9 @@ pub(super) async fn run(arguments: &ListArguments) -> Result<ExitCode, String> {
         let failures = failures.map(|(result, failure)| json!({"server": result.entry.name, "message": failure.why}));
         let problems: Vec<Value> = loaded.problems.iter().map(problem_json).chain(failures).collect();
         let tools: Vec<Value> = tools.iter().map(as_json).collect();
-        render::say_json(&json!({"tools": tools, "problems": problems}));
+        render::print_json(&json!({"tools": tools, "problems": problems}));
     } else {
-        tools.iter().for_each(|tool| render::say(&readable(tool)));
+        tools.iter().for_each(|tool| render::print(&readable(tool)));
         loaded.problems.iter().for_each(|problem| render::note(&format!("problem: {problem}")));
         report_failures(&ready.results);
     }

@@ -42,9 +42,9 @@ pub(super) async fn run(arguments: &SearchArguments) -> Result<ExitCode, String>
     });
     if arguments.json {
         let hits: Vec<Value> = hits.map(|(hit, why)| with_reasons(hit, why.as_ref())).collect();
-        render::say_json(&json!({"tools": hits}));
+        render::print_json(&json!({"tools": hits}));
     } else {
-        hits.for_each(|(hit, why)| render::say(&readable(&hit, why.as_ref())));
+        hits.for_each(|(hit, why)| render::print(&readable(&hit, why.as_ref())));
         report_failures(&ready.results);
     }
     Ok(ExitCode::SUCCESS)
@@ -55,7 +55,7 @@ fn readable(hit: &Value, why: Option<&Why>) -> String {
     let mut line = format!("{}  {}\n", text("id"), text("signature"));
     if let Some(why) = why {
         let words: Vec<String> =
-            why.matched.iter().map(|(word, says)| format!("{} {says:.1}", shown::plain(word))).collect();
+            why.matched.iter().map(|(word, score)| format!("{} {score:.1}", shown::plain(word))).collect();
         let meaning = why.meaning.map_or_else(|| "none".to_owned(), |meaning| format!("{meaning:.2}"));
         let exact = if why.exact { "its name; " } else { "" };
         line += &format!("    {exact}words {:.2} ({}), meaning {meaning}\n", why.words, words.join(", "));
@@ -66,7 +66,7 @@ fn readable(hit: &Value, why: Option<&Why>) -> String {
 fn with_reasons(mut hit: Value, why: Option<&Why>) -> Value {
     if let (Some(fields), Some(why)) = (hit.as_object_mut(), why) {
         let matched: serde_json::Map<String, Value> =
-            why.matched.iter().map(|(word, says)| (word.clone(), json!(says))).collect();
+            why.matched.iter().map(|(word, score)| (word.clone(), json!(score))).collect();
         let why = json!({"exact": why.exact, "words": why.words, "meaning": why.meaning, "matched": matched});
         fields.insert("why".to_owned(), why);
     }

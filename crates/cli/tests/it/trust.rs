@@ -184,8 +184,8 @@ fn an_untrusted_or_huge_project_file_is_rejected_without_being_parsed() {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && said.contains("not read"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && stderr.contains("not read"), "{stderr}");
         let trusted = person.cellmate(&["servers", "trust"]);
         assert_eq!(trusted.code, 2, "{}", trusted.out);
     }

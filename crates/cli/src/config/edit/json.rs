@@ -179,7 +179,7 @@ fn line_indentation(text: &str, at: usize) -> &str {
     line.get(..length).unwrap_or_default()
 }
 
-/// Behind the comments that stand on the rest of this line, or here where something else does.
+/// Returns the end of the line if only comments follow on it, else the given place.
 fn line_tail(text: &str, at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
     let line = rest.split('\n').next().unwrap_or_default();

@@ -19,7 +19,7 @@ fn forms() -> Value {
 }
 
 fn made(place: &Place) -> usize {
-    place.heard().matches("\"tools/call\"").count()
+    place.received().matches("\"tools/call\"").count()
 }
 
 #[test]

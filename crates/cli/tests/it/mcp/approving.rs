@@ -15,7 +15,7 @@ fn pushes() -> Place {
 }
 
 fn made(place: &Place) -> usize {
-    place.heard().matches("\"tools/call\"").count()
+    place.received().matches("\"tools/call\"").count()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -137,9 +137,9 @@ fn approving_without_a_terminal_needs_the_users_own_configuration_and_denying_do
         place.own(&own);
         for more in [vec![], vec!["--always"], vec!["--input", "{}"], vec!["--json"]] {
             let refused = approve(&more).output().unwrap();
-            let said = text(&refused.stderr);
-            assert_eq!(refused.status.code(), Some(2), "{own} {more:?}: {said}");
-            assert!(said.contains("needs a terminal") && said.contains("nonInteractive"), "{said}");
+            let stderr = text(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(2), "{own} {more:?}: {stderr}");
+            assert!(stderr.contains("needs a terminal") && stderr.contains("nonInteractive"), "{stderr}");
         }
     }
     place.own(&json!({"approvals": {"nonInteractive": "yes"}}));
@@ -203,7 +203,7 @@ fn a_tools_question_is_answered_on_a_terminal() {
     let request = json!({"method": "elicitation/create", "params": {"message": "Where to?", "requestedSchema": form}});
     let question = json!({"resultType": "input_required", "inputRequests": {"where": request}, "requestState": "s1"});
     book["does"] = json!([{"ifAnswered": [[{"echo": true}], [{"result": question}]]}]);
-    let script = json!({"tools": [book], "record": place.path("heard")});
+    let script = json!({"tools": [book], "record": place.path("received")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     place.own(&json!({}));
     let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask-nobody"]);

@@ -17,10 +17,10 @@ fn hangs() -> Place {
 }
 
 /// Waits until the scripted server has received a message with this text.
-fn until_heard(place: &Place, words: &str) {
+fn until_received(place: &Place, words: &str) {
     let deadline = Instant::now() + PATIENCE;
-    while !place.heard().contains(words) {
-        assert!(Instant::now() < deadline, "not received: {words}\n{}", place.heard());
+    while !place.received().contains(words) {
+        assert!(Instant::now() < deadline, "not received: {words}\n{}", place.received());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -31,9 +31,9 @@ fn cancelling_an_exec_ends_its_run_and_cancels_its_calls() {
         let place = hangs();
         let mut client = Streams::plain(&place, era);
         let id = client.send("tools/call", json!({"name": "exec", "arguments": {"code": CELL}}));
-        until_heard(&place, "\"tools/call\"");
+        until_received(&place, "\"tools/call\"");
         client.notify("notifications/cancelled", json!({"requestId": id, "reason": "changed my mind"}));
-        until_heard(&place, "notifications/cancelled");
+        until_received(&place, "notifications/cancelled");
         let found = client.call("wait", json!({}));
         assert_eq!((&found["status"], &found["code"]), (&json!("failed"), &json!("aborted")), "{found}");
     }
@@ -54,10 +54,10 @@ fn over_http_a_notification_or_since_2026_closing_the_stream_cancels_a_call() {
         } else {
             let id = client.next_id + 1;
             let _stream = client.send("tools/call", json!({"name": "exec", "arguments": {"code": CELL}}));
-            until_heard(&place, "\"tools/call\"");
+            until_received(&place, "\"tools/call\"");
             client.post(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
         }
-        until_heard(&place, "notifications/cancelled");
+        until_received(&place, "notifications/cancelled");
         let found = client.call("wait", json!({}));
         assert_eq!((&found["status"], &found["code"]), (&json!("failed"), &json!("aborted")), "{found}");
     }
@@ -70,11 +70,11 @@ fn a_run_continues_when_a_session_loses_its_stream() {
     let mut client = served.client(Era::June2025, &served.token, json!({}));
     let code = "await MCP.s.slow({}); return 'here'";
     let stream = client.send("tools/call", json!({"name": "exec", "arguments": {"code": code}}));
-    until_heard(&place, "\"tools/call\"");
+    until_received(&place, "\"tools/call\"");
     drop(stream);
     let found = client.call("wait", json!({}));
     assert_eq!((&found["status"], &found["value"]), (&json!("completed"), &json!("here")), "{found}");
-    assert!(!place.heard().contains("notifications/cancelled"));
+    assert!(!place.received().contains("notifications/cancelled"));
 }
 
 fn abandon(served: &Served, body: &str, place: &Place) {
@@ -89,5 +89,5 @@ fn abandon(served: &Served, body: &str, place: &Place) {
         body.len()
     );
     stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
-    until_heard(place, "\"tools/call\"");
+    until_received(place, "\"tools/call\"");
 }

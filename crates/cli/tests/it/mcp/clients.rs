@@ -196,14 +196,14 @@ impl Served {
     pub fn start(place: &Place, more: &[&str]) -> Self {
         let mut command = place.server(&["--http", "127.0.0.1:0"]);
         let mut child = command.args(more).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         while !line.contains("serving MCP at") {
             line.clear();
-            assert!(said.read_line(&mut line).unwrap() > 0, "the server ended");
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "the server ended");
         }
         let address = line.split("http://").nth(1).unwrap().split("/mcp").next().unwrap().to_owned();
-        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::stderr()));
+        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::stderr()));
         let token = std::fs::read_to_string(place.path("state/token")).unwrap_or_default().trim().to_owned();
         Self { child, address, token }
     }

@@ -19,7 +19,7 @@ fn tasks() -> Place {
     let over = json!([{"result": {"taskId": "t1", "status": "completed", "result": result}}]);
     let working = json!([{"result": {"taskId": "t1", "status": "working", "pollIntervalMs": 50}}]);
     let on = json!({"tasks/get": [{"ifFile": [place.path("over"), over, working]}], "tasks/cancel": [{"result": {}}]});
-    let script = json!({"tools": [long], "on": on, "record": place.path("heard")});
+    let script = json!({"tools": [long], "on": on, "record": place.path("received")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     place
 }
@@ -29,10 +29,10 @@ fn start(place: &Place, era: Era) -> Streams {
 }
 
 /// Waits until the scripted server has received a message with this text.
-fn until_heard(place: &Place, words: &str) {
+fn until_received(place: &Place, words: &str) {
     let deadline = Instant::now() + PATIENCE;
-    while !place.heard().contains(words) {
-        assert!(Instant::now() < deadline, "not received: {words}\n{}", place.heard());
+    while !place.received().contains(words) {
+        assert!(Instant::now() < deadline, "not received: {words}\n{}", place.received());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -40,7 +40,7 @@ fn until_heard(place: &Place, words: &str) {
 /// Starts the cell and returns once its task is polled.
 fn begin(place: &Place, client: &mut Streams) -> i64 {
     let id = client.send("tools/call", json!({"name": "exec", "arguments": {"code": CELL}}));
-    until_heard(place, "tasks/get");
+    until_received(place, "tasks/get");
     id
 }
 
@@ -51,8 +51,8 @@ fn is_over(place: &Place) {
 
 fn assert_done(place: &Place, done: &Value) {
     assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &json!(42)), "{done}");
-    assert_eq!(place.heard().matches("\"tools/call\"").count(), 1, "called once");
-    assert!(!place.heard().contains("tasks/cancel"), "the task was not cancelled");
+    assert_eq!(place.received().matches("\"tools/call\"").count(), 1, "called once");
+    assert!(!place.received().contains("tasks/cancel"), "the task was not cancelled");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn cancelling_a_run_cancels_its_task() {
     let mut client = start(&place, Era::July2026);
     let id = begin(&place, &mut client);
     client.notify("notifications/cancelled", json!({"requestId": id}));
-    until_heard(&place, "tasks/cancel");
+    until_received(&place, "tasks/cancel");
     let found = client.call("wait", json!({}));
     assert_eq!((&found["status"], &found["code"]), (&json!("failed"), &json!("aborted")), "{found}");
 }

@@ -24,7 +24,7 @@ impl Place {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("serve-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         let place = Self(path);
-        let script = json!({"tools": tools, "record": place.path("heard")});
+        let script = json!({"tools": tools, "record": place.path("received")});
         std::fs::write(place.path("script.json"), script.to_string()).unwrap();
         let server = json!({"command": fake(), "args": [place.path("script.json")], "trusted": true});
         place.configure(&json!({"mcpServers": {"s": server}}));
@@ -47,8 +47,8 @@ impl Place {
     }
 
     /// Returns the messages that the scripted server has received.
-    pub fn heard(&self) -> String {
-        std::fs::read_to_string(self.path("heard")).unwrap_or_default()
+    pub fn received(&self) -> String {
+        std::fs::read_to_string(self.path("received")).unwrap_or_default()
     }
 
     pub fn server(&self, more: &[&str]) -> Command {

@@ -17,7 +17,7 @@ fn asks(request: &Value) -> Place {
     let mut book = writes("book");
     let question = json!({"resultType": "input_required", "inputRequests": {"where": request}, "requestState": "s1"});
     book["does"] = json!([{"ifAnswered": [[{"echo": true}], [{"result": question}]]}]);
-    let script = json!({"tools": [book], "record": place.path("heard")});
+    let script = json!({"tools": [book], "record": place.path("received")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     place
 }
@@ -76,8 +76,8 @@ fn without_forms_a_question_is_answered_on_a_terminal_even_after_a_kill() {
     assert_eq!(waiting["pendingToolCalls"][0]["state"], "approval", "{waiting}");
     let id = waiting["approvals"][0]["approvalId"].as_str().unwrap().to_owned();
     let message = waiting["message"].as_str().unwrap();
-    let says = format!("answer what `s.book` asks ({id}): Where to?. Ask your user to run `cellmate approvals`");
-    assert!(message.contains(&says), "{message}");
+    let expected = format!("answer what `s.book` asks ({id}): Where to?. Ask your user to run `cellmate approvals`");
+    assert!(message.contains(&expected), "{message}");
     assert_eq!(waiting["approvals"][0]["question"]["form"], form(), "{waiting}");
     client.child.kill().unwrap();
     client.child.wait().unwrap();
@@ -88,10 +88,10 @@ fn without_forms_a_question_is_answered_on_a_terminal_even_after_a_kill() {
         [vec!["approve", &id], vec!["approve", &id, "--input", "{\"city\":7}"], vec!["approve", &id, "--always"]]
     {
         let refused = place.approvals(&unfit);
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(
-            refused.status.code() == Some(1) && said.contains("does not answer what is asked"),
-            "{unfit:?}: {said}"
+            refused.status.code() == Some(1) && stderr.contains("does not answer what is asked"),
+            "{unfit:?}: {stderr}"
         );
     }
     let decided = place.approvals(&["approve", &id, "--input", "{\"city\":\"Oslo\"}"]);
@@ -128,7 +128,7 @@ fn a_task_that_asks_a_question_continues_with_the_answer() {
         "tasks/get": [{"result": asks}],
         "tasks/update": [{"on": {"tasks/get": over}}, {"result": {}}],
     });
-    let script = json!({"tools": [book], "on": on, "record": place.path("heard")});
+    let script = json!({"tools": [book], "on": on, "record": place.path("received")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
@@ -136,12 +136,12 @@ fn a_task_that_asks_a_question_continues_with_the_answer() {
     assert_eq!(place.approvals(&["approve", id, "--input", "{\"city\":\"Oslo\"}"]).status.code(), Some(0));
     let done = client.call("wait", json!({"runId": waiting["runId"]}));
     assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &json!("booked")), "{done}");
-    let heard = place.heard();
-    assert_eq!(heard.matches("\"tools/call\"").count(), 1, "{heard}");
-    let update = heard.lines().find(|line| line.contains("tasks/update")).unwrap();
+    let received = place.received();
+    assert_eq!(received.matches("\"tools/call\"").count(), 1, "{received}");
+    let update = received.lines().find(|line| line.contains("tasks/update")).unwrap();
     let update: Value = serde_json::from_str(update).unwrap();
-    let said = json!({"where": {"action": "accept", "content": {"city": "Oslo"}}});
-    assert_eq!((&update["params"]["taskId"], &update["params"]["inputResponses"]), (&json!("t1"), &said));
+    let expected = json!({"where": {"action": "accept", "content": {"city": "Oslo"}}});
+    assert_eq!((&update["params"]["taskId"], &update["params"]["inputResponses"]), (&json!("t1"), &expected));
 }
 
 /// In 2025-11-25 a server may return an error that names a page, and expects the call again after the user's visit.
@@ -152,7 +152,7 @@ fn a_page_that_must_be_visited_first_is_shown_and_the_call_is_repeated() {
     let page = json!({"mode": "url", "message": "Log in.", "url": "https://example.com/", "elicitationId": "e1"});
     let error = json!({"code": -32042, "message": "log in first", "data": {"elicitations": [page]}});
     book["does"] = json!([{"ifFile": [place.path("visited"), [{"echo": true}], [{"error": error}]]}]);
-    let script = json!({"tools": [book], "record": place.path("heard")});
+    let script = json!({"tools": [book], "record": place.path("received")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
@@ -180,11 +180,11 @@ fn a_request_that_is_not_a_question_to_the_user_fails_the_call() {
 }
 
 /// A server of an older revision, which asks during its call.
-fn asks_meanwhile() -> Place {
+fn asks_during_call() -> Place {
     let place = Place::new(json!([]));
     let mut book = writes("book");
     book["does"] = json!([{"ask": {"message": "Where to?", "requestedSchema": form()}}]);
-    let script = json!({"tools": [book], "record": place.path("heard")});
+    let script = json!({"tools": [book], "record": place.path("received")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     place
 }
@@ -193,7 +193,7 @@ fn asks_meanwhile() -> Place {
 fn a_question_of_an_older_server_is_answered_during_its_call() {
     let oslo = json!({"action": "accept", "content": {"city": "Oslo"}});
     for answer in [oslo.clone(), json!({"action": "decline"})] {
-        let place = asks_meanwhile();
+        let place = asks_during_call();
         let mut client = start(&place, Era::November2025, forms());
         let id = client.send("tools/call", json!({"name": "exec", "arguments": {"code": CELL}}));
         let form = client.next("form", |message| message["method"] == "elicitation/create");
@@ -202,7 +202,7 @@ fn a_question_of_an_older_server_is_answered_during_its_call() {
         assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &answer), "{done}");
     }
 
-    let place = asks_meanwhile();
+    let place = asks_during_call();
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
     assert_eq!((&waiting["status"], &waiting["pendingToolCalls"][0]["state"]), (&json!("waiting"), &json!("approval")));
@@ -210,12 +210,12 @@ fn a_question_of_an_older_server_is_answered_during_its_call() {
     assert_eq!(place.approvals(&["approve", id, "--input", "{\"city\":\"Oslo\"}"]).status.code(), Some(0));
     let done = client.call("wait", json!({"runId": waiting["runId"]}));
     assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &oslo), "{done}");
-    assert_eq!(place.heard().matches("\"tools/call\"").count(), 1);
+    assert_eq!(place.received().matches("\"tools/call\"").count(), 1);
 }
 
 #[test]
 fn a_call_that_waited_for_an_answer_during_a_kill_is_unknown() {
-    let place = asks_meanwhile();
+    let place = asks_during_call();
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
@@ -230,12 +230,12 @@ fn a_call_that_waited_for_an_answer_during_a_kill_is_unknown() {
         }
     };
     assert!(done["error"].as_str().unwrap_or_default().contains("the outcome of this call is unknown"), "{done}");
-    assert_eq!(place.heard().matches("\"tools/call\"").count(), 1);
+    assert_eq!(place.received().matches("\"tools/call\"").count(), 1);
 }
 
 #[test]
 fn tools_call_cancels_a_question_that_it_cannot_ask() {
-    let place = asks_meanwhile();
+    let place = asks_during_call();
     let called = place.by_hand("s.book").arg("--yes").output().unwrap();
     let called: Value = serde_json::from_slice(&called.stdout).unwrap();
     assert_eq!(called["result"]["structuredContent"], json!({"action": "cancel"}), "{called}");

@@ -30,7 +30,7 @@ impl Place {
     }
 
     fn called(&self, tool: &str) -> usize {
-        self.heard().lines().filter(|line| line.contains("\"tools/call\"") && line.contains(tool)).count()
+        self.received().lines().filter(|line| line.contains("\"tools/call\"") && line.contains(tool)).count()
     }
 }
 
@@ -136,10 +136,10 @@ fn a_fork_continues_from_a_step_and_repeats_no_call() {
 
     let begun = text(&place.fork(&run, "2", &["--no-wait"]).stdout);
     assert_eq!(client.call("wait", json!({"runId": begun.trim()}))["status"], "completed");
-    for (at, said) in [("0", "the run has 3 steps; give 1 to 3"), ("4", "the run has 3 steps; give 1 to 3")] {
+    for (at, reason) in [("0", "the run has 3 steps; give 1 to 3"), ("4", "the run has 3 steps; give 1 to 3")] {
         let refused = place.fork(&run, at, &[]);
         assert_eq!(refused.status.code(), Some(2));
-        assert!(text(&refused.stderr).contains(said), "{refused:?}");
+        assert!(text(&refused.stderr).contains(reason), "{refused:?}");
     }
 }
 

@@ -104,7 +104,7 @@ fn another_principal_cannot_answer_an_approval_form() {
     let bobs = served.client(Era::November2025, BOB, json!({"elicitation": {"form": {}}}));
     assert_eq!(in_session(&served, BOB, bobs.session(), "POST", &[], &answer).status, 202);
     std::thread::sleep(Duration::from_millis(500));
-    assert!(!place.heard().contains("\"tools/call\""), "{}", place.heard());
+    assert!(!place.received().contains("\"tools/call\""), "{}", place.received());
     assert_eq!(in_session(&served, ADA, &session, "POST", &[], &answer).status, 202);
     assert_eq!(stream.answer()["result"]["structuredContent"]["value"], "push");
 }
@@ -124,7 +124,7 @@ fn another_principal_cannot_use_the_request_state_of_a_question() {
     again["inputResponses"] = json!({ id: {"action": "accept", "content": {"decision": "approve once"}} });
     let refused = served.client(Era::July2026, BOB, forms).send("tools/call", again.clone()).answer();
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
-    assert!(!place.heard().contains("\"tools/call\""), "{}", place.heard());
+    assert!(!place.received().contains("\"tools/call\""), "{}", place.received());
     let done = ada.send("tools/call", again).answer();
     assert_eq!(done["result"]["structuredContent"]["value"], "push", "{done}");
 }

@@ -22,10 +22,10 @@ fn schema_url(server: &Server) -> String {
     server.schemas(1).unwrap().remove(0).replacen("postgres@", &format!("postgres:{PASSWORD}@"), 1)
 }
 
-fn said(output: &Output) -> String {
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(!said.contains(PASSWORD), "{said}");
-    said
+fn printed(output: &Output) -> String {
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(!text.contains(PASSWORD), "{text}");
+    text
 }
 
 fn wait(client: &mut Streams, run_id: &Value) -> Value {
@@ -33,7 +33,7 @@ fn wait(client: &mut Streams, run_id: &Value) -> Value {
 }
 
 fn exit(output: &Output) -> (Option<i32>, String) {
-    (output.status.code(), said(output))
+    (output.status.code(), printed(output))
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn two_servers_on_one_postgres_share_runs_and_approvals() {
     let (url, here, there, third) = (schema_url(&server), pushes(), pushes(), pushes());
     let key = here.path("shared-key");
     let made = here.command(&["keys", "rotate", "--key-file", &key]);
-    assert_eq!(exit(&made).0, Some(0), "{}", said(&made));
+    assert_eq!(exit(&made).0, Some(0), "{}", printed(&made));
     let arguments = ["--store", &url, "--key-file", &key];
     let mut one = Streams::start(&here, Era::June2025, json!({}), &arguments);
     let mut two = Streams::start(&there, Era::July2026, json!({}), &arguments);
@@ -64,18 +64,18 @@ fn two_servers_on_one_postgres_share_runs_and_approvals() {
         .env("XDG_CONFIG_HOME", third.path("own"))
         .output()
         .unwrap();
-    assert_eq!(exit(&decided).0, Some(0), "{}", said(&decided));
+    assert_eq!(exit(&decided).0, Some(0), "{}", printed(&decided));
     let done = structured(&two.answer(asked));
     assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &json!("push")), "{done}");
-    let heard = here.heard() + &there.heard();
-    assert_eq!(heard.matches("\"tools/call\"").count(), 1, "called once, by either server");
+    let received = here.received() + &there.received();
+    assert_eq!(received.matches("\"tools/call\"").count(), 1, "called once, by either server");
     assert_eq!(wait(&mut one, &waiting["runId"])["value"], "push");
 
     third.configure(&json!({"store": {"url": url, "keyFile": key}}));
     let doctor = third.command(&["doctor", "--json"]);
     let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
     let location = report["store"]["location"].as_str().unwrap();
-    assert!(location.starts_with("postgres://postgres@/") && said(&doctor).contains("answers in"), "{report}");
+    assert!(location.starts_with("postgres://postgres@/") && printed(&doctor).contains("answers in"), "{report}");
 }
 
 #[test]
@@ -105,8 +105,8 @@ fn a_backup_of_a_store_in_use_is_restored_on_another_engine_and_back() {
     let sleeping = client.exec("await yield_control(); return 'slept'");
     let file = here.path("first.backup");
     let taken = here.command(&["backup", &file]);
-    assert_eq!(exit(&taken).0, Some(0), "{}", said(&taken));
-    assert!(said(&taken).contains("it does not contain the key file"));
+    assert_eq!(exit(&taken).0, Some(0), "{}", printed(&taken));
+    assert!(printed(&taken).contains("it does not contain the key file"));
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(exit(&here.command(&["backup", &file])).0, Some(2), "an existing file is not overwritten");
 
