@@ -206,7 +206,7 @@ fn read(input: &str) -> Result<Value, ApprovalsError> {
 
 fn not_pending(id: &str) -> ExitCode {
     let id = mcp::server::plain(id, 100);
-    eprintln!("cellmate: no pending approval `{id}`; it was decided, it expired, or its run ended");
+    eprintln!("cellmate: no pending approval `{id}`; it was decided or expired, its run ended, or the id is wrong");
     ExitCode::from(NOT_PENDING)
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn judge_entry(change: &Change, name: &str, places: &Places) -> Resul
     let origin = Origin { file: change.file.clone(), line: 0, source };
     match entry::read(name, &member.value, origin, &variables(places, &tree), dialect) {
         Ok(entry) if itself::is_us(&entry.server.transport) => {
-            Err("that is cellmate itself, which would start itself endlessly".to_owned())
+            Err("that is cellmate itself, which would start itself recursively".to_owned())
         }
         Ok(entry) => Ok(entry.notes),
         Err(EntryError::Unset(unset)) => Ok(vec![unset.to_string()]),

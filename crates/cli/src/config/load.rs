@@ -333,7 +333,7 @@ impl<'p> ConfigLoader<'p> {
         if itself::is_us(&server.transport) {
             // In a client's file this is how the client connects to cellmate, so it is skipped silently.
             if server.origin.source.is_ours() {
-                let message = "it starts cellmate itself, endlessly; remove it".to_owned();
+                let message = "it would start cellmate itself, recursively; remove it".to_owned();
                 self.problem(file, Some(line), Some(&member.key), message);
             }
         } else if self.loaded.servers.len() == MAX_SERVERS {

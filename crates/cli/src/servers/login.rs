@@ -82,7 +82,7 @@ fn login_report(name: &str, logged_in: &LoggedIn, probed: Option<&ProbeResult>) 
     let issuer = shown::plain(logged_in.issuer.as_deref().unwrap_or("its issuer"));
     let mut text = format!("logged in to `{name}` at {issuer}");
     tools.iter().for_each(|tools| text += &format!("; it offers {tools} tools"));
-    error.iter().for_each(|error| text += &format!("; but starting it failed: {}", text::line(error, usize::MAX)));
+    error.iter().for_each(|error| text += &format!("; but connecting to it failed: {}", text::line(error, usize::MAX)));
     let (issuer, scopes) = (&logged_in.issuer, &logged_in.scopes);
     let json = json!({
         "server": name, "loggedIn": true, "issuer": issuer, "scopes": scopes, "tools": tools, "error": error,

@@ -142,10 +142,8 @@ impl ServerReport {
         }
         if !self.status.changed_since_approved.is_empty() {
             let tools = self.status.changed_since_approved.join(", ");
-            remarks.push(format!(
-                "tools that changed since they were approved and need it again: {}",
-                shown::plain(&tools)
-            ));
+            remarks
+                .push(format!("tools that changed since their approval and need a new one: {}", shown::plain(&tools)));
         }
         remarks
     }

@@ -88,7 +88,7 @@ async fn record(store: &Store, approval: &Approval, decision: &Decision) -> Resu
         // Already decided elsewhere, or this decision does not fit the question: another one will settle it.
         Ok(_) | Err(DecisionRefused::NotPending | DecisionRefused::Unfit(_)) => Ok(()),
         Err(refused @ DecisionRefused::TooManyRules) => {
-            eprintln!("cellmate: {refused}; this one call is made");
+            eprintln!("cellmate: {refused}; only this call is approved");
             let once = yes(ApprovalScope::Once);
             match codemode::decide(store, &approval.approval_id, &once, &decided_by("tools call")).await {
                 Err(DecisionRefused::Store(error)) => Err(error),

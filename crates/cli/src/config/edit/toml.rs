@@ -151,7 +151,7 @@ fn item(value: &Value) -> Option<Item> {
     }
 }
 
-/// TOML has no `null`.
+/// Converts a JSON value to TOML; `None` for `null`, which TOML does not have.
 fn plain(value: &Value) -> Option<toml_edit::Value> {
     Some(match value {
         Value::Null => return None,
