@@ -62,7 +62,7 @@ mod tests {
     use super::read;
 
     #[test]
-    fn approval_settings_are_read_and_a_typo_is_an_error() {
+    fn approval_settings_are_read_and_a_typo_is_refused() {
         let served = read(&json!({"approvals": {"ask": ["mcp:good:*"], "pass": ["mcp:good:read"]}})).unwrap();
         assert!(matches!(served.asking, ApprovalPolicy::Named(ref patterns) if patterns.len() == 1));
         assert_eq!(served.pass.len(), 1);

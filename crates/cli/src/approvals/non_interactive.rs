@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_users_own_files_allow_approving_without_a_terminal() {
+    fn only_the_users_own_files_can_allow_non_interactive_approval() {
         const YES: &str = "{ approvals: { nonInteractive: true } }";
         type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], Result<bool, &'a str>);
         let cases: [Case<'_>; 8] = [

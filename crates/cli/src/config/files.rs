@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(read(&path).unwrap().map(|text| text.len()), Some(MAX_CONFIG_FILE_BYTES));
         std::fs::write(&path, " ".repeat(MAX_CONFIG_FILE_BYTES + 1)).unwrap();
         assert!(matches!(read(&path), Err(FileError::TooLong)));
-        // Endless, so only a bounded read returns.
+        // `/dev/zero` is endless, so only a bounded read returns.
         assert!(matches!(read(std::path::Path::new("/dev/zero")), Err(FileError::TooLong)));
         assert!(read(&folder.path().join("none")).unwrap().is_none());
     }

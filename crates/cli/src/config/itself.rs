@@ -27,7 +27,7 @@ mod tests {
     use super::is_us;
 
     #[test]
-    fn a_command_that_runs_cellmate_mcp_is_detected() {
+    fn commands_that_start_cellmate_are_recognised() {
         let us = |command: &str, args: &[&str]| {
             let args = args.iter().map(|arg| (*arg).to_owned()).collect();
             is_us(&Transport::Stdio { command: command.to_owned(), args, env: BTreeMap::new(), cwd: None })

@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn named_files_replace_the_users_file_which_comes_before_the_projects() {
+    fn a_named_file_is_read_alone_and_otherwise_the_users_comes_before_the_projects() {
         let home = ("HOME", "/home/me");
         assert_eq!(
             files(&places(&["a.json5", "/b"], &[home, ("CELLMATE_CONFIG", "/c")])),

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_arguments_with_a_secrets_name_are_hidden() {
+    fn arguments_with_a_secrets_name_lose_their_values() {
         let given = [
             "-y",
             "@scope/server@1.2.3",
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_secrets_are_recognized() {
+    fn names_of_secrets_are_recognised() {
         for name in ["API_KEY", "apiKey", "GITHUB_TOKEN", "x-api-key", "Authorization", "--pat", "client_secret"] {
             assert!(names_a_secret(name), "{name}");
         }

@@ -1,4 +1,4 @@
-//! Reads a file of every client and compares the result: `tests/config/NAME` and `tests/config/NAME.expected`.
+//! Configuration files of every client with the expected reading: `tests/config/NAME` and `NAME.expected`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,18 +23,18 @@ fn places(named: &[PathBuf], home: &Path, folder: PathBuf) -> Places {
     Places::of(named, folder, variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
 }
 
-/// Describes a server with all its values: the secrets in these files are made up.
-fn described(server: &ServerEntry) -> Value {
+/// All fields of a server, including its secrets, which are made up.
+fn server_fields(server: &ServerEntry) -> Value {
     let transport = match &server.transport {
         Transport::Stdio { command, args, env, cwd } => {
             json!({"command": command, "args": args, "env": env, "cwd": cwd})
         }
         Transport::Http { url, headers, login } => {
-            let mut described = json!({"url": url, "headers": headers});
+            let mut fields = json!({"url": url, "headers": headers});
             if *login != Some(Login::new("/home/me/.local/state/cellmate/tokens".into())) {
-                described["login"] = login.as_ref().map_or(json!(false), described_login);
+                fields["login"] = login.as_ref().map_or(json!(false), login_fields);
             }
-            described
+            fields
         }
     };
     json!({
@@ -46,7 +46,7 @@ fn described(server: &ServerEntry) -> Value {
     })
 }
 
-fn described_login(login: &Login) -> Value {
+fn login_fields(login: &Login) -> Value {
     let callback = (login.callback != Callback::default()).then(|| format!("{:?}", login.callback));
     json!({
         "tokens": login.tokens, "id": login.client_id, "secret": login.client_secret, "scopes": login.scopes,
@@ -61,12 +61,12 @@ fn read(name: &str) -> String {
         let text = problem.to_string();
         text.replace(&format!("{}/", folder().display()), "").replace(&format!("{}/", manifest.display()), "")
     });
-    let found = json!({
-        "servers": loaded.servers.iter().map(described).collect::<Vec<_>>(),
+    let fields = json!({
+        "servers": loaded.servers.iter().map(server_fields).collect::<Vec<_>>(),
         "settings": loaded.settings,
         "problems": problems.collect::<Vec<_>>(),
     });
-    let text = serde_json::to_string_pretty(&found).unwrap() + "\n";
+    let text = serde_json::to_string_pretty(&fields).unwrap() + "\n";
     text.replace(manifest.to_str().unwrap(), "MANIFEST")
 }
 
@@ -104,7 +104,7 @@ impl Scratch {
         places(&[], &self.0.path().join("home"), self.0.path().join("project"))
     }
 
-    /// Returns the servers' names with their sources, and the problems without the scratch folder's path.
+    /// Loads the configuration; returns the servers with their sources, and the problems without the scratch folder's path.
     fn loaded(&self) -> (Vec<String>, Vec<String>) {
         let loaded = load(&self.places()).unwrap();
         let servers = loaded.servers.iter().map(|one| format!("{} {}", one.name, one.origin.source.as_str()));
@@ -115,7 +115,7 @@ impl Scratch {
 }
 
 #[test]
-fn servers_of_imported_clients_are_read() {
+fn other_clients_files_are_read_on_request() {
     let server = |name: &str| format!(r#"{{"mcpServers": {{"{name}": {{"command": "x"}}}}}}"#);
     let ours = r#"{imports: ["claude", "cursor", "codex", "vscode", "gemini", "opencode", "windsurf", "zed", "mcporter", "openclaw", "claude-desktop"]}"#;
     let claude = r#"{"mcpServers": {"a": {"command": "x"}, "cellmate": {"command": "cellmate", "args": ["mcp"]}}, "projects": {"PROJECT": {"mcpServers": {"local": {"command": "x"}}}}}"#;
@@ -162,7 +162,7 @@ fn servers_of_imported_clients_are_read() {
     );
     let loaded = load(&scratch.places()).unwrap();
     let gemini = loaded.servers.iter().find(|one| one.name == "d").unwrap();
-    assert!(!gemini.trusted, "another client's trust is not ours");
+    assert!(!gemini.trusted, "another client's trust does not count");
     let Transport::Stdio { env, .. } = &gemini.transport else { panic!() };
     assert_eq!(env, &BTreeMap::from([("K".to_owned(), "hunter2".to_owned())]));
 }
@@ -207,18 +207,18 @@ fn a_projects_file_is_read_only_while_its_content_is_the_trusted_one() {
     let (servers, problems) = scratch.loaded();
     assert_eq!(servers, ["a user"]);
     assert!(problems[0].contains("it has changed since you trusted it"), "{problems:?}");
-    // A single added byte makes the file untrusted.
+    // A change of one byte revokes the trust.
     scratch.write(PROJECT, &format!("{project} "));
     assert_eq!(scratch.names(), ["a user"]);
     scratch.write(PROJECT, project);
     assert_eq!(scratch.names(), ["a user", "b project"]);
-    // A file with the same content in another folder is not trusted.
+    // A file with the same content in another project is not trusted.
     let elsewhere = Scratch::with(&[(PROJECT, project)]);
     assert_eq!(elsewhere.names(), [""; 0]);
 }
 
 #[test]
-fn a_folder_that_an_earlier_version_trusted_is_not_trusted_and_a_problem_explains_it() {
+fn a_folder_that_an_earlier_version_trusted_is_not_trusted_and_the_problem_explains_it() {
     let scratch = Scratch::with(&[(USER, ""), (PROJECT, "{mcpServers: {b: {command: 'x'}}}")]);
     scratch.write(USER, &format!("{{trustedProjects: [{:?}]}}", scratch.path("")));
     let (servers, problems) = scratch.loaded();
@@ -251,14 +251,14 @@ fn a_trusted_project_adds_servers_and_restrictions_and_changes_no_user_settings(
         loaded.servers.iter().map(|one| (one.name.as_str(), one.origin.source.as_str(), one.trusted)).collect();
     assert_eq!(names, [("a", "user", false), ("imported", "cursor", false), ("b", "project", false)]);
     assert_eq!(loaded.settings, json!({"tools": {"deny": ["x", "y"]}, "store": {"url": "u.db"}}));
-    let problems: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
+    let said: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
     for key in ["approvals", "store", "imports", "trustedProjects", "agents", "tools.allow", "trusted"] {
         let named = format!("`{key}` is not applied");
-        assert_eq!(problems.iter().filter(|problem| problem.contains(&named)).count(), 1, "{key}: {problems:#?}");
+        assert_eq!(said.iter().filter(|problem| problem.contains(&named)).count(), 1, "{key}: {said:#?}");
     }
     for name in ["a", "imported"] {
         let shadowed = format!("server `{name}`: your own configuration has a different server with that name");
-        assert!(problems.iter().any(|problem| problem.contains(&shadowed)), "{name}: {problems:#?}");
+        assert!(said.iter().any(|problem| problem.contains(&shadowed)), "{name}: {said:#?}");
     }
 }
 
@@ -301,7 +301,7 @@ fn a_changed_env_file_of_a_trusted_project_is_not_used() {
 }
 
 #[test]
-fn a_file_that_is_too_long_or_has_too_many_values_is_rejected_from_any_source() {
+fn a_file_that_is_too_long_or_has_too_many_values_is_refused_from_any_source() {
     let long = format!("{{mcpServers: {{}}}}{}", " ".repeat(MAX_CONFIG_FILE_BYTES));
     let many = format!("{{a: [{}]}}", "0,".repeat(MAX_JSON_VALUES));
     let deep = "[".repeat(200_000);
@@ -326,13 +326,13 @@ fn a_clients_file_that_is_named_is_read_as_that_client_reads_it() {
     let scratch = Scratch::with(&[("home/.gemini/settings.json", gemini)]);
     let named = Places { named: vec![scratch.0.path().join("home/.gemini/settings.json")], ..scratch.places() };
     let loaded = load(&named).unwrap();
-    assert_eq!(loaded.settings, json!({}), "its `tools` are not ours");
+    assert_eq!(loaded.settings, json!({}), "`tools` of another client's file is not applied");
     let Transport::Stdio { command, .. } = &loaded.servers[0].transport else { panic!() };
     assert_eq!(command, "hunter2");
 }
 
 #[test]
-fn an_invalid_file_of_ours_is_an_error_with_its_position() {
+fn a_cellmate_file_that_cannot_be_read_is_an_error_with_its_position() {
     let scratch = Scratch::with(&[("home/.config/cellmate/config.json5", "{\n  mcpServers: hunter2 }")]);
     let error = load(&scratch.places()).unwrap_err().to_string();
     assert!(error.ends_with("config.json5`: line 2, column 15: expected a value; a string needs quotes"), "{error}");
@@ -342,7 +342,7 @@ fn an_invalid_file_of_ours_is_an_error_with_its_position() {
 }
 
 #[test]
-fn debug_output_contains_no_secret() {
+fn printed_configuration_has_no_secrets() {
     for entry in std::fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|end| end == "expected" || end == "env") {

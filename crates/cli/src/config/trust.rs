@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn two_records_show_which_servers_were_added_changed_and_removed() {
+    fn records_show_which_servers_were_added_changed_and_removed() {
         let changes = record(&[("new", 1), ("same", 2), ("other", 4)]).changes_since(&record(&[
             ("gone", 1),
             ("same", 2),

@@ -162,7 +162,7 @@ fn span(ms: Millis) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_duration_is_printed_in_the_unit_that_fits() {
+    fn spans_are_printed_in_a_fitting_unit() {
         let printed = [-5, 350, 1_000, 119_999, 120_000, 7_200_000, 172_800_000].map(super::span);
         assert_eq!(printed, ["0 ms", "350 ms", "1 s", "119 s", "2 min", "2 h", "2 d"]);
     }

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_login_is_reported_before_a_failure() {
+    fn states_that_the_user_can_fix_take_precedence() {
         let logged_in = |over: bool, wanted: &[&str]| LoginStatus::LoggedIn {
             issuer: None,
             scopes: Vec::new(),
@@ -232,11 +232,11 @@ mod tests {
     }
 
     #[test]
-    fn elapsed_time_is_printed_in_the_unit_that_fits() {
+    fn times_are_printed_as_rounded_ages() {
         let cases = [(-5, "just now"), (59_000, "just now"), (60_000, "1 min ago"), (7_199_000, "119 min ago")];
         let later = [(7_200_000, "2 h ago"), (172_800_000, "2 days ago")];
-        for (milliseconds, printed) in cases.into_iter().chain(later) {
-            assert_eq!(ago(milliseconds), printed);
+        for (milliseconds, told) in cases.into_iter().chain(later) {
+            assert_eq!(ago(milliseconds), told);
         }
     }
 }

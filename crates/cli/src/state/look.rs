@@ -91,7 +91,7 @@ mod tests {
     use super::skew;
 
     #[test]
-    fn a_clock_within_the_request_time_has_no_skew() {
+    fn clock_skew_is_reported_only_beyond_the_round_trip_time() {
         assert_eq!(skew(150, 100, 200), 0);
         assert_eq!(skew(250, 100, 200), 50);
         assert_eq!(skew(40, 100, 200), -60);

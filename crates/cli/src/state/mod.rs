@@ -183,7 +183,7 @@ mod tests {
     use super::{Privacy, privacy};
 
     #[test]
-    fn a_folder_is_made_private_unless_its_sticky_bit_is_set() {
+    fn a_folder_is_made_private_unless_it_is_meant_to_be_shared() {
         assert_eq!(privacy(0o40700), Privacy::Private);
         for mode in [0o40755, 0o40750, 0o40711] {
             assert_eq!(privacy(mode), Privacy::Tightened { is_writable: false }, "{mode:o}");

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_override_the_environment_which_overrides_the_configuration() {
+    fn flags_win_over_the_environment_and_the_environment_over_the_configuration() {
         let folder = tempfile::tempdir().unwrap();
         let typed = |store: Option<&str>| StoreArguments {
             store: store.map(|text| Address(text.to_owned())),
@@ -204,18 +204,18 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_store_is_reported_without_the_password() {
+    fn an_unusable_location_is_reported_without_its_text() {
         let folder = tempfile::tempdir().unwrap();
         let typed = StoreArguments {
             store: Some(Address("mysql://me:s3cret@db/x".to_owned())),
             key_file: None,
             state_dir: Some(folder.path().to_owned()),
         };
-        let error = typed.choose(&json!({}), &places(&[])).unwrap_err().to_string();
-        assert_eq!(error, "a store is `postgres://user@host/database`, or the path of a file");
+        let said = typed.choose(&json!({}), &places(&[])).unwrap_err().to_string();
+        assert_eq!(said, "a store is `postgres://user@host/database`, or the path of a file");
         let untyped = StoreArguments { store: None, ..typed };
         let settings = json!({"store": {"url": "postgres://me:${PASS}@db/x"}});
-        let error = untyped.choose(&settings, &places(&[])).unwrap_err().to_string();
-        assert!(error.contains("`PASS` is not set"), "{error}");
+        let said = untyped.choose(&settings, &places(&[])).unwrap_err().to_string();
+        assert!(said.contains("`PASS` is not set"), "{said}");
     }
 }

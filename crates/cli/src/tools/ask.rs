@@ -140,7 +140,7 @@ mod tests {
     use super::{no, parse_answer, yes};
 
     #[test]
-    fn anything_but_yes_or_always_is_a_no() {
+    fn only_a_plain_yes_counts_as_yes() {
         for line in ["y\n", "YES\n", " yes "] {
             assert_eq!(parse_answer(line), yes(ApprovalScope::Once), "{line:?}");
         }

@@ -1,4 +1,4 @@
-//! The cells of `spec/cells/*.md`, run in process and through the binary.
+//! `spec/cells/*.md`, in process and through the binary.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `cellmate exec` and `cellmate doctor` on the command line.
+//! The command line itself.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -38,7 +38,7 @@ fn a_cell_comes_from_a_flag_a_file_or_standard_input() {
 }
 
 #[test]
-fn the_exit_code_depends_on_how_the_cell_ended() {
+fn the_exit_code_tells_how_it_ended() {
     let cases = [
         (vec!["exec", "-e", "throw 1"], 1),
         (vec!["exec", "-e", "await yield_control()", "--no-wait"], 3),
@@ -54,7 +54,7 @@ fn the_exit_code_depends_on_how_the_cell_ended() {
 }
 
 #[test]
-fn an_invalid_catalog_is_rejected_with_a_reason() {
+fn a_bad_catalog_is_refused_with_a_reason() {
     let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/bad-catalog.json");
     for (text, reason) in [
         ("{", "EOF while parsing"),
@@ -64,13 +64,13 @@ fn an_invalid_catalog_is_rejected_with_a_reason() {
     ] {
         std::fs::write(file, text).unwrap();
         let output = cellmate(&["exec", "-e", "1", "--catalog", file], "");
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(stderr.contains(reason) && stderr.contains(file), "{text}: {stderr}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(reason) && said.contains(file), "{text}: {said}");
     }
 }
 
 #[test]
-fn doctor_reports_the_image_and_the_jail() {
+fn the_doctor_names_the_jail() {
     let output = cellmate(&["doctor", "--json"], "");
     let report = json_of(&output);
     assert_eq!(report["image"].as_str().map(str::len), Some(64));

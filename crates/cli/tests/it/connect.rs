@@ -1,4 +1,4 @@
-//! `cellmate connect`: edits of every client's configuration, and their undo.
+//! `cellmate connect`: every client's configuration, written and put back.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn parsed(text: &str) -> Value {
 }
 
 #[test]
-fn every_client_is_connected_in_the_file_that_it_reads() {
+fn every_client_is_connected_where_it_looks() {
     let plain = json!({"command": exe(), "args": ["mcp"]});
     let typed = json!({"type": "stdio", "command": exe(), "args": ["mcp"]});
     let cases = [
@@ -42,18 +42,18 @@ fn every_client_is_connected_in_the_file_that_it_reads() {
     ];
     let person = Person::new();
     for (client, file, expected) in cases {
-        let output = person.cellmate(&["connect", client, "--yes", "--take-over"]);
+        let said = person.types(&["connect", client, "--yes", "--take-over"]);
         assert!(
-            output.code == 0 && output.out.contains(&format!("to undo:\n  rm /{file}\n")),
+            said.code == 0 && said.out.contains(&format!("to undo:\n  rm /{file}\n")),
             "{client}: {}{}",
-            output.out,
-            output.err
+            said.out,
+            said.err
         );
         assert_eq!(parsed(&person.read(file)), expected, "{client}");
-        assert!(person.cellmate(&["connect", client]).out.ends_with("is already connected\n"), "{client}");
+        assert!(person.types(&["connect", client]).out.ends_with("is already connected\n"), "{client}");
     }
     assert!(!person.has(OURS), "there was nothing to take over");
-    assert_eq!(person.cellmate(&["connect", "codex", "--yes"]).code, 0);
+    assert_eq!(person.types(&["connect", "codex", "--yes"]).code, 0);
     let codex =
         format!("[mcp_servers.cellmate]\ncommand = \"{}\"\nargs = [\"mcp\"]\nstartup_timeout_sec = 60\n", exe());
     assert_eq!(person.read("home/.codex/config.toml"), codex);
@@ -67,52 +67,52 @@ fn every_client_is_connected_in_the_file_that_it_reads() {
         ("codex", ".codex/config.toml"),
     ];
     for (client, file) in files {
-        let output = person.cellmate(&["connect", client, "--scope", "project", "--yes", "--config", "mine.json5"]);
-        assert_eq!(output.code, 0, "{client}: {}", output.err);
+        let said = person.types(&["connect", client, "--scope", "project", "--yes", "--config", "mine.json5"]);
+        assert_eq!(said.code, 0, "{client}: {}", said.err);
         let wanted = person.path("project/mine.json5").display().to_string();
         assert!(person.read(&format!("project/{file}")).contains(&wanted), "{client}");
     }
     person.write("project/.cursor/mcp.json", r#"{"mcpServers": {"a": {"command": "x"}}}"#);
-    let output = person.cellmate(&["connect", "cursor", "--scope", "project", "--take-over", "--yes"]);
+    let said = person.types(&["connect", "cursor", "--scope", "project", "--take-over", "--yes"]);
     let notes = "note: `a` moves to cellmate's configuration\n\
         note: this project's file is not trusted yet, so it is not read; run `cellmate servers trust`\n";
-    assert_eq!((output.code, output.err.as_str()), (0, notes));
-    let output = person.cellmate(&["connect", "windsurf", "--scope", "project", "--yes"]);
-    assert!(output.code == 2 && output.err.contains("--scope user"), "{}", output.err);
-    assert_eq!(person.cellmate(&["connect", "emacs"]).code, 2);
+    assert_eq!((said.code, said.err.as_str()), (0, notes));
+    let said = person.types(&["connect", "windsurf", "--scope", "project", "--yes"]);
+    assert!(said.code == 2 && said.err.contains("--scope user"), "{}", said.err);
+    assert_eq!(person.types(&["connect", "emacs"]).code, 2);
 }
 
 #[test]
-fn nothing_is_written_without_confirmation() {
+fn nothing_is_written_unless_somebody_agrees() {
     let person = Person::new();
     let before = format!(
         "{{\n  // {CANARY}\n  \"mcpServers\": {{\n    \"a\": {{\"command\": \"x\", \"env\": {{\"K\": \"{CANARY}\"}}}} // tail\n  }}\n}}\n"
     );
     person.write("home/.cursor/mcp.json", &before);
-    let output = person.cellmate(&["connect", "cursor"]);
+    let said = person.types(&["connect", "cursor"]);
     assert!(
-        output.code == 2 && output.out.contains("+    \"cellmate\": {") && output.err.contains("--yes"),
+        said.code == 2 && said.out.contains("+    \"cellmate\": {") && said.err.contains("--yes"),
         "{}{}",
-        output.out,
-        output.err
+        said.out,
+        said.err
     );
-    assert_eq!(person.cellmate(&["connect", "cursor", "--dry-run"]).code, 0);
-    assert_eq!(person.cellmate(&["connect", "cursor", "--json"]).code, 2);
+    assert_eq!(person.types(&["connect", "cursor", "--dry-run"]).code, 0);
+    assert_eq!(person.types(&["connect", "cursor", "--json"]).code, 2);
     assert_eq!(person.read("home/.cursor/mcp.json"), before);
-    let done = person.cellmate(&["connect", "cursor", "--yes", "--json"]).json();
+    let done = person.types(&["connect", "cursor", "--yes", "--json"]).json();
     let after = person.read("home/.cursor/mcp.json");
     assert!(after.contains(&format!("// {CANARY}\n")) && after.contains("}, // tail\n"), "{after}");
     let undo = done["changes"][0]["undo"].as_str().unwrap().to_owned();
     let words: Vec<&str> = undo.split(' ').collect();
     assert_eq!(person.read(words[1].trim_start_matches('/')), before, "{undo}");
     person.write("home/.cursor/mcp.json", "{ not json");
-    let output = person.cellmate(&["connect", "cursor", "--yes"]);
-    assert!(output.code == 2 && output.err.contains("fix it"), "{}", output.err);
+    let said = person.types(&["connect", "cursor", "--yes"]);
+    assert!(said.code == 2 && said.err.contains("fix it"), "{}", said.err);
     assert_eq!(person.read("home/.cursor/mcp.json"), "{ not json");
 }
 
 #[test]
-fn other_servers_are_taken_over_with_variables_unexpanded() {
+fn other_servers_are_taken_over_as_they_are_written() {
     let person = Person::new();
     person.write(OURS, "{\n  // mine\n  mcpServers: { taken: { command: 'mine' } },\n}\n");
     let here = person.path("project").canonicalize().unwrap().display().to_string();
@@ -131,13 +131,13 @@ fn other_servers_are_taken_over_with_variables_unexpanded() {
         },
     });
     person.write("home/.claude.json", &theirs.to_string());
-    let output = person.cellmate(&["connect", "claude-code", "--take-over", "--yes"]);
-    assert_eq!(output.code, 0, "{}", output.err);
+    let said = person.types(&["connect", "claude-code", "--take-over", "--yes"]);
+    assert_eq!(said.code, 0, "{}", said.err);
     let notes = "note: `local` moves to cellmate's configuration\nnote: `moves` moves to cellmate's configuration\nnote: `keyed` moves to cellmate's configuration\n\
         note: `logged-in` stays where it is: the client may be logged in to it; if it needs no login, add it with `cellmate servers add`\n\
         note: `old` stays where it is: cellmate does not support its transport\n\
         note: `taken` stays where it is: cellmate has a different server with that name; rename one\n";
-    assert_eq!(output.err, notes);
+    assert_eq!(said.err, notes);
     let left = parsed(&person.read("home/.claude.json"));
     let names: Vec<&String> = left["mcpServers"].as_object().unwrap().keys().collect();
     assert_eq!(names, ["logged-in", "old", "taken", "cellmate"]);
@@ -148,7 +148,7 @@ fn other_servers_are_taken_over_with_variables_unexpanded() {
     assert_eq!(left["projects"]["/elsewhere"], theirs["projects"]["/elsewhere"], "other folders keep theirs");
     let ours = person.read(OURS);
     assert!(ours.contains("// mine") && ours.contains("${TOKEN}") && ours.contains(CANARY), "{ours}");
-    let listed = person.cellmate(&["servers", "list", "--json"]).json();
+    let listed = person.types(&["servers", "list", "--json"]).json();
     let names: Vec<&str> =
         listed["servers"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["taken", "local", "keyed"]);
@@ -156,7 +156,7 @@ fn other_servers_are_taken_over_with_variables_unexpanded() {
 }
 
 #[test]
-fn servers_that_are_taken_over_keep_their_meaning() {
+fn what_is_taken_over_means_the_same_here_as_there() {
     let person = Person::new();
     person.write("home/.codex/config.toml", "# mine\n[mcp_servers.a]\ncommand = \"x\"\nargs = [\"${NOT_A_VARIABLE}\"]\nenabled_tools = [\"t\"]\n\n# theirs\n[tui]\ntheme = \"dark\"\n");
     person.write(
@@ -169,8 +169,8 @@ fn servers_that_are_taken_over_keep_their_meaning() {
     );
     person.write("home/.config/Code/User/mcp.json", r#"{"inputs": [{"id": "k", "type": "promptString", "default": "d"}], "servers": {"d": {"command": "x", "args": ["${input:k}"]}}}"#);
     for client in ["codex", "gemini", "opencode", "vscode"] {
-        let output = person.cellmate(&["connect", client, "--take-over", "--yes"]);
-        assert_eq!(output.code, 0, "{client}: {}", output.err);
+        let said = person.types(&["connect", client, "--take-over", "--yes"]);
+        assert_eq!(said.code, 0, "{client}: {}", said.err);
     }
     let codex = person.read("home/.codex/config.toml");
     assert!(
@@ -180,7 +180,7 @@ fn servers_that_are_taken_over_keep_their_meaning() {
     let ours = parsed(&person.read(OURS));
     assert_eq!(ours["mcpServers"]["a"]["args"], json!(["$${NOT_A_VARIABLE}"]));
     assert_eq!(ours["mcpServers"]["b"]["args"], json!(["${SECRET}", "$5", "${SECRET}"]));
-    let listed = person.cellmate(&["servers", "list", "--json"]).json();
+    let listed = person.types(&["servers", "list", "--json"]).json();
     assert_eq!((listed["servers"].as_array().unwrap().len(), &listed["problems"]), (4, &json!([])), "{listed}");
     assert_eq!(listed["servers"][0]["onlyTools"], json!(["t"]));
 }

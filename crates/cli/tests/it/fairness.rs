@@ -1,4 +1,4 @@
-//! Worker processes shared by principals: one that uses all it can get must not delay another.
+//! Worker processes shared by principals: one that uses all it can get, and another that must not notice.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,18 +19,18 @@ use tokio::task::{JoinHandle, JoinSet};
 
 const ENDLESS: &str = "for (;;);";
 
-/// Allocates nearly all of its memory limit, and then keeps writing to it.
+/// Takes nearly all of its memory limit, and then goes on using it.
 const HUNGRY: &str = "const held = []; for (let i = 0; i < 50; i++) held.push(new Uint8Array(1 << 20).fill(i)); \
                       for (;;) for (const block of held) block.fill(7);";
 
-/// Holds much memory while a tool call is pending.
+/// Holds much memory while a tool works.
 const HOLDS_MEMORY: &str = "const held = []; for (let i = 0; i < 50; i++) held.push(new Uint8Array(1 << 20).fill(i)); \
                             await tools.call('openclaw:test:slow', {}); return held.length";
 
-/// The most memory that a worker may take: the heap of its cells and its own.
+/// A worker's memory, at most: the heap of its cells and what it needs itself.
 const MAX_WORKER_MIB: u64 = 400;
 
-/// The longest accepted delay. `bench` measures an optimised build; here a debug build shares two cores with other tests.
+/// An optimised build is measured by `bench`; here a debug build shares two cores with other tests.
 const MAX_DELAY: Duration = Duration::from_millis(1500);
 
 struct Lab {
@@ -57,7 +57,7 @@ impl Lab {
         tokio::spawn(async move { code_mode.exec(&tools, &config, "exec", input).await })
     }
 
-    /// Runs trivial cells of a principal one after another; returns their durations, sorted.
+    /// How long trivial cells of a principal take, one after another, slowest last.
     async fn latencies(&self, principal: &str, count: usize) -> Vec<Duration> {
         let mut all = Vec::new();
         for _ in 0..count {
@@ -70,7 +70,7 @@ impl Lab {
         all
     }
 
-    /// Returns the memory of the workers in MiB: current (`VmRSS`) or peak (`VmHWM`).
+    /// Memory of the workers in MiB: now (`VmRSS`), or at most so far (`VmHWM`).
     fn memory_mib(&self, field: &str) -> Vec<u64> {
         let of = |pid: u32| {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -107,12 +107,12 @@ async fn endless_and_memory_hungry_cells_of_one_principal_do_not_delay_another()
     println!("median {median:?}, p99 {p99:?}");
     assert!(p99 < MAX_DELAY, "median {median:?}, p99 {p99:?}");
     lab.assert_workers_small();
-    // They run or are queued; none was refused.
+    // They run, or wait for their turn: the queue is not emptied by refusing.
     assert!(cells.iter().all(|cell| !cell.is_finished()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cells_that_hold_memory_during_a_tool_call_stay_within_the_heap_and_all_finish() {
+async fn cells_that_hold_memory_while_a_tool_works_stay_within_the_heap_and_all_finish() {
     let lab = Lab::start().await;
     let at_rest = lab.memory_mib("VmRSS");
     let began = Instant::now();
@@ -127,7 +127,7 @@ async fn cells_that_hold_memory_during_a_tool_call_stay_within_the_heap_and_all_
     }
     println!("all finished in {:?}", began.elapsed());
     lab.assert_workers_small();
-    // The memory of the cells is returned to the system.
+    // What cells took is given back.
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let now = lab.memory_mib("VmRSS");
@@ -141,7 +141,7 @@ async fn cells_that_hold_memory_during_a_tool_call_stay_within_the_heap_and_all_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cells_dropped_while_queued_or_running_release_their_turns() {
+async fn cells_dropped_while_they_wait_or_run_give_their_turns_back() {
     let lab = Lab::start().await;
     let ada = lab.pool.for_principal("ada");
     let tables = CatalogTables::new(&BTreeMap::new());
@@ -154,7 +154,7 @@ async fn cells_dropped_while_queued_or_running_release_their_turns() {
         source: source.to_owned(),
     };
     for round in 0..8 {
-        // The first four run, the others are queued. Dropped at various times, some when their turn is granted.
+        // The first four run, the others wait. Dropped at various times, some at the moment of their grant.
         let mut cells = JoinSet::new();
         for _ in 0..40 {
             let (ada, tables, start) = (ada.clone(), tables.clone(), cell(ENDLESS, 60_000));
@@ -173,7 +173,7 @@ async fn cells_dropped_while_queued_or_running_release_their_turns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_single_principal_can_finish_many_cells_quickly() {
+async fn one_principal_alone_has_many_cells_finished_soon() {
     let lab = Lab::start().await;
     let began = Instant::now();
     for _ in 0..10 {
@@ -187,13 +187,13 @@ async fn a_single_principal_can_finish_many_cells_quickly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_principal_with_too_many_queued_cells_is_refused_and_another_is_not() {
+async fn a_principal_with_too_many_waiting_cells_is_refused_more_and_another_is_not() {
     let lab = Lab::start().await;
     let mut cells: Vec<_> = (0..4).map(|_| lab.spawn("ada", ENDLESS, 60_000)).collect();
     tokio::time::sleep(Duration::from_millis(200)).await;
     cells.extend((0..MAX_QUEUED_CELLS).map(|_| lab.spawn("ada", "return 1", 1000)));
     let deadline = Instant::now() + Duration::from_secs(20);
-    // Each cell is a separate task; once all of them are queued, the next is refused.
+    // Each cell is a task of its own; when all of them wait, the next is refused.
     let refused = loop {
         let probe = lab.spawn("ada", "return 1", 1000);
         if let Ok(result) = tokio::time::timeout(Duration::from_secs(1), probe).await {

@@ -1,5 +1,10 @@
-//! Tests through the real binary: its commands, its MCP server, and its sandbox workers.
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a panic fails the test")]
+//! Cellmate as its user meets it: through the binary, and through workers that are the binary.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that meets what it does not expect has failed"
+)]
 
 mod cells;
 mod command;

@@ -1,11 +1,11 @@
-//! A user with a home folder, a project, a small MCP server, and `cellmate`.
+//! A person with a home folder, a project, an MCP server of a few lines, and `cellmate`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// An MCP server in shell. It prints its token to standard error, which it should not, and greets by name.
+/// An MCP server at the wire: it says its token where it should not, and echoes what it is called with.
 const SERVER: &str = r#"#!/bin/sh
 echo "started with $TOKEN $2" >&2
 [ "$1" = fail ] && exit 3
@@ -23,21 +23,20 @@ while read -r line; do
 done
 "#;
 
-/// A secret that must not appear in any output.
+/// What must never be read in anything we print.
 pub const CANARY: &str = "canary-7f3e9a51c0de";
 
 pub struct Person {
     folder: tempfile::TempDir,
 }
 
-/// The output of a command.
-pub struct CommandOutput {
+pub struct Said {
     pub code: i32,
     pub out: String,
     pub err: String,
 }
 
-impl CommandOutput {
+impl Said {
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}\n{}", self.out, self.err))
     }
@@ -71,9 +70,8 @@ impl Person {
         std::fs::read_to_string(self.path(below)).unwrap()
     }
 
-    /// Runs `cellmate` in the project's folder, and checks that it prints no secret. The temporary folder's path is
-    /// removed from the output.
-    pub fn cellmate(&self, arguments: &[&str]) -> CommandOutput {
+    /// Runs it in the project's folder, sees that it keeps secrets, and leaves the scratch folder's name out.
+    pub fn types(&self, arguments: &[&str]) -> Said {
         let output = Command::new(env!("CARGO_BIN_EXE_cellmate"))
             .args(arguments)
             .current_dir(self.path("project"))
@@ -85,11 +83,10 @@ impl Person {
             .output()
             .unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap().replace(self.root(), "");
-        let code = output.status.code().unwrap();
-        let output = CommandOutput { code, out: text(&output.stdout), err: text(&output.stderr) };
-        let keeps_secret = !output.out.contains(CANARY) && !output.err.contains(CANARY);
-        assert!(keeps_secret, "{arguments:?} prints a secret:\n{}\n{}", output.out, output.err);
-        output
+        let said = Said { code: output.status.code().unwrap(), out: text(&output.stdout), err: text(&output.stderr) };
+        let kept = !said.out.contains(CANARY) && !said.err.contains(CANARY);
+        assert!(kept, "{arguments:?} tells a secret:\n{}\n{}", said.out, said.err);
+        said
     }
 
     fn root(&self) -> &str {

@@ -1,4 +1,4 @@
-//! The state of servers, as reported by `servers list` and `doctor` without starting any.
+//! How servers stand, said by `servers list` and `doctor` without starting any.
 
 use serde_json::{Value, json};
 
@@ -6,8 +6,7 @@ use crate::person::{CANARY, Person};
 
 const OURS: &str = "home/.config/cellmate/config.json5";
 
-/// A user with a server that works, one that fails and prints its secret, and a disabled one; each writes to `started`
-/// when it is started.
+/// One that works, one that fails and repeats its secret, one that is off; each leaves a trace when it is started.
 fn person() -> Person {
     let person = Person::new();
     let server = person.server();
@@ -28,48 +27,48 @@ fn of<'a>(report: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn a_server_is_not_tried_then_ready_or_failed_with_the_next_command() {
+fn a_server_is_not_tried_then_ready_or_failed_and_each_says_what_to_type() {
     let person = person();
-    let before = person.cellmate(&["servers", "list", "--json"]).json();
+    let before = person.types(&["servers", "list", "--json"]).json();
     assert_eq!((&of(&before, "good")["state"], &of(&before, "good")["listedAt"]), (&json!("not tried"), &Value::Null));
     assert_eq!(of(&before, "good")["next"], "cellmate servers test good");
     assert_eq!((&of(&before, "resting")["state"], &of(&before, "resting")["next"]), (&json!("off"), &Value::Null));
-    assert!(!person.has("started") && !person.has("home/.local/state/cellmate"), "listing creates nothing");
+    assert!(!person.has("started") && !person.has("home/.local/state/cellmate"), "looking makes nothing");
 
-    assert_eq!(person.cellmate(&["servers", "test"]).code, 1);
+    assert_eq!(person.types(&["servers", "test"]).code, 1);
     let starts = person.read("started");
-    let after = person.cellmate(&["servers", "list", "--json"]).json();
+    let after = person.types(&["servers", "list", "--json"]).json();
     assert_eq!((&of(&after, "good")["state"], &of(&after, "good")["tools"]), (&json!("ready"), &json!(2)));
     let bad = of(&after, "bad");
     assert_eq!((&bad["state"], &bad["next"]), (&json!("failed"), &json!("cellmate servers test bad")));
     let why = "it ended or closed its output; see what it wrote to its standard error";
     assert_eq!(bad["lastError"]["message"], why);
-    let table = person.cellmate(&["servers", "list"]);
+    let table = person.types(&["servers", "list"]);
     assert!(table.out.contains("ready   2 tools, just now"), "{}", table.out);
-    let remark = format!("bad: it failed just now: {why}; run `cellmate servers test bad`\n");
-    assert!(table.err.contains(&remark), "{}", table.err);
-    assert_eq!(person.read("started"), starts, "listing starts nothing");
+    let told = format!("bad: it failed just now: {why}; run `cellmate servers test bad`\n");
+    assert!(table.err.contains(&told), "{}", table.err);
+    assert_eq!(person.read("started"), starts, "looking starts nothing");
 }
 
 #[test]
-fn the_state_of_a_login_is_reported_as_json() {
+fn a_login_that_is_wanted_or_forgotten_is_said_for_programs_too() {
     let person = Person::new();
     let remote =
         json!({"url": "https://example.invalid/mcp", "oauth": {"clientId": "us", "clientSecret": "${SECRET}"}});
     let own = json!({"url": "https://example.invalid/mcp", "headers": {"Authorization": "Bearer ${SECRET}"}});
     person.write(OURS, &json!({"mcpServers": {"remote": remote, "own": own}}).to_string());
-    let listed = person.cellmate(&["servers", "list", "--json"]).json();
+    let listed = person.types(&["servers", "list", "--json"]).json();
     assert_eq!(of(&listed, "remote")["login"], json!({"loggedIn": false, "wanted": false}));
     assert_eq!(of(&listed, "own")["login"], Value::Null);
-    let out = person.cellmate(&["servers", "login", "remote", "--out", "--json"]).json();
+    let out = person.types(&["servers", "login", "remote", "--out", "--json"]).json();
     assert_eq!(out, json!({"server": "remote", "loggedIn": false, "forgotten": false}));
-    let refused = person.cellmate(&["servers", "login", "own"]);
+    let refused = person.types(&["servers", "login", "own"]);
     assert!(
         refused.code == 2 && refused.err.contains("without an authorization header of their own"),
         "{}",
         refused.err
     );
-    let diff = person.cellmate(&["servers", "remove", "remote", "--dry-run"]).out;
+    let diff = person.types(&["servers", "remove", "remote", "--dry-run"]).out;
     assert!(
         diff.contains("${SECRET}") && !diff.contains("\"us\""),
         "names of variables are shown, values are not: {diff}"
@@ -77,14 +76,14 @@ fn the_state_of_a_login_is_reported_as_json() {
 }
 
 #[test]
-fn doctor_reports_the_servers_and_starts_them_only_with_a_flag() {
+fn the_doctor_sees_the_servers_and_starts_them_only_when_asked_to() {
     let person = person();
-    let seen = person.cellmate(&["doctor", "--json"]);
+    let seen = person.types(&["doctor", "--json"]);
     assert_eq!((seen.code, of(&seen.json(), "good")["state"].clone()), (1, json!("not tried")));
     assert_eq!(seen.json()["problems"][0]["server"], "missing");
     assert!(!person.has("started"));
-    let started = person.cellmate(&["doctor", "--servers"]);
-    assert_eq!(person.read("started"), "x\nx\n", "the disabled one is not started");
+    let started = person.types(&["doctor", "--servers"]);
+    assert_eq!(person.read("started"), "x\nx\n", "the one that is off stays off");
     let lines =
         ["good: ready, 2 tools, just now", "bad: failed, -", "run `cellmate servers test bad`", "`NOT_SET` is not set"];
     for line in lines {
@@ -92,9 +91,9 @@ fn doctor_reports_the_servers_and_starts_them_only_with_a_flag() {
     }
     assert_eq!(started.code, 1);
     person.write(OURS, "{ mcpServers: ");
-    let broken = person.cellmate(&["doctor"]);
+    let broken = person.types(&["doctor"]);
     assert!(broken.code == 2 && broken.out.contains("jail") && broken.err.contains("config.json5"), "{}", broken.err);
     person.write(OURS, "{}");
-    let none = person.cellmate(&["doctor"]);
+    let none = person.types(&["doctor"]);
     assert!(none.out.contains("servers        none; add one with `cellmate servers add"), "{}", none.out);
 }

@@ -1,4 +1,4 @@
-//! No text from a server, a cell, a project's file or the store can control a terminal.
+//! Nothing that a server, a cell, a project's file or the store holds reaches a terminal in a form that steers it.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -12,17 +12,17 @@ use crate::person::Person;
 
 const OURS: &str = "home/.config/cellmate/config.json5";
 
-/// C0 and C1 controls, directions, zero widths, tags, separators, and a forged line of output.
+/// C0 and C1 controls, directions, zero widths, tags, separators, and a line that pretends to be ours.
 const HOSTILE: &str =
     "\u{1b}[31m\u{9b}2J\u{7f}\u{85}\u{202e}\u{2066}\u{200b}\u{feff}\u{e0041}\u{2028}\u{ad}\r\nFORGED: all is well\u{7}";
 
-/// Hostile characters that a server's name may contain.
+/// The same without what a server's name may not have.
 const NAME: &str = "na\u{202e}\u{200b}\u{e0041}me";
 
-/// The name of a folder, which may contain anything but a slash and a NUL.
+/// A name for a folder: everything but a slash and a zero is allowed in it.
 const FOLDER: &str = "we\u{202e}ird\u{9b}2J\u{1b}[31m\nFORGED";
 
-/// A cell that prints hostile text, gets it from a tool, and waits for an approval.
+/// A cell that shows hostile text, gets it from a tool, and waits for a person.
 fn cell() -> String {
     let text = json!(HOSTILE);
     format!(
@@ -30,7 +30,7 @@ fn cell() -> String {
     )
 }
 
-/// An MCP server in shell that returns hostile text in every field.
+/// An MCP server, a few lines of shell, that says hostile things wherever it can.
 fn script() -> String {
     let schema = json!({"type": "object", "title": HOSTILE, "properties": {(HOSTILE): {"description": HOSTILE}}});
     let tool = |name: &str| json!({"name": name, "title": HOSTILE, "description": HOSTILE, "inputSchema": schema});
@@ -114,7 +114,7 @@ impl Hostile {
         command
     }
 
-    /// Runs the cell in `cellmate mcp` until it waits for an approval.
+    /// Runs the cell in `cellmate mcp`, until it waits for a person.
     fn waiting_run(&self) -> Value {
         let mut child = self.command(&["mcp".to_owned()]).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
@@ -137,25 +137,25 @@ impl Hostile {
         answer["result"]["structuredContent"].clone()
     }
 
-    fn cellmate(&self, arguments: &[String], input: &str) -> Output {
+    fn types(&self, arguments: &[String], input: &str) -> Output {
         let mut child = self.command(arguments).spawn().unwrap();
-        // A command that does not read its input may have ended already.
+        // A command that does not read its input may be over already.
         drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
         child.wait_with_output().unwrap()
     }
 }
 
-/// Returns what is wrong with printed text: a character that controls a terminal, or hostile text at the start of a line.
+/// What is wrong with a printed text: a character could steer a terminal, or a stranger's text begins a line of its own.
 fn complaint(text: &str, one_line: bool) -> Option<String> {
     let found: Vec<char> = text.chars().filter(|letter| is_unsafe(*letter) && *letter != '\n').collect();
     if !found.is_empty() {
         return Some(format!("prints {found:?}: {text:?}"));
     }
     let forged = one_line && text.lines().any(|line| line.trim_start().starts_with("FORGED"));
-    forged.then(|| format!("hostile text starts a line: {text}"))
+    forged.then(|| format!("lets a stranger begin a line: {text}"))
 }
 
-/// Returns every command, as listed by clap's help.
+/// Every command that can be typed, as clap's own help lists them.
 fn commands(before: &[String]) -> Vec<Vec<String>> {
     let output = Command::new(env!("CARGO_BIN_EXE_cellmate")).args(before).arg("--help").output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
@@ -165,7 +165,7 @@ fn commands(before: &[String]) -> Vec<Vec<String>> {
     names.flat_map(|name| commands(&[before, &[name.to_owned()]].concat())).collect()
 }
 
-/// A command, its arguments, its standard input, and whether hostile text must stay on one line.
+/// A command, what is typed after it, what it reads, and whether a stranger's text may have lines of its own there.
 type Case<'a> = (&'a str, Vec<&'a str>, String, bool);
 
 fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 4]) -> Vec<Case<'a>> {
@@ -245,14 +245,14 @@ fn every_command_prints_hostile_text_without_unsafe_characters() {
             [&words, middle, more].concat().into_iter().map(str::to_owned).collect()
         };
         let has_json =
-            String::from_utf8(hostile.cellmate(&typed(&[], &["--help"]), "").stdout).unwrap().contains("--json");
-        // An approval can be decided only once; all other commands are also run with `--json`.
+            String::from_utf8(hostile.types(&typed(&[], &["--help"]), "").stdout).unwrap().contains("--json");
+        // A decision can be made once; the JSON of the others is asked for, too.
         let both = has_json && !command.ends_with("approve");
         for middle in [&[][..], &["--json"]].iter().take(if both { 2 } else { 1 }) {
             let typed = typed(middle, more);
-            let output = hostile.cellmate(&typed, input);
+            let output = hostile.types(&typed, input);
             let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-            // Clap's usage errors repeat only the user's own arguments.
+            // Clap repeats what a person typed, and only that.
             if err.contains("For more information, try") {
                 continue;
             }
@@ -271,7 +271,7 @@ fn json_has_the_same_value_with_every_unsafe_character_escaped() {
     let hostile = Hostile::new();
     let json_of = |arguments: &[&str]| -> Value {
         let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        serde_json::from_slice(&hostile.cellmate(&arguments, "").stdout).unwrap()
+        serde_json::from_slice(&hostile.types(&arguments, "").stdout).unwrap()
     };
     let listed = json_of(&["tools", "list", "--server", "s", "--json"]);
     assert_eq!(listed["tools"][0]["parameters"]["title"], HOSTILE, "{listed}");
@@ -283,14 +283,14 @@ fn json_has_the_same_value_with_every_unsafe_character_escaped() {
 }
 
 #[test]
-fn output_of_a_cell_is_escaped_on_a_terminal() {
+fn a_terminal_sees_what_a_cell_shows_and_obeys_nothing_of_it() {
     let hostile = Hostile::new();
     let text = json!(HOSTILE);
     let cells = [format!("text({text}); json({{a: {text}}}); return [{text}]"), format!("throw new Error({text})")];
     for cell in cells {
         hostile.person.write("cell.js", &cell);
         let line = format!("{} exec {}", env!("CARGO_BIN_EXE_cellmate"), hostile.person.path("cell.js").display());
-        // `script` provides a terminal, which ends lines with a carriage return.
+        // Gives it a terminal, which ends lines with a carriage return.
         let output = Command::new("script").args(["-qefc", &line, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
         let seen = String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n");
         assert!(seen.contains("\\u{9b}2J"), "{seen:?}");

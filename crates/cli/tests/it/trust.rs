@@ -1,4 +1,4 @@
-//! Project files: trusted by content, and limited to servers and restrictions.
+//! Projects' files: trusted by their content, and limited to servers and restrictions.
 
 use std::process::{Command, Stdio};
 
@@ -9,7 +9,7 @@ use crate::person::Person;
 const OURS: &str = "home/.config/cellmate/config.json5";
 const PROJECT: &str = "project/.cellmate.json5";
 
-/// A server that writes to the file `trace` when it is started.
+/// A server that leaves a trace when it is started.
 fn traced(person: &Person, trace: &str) -> serde_json::Value {
     let (trace, server) = (person.path(trace).display().to_string(), person.server());
     json!({"command": "sh", "args": ["-c", format!("echo x >> {trace}; exec sh {server}")]})
@@ -20,14 +20,14 @@ fn a_project_file_that_changes_is_not_read_and_every_command_says_what_to_run() 
     let person = Person::new();
     let before = json!({"mcpServers": {"p": traced(&person, "before"), "gone": {"command": "x", "enabled": false}}});
     person.write(PROJECT, &before.to_string());
-    let trusted = person.cellmate(&["servers", "trust"]);
+    let trusted = person.types(&["servers", "trust"]);
     assert_eq!(trusted.code, 0, "{}", trusted.err);
     assert!(
         trusted.out.contains("+ server `p`: sh -c") && trusted.out.contains("trusted as it is now"),
         "{}",
         trusted.out
     );
-    assert_eq!(person.cellmate(&["servers", "test"]).code, 0);
+    assert_eq!(person.types(&["servers", "test"]).code, 0);
     assert!(person.has("before"));
 
     let after = json!({"mcpServers": {"p": traced(&person, "after"), "new": traced(&person, "after")}});
@@ -42,65 +42,65 @@ fn a_project_file_that_changes_is_not_read_and_every_command_says_what_to_run() 
         &["servers", "list", "--json"],
     ];
     for command in commands {
-        let output = person.cellmate(command);
-        let text = output.out + &output.err;
+        let said = person.types(command);
+        let told = said.out + &said.err;
         assert!(
-            text.contains("/project/.cellmate.json5")
-                && text.contains("changed since you trusted it")
-                && text.contains("cellmate servers trust"),
-            "{command:?}: {text}"
+            told.contains("/project/.cellmate.json5")
+                && told.contains("changed since you trusted it")
+                && told.contains("cellmate servers trust"),
+            "{command:?}: {told}"
         );
     }
     assert!(!person.has("after"), "nothing of the changed file was started");
 
-    let shown = person.cellmate(&["servers", "trust", "--dry-run"]).out;
+    let shown = person.types(&["servers", "trust", "--dry-run"]).out;
     for line in ["  + server `new`: sh -c", "  ~ server `p`: sh -c", "  - server `gone`\n", "nothing was written"] {
         assert!(shown.contains(line), "{line}: {shown}");
     }
-    let shown = person.cellmate(&["servers", "trust", "--dry-run", "--json"]).json();
+    let shown = person.types(&["servers", "trust", "--dry-run", "--json"]).json();
     let file = &shown["files"][0];
     assert_eq!(
         (&file["added"], &file["changed"], &file["removed"]),
         (&json!(["new"]), &json!(["p"]), &json!(["gone"]))
     );
-    assert!(person.cellmate(&["servers", "list"]).out.starts_with("no servers"), "a dry run trusts nothing");
-    assert_eq!(person.cellmate(&["servers", "trust"]).code, 0);
-    assert_eq!(person.cellmate(&["servers", "trust"]).out, "nothing to change\n");
-    assert_eq!(person.cellmate(&["servers", "test", "new"]).code, 0);
+    assert!(person.types(&["servers", "list"]).out.starts_with("no servers"), "a dry run trusts nothing");
+    assert_eq!(person.types(&["servers", "trust"]).code, 0);
+    assert_eq!(person.types(&["servers", "trust"]).out, "nothing to change\n");
+    assert_eq!(person.types(&["servers", "test", "new"]).code, 0);
     assert!(person.has("after"));
 
-    // An invalid file does not prevent trusting the others.
+    // A file that cannot be read does not keep the others from being trusted.
     person.write(OURS, "{imports: ['claude']}");
     person.write("project/.mcp.json", "nonsense");
     person.write(PROJECT, &before.to_string());
-    let trusted = person.cellmate(&["servers", "trust"]);
+    let trusted = person.types(&["servers", "trust"]);
     assert!(trusted.code == 1 && trusted.err.contains(".mcp.json` is not trusted: line 1"), "{}", trusted.err);
-    assert_eq!(person.cellmate(&["servers", "list", "--json"]).json()["servers"][0]["name"], "p");
+    assert_eq!(person.types(&["servers", "list", "--json"]).json()["servers"][0]["name"], "p");
 
-    assert_eq!(person.cellmate(&["servers", "trust", "--remove"]).code, 0);
-    assert!(person.cellmate(&["servers", "list"]).err.contains("not read until you trust it"));
+    assert_eq!(person.types(&["servers", "trust", "--remove"]).code, 0);
+    assert!(person.types(&["servers", "list"]).err.contains("not read until you trust it"));
     person.write("project/empty/x", "");
-    let nothing = person.cellmate(&["servers", "trust", "empty"]);
+    let nothing = person.types(&["servers", "trust", "empty"]);
     assert!(nothing.code == 2 && nothing.err.contains("nothing to trust"), "{}", nothing.err);
 }
 
 #[test]
-fn a_link_to_another_file_and_a_folder_trusted_by_an_earlier_version_are_not_trusted() {
+fn a_link_that_leads_elsewhere_and_a_folder_of_an_earlier_version_are_not_trusted() {
     let person = Person::new();
     let text = |name: &str| json!({"mcpServers": {name: {"command": "x"}}}).to_string();
     person.write("project/one.json5", &text("one"));
     person.write("project/two.json5", &text("two"));
     std::os::unix::fs::symlink("one.json5", person.path(PROJECT)).unwrap();
-    assert_eq!(person.cellmate(&["servers", "trust"]).code, 0);
-    assert_eq!(person.cellmate(&["servers", "list", "--json"]).json()["servers"][0]["name"], "one");
+    assert_eq!(person.types(&["servers", "trust"]).code, 0);
+    assert_eq!(person.types(&["servers", "list", "--json"]).json()["servers"][0]["name"], "one");
     std::fs::remove_file(person.path(PROJECT)).unwrap();
     std::os::unix::fs::symlink("two.json5", person.path(PROJECT)).unwrap();
-    assert_eq!(person.cellmate(&["servers", "list", "--json"]).json()["servers"], json!([]));
+    assert_eq!(person.types(&["servers", "list", "--json"]).json()["servers"], json!([]));
 
     let person = Person::new();
     person.write(PROJECT, &text("one"));
     person.write(OURS, &json!({"trustedProjects": [person.path("project").canonicalize().unwrap()]}).to_string());
-    let listed = person.cellmate(&["servers", "list"]);
+    let listed = person.types(&["servers", "list"]);
     assert!(listed.out.starts_with("no servers") && listed.err.contains("an earlier version"), "{}", listed.err);
 }
 
@@ -108,28 +108,28 @@ fn a_link_to_another_file_and_a_folder_trusted_by_an_earlier_version_are_not_tru
 fn our_own_edits_keep_a_trusted_file_trusted_and_do_not_trust_one_that_is_not() {
     let person = Person::new();
     let names = || -> Vec<String> {
-        let listed = person.cellmate(&["servers", "list", "--json"]).json();
+        let listed = person.types(&["servers", "list", "--json"]).json();
         listed["servers"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
     };
     let add = |name: &str| {
-        let added = person.cellmate(&["servers", "add", name, "--scope", "project", "--", "x"]);
+        let added = person.types(&["servers", "add", name, "--scope", "project", "--", "x"]);
         assert_eq!(added.code, 0, "{}", added.err);
         added.err
     };
     assert!(add("a").contains("not trusted yet") && names().is_empty());
-    assert_eq!(person.cellmate(&["servers", "trust"]).code, 0);
+    assert_eq!(person.types(&["servers", "trust"]).code, 0);
     assert_eq!((add("b"), names()), (String::new(), vec!["a".to_owned(), "b".to_owned()]));
-    assert_eq!(person.cellmate(&["servers", "remove", "a"]).code, 0);
+    assert_eq!(person.types(&["servers", "remove", "a"]).code, 0);
     assert_eq!(names(), ["b"]);
-    // A change by another program in between is not trusted.
+    // Somebody else's change in between is not trusted with ours.
     let text = person.read(PROJECT).replace("\"x\"", "\"evil\"");
     person.write(PROJECT, &text);
     assert!(add("c").contains("changed since you trusted it") && names().is_empty());
 }
 
-/// Finding 6: a trusted project could change the user's own servers and runs.
+/// Finding 6: what a trusted project once could do to the user's own servers and runs.
 #[test]
-fn a_trusted_project_cannot_disable_approvals_move_the_store_or_mark_its_servers_trusted() {
+fn a_trusted_project_cannot_turn_off_approvals_move_the_store_or_vouch_for_itself() {
     let person = Person::new();
     let server = json!({"command": "sh", "args": [person.server()]});
     person.write(OURS, &json!({"mcpServers": {"mine": server}}).to_string());
@@ -139,14 +139,14 @@ fn a_trusted_project_cannot_disable_approvals_move_the_store_or_mark_its_servers
         "store": {"url": "moved.db"}, "tools": {"allow": ["*"], "deny": ["mcp:*:other"]},
     });
     person.write(PROJECT, &project.to_string());
-    let trusted = person.cellmate(&["servers", "trust"]);
+    let trusted = person.types(&["servers", "trust"]);
     assert!(trusted.code == 0 && trusted.err.contains("`approvals` is not applied"), "{}", trusted.err);
     for tool in ["mine.greet", "theirs.greet"] {
-        let called = person.cellmate(&["tools", "call", tool, "name=Ada"]);
+        let called = person.types(&["tools", "call", tool, "name=Ada"]);
         assert!(called.code == 1 && called.err.contains("needs approval"), "{tool}: {}{}", called.out, called.err);
     }
-    assert!(!person.has("project/moved.db"), "only the user chooses the store");
-    let listed = person.cellmate(&["servers", "list", "--json"]).json();
+    assert!(!person.has("project/moved.db"), "the store is the user's to place");
+    let listed = person.types(&["servers", "list", "--json"]).json();
     let servers: Vec<(&str, bool)> = listed["servers"]
         .as_array()
         .unwrap()
@@ -154,18 +154,18 @@ fn a_trusted_project_cannot_disable_approvals_move_the_store_or_mark_its_servers
         .map(|one| (one["origin"]["source"].as_str().unwrap(), one["trusted"].as_bool().unwrap()))
         .collect();
     assert_eq!(servers, [("user", false), ("project", false)]);
-    let messages: Vec<&str> =
+    let told: Vec<&str> =
         listed["problems"].as_array().unwrap().iter().map(|one| one["message"].as_str().unwrap()).collect();
     for key in ["`approvals`", "`store`", "`tools.allow`", "`trusted`", "a different server with that name"] {
-        assert!(messages.iter().any(|message| message.contains(key)), "{key}: {messages:?}");
+        assert!(told.iter().any(|message| message.contains(key)), "{key}: {told:?}");
     }
-    let tools = person.cellmate(&["tools", "list"]).out;
-    assert_eq!(tools, "mcp:mine:greet  Greets.\nmcp:theirs:greet  Greets.\n", "its restriction applies to all servers");
+    let tools = person.types(&["tools", "list"]).out;
+    assert_eq!(tools, "mcp:mine:greet  Greets.\nmcp:theirs:greet  Greets.\n", "its restriction holds for all servers");
 }
 
-/// Finding 16: an untrusted file of 15 MB took 1.1 GiB and 5 s before its trust was checked.
+/// Finding 16: 15 MB of a stranger's file took 1.1 GiB and 5 s before trust was looked at.
 #[test]
-fn an_untrusted_or_huge_project_file_is_rejected_without_being_parsed() {
+fn an_untrusted_or_huge_project_file_is_refused_without_being_parsed() {
     let person = Person::new();
     let hostile = [
         format!("{{a: [{}]}}", "0,".repeat(7 << 20)),
@@ -184,9 +184,9 @@ fn an_untrusted_or_huge_project_file_is_rejected_without_being_parsed() {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && stderr.contains("not read"), "{stderr}");
-        let trusted = person.cellmate(&["servers", "trust"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && said.contains("not read"), "{said}");
+        let trusted = person.types(&["servers", "trust"]);
         assert_eq!(trusted.code, 2, "{}", trusted.out);
     }
 }

@@ -1,4 +1,4 @@
-//! Worker processes: many cells, cells that affect each other, crashes, and workers that break the protocol.
+//! Worker processes: many cells, bad neighbours, sudden deaths, and workers that lie.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -63,7 +63,7 @@ async fn a_worker_is_jailed_before_it_sees_a_cell() {
         assert_eq!(hello.jail, Jail::Full);
     }
     for pid in pool.worker_pids() {
-        // Other users cannot inspect an undumpable process; root can.
+        // A process that may not be dumped shows nothing of itself to others; as root we still see it.
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         assert!(status.contains("Seccomp:\t2"), "{status}");
         assert!(status.contains("NoNewPrivs:\t1"), "{status}");
@@ -85,7 +85,7 @@ async fn a_worker_is_jailed_before_it_sees_a_cell() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cells_that_send_too_much_do_not_affect_other_cells() {
+async fn cells_that_send_too_much_harm_no_neighbour() {
     let pool = Pool::start(jailed(1)).await.unwrap();
     let pid = pool.worker_pids();
     let sources = [
@@ -114,7 +114,7 @@ async fn cells_that_send_too_much_do_not_affect_other_cells() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_suspended_cell_resumes_in_another_worker() {
+async fn a_suspended_cell_goes_on_in_another_worker() {
     let pool = Pool::start(jailed(2)).await.unwrap();
     let (lease, leg) = run(
         &pool,
@@ -235,7 +235,7 @@ async fn ten_thousand_cells_can_wait_at_once() {
         }
     }
     assert_eq!(waiting.len(), 10_000);
-    // The cell has returned, but its call never settles: the run keeps waiting.
+    // The cell has returned, but its call never settles: it waits on.
     assert!(matches!(code_mode.wait(&tools, &config, "wait", &waiting[7]).await, CellResult::Waiting { .. }));
     let refused = code_mode.exec(&tools, &config, "exec", ExecInput::javascript("return 1")).await;
     assert!(matches!(refused, CellResult::Failed { code: Some(ErrorCode::RuntimeUnavailable), .. }));
@@ -249,7 +249,7 @@ async fn ten_thousand_cells_can_wait_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_whose_workers_cannot_start_reports_why() {
+async fn a_pool_whose_workers_cannot_start_says_why() {
     let launch = Launch::Program(PathBuf::from("/no/such/program"));
     let error = Pool::start(PoolOptions::new(launch)).await.unwrap_err();
     assert!(matches!(error, PoolError::Unavailable(_)), "{error}");
@@ -260,7 +260,7 @@ async fn a_pool_whose_workers_cannot_start_reports_why() {
     assert_eq!(error.to_string(), "no sandbox worker could be started: the jail is required, and there is none");
 }
 
-// ---- workers that break the protocol ----
+// ---- workers that lie ----
 
 /// A worker that says hello and answers the first frame with these bytes.
 fn liar(answer: fn(CellId) -> Vec<u8>) -> impl Fn(UnixStream) -> std::io::Result<()> {
@@ -272,7 +272,7 @@ fn liar(answer: fn(CellId) -> Vec<u8>) -> impl Fn(UnixStream) -> std::io::Result
         let count = stream.read(&mut frame)?;
         let cell = u64::from_le_bytes(last_frame(&frame[..count])[1..9].try_into().unwrap());
         stream.write_all(&answer(CellId(cell)))?;
-        // Stay until the host disconnects.
+        // Stay until the host hangs up.
         while stream.read(&mut frame)? > 0 {}
         Ok(())
     }

@@ -13,7 +13,7 @@ fn entry() -> Value {
 }
 
 #[test]
-fn a_server_is_added_in_the_style_of_the_file() {
+fn a_server_is_inserted_in_the_style_of_the_file() {
     let cases = [
         ("", "{\n  \"m\": {\n    \"s\": {\n      \"command\": \"x\",\n      \"args\": [\"mcp\"]\n    }\n  }\n}\n"),
         (
@@ -38,7 +38,7 @@ fn a_server_is_added_in_the_style_of_the_file() {
     ];
     for (before, after) in cases {
         assert_eq!(json::set(before, &["m", "s"], &entry()).unwrap(), after, "{before}");
-        assert_eq!(json::set(after, &["m", "s"], &entry()).unwrap(), after, "twice is once");
+        assert_eq!(json::set(after, &["m", "s"], &entry()).unwrap(), after, "a second edit changes nothing");
     }
     assert!(json::set("[]", &["m"], &entry()).is_err());
     assert!(json::set("{m: []}", &["m", "s"], &entry()).is_err());
@@ -79,7 +79,7 @@ fn trivia() -> impl Strategy<Value = &'static str> {
     select(vec!["", "", " ", "\n", "\n  ", " // c1 {,\"\n", "/* c2 ,} */", "\r\n\t", "/* c3\n */ "])
 }
 
-/// Generates objects with unusual formatting.
+/// Random valid objects with unusual layout and comments.
 fn documents() -> impl Strategy<Value = String> {
     let leaf =
         select(vec!["1", "\"a\"", "'//b'", "null", "true", "[]", "{}", "[1, /* c4 */ 2,]"]).prop_map(str::to_owned);
@@ -110,7 +110,7 @@ fn comments(text: &str) -> usize {
 
 proptest! {
     #[test]
-    fn adding_a_value_keeps_every_other_byte(text in documents(), deep in any::<bool>()) {
+    fn adding_an_entry_leaves_every_other_byte(text in documents(), deep in any::<bool>()) {
         let before = parse(&text).unwrap().to_json();
         let path: &[&str] = if deep { &["a", "x y", "z"] } else { &["x y"] };
         match json::set(&text, path, &entry()) {
@@ -122,7 +122,7 @@ proptest! {
                 });
                 *below.unwrap() = entry();
                 prop_assert_eq!(parse(&after).unwrap().to_json(), wanted);
-                // Only a `null` that becomes an object is replaced.
+                // Only a `null` that becomes an object may be removed.
                 prop_assert!(is_within(&text, &after) || text.contains("null"), "{}\n{}", text, after);
                 prop_assert_eq!(comments(&text), comments(&after));
             }
@@ -131,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn removing_a_value_keeps_every_comment_outside_it(text in documents()) {
+    fn removing_an_entry_leaves_every_comment_outside_it(text in documents()) {
         let tree = parse(&text).unwrap();
         let within: usize = tree.members().iter().filter(|one| one.key == "a")
             .map(|one| comments(&text[one.key_span.start..one.value.span.end])).sum();
@@ -144,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn an_added_value_can_be_removed(text in documents()) {
+    fn an_added_entry_can_be_removed(text in documents()) {
         let after = json::remove(&json::set(&text, &["x y"], &entry()).unwrap(), &["x y"]).unwrap();
         prop_assert_eq!(parse(&after).unwrap().to_json(), parse(&text).unwrap().to_json());
         prop_assert_eq!(comments(&text), comments(&after));
@@ -152,7 +152,7 @@ proptest! {
 }
 
 #[test]
-fn a_linked_file_is_replaced_with_its_mode_unless_it_changed_since() {
+fn a_file_is_replaced_through_its_link_with_its_mode_and_only_if_unchanged() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let folder = tempfile::tempdir().unwrap();
     let (real, link, kept) =
@@ -169,7 +169,7 @@ fn a_linked_file_is_replaced_with_its_mode_unless_it_changed_since() {
     assert_eq!(std::fs::read_to_string(written.backup.unwrap()).unwrap(), "{\"a\": 1}");
     let again = change.write(Some(&kept)).unwrap_err().to_string();
     assert!(again.ends_with("was changed by another program in the meantime; try again"), "{again}");
-    assert!(Change::open(&link).unwrap().write(None).is_err(), "without a folder for the backup nothing is written");
+    assert!(Change::open(&link).unwrap().write(None).is_err(), "an existing file is not replaced without a backup");
 }
 
 const CODEX: &str = "\
@@ -193,7 +193,7 @@ model = \"small\" # end
 ";
 
 #[test]
-fn editing_toml_keeps_all_other_lines() {
+fn toml_edits_keep_everything_else() {
     let path = ["mcp_servers", "cellmate"];
     let added = toml::set(CODEX, &path, &entry()).unwrap();
     assert!(is_within(CODEX, &added), "{added}");
@@ -224,7 +224,7 @@ fn editing_toml_keeps_all_other_lines() {
 }
 
 #[test]
-fn a_masked_file_has_no_secret_and_no_comment() {
+fn masked_text_has_no_secrets_and_no_comments() {
     let shown = mask::masked(CODEX, Format::Toml);
     assert_eq!(
         shown,

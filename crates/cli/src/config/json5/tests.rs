@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::parse;
 
 #[test]
-fn all_of_json5_is_parsed() {
+fn all_of_json5_is_read() {
     let cases = [
         ("", json!({})),
         ("\u{feff} // nothing\n", json!({})),
@@ -28,7 +28,7 @@ fn all_of_json5_is_parsed() {
 }
 
 #[test]
-fn a_syntax_error_has_its_position_and_does_not_quote_the_text() {
+fn errors_give_the_position_and_not_the_text() {
     let deep = "[".repeat(101);
     let cases = [
         ("{\n  a: hunter2\n}", "line 2, column 6: expected a value; a string needs quotes"),
@@ -73,12 +73,12 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_parsed_or_rejected_without_panic(text in any::<String>()) {
+    fn arbitrary_text_never_panics(text in any::<String>()) {
         drop(parse(&text));
     }
 
     #[test]
-    fn text_close_to_json5_is_parsed_or_rejected_without_panic(text in r#"[\{\}\[\]:,'"\\/*a0x.+\- \n]{0,40}"#) {
+    fn nearly_valid_json5_never_panics(text in r#"[\{\}\[\]:,'"\\/*a0x.+\- \n]{0,40}"#) {
         if let Ok(tree) = parse(&text) {
             prop_assert!(tree.span.end <= text.len());
         }

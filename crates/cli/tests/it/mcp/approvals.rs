@@ -1,4 +1,4 @@
-//! Approvals through a result, through a request to the client, and from another process.
+//! A person's word: within a result, by a request, or from another process.
 
 use std::process::Output;
 use std::time::{Duration, Instant};
@@ -19,11 +19,11 @@ fn forms() -> Value {
 }
 
 fn made(place: &Place) -> usize {
-    place.received().matches("\"tools/call\"").count()
+    place.heard().matches("\"tools/call\"").count()
 }
 
 #[test]
-fn since_2026_a_result_asks_for_approval_and_the_repeated_call_carries_the_answer() {
+fn since_2026_the_result_asks_and_the_call_comes_back_with_the_answer() {
     for (answer, status, calls) in [
         (json!({"action": "accept", "content": {"decision": "approve once"}}), "completed", 1),
         (json!({"action": "accept", "content": {"decision": "deny"}}), "failed", 0),
@@ -44,12 +44,12 @@ fn since_2026_a_result_asks_for_approval_and_the_repeated_call_carries_the_answe
         again["inputResponses"] = json!({ id: answer });
         let done = structured(&client.ask("tools/call", again.clone()));
         assert_eq!(done["status"], status, "{done}");
-        assert_eq!(done["output"][0]["text"], "before", "output from before the question: {done}");
+        assert_eq!(done["output"][0]["text"], "before", "what was said before the question: {done}");
         assert_eq!(made(&place), calls);
         if status == "waiting" {
             assert!(done["message"].as_str().unwrap().contains("run `cellmate approvals`"), "{done}");
         }
-        // The request state is valid for its own call only.
+        // The state holds for its own call only.
         again["arguments"]["code"] = json!("return 2");
         assert_eq!(client.ask("tools/call", again)["error"]["code"], -32602);
         let mut forged = params;
@@ -59,7 +59,7 @@ fn since_2026_a_result_asks_for_approval_and_the_repeated_call_carries_the_answe
 }
 
 #[test]
-fn before_2026_the_client_is_asked_and_always_covers_later_calls() {
+fn before_that_we_ask_and_always_means_always() {
     let place = pushes();
     for era in [Era::June2025, Era::November2025] {
         let mut client = Streams::start(&place, era, forms(), &[]);
@@ -80,7 +80,7 @@ fn before_2026_the_client_is_asked_and_always_covers_later_calls() {
 }
 
 #[test]
-fn over_http_the_form_is_sent_on_the_stream_of_its_call() {
+fn over_http_the_form_comes_on_the_stream_of_its_call() {
     let place = pushes();
     let served = Served::start(&place, &[]);
     let mut client = served.client(Era::November2025, &served.token, forms());
@@ -94,7 +94,7 @@ fn over_http_the_form_is_sent_on_the_stream_of_its_call() {
 }
 
 #[test]
-fn an_approval_stays_pending_when_its_form_is_closed() {
+fn a_form_that_is_closed_leaves_the_question_open() {
     let place = pushes();
     let mut client = Streams::start(&place, Era::November2025, forms(), &[]);
     let id = client.send("tools/call", json!({"name": "exec", "arguments": {"code": CELL}}));
@@ -106,7 +106,7 @@ fn an_approval_stays_pending_when_its_form_is_closed() {
 }
 
 #[test]
-fn a_decision_from_another_process_resumes_a_pending_wait() {
+fn a_word_from_another_process_is_heard_by_a_wait_that_holds_on() {
     for (era, action, status) in [
         (Era::June2025, "approve", "completed"),
         (Era::July2026, "approve", "completed"),
@@ -116,7 +116,7 @@ fn a_decision_from_another_process_resumes_a_pending_wait() {
         let mut client = Streams::plain(&place, era);
         let began = Instant::now();
         let waiting = client.exec(CELL);
-        assert!(began.elapsed() < Duration::from_secs(15), "exec does not wait for the approval");
+        assert!(began.elapsed() < Duration::from_secs(15), "exec does not hold on");
         assert_eq!(waiting["status"], "waiting", "{waiting}");
         let id = waiting["approvals"][0]["approvalId"].as_str().unwrap().to_owned();
         let message = waiting["message"].as_str().unwrap();
@@ -132,18 +132,18 @@ fn a_decision_from_another_process_resumes_a_pending_wait() {
         std::thread::sleep(Duration::from_millis(1500));
         let decided = place.approvals(&[action, &id]);
         assert_eq!(decided.status.code(), Some(0), "{}", String::from_utf8_lossy(&decided.stderr));
-        let decided_at = Instant::now();
+        let said = Instant::now();
         let done = structured(&client.answer(wait));
         assert_eq!(done["status"], status, "{done}");
-        assert!(decided_at.elapsed() < Duration::from_secs(8), "{:?}", decided_at.elapsed());
-        // An approval is decided only once.
+        assert!(said.elapsed() < Duration::from_secs(8), "{:?}", said.elapsed());
+        // Given once.
         assert_eq!(place.approvals(&[action, &id]).status.code(), Some(1));
         assert_eq!(place.approvals(&["show", &id]).status.code(), Some(1));
     }
 }
 
 #[test]
-fn flags_decide_which_calls_need_approval() {
+fn who_is_asked_can_be_configured() {
     let place = pushes();
     let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask-nobody"]);
     assert_eq!(client.exec(CELL)["value"], "push");
@@ -153,32 +153,32 @@ fn flags_decide_which_calls_need_approval() {
     assert_eq!(client.exec(CELL)["status"], "waiting");
 }
 
-fn code_and_json(output: &Output) -> (Option<i32>, Value) {
-    let json = serde_json::from_slice(&output.stdout);
-    (output.status.code(), json.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr))))
+fn told(output: &Output) -> (Option<i32>, Value) {
+    let told = serde_json::from_slice(&output.stdout);
+    (output.status.code(), told.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr))))
 }
 
 #[test]
-fn tools_call_needs_approval_as_a_cells_call_does_and_uses_standing_approvals() {
+fn a_call_by_hand_asks_as_a_cells_does_and_heeds_what_was_agreed_to_for_good() {
     let place = pushes();
-    let (code, refused) = code_and_json(&place.by_hand("s.push").output().unwrap());
+    let (code, refused) = told(&place.by_hand("s.push").output().unwrap());
     let why = "calling `mcp:s:push` needs approval (this tool may change something); run this in a terminal, or pass \
                --yes";
     assert_eq!((code, &refused["error"]), (Some(1), &json!(why)));
     assert_eq!((made(&place), place.approvals(&["list", "--json"]).stdout.as_slice()), (0, b"[]\n".as_slice()));
-    let (code, called) = code_and_json(&place.by_hand("s.push").arg("--yes").output().unwrap());
+    let (code, called) = told(&place.by_hand("s.push").arg("--yes").output().unwrap());
     assert_eq!((code, &called["result"]["structuredContent"]), (Some(0), &json!({"done": "push"})));
-    assert_eq!(code_and_json(&place.by_hand("s.push").output().unwrap()).0, Some(1), "approved once only");
+    assert_eq!(told(&place.by_hand("s.push").output().unwrap()).0, Some(1), "once is once");
 
     let waiting = Streams::plain(&place, Era::July2026).exec(CELL);
     let id = waiting["approvals"][0]["approvalId"].as_str().unwrap();
     assert!(place.approvals(&["approve", id, "--always"]).status.success());
-    assert_eq!(code_and_json(&place.by_hand("s.push").output().unwrap()).0, Some(0));
-    assert_eq!(code_and_json(&place.by_hand("s.push").args(["--agent", "other"]).output().unwrap()).0, Some(1));
+    assert_eq!(told(&place.by_hand("s.push").output().unwrap()).0, Some(0));
+    assert_eq!(told(&place.by_hand("s.push").args(["--agent", "other"]).output().unwrap()).0, Some(1));
 }
 
 #[test]
-fn tools_call_needs_no_approval_if_the_configuration_says_so() {
+fn a_call_by_hand_is_not_asked_about_where_the_configuration_says_so() {
     let place = pushes();
     let mut config: Value = serde_json::from_str(&std::fs::read_to_string(place.path("config.json")).unwrap()).unwrap();
     for (approvals, code) in [
@@ -194,7 +194,7 @@ fn tools_call_needs_no_approval_if_the_configuration_says_so() {
 }
 
 #[test]
-fn tools_call_asks_for_approval_on_a_terminal() {
+fn on_a_terminal_whoever_types_a_call_is_asked_about_it() {
     for (answer, code, calls) in [("y\n", 0, 1), ("n\n", 1, 0), ("\n", 1, 0)] {
         let place = pushes();
         let seen = on_terminal(&place.by_hand("s.push"), answer);

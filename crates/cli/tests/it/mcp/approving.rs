@@ -1,5 +1,5 @@
-//! What the user sees of a call before approving it, and who may approve: users on terminals, and programs only if the
-//! user's own configuration allows it.
+//! What a person sees of a call before they approve it, and who may approve: people on terminals, and programs only
+//! where the user's own configuration lets them.
 
 use std::process::Command;
 
@@ -15,14 +15,14 @@ fn pushes() -> Place {
 }
 
 fn made(place: &Place) -> usize {
-    place.received().matches("\"tools/call\"").count()
+    place.heard().matches("\"tools/call\"").count()
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs a cell that calls the tool once for each of these arguments; returns the client and the waiting result.
+/// A cell that calls the tool once for each of these arguments, and what it is asked.
 fn ask(place: &Place, arguments: &[&str]) -> (Streams, Value) {
     let mut client = Streams::plain(place, Era::July2026);
     let calls: Vec<String> = arguments.iter().map(|given| format!("MCP.s.push({given})")).collect();
@@ -37,7 +37,7 @@ fn id(waiting: &Value) -> &str {
 }
 
 #[test]
-fn every_view_of_a_call_shows_every_key_and_what_is_cut() {
+fn every_view_of_a_call_names_every_key_and_says_what_is_cut() {
     let hiding = format!("{{ note: 'tidy up '.repeat(2000), more: Array(5000).fill('x'), target: '{TARGET}' }}");
     let place = pushes();
     let code = format!("return await MCP.s.push({hiding})");
@@ -68,7 +68,7 @@ fn every_view_of_a_call_shows_every_key_and_what_is_cut() {
 }
 
 #[test]
-fn a_thousand_keys_are_counted_and_invisible_characters_are_escaped_in_every_view() {
+fn a_thousand_keys_are_counted_in_the_form_and_invisible_letters_are_visible_everywhere() {
     let place = pushes();
     let arguments = "Object.fromEntries([['\\u202ehidden\\u200b', '\\u009b31m'], ...Array(1000).keys()].map(k => \
                      Array.isArray(k) ? k : ['key' + k, 'v'.repeat(100)]))";
@@ -88,7 +88,7 @@ fn a_thousand_keys_are_counted_and_invisible_characters_are_escaped_in_every_vie
 }
 
 #[test]
-fn a_model_never_receives_a_command_that_approves() {
+fn a_model_is_given_no_command_that_approves() {
     let place = pushes();
     let mut client = Streams::start(&place, Era::November2025, json!({}), &[]);
     let waiting = client.exec("return await MCP.s.push({})");
@@ -100,10 +100,10 @@ fn a_model_never_receives_a_command_that_approves() {
     });
     assert_eq!(place.approvals(&["deny", id(&waiting)]).status.code(), Some(0));
     let denied = structured(&client.answer(number));
-    for message in [&waiting, &progress, &denied] {
-        let text = message.to_string();
+    for told in [&waiting, &progress, &denied] {
+        let told = told.to_string();
         for command in ["approvals approve", "--always", "--yes", "\"approve\":", "nonInteractive"] {
-            assert!(!text.contains(command), "{command}: {text}");
+            assert!(!told.contains(command), "{command}: {told}");
         }
     }
     let message = waiting["message"].as_str().unwrap();
@@ -137,18 +137,18 @@ fn approving_without_a_terminal_needs_the_users_own_configuration_and_denying_do
         place.own(&own);
         for more in [vec![], vec!["--always"], vec!["--input", "{}"], vec!["--json"]] {
             let refused = approve(&more).output().unwrap();
-            let stderr = text(&refused.stderr);
-            assert_eq!(refused.status.code(), Some(2), "{own} {more:?}: {stderr}");
-            assert!(stderr.contains("needs a terminal") && stderr.contains("nonInteractive"), "{stderr}");
+            let said = text(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(2), "{own} {more:?}: {said}");
+            assert!(said.contains("needs a terminal") && said.contains("nonInteractive"), "{said}");
         }
     }
     place.own(&json!({"approvals": {"nonInteractive": "yes"}}));
     assert_eq!(approve(&[]).output().unwrap().status.code(), Some(2));
     assert_eq!(made(&place), 0);
     let listed: Value = serde_json::from_slice(&place.approvals(&["list", "--json"]).stdout).unwrap();
-    assert_eq!(listed[0]["approvalId"], waiting["approvals"][0]["approvalId"], "it is still pending: {listed}");
+    assert_eq!(listed[0]["approvalId"], waiting["approvals"][0]["approvalId"], "it is still open: {listed}");
 
-    // Without a terminal and a subcommand, pending approvals are listed.
+    // Without a terminal, no subcommand lists.
     place.own(&json!({}));
     assert!(text(&place.approvals(&[]).stdout).starts_with(id(&waiting)));
     let listed: Value = serde_json::from_slice(&place.approvals(&["--json"]).stdout).unwrap();
@@ -165,11 +165,11 @@ fn approving_without_a_terminal_needs_the_users_own_configuration_and_denying_do
 }
 
 #[test]
-fn on_a_terminal_pending_approvals_are_shown_and_decided_one_by_one() {
+fn on_a_terminal_open_approvals_are_shown_and_decided_one_by_one() {
     let place = pushes();
     place.own(&json!({}));
     let (mut client, waiting) = ask(&place, &["{ to: 'one' }", "{ to: 'two' }", "{ to: 'three' }"]);
-    // The calls are concurrent, so the list decides their order.
+    // The calls are made at once, so their order is that of the list.
     let open: Value = serde_json::from_slice(&place.approvals(&["--json"]).stdout).unwrap();
     let third = &open[2]["input"];
     let seen = on_terminal(&place.approvals_command(&[]), "maybe\ny\nn\n\n");
@@ -203,7 +203,7 @@ fn a_tools_question_is_answered_on_a_terminal() {
     let request = json!({"method": "elicitation/create", "params": {"message": "Where to?", "requestedSchema": form}});
     let question = json!({"resultType": "input_required", "inputRequests": {"where": request}, "requestState": "s1"});
     book["does"] = json!([{"ifAnswered": [[{"echo": true}], [{"result": question}]]}]);
-    let script = json!({"tools": [book], "record": place.path("received")});
+    let script = json!({"tools": [book], "record": place.path("heard")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     place.own(&json!({}));
     let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask-nobody"]);
@@ -233,16 +233,16 @@ fn standing_approvals_are_listed_revoked_and_bound_to_the_command_of_their_serve
     assert_eq!(place.approvals(&["approve", id(&waiting), "--always"]).status.code(), Some(0));
     let listed = rules(&place, &[]);
     assert_eq!((&listed[0]["toolId"], &listed[0]["standing"]), (&json!("mcp:s:push"), &json!("inForce")), "{listed}");
-    assert_eq!(code(&mut place.by_hand("s.push")), Some(0), "no approval is needed");
+    assert_eq!(code(&mut place.by_hand("s.push")), Some(0), "nobody is asked");
 
-    // A different command that offers the same tools under the same server name.
+    // The same tools under the same name, by another command.
     let other = place.path("other.json");
     std::fs::copy(place.path("script.json"), &other).unwrap();
     let before: Value = serde_json::from_slice(&std::fs::read(place.path("config.json")).unwrap()).unwrap();
     let mut after = before.clone();
     after["mcpServers"]["s"]["args"] = json!([other]);
     place.configure(&after);
-    assert_eq!(code(&mut place.by_hand("s.push")), Some(1), "another command needs approval");
+    assert_eq!(code(&mut place.by_hand("s.push")), Some(1), "another command is asked about");
     let waiting = Streams::plain(&place, Era::July2026).exec("return await MCP.s.push({})");
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     assert_eq!(rules(&place, &[])[0]["standing"], "otherServer");
@@ -256,6 +256,6 @@ fn standing_approvals_are_listed_revoked_and_bound_to_the_command_of_their_serve
     assert!(shown.starts_with("agent ") && shown.contains(rule) && shown.contains("in force"), "{shown}");
     assert_eq!(place.approvals(&["rules", "revoke", rule]).status.code(), Some(0));
     assert_eq!(place.approvals(&["rules", "revoke", rule]).status.code(), Some(1), "only once");
-    assert_eq!(code(&mut place.by_hand("s.push")), Some(1), "it needs approval again");
+    assert_eq!(code(&mut place.by_hand("s.push")), Some(1), "it is asked about again");
     assert_eq!((rules(&place, &[]), &rules(&place, &["--all"])[0]["standing"]), (json!([]), &json!("revoked")));
 }

@@ -1,4 +1,4 @@
-//! Calls that are cancelled, and calls that only lose their connection.
+//! A call that is called off, and one that only lost its client.
 
 use std::time::{Duration, Instant};
 
@@ -16,37 +16,37 @@ fn hangs() -> Place {
     ]))
 }
 
-/// Waits until the scripted server has received a message with this text.
-fn until_received(place: &Place, words: &str) {
+/// Until the server behind us has heard this.
+fn until_heard(place: &Place, words: &str) {
     let deadline = Instant::now() + PATIENCE;
-    while !place.received().contains(words) {
-        assert!(Instant::now() < deadline, "not received: {words}\n{}", place.received());
+    while !place.heard().contains(words) {
+        assert!(Instant::now() < deadline, "not heard: {words}\n{}", place.heard());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[test]
-fn cancelling_an_exec_ends_its_run_and_cancels_its_calls() {
+fn a_cancelled_exec_is_over_and_so_is_what_it_asked_of_others() {
     for era in Era::ALL {
         let place = hangs();
         let mut client = Streams::plain(&place, era);
         let id = client.send("tools/call", json!({"name": "exec", "arguments": {"code": CELL}}));
-        until_received(&place, "\"tools/call\"");
+        until_heard(&place, "\"tools/call\"");
         client.notify("notifications/cancelled", json!({"requestId": id, "reason": "changed my mind"}));
-        until_received(&place, "notifications/cancelled");
+        until_heard(&place, "notifications/cancelled");
         let found = client.call("wait", json!({}));
         assert_eq!((&found["status"], &found["code"]), (&json!("failed"), &json!("aborted")), "{found}");
     }
 }
 
 #[test]
-fn over_http_a_notification_or_since_2026_closing_the_stream_cancels_a_call() {
+fn over_http_a_notification_cancels_or_since_2026_the_end_of_the_stream() {
     for era in [Era::November2025, Era::July2026] {
         let place = hangs();
         let served = Served::start(&place, &[]);
         let mut client = served.client(era, &served.token, json!({}));
         if era.is_modern() {
-            // Closes the connection before the response.
+            // Nobody reads the answer: the connection is closed under it.
             let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
                 "name": "exec", "arguments": {"code": CELL}, "_meta": era.meta(&json!({})),
             }});
@@ -54,27 +54,27 @@ fn over_http_a_notification_or_since_2026_closing_the_stream_cancels_a_call() {
         } else {
             let id = client.next_id + 1;
             let _stream = client.send("tools/call", json!({"name": "exec", "arguments": {"code": CELL}}));
-            until_received(&place, "\"tools/call\"");
+            until_heard(&place, "\"tools/call\"");
             client.post(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
         }
-        until_received(&place, "notifications/cancelled");
+        until_heard(&place, "notifications/cancelled");
         let found = client.call("wait", json!({}));
         assert_eq!((&found["status"], &found["code"]), (&json!("failed"), &json!("aborted")), "{found}");
     }
 }
 
 #[test]
-fn a_run_continues_when_a_session_loses_its_stream() {
+fn a_session_that_loses_its_stream_loses_no_run() {
     let place = hangs();
     let served = Served::start(&place, &[]);
     let mut client = served.client(Era::June2025, &served.token, json!({}));
     let code = "await MCP.s.slow({}); return 'here'";
     let stream = client.send("tools/call", json!({"name": "exec", "arguments": {"code": code}}));
-    until_received(&place, "\"tools/call\"");
+    until_heard(&place, "\"tools/call\"");
     drop(stream);
     let found = client.call("wait", json!({}));
     assert_eq!((&found["status"], &found["value"]), (&json!("completed"), &json!("here")), "{found}");
-    assert!(!place.received().contains("notifications/cancelled"));
+    assert!(!place.heard().contains("notifications/cancelled"));
 }
 
 fn abandon(served: &Served, body: &str, place: &Place) {
@@ -89,5 +89,5 @@ fn abandon(served: &Served, body: &str, place: &Place) {
         body.len()
     );
     stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
-    until_received(place, "\"tools/call\"");
+    until_heard(place, "\"tools/call\"");
 }

@@ -1,4 +1,4 @@
-//! MCP clients that use raw JSON, without a protocol library.
+//! Clients that know JSON and nothing of any protocol library.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -35,7 +35,7 @@ impl Era {
         self == Self::July2026
     }
 
-    /// Returns the `_meta` object that every request of the newest revision has.
+    /// What every request of the newest revision carries.
     pub fn meta(self, capabilities: &Value) -> Value {
         if !self.is_modern() {
             return json!({});
@@ -48,14 +48,14 @@ impl Era {
     }
 }
 
-/// A client over stdio.
+/// A client on standard streams.
 pub struct Streams {
     era: Era,
     capabilities: Value,
     pub child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Value>,
-    /// Messages that arrived while another one was awaited.
+    /// What came while something else was waited for.
     aside: VecDeque<Value>,
     next_id: i64,
 }
@@ -126,7 +126,7 @@ impl Streams {
         self.stdin = None;
     }
 
-    /// Returns the next message that matches; others are kept for later.
+    /// The next message that is like this; others are kept.
     pub fn next(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         if let Some(position) = self.aside.iter().position(&wanted) {
             return self.aside.remove(position).unwrap();
@@ -134,8 +134,7 @@ impl Streams {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let message =
-                self.lines.recv_timeout(left).unwrap_or_else(|_| panic!("no {what}; received: {:?}", self.aside));
+            let message = self.lines.recv_timeout(left).unwrap_or_else(|_| panic!("no {what}; came: {:?}", self.aside));
             if wanted(&message) {
                 return message;
             }
@@ -161,7 +160,7 @@ impl Streams {
         self.call("exec", json!({"code": code}))
     }
 
-    /// Returns the notifications with this method that have arrived.
+    /// What came and was not asked for, of one kind.
     pub fn notifications(&mut self, method: &str) -> Vec<Value> {
         let (these, others) = self.aside.drain(..).partition(|message: &Value| message["method"] == method);
         self.aside = others;
@@ -169,7 +168,7 @@ impl Streams {
     }
 }
 
-/// Returns a result's structured content, and checks that its text is the same.
+/// A result's structured content, which its text must equal.
 pub fn structured(answer: &Value) -> Value {
     let result = &answer["result"];
     let content = result["structuredContent"].clone();
@@ -178,7 +177,7 @@ pub fn structured(answer: &Value) -> Value {
     content
 }
 
-/// A `cellmate mcp` process that serves HTTP.
+/// A server over HTTP.
 pub struct Served {
     child: Child,
     pub address: String,
@@ -196,14 +195,14 @@ impl Served {
     pub fn start(place: &Place, more: &[&str]) -> Self {
         let mut command = place.server(&["--http", "127.0.0.1:0"]);
         let mut child = command.args(more).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut said = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         while !line.contains("serving MCP at") {
             line.clear();
-            assert!(stderr.read_line(&mut line).unwrap() > 0, "the server ended");
+            assert!(said.read_line(&mut line).unwrap() > 0, "the server ended");
         }
         let address = line.split("http://").nth(1).unwrap().split("/mcp").next().unwrap().to_owned();
-        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::stderr()));
+        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::stderr()));
         let token = std::fs::read_to_string(place.path("state/token")).unwrap_or_default().trim().to_owned();
         Self { child, address, token }
     }
@@ -216,7 +215,7 @@ impl Served {
         self.child.wait().unwrap()
     }
 
-    /// Sends one request on a new connection.
+    /// One request, whatever it says.
     pub fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -227,13 +226,13 @@ impl Served {
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
         }
-        // A server that refuses a request may respond and close the connection before it has read all of it.
+        // A server that refuses a request may answer, and close, before it has read all of it.
         let sent = stream.write_all(format!("{head}\r\n{body}").as_bytes());
         assert!(sent.is_ok() || body.len() > 64 << 10, "{sent:?}");
         Response::read(stream)
     }
 
-    /// Sends the head of a request with this `Content-Length`, and no body.
+    /// A request that says how much is to come, and sends none of it.
     pub fn announce(&self, authorization: &str, bytes: usize) -> Response {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -274,8 +273,8 @@ impl Served {
             let mut begun = client.send("initialize", params);
             client.session = Some(begun.header("mcp-session-id").unwrap());
             assert_eq!(begun.answer()["result"]["protocolVersion"], era.version());
-            let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-            assert_eq!(client.post(&initialized).status, 202);
+            let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+            assert_eq!(client.post(&told).status, 202);
         }
         client
     }
@@ -291,7 +290,7 @@ pub struct HttpClient<'a> {
 }
 
 impl HttpClient<'_> {
-    /// Returns the session id, which clients of the newest revision do not have.
+    /// The session id, which clients of the newest revision do not have.
     pub fn session(&self) -> &str {
         self.session.as_deref().unwrap()
     }
@@ -319,7 +318,7 @@ impl HttpClient<'_> {
     }
 }
 
-/// A response whose body is read as it arrives.
+/// An answer whose body is read as it comes.
 pub struct Response {
     pub status: u16,
     head: String,
@@ -351,7 +350,7 @@ impl Response {
         Some(line.split_once(':')?.1.trim().to_owned())
     }
 
-    /// Whether the server has not ended the response. Discards what it has sent so far.
+    /// Whether the server may still send something. What it sent until now is read.
     pub fn is_open(&mut self) -> bool {
         self.socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let ended = std::io::copy(&mut self.body, &mut std::io::sink()).is_ok();
@@ -365,7 +364,7 @@ impl Response {
         text
     }
 
-    /// Returns the next message of a stream, or `None` at its end.
+    /// The next message of a stream; nothing at its end.
     pub fn message(&mut self) -> Option<Value> {
         let mut line = String::new();
         loop {

@@ -1,4 +1,4 @@
-//! The two tools in every protocol revision: listing, calls and progress.
+//! The same two tools in every revision: listed, called, told of.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ fn adds() -> Place {
 }
 
 #[test]
-fn the_list_has_two_tools_with_annotations_and_schemas() {
+fn the_list_is_two_tools_with_all_a_client_wants_to_know() {
     let place = adds();
     let mut seen: Vec<String> = Vec::new();
     for era in Era::ALL {
@@ -30,11 +30,11 @@ fn the_list_has_two_tools_with_annotations_and_schemas() {
         assert!(tools[0]["description"].as_str().unwrap().contains("Servers: s."), "{}", tools[0]["description"]);
         seen.push(Value::from(tools).to_string());
     }
-    assert!(seen.windows(2).all(|two| two[0] == two[1]), "the list differs between revisions");
+    assert!(seen.windows(2).all(|two| two[0] == two[1]), "not the same bytes for all");
 }
 
 #[test]
-fn cells_that_complete_wait_or_fail_are_results() {
+fn cells_run_wait_and_fail_as_results() {
     let place = adds();
     for era in Era::ALL {
         let mut client = Streams::plain(&place, era);
@@ -44,7 +44,7 @@ fn cells_that_complete_wait_or_fail_are_results() {
         assert_eq!(waiting["status"], "waiting");
         let done = client.call("wait", json!({"runId": waiting["runId"]}));
         assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &json!(7)));
-        // The model must read all of a failed cell's result, so it is not an error of the call.
+        // A cell that fails is what its model must read, whole; it is no error of the call.
         let failed = client.ask("tools/call", json!({"name": "exec", "arguments": {"code": "text('before'); null.x"}}));
         assert_eq!(failed["result"]["isError"], false, "{failed}");
         assert_eq!(structured(&failed)["output"][0]["text"], "before");
@@ -76,7 +76,7 @@ fn bad_input_is_a_tool_error_and_an_unknown_tool_a_protocol_error() {
 }
 
 #[test]
-fn each_nested_call_is_reported_to_a_client_with_a_progress_token() {
+fn each_nested_call_is_told_to_who_asked_to_be_told() {
     let place = Place::new(json!([
         reads(
             "one",
@@ -90,15 +90,15 @@ fn each_nested_call_is_reported_to_a_client_with_a_progress_token() {
         let params = json!({"name": "exec", "arguments": {"code": code}, "_meta": {"progressToken": "t"}});
         let done = client.ask("tools/call", params);
         assert_eq!(structured(&done)["value"], 1, "{done}");
-        let progress = client.notifications("notifications/progress");
-        let lines: Vec<&str> = progress.iter().filter_map(|sent| sent["params"]["message"].as_str()).collect();
+        let told = client.notifications("notifications/progress");
+        let lines: Vec<&str> = told.iter().filter_map(|told| told["params"]["message"].as_str()).collect();
         assert!(lines.contains(&"call 1: s.one") && lines.contains(&"call 2: s.two"), "{lines:?}");
         assert!(lines.iter().any(|line| line.contains("half")), "{lines:?}");
-        // A heartbeat during the second call.
+        // A sign of life while the second one slept.
         assert!(lines.iter().any(|line| line.ends_with(" s")), "{lines:?}");
-        let numbers: Vec<f64> = progress.iter().map(|sent| sent["params"]["progress"].as_f64().unwrap()).collect();
+        let numbers: Vec<f64> = told.iter().map(|told| told["params"]["progress"].as_f64().unwrap()).collect();
         assert!(numbers.windows(2).all(|two| two[0] < two[1]), "{numbers:?}");
-        assert!(progress.iter().all(|sent| sent["params"]["progressToken"] == "t"));
+        assert!(told.iter().all(|told| told["params"]["progressToken"] == "t"));
     }
 }
 
@@ -113,7 +113,7 @@ fn a_prefix_renames_both_tools() {
 }
 
 #[test]
-fn a_failing_server_does_not_affect_the_others() {
+fn a_bad_server_takes_nobody_with_it() {
     let place = adds();
     let config = std::fs::read_to_string(place.path("config.json")).unwrap();
     let mut config: Value = serde_json::from_str(&config).unwrap();
@@ -126,7 +126,7 @@ fn a_failing_server_does_not_affect_the_others() {
 }
 
 #[test]
-fn the_server_exits_when_its_client_disconnects_or_on_sigterm() {
+fn it_ends_when_its_client_does_or_when_told_to() {
     let place = Place::new(json!([]));
     let mut client = Streams::plain(&place, Era::July2026);
     assert_eq!(client.exec("return 1")["value"], 1);

@@ -1,4 +1,4 @@
-//! HTTP: who may connect, and which runs each principal sees.
+//! Who is let in over HTTP, and whom each of them can see.
 
 use serde_json::{Value, json};
 
@@ -19,14 +19,14 @@ fn all_revisions_share_one_endpoint() {
         let params =
             json!({"name": "exec", "arguments": {"code": "await MCP.s.add({})"}, "_meta": {"progressToken": 1}});
         let mut stream = client.send("tools/call", params);
-        let progress = stream.message().unwrap();
-        assert_eq!(progress["params"]["message"], "call 1: s.add", "{progress}");
+        let told = stream.message().unwrap();
+        assert_eq!(told["params"]["message"], "call 1: s.add", "{told}");
         assert!(stream.answer()["result"].is_object());
     }
 }
 
 #[test]
-fn requests_without_a_token_or_from_other_hosts_and_origins_are_refused() {
+fn strangers_other_hosts_and_foreign_pages_are_refused() {
     let place = Place::new(json!([]));
     let served = Served::start(&place, &[]);
     let bearer = format!("Bearer {}", served.token);
@@ -58,7 +58,7 @@ fn requests_without_a_token_or_from_other_hosts_and_origins_are_refused() {
 }
 
 #[test]
-fn secret_files_are_readable_only_by_their_owner() {
+fn secrets_are_their_owners_alone() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new(json!([]));
     let served = Served::start(&place, &[]);
@@ -75,7 +75,7 @@ fn secret_files_are_readable_only_by_their_owner() {
 }
 
 #[test]
-fn serving_other_machines_without_a_token_is_refused() {
+fn other_machines_are_not_let_in_without_a_token() {
     let place = Place::new(json!([]));
     let refused = place.server(&["--http", "0.0.0.0:0", "--no-token"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
@@ -83,7 +83,7 @@ fn serving_other_machines_without_a_token_is_refused() {
 }
 
 #[test]
-fn a_principal_sees_only_its_own_runs() {
+fn a_principal_sees_its_own_runs_and_no_others() {
     let place = Place::new(json!([]));
     let (ada, bob) = ("ada-ada-ada-ada-ada", "bob-bob-bob-bob-bob");
     std::fs::write(place.path("tokens"), format!("# ours\nada {ada}\nbob {bob}\n")).unwrap();
@@ -105,7 +105,7 @@ fn a_principal_sees_only_its_own_runs() {
 }
 
 #[test]
-fn a_terminated_server_releases_its_runs() {
+fn a_terminated_server_lets_go_of_its_runs() {
     let place = Place::new(json!([]));
     let mut served = Served::start(&place, &[]);
     let run_id = served.client(Era::July2026, &served.token.clone(), json!({})).exec("await yield_control(); return 5")

@@ -1,4 +1,4 @@
-//! Key rotation while servers run.
+//! Keys that change while servers run.
 
 use std::path::Path;
 
@@ -32,12 +32,12 @@ fn put(path: &str, lines: &[String]) {
 }
 
 #[test]
-fn running_servers_notice_a_rotation_and_older_keys_open_what_they_sealed() {
+fn a_rotation_is_noticed_by_servers_that_run_and_older_keys_open_what_they_sealed() {
     let place = Place::new(json!([]));
     let mut running = Streams::plain(&place, Era::June2025);
     let before = running.exec(SLEEPS);
     assert_eq!(before["status"], "waiting", "{before}");
-    // The format from before keys had numbers: one line with only a key.
+    // As it was made before keys had numbers: one line, nothing but a key.
     let key = place.path("state/key");
     assert_eq!(lines(&key)[0].len(), 64);
     let rotated = place.command(&["keys", "rotate"]);
@@ -51,14 +51,14 @@ fn running_servers_notice_a_rotation_and_older_keys_open_what_they_sealed() {
     let pruned = place.command(&["keys", "prune", "--json"]);
     assert_eq!(serde_json::from_slice::<Value>(&pruned.stdout).unwrap(), json!({"removed": []}));
 
-    assert_eq!(wait(&mut running, &after["runId"])["value"], "slept", "the running server loads the new key");
-    assert_eq!(wait(&mut started_since, &before["runId"])["value"], "slept", "the new server has the old key");
+    assert_eq!(wait(&mut running, &after["runId"])["value"], "slept", "the running one meets the new key");
+    assert_eq!(wait(&mut started_since, &before["runId"])["value"], "slept", "the new one has the old key");
     let since = running.exec(SLEEPS);
-    assert_eq!(listed(&place)[1]["cells"], 1, "the running server seals with the new key: {since}");
+    assert_eq!(listed(&place)[1]["cells"], 1, "and the running one seals with the new: {since}");
 }
 
 #[test]
-fn a_cell_whose_key_was_removed_fails_and_resumes_once_the_key_is_back() {
+fn a_cell_whose_key_was_removed_says_so_and_goes_on_when_it_is_put_back() {
     let place = Place::new(json!([]));
     let mut client = Streams::plain(&place, Era::June2025);
     let sleeping = client.exec(SLEEPS);
@@ -76,7 +76,7 @@ fn a_cell_whose_key_was_removed_fails_and_resumes_once_the_key_is_back() {
 }
 
 #[test]
-fn key_files_that_others_can_read_or_that_are_invalid_are_refused() {
+fn keys_that_others_can_read_or_that_are_no_keys_are_refused() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new(json!([]));
     let key = place.path("key");
@@ -88,8 +88,8 @@ fn key_files_that_others_can_read_or_that_are_invalid_are_refused() {
         std::fs::write(&key, text).unwrap();
         std::fs::set_permissions(Path::new(&key), std::fs::Permissions::from_mode(mode)).unwrap();
         let refused = place.command(&["keys", "list", "--key-file", &key]);
-        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(refused.status.code() == Some(2) && stderr.contains(expected), "{stderr}");
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && said.contains(expected), "{said}");
     }
     std::fs::remove_file(&key).unwrap();
     let missing = place.command(&["approvals", "list", "--key-file", &key]);

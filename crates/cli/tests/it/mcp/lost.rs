@@ -1,4 +1,4 @@
-//! Lost responses, and processes that share a store.
+//! Answers that did not arrive, and processes that share a store.
 
 use serde_json::json;
 
@@ -6,11 +6,11 @@ use super::clients::{Era, Streams};
 use super::place::{Place, reads};
 
 #[test]
-fn an_exec_whose_response_was_lost_is_recovered_with_wait() {
+fn an_exec_whose_answer_was_lost_is_found_again() {
     let place = Place::new(json!([]));
     for era in [Era::June2025, Era::July2026] {
         let mut client = Streams::plain(&place, era);
-        // The client disconnects before it reads the response.
+        // The client is gone before it could read the answer.
         client.send("tools/call", json!({"name": "exec", "arguments": {"code": format!("return '{era:?}'")}}));
         client.close();
         assert!(client.child.wait().unwrap().success());
@@ -26,17 +26,17 @@ fn an_exec_whose_response_was_lost_is_recovered_with_wait() {
 }
 
 #[test]
-fn wait_without_a_run_id_finds_the_only_run() {
+fn the_only_run_there_is_needs_no_name() {
     let place = Place::new(json!([]));
     let mut client = Streams::plain(&place, Era::July2026);
     assert_eq!(client.exec("await yield_control(); return 3")["status"], "waiting");
     assert_eq!(client.call("wait", json!({}))["value"], 3);
-    // The result of a run that just ended is returned again.
+    // What is just over is told again.
     assert_eq!(client.call("wait", json!({"runId": null}))["value"], 3);
 }
 
 #[test]
-fn two_processes_on_one_store_resume_each_others_runs() {
+fn two_processes_on_one_store_go_on_with_each_others_runs() {
     let place =
         Place::new(json!([reads("add", json!([{"result": {"content": [], "structuredContent": {"sum": 3}}}]))]));
     let mut clients: Vec<Streams> =
@@ -48,7 +48,7 @@ fn two_processes_on_one_store_resume_each_others_runs() {
         let done = client.call("wait", json!({ "runId": run_id }));
         assert_eq!(done["value"], 3, "{done}");
     }
-    // Concurrent calls from both.
+    // Many at once, from both.
     for round in 0..5 {
         let ids: Vec<i64> = clients
             .iter_mut()

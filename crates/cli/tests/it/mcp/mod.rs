@@ -1,4 +1,4 @@
-//! `cellmate mcp`, tested with raw JSON-RPC against the real binary, in every supported protocol revision.
+//! `cellmate mcp` as agents meet it: raw JSON-RPC at the real binary, in every revision of the protocol.
 
 mod approvals;
 mod approving;

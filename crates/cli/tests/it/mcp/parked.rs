@@ -1,4 +1,4 @@
-//! Tasks of MCP servers, which continue when a `cellmate mcp` process ends.
+//! Tasks of servers behind us, which go on when we do not.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::place::{Place, writes};
 
 const CELL: &str = "text('before'); return (await MCP.s.long({})).structuredContent.n";
 
-/// A server whose tool returns a task that completes once the file `over` exists.
+/// A server whose tool answers with a task that is over once the file `over` is there.
 fn tasks() -> Place {
     let place = Place::new(json!([]));
     let mut long = writes("long");
@@ -19,7 +19,7 @@ fn tasks() -> Place {
     let over = json!([{"result": {"taskId": "t1", "status": "completed", "result": result}}]);
     let working = json!([{"result": {"taskId": "t1", "status": "working", "pollIntervalMs": 50}}]);
     let on = json!({"tasks/get": [{"ifFile": [place.path("over"), over, working]}], "tasks/cancel": [{"result": {}}]});
-    let script = json!({"tools": [long], "on": on, "record": place.path("received")});
+    let script = json!({"tools": [long], "on": on, "record": place.path("heard")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     place
 }
@@ -28,35 +28,33 @@ fn start(place: &Place, era: Era) -> Streams {
     Streams::start(place, era, json!({}), &["--ask-nobody"])
 }
 
-/// Waits until the scripted server has received a message with this text.
-fn until_received(place: &Place, words: &str) {
+fn until_heard(place: &Place, words: &str) {
     let deadline = Instant::now() + PATIENCE;
-    while !place.received().contains(words) {
-        assert!(Instant::now() < deadline, "not received: {words}\n{}", place.received());
+    while !place.heard().contains(words) {
+        assert!(Instant::now() < deadline, "not heard: {words}\n{}", place.heard());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Starts the cell and returns once its task is polled.
+/// Begins the cell and returns when its task is followed.
 fn begin(place: &Place, client: &mut Streams) -> i64 {
     let id = client.send("tools/call", json!({"name": "exec", "arguments": {"code": CELL}}));
-    until_received(place, "tasks/get");
+    until_heard(place, "tasks/get");
     id
 }
 
-/// Lets the task complete.
 fn is_over(place: &Place) {
     std::fs::write(place.path("over"), "").unwrap();
 }
 
 fn assert_done(place: &Place, done: &Value) {
     assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &json!(42)), "{done}");
-    assert_eq!(place.received().matches("\"tools/call\"").count(), 1, "called once");
-    assert!(!place.received().contains("tasks/cancel"), "the task was not cancelled");
+    assert_eq!(place.heard().matches("\"tools/call\"").count(), 1, "called once");
+    assert!(!place.heard().contains("tasks/cancel"), "nobody called it off");
 }
 
 #[test]
-fn a_task_that_completes_in_time_settles_its_call() {
+fn a_task_that_ends_in_time_is_a_call_like_others() {
     let place = tasks();
     is_over(&place);
     let done = start(&place, Era::July2026).exec(CELL);
@@ -64,7 +62,7 @@ fn a_task_that_completes_in_time_settles_its_call() {
 }
 
 #[test]
-fn after_a_kill_the_next_process_follows_the_task_to_its_end() {
+fn a_task_is_followed_to_its_end_by_the_next_process_when_ours_is_killed() {
     let place = tasks();
     let mut client = start(&place, Era::July2026);
     begin(&place, &mut client);
@@ -73,12 +71,12 @@ fn after_a_kill_the_next_process_follows_the_task_to_its_end() {
     is_over(&place);
     let mut next = start(&place, Era::November2025);
     assert_done(&place, &waited(&mut next));
-    // The stored result is returned again, and the task is not polled again.
+    // What is over is told again, and not followed again.
     assert_eq!(next.call("wait", json!({}))["value"], 42);
 }
 
 #[test]
-fn a_process_that_shuts_down_leaves_its_tasks_to_the_next() {
+fn a_process_that_ends_in_good_order_leaves_its_tasks_to_the_next() {
     let place = tasks();
     let mut client = start(&place, Era::November2025);
     begin(&place, &mut client);
@@ -90,7 +88,7 @@ fn a_process_that_shuts_down_leaves_its_tasks_to_the_next() {
 }
 
 #[test]
-fn two_processes_that_wait_for_one_task_get_the_same_result() {
+fn two_processes_that_wait_for_one_task_are_told_the_same() {
     let place = tasks();
     let (mut one, mut two) = (start(&place, Era::July2026), start(&place, Era::July2026));
     let exec = begin(&place, &mut one);
@@ -103,7 +101,7 @@ fn two_processes_that_wait_for_one_task_get_the_same_result() {
 }
 
 #[test]
-fn a_process_that_was_stopped_past_its_lease_settles_nothing() {
+fn a_process_that_slept_past_its_lease_settles_nothing() {
     let place = tasks();
     let mut one = start(&place, Era::July2026);
     let exec = begin(&place, &mut one);
@@ -112,35 +110,35 @@ fn a_process_that_was_stopped_past_its_lease_settles_nothing() {
     let mut two = start(&place, Era::July2026);
     assert_done(&place, &waited(&mut two));
     signal(&one, "-CONT");
-    // The client of the stopped process gets the result that the other process stored, and both read the same.
+    // Who asked the sleeper is told how the run ended elsewhere; both read what the other has written.
     assert_done(&place, &one.answer(exec)["result"]["structuredContent"]);
     assert_done(&place, &one.call("wait", json!({})));
     assert_done(&place, &two.call("wait", json!({})));
 }
 
 fn signal(client: &Streams, signal: &str) {
-    let sent = std::process::Command::new("kill").arg(signal).arg(client.child.id().to_string()).status();
-    assert!(sent.unwrap().success());
+    let told = std::process::Command::new("kill").arg(signal).arg(client.child.id().to_string()).status();
+    assert!(told.unwrap().success());
 }
 
-/// Calls `wait` until the run has ended: the process that held the run may keep its lease for a while.
+/// Whoever held the run may hold it for a while yet: another `wait` is as good as the first.
 fn waited(client: &mut Streams) -> Value {
     let deadline = Instant::now() + 2 * PATIENCE;
     loop {
-        let result = client.call("wait", json!({}));
-        if result["status"] != "waiting" || Instant::now() > deadline {
-            return result;
+        let told = client.call("wait", json!({}));
+        if told["status"] != "waiting" || Instant::now() > deadline {
+            return told;
         }
     }
 }
 
 #[test]
-fn cancelling_a_run_cancels_its_task() {
+fn a_run_that_is_called_off_calls_off_its_task() {
     let place = tasks();
     let mut client = start(&place, Era::July2026);
     let id = begin(&place, &mut client);
     client.notify("notifications/cancelled", json!({"requestId": id}));
-    until_received(&place, "tasks/cancel");
+    until_heard(&place, "tasks/cancel");
     let found = client.call("wait", json!({}));
     assert_eq!((&found["status"], &found["code"]), (&json!("failed"), &json!("aborted")), "{found}");
 }

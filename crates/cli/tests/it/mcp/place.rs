@@ -1,4 +1,4 @@
-//! A temporary folder with the state and configuration of one `cellmate mcp`, and a scripted MCP server that it calls.
+//! A folder for one server's state, its configuration, and a scripted server behind it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// Creates a folder with a scripted server `s` that has these tools.
+    /// With a server `s` that has these tools.
     pub fn new(tools: Value) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("serve-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         let place = Self(path);
-        let script = json!({"tools": tools, "record": place.path("received")});
+        let script = json!({"tools": tools, "record": place.path("heard")});
         std::fs::write(place.path("script.json"), script.to_string()).unwrap();
         let server = json!({"command": fake(), "args": [place.path("script.json")], "trusted": true});
         place.configure(&json!({"mcpServers": {"s": server}}));
@@ -36,7 +36,7 @@ impl Place {
         std::fs::write(self.path("config.json"), config.to_string()).unwrap();
     }
 
-    /// Writes the user's own configuration, with which [`Self::approvals`] runs.
+    /// The configuration of the user whose decisions these are: [`Self::approvals`] approves without a terminal.
     pub fn own(&self, config: &Value) {
         std::fs::create_dir_all(self.path("own/cellmate")).unwrap();
         std::fs::write(self.path("own/cellmate/config.json5"), config.to_string()).unwrap();
@@ -46,9 +46,9 @@ impl Place {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Returns the messages that the scripted server has received.
-    pub fn received(&self) -> String {
-        std::fs::read_to_string(self.path("received")).unwrap_or_default()
+    /// What the scripted server has heard.
+    pub fn heard(&self) -> String {
+        std::fs::read_to_string(self.path("heard")).unwrap_or_default()
     }
 
     pub fn server(&self, more: &[&str]) -> Command {
@@ -58,7 +58,7 @@ impl Place {
         command
     }
 
-    /// Runs another command on the same state.
+    /// Another command on the same state.
     pub fn command(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
         command.args(arguments).args(["--state-dir", &self.path("state"), "--config", &self.path("config.json")]);
@@ -78,7 +78,7 @@ impl Place {
 }
 
 impl Place {
-    /// Returns a `cellmate tools call` command for a tool of the server.
+    /// What a person types to call a tool of the server by hand.
     pub fn by_hand(&self, tool: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellmate"));
         command.args(["tools", "call", tool, "to=main", "--json", "--config", &self.path("config.json")]);
@@ -88,7 +88,7 @@ impl Place {
     }
 }
 
-/// Runs a command on a new terminal with typed input. What the terminal shows is its standard output.
+/// Runs a command on a terminal of its own and types for it. What was seen there is standard output.
 pub fn on_terminal(command: &Command, typed: &str) -> Output {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let line: Vec<String> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
@@ -105,13 +105,12 @@ pub fn on_terminal(command: &Command, typed: &str) -> Output {
     terminal.wait_with_output().unwrap()
 }
 
-/// Returns a read-only tool of the scripted server, which needs no approval.
+/// A tool of the scripted server. One that reads is not asked about.
 pub fn reads(name: &str, does: Value) -> Value {
     let annotations = json!({"readOnlyHint": true});
     json!({"name": name, "inputSchema": {"type": "object"}, "annotations": annotations, "does": does})
 }
 
-/// Returns a tool of the scripted server that may change something, and needs approval.
 pub fn writes(name: &str) -> Value {
     json!({"name": name, "inputSchema": {"type": "object"}, "does": [{"result": {"content": [], "structuredContent": {"done": name}}}]})
 }

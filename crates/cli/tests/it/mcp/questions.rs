@@ -1,4 +1,4 @@
-//! Questions of MCP servers to the user: asked by a client that supports forms, or answered on a terminal.
+//! What servers behind us want to know from people: put to the client that can ask, or answered from a terminal.
 
 use serde_json::{Value, json};
 
@@ -11,13 +11,13 @@ fn form() -> Value {
     json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})
 }
 
-/// A server whose tool makes this request, and then returns what it was called with.
+/// A server whose tool asks this before it answers with what it was called with.
 fn asks(request: &Value) -> Place {
     let place = Place::new(json!([]));
     let mut book = writes("book");
     let question = json!({"resultType": "input_required", "inputRequests": {"where": request}, "requestState": "s1"});
     book["does"] = json!([{"ifAnswered": [[{"echo": true}], [{"result": question}]]}]);
-    let script = json!({"tools": [book], "record": place.path("received")});
+    let script = json!({"tools": [book], "record": place.path("heard")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     place
 }
@@ -41,7 +41,7 @@ fn assert_booked(done: &Value, answer: &Value) {
 }
 
 #[test]
-fn a_client_that_supports_forms_gets_the_servers_form() {
+fn a_client_that_shows_forms_is_given_the_servers_own() {
     let oslo = json!({"action": "accept", "content": {"city": "Oslo"}});
     for answer in [oslo.clone(), json!({"action": "decline"})] {
         let place = asks(&city());
@@ -68,7 +68,7 @@ fn a_client_that_supports_forms_gets_the_servers_form() {
 }
 
 #[test]
-fn without_forms_a_question_is_answered_on_a_terminal_even_after_a_kill() {
+fn without_one_a_person_answers_at_a_terminal_also_when_we_were_killed_meanwhile() {
     let place = asks(&city());
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
@@ -76,8 +76,8 @@ fn without_forms_a_question_is_answered_on_a_terminal_even_after_a_kill() {
     assert_eq!(waiting["pendingToolCalls"][0]["state"], "approval", "{waiting}");
     let id = waiting["approvals"][0]["approvalId"].as_str().unwrap().to_owned();
     let message = waiting["message"].as_str().unwrap();
-    let expected = format!("answer what `s.book` asks ({id}): Where to?. Ask your user to run `cellmate approvals`");
-    assert!(message.contains(&expected), "{message}");
+    let says = format!("answer what `s.book` asks ({id}): Where to?. Ask your user to run `cellmate approvals`");
+    assert!(message.contains(&says), "{message}");
     assert_eq!(waiting["approvals"][0]["question"]["form"], form(), "{waiting}");
     client.child.kill().unwrap();
     client.child.wait().unwrap();
@@ -88,10 +88,10 @@ fn without_forms_a_question_is_answered_on_a_terminal_even_after_a_kill() {
         [vec!["approve", &id], vec!["approve", &id, "--input", "{\"city\":7}"], vec!["approve", &id, "--always"]]
     {
         let refused = place.approvals(&unfit);
-        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(
-            refused.status.code() == Some(1) && stderr.contains("does not answer what is asked"),
-            "{unfit:?}: {stderr}"
+            refused.status.code() == Some(1) && said.contains("does not answer what is asked"),
+            "{unfit:?}: {said}"
         );
     }
     let decided = place.approvals(&["approve", &id, "--input", "{\"city\":\"Oslo\"}"]);
@@ -116,7 +116,7 @@ fn a_page_is_shown_and_never_opened() {
 }
 
 #[test]
-fn a_task_that_asks_a_question_continues_with_the_answer() {
+fn a_task_that_asks_is_told_and_goes_on() {
     let place = Place::new(json!([]));
     let mut book = writes("book");
     let begun = json!({"resultType": "task", "taskId": "t1", "status": "working", "pollIntervalMs": 50});
@@ -128,7 +128,7 @@ fn a_task_that_asks_a_question_continues_with_the_answer() {
         "tasks/get": [{"result": asks}],
         "tasks/update": [{"on": {"tasks/get": over}}, {"result": {}}],
     });
-    let script = json!({"tools": [book], "on": on, "record": place.path("received")});
+    let script = json!({"tools": [book], "on": on, "record": place.path("heard")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
@@ -136,23 +136,23 @@ fn a_task_that_asks_a_question_continues_with_the_answer() {
     assert_eq!(place.approvals(&["approve", id, "--input", "{\"city\":\"Oslo\"}"]).status.code(), Some(0));
     let done = client.call("wait", json!({"runId": waiting["runId"]}));
     assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &json!("booked")), "{done}");
-    let received = place.received();
-    assert_eq!(received.matches("\"tools/call\"").count(), 1, "{received}");
-    let update = received.lines().find(|line| line.contains("tasks/update")).unwrap();
+    let heard = place.heard();
+    assert_eq!(heard.matches("\"tools/call\"").count(), 1, "{heard}");
+    let update = heard.lines().find(|line| line.contains("tasks/update")).unwrap();
     let update: Value = serde_json::from_str(update).unwrap();
-    let expected = json!({"where": {"action": "accept", "content": {"city": "Oslo"}}});
-    assert_eq!((&update["params"]["taskId"], &update["params"]["inputResponses"]), (&json!("t1"), &expected));
+    let said = json!({"where": {"action": "accept", "content": {"city": "Oslo"}}});
+    assert_eq!((&update["params"]["taskId"], &update["params"]["inputResponses"]), (&json!("t1"), &said));
 }
 
-/// In 2025-11-25 a server may return an error that names a page, and expects the call again after the user's visit.
+/// In 2025-11-25 a server may also answer with an error, and wants to be called again when the person has been there.
 #[test]
-fn a_page_that_must_be_visited_first_is_shown_and_the_call_is_repeated() {
+fn a_page_that_must_be_visited_first_is_shown_and_the_call_made_again() {
     let place = Place::new(json!([]));
     let mut book = writes("book");
     let page = json!({"mode": "url", "message": "Log in.", "url": "https://example.com/", "elicitationId": "e1"});
     let error = json!({"code": -32042, "message": "log in first", "data": {"elicitations": [page]}});
     book["does"] = json!([{"ifFile": [place.path("visited"), [{"echo": true}], [{"error": error}]]}]);
-    let script = json!({"tools": [book], "record": place.path("received")});
+    let script = json!({"tools": [book], "record": place.path("heard")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
@@ -171,7 +171,7 @@ fn a_page_that_must_be_visited_first_is_shown_and_the_call_is_repeated() {
 }
 
 #[test]
-fn a_request_that_is_not_a_question_to_the_user_fails_the_call() {
+fn what_is_no_question_to_a_person_fails_the_call_and_says_why() {
     let sampling = json!({"method": "sampling/createMessage", "params": {}});
     let place = asks(&sampling);
     let failed = start(&place, Era::July2026, forms()).exec(CELL);
@@ -179,21 +179,21 @@ fn a_request_that_is_not_a_question_to_the_user_fails_the_call() {
     assert!(failed["error"].as_str().unwrap().contains("it wants a model to answer it, and none is lent"), "{failed}");
 }
 
-/// A server of an older revision, which asks during its call.
-fn asks_during_call() -> Place {
+/// A server of an older revision, which asks while its call is under way.
+fn asks_meanwhile() -> Place {
     let place = Place::new(json!([]));
     let mut book = writes("book");
     book["does"] = json!([{"ask": {"message": "Where to?", "requestedSchema": form()}}]);
-    let script = json!({"tools": [book], "record": place.path("received")});
+    let script = json!({"tools": [book], "record": place.path("heard")});
     std::fs::write(place.path("script.json"), script.to_string()).unwrap();
     place
 }
 
 #[test]
-fn a_question_of_an_older_server_is_answered_during_its_call() {
+fn an_older_server_asks_while_its_call_is_under_way() {
     let oslo = json!({"action": "accept", "content": {"city": "Oslo"}});
     for answer in [oslo.clone(), json!({"action": "decline"})] {
-        let place = asks_during_call();
+        let place = asks_meanwhile();
         let mut client = start(&place, Era::November2025, forms());
         let id = client.send("tools/call", json!({"name": "exec", "arguments": {"code": CELL}}));
         let form = client.next("form", |message| message["method"] == "elicitation/create");
@@ -202,7 +202,7 @@ fn a_question_of_an_older_server_is_answered_during_its_call() {
         assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &answer), "{done}");
     }
 
-    let place = asks_during_call();
+    let place = asks_meanwhile();
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
     assert_eq!((&waiting["status"], &waiting["pendingToolCalls"][0]["state"]), (&json!("waiting"), &json!("approval")));
@@ -210,12 +210,12 @@ fn a_question_of_an_older_server_is_answered_during_its_call() {
     assert_eq!(place.approvals(&["approve", id, "--input", "{\"city\":\"Oslo\"}"]).status.code(), Some(0));
     let done = client.call("wait", json!({"runId": waiting["runId"]}));
     assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &oslo), "{done}");
-    assert_eq!(place.received().matches("\"tools/call\"").count(), 1);
+    assert_eq!(place.heard().matches("\"tools/call\"").count(), 1);
 }
 
 #[test]
-fn a_call_that_waited_for_an_answer_during_a_kill_is_unknown() {
-    let place = asks_during_call();
+fn a_call_that_waited_for_a_person_when_we_were_killed_is_unknown() {
+    let place = asks_meanwhile();
     let mut client = start(&place, Era::July2026, json!({}));
     let waiting = client.exec(CELL);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
@@ -224,18 +224,18 @@ fn a_call_that_waited_for_an_answer_during_a_kill_is_unknown() {
     let mut next = start(&place, Era::July2026, json!({}));
     let deadline = std::time::Instant::now() + 2 * super::clients::PATIENCE;
     let done = loop {
-        let result = next.call("wait", json!({"runId": waiting["runId"]}));
-        if result["status"] != "waiting" || std::time::Instant::now() > deadline {
-            break result;
+        let told = next.call("wait", json!({"runId": waiting["runId"]}));
+        if told["status"] != "waiting" || std::time::Instant::now() > deadline {
+            break told;
         }
     };
     assert!(done["error"].as_str().unwrap_or_default().contains("the outcome of this call is unknown"), "{done}");
-    assert_eq!(place.received().matches("\"tools/call\"").count(), 1);
+    assert_eq!(place.heard().matches("\"tools/call\"").count(), 1);
 }
 
 #[test]
-fn tools_call_cancels_a_question_that_it_cannot_ask() {
-    let place = asks_during_call();
+fn a_direct_call_has_nobody_to_ask_and_says_so_to_the_server() {
+    let place = asks_meanwhile();
     let called = place.by_hand("s.book").arg("--yes").output().unwrap();
     let called: Value = serde_json::from_slice(&called.stdout).unwrap();
     assert_eq!(called["result"]["structuredContent"], json!({"action": "cancel"}), "{called}");

@@ -1,4 +1,4 @@
-//! `cellmate runs` on the store of a running server: list, show, replay and fork.
+//! `cellmate runs`, beside a server at work: what its cells did, gone through again, and gone on from.
 
 use std::process::Output;
 
@@ -30,7 +30,7 @@ impl Place {
     }
 
     fn called(&self, tool: &str) -> usize {
-        self.received().lines().filter(|line| line.contains("\"tools/call\"") && line.contains(tool)).count()
+        self.heard().lines().filter(|line| line.contains("\"tools/call\"") && line.contains(tool)).count()
     }
 }
 
@@ -43,7 +43,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_run_is_listed_shown_and_replayed_while_it_waits_and_after_it_ended() {
+fn a_run_is_listed_shown_and_gone_through_again_while_it_waits_and_when_it_is_over() {
     let place = place();
     let mut client = Streams::plain(&place, Era::July2026);
     let waiting = client.exec(CELL);
@@ -104,14 +104,14 @@ fn a_run_is_listed_shown_and_replayed_while_it_waits_and_after_it_ended() {
 }
 
 #[test]
-fn a_fork_continues_from_a_step_and_repeats_no_call() {
+fn a_fork_goes_on_by_itself_from_a_step_and_calls_nothing_again() {
     let place = place();
     let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask-nobody"]);
     assert_eq!(client.exec(CELL)["status"], "completed");
     let run = json_of(&place.runs(&["list", "--json"]))[0]["runId"].as_str().unwrap().to_owned();
     assert_eq!((place.called("look"), place.called("push")), (1, 1));
 
-    // Both calls were made in the first two steps, and their recorded results are reused.
+    // Both calls were made within the first two steps, and keep their answers.
     let whole = place.fork(&run, "2", &["--json"]);
     assert_eq!(whole.status.code(), Some(0), "{whole:?}");
     let whole = json_of(&whole);
@@ -120,7 +120,7 @@ fn a_fork_continues_from_a_step_and_repeats_no_call() {
     assert_eq!((place.called("look"), place.called("push")), (1, 1));
     assert_ne!(whole["runId"], json!(run));
 
-    // The second step runs live: its call is made, after a new approval.
+    // The second step is run on its own: what it calls is called, and asked about first.
     let asked = place.fork(&run, "1", &["--json"]);
     assert_eq!(asked.status.code(), Some(3), "{asked:?}");
     let asked = json_of(&asked);
@@ -129,21 +129,21 @@ fn a_fork_continues_from_a_step_and_repeats_no_call() {
     let approvals = json_of(&place.approvals(&["list", "--json"]));
     assert_eq!((&approvals[0]["runId"], &approvals[0]["toolId"]), (&asked["runId"], &json!("mcp:s:push")));
     place.approvals(&["approve", approvals[0]["approvalId"].as_str().unwrap()]);
-    // It belongs to the principal of the original run, whose client resumes it.
+    // It belongs to whom the first belongs to: their client goes on with it.
     let done = client.call("wait", json!({"runId": asked["runId"]}));
     assert_eq!(done["value"], json!(["now", "push"]), "{done}");
     assert_eq!((place.called("look"), place.called("push")), (1, 2));
 
     let begun = text(&place.fork(&run, "2", &["--no-wait"]).stdout);
     assert_eq!(client.call("wait", json!({"runId": begun.trim()}))["status"], "completed");
-    for (at, reason) in [("0", "the run has 3 steps; give 1 to 3"), ("4", "the run has 3 steps; give 1 to 3")] {
+    for (at, said) in [("0", "the run has 3 steps; give 1 to 3"), ("4", "the run has 3 steps; give 1 to 3")] {
         let refused = place.fork(&run, at, &[]);
         assert_eq!(refused.status.code(), Some(2));
-        assert!(text(&refused.stderr).contains(reason), "{refused:?}");
+        assert!(text(&refused.stderr).contains(said), "{refused:?}");
     }
 }
 
-/// Stores a run whose record does not match its source, as if the cell now behaved differently.
+/// A run whose record is not of its source: as if the source did something else by now.
 async fn forge(place: &Place, run: &str) {
     let location = Location::File(place.path("state/runs.db").into());
     let store = Store::open(&location, Keys::ephemeral().unwrap()).await.unwrap();
@@ -169,7 +169,7 @@ async fn forge(place: &Place, run: &str) {
 }
 
 #[test]
-fn a_replay_reports_where_it_differs_from_the_record() {
+fn where_a_cell_leaves_its_record_is_told() {
     let place = place();
     let mut client = Streams::start(&place, Era::July2026, json!({}), &["--ask-nobody"]);
     client.exec(CELL);
@@ -187,9 +187,9 @@ fn a_replay_reports_where_it_differs_from_the_record() {
         "leg 1, call 2: recorded is `namespace` of `MCP` with [[\"s\",\"push\"],[{\"to\":\"other\"}]], but what happened is \
          `namespace` of `MCP` with [[\"s\",\"push\"],[{\"to\":\"main\"}]]"
     );
-    let replayed = place.runs(&["replay", "cm_forged"]);
-    assert!(text(&replayed.stdout).contains("DIFFERS from the record\n  leg 1, call 2: recorded is"), "{replayed:?}");
-    // A fork that would replay that step fails, too, and calls nothing.
+    let told = place.runs(&["replay", "cm_forged"]);
+    assert!(text(&told.stdout).contains("DIFFERS from the record\n  leg 1, call 2: recorded is"), "{told:?}");
+    // A fork that would go through it fails alike, and calls nothing.
     let forked = place.fork("cm_forged", "2", &["--json"]);
     assert_eq!(
         (forked.status.code(), json_of(&forked)["result"]["code"].as_str()),

@@ -17,7 +17,7 @@ fn served(place: &Place) -> Served {
     Served::start(place, &["--tokens", &place.path("tokens")])
 }
 
-/// Sends a request with this token in any session.
+/// A request in a session, whoever's it is.
 fn in_session(
     served: &Served,
     token: &str,
@@ -51,8 +51,8 @@ fn another_principal_with_the_session_id_gets_404_as_for_an_unknown_id() {
     let call = json!({"name": "exec", "arguments": {"code": "await MCP.s.slow({}); return 42"},
         "_meta": {"progressToken": "t"}});
     let mut stream = ada.send("tools/call", call);
-    let progress = stream.message().unwrap();
-    assert_eq!(progress["method"], "notifications/progress", "{progress}");
+    let told = stream.message().unwrap();
+    assert_eq!(told["method"], "notifications/progress", "{told}");
 
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": ada.next_id}});
     let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
@@ -104,7 +104,7 @@ fn another_principal_cannot_answer_an_approval_form() {
     let bobs = served.client(Era::November2025, BOB, json!({"elicitation": {"form": {}}}));
     assert_eq!(in_session(&served, BOB, bobs.session(), "POST", &[], &answer).status, 202);
     std::thread::sleep(Duration::from_millis(500));
-    assert!(!place.received().contains("\"tools/call\""), "{}", place.received());
+    assert!(!place.heard().contains("\"tools/call\""), "{}", place.heard());
     assert_eq!(in_session(&served, ADA, &session, "POST", &[], &answer).status, 202);
     assert_eq!(stream.answer()["result"]["structuredContent"]["value"], "push");
 }
@@ -124,12 +124,12 @@ fn another_principal_cannot_use_the_request_state_of_a_question() {
     again["inputResponses"] = json!({ id: {"action": "accept", "content": {"decision": "approve once"}} });
     let refused = served.client(Era::July2026, BOB, forms).send("tools/call", again.clone()).answer();
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
-    assert!(!place.received().contains("\"tools/call\""), "{}", place.received());
+    assert!(!place.heard().contains("\"tools/call\""), "{}", place.heard());
     let done = ada.send("tools/call", again).answer();
     assert_eq!(done["result"]["structuredContent"]["value"], "push", "{done}");
 }
 
-/// The stream of a call is cut, and its own principal resumes it.
+/// The stream of a call that is cut, resumed by its own principal.
 #[test]
 fn a_principal_resumes_its_own_stream() {
     let place = Place::new(json!([reads("slow", json!([{"sleepMs": 1500}, {"result": {"content": []}}]))]));
@@ -164,14 +164,14 @@ fn resident_mib(served: &Served) -> u64 {
 }
 
 #[test]
-fn thousands_of_sessions_of_one_principal_take_little_memory_and_replace_idle_ones() {
+fn thousands_of_sessions_of_one_principal_take_little_memory_and_replace_the_idle_ones() {
     let place = Place::new(json!([]));
     let served = served(&place);
     let keeps = served.client(Era::November2025, ADA, json!({}));
     let kept = in_session(&served, ADA, keeps.session(), "GET", &[], "");
     assert_eq!(kept.status, 200);
     let bobs = served.client(Era::November2025, BOB, json!({}));
-    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
     for _ in 0..100 {
         served.post(Era::November2025, ADA, None, &initialize(0)).text();
     }
@@ -183,7 +183,7 @@ fn thousands_of_sessions_of_one_principal_take_little_memory_and_replace_idle_on
                 for number in 0..1000 {
                     let session = session_of(&served.post(Era::November2025, ADA, None, &initialize(4 << 10)));
                     if number % 4 == 0 {
-                        in_session(&served, ADA, &session, "POST", &[], &initialized);
+                        in_session(&served, ADA, &session, "POST", &[], &told);
                     }
                 }
             });
@@ -242,7 +242,7 @@ fn streams_of_one_session_are_bounded() {
 }
 
 #[test]
-fn a_request_id_that_is_in_use_is_refused_in_its_session() {
+fn a_request_id_that_is_under_way_is_refused_in_its_session() {
     let place = Place::new(json!([reads("slow", json!([{"sleepMs": 1500}, {"result": {"content": []}}]))]));
     let served = served(&place);
     let mut ada = served.client(Era::November2025, ADA, json!({}));
@@ -258,7 +258,7 @@ fn a_request_id_that_is_in_use_is_refused_in_its_session() {
 }
 
 #[test]
-fn an_initialize_request_that_is_too_large_is_refused() {
+fn initialize_is_small() {
     let place = Place::new(json!([]));
     let served = served(&place);
     session_of(&served.post(Era::November2025, ADA, None, &initialize(60 << 10)));
@@ -281,7 +281,7 @@ fn an_initialize_request_that_is_too_large_is_refused() {
             ("Content-Type", "application/json"),
             ("Accept", "application/json, text/event-stream"),
         ];
-        // Without the header, the server must read the body to find out the revision.
+        // Without the header, the server must read the body to see what it is.
         if number % 10 != 0 {
             headers.push(("MCP-Protocol-Version", "2025-11-25"));
         }
@@ -292,7 +292,7 @@ fn an_initialize_request_that_is_too_large_is_refused() {
 }
 
 #[test]
-fn a_message_with_too_many_values_is_refused_before_it_is_parsed() {
+fn a_message_of_very_many_values_is_refused_before_it_is_parsed() {
     let place = Place::new(json!([]));
     let served = served(&place);
     let before = resident_mib(&served);
@@ -308,13 +308,13 @@ fn a_message_with_too_many_values_is_refused_before_it_is_parsed() {
 }
 
 #[test]
-fn a_repeated_initialized_notification_is_accepted() {
+fn a_client_may_repeat_that_it_is_initialized() {
     let place = Place::new(json!([]));
     let served = served(&place);
     let ada: HttpClient<'_> = served.client(Era::November2025, ADA, json!({}));
-    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
     for _ in 0..200 {
-        assert_eq!(ada.post(&initialized).status, 202);
+        assert_eq!(ada.post(&told).status, 202);
     }
     assert_eq!(in_session(&served, ADA, ada.session(), "POST", &[], &list()).status, 200);
 }

@@ -1,4 +1,4 @@
-//! Stores: a Postgres that several processes share, and backups from one store to another.
+//! Runs in a store of one's choice: on a server that several processes share, and carried from one store into another.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
@@ -17,15 +17,15 @@ fn pushes() -> Place {
     Place::new(json!([writes("push")]))
 }
 
-/// Creates a schema on a server and returns its URL, with a password in it that the server does not require.
-fn schema_url(server: &Server) -> String {
+/// A room on a server, whose address has a password in it, as addresses have. The server asks for none.
+fn room(server: &Server) -> String {
     server.schemas(1).unwrap().remove(0).replacen("postgres@", &format!("postgres:{PASSWORD}@"), 1)
 }
 
-fn printed(output: &Output) -> String {
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(!text.contains(PASSWORD), "{text}");
-    text
+fn said(output: &Output) -> String {
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(!said.contains(PASSWORD), "{said}");
+    said
 }
 
 fn wait(client: &mut Streams, run_id: &Value) -> Value {
@@ -33,16 +33,16 @@ fn wait(client: &mut Streams, run_id: &Value) -> Value {
 }
 
 fn exit(output: &Output) -> (Option<i32>, String) {
-    (output.status.code(), printed(output))
+    (output.status.code(), said(output))
 }
 
 #[test]
-fn two_servers_on_one_postgres_share_runs_and_approvals() {
+fn two_servers_on_one_postgres_are_one_service() {
     let server = Server::start().unwrap();
-    let (url, here, there, third) = (schema_url(&server), pushes(), pushes(), pushes());
+    let (url, here, there, third) = (room(&server), pushes(), pushes(), pushes());
     let key = here.path("shared-key");
     let made = here.command(&["keys", "rotate", "--key-file", &key]);
-    assert_eq!(exit(&made).0, Some(0), "{}", printed(&made));
+    assert_eq!(exit(&made).0, Some(0), "{}", said(&made));
     let arguments = ["--store", &url, "--key-file", &key];
     let mut one = Streams::start(&here, Era::June2025, json!({}), &arguments);
     let mut two = Streams::start(&there, Era::July2026, json!({}), &arguments);
@@ -51,9 +51,9 @@ fn two_servers_on_one_postgres_share_runs_and_approvals() {
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     let id = waiting["approvals"][0]["approvalId"].as_str().unwrap().to_owned();
 
-    // A process with another key is refused before it can do harm.
-    let (code, text) = exit(&third.command(&["approvals", "list", "--store", &url]));
-    assert!(code == Some(2) && text.contains("--key-file"), "{text}");
+    // Whoever has another key is told before it can do harm.
+    let (code, told) = exit(&third.command(&["approvals", "list", "--store", &url]));
+    assert!(code == Some(2) && told.contains("--key-file"), "{told}");
 
     let asked = two.send("tools/call", json!({"name": "wait", "arguments": {"runId": waiting["runId"]}}));
     std::thread::sleep(Duration::from_millis(500));
@@ -64,22 +64,22 @@ fn two_servers_on_one_postgres_share_runs_and_approvals() {
         .env("XDG_CONFIG_HOME", third.path("own"))
         .output()
         .unwrap();
-    assert_eq!(exit(&decided).0, Some(0), "{}", printed(&decided));
+    assert_eq!(exit(&decided).0, Some(0), "{}", said(&decided));
     let done = structured(&two.answer(asked));
     assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &json!("push")), "{done}");
-    let received = here.received() + &there.received();
-    assert_eq!(received.matches("\"tools/call\"").count(), 1, "called once, by either server");
+    let heard = here.heard() + &there.heard();
+    assert_eq!(heard.matches("\"tools/call\"").count(), 1, "called once, by whichever");
     assert_eq!(wait(&mut one, &waiting["runId"])["value"], "push");
 
     third.configure(&json!({"store": {"url": url, "keyFile": key}}));
     let doctor = third.command(&["doctor", "--json"]);
     let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
     let location = report["store"]["location"].as_str().unwrap();
-    assert!(location.starts_with("postgres://postgres@/") && printed(&doctor).contains("answers in"), "{report}");
+    assert!(location.starts_with("postgres://postgres@/") && said(&doctor).contains("answers in"), "{report}");
 }
 
 #[test]
-fn an_unavailable_store_is_reported_without_its_password() {
+fn a_store_that_is_not_there_is_told_without_its_password() {
     let place = pushes();
     for url in [
         "postgres://me:hunter2@localhost/x?host=/no/such/folder",
@@ -89,30 +89,30 @@ fn an_unavailable_store_is_reported_without_its_password() {
     ] {
         for command in ["approvals list", "doctor", "keys list", "backup /tmp/never"] {
             let words: Vec<&str> = command.split(' ').chain(["--store", url]).collect();
-            let (code, text) = exit(&place.command(&words));
-            assert!(code != Some(0) && !text.is_empty(), "{command}: {text}");
+            let (code, told) = exit(&place.command(&words));
+            assert!(code != Some(0) && !told.is_empty(), "{command}: {told}");
         }
     }
 }
 
 #[test]
-fn a_backup_of_a_store_in_use_is_restored_on_another_engine_and_back() {
+fn a_backup_taken_in_use_goes_on_elsewhere_and_comes_back() {
     let server = Server::start().unwrap();
-    let (url, here, there) = (schema_url(&server), pushes(), pushes());
+    let (url, here, there) = (room(&server), pushes(), pushes());
     let mut client = Streams::plain(&here, Era::June2025);
     let waiting = client.exec(CELL);
     let (run, id) = (&waiting["runId"], waiting["approvals"][0]["approvalId"].as_str().unwrap());
     let sleeping = client.exec("await yield_control(); return 'slept'");
     let file = here.path("first.backup");
     let taken = here.command(&["backup", &file]);
-    assert_eq!(exit(&taken).0, Some(0), "{}", printed(&taken));
-    assert!(printed(&taken).contains("it does not contain the key file"));
+    assert_eq!(exit(&taken).0, Some(0), "{}", said(&taken));
+    assert!(said(&taken).contains("it does not contain the key file"));
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(exit(&here.command(&["backup", &file])).0, Some(2), "an existing file is not overwritten");
+    assert_eq!(exit(&here.command(&["backup", &file])).0, Some(2), "what is there stays");
 
-    // Without the key the restore is refused; with it the runs resume, on the other engine.
-    let (code, text) = exit(&there.command(&["restore", &file, "--store", &url]));
-    assert!(code == Some(2) && text.contains("key 1"), "{text}");
+    // Without the key it is refused; with it the runs go on, on the other engine.
+    let (code, told) = exit(&there.command(&["restore", &file, "--store", &url]));
+    assert!(code == Some(2) && told.contains("key 1"), "{told}");
     let key = here.path("state/key");
     let arguments = ["--store", &url, "--key-file", &key];
     let restore = |more: &[&str]| {
@@ -120,8 +120,8 @@ fn a_backup_of_a_store_in_use_is_restored_on_another_engine_and_back() {
         there.command(&words)
     };
     assert_eq!(exit(&restore(&[])).0, Some(0));
-    let (code, text) = exit(&restore(&[]));
-    assert!(code == Some(2) && text.contains("--replace"), "{text}");
+    let (code, told) = exit(&restore(&[]));
+    assert!(code == Some(2) && told.contains("--replace"), "{told}");
     let mut client = Streams::start(&there, Era::July2026, json!({}), &arguments);
     assert_eq!(wait(&mut client, &sleeping["runId"])["value"], "slept");
     let words: Vec<&str> = ["approve", id].iter().chain(&arguments).copied().collect();
@@ -134,17 +134,17 @@ fn a_backup_of_a_store_in_use_is_restored_on_another_engine_and_back() {
     assert_eq!(exit(&there.command(&words)).0, Some(0));
     assert_eq!(exit(&third.command(&["restore", &second])).0, Some(0));
     let mut client = Streams::plain(&third, Era::June2025);
-    assert_eq!(wait(&mut client, run)["value"], "push", "the stored result is returned again");
+    assert_eq!(wait(&mut client, run)["value"], "push", "what was recorded is told again");
 
     let bytes = std::fs::read(&second).unwrap();
     std::fs::write(&second, &bytes[..bytes.len() / 2]).unwrap();
-    let (code, text) = exit(&third.command(&["restore", &second, "--replace"]));
-    assert!(code == Some(2) && text.contains("cut"), "{text}");
+    let (code, told) = exit(&third.command(&["restore", &second, "--replace"]));
+    assert!(code == Some(2) && told.contains("cut"), "{told}");
     assert_eq!(wait(&mut client, run)["value"], "push", "nothing was changed");
 }
 
 #[test]
-fn a_principal_with_too_many_waiting_cells_is_refused_with_the_run_to_end() {
+fn a_principal_that_has_too_many_cells_waiting_is_told_which_to_end() {
     let place = pushes();
     let mut config: Value = serde_json::from_str(&std::fs::read_to_string(place.path("config.json")).unwrap()).unwrap();
     config["store"] = json!({"perPrincipal": {"maxWaitingRuns": 2, "maxOpenApprovals": 1}});
@@ -153,7 +153,7 @@ fn a_principal_with_too_many_waiting_cells_is_refused_with_the_run_to_end() {
     let asks = client.exec(CELL);
     assert_eq!(asks["status"], "waiting", "{asks}");
     let refused = client.exec(&format!("text('kept'); try {{ {CELL} }} catch (error) {{ return String(error) }}"));
-    assert!(refused["value"].as_str().is_some_and(|text| text.contains("too many questions are open")), "{refused}");
+    assert!(refused["value"].as_str().is_some_and(|told| told.contains("too many questions are open")), "{refused}");
     let sleeps = "text('said'); await yield_control(); return 1";
     let second = client.exec(sleeps);
     assert_eq!(second["status"], "waiting", "{second}");
@@ -161,7 +161,7 @@ fn a_principal_with_too_many_waiting_cells_is_refused_with_the_run_to_end() {
     assert_eq!((&third["status"], &third["code"]), (&json!("failed"), &json!("runtime_unavailable")), "{third}");
     assert!(third["error"].as_str().unwrap().contains(asks["runId"].as_str().unwrap()), "{third}");
     assert_eq!(third["output"][0]["text"], "said", "{third}");
-    // A run that ends frees its slot.
+    // Finished, it makes room.
     assert_eq!(wait(&mut client, &second["runId"])["value"], 1);
     assert_eq!(client.exec(sleeps)["status"], "waiting");
 }

@@ -1,4 +1,4 @@
-//! A server under load from peers without a token still serves clients with a token.
+//! A server under load from peers without a token: clients with a token are served all the same.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -15,7 +15,7 @@ fn connect(served: &Served) -> TcpStream {
     stream
 }
 
-/// Checks that a client with a token can list tools on new connections, each within a second.
+/// A client with a token lists tools and runs a cell on connections of its own, each within a second.
 fn assert_served(served: &Served, what: &str) {
     for _ in 0..5 {
         let began = Instant::now();
@@ -26,7 +26,7 @@ fn assert_served(served: &Served, what: &str) {
     }
 }
 
-/// Whether the server has closed a connection. Discards what it sent before.
+/// Whether the server has closed a connection. What it sent before is read.
 fn is_closed(stream: &mut TcpStream) -> bool {
     stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
     let mut chunk = [0; 4096];
@@ -54,7 +54,7 @@ fn a_client_is_served_while_sockets_pipeline_health_checks_and_never_read() {
     let mut streams: Vec<TcpStream> = (0..520)
         .map(|_| {
             let mut stream = connect(&served);
-            // The server may have closed the connection already.
+            // The server may have closed it already.
             drop(stream.write_all(requests.as_bytes()));
             stream
         })
@@ -64,7 +64,7 @@ fn a_client_is_served_while_sockets_pipeline_health_checks_and_never_read() {
 }
 
 #[test]
-fn a_client_is_served_while_silent_sockets_and_slow_requests_take_all_free_slots() {
+fn a_client_is_served_while_silent_sockets_and_slow_heads_take_all_slots_they_can() {
     let place = Place::new(json!([]));
     let served = Served::start(&place, &[]);
     let head = format!("POST /mcp HTTP/1.1\r\nHost: {}\r\n", served.address);
@@ -132,13 +132,13 @@ fn a_connection_without_a_token_lives_ten_seconds_whatever_it_sends() {
 }
 
 #[test]
-fn a_peer_without_a_token_gets_one_response_per_connection() {
+fn a_stranger_gets_one_response_on_a_connection() {
     let place = Place::new(json!([]));
     let served = Served::start(&place, &[]);
     let host = &served.address;
     for (request, status) in [
         (format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n"), 200),
-        // 0 accepts any status: the server may still be starting, and unknown paths may have any.
+        // The server may still be starting; and where nothing is, it does not matter what is said.
         (format!("GET /readyz HTTP/1.1\r\nHost: {host}\r\n\r\n"), 0),
         (format!("GET /nowhere HTTP/1.1\r\nHost: {host}\r\n\r\n"), 0),
         ("GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_owned(), 403),
@@ -157,7 +157,7 @@ fn a_peer_without_a_token_gets_one_response_per_connection() {
 }
 
 #[test]
-fn a_large_request_without_a_token_is_refused_before_its_body_arrives() {
+fn a_large_request_without_a_token_is_answered_before_it_has_arrived() {
     let place = Place::new(json!([]));
     let served = Served::start(&place, &[]);
     for authorization in ["none", "wrong"] {
@@ -171,7 +171,7 @@ fn a_large_request_without_a_token_is_refused_before_its_body_arrives() {
 }
 
 #[test]
-fn a_request_that_names_another_host_is_refused_before_its_token_is_checked() {
+fn a_request_that_names_another_host_anywhere_is_refused_before_its_token_is_looked_at() {
     let place = Place::new(json!([]));
     let served = Served::start(&place, &[]);
     let (host, token) = (served.address.as_str(), served.token.as_str());
@@ -200,7 +200,7 @@ fn a_request_that_names_another_host_is_refused_before_its_token_is_checked() {
     assert_eq!(Response::read(stream).status, 200);
 }
 
-/// One client sends many requests and reads nothing; another has an idle stream.
+/// A client with a token that asks for much and reads nothing, beside one whose stream is only idle.
 #[test]
 fn a_peer_that_never_reads_is_cut_and_an_idle_stream_is_not() {
     let place = Place::new(json!([]));
@@ -225,25 +225,25 @@ fn a_peer_that_never_reads_is_cut_and_an_idle_stream_is_not() {
         served.address,
         body.len()
     );
-    let mut unread = connect(&served);
-    unread.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut deaf = connect(&served);
+    deaf.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     let began = Instant::now();
     let requests = request.repeat(64);
     let cut = loop {
-        match unread.write_all(requests.as_bytes()) {
-            Ok(()) => assert!(began.elapsed() < Duration::from_secs(40), "the server keeps reading"),
+        match deaf.write_all(requests.as_bytes()) {
+            Ok(()) => assert!(began.elapsed() < Duration::from_secs(40), "the server reads on"),
             Err(error) => break error,
         }
     };
     let reset = matches!(cut.kind(), std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe);
     assert!(reset, "{cut} after {:?}", began.elapsed());
-    drop(unread.shutdown(Shutdown::Both));
+    drop(deaf.shutdown(Shutdown::Both));
     std::thread::sleep(Duration::from_secs(6));
     assert!(idle.is_open());
     assert_served(&served, "after the cut");
 }
 
-/// Peers are distinguished by address: those of one address cannot close the connections of another.
+/// Peers are told apart by address: those of one address cannot close the connections of another.
 #[test]
 fn silent_sockets_of_many_addresses_do_not_keep_a_client_out() {
     let place = Place::new(json!([]));
