@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line: commands and the arguments they share.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ use crate::servers::ServersArguments;
 use crate::state::ConfiguredStore;
 use crate::tools::ToolsArguments;
 
-/// Run the programs a model writes, safely.
+/// Run model-written JavaScript and TypeScript in a sandbox, with your MCP servers as tools.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
 pub(crate) struct Arguments {
@@ -31,49 +31,49 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run one JavaScript or TypeScript cell and print its result.
+    /// Run a JavaScript or TypeScript cell and print its result.
     Exec(ExecArguments),
-    /// Keep the MCP servers that cells call: list, add, remove, test.
+    /// Manage MCP servers.
     Servers(ServersArguments),
-    /// Look at the configured servers' tools, and call one.
+    /// List, search and call the tools of the configured servers.
     Tools(ToolsArguments),
-    /// Put cellmate into a client's configuration.
+    /// Add cellmate to an MCP client's configuration.
     Connect(ConnectArguments),
-    /// Say what of the sandbox works on this machine, whether the store answers, how each server stands, and what to type
-    /// where something does not.
+    /// Check the sandbox, the store and the servers, and suggest fixes.
     Doctor(DoctorArguments),
-    /// Serve `exec` and `wait` to agents, over standard streams or HTTP.
+    /// Serve `exec` and `wait` to MCP clients over stdio or HTTP.
     Mcp(McpArguments),
-    /// See and decide what cells ask a person about.
+    /// Review pending approvals and manage standing ones.
     Approvals(ApprovalsArguments),
-    /// Write all runs, approvals and transcripts into a file, while they are in use.
+    /// Write all runs, approvals and transcripts to a file, while the store is in use.
     Backup(BackupArguments),
-    /// Put what `backup` wrote into a store, of the same engine or the other.
+    /// Restore a backup into a store, SQLite or Postgres.
     Restore(RestoreArguments),
-    /// Keep the keys that suspended cells are sealed with: list, rotate, prune.
+    /// Manage the keys that seal suspended cells.
     Keys(KeysArguments),
     /// Print the log of `cellmate mcp`.
     Logs(LogsArguments),
-    /// Look at runs, go through one again step by step, or go on from one of its steps.
+    /// List, inspect, replay and fork runs.
     Runs(RunsArguments),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExecArguments {
-    /// The cell's file; `-` or nothing reads standard input. A `.ts` file is TypeScript.
+    /// File to run; standard input if omitted or `-`. A `.ts` file is TypeScript.
     pub(crate) file: Option<PathBuf>,
-    /// The cell itself.
+    /// Code to run instead of a file.
     #[arg(short = 'e', long = "eval", value_name = "CODE", conflicts_with = "file")]
     pub(crate) code: Option<String>,
+    /// Language of the cell; by default from the file extension, else JavaScript.
     #[arg(long, value_enum)]
     pub(crate) language: Option<LanguageArgument>,
-    /// Tools with canned answers, as JSON (see docs/canned-tools.md).
+    /// JSON file with tools that return canned answers (see docs/canned-tools.md).
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Option<PathBuf>,
-    /// Print the result as JSON, also on a terminal.
+    /// Print the result as JSON, even on a terminal.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print the first result, even where the cell still waits for tools.
+    /// Print the first result, even if the cell is still waiting for tool calls.
     #[arg(long)]
     pub(crate) no_wait: bool,
     #[command(flatten)]
@@ -84,9 +84,10 @@ pub(crate) struct ExecArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
-    /// Start every server that is on, too, and say what became of it.
+    /// Also start every enabled server and report whether it works.
     #[arg(long)]
     pub(crate) servers: bool,
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -112,25 +113,31 @@ impl LanguageArgument {
 
 #[derive(Debug, Args)]
 pub(crate) struct LimitArguments {
+    /// Time limit of the cell until its first result, and of its code in each later wait.
     #[arg(long, default_value_t = Limits::DEFAULT.timeout_ms, value_name = "MS")]
     timeout_ms: u64,
+    /// Longest time that one wait for pending tool calls takes.
     #[arg(long, default_value_t = Limits::DEFAULT.max_wait_ms, value_name = "MS")]
     max_wait_ms: u64,
+    /// Heap size limit of the cell.
     #[arg(long, default_value_t = Limits::DEFAULT.memory_bytes, value_name = "BYTES")]
     memory_limit_bytes: u64,
+    /// Size limit of the cell's output and return value.
     #[arg(long, default_value_t = Limits::DEFAULT.output_bytes, value_name = "BYTES")]
     max_output_bytes: u64,
+    /// Size limit of a suspended cell's compressed snapshot.
     #[arg(long, default_value_t = Limits::DEFAULT.snapshot_bytes, value_name = "BYTES")]
     max_snapshot_bytes: u64,
+    /// Tool calls that run at once; further calls queue.
     #[arg(long, default_value_t = Limits::DEFAULT.pending_calls, value_name = "N")]
     max_pending_tool_calls: u64,
-    /// The languages cells may be written in; all, where none is named.
+    /// Languages that the cell may be written in; all by default.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LANGUAGES")]
     languages: Vec<LanguageArgument>,
 }
 
 impl LimitArguments {
-    /// As the contract clamps them.
+    /// Returns the code mode configuration, with each limit clamped to its allowed range.
     pub(crate) fn code_mode(&self) -> CodeMode {
         let limits = Limits {
             timeout_ms: self.timeout_ms,

@@ -1,4 +1,4 @@
-//! `cellmate backup` and `cellmate restore`: a store in one file, taken while it is in use, put into any other.
+//! `cellmate backup` and `cellmate restore`: copy a store, which may be in use, to a file, and a file into any store.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Write};
@@ -13,14 +13,14 @@ use store::{BackupError, Checked, KeyFile, Keys, Restoring, check_backup};
 use crate::render;
 use crate::state::{ConfiguredStore, StateError, StoreSettings, put_new};
 
-/// A file is written and read in pieces of this size.
+/// The buffer size for reading and writing backup files.
 const BUFFER_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct BackupArguments {
-    /// Where to put it. What is there already stays.
+    /// File to write; an existing file is not overwritten.
     file: PathBuf,
-    /// Put the key file into it, too. Whoever has the backup can then read suspended cells.
+    /// Include the key file. Anyone with the backup can then read suspended cells.
     #[arg(long)]
     with_key: bool,
     #[command(flatten)]
@@ -29,13 +29,13 @@ pub(crate) struct BackupArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArguments {
-    /// A file that `cellmate backup` made.
+    /// File written by `cellmate backup`.
     file: PathBuf,
-    /// Put it in place of what the store holds now, which is lost.
+    /// Replace the contents of the store, which are lost.
     #[arg(long)]
     replace: bool,
-    /// End the runs that were under way when it was made. Then no key is needed, and nothing that was called since can
-    /// be called again.
+    /// End the runs that were active when the backup was made. No key is needed then, and no tool that was called since
+    /// is called again.
     #[arg(long)]
     end_runs: bool,
     #[command(flatten)]
@@ -50,31 +50,32 @@ enum CommandError {
     Backup { location: String, error: BackupError },
     #[error("cannot use `{path}`: {error}")]
     File { path: PathBuf, error: io::Error },
-    #[error("`{0}` is there already; name another, or remove it")]
-    There(PathBuf),
+    #[error("`{0}` already exists; choose another name, or remove it")]
+    FileExists(PathBuf),
     #[error(
-        "`{path}` does not have key {id}, which cells in the backup are sealed with; give the file that has it (`--key-file`), or `--end-runs`"
+        "`{path}` does not contain key {id}, which seals cells in the backup; pass the file that contains it with \
+         `--key-file`, or pass `--end-runs`"
     )]
-    Keyless { path: PathBuf, id: u32 },
-    #[error("the key file in the backup cannot be used: {0}")]
+    MissingKey { path: PathBuf, id: u32 },
+    #[error("cannot use the key file in the backup: {0}")]
     BadKeys(store::KeyFileError),
 }
 
 pub(crate) async fn run_backup(arguments: BackupArguments) -> ExitCode {
-    said(backup(&arguments).await)
+    report(backup(&arguments).await)
 }
 
 pub(crate) async fn run_restore(arguments: RestoreArguments) -> ExitCode {
-    said(restore(&arguments).await)
+    report(restore(&arguments).await)
 }
 
-fn said(done: Result<String, CommandError>) -> ExitCode {
-    match done {
-        Ok(said) => {
-            render::note(&said);
+fn report(result: Result<String, CommandError>) -> ExitCode {
+    match result {
+        Ok(message) => {
+            render::note(&message);
             ExitCode::SUCCESS
         }
-        Err(trouble) => render::trouble(&trouble.to_string()),
+        Err(error) => render::fatal(&error.to_string()),
     }
 }
 
@@ -88,9 +89,9 @@ async fn backup(arguments: &BackupArguments) -> Result<String, CommandError> {
     let path = &arguments.file;
     let at = |error| CommandError::File { path: path.clone(), error };
     if path.exists() {
-        return Err(CommandError::There(path.clone()));
+        return Err(CommandError::FileExists(path.clone()));
     }
-    let draft = beside(path).map_err(at)?;
+    let draft = draft_path(path).map_err(at)?;
     let written = async {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft).map_err(at)?;
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
@@ -98,9 +99,9 @@ async fn backup(arguments: &BackupArguments) -> Result<String, CommandError> {
         let rows = backed_up.map_err(|error| CommandError::Backup { location: kept.location.to_string(), error })?;
         out.flush().map_err(at)?;
         out.get_ref().sync_all().map_err(at)?;
-        // Whoever put a file there meanwhile keeps it.
+        // A hard link fails if another process created the file since the check above, so it is not overwritten.
         match fs::hard_link(&draft, path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(CommandError::There(path.clone())),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(CommandError::FileExists(path.clone())),
             linked => linked.map_err(at),
         }?;
         sync_folder(path).map_err(at)?;
@@ -109,11 +110,14 @@ async fn backup(arguments: &BackupArguments) -> Result<String, CommandError> {
     let written = written.await;
     drop(fs::remove_file(&draft));
     let key = if arguments.with_key {
-        "the key is in it: keep it as you keep the key".to_owned()
+        "it contains the key file, so protect it like the key file".to_owned()
     } else {
-        format!("the key is not in it: keep {} elsewhere, or suspended cells cannot be opened", kept.key_file.display())
+        format!(
+            "it does not contain the key file: back up {} separately, or suspended cells cannot be resumed",
+            kept.key_file.display()
+        )
     };
-    Ok(format!("{} rows of {} are in {}; {key}", written?, kept.location, path.display()))
+    Ok(format!("wrote {} rows of {} to {}; {key}", written?, kept.location, path.display()))
 }
 
 async fn restore(arguments: &RestoreArguments) -> Result<String, CommandError> {
@@ -126,11 +130,12 @@ async fn restore(arguments: &RestoreArguments) -> Result<String, CommandError> {
     let restored = store.restore(&mut reader(&arguments.file)?, &checked, how, now_ms()).await;
     restored.map_err(|error| CommandError::Backup { location: kept.location.to_string(), error })?;
     store.close().await;
-    // With its marks: whoever opens it next must have the same keys.
+    // Opening the store records its keys' marks, so that a process with other keys cannot open it later.
     kept.open().await?;
     let count = |table: &str| checked.rows.get(table).copied().unwrap_or(0);
-    let runs = if arguments.end_runs { "those under way were ended" } else { "those under way can be gone on with" };
-    Ok(format!("{} has {} runs, {runs}; {} entries of transcripts", kept.location, count("runs"), count("transcript")))
+    let active = if arguments.end_runs { "active runs were ended" } else { "active runs can be resumed" };
+    let (runs, entries) = (count("runs"), count("transcript"));
+    Ok(format!("restored {runs} runs and {entries} transcript entries into {}; {active}", kept.location))
 }
 
 fn reader(path: &Path) -> Result<BufReader<File>, CommandError> {
@@ -138,7 +143,9 @@ fn reader(path: &Path) -> Result<BufReader<File>, CommandError> {
     Ok(BufReader::with_capacity(BUFFER_BYTES, file))
 }
 
-/// The keys at hand, or those in the backup where there are none; they must open what is in it.
+/// Returns the keys of the key file, which is created from the backup if it does not exist.
+///
+/// Fails if they cannot open the cells in the backup, unless all runs are ended.
 fn keys_for(kept: &StoreSettings, checked: &Checked, end_runs: bool) -> Result<Keys, CommandError> {
     if let (false, Some(text)) = (kept.key_file.exists(), &checked.keys) {
         let there = KeyFile::parse(text, &kept.key_file).map_err(CommandError::BadKeys)?;
@@ -153,20 +160,21 @@ fn keys_for(kept: &StoreSettings, checked: &Checked, end_runs: bool) -> Result<K
             mark.is_some() && (!checked.marks.contains_key(id) || mark.as_ref() == checked.marks.get(id))
         };
         if let Some(id) = checked.sealed_with.iter().find(|id| !has(id)) {
-            return Err(CommandError::Keyless { path: kept.key_file.clone(), id: *id });
+            return Err(CommandError::MissingKey { path: kept.key_file.clone(), id: *id });
         }
     }
     Ok(Keys::of_file(&kept.key_file).map_err(StateError::Key)?)
 }
 
-fn beside(path: &Path) -> io::Result<PathBuf> {
-    let name = path.file_name().ok_or_else(|| io::Error::other("it names no file"))?;
+/// Returns the path of a temporary file in the same folder.
+fn draft_path(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or_else(|| io::Error::other("the path has no file name"))?;
     let mut draft = std::ffi::OsString::from(format!(".{}-", std::process::id()));
     draft.push(name);
     Ok(path.with_file_name(draft))
 }
 
-/// A new name is on the disk when its folder is.
+/// Syncs the file's folder: only then is a new name in it durable.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()

@@ -1,4 +1,4 @@
-//! `cellmate exec`: one cell, canned tools, the contract's result.
+//! `cellmate exec`: runs one cell, with canned tools, and prints the result that a model would get.
 
 use std::fs::File;
 use std::io::{IsTerminal, Read};
@@ -29,14 +29,14 @@ enum ExecError {
     Pool(#[from] codemode::pool::PoolError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the system has no randomness to give: {0}")]
+    #[error("cannot read system randomness: {0}")]
     Randomness(#[from] getrandom::Error),
 }
 
-/// A cell's text that is read. The sandbox refuses far shorter ones, and says how long they may be.
+/// The longest source that is read. The sandbox's own limit is far lower, and its error states it.
 const MAX_READ_BYTES: usize = MAX_BRIDGE_VALUE_BYTES;
 
-/// There is no model that could name its call.
+/// The id of the outer tool call, which a model would otherwise supply.
 const TOOL_CALL: &str = "cellmate-exec";
 
 pub(crate) async fn run(arguments: ExecArguments) -> ExitCode {
@@ -44,7 +44,7 @@ pub(crate) async fn run(arguments: ExecArguments) -> ExitCode {
     match result(&arguments).await {
         Ok(result) if readable => render::readable(&result),
         Ok(result) => render::json(&result),
-        Err(error) => render::trouble(&error.to_string()),
+        Err(error) => render::fatal(&error.to_string()),
     }
 }
 
@@ -52,19 +52,19 @@ async fn result(arguments: &ExecArguments) -> Result<CellResult, ExecError> {
     let input = ExecInput { source: source(arguments)?, language: language(arguments) };
     let executor = canned_tools(arguments.catalog.as_deref())?;
     let config = arguments.limits.code_mode();
-    let (pool, store) = tokio::join!(Pool::start(arguments.jail.pool(config.limits.memory_bytes)), memory());
+    let (pool, store) = tokio::join!(Pool::start(arguments.jail.pool(config.limits.memory_bytes)), memory_store());
     let code_mode = CodeMode::new(pool?, store?)?;
     let first = code_mode.exec(&executor, &config, TOOL_CALL, input).await;
-    if arguments.no_wait { Ok(first) } else { Ok(to_the_end(&code_mode, &executor, &config, first).await) }
+    if arguments.no_wait { Ok(first) } else { Ok(wait_for_end(&code_mode, &executor, &config, first).await) }
 }
 
-/// Nobody comes back to this run once the command has ended.
-async fn memory() -> Result<Store, ExecError> {
+/// Opens a store in memory: the run cannot be resumed after the command has ended.
+async fn memory_store() -> Result<Store, ExecError> {
     Ok(Store::open(&Location::Memory, Keys::ephemeral()?).await?)
 }
 
-/// Waits as a model would, and keeps what was shown on the way.
-async fn to_the_end(
+/// Waits until the cell ends, as a model would, and collects the output of every wait.
+async fn wait_for_end(
     code_mode: &CodeMode,
     executor: &Executor,
     config: &config::CodeMode,

@@ -1,22 +1,22 @@
-//! How a command that runs cells has its workers jailed.
+//! `--jail`: how commands that run cells confine their workers.
 
 use clap::{Args, ValueEnum};
 use codemode::pool::{JailPolicy, Launch, PoolOptions};
 
 #[derive(Debug, Args)]
 pub(crate) struct JailArguments {
-    /// What must stand between a cell's worker and this machine.
+    /// Required sandbox level.
     #[arg(long, value_enum, default_value_t = JailArgument::Required)]
     jail: JailArgument,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum JailArgument {
-    /// Landlock and seccomp, or nothing runs.
+    /// Landlock and seccomp; refuse to run without them.
     Required,
-    /// What this machine has.
+    /// The protections that this machine supports.
     Preferred,
-    /// Only the WebAssembly sandbox, for debugging.
+    /// Only the WebAssembly sandbox; for debugging.
     Off,
 }
 
@@ -29,7 +29,7 @@ impl JailArguments {
         }
     }
 
-    /// One worker is enough for one cell, whatever memory limit it has.
+    /// Returns the options of a pool for one cell: one worker is enough.
     pub(crate) fn pool(&self, memory_limit_bytes: u64) -> PoolOptions {
         let jail = self.policy();
         let options = PoolOptions::new(Launch::ThisProgram);

@@ -1,4 +1,4 @@
-//! `cellmate keys`: which keys suspended cells are sealed with, a new one, and none that is not needed any more.
+//! `cellmate keys`: lists, rotates and prunes the keys that seal suspended cells.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -17,7 +17,8 @@ use crate::config::shown;
 use crate::render;
 use crate::state::{ConfiguredStore, StateError, StoreSettings, put_new, replace};
 
-/// No cell sleeps longer: what an older key sealed is over by then, or was sealed anew.
+/// How long a replaced key is kept. No cell stays suspended longer, so by then every cell that it sealed has expired or
+/// was sealed again.
 const KEPT_MS: i64 = *SNAPSHOT_TTL_SECONDS.range.end() as i64 * 1000;
 
 #[derive(Debug, Args)]
@@ -33,11 +34,11 @@ pub(crate) struct KeysArguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Every key by its number, and how many suspended cells only it opens.
+    /// List keys, and how many suspended cells each one seals.
     List,
-    /// Make a new key, which seals from now on; older ones open what they sealed. Makes the file where there is none.
+    /// Create a key that seals from now on; older keys still open what they sealed. Creates the key file if missing.
     Rotate,
-    /// Remove keys that were replaced a day ago or longer, and that no suspended cell is sealed with.
+    /// Remove keys that were replaced at least a day ago and seal no suspended cell.
     Prune,
 }
 
@@ -51,14 +52,14 @@ enum CommandError {
     Store(#[from] StoreError),
     #[error("cannot use `{path}`: {error}")]
     File { path: PathBuf, error: io::Error },
-    #[error("the system has no randomness to give: {0}")]
+    #[error("cannot read system randomness: {0}")]
     Randomness(#[from] getrandom::Error),
 }
 
 pub(crate) async fn run(arguments: KeysArguments) -> ExitCode {
     match act(&arguments).await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(trouble) => render::trouble(&trouble.to_string()),
+        Err(error) => render::fatal(&error.to_string()),
     }
 }
 
@@ -80,21 +81,21 @@ async fn list(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError> {
         listed.push((key, Some(key.id) == newest, store.cells_sealed_with(key.id, now).await?));
     }
     if as_json {
-        let told = listed
+        let keys = listed
             .iter()
             .map(|(key, seals, cells)| json!({"id": key.id, "madeAt": key.since, "seals": seals, "cells": cells}));
-        render::say_json(&json!(told.collect::<Vec<_>>()));
+        render::print_json(&json!(keys.collect::<Vec<_>>()));
         return Ok(());
     }
     for (key, seals, cells) in listed {
-        let seals = if seals { "seals" } else { "opens" };
-        println!("key {}  {seals}  {cells} suspended cells", key.id);
+        let status = if seals { "current" } else { "retired" };
+        println!("key {}  {status}  {cells} suspended cells", key.id);
     }
     Ok(())
 }
 
 async fn rotate(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError> {
-    let _alone = alone(kept)?;
+    let _lock = lock_key_file(kept)?;
     let mut secret = [0; 32];
     getrandom::fill(&mut secret)?;
     let at = |error| CommandError::File { path: kept.key_file.clone(), error };
@@ -114,49 +115,49 @@ async fn rotate(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError>
     };
     let id = new.newest().map_or(0, |key| key.id);
     if as_json {
-        render::say_json(&json!({"seals": id, "file": kept.key_file}));
+        render::print_json(&json!({"seals": id, "file": kept.key_file}));
     } else {
         let file = shown::path(&kept.key_file);
-        println!("key {id} seals from now on; processes that use {file} notice by themselves");
-        println!("machines with a copy of the file need the new one: copy it there first to last");
+        println!("created key {id}, which seals from now on; running processes reload {file}");
+        println!("if other machines have copies of the file, copy the new one to all of them");
     }
     Ok(())
 }
 
 async fn prune(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError> {
-    let _alone = alone(kept)?;
+    let _lock = lock_key_file(kept)?;
     let store = kept.open().await?;
     let keys = KeyFile::read(&kept.key_file)?;
-    let gone = not_needed(&store, &keys).await?;
-    if !gone.is_empty() {
+    let removed = unneeded_keys(&store, &keys).await?;
+    if !removed.is_empty() {
         let at = |error| CommandError::File { path: kept.key_file.clone(), error };
-        replace(&kept.key_file, &keys.without(&gone).text()).map_err(at)?;
+        replace(&kept.key_file, &keys.without(&removed).text()).map_err(at)?;
     }
     if as_json {
-        render::say_json(&json!({"removed": gone}));
-    } else if gone.is_empty() {
+        render::print_json(&json!({"removed": removed}));
+    } else if removed.is_empty() {
         println!(
-            "every key is needed: a key is kept for a day after it was replaced, and while a cell is sealed with it"
+            "no key was removed: a key is kept for a day after it is replaced, and while it seals a suspended cell"
         );
     } else {
-        gone.iter().for_each(|id| println!("removed key {id}"));
+        removed.iter().for_each(|id| println!("removed key {id}"));
     }
     Ok(())
 }
 
-async fn not_needed(store: &Store, keys: &KeyFile) -> Result<Vec<u32>, StoreError> {
+async fn unneeded_keys(store: &Store, keys: &KeyFile) -> Result<Vec<u32>, StoreError> {
     let now = now_ms();
-    let mut gone = Vec::new();
+    let mut unneeded = Vec::new();
     for id in keys.replaced_before(now - KEPT_MS) {
         if store.cells_sealed_with(id, now).await? == 0 {
-            gone.push(id);
+            unneeded.push(id);
         }
     }
-    Ok(gone)
+    Ok(unneeded)
 }
 
-/// Two who change the file take turns, or one's key would be lost.
-fn alone(kept: &StoreSettings) -> Result<fs::File, CommandError> {
+/// Locks the key file: of two concurrent changes, one would be lost.
+fn lock_key_file(kept: &StoreSettings) -> Result<fs::File, CommandError> {
     let mut name = kept.key_file.file_name().unwrap_or_default().to_owned();
     name.push(".lock");
     let path = kept.key_file.with_file_name(name);

@@ -1,4 +1,4 @@
-//! `cellmate`: arguments in, exit code out.
+//! The `cellmate` binary: parses arguments, runs one command and returns its exit code.
 
 mod approvals;
 mod arguments;
@@ -23,11 +23,11 @@ use contract::limits::HOST_STACK_BYTES;
 
 use arguments::{Arguments, Command};
 
-/// What is left running when a command is done has this long to be put away.
-const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(500);
+/// How long the runtime waits for remaining tasks after a command has finished.
+const SHUTDOWN_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
 
 fn main() -> std::process::ExitCode {
-    // Before anything else: a worker, and the keeper of an MCP server, is this program, started again.
+    // First of all: sandbox workers and the keepers of MCP servers are this program, re-executed.
     sandbox::worker_main();
     mcp::keeper_main();
 
@@ -37,12 +37,12 @@ fn main() -> std::process::ExitCode {
         _ => log::CommandKind::Short,
     };
     if let Err(message) = log::init(&arguments.log, kind) {
-        return render::trouble(&message);
+        return render::fatal(&message);
     }
     let runtime =
         match tokio::runtime::Builder::new_multi_thread().thread_stack_size(HOST_STACK_BYTES).enable_all().build() {
             Ok(runtime) => runtime,
-            Err(error) => return render::trouble(&format!("cannot start: {error}")),
+            Err(error) => return render::fatal(&format!("cannot start: {error}")),
         };
     let code = match arguments.command {
         Command::Exec(arguments) => runtime.block_on(exec::run(arguments)),
@@ -58,6 +58,6 @@ fn main() -> std::process::ExitCode {
         Command::Keys(arguments) => runtime.block_on(keys::run(arguments)),
         Command::Logs(arguments) => runtime.block_on(log::run(arguments)),
     };
-    runtime.shutdown_timeout(LAST_WORDS);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     code
 }

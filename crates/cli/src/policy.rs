@@ -1,16 +1,16 @@
-//! What of the configuration is about calls: policy, and who is asked.
+//! The settings that govern tool calls: tool policy and approvals.
 
 use contract::config::AgentsConfig;
 use contract::config::pattern::Pattern;
 use mcp::server::ApprovalPolicy;
 use serde_json::Value;
 
-/// Decided. What is wrong here is refused: a typo must not let calls through unasked.
+/// Tool policy and approval settings. Invalid settings are an error: a typo must not let calls run without approval.
 #[derive(Debug)]
 pub(crate) struct CallPolicy {
     pub(crate) config: AgentsConfig,
     pub(crate) asking: ApprovalPolicy,
-    /// Tools that nobody is asked about all the same.
+    /// Tools that never need approval.
     pub(crate) pass: Vec<Pattern>,
 }
 
@@ -18,7 +18,7 @@ pub(crate) struct CallPolicy {
 #[error("configuration: {0}")]
 pub(crate) struct BadSettings(String);
 
-/// Takes what files say beside servers.
+/// Reads the policy from the settings, which are everything in the configuration but the servers.
 pub(crate) fn read(settings: &Value) -> Result<CallPolicy, BadSettings> {
     let section = |name: &str| settings.get(name).unwrap_or(&Value::Null);
     let config = AgentsConfig::resolve(section("tools"), section("agents"))
@@ -27,8 +27,9 @@ pub(crate) fn read(settings: &Value) -> Result<CallPolicy, BadSettings> {
     Ok(CallPolicy { config, asking, pass })
 }
 
-/// `{ "ask": "changes" | "never" | [patterns], "pass": [patterns], "nonInteractive": bool }`. What the last one means is
-/// decided in `approvals::non_interactive`, which reads the user's own files only.
+/// Reads `{ "ask": "changes" | "never" | [patterns], "pass": [patterns], "nonInteractive": bool }`.
+///
+/// `nonInteractive` is only validated here: `approvals::non_interactive` reads it, from the user's own files only.
 fn approvals(given: &Value) -> Result<(ApprovalPolicy, Vec<Pattern>), String> {
     let asking = match given.get("ask") {
         None | Some(Value::Null) => ApprovalPolicy::Changes,

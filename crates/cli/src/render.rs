@@ -1,4 +1,4 @@
-//! How results look, and what they exit with.
+//! Printing of results and errors, and the exit codes that go with them.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -7,17 +7,17 @@ use contract::cell::{CellResult, OutputItem};
 use contract::text;
 use serde_json::Value;
 
-/// The cell failed; the result says how.
+/// The cell or the operation failed.
 pub(crate) const FAILED: u8 = 1;
 /// The command itself could not be carried out.
-const TROUBLE: u8 = 2;
-/// The cell still waits, and waiting was not wanted.
+const FATAL: u8 = 2;
+/// The cell is still waiting for calls, and the command does not wait for them.
 const WAITING: u8 = 3;
 
 pub(crate) fn json(result: &CellResult) -> ExitCode {
     match serde_json::to_string(result) {
         Ok(text) => write_out(&format!("{}\n", text::escape_json(&text))),
-        Err(error) => return trouble(&format!("the result cannot be printed: {error}")),
+        Err(error) => return fatal(&format!("cannot print the result: {error}")),
     }
     exit_code(result)
 }
@@ -25,13 +25,13 @@ pub(crate) fn json(result: &CellResult) -> ExitCode {
 pub(crate) fn readable(result: &CellResult) -> ExitCode {
     for item in result.output() {
         match item {
-            OutputItem::Text { text } => say(&format!("{text}\n")),
-            OutputItem::Json { value } => say(&format!("{}\n", pretty(value.get()))),
+            OutputItem::Text { text } => print(&format!("{text}\n")),
+            OutputItem::Json { value } => print(&format!("{}\n", pretty(value.get()))),
         }
     }
     match result {
         CellResult::Completed { value, telemetry, .. } => {
-            say(&format!("{}\n", pretty(value.get())));
+            print(&format!("{}\n", pretty(value.get())));
             note(&format!("completed in {} ms, {} tool calls", telemetry.duration_ms.total, telemetry.call_count));
         }
         CellResult::Waiting { run_id, pending_tool_calls, .. } => {
@@ -39,21 +39,22 @@ pub(crate) fn readable(result: &CellResult) -> ExitCode {
         }
         CellResult::Failed { error, code, .. } => {
             let code = code.map(|code| format!(" ({})", code.as_str())).unwrap_or_default();
-            // Lines after the first are the cell's, and look like it.
+            // Indented, so that a cell's text cannot pass for a message of cellmate.
             eprintln!("failed{code}: {}", printable(error).replace('\n', "\n  "));
         }
     }
     exit_code(result)
 }
 
-/// Prints text of any number of lines. Characters that a terminal would obey or hide are written as their numbers. A
-/// reader that has gone away, as `head` does, is no failure.
-pub(crate) fn say(text: &str) {
+/// Prints text of any number of lines to standard output, with control and invisible characters escaped.
+///
+/// A closed pipe, as with `head`, is not an error.
+pub(crate) fn print(text: &str) {
     write_out(&printable(text));
 }
 
 /// Prints a value as one line of JSON, with the same characters escaped.
-pub(crate) fn say_json(value: &Value) {
+pub(crate) fn print_json(value: &Value) {
     write_out(&format!("{}\n", text::escape_json(&value.to_string())));
 }
 
@@ -62,20 +63,21 @@ fn write_out(text: &str) {
     drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
-/// Prints one line to standard error, whatever line breaks are in the text.
+/// Prints the text to standard error as one line: line breaks become spaces.
 pub(crate) fn note(text: &str) {
     eprintln!("{}", text::line(text, usize::MAX));
 }
 
-/// Something that was tried did not work.
+/// Reports that the operation was attempted and failed.
 pub(crate) fn failed(message: &str) -> ExitCode {
     note(&format!("cellmate: {message}"));
     ExitCode::from(FAILED)
 }
 
-pub(crate) fn trouble(message: &str) -> ExitCode {
+/// Reports that the command could not be carried out, for example because of its arguments or a file.
+pub(crate) fn fatal(message: &str) -> ExitCode {
     note(&format!("cellmate: {message}"));
-    ExitCode::from(TROUBLE)
+    ExitCode::from(FATAL)
 }
 
 pub(crate) fn exit_code(result: &CellResult) -> ExitCode {
@@ -86,14 +88,14 @@ pub(crate) fn exit_code(result: &CellResult) -> ExitCode {
     }
 }
 
-/// JSON of a server or cell for people to read.
+/// Indents JSON from a server or cell for people to read.
 pub(crate) fn pretty(json: &str) -> String {
     let parsed: Result<Value, _> = serde_json::from_str(json);
     let pretty = parsed.and_then(|value| serde_json::to_string_pretty(&value)).unwrap_or_else(|_| json.to_owned());
     text::escape_json(&pretty).into_owned()
 }
 
-/// Text of a server or cell, of any number of lines, that a terminal shows and does not obey.
+/// Escapes text from a server or cell, of any number of lines, so that it cannot control a terminal.
 pub(crate) fn printable(text: &str) -> String {
     text::plain(text, usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! What can be typed after `cellmate approvals`.
+//! The arguments of `cellmate approvals`.
 
 use clap::{Args, Subcommand};
 
@@ -6,44 +6,47 @@ use crate::state::ConfiguredStore;
 
 #[derive(Debug, Args)]
 pub(crate) struct ApprovalsArguments {
-    /// Without one: on a terminal, show what is asked and decide it one by one; elsewhere, list it.
+    /// Without a subcommand, pending approvals are reviewed one by one on a terminal, and listed elsewhere.
     #[command(subcommand)]
     pub(crate) action: Option<Action>,
     /// Print JSON.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// The one that the server uses.
+    /// The store that the server uses.
     #[command(flatten)]
     pub(crate) store: ConfiguredStore,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// Everything that is asked at the moment.
+    /// List pending approvals.
     List,
-    /// One question with all its arguments.
-    Show { id: String },
-    /// Let calls be made, or answer what a tool asks. Shows each on a terminal and asks first; without a terminal it
-    /// needs `approvals.nonInteractive: true` in your own configuration.
+    /// Show a pending approval with all its arguments.
+    Show {
+        /// Approval id, as shown by `list`.
+        id: String,
+    },
+    /// Approve calls, or answer what a tool asks. Each is shown on a terminal and confirmed there; without a terminal,
+    /// set `approvals.nonInteractive: true` in your own configuration.
     Approve {
         #[command(flatten)]
-        decided: Decided,
-        /// And every later call of the tool as it is defined now, on the same server, for the same agent.
+        approvals: ApprovalIds,
+        /// Also approve all later calls of the tool as it is defined now, on the same server, for the same agent.
         #[arg(long)]
         always: bool,
-        /// What a tool's form is filled in with, or what the call is made with instead, as one JSON object.
+        /// Answer to a tool's form, or replacement for the call's arguments, as one JSON object.
         #[arg(long, value_name = "JSON", conflicts_with = "always")]
         input: Option<String>,
     },
-    /// Let calls fail, or decline to answer.
+    /// Deny calls, or decline to answer what a tool asks.
     Deny {
         #[command(flatten)]
-        decided: Decided,
-        /// Why, for the cell and its model to read.
+        approvals: ApprovalIds,
+        /// Reason, shown to the cell and its model.
         #[arg(long, default_value = "", hide_default_value = true)]
         note: String,
     },
-    /// Standing approvals: what is called without asking.
+    /// Manage standing approvals, which let calls run without asking.
     Rules {
         #[command(subcommand)]
         action: RulesAction,
@@ -52,23 +55,23 @@ pub(crate) enum Action {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesAction {
-    /// Standing approvals by agent, and whether each still holds.
+    /// List standing approvals by agent, and whether each is in force.
     List {
-        /// Revoked ones, too.
+        /// Include revoked ones.
         #[arg(long)]
         all: bool,
     },
-    /// Ask again about calls that these allow.
+    /// Revoke standing approvals: calls that they allow need approval again.
     Revoke {
-        /// As `list` shows them.
+        /// Ids of standing approvals, as shown by `list`.
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Decided {
-    /// As `list` shows them.
+pub(crate) struct ApprovalIds {
+    /// Approval ids, as shown by `list`.
     #[arg(required = true, value_name = "ID")]
     pub(crate) ids: Vec<String>,
 }

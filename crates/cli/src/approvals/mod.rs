@@ -1,4 +1,4 @@
-//! `cellmate approvals`: what cells ask a person about, seen and decided while a server runs, on the same store.
+//! `cellmate approvals`: lists and decides pending approvals, in a store that a server may be using.
 
 mod arguments;
 mod non_interactive;
@@ -20,7 +20,7 @@ use arguments::Action;
 pub(crate) use arguments::ApprovalsArguments;
 use terminal::Answer;
 
-/// What was to be decided was not.
+/// The exit code if an approval could not be decided, or a standing one not revoked.
 const NOT_PENDING: u8 = 1;
 
 #[derive(Debug, thiserror::Error)]
@@ -33,10 +33,10 @@ enum ApprovalsError {
     Configuration(String),
     #[error("--input: {0}")]
     NoObject(String),
-    #[error("--input answers one question; name one id")]
+    #[error("--input applies to one approval; pass one id")]
     OneInput,
     #[error(
-        "approving needs a terminal, where the call is shown first: run `cellmate approvals` in one. To approve without \
+        "approving needs a terminal, which shows the call first: run `cellmate approvals` in one. To approve without \
          a terminal, set `approvals: {{ nonInteractive: true }}` in your own configuration; a project's file cannot \
          set it"
     )]
@@ -46,13 +46,13 @@ enum ApprovalsError {
 pub(crate) async fn run(arguments: ApprovalsArguments) -> ExitCode {
     match act(arguments).await {
         Ok(code) => code,
-        Err(error) => render::trouble(&error.to_string()),
+        Err(error) => render::fatal(&error.to_string()),
     }
 }
 
 async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> {
     let as_json = arguments.json;
-    let interactive = terminal::is_here();
+    let interactive = terminal::is_interactive();
     if matches!(arguments.action, Some(Action::Approve { .. })) && !interactive {
         let places = arguments.store.places();
         let allowed = non_interactive::is_allowed(&places).map_err(ApprovalsError::Configuration)?;
@@ -62,7 +62,7 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
     }
     let store = arguments.store.choose()?.open().await?;
     match arguments.action {
-        None if interactive && stdout().is_terminal() && !as_json => go_through(&store).await,
+        None if interactive && stdout().is_terminal() && !as_json => review_all(&store).await,
         None | Some(Action::List) => {
             print::list(&open(&store).await?, now_ms(), as_json);
             Ok(ExitCode::SUCCESS)
@@ -74,23 +74,23 @@ async fn act(arguments: ApprovalsArguments) -> Result<ExitCode, ApprovalsError> 
             }
             None => Ok(not_pending(&id)),
         },
-        Some(Action::Approve { decided, always, input }) => {
+        Some(Action::Approve { approvals, always, input }) => {
             let reach = if always { ApprovalScope::Agent } else { ApprovalScope::Once };
             let edited_input = input.as_deref().map(read).transpose()?;
-            if edited_input.is_some() && decided.ids.len() > 1 {
+            if edited_input.is_some() && approvals.ids.len() > 1 {
                 return Err(ApprovalsError::OneInput);
             }
             let decision = Decision::Approve { edited_input, reach };
-            decide_each(&store, &decided.ids, &decision, interactive, as_json).await
+            decide_each(&store, &approvals.ids, &decision, interactive, as_json).await
         }
-        Some(Action::Deny { decided, note }) => {
-            decide_each(&store, &decided.ids, &Decision::Deny { note }, false, as_json).await
+        Some(Action::Deny { approvals, note }) => {
+            decide_each(&store, &approvals.ids, &Decision::Deny { note }, false, as_json).await
         }
         Some(Action::Rules { action }) => rules::act(&store, &arguments.store.places(), action, as_json).await,
     }
 }
 
-/// Everything that somebody can still decide.
+/// Returns the approvals that can still be decided.
 async fn open(store: &Store) -> Result<Vec<Approval>, StoreError> {
     let now = now_ms();
     let mut open = store.pending_approvals().await?;
@@ -102,19 +102,19 @@ async fn find(store: &Store, id: &str) -> Result<Option<Approval>, StoreError> {
     Ok(store.approval(id).await?.filter(|approval| approval.is_open(now_ms())))
 }
 
-/// Shows everything that is asked, one after the other, and decides what the person at the terminal says.
-async fn go_through(store: &Store) -> Result<ExitCode, ApprovalsError> {
-    let asked = open(store).await?;
-    print::list(&asked, now_ms(), false);
-    for (number, approval) in asked.iter().enumerate() {
-        eprintln!("\n{} of {}: {}", number + 1, asked.len(), print::heading(approval, now_ms()));
+/// Shows the pending approvals one after another, and records the decisions that the user types.
+async fn review_all(store: &Store) -> Result<ExitCode, ApprovalsError> {
+    let pending = open(store).await?;
+    print::list(&pending, now_ms(), false);
+    for (number, approval) in pending.iter().enumerate() {
+        eprintln!("\n{} of {}: {}", number + 1, pending.len(), print::heading(approval, now_ms()));
         eprintln!("{}", terminal::call(approval));
         if let Some(question) = terminal::question(approval) {
             eprintln!("{question}");
         }
         loop {
             let Some(line) = terminal::ask(terminal::choices(approval)).await else { return Ok(ExitCode::SUCCESS) };
-            match terminal::understood(approval, &line) {
+            match terminal::parse_answer(approval, &line) {
                 Answer::Decide(decision) => {
                     decide(store, &approval.approval_id, &decision, false).await?;
                     break;
@@ -127,8 +127,7 @@ async fn go_through(store: &Store) -> Result<ExitCode, ApprovalsError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows what is about to be approved, and asks the person at the terminal. Whatever is not plainly a yes leaves it
-/// undecided.
+/// Shows an approval on the terminal and asks for confirmation. Any answer but "y" or "yes" leaves it undecided.
 async fn is_confirmed(store: &Store, id: &str, decision: &Decision) -> Result<bool, ApprovalsError> {
     let Some(approval) = find(store, id).await? else {
         not_pending(id);
@@ -141,24 +140,25 @@ async fn is_confirmed(store: &Store, id: &str, decision: &Decision) -> Result<bo
     let prompt = match decision {
         Decision::Approve { edited_input: Some(input), .. } => {
             let input = terminal::arguments(input, id);
-            let what = if approval.question.is_some() { "answer with" } else { "call it with this instead" };
+            let what = if approval.question.is_some() { "answer with" } else { "call it with these arguments instead" };
             format!("{what}: {input}\n[y]es, [N]o: ")
         }
         Decision::Approve { reach: ApprovalScope::Agent, .. } => {
-            "call it, and make every later call of this tool without asking? [y]es, [N]o: ".to_owned()
+            "approve it, and all later calls of this tool without asking? [y]es, [N]o: ".to_owned()
         }
         Decision::Approve { .. } | Decision::Deny { .. } => "approve it? [y]es, [N]o: ".to_owned(),
     };
     let line = terminal::ask(&prompt).await.unwrap_or_default();
     let confirmed = matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes");
     if !confirmed {
-        eprintln!("cellmate: nothing was decided about `{}`", mcp::server::plain(id, 100));
+        eprintln!("cellmate: `{}` is still pending", mcp::server::plain(id, 100));
     }
     Ok(confirmed)
 }
 
-/// Takes the same decision on each of these, after the person at the terminal has confirmed it where that is wanted. One
-/// that cannot be decided does not keep the others from it.
+/// Records the same decision for each approval, after confirmation on the terminal if `confirm` is set.
+///
+/// An approval that cannot be decided does not stop the rest.
 async fn decide_each(
     store: &Store,
     ids: &[String],
@@ -177,9 +177,9 @@ async fn decide_each(
     Ok(code)
 }
 
-/// Records a decision and says so; false where it could not be taken.
+/// Records a decision and prints it. Returns false if the approval could not be decided.
 async fn decide(store: &Store, id: &str, decision: &Decision, as_json: bool) -> Result<bool, ApprovalsError> {
-    match codemode::decide(store, id, decision, &who("approvals")).await {
+    match codemode::decide(store, id, decision, &decided_by("approvals")).await {
         Ok(approval) => {
             print::decided(&approval, as_json);
             return Ok(true);
@@ -206,18 +206,20 @@ fn read(input: &str) -> Result<Value, ApprovalsError> {
 
 fn not_pending(id: &str) -> ExitCode {
     let id = mcp::server::plain(id, 100);
-    eprintln!("cellmate: nothing of the name `{id}` is asked; it was decided before, its time is over, or its run is");
+    eprintln!("cellmate: no pending approval `{id}`; it was decided or expired, its run ended, or the id is wrong");
     ExitCode::from(NOT_PENDING)
 }
 
-/// For the transcript: whose terminal it was, and what was typed there.
-pub(crate) fn who(command: &str) -> String {
-    let name =
-        ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_else(|| "somebody".to_owned());
+/// Returns the user and command that the transcript records for a decision.
+pub(crate) fn decided_by(command: &str) -> String {
+    let name = ["USER", "LOGNAME"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok())
+        .unwrap_or_else(|| "unknown user".to_owned());
     format!("{} (cellmate {command})", mcp::server::plain(&name, 64))
 }
 
-/// `mcp:github:create_issue` as the commands show it.
+/// Returns the tool's id, such as `mcp:github:create_issue`, safe to print.
 fn tool(approval: &Approval) -> String {
     mcp::server::plain(&approval.tool_id, 200)
 }

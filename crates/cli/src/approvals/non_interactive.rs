@@ -1,12 +1,13 @@
-//! Whether this user lets programs approve calls without a terminal.
+//! Whether the user allows approving calls without a terminal.
 
 use serde_json::Value;
 
 use crate::config::document::{self, Format};
 use crate::config::{Places, Source, files, own_files};
 
-/// Reads `approvals.nonInteractive` from the user's own file, or from the files that were named in its place. A
-/// project's file never counts: it is not the user's word.
+/// Reads `approvals.nonInteractive` from the user's own file, or from the files named instead of it.
+///
+/// A project's file is ignored: it comes with the project and does not speak for the user.
 pub(super) fn is_allowed(places: &Places) -> Result<bool, String> {
     for (file, source) in own_files(places) {
         if source == Source::Project {
@@ -16,7 +17,7 @@ pub(super) fn is_allowed(places: &Places) -> Result<bool, String> {
         let Some(text) = files::read(&file).map_err(|why| at(&why))? else { continue };
         let tree = Format::of(&file).parse(&text).map_err(|why| at(&why))?;
         let settings = Value::Object(document::settings(&tree).into_iter().collect());
-        // As with all settings, the first file that has the section wins.
+        // As with all settings, the first file with the section wins.
         let Some(approvals) = settings.get("approvals") else { continue };
         return match approvals.get("nonInteractive") {
             None => Ok(false),

@@ -1,4 +1,4 @@
-//! Questions and decisions on a terminal, or as JSON.
+//! Prints approvals and decisions, as text or as JSON.
 
 use contract::limits::MAX_LISTED_ARGUMENT_CHARS;
 use mcp::server::{plain, summarize_in_line, whole_arguments};
@@ -7,16 +7,16 @@ use store::{Approval, ApprovalState, Millis};
 
 use super::tool;
 
-/// Of what a tool asks, the most that `show` prints.
+/// The longest question of a tool that `show` prints.
 const MAX_SHOWN_CHARS: usize = 200_000;
 
 pub(super) fn list(open: &[Approval], now: Millis, as_json: bool) {
     if as_json {
-        crate::render::say_json(&json!(open));
+        crate::render::print_json(&json!(open));
         return;
     }
     if open.is_empty() {
-        eprintln!("nothing is asked");
+        eprintln!("no pending approvals");
     }
     for approval in open {
         let asked = approval.question.as_ref().and_then(|question| question.get("message")?.as_str());
@@ -28,36 +28,36 @@ pub(super) fn list(open: &[Approval], now: Millis, as_json: bool) {
     }
 }
 
-/// Which approval, of which tool, and for how long it can be decided.
+/// Returns the approval's id, its tool and the time left to decide it, on one line.
 pub(super) fn heading(approval: &Approval, now: Millis) -> String {
     format!("{}  {}  {} left", approval.approval_id, tool(approval), left(approval, now))
 }
 
-/// All of one question: nothing is cut.
+/// Prints all of an approval, without cutting its arguments.
 pub(super) fn whole(approval: &Approval, now: Millis, as_json: bool) {
     if as_json {
-        crate::render::say_json(&json!(approval));
+        crate::render::print_json(&json!(approval));
         return;
     }
     println!("id         {}", approval.approval_id);
     println!("tool       {}", tool(approval));
-    println!("for        {}", plain(&approval.agent_id, 100));
+    println!("agent      {}", plain(&approval.agent_id, 100));
     println!("run        {}", approval.run_id);
     println!("reason     {}", plain(&approval.reason, 1_000));
     println!("time left  {}", left(approval, now));
     println!("arguments  {}", whole_arguments(&approval.input));
     if let Some(question) = &approval.question {
-        question_of(question, &approval.approval_id);
+        print_question(question, &approval.approval_id);
     }
 }
 
-/// What a tool asks, and how it is answered here. A page is shown, and never opened.
-fn question_of(question: &Value, id: &str) {
+/// Prints what a tool asks, and the command that answers it. A page's address is printed; the page is never opened.
+fn print_question(question: &Value, id: &str) {
     let text = |name: &str| question.get(name).and_then(Value::as_str);
     println!("asks       {}", plain(text("message").unwrap_or_default(), MAX_SHOWN_CHARS));
     if let Some(url) = text("url") {
         println!("page       {}", plain(url, MAX_SHOWN_CHARS));
-        println!("answer     visit it where you trust it, then: cellmate approvals approve {id}");
+        println!("answer     visit the page if you trust it, then run: cellmate approvals approve {id}");
     }
     if let Some(form) = question.get("form") {
         println!("form       {}", whole_arguments(form));
@@ -67,7 +67,7 @@ fn question_of(question: &Value, id: &str) {
 
 pub(super) fn decided(approval: &Approval, as_json: bool) {
     if as_json {
-        crate::render::say_json(&json!(approval));
+        crate::render::print_json(&json!(approval));
         return;
     }
     let word = if approval.state == ApprovalState::Denied { "denied" } else { "approved" };

@@ -1,4 +1,4 @@
-//! `cellmate approvals rules`: standing approvals, listed and revoked.
+//! `cellmate approvals rules`: lists and revokes standing approvals.
 
 use std::process::ExitCode;
 
@@ -12,14 +12,14 @@ use super::arguments::RulesAction;
 use super::{ApprovalsError, NOT_PENDING};
 use crate::config::{Places, ServerEntry, load};
 
-/// Whether a rule allows calls now.
+/// Whether a standing approval allows calls, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RuleStatus {
     InForce,
     Revoked,
-    /// From before rules were bound to servers.
+    /// Created before standing approvals were bound to servers.
     WithoutServer,
-    /// The server of this name has another command or address now.
+    /// The server of this name now has a different command or URL.
     OtherServer,
     /// No server of this name is configured here.
     NoServer,
@@ -45,13 +45,13 @@ impl RuleStatus {
         match self {
             Self::InForce => "in force",
             Self::Revoked => "revoked",
-            Self::WithoutServer => "asks again: made before rules were bound to servers",
-            Self::OtherServer => "asks again: the server has another command or address now",
-            Self::NoServer => "no such server is configured here",
+            Self::WithoutServer => "inactive: created before standing approvals were bound to servers",
+            Self::OtherServer => "inactive: the server's command or URL has changed",
+            Self::NoServer => "inactive: no such server is configured here",
         }
     }
 
-    /// For programs.
+    /// Returns the status as printed in JSON.
     fn key(self) -> &'static str {
         match self {
             Self::InForce => "inForce",
@@ -83,12 +83,12 @@ pub(super) async fn act(
 
 fn list(rules: &[StandingRule], servers: &[ServerEntry], as_json: bool) {
     if as_json {
-        let listed: Vec<Value> = rules.iter().map(|rule| described(rule, RuleStatus::of(rule, servers))).collect();
-        crate::render::say_json(&json!(listed));
+        let listed: Vec<Value> = rules.iter().map(|rule| rule_json(rule, RuleStatus::of(rule, servers))).collect();
+        crate::render::print_json(&json!(listed));
         return;
     }
     if rules.is_empty() {
-        eprintln!("there are no standing approvals");
+        eprintln!("no standing approvals");
     }
     let mut last = None;
     for rule in rules {
@@ -100,17 +100,17 @@ fn list(rules: &[StandingRule], servers: &[ServerEntry], as_json: bool) {
             last = Some(scope);
         }
         let (tool, by) = (plain(&rule.tool_id, 200), plain(&rule.created_by, 100));
-        let standing = RuleStatus::of(rule, servers).as_str();
-        println!("  {}  {tool}  by {by}  {standing}", plain(&rule.rule_id, 200));
+        let status = RuleStatus::of(rule, servers).as_str();
+        println!("  {}  {tool}  by {by}  {status}", plain(&rule.rule_id, 200));
     }
 }
 
-fn described(rule: &StandingRule, standing: RuleStatus) -> Value {
-    let mut described = json!(rule);
-    if let Some(fields) = described.as_object_mut() {
-        fields.insert("standing".to_owned(), json!(standing.key()));
+fn rule_json(rule: &StandingRule, status: RuleStatus) -> Value {
+    let mut value = json!(rule);
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("standing".to_owned(), json!(status.key()));
     }
-    described
+    value
 }
 
 async fn revoke(store: &Store, ids: &[String], as_json: bool) -> Result<ExitCode, ApprovalsError> {
@@ -121,7 +121,7 @@ async fn revoke(store: &Store, ids: &[String], as_json: bool) -> Result<ExitCode
             eprintln!("cellmate: no standing approval `{shown}` is in force; see `cellmate approvals rules list`");
             code = ExitCode::from(NOT_PENDING);
         } else if as_json {
-            crate::render::say_json(&json!({"ruleId": id, "revoked": true}));
+            crate::render::print_json(&json!({"ruleId": id, "revoked": true}));
         } else {
             println!("revoked  {shown}");
         }

@@ -1,4 +1,4 @@
-//! A call as it is put to a person on a terminal, and what they type.
+//! Approvals on a terminal: how a call is shown, and how the typed answer is read.
 
 use std::io::{BufRead, IsTerminal, Read, Write, stderr, stdin};
 
@@ -7,15 +7,15 @@ use mcp::server::{plain, summarize_arguments};
 use serde_json::Value;
 use store::{Approval, ApprovalScope, Decision};
 
-/// The longest line that is read; a form's answer may be long.
+/// The longest answer that is read; the answer to a form may be long.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// Whether there is a person to show a call to and to hear.
-pub(crate) fn is_here() -> bool {
+/// Whether calls can be shown to the user and answers read: standard input and standard error are terminals.
+pub(crate) fn is_interactive() -> bool {
     stdin().is_terminal() && stderr().is_terminal()
 }
 
-/// The call with its arguments, cut where they are long.
+/// Returns the call's tool, reason and arguments; long arguments are cut.
 pub(crate) fn call(approval: &Approval) -> String {
     let (tool, reason) = (plain(&approval.tool_id, 200), plain(&approval.reason, 1_000));
     format!("{tool}: {reason}\n{}", arguments(&approval.input, &approval.approval_id))
@@ -24,20 +24,20 @@ pub(crate) fn call(approval: &Approval) -> String {
 pub(super) fn arguments(input: &Value, id: &str) -> String {
     let summary = summarize_arguments(input, MAX_TERMINAL_ARGUMENT_CHARS);
     let cut = if summary.is_cut {
-        format!("\nThis is not all of it. `cellmate approvals show {}` shows the whole.", plain(id, 100))
+        format!("\nThis is cut. `cellmate approvals show {}` shows all of it.", plain(id, 100))
     } else {
         String::new()
     };
     format!("{}{cut}", summary.text)
 }
 
-/// What a tool asks; none where it is asked whether a call may be made.
+/// Returns what a tool asks, or `None` if the approval is about making a call.
 pub(super) fn question(approval: &Approval) -> Option<String> {
     let question = approval.question.as_ref()?;
     let text = |name: &str| question.get(name).and_then(Value::as_str);
-    let mut shown = format!("The tool asks: {}", plain(text("message").unwrap_or("something"), 4_000));
+    let mut shown = format!("The tool asks: {}", plain(text("message").unwrap_or("(no message)"), 4_000));
     if let Some(url) = text("url") {
-        shown += &format!("\nIt wants you to visit this page, if you trust it: {}", plain(url, 4_000));
+        shown += &format!("\nVisit this page if you trust it: {}", plain(url, 4_000));
     }
     if let Some(form) = question.get("form") {
         shown += &format!("\nIts form: {}", arguments(form, &approval.approval_id));
@@ -45,7 +45,7 @@ pub(super) fn question(approval: &Approval) -> Option<String> {
     Some(shown)
 }
 
-/// Asks, and reads one line. None where the terminal is closed.
+/// Prints the prompt and reads one line. Returns `None` if standard input is closed.
 pub(crate) async fn ask(prompt: &str) -> Option<String> {
     eprint!("{prompt}");
     drop(stderr().flush());
@@ -56,7 +56,7 @@ pub(crate) async fn ask(prompt: &str) -> Option<String> {
     read.await.ok().and_then(Result::ok).flatten()
 }
 
-/// What a line says to one of the questions that `cellmate approvals` goes through.
+/// An answer that the user typed to one of the approvals under review.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
     Decide(Decision),
@@ -64,8 +64,8 @@ pub(super) enum Answer {
     Unclear(String),
 }
 
-/// Only plain words decide.
-pub(super) fn understood(approval: &Approval, line: &str) -> Answer {
+/// Parses a typed answer. Anything but the listed answers is unclear, never a decision.
+pub(super) fn parse_answer(approval: &Approval, line: &str) -> Answer {
     let approve = |edited_input, reach| Answer::Decide(Decision::Approve { edited_input, reach });
     let is_form = approval.question.as_ref().is_some_and(|question| question.get("form").is_some());
     let is_question = approval.question.is_some();
@@ -76,9 +76,9 @@ pub(super) fn understood(approval: &Approval, line: &str) -> Answer {
         "a" | "always" if !is_question => approve(None, ApprovalScope::Agent),
         _ if is_form => match contract::json::read(line.trim()) {
             Ok(input @ Value::Object(_)) => approve(Some(input), ApprovalScope::Once),
-            Ok(_) | Err(_) => Answer::Unclear("a form is filled in with one JSON object on one line".to_owned()),
+            Ok(_) | Err(_) => Answer::Unclear("answer the form with one JSON object on one line".to_owned()),
         },
-        _ => Answer::Unclear("type one of the words".to_owned()),
+        _ => Answer::Unclear("type one of the listed answers".to_owned()),
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) fn choices(approval: &Approval) -> &'static str {
     match &approval.question {
         None => "call it? [y]es, [a]lways, [n]o, [S]kip: ",
         Some(question) if question.get("form").is_some() => "answer with one JSON object, or [n]o, [S]kip: ",
-        Some(_) => "have you been there? [y]es, [n]o, [S]kip: ",
+        Some(_) => "have you visited the page? [y]es, [n]o, [S]kip: ",
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
     use serde_json::{Value, json};
     use store::{Approval, ApprovalScope, ApprovalState, Decision};
 
-    use super::{Answer, call, understood};
+    use super::{Answer, call, parse_answer};
 
     fn approval(input: Value, question: Option<Value>) -> Approval {
         Approval {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_words_decide() {
+    fn only_the_listed_answers_decide() {
         let yes = |edited_input, reach| Answer::Decide(Decision::Approve { edited_input, reach });
         let no = Answer::Decide(Decision::Deny { note: String::new() });
         let asked = approval(json!({}), None);
@@ -133,24 +133,24 @@ mod tests {
             ("\n", Answer::Skip),
             ("s\n", Answer::Skip),
         ] {
-            assert_eq!(understood(&asked, line), answer, "{line:?}");
+            assert_eq!(parse_answer(&asked, line), answer, "{line:?}");
         }
         for line in ["yep\n", "yes please\n", "ja\n", "{}\n"] {
-            assert!(matches!(understood(&asked, line), Answer::Unclear(_)), "{line:?}");
+            assert!(matches!(parse_answer(&asked, line), Answer::Unclear(_)), "{line:?}");
         }
         let form = approval(json!({}), Some(json!({"key": "k", "message": "m", "form": {}})));
-        assert_eq!(understood(&form, "{\"a\":1}\n"), yes(Some(json!({"a": 1})), ApprovalScope::Once));
-        assert_eq!(understood(&form, "n\n"), no);
+        assert_eq!(parse_answer(&form, "{\"a\":1}\n"), yes(Some(json!({"a": 1})), ApprovalScope::Once));
+        assert_eq!(parse_answer(&form, "n\n"), no);
         for line in ["y\n", "a\n", "7\n"] {
-            assert!(matches!(understood(&form, line), Answer::Unclear(_)), "{line:?}");
+            assert!(matches!(parse_answer(&form, line), Answer::Unclear(_)), "{line:?}");
         }
         let page = approval(json!({}), Some(json!({"key": "k", "message": "m", "url": "https://example.com"})));
-        assert_eq!(understood(&page, "y\n"), yes(None, ApprovalScope::Once));
-        assert!(matches!(understood(&page, "a\n"), Answer::Unclear(_)));
+        assert_eq!(parse_answer(&page, "y\n"), yes(None, ApprovalScope::Once));
+        assert!(matches!(parse_answer(&page, "a\n"), Answer::Unclear(_)));
     }
 
     #[test]
-    fn a_call_is_shown_with_every_key_and_the_command_that_shows_the_whole() {
+    fn a_cut_call_is_shown_with_every_key_and_the_command_that_shows_all_of_it() {
         let text = call(&approval(json!({"note": "tidy up ".repeat(2_000), "target": "/home/me\u{202e}"}), None));
         assert!(text.contains(r#""target": "/home/me\u{202e}""#), "{text}");
         assert!(text.contains("characters missing") && text.contains("`cellmate approvals show apr_1`"), "{text}");

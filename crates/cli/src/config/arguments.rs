@@ -1,4 +1,4 @@
-//! `--config`, as every command that reads configuration takes it.
+//! `--config`, for every command that reads configuration.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use super::Places;
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConfigArguments {
-    /// Read this file and no other of ours; may be given more than once. A client's own file will do.
+    /// Use this configuration file instead of the default ones; other clients' files work. May be repeated.
     #[arg(long = "config", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! The clients we know: where each keeps its MCP servers, under which key, and how it writes one down.
+//! Known MCP clients: where each stores its MCP servers, under which key, and in which form.
 
 use std::path::{Path, PathBuf};
 
@@ -59,13 +59,13 @@ impl Client {
         }
     }
 
-    /// By its name, or `claude` for the one that most mean by it.
+    /// Finds a client by its name; `claude` means Claude Code.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let name = if name == "claude" { "claude-code" } else { name };
         Self::ALL.into_iter().find(|client| client.name() == name)
     }
 
-    /// Where its servers stand in its file.
+    /// Returns the path of the key that holds the servers in the client's file.
     pub(crate) fn container(self) -> &'static [&'static str] {
         match self {
             Self::ClaudeCode | Self::ClaudeDesktop | Self::Cursor | Self::Windsurf | Self::Gemini | Self::Mcporter => {
@@ -79,7 +79,8 @@ impl Client {
         }
     }
 
-    /// The same, and what Claude Code keeps for one folder in the user's file: that comes first, because it wins there.
+    /// Returns the paths of all keys that hold servers, by precedence. Claude Code's user file also has servers for one
+    /// folder, which override the others there.
     pub(crate) fn containers(self, folder: &str) -> Vec<Vec<&str>> {
         let local = (self == Self::ClaudeCode).then(|| vec!["projects", folder, "mcpServers"]);
         local.into_iter().chain([self.container().to_vec()]).collect()
@@ -100,8 +101,9 @@ impl Client {
         }
     }
 
-    /// Files it may keep servers in, the one it would write first. None where it has no such scope, or nobody has a
-    /// home.
+    /// Returns the files that may hold the client's servers, starting with the one that it would create.
+    ///
+    /// Empty if it has no such scope, or if there is no home folder.
     pub(crate) fn files(self, scope: Scope, places: &Places) -> Vec<PathBuf> {
         let home = |path: &str| places.home.iter().map(|home| home.join(path)).collect();
         let config = |paths: &[&str]| -> Vec<PathBuf> {
@@ -109,7 +111,7 @@ impl Client {
             places.config_home.iter().flat_map(below).collect()
         };
         let project = |paths: &[&str]| paths.iter().map(|path| places.folder.join(path)).collect();
-        // Folders of theirs that a variable moves elsewhere.
+        // The client's folder, if an environment variable overrides it.
         let moved = |variable: &str, file: &str| places.variable(variable).map(|folder| Path::new(folder).join(file));
         match (self, scope) {
             (Self::ClaudeCode, Scope::User) => {
@@ -146,11 +148,11 @@ impl Client {
         }
     }
 
-    /// How it writes down a server that is this command.
+    /// Returns a server with this command in the client's form.
     pub(crate) fn entry(self, command: &str, args: &[String]) -> Value {
         match self {
             Self::ClaudeCode | Self::VsCode => json!({"type": "stdio", "command": command, "args": args}),
-            // Ten seconds, its default, is little for whoever starts other servers first.
+            // Codex's default of ten seconds is short, because cellmate may start other servers first.
             Self::Codex => json!({"command": command, "args": args, "startup_timeout_sec": 60}),
             Self::OpenCode => {
                 let line: Vec<&str> = std::iter::once(command).chain(args.iter().map(String::as_str)).collect();
@@ -163,17 +165,17 @@ impl Client {
         }
     }
 
-    /// What its user does for it to notice.
+    /// Returns what the user does to make the client load the change.
     pub(crate) fn next_step(self) -> &'static str {
         match self {
             Self::ClaudeCode => "start a new Claude Code session; `/mcp` shows cellmate",
-            Self::ClaudeDesktop => "quit Claude Desktop and start it again",
+            Self::ClaudeDesktop => "restart Claude Desktop",
             Self::Codex => "start a new Codex session; `/mcp` shows cellmate",
             Self::Cursor => "Cursor lists cellmate under Settings, MCP; switch it on there if it is off",
             Self::VsCode => "run `MCP: List Servers` in VS Code and start cellmate",
-            Self::OpenCode => "start opencode again; `opencode mcp list` shows cellmate",
+            Self::OpenCode => "restart opencode; `opencode mcp list` shows cellmate",
             Self::Windsurf => "refresh the MCP servers in Windsurf's Cascade panel",
-            Self::Gemini => "start Gemini CLI again; `/mcp` shows cellmate",
+            Self::Gemini => "restart Gemini CLI; `/mcp` shows cellmate",
             Self::Zed => "Zed lists cellmate in its agent settings",
             Self::Mcporter => "`mcporter list` shows cellmate",
             Self::OpenClaw => "restart the OpenClaw gateway",

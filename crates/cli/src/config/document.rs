@@ -1,4 +1,4 @@
-//! A whole file of anybody's: which parts of it are servers, which are inputs, and what is the rest.
+//! A whole configuration file, of ours or another client: its servers, its inputs and its other settings.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,10 +23,10 @@ impl Format {
         if path.extension().is_some_and(|extension| extension == "toml") { Self::Toml } else { Self::Json }
     }
 
-    /// Parses a text, after a count of its values: a parsed value takes far more memory than its text.
+    /// Parses a text, after checking the number of its values: a parsed value takes far more memory than its text.
     pub(crate) fn parse(self, text: &str) -> Result<Tree, SyntaxError> {
         if self.most_values(text) > MAX_JSON_VALUES {
-            let why = format!("it may have more than {MAX_JSON_VALUES} values; make it smaller");
+            let why = format!("it may have more than {MAX_JSON_VALUES} values, which is the limit; make it smaller");
             return Err(SyntaxError { line: 1, column: 1, why });
         }
         match self {
@@ -35,8 +35,8 @@ impl Format {
         }
     }
 
-    /// An upper bound of the values and keys in a text, whatever its strings and comments hold: one of these characters
-    /// stands before each but the first.
+    /// Returns an upper bound of the values and keys in a text, whatever its strings and comments contain: one of these
+    /// characters comes before each but the first.
     fn most_values(self, text: &str) -> usize {
         let separates = |byte: &u8| match self {
             Self::Json => matches!(byte, b',' | b':' | b'[' | b'{'),
@@ -46,25 +46,25 @@ impl Format {
     }
 }
 
-/// Keys of ours that say which servers there are; everything else is for whoever reads settings.
+/// The keys of our files that are about servers; all other keys are settings.
 const ABOUT_SERVERS: [&str; 7] =
     ["mcpServers", "servers", "mcp_servers", "context_servers", "inputs", "imports", "trustedProjects"];
 
-/// Servers that stand together, and how variables are written there.
+/// The servers under one key of a file, and the variable syntax used there.
 pub(crate) struct Servers<'t> {
     pub(crate) path: &'static [&'static str],
     pub(crate) members: &'t [Member],
     pub(crate) dialect: Dialect,
 }
 
-/// Every place in the file where servers may stand, in the order in which they win.
+/// Returns the servers of every key that may hold them, by precedence.
 pub(crate) fn servers(tree: &Tree) -> Vec<Servers<'_>> {
     let container = |path: &'static [&'static str], dialect| {
         let found = tree.at(path).filter(|found| found.is_map() && !is_server(found))?;
         Some(Servers { path, members: found.members(), dialect })
     };
     let openclaws = container(&["mcp", "servers"], Dialect::Dollar);
-    // In opencode's file everything under `mcp` is a server; in OpenClaw's there are settings.
+    // In opencode's file everything under `mcp` is a server; OpenClaw also has settings there.
     let only_objects =
         |found: &Servers<'_>| !found.members.is_empty() && found.members.iter().all(|one| one.value.is_map());
     let opencodes = container(&["mcp"], Dialect::Brace).filter(|found| openclaws.is_none() && only_objects(found));
@@ -79,7 +79,7 @@ pub(crate) fn servers(tree: &Tree) -> Vec<Servers<'_>> {
     .into_iter()
     .flatten()
     .collect();
-    let is_one = |member: &Member| is_server(&member.value) && !is_where_runs_are_kept(member);
+    let is_one = |member: &Member| is_server(&member.value) && !is_store_setting(member);
     let all_servers = || !tree.members().is_empty() && tree.members().iter().all(is_one);
     if found.is_empty() && all_servers() {
         found.push(Servers { path: &[], members: tree.members(), dialect: Dialect::Dollar });
@@ -87,7 +87,7 @@ pub(crate) fn servers(tree: &Tree) -> Vec<Servers<'_>> {
     found
 }
 
-/// The places of a client's own file where its servers stand, in the order in which they win.
+/// Returns the servers in a client's own file, by precedence.
 pub(crate) fn clients_servers<'t>(tree: &'t Tree, client: Client, places: &Places) -> Vec<Servers<'t>> {
     let folder = places.folder.display().to_string();
     let found = client.containers(&folder).into_iter().filter_map(|path| tree.at(&path)).collect::<Vec<_>>();
@@ -100,28 +100,28 @@ fn is_server(tree: &Tree) -> bool {
     ["command", "url", "baseUrl", "serverUrl", "httpUrl"].iter().any(|key| tree.get(key).is_some())
 }
 
-/// Our `store` has a `url`, too, of which no server could be reached.
-fn is_where_runs_are_kept(member: &Member) -> bool {
+/// Whether this is our `store` setting, which has a `url`, too, but not an HTTP one as a server has.
+fn is_store_setting(member: &Member) -> bool {
     let url = member.value.get("url").and_then(Tree::text);
     member.key == "store" && url.is_some_and(|url| !url.starts_with("http"))
 }
 
-/// Ids of the inputs a client would ask for, with their defaults.
+/// Returns the ids of the inputs that a client would prompt for, with their defaults.
 pub(crate) fn inputs(tree: &Tree) -> BTreeMap<String, Option<String>> {
     let items = tree.get("inputs").and_then(Tree::items).unwrap_or_default();
     let text = |item: &Tree, key: &str| item.get(key).and_then(Tree::text).map(str::to_owned);
     items.iter().filter_map(|item| Some((text(item, "id")?, text(item, "default")))).collect()
 }
 
-/// A list of words under a key, and whether it is anything else.
+/// Returns the list of strings under a key; empty if there is no such key. The error is the value that is not one.
 pub(crate) fn words<'t>(tree: &'t Tree, key: &str) -> Result<Vec<&'t str>, &'t Tree> {
     let Some(found) = tree.get(key) else { return Ok(Vec::new()) };
     let items = found.items().ok_or(found)?;
     items.iter().map(|item| item.text().ok_or(item)).collect()
 }
 
-/// What is not about servers, in a file that is written as ours: what stands beside `servers` or `mcp_servers` is about
-/// another program.
+/// Returns the settings of a file in our format. In a file with `servers` or `mcp_servers`, the other keys are settings
+/// of another program, so it has none.
 pub(crate) fn settings(tree: &Tree) -> Map<String, Value> {
     let ours = |servers: &Servers<'_>| matches!(servers.path, ["mcpServers"] | ["mcp", "servers"]);
     if !servers(tree).iter().all(ours) {
@@ -131,7 +131,7 @@ pub(crate) fn settings(tree: &Tree) -> Map<String, Value> {
     rest.filter_map(|member| Some((member.key.clone(), without_servers(member)?))).collect()
 }
 
-/// Where a server of this name stands, or would be put.
+/// Returns the key that holds the server of this name, or that a new server is added to.
 pub(crate) fn container_for(tree: &Tree, format: Format, name: &str) -> &'static [&'static str] {
     let found = servers(tree);
     let with_it = found.iter().find(|servers| servers.members.iter().any(|member| member.key == name));
@@ -142,7 +142,7 @@ pub(crate) fn container_for(tree: &Tree, format: Format, name: &str) -> &'static
     }
 }
 
-/// Every place where a server of this name stands.
+/// Returns the paths of all servers with this name.
 pub(crate) fn paths_to<'n>(tree: &Tree, name: &'n str) -> Vec<Vec<&'n str>> {
     let found = servers(tree);
     let with_it = found.iter().filter(|servers| servers.members.iter().any(|member| member.key == name));
@@ -158,7 +158,7 @@ fn without_servers(member: &Member) -> Option<Value> {
     (!rest.is_empty()).then_some(Value::Object(rest))
 }
 
-/// A key that was meant to be one of ours, and which.
+/// Finds a key that differs from one of ours only in case or punctuation, and returns it with ours.
 pub(crate) fn misspelt(tree: &Tree) -> Option<(&Member, &'static str)> {
     let bare = |key: &str| key.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
     let meant = |member: &Member| {

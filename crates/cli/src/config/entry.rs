@@ -1,7 +1,7 @@
-//! One server's entry, in any client's words, as a [`ServerEntry`].
+//! Reads one server's entry, in any client's format, into a [`ServerEntry`].
 //!
-//! The words do not contradict each other, so one reader knows them all; that is what lets a server move from any
-//! client's file to ours as it stands.
+//! The formats do not contradict each other, so one reader accepts them all. That is why an entry can be moved from any
+//! client's file to ours unchanged.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use super::shown;
 use super::tree::{Kind, Tree};
 use super::variables::{Dialect, Unset, Variables};
 
-/// As long as a name may be in a tool's id.
+/// The longest name that a tool id may contain.
 const MAX_NAME_BYTES: usize = 64;
 
-/// A server that takes longer to start, or a tool to answer, than an hour does not do it at all.
+/// The range of timeouts. A server or tool that takes longer than an hour is not expected to answer at all.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 const SHORTEST: Duration = Duration::from_millis(100);
 
@@ -25,22 +25,22 @@ const URLS: [&str; 4] = ["url", "httpUrl", "serverUrl", "baseUrl"];
 const ONLY_TOOLS: [&str; 5] = ["enabled_tools", "enabledTools", "includeTools", "allowedTools", "tools"];
 const WITHOUT_TOOLS: [&str; 4] = ["disabled_tools", "disabledTools", "excludeTools", "blockedTools"];
 
-/// What was read of an entry, and what is still to be had from elsewhere.
+/// A server that was read from an entry, before its `envFile` is read.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) server: ServerEntry,
-    /// A file with more variables; those of the entry itself win.
+    /// A file with more variables, which those of the entry override.
     pub(crate) env_file: Option<PathBuf>,
-    /// What of the entry is not applied, and why.
+    /// Parts of the entry that are not applied, and why.
     pub(crate) notes: Vec<String>,
 }
 
-/// Why an entry is not a server.
+/// Why an entry cannot be used as a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EntryError {
     #[error("{0}")]
     Wrong(String),
-    /// It may be one elsewhere, or later.
+    /// A variable is not set; it may be set elsewhere, or later.
     #[error(transparent)]
     Unset(#[from] Unset),
 }
@@ -72,18 +72,17 @@ pub(crate) fn read(
     let call = milliseconds(tree, &["callTimeoutMs", "requestTimeoutMs"])?
         .or(seconds(tree, "tool_timeout_sec")?)
         .or(timeout.filter(|_| !opencode));
-    let said_trusted = truth(tree, "trusted")?.unwrap_or(false);
+    let says_trusted = truth(tree, "trusted")?.unwrap_or(false);
     let mut notes = Vec::new();
-    if said_trusted && origin.source == Source::Project {
-        let note = "`trusted` is not applied: only your own configuration can say that a server is believed \
-             about its tools";
+    if says_trusted && origin.source == Source::Project {
+        let note = "`trusted` is not applied: only your own configuration can mark a server as trusted";
         notes.push(note.to_owned());
     }
     let server = ServerEntry {
         name: name.to_owned(),
         transport,
         enabled: truth(tree, "enabled")?.unwrap_or(true) && !truth(tree, "disabled")?.unwrap_or(false),
-        trusted: origin.source.is_the_users() && said_trusted,
+        trusted: origin.source.is_the_users() && says_trusted,
         only_tools: first_list(tree, &ONLY_TOOLS)?,
         without_tools: first_list(tree, &WITHOUT_TOOLS)?.unwrap_or_default(),
         startup,
@@ -93,7 +92,7 @@ pub(crate) fn read(
     };
     let env_file = fields.text("envFile")?.map(PathBuf::from);
     if tree.get("headersHelper").is_some() {
-        let note = "its `headersHelper` is not run here, so its headers are missing; write them under `headers`";
+        let note = "`headersHelper` is not run by cellmate, so its headers are missing; write them under `headers`";
         notes.push(note.to_owned());
     }
     Ok(Entry { server, env_file, notes })
@@ -102,7 +101,7 @@ pub(crate) fn read(
 fn check_name(name: &str) -> Result<(), String> {
     let bad = |c: char| c == ':' || c.is_control();
     if name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains(bad) {
-        return Err("a server's name has 1 to 64 bytes, no `:` and no control characters; rename it".to_owned());
+        return Err("a server's name must have 1 to 64 bytes, no `:` and no control characters; rename it".to_owned());
     }
     Ok(())
 }
@@ -114,23 +113,21 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The same for something inside of it.
+    /// Returns a reader of an object inside this one, with the same variables.
     pub(super) fn within(&self, tree: &'a Tree) -> Self {
         Self { tree, ..*self }
     }
 
-    /// How to reach it, and the same for people to read.
+    /// Returns the transport, and its command or URL for people to read.
     fn transport(&self) -> Result<(Transport, String), EntryError> {
-        let spoken = text(self.tree, "type")?.or(text(self.tree, "transport")?);
+        let kind = text(self.tree, "type")?.or(text(self.tree, "transport")?);
         let url = URLS.iter().find_map(|key| self.tree.get(key).map(|_| *key));
         match (self.tree.get("command"), url) {
-            (Some(_), Some(key)) => {
-                Err(format!("it has both `command` and `{key}`; keep the one that is meant").into())
-            }
+            (Some(_), Some(key)) => Err(format!("it has both `command` and `{key}`; remove one of them").into()),
             (None, None) => Err("it has neither `command` nor `url`; write one of them".to_owned().into()),
             (Some(command), None) => self.stdio(command),
-            (None, Some(_)) if matches!(spoken, Some("sse" | "ws" | "websocket")) => {
-                Err("it speaks a way that MCP has given up; use its streamable HTTP address, with `type: \"http\"`"
+            (None, Some(_)) if matches!(kind, Some("sse" | "ws" | "websocket")) => {
+                Err("SSE and WebSocket are not supported; use its streamable HTTP URL, with `type: \"http\"`"
                     .to_owned()
                     .into())
             }
@@ -139,14 +136,14 @@ impl<'a> Fields<'a> {
     }
 
     fn stdio(&self, command: &'a Tree) -> Result<(Transport, String), EntryError> {
-        // Zed once wrote all of it under `command`.
+        // Older versions of Zed write everything under `command`.
         let below = self.within(if command.is_map() { command } else { self.tree });
         let mut line: Vec<String> = match &command.kind {
             Kind::Text(command) => vec![command.clone()],
             Kind::List(_) => list(command, "command")?,
             Kind::Map(_) => vec![text(command, "path")?.unwrap_or_default().to_owned()],
             Kind::Null | Kind::Bool(_) | Kind::Number(_) => {
-                return Err(format!("`command`: expected a text, found {}", command.sort()).into());
+                return Err(format!("`command`: expected a string, found {}", command.sort()).into());
             }
         };
         if let Some(args) = below.tree.get("args") {
@@ -169,7 +166,7 @@ impl<'a> Fields<'a> {
         let written = text(self.tree, key)?.unwrap_or_default();
         let url = self.expand(written)?;
         if !url.starts_with("http://") && !url.starts_with("https://") {
-            return Err(format!("`{key}`: expected an address that begins with `https://` or `http://`").into());
+            return Err(format!("`{key}`: expected a URL that begins with `https://` or `http://`").into());
         }
         let mut headers = self.texts("headers")?;
         headers.extend(self.texts("http_headers")?);
@@ -184,7 +181,7 @@ impl<'a> Fields<'a> {
         Ok((Transport::Http { url, headers, login: self.login()? }, shown::url(written)))
     }
 
-    /// Codex names variables that the server shall have as they are; one that is not set is not passed on.
+    /// Returns the variables that Codex's `env_vars` passes on to the server; those that are not set are left out.
     fn passed_on(&self) -> Result<Vec<(String, String)>, EntryError> {
         let Some(names) = self.tree.get("env_vars") else { return Ok(Vec::new()) };
         let names = list(names, "env_vars")?;
@@ -208,7 +205,7 @@ impl<'a> Fields<'a> {
         plain.into_iter().map(|(name, value)| Ok((name, self.expand(&value)?))).collect()
     }
 
-    /// An object of texts; numbers and truths are taken as they are written, `null` as not there.
+    /// Reads an object of strings. Numbers and booleans become strings; `null` counts as missing.
     fn plain_texts(&self, key: &str) -> Result<BTreeMap<String, String>, String> {
         let Some(found) = self.tree.get(key) else { return Ok(BTreeMap::new()) };
         if matches!(found.kind, Kind::Null) {
@@ -226,7 +223,7 @@ impl<'a> Fields<'a> {
                 Kind::Null => continue,
                 Kind::List(_) | Kind::Map(_) => {
                     let (name, sort) = (shown::plain(&member.key), member.value.sort());
-                    return Err(format!("`{key}.{name}`: expected a text, found {sort}"));
+                    return Err(format!("`{key}.{name}`: expected a string, found {sort}"));
                 }
             };
             texts.insert(member.key.clone(), value);
@@ -236,7 +233,7 @@ impl<'a> Fields<'a> {
 }
 
 pub(super) fn text<'t>(tree: &'t Tree, key: &str) -> Result<Option<&'t str>, String> {
-    optional(tree, key, "a text", Tree::text)
+    optional(tree, key, "a string", Tree::text)
 }
 
 fn truth(tree: &Tree, key: &str) -> Result<Option<bool>, String> {
@@ -259,8 +256,8 @@ pub(super) fn optional<'t, T>(
 }
 
 pub(super) fn list(tree: &Tree, key: &str) -> Result<Vec<String>, String> {
-    let wrong = |found: &Tree| format!("`{key}`: expected a list of texts, found {} in it", found.sort());
-    let items = tree.items().ok_or_else(|| format!("`{key}`: expected a list of texts, found {}", tree.sort()))?;
+    let wrong = |found: &Tree| format!("`{key}`: expected a list of strings, found {} in it", found.sort());
+    let items = tree.items().ok_or_else(|| format!("`{key}`: expected a list of strings, found {}", tree.sort()))?;
     let item = |item: &Tree| match &item.kind {
         Kind::Text(text) => Ok(text.clone()),
         Kind::Number(number) => Ok(number.to_string()),
@@ -269,7 +266,7 @@ pub(super) fn list(tree: &Tree, key: &str) -> Result<Vec<String>, String> {
     items.iter().map(item).collect()
 }
 
-/// `["*"]` is how some say all of them.
+/// Reads the list under the first of these keys. A list with `"*"` means all tools, so it returns `None`.
 fn first_list(tree: &Tree, keys: &[&str]) -> Result<Option<Vec<String>>, String> {
     let Some((key, found)) = keys.iter().find_map(|key| Some((key, tree.get(key)?))) else { return Ok(None) };
     let names = list(found, key)?;
@@ -288,7 +285,7 @@ fn seconds(tree: &Tree, key: &str) -> Result<Option<Duration>, String> {
 fn duration(tree: &Tree, key: &str, per_second: f64) -> Result<Option<Duration>, String> {
     let Some(number) = optional(tree, key, "a number", Tree::number)? else { return Ok(None) };
     if number <= 0.0 {
-        return Err(format!("`{key}`: expected a time longer than none"));
+        return Err(format!("`{key}`: expected a time greater than zero"));
     }
     let given = Duration::try_from_secs_f64(number / per_second).unwrap_or(LONGEST);
     Ok(Some(given.clamp(SHORTEST, LONGEST)))

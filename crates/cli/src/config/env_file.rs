@@ -1,10 +1,10 @@
-//! Files of `NAME=value` lines, as `envFile` names them.
+//! Parses `envFile`s: files of `NAME=value` lines.
 
 use std::collections::BTreeMap;
 
 use super::variables::is_name;
 
-/// Lines that are no assignment are passed over: such files are shell scripts, more or less.
+/// Returns the assigned variables. Other lines are ignored: such files are often shell scripts.
 pub(crate) fn parse(text: &str) -> BTreeMap<String, String> {
     text.lines().filter_map(assignment).collect()
 }

@@ -16,7 +16,7 @@ pub(crate) enum FileError {
     Unreadable(ErrorKind),
     #[error("it is not Unicode text")]
     NotText,
-    #[error("it has more than {limit} bytes, which is the most that a configuration file may have")]
+    #[error("it has more than {limit} bytes, the limit for this file")]
     TooLong { limit: usize },
 }
 
@@ -29,7 +29,7 @@ impl ContentHash {
         Self(Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// One that was written down before.
+    /// Wraps a hash that was recorded earlier.
     pub(crate) fn parse(digits: &str) -> Self {
         Self(digits.to_owned())
     }
@@ -45,22 +45,22 @@ impl fmt::Display for ContentHash {
     }
 }
 
-/// The text of a file; none where there is no such file.
+/// Reads a file's text. Returns `None` if there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
     read_bytes(path)?.map(text).transpose()
 }
 
-/// The text of a file that the user named on the command line, of at most [`MAX_USER_FILE_BYTES`]. It may be a pipe.
+/// Reads the text of a file that the user named, of at most [`MAX_USER_FILE_BYTES`]. It may be a pipe.
 pub(crate) fn read_named(path: &Path) -> Result<Option<String>, FileError> {
     bounded(File::open(path), MAX_USER_FILE_BYTES)?.map(text).transpose()
 }
 
-/// The text of a client's file in the user's own folders, of at most [`MAX_USER_FILE_BYTES`].
+/// Reads the text of a client's file in the user's own folders, of at most [`MAX_USER_FILE_BYTES`].
 pub(crate) fn read_users(path: &Path) -> Result<Option<String>, FileError> {
     bounded(open(path), MAX_USER_FILE_BYTES)?.map(text).transpose()
 }
 
-/// The content of a file. Never waits: a pipe in place of a project's file has no content.
+/// Reads a file's content without blocking: a pipe in place of a project's file reads as empty.
 pub(crate) fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     bounded(open(path), MAX_CONFIG_FILE_BYTES)
 }

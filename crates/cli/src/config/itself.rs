@@ -1,10 +1,11 @@
-//! Whether a server is cellmate, so that we never start ourselves in a circle.
+//! Detects servers that are cellmate itself, which would start itself recursively.
 
 use std::path::Path;
 
 use mcp::Transport;
 
-/// By its name or its very file; under whichever package runner or shell.
+/// Whether the command runs `cellmate mcp`, by name or by this program's path, directly or through a package runner or
+/// shell.
 pub(crate) fn is_us(transport: &Transport) -> bool {
     let Transport::Stdio { command, args, .. } = transport else { return false };
     let words: Vec<&str> = std::iter::once(command.as_str()).chain(args.iter().map(String::as_str)).collect();

@@ -1,7 +1,7 @@
-//! All files together: who wins, who is trusted, what is a problem.
+//! Merges all configuration files, by precedence and trust, and collects their problems.
 //!
-//! The user's own files come first, with what they import from the user's other clients; then the files of the
-//! project, each only while the user trusts its content. So no project's server takes the name of a user's.
+//! The user's own files come first, then the user's files of imported clients, then the files of the project, each only
+//! while the user trusts its content. So no project's server takes the name of a user's.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,13 +23,13 @@ use super::trust::{Trust, TrustRecord, TrustStore};
 use super::variables::Variables;
 use super::{Loaded, env_file, itself, shown};
 
-/// More servers than this are more than a machine can run.
+/// The most servers that are used; a machine could hardly run more.
 const MAX_SERVERS: usize = 256;
 
-/// Nothing can be begun with such a file: it is the one that says what to begin with.
+/// A file of the user's own that cannot be used. Unlike problems in other files, this is fatal.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
-    #[error("`{}` does not exist; `cellmate servers add` makes one", shown::path(.0))]
+    #[error("`{}` does not exist; create it with `cellmate servers add`", shown::path(.0))]
     Missing(PathBuf),
     #[error("`{}`: {why}", shown::path(file))]
     File { file: PathBuf, why: FileError },
@@ -38,21 +38,21 @@ pub(crate) enum ConfigError {
 }
 
 pub(crate) fn load(places: &Places) -> Result<Loaded, ConfigError> {
-    let mut gathering = ConfigLoader::new(places);
-    gathering.take_users_files()?;
-    gathering.take_projects_files();
-    gathering.loaded.settings = Value::Object(gathering.settings);
-    Ok(gathering.loaded)
+    let mut loader = ConfigLoader::new(places);
+    loader.take_users_files()?;
+    loader.take_projects_files();
+    loader.loaded.settings = Value::Object(loader.settings);
+    Ok(loader.loaded)
 }
 
-/// The files of the project that would be read here if the user trusted them, whether they exist or not.
+/// Returns the project's files that would be read if the user trusted them, whether they exist or not.
 pub(crate) fn project_files(places: &Places) -> Result<Vec<(PathBuf, Option<Client>)>, ConfigError> {
-    let mut gathering = ConfigLoader::new(places);
-    gathering.take_users_files()?;
-    Ok(gathering.project_files())
+    let mut loader = ConfigLoader::new(places);
+    loader.take_users_files()?;
+    Ok(loader.project_files())
 }
 
-/// What to say of a file that something was put into and that is not read: a project's that nobody trusts.
+/// Returns a note if the file that was edited is a project's and is not read, because the user does not trust it.
 pub(crate) fn trust_note(file: &Path, places: &Places) -> Option<String> {
     let (_, source) = own_files(places).into_iter().find(|(own, _)| own == file)?;
     if source != Source::Project {
@@ -60,20 +60,20 @@ pub(crate) fn trust_note(file: &Path, places: &Places) -> Option<String> {
     }
     let content = files::read_bytes(file).ok()?.unwrap_or_default();
     match TrustStore::of(places).judge(file, &content) {
-        // What we write into it is trusted with it.
+        // It stays trusted after our edit.
         Trust::Trusted(_) => None,
         Trust::Changed(_) => Some(
             "this project's file has changed since you trusted it, so it is not read; \
-             look at it, `cellmate servers trust` trusts it"
+             review it, then run `cellmate servers trust`"
                 .to_owned(),
         ),
-        Trust::Never => Some(
-            "this project's file is not trusted yet, so it is not read; `cellmate servers trust` trusts it".to_owned(),
-        ),
+        Trust::Never => {
+            Some("this project's file is not trusted yet, so it is not read; run `cellmate servers trust`".to_owned())
+        }
     }
 }
 
-/// What to type, with the files that were named: they say which clients are imported.
+/// Returns the command that trusts the project's files, with the named files, which decide what clients are imported.
 fn trust_command(places: &Places) -> String {
     let named = places.named.iter().map(|file| format!(" --config {}", shown::for_shell(&shown::path(file))));
     format!("cellmate servers trust{}", named.collect::<String>())
@@ -86,9 +86,9 @@ struct ConfigLoader<'p> {
     settings: Map<String, Value>,
     names: BTreeSet<String>,
     imports: Vec<Client>,
-    /// Folders that an earlier version trusted, whatever their files came to contain. They count for nothing.
+    /// Folders that an earlier version trusted without recording the content of their files. Only used in messages.
     once_trusted: Vec<PathBuf>,
-    /// While a project's file is read: what the user trusted it with.
+    /// The trust record of the project's file that is being read.
     record: Option<TrustRecord>,
 }
 
@@ -124,7 +124,7 @@ impl<'p> ConfigLoader<'p> {
 
     fn take_projects_files(&mut self) {
         for (file, client) in self.project_files() {
-            // The home folder may be the project: its files are the user's, and read.
+            // If the home folder is the project, its files are the user's and have been read.
             if self.loaded.files.contains(&file) {
                 continue;
             }
@@ -146,12 +146,14 @@ impl<'p> ConfigLoader<'p> {
         own.map(|(file, _)| (file, None)).chain(self.imports.iter().copied().flat_map(of_client)).collect()
     }
 
-    /// The text of a project's file, if the user trusts it as it is. It is read once: what is hashed is what is parsed.
+    /// Returns the text of a project's file if the user trusts it.
+    ///
+    /// The file is read once, so that the text that is parsed is the one that was hashed.
     fn trusted_text(&mut self, file: &Path) -> Option<(String, TrustRecord)> {
         let content = match files::read_bytes(file) {
             Ok(content) => content?,
             Err(why) => {
-                self.problem(file, None, None, format!("a project's file, which is not read: {why}"));
+                self.problem(file, None, None, format!("this project's file is not read: {why}"));
                 return None;
             }
         };
@@ -162,15 +164,15 @@ impl<'p> ConfigLoader<'p> {
                 Err(why) => why.to_string(),
             },
             Trust::Changed(_) => format!(
-                "it has changed since you trusted it, so it is not read: `{command} --dry-run` shows which servers \
-                 changed, `{command}` trusts it as it is now"
+                "it has changed since you trusted it, so it is not read: run `{command} --dry-run` to see which \
+                 servers changed, then `{command}` to trust it"
             ),
             Trust::Never if self.was_once_trusted(file) => format!(
-                "its folder is in `trustedProjects`, where an earlier version put it without recording what the file \
-                 contained, so it is not read: look at it, then run `{command}`"
+                "its folder is in `trustedProjects`, where an earlier version added it without recording the file's \
+                 content, so it is not read: review it, then run `{command}`"
             ),
             Trust::Never => {
-                format!("a project's file, which is not read until you trust it: look at it, then run `{command}`")
+                format!("this project's file is not read until you trust it: review it, then run `{command}`")
             }
         };
         self.problem(file, None, None, message);
@@ -184,7 +186,7 @@ impl<'p> ConfigLoader<'p> {
         self.once_trusted.iter().any(|trusted| folder.starts_with(real(trusted)))
     }
 
-    /// A file of the user's own, which must be right.
+    /// Reads a file of the user's own, which must be valid.
     fn own(&mut self, file: &Path, source: Source) -> Result<(), ConfigError> {
         let read = if source == Source::Named { files::read_named(file) } else { files::read(file) };
         let text = match read.map_err(|why| ConfigError::File { file: file.to_owned(), why })? {
@@ -203,7 +205,7 @@ impl<'p> ConfigLoader<'p> {
         Ok(())
     }
 
-    /// Whose file it is that somebody named; OpenClaw's is read as if it were ours.
+    /// Returns the client that a file belongs to; `None` for ours, and for OpenClaw's, which has our format.
     fn client_of(&self, file: &Path) -> Option<Client> {
         let of = |client: &Client, scope| client.files(scope, self.places).iter().any(|one| one == file);
         let mut others = Client::ALL.into_iter().filter(|client| *client != Client::OpenClaw);
@@ -212,7 +214,7 @@ impl<'p> ConfigLoader<'p> {
 
     fn take_settings(&mut self, file: &Path, lines: &Lines, tree: &Tree) {
         for (key, value) in document::settings(tree) {
-            // First wins, key by key.
+            // The first file with a key wins.
             if !self.settings.contains_key(&key) {
                 self.settings.insert(key, value);
             }
@@ -243,7 +245,7 @@ impl<'p> ConfigLoader<'p> {
                 None => {
                     let known = Client::ALL.map(Client::name).join(", ");
                     let message =
-                        format!("`imports`: `{}` is no client we know; known are {known}", shown::plain(name));
+                        format!("`imports`: unknown client `{}`; expected one of {known}", shown::plain(name));
                     self.problem(file, None, None, message);
                 }
             }
@@ -251,11 +253,11 @@ impl<'p> ConfigLoader<'p> {
     }
 
     fn wrong_list(&mut self, file: &Path, lines: &Lines, key: &str, found: &Tree) {
-        let message = format!("`{key}`: expected a list of texts, found {}", found.sort());
+        let message = format!("`{key}`: expected a list of strings, found {}", found.sort());
         self.problem(file, Some(lines.line(found.span.start)), None, message);
     }
 
-    /// What another client has. Whatever is wrong there is a problem, and no more.
+    /// Reads the servers of another client's file. Errors in it are reported as problems, and are not fatal.
     fn take_clients_text(&mut self, client: Client, file: &Path, text: &str) {
         match Format::of(file).parse(text) {
             Ok(tree) => self.take_clients_servers(client, file, Source::Import(client), &Lines::of(text), &tree),
@@ -263,7 +265,7 @@ impl<'p> ConfigLoader<'p> {
         }
     }
 
-    /// A project's own file adds servers and restrictions. What else it says is named, and not applied.
+    /// Reads the servers and restrictions of a project's own file. Its other settings are reported and not applied.
     fn take_projects_text(&mut self, file: &Path, text: &str) {
         let tree = match Format::of(file).parse(text) {
             Ok(tree) => tree,
@@ -299,16 +301,16 @@ impl<'p> ConfigLoader<'p> {
         for (position, member) in servers.members.iter().enumerate() {
             let line = lines.line(member.key_span.start);
             if position == MAX_CONFIG_ENTRIES {
-                let message = format!("it lists more than {MAX_CONFIG_ENTRIES} servers; the rest is not read");
+                let message = format!("it has more than {MAX_CONFIG_ENTRIES} servers; the rest is not read");
                 return self.problem(file, Some(line), None, message);
             }
             let origin = Origin { file: file.to_owned(), line, source };
             let read = || entry::read(&member.key, &member.value, origin, variables, servers.dialect);
-            // A name is taken also by an entry that is no good: another server must not step in for it unasked.
+            // An invalid entry takes its name, too: a server from another file must not silently replace it.
             if !self.names.insert(member.key.clone()) {
                 if self.record.is_some() && read().is_ok_and(|entry| self.is_shadowed(&entry.server)) {
-                    let message = "your own configuration has another server of that name, which is used instead; \
-                         rename one of them";
+                    let message = "your own configuration has a different server with that name, which is used \
+                         instead; rename one of them";
                     self.problem(file, Some(line), Some(&member.key), message.to_owned());
                 }
                 continue;
@@ -320,7 +322,7 @@ impl<'p> ConfigLoader<'p> {
         }
     }
 
-    /// Whether a user's server has the name of a project's, and is another one.
+    /// Whether the user's configuration has a different server with the same name.
     fn is_shadowed(&self, server: &ServerEntry) -> bool {
         let in_project = |file: &PathBuf| self.project_files().iter().any(|(project, _)| project == file);
         let other = self.loaded.servers.iter().find(|other| other.name == server.name);
@@ -329,13 +331,13 @@ impl<'p> ConfigLoader<'p> {
 
     fn add(&mut self, file: &Path, line: usize, member: &Member, server: ServerEntry) {
         if itself::is_us(&server.transport) {
-            // In a client's file that is how it is connected to us; for us it would be a circle.
+            // In a client's file this is how the client connects to cellmate, so it is skipped silently.
             if server.origin.source.is_ours() {
-                let message = "it starts cellmate itself, which would never end; remove it".to_owned();
+                let message = "it would start cellmate itself, recursively; remove it".to_owned();
                 self.problem(file, Some(line), Some(&member.key), message);
             }
         } else if self.loaded.servers.len() == MAX_SERVERS {
-            let message = format!("there are more than {MAX_SERVERS} servers; remove some");
+            let message = format!("more than {MAX_SERVERS} servers are configured; remove some");
             self.problem(file, Some(line), Some(&member.key), message);
         } else {
             self.loaded.servers.push(server);
@@ -348,7 +350,7 @@ impl<'p> ConfigLoader<'p> {
             self.problem(file, Some(line), Some(&server.name), note);
         }
         if let Transport::Http { login, .. } = &mut server.transport {
-            // Without a place to keep tokens nobody logs in.
+            // Without a folder for tokens there is no login.
             *login = login.take().zip(self.places.tokens()).map(|(login, tokens)| Login { tokens, ..login });
         }
         if let (Some(path), Transport::Stdio { env, .. }) = (env_file, &mut server.transport) {
@@ -356,10 +358,10 @@ impl<'p> ConfigLoader<'p> {
             let about = |why: &dyn std::fmt::Display| format!("its `envFile` `{}` {why}", shown::path(&path));
             let content = files::read_bytes(&path).map_err(|why| about(&format_args!("cannot be used: {why}")))?;
             let content = content.ok_or_else(|| about(&"does not exist"))?;
-            // It comes with the project, too, and says what the server's process gets.
+            // It comes with the project, too, and sets the environment of the server's process.
             if self.record.as_ref().is_some_and(|record| !record.has_env_file(&path, &content)) {
                 let command = trust_command(self.places);
-                let why = "is not what it was when you trusted the file that names it: look at it, then run";
+                let why = "has changed since you trusted the file that names it: review it, then run";
                 return Err(about(&format_args!("{why} `{command}`")));
             }
             let text = files::text(content).map_err(|why| about(&format_args!("cannot be used: {why}")))?;

@@ -1,8 +1,8 @@
-//! What an entry says of logging in to its server, in any client's words.
+//! Reads the OAuth settings of a server's entry, in any client's format.
 //!
-//! Claude Code and VS Code have `oauth` with `clientId`, and Claude Code a port and scopes in one text; Gemini CLI and
-//! opencode a secret and an address to come back to besides; Codex the same in its spelling, with scopes outside of it;
-//! Cursor calls it `auth` and shouts.
+//! Claude Code and VS Code have `oauth` with `clientId`; Claude Code adds a port, and scopes in one string. Gemini CLI
+//! and opencode add a secret and a redirect URL. Codex has the same in snake case, with scopes outside of `oauth`.
+//! Cursor has `auth` with upper-case keys.
 
 use std::path::PathBuf;
 
@@ -18,15 +18,15 @@ const CALLBACKS: [&str; 3] = ["callbackUrl", "callback_url", "redirectUri"];
 const CALLBACK_PORT: &str = "callbackPort";
 
 impl Fields<'_> {
-    /// None where the server is not to be logged in to. The folder for tokens is not an entry's to say.
+    /// Returns the login settings, or `None` if the entry disables login. The caller sets the folder for tokens.
     pub(super) fn login(&self) -> Result<Option<Login>, EntryError> {
         let mut login = Login::new(PathBuf::new());
         login.scopes = scopes(self.tree)?;
-        let said = ["oauth", "auth"].iter().find_map(|key| Some((*key, self.tree.get(key)?)));
-        let (key, below) = match said {
+        let given = ["oauth", "auth"].iter().find_map(|key| Some((*key, self.tree.get(key)?)));
+        let (key, below) = match given {
             Some((_, Tree { kind: Kind::Bool(false), .. })) => return Ok(None),
             Some((key, below)) if below.is_map() => (key, self.within(below)),
-            // Some say here in a word that there is a login; whether there is, the server says.
+            // Some clients only state that there is a login. Whether one is needed, the server reports.
             Some((_, Tree { kind: Kind::Bool(true) | Kind::Text(_) | Kind::Null, .. })) | None => {
                 return Ok(Some(login));
             }
@@ -36,7 +36,7 @@ impl Fields<'_> {
         login.client_id = below.first(&CLIENT_IDS).map_err(at)?;
         login.client_secret = below.first(&CLIENT_SECRETS).map_err(at)?;
         if login.client_secret.is_some() && login.client_id.is_none() {
-            return Err(format!("`{key}`: a secret without `clientId`; write both").into());
+            return Err(format!("`{key}`: `clientSecret` needs `clientId`; write both").into());
         }
         let scopes = scopes(below.tree).map_err(|why| at(why.into()))?;
         if !scopes.is_empty() {
@@ -53,7 +53,7 @@ impl Fields<'_> {
             return Ok(Some(Callback::at_port(port)));
         }
         let Some(url) = self.first(&CALLBACKS)? else { return Ok(None) };
-        Callback::parse(&url).map(Some).map_err(|error| format!("where to come back to: {error}").into())
+        Callback::parse(&url).map(Some).map_err(|error| format!("invalid redirect URL: {error}").into())
     }
 
     fn first(&self, keys: &[&str]) -> Result<Option<String>, EntryError> {
@@ -69,7 +69,7 @@ fn port(tree: &Tree) -> Option<u16> {
     }
 }
 
-/// A list, or one text with blanks between them.
+/// Reads scopes from a list, or from one string with spaces between them.
 fn scopes(tree: &Tree) -> Result<Vec<String>, String> {
     let Some(key) = SCOPES.iter().find(|key| tree.get(key).is_some()) else { return Ok(Vec::new()) };
     match tree.get(key) {

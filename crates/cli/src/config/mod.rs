@@ -1,7 +1,7 @@
-//! Configuration people already have: every client's file, read as it is, and one of our own in the same shape.
+//! Configuration: the files of other MCP clients, read as they are, and our own in the same format.
 //!
-//! Parsing is pure (`json5`, `toml`, `document`, `entry`, `variables`); `files` reads, `edit` changes and writes,
-//! [`load`] puts all files together.
+//! Parsing is pure (`json5`, `toml`, `document`, `entry`, `variables`); `files` reads files, `edit` changes and writes
+//! them, and [`load`] merges them.
 
 mod arguments;
 pub(crate) mod clients;
@@ -42,21 +42,21 @@ pub(crate) use server::{Problem, ServerEntry, Source};
 pub(crate) use trust::{ServerChanges, Trust, TrustStore};
 pub(crate) use variables::{Dialect, Variables};
 
-/// What all files say together.
+/// The merged configuration of all files.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Loaded {
-    /// In the order in which they were found; a name is there once.
+    /// In the order of the files; names are unique.
     pub(crate) servers: Vec<ServerEntry>,
-    /// What our own files say beside servers: `tools`, `agents` and whatever else; an object.
+    /// Everything but servers in our own files, such as `tools` and `agents`; an object.
     pub(crate) settings: Value,
-    /// What cannot be used, and why.
+    /// Parts of the files that cannot be used, and why.
     pub(crate) problems: Vec<Problem>,
     /// The files that were read.
     pub(crate) files: Vec<PathBuf>,
 }
 
 impl fmt::Debug for Loaded {
-    /// Settings may hold secrets of others.
+    /// Leaves out the settings, which may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Loaded")
             .field("servers", &self.servers)

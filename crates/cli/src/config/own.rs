@@ -1,11 +1,11 @@
-//! Which files are ours, and why each is read.
+//! Cellmate's own configuration files.
 
 use std::path::PathBuf;
 
 use super::places::Places;
 use super::server::Source;
 
-/// The one that wins first. Whether they exist is another question.
+/// Returns our configuration files by precedence, whether they exist or not.
 pub(crate) fn own_files(places: &Places) -> Vec<(PathBuf, Source)> {
     let named = places.named_files();
     if !named.is_empty() {

@@ -1,4 +1,4 @@
-//! Trusting a project's file as it is now, and keeping it trusted when we change it ourselves.
+//! Reviews a project's file before the user trusts it, and keeps a trusted file trusted when cellmate edits it.
 
 use std::path::Path;
 
@@ -12,22 +12,22 @@ use super::server::{Origin, Source};
 use super::trust::{Trust, TrustRecord, TrustStore};
 use super::{entry, files, shown};
 
-/// A project's file as a person should see it before trusting it.
+/// A project's file as shown to the user before they trust it.
 #[derive(Debug)]
 pub(crate) struct Reviewed {
     pub(crate) record: TrustRecord,
-    /// Every server with its command or address, secrets left out; or why it cannot be used.
+    /// Every server with its command or URL, secrets hidden, or why it cannot be used.
     pub(crate) servers: Vec<(String, String)>,
-    /// What of the file is not applied.
+    /// Parts of the file that are not applied.
     pub(crate) notes: Vec<String>,
 }
 
 impl Reviewed {
-    /// Reads the content that was hashed, and the `envFile`s it names.
+    /// Reads the file's content and the `envFile`s that it names, and hashes both.
     pub(crate) fn read(file: &Path, client: Option<Client>, content: &[u8], places: &Places) -> Result<Self, String> {
         let text = files::text(content.to_vec()).map_err(|why| why.to_string())?;
-        let tree = Format::of(file).parse(&text).map_err(|why| format!("{why}; mend it first"))?;
-        let record = TrustRecord::new(file, content).ok_or("its path is not Unicode, and cannot be written down")?;
+        let tree = Format::of(file).parse(&text).map_err(|why| format!("{why}; fix it first"))?;
+        let record = TrustRecord::new(file, content).ok_or("its path is not Unicode, so it cannot be recorded")?;
         let mut reviewed = Self { record, servers: Vec::new(), notes: Vec::new() };
         let (found, source) = match client {
             Some(client) => (document::clients_servers(&tree, client, places), Source::Import(client)),
@@ -64,7 +64,7 @@ impl Reviewed {
     }
 }
 
-/// Writes a change. A project's file that the user trusts as it was is then trusted as it is.
+/// Writes a change. A project's file that was trusted before the change stays trusted after it.
 pub(crate) fn write_change(change: &Change, places: &Places) -> Result<Written, WriteError> {
     let store = TrustStore::of(places);
     let trusted = change.before().map(|before| store.judge(&change.file, before.as_bytes()));
@@ -72,8 +72,8 @@ pub(crate) fn write_change(change: &Change, places: &Places) -> Result<Written, 
     if let Some(Trust::Trusted(before)) = trusted {
         let client = Client::ALL.into_iter().find(|client| client.files(Scope::Project, places).contains(&change.file));
         if let Ok(now) = Reviewed::read(&change.file, client, change.after().as_bytes(), places) {
-            // Env files stay as the user saw them. Where the record cannot be written, the next command says that the
-            // file has changed, and what to do.
+            // Env files stay trusted only as the user saw them. If the record cannot be written, the next command
+            // reports that the file has changed, and what to do.
             drop(store.write(&now.record.with_env_files_of(&before)));
         }
     }

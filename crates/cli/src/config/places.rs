@@ -1,31 +1,31 @@
-//! Where configuration is looked for, and what it may refer to: the environment, read once.
+//! Where configuration and state files are, and the environment that they may refer to, read once.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Names one file that is read instead of the user's and the project's.
+/// The variable that names one file to read instead of the user's and the project's.
 pub(crate) const CONFIG_VARIABLE: &str = "CELLMATE_CONFIG";
 
-/// The user's file, below the folder for configuration.
+/// The user's file, in the configuration folder.
 pub(crate) const USER_FILE: &str = "cellmate/config.json5";
 
-/// What servers last listed, and why they last failed, below the folder for state.
+/// The folder, in the state folder, for each server's last tool list and last failure.
 pub(crate) const LISTS: &str = "servers";
 
-/// A project's file, in its folder or one above.
+/// A project's file, in the current folder or one above it.
 pub(crate) const PROJECT_FILE: &str = ".cellmate.json5";
 
 #[derive(Clone)]
 pub(crate) struct Places {
-    /// By `--config`; where there are some, nothing else of ours is read.
+    /// The files given with `--config`. If there are any, they are read instead of the user's and the project's.
     pub(crate) named: Vec<PathBuf>,
     pub(crate) home: Option<PathBuf>,
     /// `$XDG_CONFIG_HOME`, or `.config` at home.
     pub(crate) config_home: Option<PathBuf>,
     /// `$XDG_STATE_HOME`, or `.local/state` at home.
     pub(crate) state_home: Option<PathBuf>,
-    /// The folder we were started in.
+    /// The current folder.
     pub(crate) folder: PathBuf,
     pub(crate) environment: BTreeMap<String, String>,
 }
@@ -37,10 +37,10 @@ impl fmt::Debug for Places {
 }
 
 impl Places {
-    /// As this process finds them.
+    /// Returns the places for the environment and current folder of this process.
     pub(crate) fn here(named: &[PathBuf]) -> Self {
         let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-        // A variable that is no Unicode cannot be named in a file that is.
+        // Variables that are not Unicode are left out: configuration files are Unicode.
         let environment =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         Self::of(named, folder, environment.collect())
@@ -49,7 +49,7 @@ impl Places {
     pub(crate) fn of(named: &[PathBuf], folder: PathBuf, environment: BTreeMap<String, String>) -> Self {
         let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let home = set("HOME");
-        // The standard says to ignore one that is not absolute.
+        // The XDG specification requires ignoring relative paths.
         let xdg = |name: &str, below: &str| {
             set(name).filter(|path| path.is_absolute()).or_else(|| home.as_ref().map(|home| home.join(below)))
         };
@@ -73,7 +73,8 @@ impl Places {
         Some(self.config_home.as_ref()?.join(USER_FILE))
     }
 
-    /// Upwards to the root of the repository, or to the home folder, which is nobody's project.
+    /// Returns the project files from the current folder up to the root of the repository. The home folder is not a
+    /// project.
     pub(super) fn project_files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         for folder in self.folder.ancestors() {
@@ -85,12 +86,12 @@ impl Places {
                 return files;
             }
         }
-        // Outside a repository only the folder itself is the project.
+        // Outside a repository, only the current folder is the project.
         files.truncate(1);
         files
     }
 
-    /// The file that `servers add` writes to.
+    /// Returns the file that `servers add` writes to.
     pub(crate) fn file_to_edit(&self, project: bool) -> Option<PathBuf> {
         match self.named_files().into_iter().next() {
             Some(named) => Some(named),
@@ -99,27 +100,27 @@ impl Places {
         }
     }
 
-    /// Where files are kept as they were before we changed them.
+    /// Returns the folder for backups of edited files.
     pub(crate) fn backups(&self) -> Option<PathBuf> {
         Some(self.state()?.join("backups"))
     }
 
-    /// Where `cellmate mcp` keeps its state unless told otherwise.
+    /// Returns the default state folder.
     pub(crate) fn state(&self) -> Option<PathBuf> {
         Some(self.state_home.as_ref()?.join("cellmate"))
     }
 
-    /// Where logins are kept.
+    /// Returns the folder for login tokens.
     pub(crate) fn tokens(&self) -> Option<PathBuf> {
         Some(self.state()?.join("tokens"))
     }
 
-    /// Where it is kept what servers last listed, and why they last failed.
+    /// Returns the folder for each server's last tool list and last failure.
     pub(crate) fn lists(&self) -> Option<PathBuf> {
         Some(self.state()?.join(LISTS))
     }
 
-    /// A path that may begin with `~`, as people write it in files.
+    /// Resolves a path from a configuration file, which may begin with `~/`.
     pub(crate) fn resolve(&self, path: &str) -> PathBuf {
         match (path.strip_prefix("~/"), &self.home) {
             (Some(rest), Some(home)) => home.join(rest),

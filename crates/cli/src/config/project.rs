@@ -1,7 +1,7 @@
-//! What a project's own file may say: it adds servers and restrictions, and nothing else.
+//! The settings that a project's own file may contain: servers and restrictions, and nothing else.
 //!
-//! The file comes with the project, so everything that widens what may be called, or says where data is kept, is for
-//! the user's own configuration to say.
+//! The file comes with the project, so only the user's own configuration can allow more calls or choose where data is
+//! stored.
 
 use contract::config::pattern::Pattern;
 use contract::limits::MAX_PROJECT_DENY_PATTERNS;
@@ -11,21 +11,21 @@ use super::document::{self, Servers};
 use super::shown;
 use super::tree::{Member, Tree};
 
-/// Keys of a project's file that are applied. Every other key is the user's: `approvals`, `store`, `imports`, `agents`
-/// and whatever is added later.
+/// Keys of a project's file that are applied. All others are for the user's configuration: `approvals`, `store`,
+/// `imports`, `agents` and any that are added later.
 const APPLIED: [&[&str]; 2] = [&["inputs"], &["tools", "deny"]];
 
-/// Keys named in messages; the rest is counted.
+/// How many keys that are not applied get a message each; the rest share one.
 const MAX_NAMED_KEYS: usize = 20;
 
-/// Something in a project's file that is not applied, and where it stands.
+/// Something in a project's file that is not applied, and its place in the text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) offset: usize,
     pub(super) message: String,
 }
 
-/// The restrictions of a project's file, read.
+/// The restrictions in a project's file.
 #[derive(Debug, Default)]
 pub(super) struct Restrictions {
     pub(super) deny: Vec<String>,
@@ -43,7 +43,7 @@ impl Restrictions {
         found
     }
 
-    /// Adds them to what the user's own files say.
+    /// Adds the restrictions to the settings of the user's own files.
     pub(super) fn add_to(self, settings: &mut Map<String, Value>) {
         if self.deny.is_empty() {
             return;
@@ -52,7 +52,7 @@ impl Restrictions {
         if tools.is_null() {
             *tools = Value::Object(Map::new());
         }
-        // What the user wrote there may be of another sort: then it is refused where it is used, and nothing is called.
+        // A user's value of another type is left alone: reading the settings fails on it, so nothing is called.
         if let Some(tools) = tools.as_object_mut() {
             let listed = tools.entry("deny").or_insert_with(|| Value::Array(Vec::new()));
             if listed.is_null() {
@@ -65,7 +65,7 @@ impl Restrictions {
     }
 
     fn refuse_keys(&mut self, path: &[&str], tree: &Tree, servers: &[Servers<'_>]) {
-        // A file that is nothing but servers by name has no other keys.
+        // A file whose top level is the servers by name has no other keys.
         if servers.iter().any(|servers| servers.path == path) {
             return;
         }
@@ -92,7 +92,7 @@ impl Restrictions {
             named if named > MAX_NAMED_KEYS => return,
             _ => format!(
                 "`{}` is not applied: a project's file can only add servers and `tools.deny`; \
-                 write it into your own configuration if you want it",
+                 to use it, set it in your own configuration",
                 shown::plain(key)
             ),
         };
@@ -108,7 +108,7 @@ impl Restrictions {
         };
         if items.len() > MAX_PROJECT_DENY_PATTERNS {
             let message = format!(
-                "`tools.deny` has more than {MAX_PROJECT_DENY_PATTERNS} patterns; only the first are applied: shorten it"
+                "`tools.deny` has more than {MAX_PROJECT_DENY_PATTERNS} patterns; the rest is not applied: shorten it"
             );
             self.refused.push(refusal(deny, message));
         }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deny_list_that_cannot_be_read_is_refused_item_by_item() {
+    fn invalid_items_of_a_deny_list_are_reported_one_by_one() {
         let found = read("{tools: {deny: ['ok', 'group:nothing', 3]}}");
         assert_eq!((found.deny, found.refused.len()), (vec!["ok".to_owned()], 2));
         assert_eq!(read("{tools: {deny: 'x'}}").refused.len(), 1);

@@ -1,4 +1,4 @@
-//! One MCP server as somebody configured it, every variable filled in.
+//! One configured MCP server, with all variables expanded.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,21 +14,22 @@ pub(crate) struct ServerEntry {
     pub(crate) name: String,
     pub(crate) transport: Transport,
     pub(crate) enabled: bool,
-    /// Whether what it says about its own tools is believed. Only the user's own files can say so.
+    /// Whether its statements about its tools, such as that they only read, are trusted. Only the user's own files can
+    /// set this.
     pub(crate) trusted: bool,
-    /// Where given, no other tool of it is offered.
+    /// If given, only these tools are offered.
     pub(crate) only_tools: Option<Vec<String>>,
     pub(crate) without_tools: Vec<String>,
-    /// From starting it to having its tools.
+    /// The time limit from its start to its tool list.
     pub(crate) startup: Option<Duration>,
-    /// From sending a call to its answer.
+    /// The time limit of a call.
     pub(crate) call: Option<Duration>,
     pub(crate) origin: Origin,
-    /// The command or address as it was written, variables not filled in and secrets left out: for people to read.
+    /// The command or URL for people to read, as written: variables are not expanded and secrets are hidden.
     pub(crate) shown: String,
 }
 
-/// Where a server is written down.
+/// Where a server is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) file: PathBuf,
@@ -37,10 +38,10 @@ pub(crate) struct Origin {
     pub(crate) source: Source,
 }
 
-/// Why a file is read.
+/// The kind of file that a server comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// By `--config` or `$CELLMATE_CONFIG`.
+    /// Named with `--config` or `$CELLMATE_CONFIG`.
     Named,
     User,
     Project,
@@ -48,7 +49,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Whether the file is the user's own word, so that it may say which servers are believed about their own tools.
+    /// Whether the file is the user's own, so that it may mark servers as trusted.
     pub(crate) fn is_the_users(self) -> bool {
         match self {
             Self::Named | Self::User => true,
@@ -56,7 +57,7 @@ impl Source {
         }
     }
 
-    /// Whether the file is written for us, and not for another client.
+    /// Whether the file is for cellmate, and not for another client.
     pub(crate) fn is_ours(self) -> bool {
         match self {
             Self::Named | Self::User | Self::Project => true,
@@ -80,7 +81,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Something in a file that cannot be used. Everything else in it can.
+/// A part of a file that cannot be used. The rest of the file is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) file: PathBuf,

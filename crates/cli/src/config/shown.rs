@@ -1,31 +1,31 @@
-//! What of a configuration people may see: never a secret, and nothing that would steer a terminal.
+//! Prepares parts of a configuration for display: hides secrets and escapes characters that control a terminal.
 
 use std::borrow::Cow;
 use std::path::Path;
 
 use contract::text;
 
-/// In place of what is not shown.
+/// Shown instead of a hidden value.
 pub(crate) const HIDDEN: &str = "…";
 
-/// Longer texts of others are cut.
+/// The longest untrusted text that is shown; longer ones are cut.
 const MAX_SHOWN_CHARS: usize = 200;
 
-/// Words that make what goes by them a secret.
+/// Words in a name that mark its value as a secret.
 const SECRET_WORDS: [&str; 12] =
     ["token", "secret", "password", "passwd", "key", "auth", "bearer", "credential", "cookie", "session", "pat", "dsn"];
 
-/// Text of others on one line, cut, and without characters that a terminal obeys or hides.
+/// Returns untrusted text on one line, cut, with control and invisible characters escaped.
 pub(crate) fn plain(text: &str) -> String {
     text::line(text, MAX_SHOWN_CHARS)
 }
 
-/// A path, whole: its folders may come with somebody's project.
+/// Returns an escaped path, uncut. It is escaped because its folders may come with a project.
 pub(crate) fn path(path: &Path) -> String {
     text::line(&path.display().to_string(), usize::MAX)
 }
 
-/// An address without who goes there and what they ask for: both are where tokens are put.
+/// Returns a URL without user, query and fragment, which may contain tokens.
 pub(crate) fn url(address: &str) -> String {
     let (rest, query) = match address.split_once(['?', '#']) {
         Some((rest, _)) => (rest, "?…"),
@@ -42,19 +42,19 @@ pub(crate) fn url(address: &str) -> String {
     plain(&shown)
 }
 
-/// Some services put their key into the path.
+/// Hides the parts of a path that look like a key, which some services put there.
 fn hide_long_parts(path: &str) -> String {
     path.split('/').map(|part| if looks_random(part) { HIDDEN } else { part }).collect::<Vec<_>>().join("/")
 }
 
-/// A command line, with what looks like a secret left out.
+/// Returns a command line with secrets hidden.
 pub(crate) fn command(command: &str, args: &[String]) -> String {
     let mut words = vec![plain(command)];
     words.extend(arguments(args).iter().map(|word| quoted(&plain(word)).into_owned()));
     words.join(" ")
 }
 
-/// Arguments as they may be shown: `--token x`, `--token=x` and `TOKEN=x` lose their values.
+/// Hides secrets in arguments, such as the values of `--token x`, `--token=x` and `TOKEN=x`.
 pub(crate) fn arguments(args: &[String]) -> Vec<String> {
     let mut after_secret_flag = false;
     args.iter()
@@ -76,7 +76,7 @@ fn argument(arg: &str, hide_whole: bool) -> String {
     match arg.split_once('=') {
         Some((name, value)) if names_a_secret(name) && !value.starts_with("${") => format!("{name}={HIDDEN}"),
         _ if arg.contains("://") => url(arg),
-        // `Authorization: Bearer …`, as bridges to remote servers take it.
+        // `Authorization: Bearer …`, as bridges to remote servers expect it.
         _ => match arg.split_once(':') {
             Some((name, _)) if names_a_secret(name) && !name.contains(['/', '@']) => format!("{name}: {HIDDEN}"),
             _ if looks_random(arg) => HIDDEN.to_owned(),
@@ -85,7 +85,7 @@ fn argument(arg: &str, hide_whole: bool) -> String {
     }
 }
 
-/// Whether what goes by this name should not be seen.
+/// Whether the value of this name is likely to be a secret.
 pub(crate) fn names_a_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.split(|c: char| !c.is_ascii_alphanumeric())
@@ -94,7 +94,7 @@ pub(crate) fn names_a_secret(name: &str) -> bool {
         || name.ends_with("key")
 }
 
-/// Long, of letters and digits mixed, and no path or package: probably a key.
+/// Whether the text is probably a key: long, with letters and digits, and not a path or package.
 fn looks_random(text: &str) -> bool {
     let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
     let count = |is: fn(&u8) -> bool| text.bytes().filter(is).count();
@@ -109,7 +109,7 @@ fn quoted(word: &str) -> Cow<'_, str> {
     Cow::Owned(format!("'{}'", word.replace('\'', r"'\''")))
 }
 
-/// A word as a shell takes it back.
+/// Quotes a word for a shell, if needed.
 pub(crate) fn for_shell(word: &str) -> String {
     if word.contains(['$', '{', '}', '~', '%', '?', '…']) {
         return format!("'{}'", word.replace('\'', r"'\''"));
@@ -122,7 +122,7 @@ mod tests {
     use super::{arguments, command, names_a_secret, plain, url};
 
     #[test]
-    fn addresses_lose_users_queries_and_keys() {
+    fn urls_are_shown_without_users_queries_and_keys() {
         for (address, shown) in [
             ("https://example.com/mcp", "https://example.com/mcp"),
             ("https://me:pw@example.com/mcp", "https://example.com/mcp"),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn command_lines_can_be_read_back() {
+    fn command_lines_are_quoted_for_a_shell() {
         let line = command("npx", &["a b".to_owned(), "it's".to_owned(), String::new()]);
         assert_eq!(line, r"npx 'a b' 'it'\''s' ''");
         assert_eq!(plain("a\u{1b}[2J"), "a\\u{1b}[2J");

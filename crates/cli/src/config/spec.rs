@@ -1,4 +1,4 @@
-//! From a configured server to the one that is started or reached.
+//! Converts a configured server to the specification that the MCP client takes.
 
 use mcp::{Limits, ServerSpec};
 

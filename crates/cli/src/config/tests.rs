@@ -156,8 +156,8 @@ fn other_clients_files_are_read_on_request() {
     assert_eq!(
         problems,
         [
-            "/home/.cursor/mcp.json:1: expected a value; a text needs quotes",
-            "/project/.mcp.json: a project's file, which is not read until you trust it: look at it, then run `cellmate servers trust`",
+            "/home/.cursor/mcp.json:1: expected a value; a string needs quotes",
+            "/project/.mcp.json: this project's file is not read until you trust it: review it, then run `cellmate servers trust`",
         ]
     );
     let loaded = load(&scratch.places()).unwrap();
@@ -199,7 +199,7 @@ impl Scratch {
 fn a_projects_file_is_read_only_while_its_content_is_the_trusted_one() {
     let project = r"{mcpServers: {b: {command: 'x'}}}";
     let scratch = Scratch::with(&[(USER, "{mcpServers: {a: {command: 'mine'}}}"), (PROJECT, project)]);
-    let untrusted = "/project/.cellmate.json5: a project's file, which is not read until you trust it: look at it, then run `cellmate servers trust`";
+    let untrusted = "/project/.cellmate.json5: this project's file is not read until you trust it: review it, then run `cellmate servers trust`";
     assert_eq!(scratch.loaded(), (vec!["a user".to_owned()], vec![untrusted.to_owned()]));
     scratch.trust();
     assert_eq!(scratch.loaded(), (vec!["a user".to_owned(), "b project".to_owned()], vec![]));
@@ -257,13 +257,13 @@ fn a_trusted_project_adds_servers_and_restrictions_and_changes_no_user_settings(
         assert_eq!(said.iter().filter(|problem| problem.contains(&named)).count(), 1, "{key}: {said:#?}");
     }
     for name in ["a", "imported"] {
-        let shadowed = format!("server `{name}`: your own configuration has another server of that name");
+        let shadowed = format!("server `{name}`: your own configuration has a different server with that name");
         assert!(said.iter().any(|problem| problem.contains(&shadowed)), "{name}: {said:#?}");
     }
 }
 
 #[test]
-fn files_of_other_clients_in_a_project_obey_the_same_rule() {
+fn imported_client_files_in_a_project_need_trust() {
     let files = [
         ("claude", ".mcp.json", "mcpServers"),
         ("cursor", ".cursor/mcp.json", "mcpServers"),
@@ -289,7 +289,7 @@ fn files_of_other_clients_in_a_project_obey_the_same_rule() {
 }
 
 #[test]
-fn an_env_file_of_a_trusted_project_is_pinned_with_it() {
+fn a_changed_env_file_of_a_trusted_project_is_not_used() {
     let project = r"{mcpServers: {b: {command: 'x', envFile: '.env'}, c: {command: 'x'}}}";
     let scratch = Scratch::with(&[(PROJECT, project), ("project/.env", "A=1\n")]);
     scratch.trust();
@@ -297,7 +297,7 @@ fn an_env_file_of_a_trusted_project_is_pinned_with_it() {
     scratch.write("project/.env", "A=1\nLD_PRELOAD=/project/evil.so\n");
     let (servers, problems) = scratch.loaded();
     assert_eq!(servers, ["c project"]);
-    assert!(problems[0].contains("is not what it was when you trusted"), "{problems:?}");
+    assert!(problems[0].contains("has changed since you trusted the file that names it"), "{problems:?}");
 }
 
 #[test]
@@ -335,10 +335,10 @@ fn a_clients_file_that_is_named_is_read_as_that_client_reads_it() {
 fn a_cellmate_file_that_cannot_be_read_is_an_error_with_its_position() {
     let scratch = Scratch::with(&[("home/.config/cellmate/config.json5", "{\n  mcpServers: hunter2 }")]);
     let error = load(&scratch.places()).unwrap_err().to_string();
-    assert!(error.ends_with("config.json5`: line 2, column 15: expected a value; a text needs quotes"), "{error}");
+    assert!(error.ends_with("config.json5`: line 2, column 15: expected a value; a string needs quotes"), "{error}");
     let named = places(&[PathBuf::from("/not/there.json5")], Path::new("/home/me"), folder());
     let error = load(&named).unwrap_err().to_string();
-    assert_eq!(error, "`/not/there.json5` does not exist; `cellmate servers add` makes one");
+    assert_eq!(error, "`/not/there.json5` does not exist; create it with `cellmate servers add`");
 }
 
 #[test]

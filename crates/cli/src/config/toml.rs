@@ -1,4 +1,4 @@
-//! TOML, read with the place of every value.
+//! Parses TOML with the position of every value.
 
 use std::ops::Range;
 
@@ -10,8 +10,8 @@ use super::tree::{Kind, Member, SyntaxError, Tree};
 pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
     let document = Document::parse(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
-        // The library's own message would quote the line, and what is written there may be a secret.
-        SyntaxError::at(text, offset, "this is not TOML")
+        // The library's own message would quote the line, which may contain a secret.
+        SyntaxError::at(text, offset, "invalid TOML")
     })?;
     Ok(Tree { span: 0..text.len(), kind: map(document.as_table()) })
 }
@@ -61,7 +61,7 @@ mod tests {
     use crate::config::document::Format;
 
     #[test]
-    fn deep_and_wide_toml_is_refused_or_read_without_harm() {
+    fn deep_and_wide_toml_is_rejected_or_read_within_the_time_limit() {
         let cases = [
             (format!("[{}]\nx = 1\n", vec!["a"; 100_000].join(".")), false),
             (format!("{} = 1\n", vec!["a"; 100_000].join(".")), false),

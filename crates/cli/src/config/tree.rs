@@ -1,11 +1,11 @@
-//! A configuration file as a tree that knows where in its text each part stands.
+//! A parsed configuration file, with the position of every value in its text.
 
 use std::fmt;
 use std::ops::Range;
 
 use serde_json::{Map, Number, Value};
 
-/// One value and the bytes it was read from.
+/// A value, and the bytes that it was read from.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Tree {
     pub(crate) span: Range<usize>,
@@ -29,7 +29,7 @@ pub(crate) struct Member {
     pub(crate) value: Tree,
 }
 
-/// Where a text stops being what it should be, counted from one.
+/// The position of a syntax error, counted from one, and what is wrong there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {why}")]
 pub(crate) struct SyntaxError {
@@ -50,7 +50,7 @@ pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// Where the lines of a text end, so that many offsets can be looked up.
+/// The line breaks of a text, for looking up the lines of many offsets.
 pub(crate) struct Lines {
     breaks: Vec<usize>,
 }
@@ -60,7 +60,7 @@ impl Lines {
         Self { breaks: text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect() }
     }
 
-    /// The line of an offset, counted from one.
+    /// Returns the line of an offset, counted from one.
     pub(crate) fn line(&self, offset: usize) -> usize {
         self.breaks.partition_point(|at| *at < offset) + 1
     }
@@ -71,7 +71,7 @@ impl Tree {
         Self { span: 0..0, kind: Kind::Map(Vec::new()) }
     }
 
-    /// Of a key that is written twice the last one counts, as everywhere JSON is read.
+    /// Returns the value of a key; of a repeated key, the last one, as JSON parsers do.
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         self.member(key).map(|member| &member.value)
     }
@@ -123,13 +123,13 @@ impl Tree {
         }
     }
 
-    /// What a message may call it; never what it holds.
+    /// Returns the value's type for messages, which must not contain the value itself.
     pub(crate) fn sort(&self) -> &'static str {
         match self.kind {
             Kind::Null => "`null`",
             Kind::Bool(_) => "`true` or `false`",
             Kind::Number(_) => "a number",
-            Kind::Text(_) => "a text",
+            Kind::Text(_) => "a string",
             Kind::List(_) => "a list",
             Kind::Map(_) => "an object",
         }
@@ -151,7 +151,7 @@ impl Tree {
 }
 
 impl fmt::Debug for Tree {
-    /// Files of configuration hold secrets.
+    /// Leaves out the values: configuration files hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Tree({} at {:?})", self.sort(), self.span)
     }

@@ -1,4 +1,4 @@
-//! Which files of projects the user has trusted, each with the hash of what it contained then.
+//! Records of the project files that the user trusts, each with the hash of its content.
 //!
 //! A file comes with its project and starts processes, so it is read only while its content is what the user saw. The
 //! records are in the user's state folder, one file for each project file.
@@ -19,19 +19,19 @@ use super::places::Places;
 
 const VERSION: u64 = 1;
 
-/// What is known of one trusted file.
+/// The record of one trusted file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TrustRecord {
-    /// The file, by its folder's real path.
+    /// The file's path, with its folder's symbolic links resolved.
     file: String,
     content: ContentHash,
-    /// Hashes of the entries, by the names of the servers: they tell which ones changed.
+    /// Hashes of the servers' entries, by name: they show which servers changed.
     servers: BTreeMap<String, String>,
-    /// Hashes of the `envFile`s that the servers had then, by their paths.
+    /// Hashes of the servers' `envFile`s at that time, by path.
     env_files: BTreeMap<String, String>,
 }
 
-/// What the user has said about a file with this content.
+/// Whether the user trusts a file with a given content.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     Trusted(TrustRecord),
@@ -40,7 +40,7 @@ pub(crate) enum Trust {
     Never,
 }
 
-/// Servers that came, changed and went between two versions of a file.
+/// The servers that were added, changed and removed between two versions of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerChanges {
     pub(crate) added: Vec<String>,
@@ -48,15 +48,15 @@ pub(crate) struct ServerChanges {
     pub(crate) removed: Vec<String>,
 }
 
-/// The records of one user.
+/// The trust records of one user.
 #[derive(Clone, Debug)]
 pub(crate) struct TrustStore {
-    /// None where there is no home folder: then nothing is trusted.
+    /// `None` if there is no home folder: then nothing is trusted.
     folder: Option<PathBuf>,
 }
 
 impl TrustRecord {
-    /// None where the path is not Unicode and cannot be recorded.
+    /// Returns `None` if the path is not Unicode and cannot be recorded.
     pub(crate) fn new(file: &Path, content: &[u8]) -> Option<Self> {
         let (servers, env_files) = Default::default();
         Some(Self { file: real_path(file)?, content: ContentHash::of(content), servers, env_files })
@@ -70,7 +70,7 @@ impl TrustRecord {
         self.env_files.insert(path.display().to_string(), ContentHash::of(content).as_str().to_owned());
     }
 
-    /// The same with the env files of another record.
+    /// Replaces the env files with those of another record.
     pub(crate) fn with_env_files_of(self, other: &Self) -> Self {
         Self { env_files: other.env_files.clone(), ..self }
     }
@@ -92,7 +92,7 @@ impl TrustRecord {
         known.is_some_and(|known| *known == ContentHash::of(content).as_str())
     }
 
-    /// What is different in this one.
+    /// Returns the servers that differ between an earlier record and this one.
     pub(crate) fn changes_since(&self, before: &Self) -> ServerChanges {
         let names: BTreeSet<&String> = self.servers.keys().chain(before.servers.keys()).collect();
         let mut changes = ServerChanges::default();
@@ -139,7 +139,7 @@ impl TrustStore {
         Self { folder: places.state().map(|state| state.join("trust")) }
     }
 
-    /// A record that cannot be read counts as none.
+    /// Returns whether the file is trusted with this content. A record that cannot be read counts as missing.
     pub(crate) fn judge(&self, file: &Path, content: &[u8]) -> Trust {
         match self.record(file) {
             None => Trust::Never,
@@ -155,10 +155,11 @@ impl TrustStore {
     }
 
     pub(crate) fn write(&self, record: &TrustRecord) -> io::Result<()> {
-        let place = self.place(&record.file).ok_or_else(|| io::Error::other("there is no home folder; set HOME"))?;
+        let place =
+            self.place(&record.file).ok_or_else(|| io::Error::other("cannot find the home folder; set HOME"))?;
         let folder = place.parent().unwrap_or(Path::new("."));
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        // Readable by its owner alone, as all temporary files are made.
+        // Temporary files are created readable by their owner only.
         let mut new = NamedTempFile::new_in(folder)?;
         new.write_all(record.to_json().to_string().as_bytes())?;
         new.as_file().sync_all()?;
@@ -166,7 +167,7 @@ impl TrustStore {
         fs::File::open(folder)?.sync_all()
     }
 
-    /// Whether there was a record.
+    /// Removes the record of a file. Returns whether there was one.
     pub(crate) fn remove(&self, file: &Path) -> io::Result<bool> {
         let Some(place) = real_path(file).and_then(|path| self.place(&path)) else { return Ok(false) };
         match fs::remove_file(place) {
@@ -181,7 +182,8 @@ impl TrustStore {
     }
 }
 
-/// The folder's real path and the file's own name. A link in place of the file is judged by what is read through it.
+/// Resolves symbolic links in the folder's path, but not in the file's name: for a linked file, the content that is
+/// read through the link counts.
 fn real_path(file: &Path) -> Option<String> {
     let folder = file.parent()?;
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());

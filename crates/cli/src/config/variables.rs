@@ -1,4 +1,4 @@
-//! `${VARIABLE}` and its kin, as the clients that have them mean them.
+//! Expands `${VARIABLE}` and similar references, as each client does.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,25 +6,25 @@ use std::path::{Path, PathBuf};
 
 use super::shown;
 
-/// Whose way of writing variables a file follows.
+/// The variable syntax of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// `${X}`, `${X:-default}`, `${env:X}`, `${userHome}`, `${workspaceFolder}`, `${input:id}`.
     Dollar,
-    /// Gemini: `$X` too.
+    /// Gemini: also `$X`.
     BareDollar,
     /// opencode: `{env:X}`.
     Brace,
-    /// Codex: a text is a text.
+    /// Codex: no variables.
     Literal,
 }
 
-/// What variables stand for.
+/// The values of variables.
 #[derive(Clone, Default)]
 pub(crate) struct Variables {
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) home: Option<PathBuf>,
-    /// What `${workspaceFolder}` is.
+    /// The value of `${workspaceFolder}`.
     pub(crate) folder: PathBuf,
     /// Defaults of the file's `inputs`, by id.
     pub(crate) inputs: BTreeMap<String, Option<String>>,
@@ -36,16 +36,16 @@ impl fmt::Debug for Variables {
     }
 }
 
-/// Why a text cannot be had in full. Says names only: a default beside a name may be a secret.
+/// Why a text cannot be expanded. Messages contain names only: a default next to a name may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unset {
     #[error("`{0}` is not set; set it in the environment that cellmate starts in")]
     Variable(String),
     #[error("the input `{id}` has no value; set `{variable}` in the environment that cellmate starts in")]
     Input { id: String, variable: String },
-    #[error("`${{{0}}}` is known only to the client it was written for; write its value, or `${{A_VARIABLE}}`")]
+    #[error("`${{{0}}}` works only in the client it was written for; write its value, or `${{A_VARIABLE}}`")]
     Foreign(String),
-    #[error("a `${{` has no `}}`; write `$${{` where none is meant")]
+    #[error("a `${{` has no `}}`; write `$${{` for a literal `${{`")]
     Open,
 }
 
@@ -126,7 +126,7 @@ impl Variables {
         self.environment.get(name).cloned().ok_or_else(|| Unset::Variable(shown::plain(name)))
     }
 
-    /// What the client would have asked for is taken from the environment, or from the input's own default.
+    /// Returns the value of an input that the client would prompt for: from the environment, or the input's default.
     fn input(&self, id: &str) -> Result<String, Unset> {
         let variable = input_variable(id);
         let default = || self.inputs.get(id).cloned().flatten();
@@ -135,7 +135,7 @@ impl Variables {
     }
 }
 
-/// `api-key` → `CELLMATE_INPUT_API_KEY`.
+/// Returns the variable for an input: `api-key` → `CELLMATE_INPUT_API_KEY`.
 fn input_variable(id: &str) -> String {
     let name: String =
         id.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn every_dialect_is_read_as_its_client_reads_it() {
+    fn every_dialect_is_expanded_as_its_client_does() {
         let cases = [
             (Dialect::Dollar, "a${A}b${env:A}", Ok("a1b1")),
             (Dialect::Dollar, "${B:-x}${EMPTY:-y}${A:-z}${B:-}", Ok("xy1")),
@@ -200,11 +200,9 @@ mod tests {
             (
                 Dialect::Dollar,
                 "${command:pick.one}",
-                Err(
-                    "`${command:…}` is known only to the client it was written for; write its value, or `${A_VARIABLE}`",
-                ),
+                Err("`${command:…}` works only in the client it was written for; write its value, or `${A_VARIABLE}`"),
             ),
-            (Dialect::Dollar, "${A", Err("a `${` has no `}`; write `$${` where none is meant")),
+            (Dialect::Dollar, "${A", Err("a `${` has no `}`; write `$${` for a literal `${`")),
         ];
         for (dialect, text, expected) in cases {
             let found = variables().expand(text, dialect).map_err(|unset| unset.to_string());

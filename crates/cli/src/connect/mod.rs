@@ -1,4 +1,4 @@
-//! `cellmate connect CLIENT`: the client's own configuration starts `cellmate mcp`, and can be put back.
+//! `cellmate connect CLIENT`: adds `cellmate mcp` to the client's configuration, and prints how to undo it.
 
 mod take_over;
 
@@ -18,10 +18,10 @@ use crate::render;
 use crate::servers::{change_json, undo};
 use take_over::{TakenOver, take_over};
 
-/// What it is called in a client's configuration.
+/// Our name in a client's configuration.
 const NAME: &str = "cellmate";
 
-/// Clients that a configuration is written for; we only read the others'.
+/// Clients whose configuration can be written; that of the others is only read.
 const CONNECTED: [Client; 9] = [
     Client::ClaudeCode,
     Client::ClaudeDesktop,
@@ -36,21 +36,22 @@ const CONNECTED: [Client; 9] = [
 
 #[derive(Debug, Args)]
 pub(crate) struct ConnectArguments {
+    /// Client to connect.
     #[arg(value_parser = PossibleValuesParser::new(CONNECTED.map(Client::name)))]
     client: String,
-    /// For all of the user's work, or for this folder.
+    /// Configuration to change: the user's, or this project's.
     #[arg(short = 's', long, value_enum, default_value_t = ScopeArgument::User)]
     scope: ScopeArgument,
-    /// Move the client's other MCP servers behind cellmate: into our configuration, out of the client's.
+    /// Move the client's other MCP servers into cellmate's configuration.
     #[arg(long)]
     take_over: bool,
-    /// Show what would change, and change nothing.
+    /// Show the changes without writing them.
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask.
+    /// Write the changes without asking.
     #[arg(short = 'y', long)]
     yes: bool,
-    /// Say what was done as JSON.
+    /// Print the changes as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -67,7 +68,7 @@ enum ScopeArgument {
 #[derive(Debug, thiserror::Error)]
 enum ConnectError {
     #[error("{0}")]
-    Asked(String),
+    Usage(String),
     #[error(transparent)]
     Edit(#[from] EditError),
     #[error(transparent)]
@@ -78,19 +79,19 @@ pub(crate) fn run(arguments: &ConnectArguments) -> ExitCode {
     match connect(arguments) {
         Ok(code) => code,
         Err(error @ ConnectError::Write(_)) => render::failed(&error.to_string()),
-        Err(error) => render::trouble(&error.to_string()),
+        Err(error) => render::fatal(&error.to_string()),
     }
 }
 
 fn connect(arguments: &ConnectArguments) -> Result<ExitCode, ConnectError> {
     let places = arguments.config.places();
-    let asked = |message: &str| ConnectError::Asked(message.to_owned());
-    let client = Client::parse(&arguments.client).ok_or_else(|| asked("no such client"))?;
+    let usage = |message: &str| ConnectError::Usage(message.to_owned());
+    let client = Client::parse(&arguments.client).ok_or_else(|| usage("no such client"))?;
     let mut theirs = Change::open(&client_file(client, arguments.scope, &places)?)?;
     let mut notes = Vec::new();
     let taken = if arguments.take_over {
         let file = places.file_to_edit(arguments.scope == ScopeArgument::Project);
-        let file = file.ok_or_else(|| asked("there is no home folder to keep configuration in; set HOME"))?;
+        let file = file.ok_or_else(|| usage("cannot find a folder for configuration; set HOME"))?;
         let folder = places.folder.display().to_string();
         notes.extend(trust_note(&file, &places));
         Some(take_over(client, &folder, &mut theirs, Change::open(&file)?)?)
@@ -100,7 +101,7 @@ fn connect(arguments: &ConnectArguments) -> Result<ExitCode, ConnectError> {
     let (command, args) = our_command(&places)?;
     let path: Vec<&str> = client.container().iter().copied().chain([NAME]).collect();
     theirs.set(&path, &client.entry(&command, &args))?;
-    // Ours first: should the second fail, every server is still somewhere.
+    // Our file first: if the second write fails, no server is lost.
     let mut changes: Vec<&Change> = taken.iter().map(|taken| &taken.ours).collect();
     changes.push(&theirs);
     changes.retain(|change| !change.is_empty());
@@ -108,7 +109,7 @@ fn connect(arguments: &ConnectArguments) -> Result<ExitCode, ConnectError> {
     carry_out(client, &changes, &places, arguments, &notes)
 }
 
-/// The one that is there, or else the one that the client would make.
+/// Returns the client's existing configuration file, or else the one that the client would create.
 fn client_file(client: Client, scope: ScopeArgument, places: &Places) -> Result<PathBuf, ConnectError> {
     let scope = match scope {
         ScopeArgument::User => Scope::User,
@@ -117,19 +118,19 @@ fn client_file(client: Client, scope: ScopeArgument, places: &Places) -> Result<
     let files = client.files(scope, places);
     let existing = files.iter().find(|file| file.exists());
     existing.or(files.first()).cloned().ok_or_else(|| {
-        ConnectError::Asked(match scope {
-            Scope::Project => format!("{} has no configuration for one folder; use --scope user", client.name()),
-            Scope::User => "there is no home folder; set HOME".to_owned(),
+        ConnectError::Usage(match scope {
+            Scope::Project => format!("{} has no project configuration; use --scope user", client.name()),
+            Scope::User => "cannot find the home folder; set HOME".to_owned(),
         })
     })
 }
 
-/// This very program, wherever the client is started from.
+/// Returns the command that starts this program from any folder.
 fn our_command(places: &Places) -> Result<(String, Vec<String>), ConnectError> {
     let program = std::env::current_exe().ok().and_then(|path| path.into_os_string().into_string().ok());
-    let program = program.ok_or_else(|| ConnectError::Asked("cannot tell where this program is".to_owned()))?;
+    let program = program.ok_or_else(|| ConnectError::Usage("cannot find the path of this program".to_owned()))?;
     let mut args = vec!["mcp".to_owned()];
-    // A variable that we were given is one that the client may not hand on.
+    // As arguments, because the client may not pass on the environment variable that named them.
     for file in places.named_files() {
         args.extend(["--config".to_owned(), file.display().to_string()]);
     }
@@ -144,11 +145,11 @@ fn carry_out(
     notes: &[String],
 ) -> Result<ExitCode, ConnectError> {
     if !arguments.json {
-        changes.iter().for_each(|change| render::say(&change.diff()));
+        changes.iter().for_each(|change| render::print(&change.diff()));
     }
-    let goes_on = changes.is_empty() || arguments.dry_run || arguments.yes || agreed(arguments)?;
+    let confirmed = changes.is_empty() || arguments.dry_run || arguments.yes || confirm(arguments)?;
     let mut written = Vec::new();
-    if goes_on && !arguments.dry_run {
+    if confirmed && !arguments.dry_run {
         for change in changes {
             written.push(write_change(change, places)?);
         }
@@ -156,32 +157,33 @@ fn carry_out(
     if arguments.json {
         let done = changes.iter().enumerate().map(|(at, change)| change_json(change, written.get(at), &[]));
         let report = json!({"client": client.name(), "changes": done.collect::<Vec<_>>(), "notes": notes, "next": client.next_step()});
-        render::say_json(&report);
+        render::print_json(&report);
         return Ok(ExitCode::SUCCESS);
     }
     notes.iter().for_each(|note| render::note(&format!("note: {note}")));
     if changes.is_empty() {
-        render::say(&format!("{} is connected already\n", client.name()));
+        render::print(&format!("{} is already connected\n", client.name()));
     } else if written.is_empty() {
-        render::say("nothing was written\n");
+        render::print("nothing was written\n");
     } else {
-        render::say(&format!("connected; {}\nto undo:\n", client.next_step()));
+        render::print(&format!("connected; {}\nto undo:\n", client.next_step()));
         changes.iter().zip(&written).for_each(|(change, written)| {
-            render::say(&format!("  {}\n", text::line(&undo(change, written), usize::MAX)))
+            render::print(&format!("  {}\n", text::line(&undo(change, written), usize::MAX)))
         });
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn agreed(arguments: &ConnectArguments) -> Result<bool, ConnectError> {
+/// Asks on the terminal whether to write the changes.
+fn confirm(arguments: &ConnectArguments) -> Result<bool, ConnectError> {
     if arguments.json || !std::io::stdin().is_terminal() {
-        let message =
-            "nothing was written: there is nobody to ask here; give --yes to write this, or --dry-run to only look";
-        return Err(ConnectError::Asked(message.to_owned()));
+        let message = "nothing was written: confirming needs a terminal; pass --yes to write the changes, or --dry-run \
+                       to only show them";
+        return Err(ConnectError::Usage(message.to_owned()));
     }
-    render::say("Write this? [y/N] ");
+    render::print("Write these changes? [y/N] ");
     drop(std::io::stdout().flush());
     let mut answer = String::new();
-    let heard = std::io::stdin().read_line(&mut answer).is_ok();
-    Ok(heard && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    let is_read = std::io::stdin().read_line(&mut answer).is_ok();
+    Ok(is_read && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }

@@ -1,4 +1,4 @@
-//! A client's other servers, moved behind cellmate as they are written: no variable is filled in on the way.
+//! `--take-over`: moves a client's other servers into our configuration, with their variables unexpanded.
 
 use serde_json::Value;
 
@@ -9,17 +9,18 @@ use crate::config::edit::Change;
 use crate::config::shown;
 use crate::config::tree::{Member, Tree};
 
-/// Our file with the servers in it, and what became of each.
+/// Our configuration with the client's servers added, and which of them were moved.
 #[derive(Debug)]
 pub(super) struct TakenOver {
     pub(super) ours: Change,
     moved: Vec<String>,
+    /// Servers that stay with the client, and why.
     left: Vec<(String, &'static str)>,
 }
 
 impl TakenOver {
     pub(super) fn notes(&self) -> Vec<String> {
-        let moved = self.moved.iter().map(|name| format!("`{name}` is behind cellmate now"));
+        let moved = self.moved.iter().map(|name| format!("`{name}` moves to cellmate's configuration"));
         moved.chain(self.left.iter().map(|(name, why)| format!("`{name}` stays where it is: {why}"))).collect()
     }
 }
@@ -52,7 +53,7 @@ pub(super) fn take_over(
 }
 
 impl TakenOver {
-    /// Puts it into our file, or says why not.
+    /// Adds the server to our configuration; the inner error says why it must stay with the client.
     fn take(&mut self, client: Client, member: &Member) -> Result<Result<(), &'static str>, ConnectError> {
         if let Some(why) = must_stay(&member.value) {
             return Ok(Err(why));
@@ -70,7 +71,7 @@ impl TakenOver {
         });
         if let Some(there) = there {
             let same = there == entry;
-            return Ok(if same { Ok(()) } else { Err("cellmate has another server of that name; rename one") });
+            return Ok(if same { Ok(()) } else { Err("cellmate has a different server with that name; rename one") });
         }
         let container = document::container_for(&tree, Format::of(&self.ours.file), &member.key);
         let path: Vec<&str> = container.iter().copied().chain([member.key.as_str()]).collect();
@@ -78,7 +79,7 @@ impl TakenOver {
         Ok(Ok(()))
     }
 
-    /// VS Code's servers refer to them by id.
+    /// Copies VS Code's `inputs`, which its servers refer to by id.
     fn take_inputs(&mut self, inputs: &Tree) -> Result<(), ConnectError> {
         let there = document::inputs(&self.ours.tree()?);
         for input in inputs.items().unwrap_or_default() {
@@ -91,31 +92,32 @@ impl TakenOver {
     }
 }
 
+/// Returns why a server cannot be moved, or `None` if it can.
 fn must_stay(entry: &Tree) -> Option<&'static str> {
     let has = |key: &str| entry.get(key).is_some_and(|found| !found.members().is_empty() || found.text().is_some());
-    let spoken = entry.get("type").or(entry.get("transport")).and_then(Tree::text);
+    let transport = entry.get("type").or(entry.get("transport")).and_then(Tree::text);
     let url = ["url", "httpUrl", "serverUrl", "baseUrl"].iter().any(|key| entry.get(key).is_some());
     let authorized = ["headers", "http_headers", "env_http_headers", "bearer_token_env_var", "bearerTokenEnv"];
     if entry.get("headersHelper").is_some() {
         return Some("its headers come from a helper that only the client runs");
     }
-    match spoken {
-        Some("sse" | "ws" | "websocket") => Some("it speaks a way of MCP that cellmate does not"),
-        _ if !url && entry.get("command").is_none() => Some("it has neither a command nor an address"),
-        // The client has logged in; we would have to.
+    match transport {
+        Some("sse" | "ws" | "websocket") => Some("cellmate does not support its transport"),
+        _ if !url && entry.get("command").is_none() => Some("it has neither a command nor a URL"),
+        // The client's login cannot be moved.
         _ if url && !authorized.iter().any(|key| has(key)) => {
-            Some("the client may be logged in to it; `cellmate servers add` adds it if it needs no login")
+            Some("the client may be logged in to it; if it needs no login, add it with `cellmate servers add`")
         }
         _ => None,
     }
 }
 
-/// What is a text for the client must not become a variable for us.
+/// Escapes `${`, which is plain text to this client and would be a variable to us.
 fn escape_variables(value: &mut Value) {
     each_text(value, &|text| text.replace("${", "$${"));
 }
 
-/// Gemini's `$NAME` in the way that we read everywhere.
+/// Rewrites Gemini's `$NAME` as `${NAME}`, which we read in every file.
 fn brace_variables(value: &mut Value) {
     each_text(value, &|text| {
         let mut braced = String::new();

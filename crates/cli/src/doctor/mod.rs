@@ -1,4 +1,4 @@
-//! `cellmate doctor`: what works here, what does not, and what to type next.
+//! `cellmate doctor`: checks the sandbox, the store and the servers, and suggests fixes.
 
 mod servers;
 
@@ -19,24 +19,24 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
     let options = PoolOptions { jail: JailPolicy::Preferred, workers: 1, ..PoolOptions::new(Launch::ThisProgram) };
     let pool = match Pool::start(options).await {
         Ok(pool) => pool,
-        Err(error) => return render::trouble(&error.to_string()),
+        Err(error) => return render::fatal(&error.to_string()),
     };
     let Some(hello) = pool.workers().into_iter().next() else {
-        return render::trouble("the worker came up and went away again");
+        return render::fatal("the sandbox worker exited right after it started");
     };
     let start_ms = began.elapsed().as_secs_f64() * 1000.0;
-    let (said, told, store_is_well) = state::look::look(&arguments.store).await;
+    let store = state::look::check_store(&arguments.store).await;
     let mut all = machine_json(&hello, start_ms);
     if let Value::Object(all) = &mut all {
-        all.insert("store".to_owned(), told);
+        all.insert("store".to_owned(), store.json);
     }
-    let machine = format!("{}\nstore          {}", machine(&hello, start_ms), text::line(&said, usize::MAX));
-    let servers = match Servers::look(&arguments).await {
+    let machine = format!("{}\nstore          {}", machine(&hello, start_ms), text::line(&store.text, usize::MAX));
+    let servers = match Servers::check(&arguments).await {
         Ok(servers) => servers,
-        // The machine is what it is, whatever a file says.
+        // The checks of the machine and the store are worth printing even if the configuration is invalid.
         Err(message) => {
             print(&all, &machine, &arguments);
-            return render::trouble(&message);
+            return render::fatal(&message);
         }
     };
     if let (Value::Object(all), Value::Object(servers)) = (&mut all, servers.to_json()) {
@@ -44,20 +44,22 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
     }
     let readable = format!("{machine}\n{}", servers.readable());
     print(&all, readable.trim_end(), &arguments);
-    if hello.jail == Jail::Full && store_is_well && servers.are_well() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+    let is_ok = hello.jail == Jail::Full && store.is_ok && servers.are_ok();
+    if is_ok { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
 fn print(json: &Value, readable: &str, arguments: &DoctorArguments) {
-    if arguments.json { render::say_json(json) } else { render::say(&format!("{readable}\n")) }
+    if arguments.json { render::print_json(json) } else { render::print(&format!("{readable}\n")) }
 }
 
+/// Returns the jail's level, and what it means or how to run without it.
 fn jail(hello: &Hello) -> (&'static str, &'static str) {
     match hello.jail {
-        Jail::Full => ("full", "Landlock and seccomp stand"),
+        Jail::Full => ("full", "Landlock and seccomp are active"),
         Jail::Seccomp => {
-            ("seccomp", "this kernel has no Landlock (5.13 and later have it); `--jail preferred` runs anyway")
+            ("seccomp", "this kernel lacks Landlock (needs Linux 5.13 or later); `--jail preferred` runs without it")
         }
-        Jail::None => ("none", "system calls cannot be filtered here; `--jail preferred` runs anyway, without a jail"),
+        Jail::None => ("none", "this system cannot filter system calls; `--jail preferred` runs without a jail"),
     }
 }
 
@@ -72,10 +74,11 @@ fn machine_json(hello: &Hello, start_ms: f64) -> Value {
 
 fn machine(hello: &Hello, start_ms: f64) -> String {
     let (jail, remedy) = jail(hello);
-    let pages =
-        if hello.page_scan { "asked of the kernel" } else { "found by comparison (Linux 6.7 and later is faster)" };
+    let page_scan =
+        if hello.page_scan { "supported" } else { "not supported: suspending is faster with Linux 6.7 or later" };
+    let image = &hello.image;
     format!(
-        "image          {}\njail           {jail}: {remedy}\nchanged pages  {pages}\nworker start   {start_ms:.1} ms",
-        hello.image
+        "image          {image}\njail           {jail}: {remedy}\npage scan      {page_scan}\n\
+         worker start   {start_ms:.1} ms"
     )
 }

@@ -1,50 +1,54 @@
-//! The configured servers as a doctor sees them: as they are remembered, or started where that is asked for.
+//! The server section of `cellmate doctor`: the last known state of each server, or a fresh probe with `--servers`.
 
 use serde_json::{Value, json};
 
 use crate::arguments::DoctorArguments;
 use crate::config::{self, Loaded, Problem, shown};
-use crate::servers::{ServerReport, meet, problem_json, server_json, standings};
+use crate::servers::{ServerReport, probe_all, problem_json, server_json, server_reports};
 
 #[derive(Debug)]
 pub(super) struct Servers {
-    stood: Vec<ServerReport>,
+    reports: Vec<ServerReport>,
     problems: Vec<Problem>,
 }
 
 impl Servers {
-    /// The error is about the configuration or the state itself.
-    pub(super) async fn look(arguments: &DoctorArguments) -> Result<Self, String> {
+    /// Reports on every configured server. Fails if the configuration or the state folder cannot be used.
+    pub(super) async fn check(arguments: &DoctorArguments) -> Result<Self, String> {
         let places = arguments.store.places();
         let loaded = config::load(&places).map_err(|error| error.to_string())?;
         let store = arguments.store.arguments();
         if arguments.servers {
             let lists = store.lists(&places);
             let on = loaded.servers.iter().filter(|server| server.enabled).cloned().collect();
-            // They end here; what came of them is in what is remembered.
-            drop(meet(on, lists).await);
+            // Probing stores each result in `lists`, which the reports read; the servers are stopped again.
+            drop(probe_all(on, lists).await);
         }
-        let stood = standings(&loaded, &places, store).await.map_err(|error| error.to_string())?;
+        let reports = server_reports(&loaded, &places, store).await.map_err(|error| error.to_string())?;
         let Loaded { problems, .. } = loaded;
-        Ok(Self { stood, problems })
+        Ok(Self { reports, problems })
     }
 
-    pub(super) fn are_well(&self) -> bool {
-        self.problems.is_empty() && !self.stood.iter().any(|stood| stood.verdict().is_trouble())
+    pub(super) fn are_ok(&self) -> bool {
+        self.problems.is_empty() && !self.reports.iter().any(|report| report.verdict().needs_attention())
     }
 
     pub(super) fn readable(&self) -> String {
-        if self.stood.is_empty() && self.problems.is_empty() {
-            return "servers        none; `cellmate servers add NAME -- COMMAND` adds one\n".to_owned();
+        if self.reports.is_empty() && self.problems.is_empty() {
+            return "servers        none; add one with `cellmate servers add NAME -- COMMAND`\n".to_owned();
         }
-        let bad = self.stood.iter().filter(|stood| stood.verdict().is_trouble()).count() + self.problems.len();
-        let well = if bad == 0 { "nothing wrong with them".to_owned() } else { format!("{bad} need something") };
-        let mut text = format!("servers        {} configured, {well}\n", self.stood.len());
-        for stood in &self.stood {
-            let (name, state) = (shown::plain(&stood.entry.name), stood.verdict().as_str());
-            text += &format!("  {name}: {state}, {}\n", stood.tools());
-            stood.remarks().iter().for_each(|remark| text += &format!("    {remark}\n"));
-            stood.next().iter().for_each(|next| text += &format!("    run `{next}`\n"));
+        let bad = self.reports.iter().filter(|report| report.verdict().needs_attention()).count() + self.problems.len();
+        let found = match bad {
+            0 => "no problems".to_owned(),
+            1 => "1 problem".to_owned(),
+            _ => format!("{bad} problems"),
+        };
+        let mut text = format!("servers        {} configured, {found}\n", self.reports.len());
+        for report in &self.reports {
+            let (name, state) = (shown::plain(&report.entry.name), report.verdict().as_str());
+            text += &format!("  {name}: {state}, {}\n", report.tools());
+            report.remarks().iter().for_each(|remark| text += &format!("    {remark}\n"));
+            report.next().iter().for_each(|next| text += &format!("    run `{next}`\n"));
         }
         self.problems.iter().for_each(|problem| text += &format!("  problem: {problem}\n"));
         text
@@ -52,7 +56,7 @@ impl Servers {
 
     pub(super) fn to_json(&self) -> Value {
         json!({
-            "servers": self.stood.iter().map(server_json).collect::<Vec<_>>(),
+            "servers": self.reports.iter().map(server_json).collect::<Vec<_>>(),
             "problems": self.problems.iter().map(problem_json).collect::<Vec<_>>(),
         })
     }

@@ -46,13 +46,13 @@ pub(crate) struct LogsArguments {
 pub(crate) async fn run(arguments: LogsArguments) -> ExitCode {
     let folder = arguments.state_dir.clone().or_else(|| Places::here(&[]).state());
     let Some(folder) = folder.map(|state| state.join(FOLDER)) else {
-        return render::trouble("there is no state folder: set $HOME or pass --state-dir");
+        return render::fatal("there is no state folder: set $HOME or pass --state-dir");
     };
     match print(&arguments, &folder).await {
         Ok(()) => ExitCode::SUCCESS,
         // The reader, `head` for example, has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => render::trouble(&format!("cannot read the log in `{}`: {error}", folder.display())),
+        Err(error) => render::fatal(&format!("cannot read the log in `{}`: {error}", folder.display())),
     }
 }
 

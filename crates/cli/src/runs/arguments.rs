@@ -1,4 +1,4 @@
-//! What can be typed after `cellmate runs`.
+//! The arguments of `cellmate runs`.
 
 use clap::{Args, Subcommand};
 
@@ -12,38 +12,43 @@ pub(crate) struct RunsArguments {
     /// Print JSON.
     #[arg(long, global = true)]
     pub(super) json: bool,
-    /// The one that the server uses.
+    /// The store that the server uses.
     #[command(flatten)]
     pub(super) store: ConfiguredStore,
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Action {
-    /// The newest runs, also those that are over.
+    /// List the newest runs, including those that have ended.
     List {
-        /// How many at most.
+        /// Maximum number of runs.
         #[arg(long, value_name = "N", default_value_t = 50)]
         limit: u32,
     },
-    /// All that is recorded of one run.
-    Show { run: String },
-    /// Run a cell again from its record, step by step: no tool is called, nothing is written.
+    /// Show everything that is recorded about a run.
+    Show {
+        /// Run id.
+        run: String,
+    },
+    /// Replay a run from its record, step by step, without calling tools or writing anything.
     Replay {
+        /// Run id.
         run: String,
         #[command(flatten)]
         jail: JailArguments,
     },
-    /// Begin another run with a run's first steps, and go on from there with the configured servers.
+    /// Start a new run from a step of a recorded one, and continue it with the configured servers.
     Fork(ForkArguments),
 }
 
 #[derive(Debug, Args)]
 pub(super) struct ForkArguments {
+    /// Run id.
     pub(super) run: String,
-    /// So many steps are taken over from the record; the next one is the first of its own.
+    /// Number of recorded steps to reuse; the new run continues live after them.
     #[arg(long, value_name = "N")]
     pub(super) at: usize,
-    /// Only begin it, for the client that the run belongs to: its `wait` goes on with it.
+    /// Only create the new run; the client that the run belongs to resumes it with `wait`.
     #[arg(long)]
     pub(super) no_wait: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `cellmate runs fork`: another run from a recorded step, made as the agent's own runs are.
+//! `cellmate runs fork`: starts a new run from a recorded step, with the tools and policy of the run's agent.
 
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ use crate::render;
 use crate::serve::Servers;
 use crate::state::StoreSettings;
 
-/// There is no model that could name its call.
+/// The id of the outer tool call, which a model would otherwise supply.
 const TOOL_CALL: &str = "cellmate-runs-fork";
 
 pub(super) async fn run(
@@ -29,7 +29,7 @@ pub(super) async fn run(
     let setup = |error: &dyn std::fmt::Display| RunsError::Setup(error.to_string());
     let (key, store) = (kept.key()?, kept.open().await?);
     let scope = record(&store, &arguments.run).await?.run.scope;
-    let principal = Principal::named(&scope.agent_id).map_err(|_| RunsError::Stranger(name(&scope.agent_id)))?;
+    let principal = Principal::named(&scope.agent_id).map_err(|_| RunsError::UnknownAgent(name(&scope.agent_id)))?;
     let loaded = load(places).map_err(|error| setup(&error))?;
     let served = read(&loaded.settings).map_err(|error| setup(&error))?;
     let memory_limit = served.config.largest_memory_limit();
@@ -38,12 +38,12 @@ pub(super) async fn run(
     let config = served.config.tools(&scope.agent_id).code_mode.clone();
     let forked = code_mode.fork(&scope, &config, TOOL_CALL, &arguments.run, arguments.at).await;
     let run_id = forked.map_err(|why| RunsError::Fork { run: name(&arguments.run), why })?;
-    eprintln!("cellmate: run {run_id} goes on from step {} of {}", arguments.at, name(&arguments.run));
+    eprintln!("cellmate: run {run_id} continues from step {} of {}", arguments.at, name(&arguments.run));
     if arguments.no_wait {
         if as_json {
-            render::say_json(&json!({"runId": run_id}))
+            render::print_json(&json!({"runId": run_id}))
         } else {
-            render::say(&format!("{run_id}\n"))
+            render::print(&format!("{run_id}\n"))
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -61,18 +61,20 @@ pub(super) async fn run(
     let frontend = McpService::new(code_mode.clone(), settings, offered);
     let servers = Servers::new(&loaded.servers, kept.state.path("servers"), None);
     tokio::spawn(servers.clone().offer(offer));
-    let result = to_a_stop(&code_mode, &frontend, &principal, &run_id).await;
+    let result = wait_for_stop(&code_mode, &frontend, &principal, &run_id).await;
     if let Err(error) = code_mode.leave().await {
         render::note(&format!(
-            "cellmate: the run could not be let go of, so it is held for some seconds more: {error}"
+            "cellmate: cannot release the run, so its lease expires in a few seconds instead: {error}"
         ));
     }
     servers.stop().await;
-    Ok(tell(&run_id, &result.map_err(RunsError::Setup)?, as_json))
+    Ok(report(&run_id, &result.map_err(RunsError::Setup)?, as_json))
 }
 
-/// Waits as a model would, until the cell ends or only people can go on with it, and keeps what was shown on the way.
-async fn to_a_stop(
+/// Waits as a model would until the cell ends, or all its pending calls wait for an approval or the client.
+///
+/// Collects the output of every wait.
+async fn wait_for_stop(
     code_mode: &CodeMode,
     frontend: &McpService,
     principal: &Principal,
@@ -82,7 +84,7 @@ async fn to_a_stop(
     let mut shown: Vec<OutputItem> = Vec::new();
     loop {
         let mut result = code_mode.wait(&executor, &config, TOOL_CALL, run_id).await;
-        let goes_on = match &result {
+        let keeps_waiting = match &result {
             CellResult::Waiting { pending_tool_calls, .. } => pending_tool_calls
                 .iter()
                 .any(|call| !matches!(call.state, PendingState::Approval | PendingState::Client)),
@@ -93,7 +95,7 @@ async fn to_a_stop(
             | CellResult::Waiting { output, .. }
             | CellResult::Failed { output, .. } => {
                 shown.append(output);
-                if !goes_on {
+                if !keeps_waiting {
                     *output = shown;
                     return Ok(result);
                 }
@@ -102,15 +104,16 @@ async fn to_a_stop(
     }
 }
 
-fn tell(run_id: &str, result: &CellResult, as_json: bool) -> ExitCode {
+fn report(run_id: &str, result: &CellResult, as_json: bool) -> ExitCode {
     if as_json {
-        render::say_json(&json!({"runId": run_id, "result": result}));
+        render::print_json(&json!({"runId": run_id, "result": result}));
         return render::exit_code(result);
     }
     let code = render::readable(result);
     if matches!(result, CellResult::Waiting { .. }) {
         eprintln!(
-            "cellmate: a person is asked first; see `cellmate approvals`, then `wait` for the run from its client"
+            "cellmate: the run waits for a decision; review it with `cellmate approvals`, then call `wait` from its \
+             client"
         );
     }
     code

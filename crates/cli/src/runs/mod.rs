@@ -1,4 +1,4 @@
-//! `cellmate runs`: runs looked at, gone through again, gone on from; on the store of a server that may run meanwhile.
+//! `cellmate runs`: lists, shows, replays and forks runs, in a store that a server may be using.
 
 mod arguments;
 mod fork;
@@ -28,8 +28,11 @@ enum RunsError {
     Unplayable { run: String, why: Unplayable },
     #[error("run `{run}`: {why}")]
     Fork { run: String, why: ForkRefused },
-    #[error("the run is `{0}`'s, whom `cellmate mcp` does not serve; whoever embeds cellmate there can fork it")]
-    Stranger(String),
+    #[error(
+        "the run belongs to agent `{0}`, which `cellmate mcp` does not serve; fork it in the program that embeds \
+         cellmate"
+    )]
+    UnknownAgent(String),
     #[error("{0}")]
     Setup(String),
     #[error(transparent)]
@@ -43,7 +46,7 @@ enum RunsError {
 pub(crate) async fn run(arguments: RunsArguments) -> ExitCode {
     match act(arguments).await {
         Ok(code) => code,
-        Err(error) => render::trouble(&error.to_string()),
+        Err(error) => render::fatal(&error.to_string()),
     }
 }
 
@@ -52,20 +55,22 @@ async fn act(arguments: RunsArguments) -> Result<ExitCode, RunsError> {
     let as_json = arguments.json;
     match arguments.action {
         Action::List { limit } => {
-            print::list(&unopened(&kept).await?.runs(limit).await?, now_ms(), as_json);
+            print::list(&open_without_keys(&kept).await?.runs(limit).await?, now_ms(), as_json);
             Ok(ExitCode::SUCCESS)
         }
         Action::Show { run } => {
-            print::whole(&record(&unopened(&kept).await?, &run).await?, now_ms(), as_json);
+            print::whole(&record(&open_without_keys(&kept).await?, &run).await?, now_ms(), as_json);
             Ok(ExitCode::SUCCESS)
         }
-        Action::Replay { run, jail } => replay(&record(&unopened(&kept).await?, &run).await?, &jail, as_json).await,
+        Action::Replay { run, jail } => {
+            replay(&record(&open_without_keys(&kept).await?, &run).await?, &jail, as_json).await
+        }
         Action::Fork(fork) => fork::run(&kept, &arguments.store.places(), &fork, as_json).await,
     }
 }
 
-/// The store for whoever only looks: snapshots stay sealed, so no key is read.
-async fn unopened(kept: &StoreSettings) -> Result<Store, RunsError> {
+/// Opens the store for commands that only read records: snapshots stay sealed, so the key file is not read.
+async fn open_without_keys(kept: &StoreSettings) -> Result<Store, RunsError> {
     Ok(kept.open_with(Keys::new(0, [0; 32])).await?)
 }
 
@@ -73,30 +78,30 @@ async fn record(store: &Store, run: &str) -> Result<Record, RunsError> {
     Record::read(store, run).await.map_err(|why| RunsError::Unreadable { run: name(run), why })
 }
 
-/// Everything that is needed is in the record: no server is started, no secret is read.
+/// Replays a run from its record alone: no server is started and no secret is read.
 async fn replay(record: &Record, jail: &JailArguments, as_json: bool) -> Result<ExitCode, RunsError> {
     let pool = Pool::start(jail.pool(record.memory_limit_bytes())).await?;
     let mut steps = Vec::new();
     let played = record.replay(&pool, MAX_BY_HAND_MS, |step| {
         if as_json { steps.push(values::step(step)) } else { print::step(record, step) }
     });
-    let (same, why) = match played.await {
+    let (same, error) = match played.await {
         Ok(same) => (same, None),
         Err(Unplayable::Stumble(stumble)) => (false, Some(stumble.to_string())),
         Err(why) => return Err(RunsError::Unplayable { run: name(&record.run.run_id), why }),
     };
     if as_json {
         let all = json!({
-            "runId": record.run.run_id, "image": pool.image().to_string(), "steps": steps, "same": same, "error": why,
+            "runId": record.run.run_id, "image": pool.image().to_string(), "steps": steps, "same": same, "error": error,
         });
-        render::say_json(&all);
+        render::print_json(&all);
     } else {
-        print::sum(record, same, why.as_deref());
+        print::summary(record, same, error.as_deref());
     }
     Ok(if same { ExitCode::SUCCESS } else { ExitCode::from(render::FAILED) })
 }
 
-/// A run's id as somebody typed it.
+/// Makes a run id that the user typed safe to print.
 fn name(run: &str) -> String {
     contract::text::line(run, 100)
 }

@@ -1,4 +1,4 @@
-//! Runs and their steps on a terminal, or as JSON.
+//! Prints runs and their steps, as text or as JSON.
 
 use codemode::replay::{Record, Step, Verdict};
 use contract::cell::OutputItem;
@@ -8,19 +8,19 @@ use serde_json::Value;
 use store::{CallRow, Millis, RunListed, StoredReply};
 
 use super::values;
-use crate::render::{note, say, say_json};
+use crate::render::{note, print, print_json};
 
-/// What one line shows of a value; `--json` shows all.
+/// The longest value that is printed on one line; `--json` prints all of it.
 const MAX_LINE_CHARS: usize = 160;
 const MAX_NAME_CHARS: usize = 100;
 
 pub(super) fn list(runs: &[RunListed], now: Millis, as_json: bool) {
     if as_json {
-        say_json(&Value::from(runs.iter().map(values::listed).collect::<Vec<_>>()));
+        print_json(&Value::from(runs.iter().map(values::listed).collect::<Vec<_>>()));
         return;
     }
     if runs.is_empty() {
-        eprintln!("there are no runs");
+        eprintln!("no runs");
     }
     for run in runs {
         let pending = if run.open_calls > 0 && !run.state.is_over() {
@@ -30,24 +30,24 @@ pub(super) fn list(runs: &[RunListed], now: Millis, as_json: bool) {
         };
         let (agent, session) = (short(&run.scope.agent_id), short(&run.scope.session_id));
         let (state, age) = (run.state.as_str(), span(now - run.created_at));
-        say(&format!("{}  {state:9}  {age:>6}  {agent}  {session}{pending}\n", run.run_id));
+        print(&format!("{}  {state:9}  {age:>6}  {agent}  {session}{pending}\n", run.run_id));
     }
 }
 
 pub(super) fn whole(record: &Record, now: Millis, as_json: bool) {
     if as_json {
-        say_json(&values::record(record));
+        print_json(&values::record(record));
         return;
     }
     let run = &record.run;
     let mut text = format!("run       {}\nstate     {}\n", run.run_id, run.state.as_str());
-    text += &format!("for       {}, session {}\n", short(&run.scope.agent_id), short(&run.scope.session_id));
+    text += &format!("agent     {}, session {}\n", short(&run.scope.agent_id), short(&run.scope.session_id));
     text += &format!("started   {} ago\n", span(now - run.created_at));
     if !run.state.is_over() {
-        text += &format!("kept for  {}\n", span(run.expires_at - now));
+        text += &format!("expires   in {}\n", span(run.expires_at - now));
     }
     for leg in &record.legs {
-        let ended = leg.ended.as_ref().map_or("no end is written", |ended| ended.how.as_str());
+        let ended = leg.ended.as_ref().map_or("no end recorded", |ended| ended.how.as_str());
         text += &format!("step {:<4} at +{:.3} s  {ended}\n", leg.leg, after(record, leg.clock_us));
         for row in record.calls.iter().filter(|row| row.leg == leg.leg) {
             text += &recorded_call(row);
@@ -62,7 +62,7 @@ pub(super) fn whole(record: &Record, now: Millis, as_json: bool) {
             text += &format!("  {}\n", text::line(&line.replace('\t', "    "), usize::MAX));
         }
     }
-    say(&text);
+    print(&text);
 }
 
 fn recorded_call(row: &CallRow) -> String {
@@ -78,7 +78,7 @@ fn recorded_call(row: &CallRow) -> String {
     format!("  call {:<3} {:9}  {called}{answer}\n", row.call, row.state.as_str())
 }
 
-/// Seconds since the cell began, by its own clock.
+/// Returns the seconds since the cell started, by the cell's own clock.
 fn after(record: &Record, clock_us: u64) -> f64 {
     let began = record.legs.first().map_or(0, |leg| leg.clock_us);
     clock_us.saturating_sub(began) as f64 / 1e6
@@ -89,8 +89,8 @@ pub(super) fn step(record: &Record, step: &Step<'_>) {
     let mut text = format!("step {}  at +{:.3} s\n", recorded.leg, after(record, recorded.clock_us));
     for reply in &step.given {
         let (word, json) = match &reply.value {
-            ReplyValue::Resolved(json) => ("is told", json),
-            ReplyValue::Rejected(json) => ("fails  ", json),
+            ReplyValue::Resolved(json) => ("reply  ", json),
+            ReplyValue::Rejected(json) => ("error  ", json),
         };
         text += &format!("  {word}  call {}: {}\n", reply.call.0, line(&String::from_utf8_lossy(json)));
     }
@@ -99,7 +99,7 @@ pub(super) fn step(record: &Record, step: &Step<'_>) {
             OutputItem::Text { text } => text.as_str(),
             OutputItem::Json { value } => value.get(),
         };
-        text += &format!("  shows    {}\n", line(shown));
+        text += &format!("  output   {}\n", line(shown));
     }
     match &step.ran.end {
         LegEnd::Suspended { calls, .. } => {
@@ -114,21 +114,21 @@ pub(super) fn step(record: &Record, step: &Step<'_>) {
         LegEnd::Failed(failure) => text += &format!("  fails    {}\n", line(&failure.message)),
     }
     text += match &step.verdict {
-        Ok(Verdict::Same) => "  as recorded\n",
-        Ok(Verdict::Unrecorded) => "  as far as is recorded: its end was never written\n",
-        Err(_) => "  NOT as recorded\n",
+        Ok(Verdict::Same) => "  matches the record\n",
+        Ok(Verdict::Unrecorded) => "  matches the record, which has no end for this step\n",
+        Err(_) => "  DIFFERS from the record\n",
     };
     if let Err(diverged) = &step.verdict {
         text += &format!("  {}\n", text::line(&diverged.to_string(), 4 * MAX_LINE_CHARS));
     }
-    say(&text);
+    print(&text);
 }
 
-pub(super) fn sum(record: &Record, same: bool, why: Option<&str>) {
-    match (same, why) {
-        (true, _) => say(&format!("all {} steps are as recorded; no tool was called\n", record.legs.len())),
-        (false, Some(why)) => note(&format!("cellmate: {}", text::line(why, 4 * MAX_LINE_CHARS))),
-        (false, None) => eprintln!("cellmate: the cell does something else than is recorded; no tool was called"),
+pub(super) fn summary(record: &Record, same: bool, error: Option<&str>) {
+    match (same, error) {
+        (true, _) => print(&format!("all {} steps match the record; no tool was called\n", record.legs.len())),
+        (false, Some(error)) => note(&format!("cellmate: {}", text::line(error, 4 * MAX_LINE_CHARS))),
+        (false, None) => eprintln!("cellmate: the replay differs from the record; no tool was called"),
     }
 }
 
@@ -147,7 +147,7 @@ fn short(text: &str) -> String {
     text::line(text, MAX_NAME_CHARS)
 }
 
-/// `350 ms`, `12 s`, `5 min`, `3 h`, `2 d`
+/// Formats a duration in one unit: `350 ms`, `12 s`, `5 min`, `3 h`, `2 d`.
 fn span(ms: Millis) -> String {
     let ms = ms.max(0);
     match ms / 1000 {

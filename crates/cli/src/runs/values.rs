@@ -1,4 +1,4 @@
-//! Runs, records and steps as JSON.
+//! Converts runs, records and steps to JSON.
 
 use codemode::replay::{Record, Step, Verdict};
 use contract::frame::{HostCall, LegEnd, Reply, ReplyValue};
@@ -126,7 +126,7 @@ fn made_call(call: &HostCall) -> Value {
     json!({"call": call.id.0, "method": call.method.as_str(), "target": call.target, "payload": payload})
 }
 
-/// What a cell sent, or was told; as it is where it is no JSON.
+/// Parses a recorded payload or reply; text that is not JSON becomes a string.
 fn parsed(text: &str) -> Value {
     contract::json::read(text).unwrap_or_else(|_| Value::from(text))
 }

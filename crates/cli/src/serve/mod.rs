@@ -1,4 +1,4 @@
-//! `cellmate mcp`: `exec` and `wait` for agents. Nothing but the protocol goes to standard output.
+//! `cellmate mcp`: serves `exec` and `wait` to MCP clients. Only protocol messages go to standard output.
 
 mod arguments;
 mod stdin;
@@ -29,9 +29,9 @@ use crate::state::{State, StateError, look};
 pub(crate) use arguments::McpArguments;
 pub(crate) use upstream::Servers;
 
-/// How long cells under way may take to come to rest when we end, and how often that is looked at.
-const REST: Duration = Duration::from_secs(1);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long active cells may take to suspend at shutdown, and how often that is checked.
+const SUSPEND_TIMEOUT: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug, thiserror::Error)]
 enum McpError {
@@ -45,7 +45,7 @@ enum McpError {
     Token(#[from] tokens::TokenError),
     #[error(transparent)]
     Pool(#[from] codemode::pool::PoolError),
-    #[error("the system has no randomness to give: {0}")]
+    #[error("cannot read system randomness: {0}")]
     Randomness(#[from] getrandom::Error),
     #[error("cannot listen at {address}: {source}")]
     Listen { address: std::net::SocketAddr, source: std::io::Error },
@@ -53,21 +53,21 @@ enum McpError {
     Http(#[from] HttpError),
     #[error(transparent)]
     Streams(#[from] ServeError),
-    #[error("standard input cannot be read: {0}")]
+    #[error("cannot read standard input: {0}")]
     Stdin(std::io::Error),
-    #[error("signals cannot be heard: {0}")]
+    #[error("cannot install signal handlers: {0}")]
     Signals(std::io::Error),
 }
 
 pub(crate) async fn run(arguments: McpArguments) -> ExitCode {
     match serve(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => render::trouble(&error.to_string()),
+        Err(error) => render::fatal(&error.to_string()),
     }
 }
 
 async fn serve(arguments: McpArguments) -> Result<(), McpError> {
-    allow_many_files();
+    raise_open_file_limit();
     let places = arguments.config.places();
     let loaded = load(&places)?;
     for problem in &loaded.problems {
@@ -97,45 +97,45 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     let servers = Servers::new(&loaded.servers, state.path(LISTS), arguments.idle_stop());
     tokio::spawn(servers.clone().offer(offer));
     tokio::spawn(release_memory());
-    let stop = stopped_by_signals(&frontend)?;
+    let stop = stop_on_signals(&frontend)?;
     let served = match arguments.http {
         Some(address) => over_http(&frontend, &arguments, &state, address, stop).await,
         None => over_streams(&frontend, stop).await,
     };
-    end(&frontend, &code_mode).await;
+    shut_down(&frontend, &code_mode).await;
     servers.stop().await;
     served
 }
 
-/// How soon memory that a large call or result took is the system's again.
+/// How often memory that a large call or result took is returned to the system.
 const RELEASE_EVERY: Duration = Duration::from_secs(5);
 
 async fn release_memory() {
     loop {
         tokio::time::sleep(RELEASE_EVERY).await;
-        // It takes some milliseconds where much is free.
+        // Off the async threads: it takes some milliseconds if much memory is free.
         drop(tokio::task::spawn_blocking(sandbox::release_free_memory).await);
     }
 }
 
-/// Leases are told by the clocks of those who hold them, so these must agree.
+/// Warns if this machine's clock differs from the database server's: leases depend on both.
 async fn warn_of_clock(store: &Store) {
     let asked = now_ms();
     let Ok(Some(clock)) = store.server_clock().await else { return };
     let skew = look::skew(clock, asked, now_ms());
     if skew.abs() > look::MAX_SKEW_MS {
-        eprintln!("cellmate: {}", look::apart(skew));
+        eprintln!("cellmate: {}", look::skew_warning(skew));
     }
 }
 
-/// A running server takes four of them, and the usual allowance is for programs of another time.
+/// The open files to allow. A running MCP server takes four, and the usual soft limit of 1,024 is too low for many.
 const OPEN_FILES: u64 = 8_192;
 
-fn allow_many_files() {
+fn raise_open_file_limit() {
     let now = getrlimit(Resource::Nofile);
     let most = now.maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
     if now.current.is_some_and(|current| current < most) {
-        // Without it fewer servers can run at once, and those that cannot say so.
+        // If this fails, fewer servers can run at once, and each that cannot be started reports it.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: now.maximum });
     }
 }
@@ -171,32 +171,34 @@ async fn over_http(
     Ok(serve_http(frontend.clone(), listener, gate, stop).await?)
 }
 
-/// Cells come to rest where they can, and whoever comes next need not wait for our leases to run out.
-async fn end(frontend: &McpService, code_mode: &CodeMode) {
+/// Suspends the cells that can be suspended and releases all leases, so that the next process need not wait for them to
+/// expire.
+async fn shut_down(frontend: &McpService, code_mode: &CodeMode) {
     frontend.leave();
-    let resting = async {
+    let suspending = async {
         while !frontend.is_idle() {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    drop(tokio::time::timeout(REST, resting).await);
+    drop(tokio::time::timeout(SUSPEND_TIMEOUT, suspending).await);
     if let Err(error) = code_mode.leave().await {
-        eprintln!("cellmate: runs could not be let go of, so they are held for some seconds more: {error}");
+        eprintln!("cellmate: cannot release runs, so their leases expire in a few seconds instead: {error}");
     }
 }
 
-fn stopped_by_signals(frontend: &McpService) -> Result<CancellationToken, McpError> {
+/// Returns a token that SIGTERM or SIGINT cancels.
+fn stop_on_signals(frontend: &McpService) -> Result<CancellationToken, McpError> {
     let stop = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).map_err(McpError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(McpError::Signals)?;
-    let (frontend, told) = (frontend.clone(), stop.clone());
+    let (frontend, stopping) = (frontend.clone(), stop.clone());
     tokio::spawn(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
         frontend.leave();
-        told.cancel();
+        stopping.cancel();
     });
     Ok(stop)
 }

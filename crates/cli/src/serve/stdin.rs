@@ -1,12 +1,12 @@
-//! Standard input, read by a thread that nobody waits for: it may never come back from its last read, and a runtime
-//! that ends would wait for one of its own.
+//! Standard input, read on a plain thread: its last read may block forever, and the runtime would wait for one of its
+//! own threads at shutdown.
 
 use std::io::{ErrorKind, Read};
 
 use tokio::io::{AsyncRead, AsyncWriteExt, duplex};
 use tokio::runtime::Handle;
 
-/// What may have been read before anybody takes it.
+/// How many bytes are read ahead of the consumer.
 const AHEAD_BYTES: usize = 64 << 10;
 
 pub(super) fn stdin() -> std::io::Result<impl AsyncRead + Send + Unpin> {

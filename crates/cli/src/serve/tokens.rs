@@ -1,4 +1,4 @@
-//! Who may come in over HTTP: one token made for the local user, and others by name.
+//! HTTP tokens: one that is generated for the local user, and named ones from a file.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use mcp::server::{Access, Principal, Token};
 use super::arguments::McpArguments;
 use crate::state::{State, StateError, read_secret};
 
-/// A token given by whoever starts us, in place of the one in the file.
+/// The variable whose token replaces the generated one.
 const TOKEN: &str = "CELLMATE_TOKEN";
 
 #[derive(Debug, thiserror::Error)]
@@ -18,13 +18,13 @@ pub(super) enum TokenError {
     Bad { place: String, reason: String },
 }
 
-/// The way in, and where whoever starts us finds the key to it.
+/// Returns who may connect, and a note on where the operator finds the token.
 pub(super) fn access(arguments: &McpArguments, state: &State) -> Result<(Access, String), TokenError> {
     if arguments.no_token {
-        return Ok((Access::Open(Principal::local()), "no token is asked for".to_owned()));
+        return Ok((Access::Open(Principal::local()), "no token is required".to_owned()));
     }
     let (secret, place) = match std::env::var(TOKEN) {
-        Ok(secret) => (secret, format!("the token is ${TOKEN}")),
+        Ok(secret) => (secret, format!("the token is in ${TOKEN}")),
         Err(_) => (state.secret("token")?, format!("the token is in {}", state.path("token").display())),
     };
     let bad = |place: &str, reason: String| TokenError::Bad { place: place.to_owned(), reason };
@@ -48,7 +48,7 @@ fn named(path: &Path) -> Result<Vec<Token>, TokenError> {
 }
 
 fn token(line: &str) -> Result<Token, String> {
-    let (name, secret) = line.split_once(char::is_whitespace).ok_or("expected a name, a blank and a token")?;
+    let (name, secret) = line.split_once(char::is_whitespace).ok_or("expected a name, a space and a token")?;
     let principal = Principal::named(name).map_err(|error| error.to_string())?;
     Token::new(principal, secret.trim()).map_err(|error| error.to_string())
 }
@@ -58,7 +58,7 @@ mod tests {
     use super::token;
 
     #[test]
-    fn a_line_has_a_name_and_a_token() {
+    fn a_token_line_needs_a_valid_name_and_a_long_token() {
         assert!(token("ada 0123456789abcdef").is_ok());
         for bad in ["ada", "ada short", "a/b 0123456789abcdef"] {
             assert!(token(bad).is_err(), "{bad}");

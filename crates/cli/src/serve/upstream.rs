@@ -1,4 +1,4 @@
-//! The servers behind us: offered from what is remembered of them, started when they are needed.
+//! The configured MCP servers of `cellmate mcp`: offered with their stored tool lists, started when first called.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::config::{ServerEntry, shown};
 use crate::servers::Offered;
 
-/// All configured servers that are on. None is started yet.
+/// All enabled servers. None is started on creation.
 #[derive(Clone)]
 pub(crate) struct Servers {
     upstreams: Arc<Upstreams>,
@@ -20,7 +20,7 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// `lists` is where their lists are remembered; a process without calls for `idle_stop` is stopped.
+    /// Creates the servers. Tool lists are stored in `lists`; a process without calls for `idle_stop` is stopped.
     pub(crate) fn new(entries: &[ServerEntry], lists: PathBuf, idle_stop: Option<Duration>) -> Self {
         let entries: Vec<&ServerEntry> = entries.iter().filter(|entry| entry.enabled).collect();
         let options = UpstreamOptions { cache_dir: Some(lists), idle_stop, ..UpstreamOptions::DEFAULT };
@@ -33,7 +33,7 @@ impl Servers {
         Self { upstreams: Arc::new(upstreams), sources }
     }
 
-    /// Offers what is remembered at once, and what is listed when it is; goes on for as long as anybody looks.
+    /// Offers the stored tool lists at once and fresh ones as servers return them, until the receiver is dropped.
     pub(crate) async fn offer(self, behind: watch::Sender<Behind>) {
         behind.send_modify(|behind| behind.sources.clone_from(&self.sources));
         let mut changes = self.upstreams.changes();
@@ -62,13 +62,13 @@ impl Servers {
 }
 
 fn report((name, why): &(String, Unavailable)) {
-    // Whoever ends us does not wonder why servers end.
+    // Expected at shutdown.
     if matches!(why, Unavailable::Retired | Unavailable::Stopped) {
         return;
     }
     let (name, why) = (shown::plain(name), contract::text::line(&why.to_string(), MAX_SHOWN_CHARS));
-    eprintln!("cellmate: server `{name}` is left out for now: {why}; `cellmate servers test {name}` says more");
+    eprintln!("cellmate: server `{name}` is not available: {why}; run `cellmate servers test {name}` for details");
 }
 
-/// What is shown of why a server cannot be had.
+/// The longest reason for an unavailable server that is printed.
 const MAX_SHOWN_CHARS: usize = 500;

@@ -1,4 +1,4 @@
-//! `cellmate servers add`: takes what `claude mcp add` and `codex mcp add` take, where these agree.
+//! `cellmate servers add`: accepts the arguments on which `claude mcp add` and `codex mcp add` agree.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,47 +14,48 @@ use crate::render;
 
 #[derive(Debug, Args)]
 pub(super) struct AddArguments {
-    /// What its tools are called after: `mcp:NAME:tool`, and `MCP.name` in cells.
+    /// Server name: its tools are `mcp:NAME:tool`, and `MCP.name.tool` in cells.
     name: String,
-    /// The command that starts it, after `--`; or its address.
+    /// Command that starts the server, after `--`; or its URL.
     #[arg(value_name = "COMMAND_OR_URL")]
     command: Vec<String>,
-    /// The address of a server that is reached over HTTP.
+    /// URL of an HTTP server.
     #[arg(long, conflicts_with = "command")]
     url: Option<String>,
-    /// A variable for the server: `NAME=value`, or `NAME` to take it from the environment each time.
+    /// Environment variable for the server: `NAME=value`, or `NAME` to take its value from cellmate's environment.
     #[arg(short = 'e', long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// A header for every request: `NAME=value` or `NAME: value`.
+    /// HTTP header for every request: `NAME=value` or `NAME: value`.
     #[arg(short = 'H', long = "header", value_name = "NAME=VALUE")]
     headers: Vec<String>,
-    /// The variable that holds a bearer token.
+    /// Environment variable that holds a bearer token.
     #[arg(long, value_name = "NAME")]
     bearer_token_env_var: Option<String>,
-    /// Who we are to the issuer of its login, where that wants programs to be registered by hand.
+    /// OAuth client id, if the issuer requires registered clients.
     #[arg(long, value_name = "ID")]
     client_id: Option<String>,
-    /// The variable that holds the secret that goes with the id.
+    /// Environment variable that holds the OAuth client secret.
     #[arg(long, value_name = "NAME", requires = "client_id")]
     client_secret_env_var: Option<String>,
-    /// The port that a browser comes back to from a login, where the issuer wants to know it.
+    /// Port of the OAuth redirect, if the issuer requires a registered one.
     #[arg(long, value_name = "PORT")]
     callback_port: Option<u16>,
-    /// What a login is to allow, where that is not for the server to say; may be repeated.
+    /// OAuth scope to request instead of those that the server names; may be repeated.
     #[arg(long = "login-scope", value_name = "SCOPE")]
     login_scopes: Vec<String>,
+    /// Transport of the server; by default HTTP for a URL, else stdio.
     #[arg(short = 't', long, value_enum)]
     transport: Option<TransportArgument>,
-    /// The user's file, or `.cellmate.json5` in this folder.
+    /// Configuration to change: the user's, or this folder's `.cellmate.json5`.
     #[arg(short = 's', long, value_enum, default_value_t = ScopeArgument::User)]
     scope: ScopeArgument,
-    /// The folder to start it in.
+    /// Working directory of the server.
     #[arg(long, value_name = "FOLDER")]
     cwd: Option<PathBuf>,
-    /// Believe what it says about its tools: that they only read.
+    /// Trust what the server says about its tools, such as that they only read.
     #[arg(long)]
     trusted: bool,
-    /// Put it in place of a server with the same name.
+    /// Replace an existing server with the same name.
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
@@ -78,27 +79,24 @@ enum ScopeArgument {
 }
 
 pub(super) fn run(arguments: &AddArguments) -> ExitCode {
-    match prepared(arguments) {
+    match prepare(arguments) {
         Ok((change, notes)) => carry_out(&change, &arguments.config.places(), &arguments.change, &notes),
-        Err(message) => render::trouble(&message),
+        Err(message) => render::fatal(&message),
     }
 }
 
-/// The file with the server in it. All that can be wrong here is how it was asked for.
-fn prepared(arguments: &AddArguments) -> Result<(Change, Vec<String>), String> {
+/// Returns the change that adds the server, and notes for the user. Fails if the arguments or the file are invalid.
+fn prepare(arguments: &AddArguments) -> Result<(Change, Vec<String>), String> {
     let places = arguments.config.places();
     let file = places.file_to_edit(arguments.scope == ScopeArgument::Project);
-    let file = file.ok_or("there is no home folder to keep configuration in; set HOME, or give --config")?;
+    let file = file.ok_or("cannot find a folder for configuration; set HOME, or pass --config")?;
     let mut change = Change::open(&file).map_err(|error| error.to_string())?;
     let tree = change.tree().map_err(|error| error.to_string())?;
     let exists =
         document::servers(&tree).iter().any(|servers| servers.members.iter().any(|one| one.key == arguments.name));
     let name = shown::plain(&arguments.name);
     if exists && !arguments.replace {
-        return Err(format!(
-            "`{name}` is in `{}` already; give --replace to put this one in its place",
-            file.display()
-        ));
+        return Err(format!("`{name}` already exists in `{}`; pass --replace to replace it", file.display()));
     }
     let container = document::container_for(&tree, Format::of(&file), &arguments.name);
     let path: Vec<&str> = container.iter().copied().chain([arguments.name.as_str()]).collect();
@@ -110,8 +108,8 @@ fn prepared(arguments: &AddArguments) -> Result<(Change, Vec<String>), String> {
 }
 
 fn entry(arguments: &AddArguments) -> Result<Value, String> {
-    let address = arguments.url.as_deref().or_else(|| only_an_address(arguments));
-    let mut entry = match address {
+    let url = arguments.url.as_deref().or_else(|| positional_url(arguments));
+    let mut entry = match url {
         Some(url) => http(url, arguments)?,
         None => stdio(arguments)?,
     };
@@ -121,8 +119,8 @@ fn entry(arguments: &AddArguments) -> Result<Value, String> {
     Ok(Value::Object(entry))
 }
 
-/// `add --transport http NAME URL`, and plainly `add NAME URL`.
-fn only_an_address(arguments: &AddArguments) -> Option<&str> {
+/// Returns the URL of `add --transport http NAME URL` and of `add NAME URL`.
+fn positional_url(arguments: &AddArguments) -> Option<&str> {
     match arguments.command.as_slice() {
         [only]
             if arguments.transport == Some(TransportArgument::Http)
@@ -137,16 +135,16 @@ fn only_an_address(arguments: &AddArguments) -> Option<&str> {
 
 fn stdio(arguments: &AddArguments) -> Result<Map<String, Value>, String> {
     let Some((command, args)) = arguments.command.split_first() else {
-        return Err("give the command that starts it after `--`, or its address with --url".to_owned());
+        return Err("pass the command that starts the server after `--`, or its URL with --url".to_owned());
     };
     if arguments.transport == Some(TransportArgument::Http) {
-        return Err("a server over HTTP has an address and no command; give --url".to_owned());
+        return Err("an HTTP server has a URL and no command; pass --url".to_owned());
     }
     if oauth(arguments).is_some() {
-        return Err("logins are for servers with an address; a command takes --env".to_owned());
+        return Err("login options need a server with a URL; use --env for a command".to_owned());
     }
     if !arguments.headers.is_empty() || arguments.bearer_token_env_var.is_some() {
-        return Err("headers are for servers with an address; a command takes --env".to_owned());
+        return Err("headers need a server with a URL; use --env for a command".to_owned());
     }
     let mut entry = object(json!({"command": command, "args": args}));
     let env = pairs(&arguments.env, &['='], "--env")?;
@@ -154,7 +152,7 @@ fn stdio(arguments: &AddArguments) -> Result<Map<String, Value>, String> {
         entry.insert("env".to_owned(), Value::Object(env));
     }
     if let Some(cwd) = &arguments.cwd {
-        let cwd = std::path::absolute(cwd).map_err(|_| "--cwd: give a folder".to_owned())?;
+        let cwd = std::path::absolute(cwd).map_err(|_| "--cwd: expected a folder".to_owned())?;
         entry.insert("cwd".to_owned(), json!(cwd));
     }
     Ok(entry)
@@ -162,10 +160,10 @@ fn stdio(arguments: &AddArguments) -> Result<Map<String, Value>, String> {
 
 fn http(url: &str, arguments: &AddArguments) -> Result<Map<String, Value>, String> {
     if arguments.transport == Some(TransportArgument::Stdio) {
-        return Err("a server that is started has a command and no address".to_owned());
+        return Err("a stdio server has a command and no URL; pass the command after `--`".to_owned());
     }
     if !arguments.env.is_empty() || arguments.cwd.is_some() {
-        return Err("--env and --cwd are for servers that are started; one with an address takes --header".to_owned());
+        return Err("--env and --cwd need a server with a command; use --header for a URL".to_owned());
     }
     let mut entry = object(json!({"type": "http", "url": url}));
     let headers = pairs(&arguments.headers, &[':', '='], "--header")?;
@@ -179,18 +177,19 @@ fn http(url: &str, arguments: &AddArguments) -> Result<Map<String, Value>, Strin
     Ok(entry)
 }
 
-/// What there is to say of a login; none where nothing is.
+/// Returns the `oauth` object, or `None` if no login option was given.
 fn oauth(arguments: &AddArguments) -> Option<Value> {
     let secret = arguments.client_secret_env_var.as_ref().map(|name| format!("${{{name}}}"));
     let scopes = Some(&arguments.login_scopes).filter(|scopes| !scopes.is_empty());
-    let said = [
+    let given = [
         ("clientId", arguments.client_id.as_ref().map(|id| json!(id))),
         ("clientSecret", secret.map(|secret| json!(secret))),
         ("scopes", scopes.map(|scopes| json!(scopes))),
         ("callbackPort", arguments.callback_port.map(|port| json!(port))),
     ];
-    let said: Map<String, Value> = said.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
-    (!said.is_empty()).then_some(Value::Object(said))
+    let given: Map<String, Value> =
+        given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+    (!given.is_empty()).then_some(Value::Object(given))
 }
 
 fn object(value: Value) -> Map<String, Value> {
@@ -200,7 +199,7 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// A name alone is a variable that is looked up each time the file is read.
+/// Parses `NAME=value` pairs. A name alone becomes `${NAME}`, which is looked up whenever the file is read.
 fn pairs(given: &[String], separators: &[char], flag: &str) -> Result<Map<String, Value>, String> {
     let pair = |text: &String| {
         let (name, value) = match text.split_once(separators) {
@@ -214,13 +213,14 @@ fn pairs(given: &[String], separators: &[char], flag: &str) -> Result<Map<String
     given.iter().map(pair).collect()
 }
 
-/// Secrets that are now in a file, and how they need not be.
+/// Returns a note for each secret that is written into the file, with the way to avoid it.
 fn literal_secrets(arguments: &AddArguments) -> Vec<String> {
     let literal = |flag: &str, text: &String, separators: &[char]| {
         let (name, value) = text.split_once(separators)?;
         let name = name.trim();
         (shown::names_a_secret(name) && !value.contains("${")).then(|| {
-            format!("`{name}` is in the file as you gave it; {flag} {name}='${{{}}}' keeps it out", variable_for(name))
+            let variable = variable_for(name);
+            format!("the value of `{name}` is in the file; use {flag} {name}='${{{variable}}}' to keep it out")
         })
     };
     let env = arguments.env.iter().filter_map(|text| literal("--env", text, &['=']));

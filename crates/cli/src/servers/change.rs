@@ -1,4 +1,4 @@
-//! A change to a file, shown and then made, or only shown.
+//! Shows a change to a configuration file and writes it, unless it is a dry run.
 
 use std::process::ExitCode;
 
@@ -13,18 +13,18 @@ use crate::render;
 
 #[derive(Debug, Args)]
 pub(crate) struct ChangeArguments {
-    /// Show what would change, and change nothing.
+    /// Show the changes without writing them.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Say what was done as JSON.
+    /// Print the changes as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Shows the change and makes it.
+/// Shows the change and writes it, unless it is a dry run.
 pub(crate) fn carry_out(change: &Change, places: &Places, arguments: &ChangeArguments, notes: &[String]) -> ExitCode {
     if !arguments.json {
-        render::say(&change.diff());
+        render::print(&change.diff());
     }
     let written = if arguments.dry_run || change.is_empty() {
         None
@@ -35,15 +35,15 @@ pub(crate) fn carry_out(change: &Change, places: &Places, arguments: &ChangeArgu
         }
     };
     if arguments.json {
-        render::say_json(&as_json(change, written.as_ref(), notes));
+        render::print_json(&as_json(change, written.as_ref(), notes));
         return ExitCode::SUCCESS;
     }
     match &written {
         Some(written) => {
-            render::say(&format!("written; to undo: {}\n", text::line(&undo(change, written), usize::MAX)))
+            render::print(&format!("written; to undo: {}\n", text::line(&undo(change, written), usize::MAX)))
         }
-        None if change.is_empty() => render::say("nothing to change\n"),
-        None => render::say("nothing was written (--dry-run)\n"),
+        None if change.is_empty() => render::print("nothing to change\n"),
+        None => render::print("nothing was written (--dry-run)\n"),
     }
     notes.iter().for_each(|note| render::note(&format!("note: {note}")));
     ExitCode::SUCCESS
@@ -60,7 +60,7 @@ pub(crate) fn as_json(change: &Change, written: Option<&Written>, notes: &[Strin
     })
 }
 
-/// A command that puts the file back.
+/// Returns the shell command that restores the file.
 pub(crate) fn undo(change: &Change, written: &Written) -> String {
     let file = for_shell(&change.file.display().to_string());
     match &written.backup {

@@ -1,4 +1,4 @@
-//! `cellmate servers list`.
+//! `cellmate servers list`: lists the configured servers and their state.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use clap::Args;
 use mcp::Transport;
 use serde_json::{Value, json};
 
-use super::standing::{ServerReport, standings};
+use super::standing::{ServerReport, server_reports};
 use crate::config::{self, ConfigArguments, Loaded, Problem, shown};
 use crate::render;
 use crate::state::StoreArguments;
@@ -17,6 +17,7 @@ pub(super) struct ListArguments {
     config: ConfigArguments,
     #[command(flatten)]
     store: StoreArguments,
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -25,50 +26,50 @@ pub(super) async fn run(arguments: &ListArguments) -> ExitCode {
     let places = arguments.config.places();
     let loaded = match config::load(&places) {
         Ok(loaded) => loaded,
-        Err(error) => return render::trouble(&error.to_string()),
+        Err(error) => return render::fatal(&error.to_string()),
     };
-    let stood = match standings(&loaded, &places, &arguments.store).await {
-        Ok(stood) => stood,
-        Err(error) => return render::trouble(&error.to_string()),
+    let reports = match server_reports(&loaded, &places, &arguments.store).await {
+        Ok(reports) => reports,
+        Err(error) => return render::fatal(&error.to_string()),
     };
     if arguments.json {
-        render::say_json(&as_json(&loaded, &stood));
+        render::print_json(&as_json(&loaded, &reports));
     } else {
-        render::say(&table(&stood));
-        stood.iter().for_each(remark);
+        render::print(&table(&reports));
+        reports.iter().for_each(remark);
         loaded.problems.iter().for_each(|problem| render::note(&format!("problem: {problem}")));
     }
     ExitCode::SUCCESS
 }
 
-/// What is not well with a server, and what to type.
-fn remark(stood: &ServerReport) {
-    let name = shown::plain(&stood.entry.name);
-    let next = stood.next().filter(|_| stood.verdict().is_trouble());
+/// Prints what is wrong with a server, and the command that helps.
+fn remark(report: &ServerReport) {
+    let name = shown::plain(&report.entry.name);
+    let next = report.next().filter(|_| report.verdict().needs_attention());
     let next = next.map(|next| format!("; run `{next}`")).unwrap_or_default();
-    stood.remarks().iter().for_each(|remark| render::note(&format!("{name}: {remark}{next}")));
+    report.remarks().iter().for_each(|remark| render::note(&format!("{name}: {remark}{next}")));
 }
 
-fn table(stood: &[ServerReport]) -> String {
-    if stood.is_empty() {
-        return "no servers; `cellmate servers add NAME -- COMMAND` adds one\n".to_owned();
+fn table(reports: &[ServerReport]) -> String {
+    if reports.is_empty() {
+        return "no servers; add one with `cellmate servers add NAME -- COMMAND`\n".to_owned();
     }
-    let row = |stood: &ServerReport| {
-        let server = &stood.entry;
+    let row = |report: &ServerReport| {
+        let server = &report.entry;
         let origin = format!("{} ({})", server.origin, server.origin.source.as_str());
         [
             shown::plain(&server.name),
-            stood.verdict().as_str().to_owned(),
-            stood.tools(),
+            report.verdict().as_str().to_owned(),
+            report.tools(),
             server.transport.as_str().to_owned(),
             contract::text::line(&server.shown, usize::MAX),
             origin,
         ]
     };
-    columns(&stood.iter().map(row).collect::<Vec<_>>())
+    columns(&reports.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Rows with their cells below each other.
+/// Formats rows as a table with aligned columns.
 pub(super) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let mut widths = [0; N];
     for row in rows {
@@ -83,16 +84,16 @@ pub(super) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     rows.iter().map(line).collect()
 }
 
-fn as_json(loaded: &Loaded, stood: &[ServerReport]) -> Value {
+fn as_json(loaded: &Loaded, reports: &[ServerReport]) -> Value {
     json!({
-        "servers": stood.iter().map(server_json).collect::<Vec<_>>(),
+        "servers": reports.iter().map(server_json).collect::<Vec<_>>(),
         "problems": loaded.problems.iter().map(problem_json).collect::<Vec<_>>(),
         "files": loaded.files,
     })
 }
 
-pub(crate) fn server_json(stood: &ServerReport) -> Value {
-    let server = &stood.entry;
+pub(crate) fn server_json(report: &ServerReport) -> Value {
+    let server = &report.entry;
     let (env, headers): (Vec<&String>, Vec<&String>) = match &server.transport {
         Transport::Stdio { env, .. } => (env.keys().collect(), Vec::new()),
         Transport::Http { headers, .. } => (Vec::new(), headers.keys().collect()),
@@ -116,7 +117,7 @@ pub(crate) fn server_json(stood: &ServerReport) -> Value {
             "source": server.origin.source.as_str(),
         },
     });
-    if let (Value::Object(all), Value::Object(standing)) = (&mut configured, stood.to_json()) {
+    if let (Value::Object(all), Value::Object(standing)) = (&mut configured, report.to_json()) {
         all.extend(standing);
     }
     configured

@@ -1,4 +1,4 @@
-//! `cellmate servers login`.
+//! `cellmate servers login`: logs in to an HTTP server with OAuth, or out of it.
 
 use std::process::ExitCode;
 
@@ -8,86 +8,84 @@ use executor::ToolSource;
 use mcp::{LoggedIn, ServerSpec};
 use serde_json::{Value, json};
 
-use super::{ProbeResult, meet};
+use super::{ProbeResult, probe_all};
 use crate::config::{self, ConfigArguments, shown};
 use crate::render;
 
 #[derive(Debug, Args)]
 pub(super) struct LoginArguments {
+    /// Server to log in to.
     name: String,
-    /// Forget the login instead.
+    /// Log out instead.
     #[arg(long)]
     out: bool,
     #[command(flatten)]
     config: ConfigArguments,
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// What was done, for people and for programs.
-struct Done {
-    words: String,
+/// The result of the command, as text and as JSON.
+struct Report {
+    text: String,
     json: Value,
 }
 
 pub(super) async fn run(arguments: &LoginArguments) -> ExitCode {
-    match carried_out(arguments).await {
-        Ok(done) => {
+    match act(arguments).await {
+        Ok(report) => {
             if arguments.json {
-                render::say_json(&done.json)
+                render::print_json(&report.json)
             } else {
-                render::say(&format!("{}\n", done.words))
+                render::print(&format!("{}\n", report.text))
             }
             ExitCode::SUCCESS
         }
-        Err(message) => render::trouble(&message),
+        Err(message) => render::fatal(&message),
     }
 }
 
-async fn carried_out(arguments: &LoginArguments) -> Result<Done, String> {
+async fn act(arguments: &LoginArguments) -> Result<Report, String> {
     let places = arguments.config.places();
     let loaded = config::load(&places).map_err(|error| error.to_string())?;
     let name = shown::plain(&arguments.name);
     let server = loaded.servers.into_iter().find(|server| server.name == arguments.name);
-    let server = server.ok_or_else(|| format!("no server is called `{name}`; `cellmate servers list` has them all"))?;
+    let server = server.ok_or_else(|| format!("no server named `{name}`; `cellmate servers list` lists them"))?;
     let spec = server.spec();
     if arguments.out {
-        return forgotten(&spec, &name);
+        return log_out(&spec, &name);
     }
-    // On standard error: what is asked of a person is not the result.
+    // On standard error, because the prompt is not the command's result.
     let show = |page: &str| {
         let page = text::line(page, usize::MAX);
-        eprintln!("open this in a browser to log in to `{name}`:\n\n  {page}\n\nwaiting for it to come back…")
+        eprintln!("open this in a browser to log in to `{name}`:\n\n  {page}\n\nwaiting for the login to finish…")
     };
     let logged_in = mcp::login(&spec, show).await.map_err(|error| error.to_string())?;
-    // Whether it was worth it; and what was wrong before is forgotten.
-    let met = meet(vec![server], places.lists()).await;
-    Ok(made(&name, &logged_in, met.first()))
+    // Checks that the login works, and replaces the stored failure from before.
+    let probed = probe_all(vec![server], places.lists()).await;
+    Ok(login_report(&name, &logged_in, probed.first()))
 }
 
-fn forgotten(spec: &ServerSpec, name: &str) -> Result<Done, String> {
+fn log_out(spec: &ServerSpec, name: &str) -> Result<Report, String> {
     let forgotten = mcp::logout(spec).map_err(|error| error.to_string())?;
-    let words = if forgotten {
-        format!("the login to `{name}` is forgotten")
-    } else {
-        format!("nobody was logged in to `{name}`")
-    };
-    Ok(Done { words, json: json!({"server": name, "loggedIn": false, "forgotten": forgotten}) })
+    let text = if forgotten { format!("logged out of `{name}`") } else { format!("not logged in to `{name}`") };
+    Ok(Report { text, json: json!({"server": name, "loggedIn": false, "forgotten": forgotten}) })
 }
 
-fn made(name: &str, logged_in: &LoggedIn, met: Option<&ProbeResult>) -> Done {
-    let (tools, error) = match met.map(|met| &met.server) {
+fn login_report(name: &str, logged_in: &LoggedIn, probed: Option<&ProbeResult>) -> Report {
+    let (tools, error) = match probed.map(|probed| &probed.server) {
         Some(Ok(server)) => (Some(server.tools().len()), None),
-        Some(Err(missed)) => (None, Some(missed.why.clone())),
+        Some(Err(failure)) => (None, Some(failure.why.clone())),
         None => (None, None),
     };
     let issuer = shown::plain(logged_in.issuer.as_deref().unwrap_or("its issuer"));
-    let mut words = format!("logged in to `{name}` at {issuer}");
-    tools.iter().for_each(|tools| words += &format!("; it offers {tools} tools"));
-    error.iter().for_each(|error| words += &format!("; but {}", text::line(error, usize::MAX)));
+    let mut text = format!("logged in to `{name}` at {issuer}");
+    tools.iter().for_each(|tools| text += &format!("; it offers {tools} tools"));
+    error.iter().for_each(|error| text += &format!("; but connecting to it failed: {}", text::line(error, usize::MAX)));
     let (issuer, scopes) = (&logged_in.issuer, &logged_in.scopes);
     let json = json!({
         "server": name, "loggedIn": true, "issuer": issuer, "scopes": scopes, "tools": tools, "error": error,
     });
-    Done { words, json }
+    Report { text, json }
 }

@@ -1,4 +1,4 @@
-//! Starting configured servers, all at once, each with its own luck.
+//! Starts configured servers concurrently and reports which of them work.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,48 +11,50 @@ use tokio::task::JoinSet;
 
 use crate::config::{ServerEntry, shown};
 
-/// Servers that are being started at one time: package runners are hungry.
+/// How many servers are started at once: package runners take much CPU and memory.
 const MAX_STARTING: usize = 16;
 
-/// What is shown of a server's standard error.
+/// How many of the last lines of a server's standard error are shown.
 const MAX_STDERR_LINES: usize = 20;
 
-/// Values shorter than this are too common to be looked for.
+/// Shorter values are not masked: they are too common in other text.
 const MIN_SECRET_BYTES: usize = 5;
 
-/// One server, met or missed.
+/// A server that was started, or the reason why it failed.
 #[derive(Debug)]
 pub(crate) struct ProbeResult {
     pub(crate) entry: ServerEntry,
     pub(crate) took: Duration,
-    pub(crate) server: Result<Arc<Server>, Missed>,
+    pub(crate) server: Result<Arc<Server>, ProbeFailure>,
 }
 
-/// Why a server is not there.
+/// Why a server could not be started.
 #[derive(Debug)]
-pub(crate) struct Missed {
+pub(crate) struct ProbeFailure {
     pub(crate) why: String,
     /// The end of what it wrote to its standard error, without the secrets it was given.
     pub(crate) stderr: Vec<String>,
 }
 
-/// In the order given, when the last has started or failed. What came of it is kept in the folder, if there is one.
-pub(crate) async fn meet(servers: Vec<ServerEntry>, lists: Option<PathBuf>) -> Vec<ProbeResult> {
-    let places = Arc::new(Semaphore::new(MAX_STARTING));
-    let mut meeting = JoinSet::new();
+/// Starts all servers, and returns when each has started or failed, in the given order.
+///
+/// Stores each tool list or failure in the folder `lists`, if given.
+pub(crate) async fn probe_all(servers: Vec<ServerEntry>, lists: Option<PathBuf>) -> Vec<ProbeResult> {
+    let permits = Arc::new(Semaphore::new(MAX_STARTING));
+    let mut probes = JoinSet::new();
     for (position, entry) in servers.into_iter().enumerate() {
-        let (places, lists) = (Arc::clone(&places), lists.clone());
-        meeting.spawn(async move {
-            let _place = places.acquire().await;
-            (position, meet_one(entry, lists.as_deref()).await)
+        let (permits, lists) = (Arc::clone(&permits), lists.clone());
+        probes.spawn(async move {
+            let _permit = permits.acquire().await;
+            (position, probe(entry, lists.as_deref()).await)
         });
     }
-    let mut met = meeting.join_all().await;
-    met.sort_by_key(|(position, _)| *position);
-    met.into_iter().map(|(_, met)| met).collect()
+    let mut results = probes.join_all().await;
+    results.sort_by_key(|(position, _)| *position);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
-async fn meet_one(entry: ServerEntry, lists: Option<&Path>) -> ProbeResult {
+async fn probe(entry: ServerEntry, lists: Option<&Path>) -> ProbeResult {
     let began = Instant::now();
     let spec = entry.spec();
     let server = Server::connect(spec.clone()).await;
@@ -60,18 +62,18 @@ async fn meet_one(entry: ServerEntry, lists: Option<&Path>) -> ProbeResult {
     if let Some(lists) = lists {
         mcp::remember(lists, &spec, &server);
     }
-    let server = server.map_err(|error| Missed {
+    let server = server.map_err(|error| ProbeFailure {
         why: without_secrets(&why(&error.why), &entry),
         stderr: last_lines(&without_secrets(&error.stderr, &entry)),
     });
     ProbeResult { entry, took, server }
 }
 
-/// In the words of who can do something about it here.
+/// Describes the failure, naming the setting that can help.
 fn why(failure: &ConnectFailure) -> String {
     match failure {
         ConnectFailure::Deadline(limit) => format!(
-            "it was not ready within {} ms; see what it wrote to its standard error, or raise `startupTimeoutMs` in its entry",
+            "it was not ready within {} ms; check its standard error, or raise `startupTimeoutMs` in its entry",
             limit.as_millis()
         ),
         other => other.to_string(),
@@ -84,7 +86,7 @@ fn last_lines(text: &str) -> Vec<String> {
     lines.into_iter().skip(skipped).map(|line| text::line(line, usize::MAX)).collect()
 }
 
-/// Servers repeat what they were given when they complain about it.
+/// Masks the secrets that a server was given: servers repeat them in their error messages.
 pub(super) fn without_secrets(text: &str, entry: &ServerEntry) -> String {
     let values: Vec<&String> = match &entry.transport {
         Transport::Stdio { env, args, .. } => env.values().chain(hidden_arguments(args, &entry.shown)).collect(),
@@ -97,7 +99,7 @@ pub(super) fn without_secrets(text: &str, entry: &ServerEntry) -> String {
     secrets.fold(text.to_owned(), |text, secret| text.replace(secret, shown::HIDDEN))
 }
 
-/// Those that are not shown as they are: they look like a secret, or came from a variable. A path is neither.
+/// Returns the arguments that look like a secret or came from a variable, which `shown` leaves out. A path is neither.
 fn hidden_arguments<'a>(args: &'a [String], shown: &str) -> impl Iterator<Item = &'a String> {
     args.iter().filter(move |arg| !arg.starts_with('/') && !shown.contains(arg.as_str()))
 }

@@ -1,4 +1,4 @@
-//! `cellmate servers`: which MCP servers there are, and whether they work.
+//! `cellmate servers`: manages the configured MCP servers.
 
 mod add;
 mod change;
@@ -17,9 +17,9 @@ use clap::{Args, Subcommand};
 
 pub(crate) use change::{as_json as change_json, undo};
 pub(crate) use list::{problem_json, server_json};
-pub(crate) use meet::{ProbeResult, meet};
+pub(crate) use meet::{ProbeResult, probe_all};
 pub(crate) use offered::Offered;
-pub(crate) use standing::{ServerReport, standings};
+pub(crate) use standing::{ServerReport, server_reports};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServersArguments {
@@ -29,17 +29,17 @@ pub(crate) struct ServersArguments {
 
 #[derive(Debug, Subcommand)]
 enum ServersCommand {
-    /// Say which servers are configured, where, and how each stands. Starts none.
+    /// List the configured servers and their state, without starting them.
     List(list::ListArguments),
     /// Add a server: `add NAME -- COMMAND ARGS…`, or `add NAME --url URL`.
     Add(Box<add::AddArguments>),
-    /// Take a server out of the file it is in.
+    /// Remove a server from the configuration.
     Remove(remove::RemoveArguments),
-    /// Start each server and say what it offers, or why it does not.
+    /// Start servers and report their tools, or why they failed.
     Test(test::TestArguments),
-    /// Log in to a server at an address, in a browser.
+    /// Log in to an HTTP server, in a browser.
     Login(login::LoginArguments),
-    /// Let a project's own `.cellmate.json5`, and files of imported clients in it, start servers as they are now.
+    /// Allow a project's `.cellmate.json5` and imported client files to start servers, as they are now.
     Trust(trust::TrustArguments),
 }
 

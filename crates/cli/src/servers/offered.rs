@@ -1,4 +1,4 @@
-//! A server's tools, without those that its configuration leaves out.
+//! A server's tools, without those that its configuration excludes.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl ToolSource for Offered {
         self.source.identity()
     }
 
-    /// Whatever comes here came through the door, which knows only what is offered.
+    /// Needs no filter: only tools that are offered are authorized.
     fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
         self.source.call(call)
     }

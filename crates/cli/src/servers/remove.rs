@@ -1,4 +1,4 @@
-//! `cellmate servers remove`.
+//! `cellmate servers remove`: removes a server from the configuration.
 
 use std::process::ExitCode;
 
@@ -12,6 +12,7 @@ use crate::render;
 
 #[derive(Debug, Args)]
 pub(super) struct RemoveArguments {
+    /// Server to remove.
     name: String,
     #[command(flatten)]
     change: ChangeArguments,
@@ -21,14 +22,14 @@ pub(super) struct RemoveArguments {
 
 pub(super) fn run(arguments: &RemoveArguments) -> ExitCode {
     let places = arguments.config.places();
-    match prepared(&arguments.name, &places) {
+    match prepare(&arguments.name, &places) {
         Ok(change) => carry_out(&change, &places, &arguments.change, &[]),
-        Err(message) => render::trouble(&message),
+        Err(message) => render::fatal(&message),
     }
 }
 
-/// The first of our files that has it, without it.
-fn prepared(name: &str, places: &Places) -> Result<Change, String> {
+/// Returns the change that removes the server from the first of our files that has it.
+fn prepare(name: &str, places: &Places) -> Result<Change, String> {
     for (file, _) in config::own_files(places) {
         let mut change = Change::open(&file).map_err(|error| error.to_string())?;
         let tree = change.tree().map_err(|error| error.to_string())?;
@@ -40,19 +41,19 @@ fn prepared(name: &str, places: &Places) -> Result<Change, String> {
             return Ok(change);
         }
     }
-    Err(nowhere(name, places))
+    Err(not_found(name, places))
 }
 
-fn nowhere(name: &str, places: &Places) -> String {
+fn not_found(name: &str, places: &Places) -> String {
     let imported = config::load(places).ok().and_then(|loaded| loaded.servers.into_iter().find(|one| one.name == name));
     let name = shown::plain(name);
     match imported {
         Some(server) => format!(
-            "`{name}` is imported from {} (`{}`); remove it there, or take {} out of `imports`",
+            "`{name}` is imported from {} (`{}`); remove it there, or remove {} from `imports`",
             server.origin.source.as_str(),
             server.origin,
             server.origin.source.as_str(),
         ),
-        None => format!("no server is called `{name}`; `cellmate servers list` has them all"),
+        None => format!("no server named `{name}`; `cellmate servers list` lists them"),
     }
 }

@@ -1,4 +1,4 @@
-//! How each server stands, said without starting any: what is remembered of it, its login, and what to type next.
+//! The last known state of each server: its tool list or failure, its login, and the command to run next.
 
 use contract::text;
 use executor::Approved;
@@ -11,10 +11,10 @@ use super::meet::without_secrets;
 use crate::config::{Loaded, Places, ServerEntry, shown};
 use crate::state::{StateError, StoreArguments};
 
-/// What is shown of why a server failed.
+/// The longest failure message that is shown.
 const MAX_SHOWN_CHARS: usize = 1_000;
 
-/// One configured server and all that is known of it.
+/// One configured server with its last known state.
 #[derive(Debug)]
 pub(crate) struct ServerReport {
     pub(crate) entry: ServerEntry,
@@ -22,16 +22,16 @@ pub(crate) struct ServerReport {
     login: LoginStatus,
 }
 
-/// What there is to be said of a server in a word.
+/// A server's state in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Off,
-    WantsLogin,
-    /// The login there is allows too little.
-    WantsMore,
+    NeedsLogin,
+    /// The login lacks scopes that the server requires.
+    NeedsScopes,
     Failed,
-    /// Nobody has tried it yet.
-    Unmet,
+    /// It was never started.
+    Untested,
     Ready,
 }
 
@@ -39,10 +39,10 @@ impl Verdict {
     fn of(enabled: bool, status: &Status, login: &LoginStatus) -> Self {
         match login {
             _ if !enabled => Self::Off,
-            LoginStatus::LoggedOut { wanted: true } | LoginStatus::LoggedIn { over: true, .. } => Self::WantsLogin,
-            LoginStatus::LoggedIn { wanted, .. } if !wanted.is_empty() => Self::WantsMore,
+            LoginStatus::LoggedOut { wanted: true } | LoginStatus::LoggedIn { over: true, .. } => Self::NeedsLogin,
+            LoginStatus::LoggedIn { wanted, .. } if !wanted.is_empty() => Self::NeedsScopes,
             _ if status.trouble.is_some() => Self::Failed,
-            _ if status.listed_at.is_none() => Self::Unmet,
+            _ if status.listed_at.is_none() => Self::Untested,
             LoginStatus::NotForIt | LoginStatus::LoggedOut { .. } | LoginStatus::LoggedIn { .. } => Self::Ready,
         }
     }
@@ -50,30 +50,30 @@ impl Verdict {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
-            Self::WantsLogin | Self::WantsMore => "wants login",
+            Self::NeedsLogin | Self::NeedsScopes => "needs login",
             Self::Failed => "failed",
-            Self::Unmet => "not tried",
+            Self::Untested => "not tried",
             Self::Ready => "ready",
         }
     }
 
-    /// Whether calls would fail until somebody does something.
-    pub(crate) fn is_trouble(self) -> bool {
-        matches!(self, Self::WantsLogin | Self::WantsMore | Self::Failed)
+    /// Whether calls would fail until the user acts.
+    pub(crate) fn needs_attention(self) -> bool {
+        matches!(self, Self::NeedsLogin | Self::NeedsScopes | Self::Failed)
     }
 
     fn next(self, name: &str) -> Option<String> {
         let name = shown::for_shell(&shown::plain(name));
         match self {
             Self::Off | Self::Ready => None,
-            Self::WantsLogin | Self::WantsMore => Some(format!("cellmate servers login {name}")),
-            Self::Failed | Self::Unmet => Some(format!("cellmate servers test {name}")),
+            Self::NeedsLogin | Self::NeedsScopes => Some(format!("cellmate servers login {name}")),
+            Self::Failed | Self::Untested => Some(format!("cellmate servers test {name}")),
         }
     }
 }
 
-/// All that are configured, in their order. Nothing is made where state is kept.
-pub(crate) async fn standings(
+/// Reports on all configured servers, in their order. Creates nothing in the state folder.
+pub(crate) async fn server_reports(
     loaded: &Loaded,
     places: &Places,
     store: &StoreArguments,
@@ -81,8 +81,8 @@ pub(crate) async fn standings(
     let lists = store.lists(places);
     let options = UpstreamOptions { cache_dir: lists, ..UpstreamOptions::DEFAULT };
     let upstreams = Upstreams::new(loaded.servers.iter().map(ServerEntry::spec).collect(), &options);
-    let mut statuses = upstreams.statuses_against(&approved(loaded, places, store).await?);
-    let stood = |entry: &ServerEntry| {
+    let mut statuses = upstreams.statuses_against(&standing_approvals(loaded, places, store).await?);
+    let report = |entry: &ServerEntry| {
         let at = statuses.iter().position(|status| status.name == entry.name)?;
         Some(ServerReport {
             entry: entry.clone(),
@@ -90,11 +90,11 @@ pub(crate) async fn standings(
             login: mcp::standing(&entry.spec()),
         })
     };
-    Ok(loaded.servers.iter().filter_map(stood).collect())
+    Ok(loaded.servers.iter().filter_map(report).collect())
 }
 
-/// What people agreed to for good, where there is a store at all.
-async fn approved(loaded: &Loaded, places: &Places, store: &StoreArguments) -> Result<Approved, StateError> {
+/// Returns the standing approvals; none if there is no store yet.
+async fn standing_approvals(loaded: &Loaded, places: &Places, store: &StoreArguments) -> Result<Approved, StateError> {
     if store.folder(places).is_none_or(|folder| !folder.exists()) {
         return Ok(Approved::default());
     }
@@ -111,12 +111,12 @@ impl ServerReport {
         Verdict::of(self.entry.enabled, &self.status, &self.login)
     }
 
-    /// What to type next; none where there is nothing to do.
+    /// Returns the command to run next, or `None` if there is nothing to do.
     pub(crate) fn next(&self) -> Option<String> {
         self.verdict().next(&self.entry.name)
     }
 
-    /// How many tools, as of when.
+    /// Returns how many tools the server listed, and when.
     pub(crate) fn tools(&self) -> String {
         match self.status.listed_at {
             Some(at) => format!("{} tools, {}", self.status.tools, ago(now_ms().saturating_sub(at))),
@@ -124,25 +124,26 @@ impl ServerReport {
         }
     }
 
-    /// What a person should know, in a sentence each.
+    /// Returns what the user should know about the server, one sentence each.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         match &self.login {
-            LoginStatus::LoggedOut { wanted: true } => remarks.push("it wants a login".to_owned()),
-            LoginStatus::LoggedIn { over: true, .. } => remarks.push("its login is over".to_owned()),
+            LoginStatus::LoggedOut { wanted: true } => remarks.push("it needs a login".to_owned()),
+            LoginStatus::LoggedIn { over: true, .. } => remarks.push("its login has expired".to_owned()),
             LoginStatus::LoggedIn { wanted, .. } if !wanted.is_empty() => {
-                remarks.push(format!("it wants a login that allows `{}`", shown::plain(&wanted.join(" "))));
+                remarks.push(format!("it needs a login with the scopes `{}`", shown::plain(&wanted.join(" "))));
             }
             LoginStatus::NotForIt | LoginStatus::LoggedOut { .. } | LoginStatus::LoggedIn { .. } => {}
         }
-        if let Some(trouble) = self.status.trouble.as_ref().filter(|_| self.verdict() == Verdict::Failed) {
-            let when = ago(now_ms().saturating_sub(trouble.at));
-            let why = text::line(&without_secrets(&trouble.message, &self.entry), MAX_SHOWN_CHARS);
+        if let Some(failure) = self.status.trouble.as_ref().filter(|_| self.verdict() == Verdict::Failed) {
+            let when = ago(now_ms().saturating_sub(failure.at));
+            let why = text::line(&without_secrets(&failure.message, &self.entry), MAX_SHOWN_CHARS);
             remarks.push(format!("it failed {when}: {why}"));
         }
         if !self.status.changed_since_approved.is_empty() {
             let tools = self.status.changed_since_approved.join(", ");
-            remarks.push(format!("not what people agreed to any more, so asked about again: {}", shown::plain(&tools)));
+            remarks
+                .push(format!("tools that changed since their approval and need a new one: {}", shown::plain(&tools)));
         }
         remarks
     }
@@ -155,18 +156,18 @@ impl ServerReport {
                 json!({"loggedIn": !over, "issuer": issuer, "scopes": scopes, "wantedScopes": wanted})
             }
         };
-        let trouble = self
+        let failure = self
             .status
             .trouble
             .as_ref()
-            .map(|trouble| json!({"at": trouble.at, "message": without_secrets(&trouble.message, &self.entry)}));
+            .map(|failure| json!({"at": failure.at, "message": without_secrets(&failure.message, &self.entry)}));
         json!({
             "state": self.verdict().as_str(),
             "login": login,
             "tools": self.status.tools,
             "listedAt": self.status.listed_at,
             "changedSinceApproved": self.status.changed_since_approved,
-            "lastError": trouble,
+            "lastError": failure,
             "next": self.next(),
         })
     }
@@ -215,12 +216,12 @@ mod tests {
         };
         let cases = [
             (false, status(true, true), LoginStatus::LoggedOut { wanted: true }, Verdict::Off),
-            (true, status(true, true), LoginStatus::LoggedOut { wanted: true }, Verdict::WantsLogin),
-            (true, status(true, true), logged_in(true, &[]), Verdict::WantsLogin),
-            (true, status(true, true), logged_in(false, &["a"]), Verdict::WantsMore),
+            (true, status(true, true), LoginStatus::LoggedOut { wanted: true }, Verdict::NeedsLogin),
+            (true, status(true, true), logged_in(true, &[]), Verdict::NeedsLogin),
+            (true, status(true, true), logged_in(false, &["a"]), Verdict::NeedsScopes),
             (true, status(true, true), logged_in(false, &[]), Verdict::Failed),
             (true, status(true, true), LoginStatus::NotForIt, Verdict::Failed),
-            (true, status(false, false), LoginStatus::LoggedOut { wanted: false }, Verdict::Unmet),
+            (true, status(false, false), LoginStatus::LoggedOut { wanted: false }, Verdict::Untested),
             (true, status(true, false), LoginStatus::LoggedOut { wanted: false }, Verdict::Ready),
         ];
         for (enabled, status, login, expected) in cases {

@@ -1,4 +1,4 @@
-//! `cellmate servers test`.
+//! `cellmate servers test`: starts servers and reports their tools or failures.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,16 +10,17 @@ use mcp::Server;
 use serde_json::{Value, json};
 
 use super::list::problem_json;
-use super::{Offered, ProbeResult, meet};
+use super::{Offered, ProbeResult, probe_all};
 use crate::config::{self, ConfigArguments, Loaded, Problem, shown};
 use crate::render;
 
 #[derive(Debug, Args)]
 pub(super) struct TestArguments {
-    /// All that are on, where none is named.
+    /// Servers to test; all enabled ones by default.
     names: Vec<String>,
     #[command(flatten)]
     config: ConfigArguments,
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -28,11 +29,11 @@ pub(super) async fn run(arguments: &TestArguments) -> ExitCode {
     let places = arguments.config.places();
     let loaded = match config::load(&places) {
         Ok(loaded) => loaded,
-        Err(error) => return render::trouble(&error.to_string()),
+        Err(error) => return render::fatal(&error.to_string()),
     };
     if let Some(name) = arguments.names.iter().find(|name| !is_known(&loaded, name)) {
         let name = shown::plain(name);
-        return render::trouble(&format!("no server is called `{name}`; `cellmate servers list` has them all"));
+        return render::fatal(&format!("no server named `{name}`; `cellmate servers list` lists them"));
     }
     let wanted = |name: &str| arguments.names.is_empty() || arguments.names.iter().any(|one| one == name);
     let Loaded { servers, problems, .. } = loaded;
@@ -40,22 +41,22 @@ pub(super) async fn run(arguments: &TestArguments) -> ExitCode {
         let named = arguments.names.contains(&server.name);
         named || (server.enabled && arguments.names.is_empty())
     });
-    let met = meet(servers.collect(), places.lists()).await;
+    let results = probe_all(servers.collect(), places.lists()).await;
     let problems: Vec<Problem> =
         problems.into_iter().filter(|problem| problem.server.as_deref().is_none_or(wanted)).collect();
     if arguments.json {
-        let servers: Vec<Value> = met.iter().map(as_json).collect();
+        let servers: Vec<Value> = results.iter().map(as_json).collect();
         let problems: Vec<Value> = problems.iter().map(problem_json).collect();
-        render::say_json(&json!({"servers": servers, "problems": problems}));
+        render::print_json(&json!({"servers": servers, "problems": problems}));
     } else {
-        met.iter().for_each(|met| render::say(&readable(met)));
+        results.iter().for_each(|result| render::print(&readable(result)));
         problems.iter().for_each(|problem| render::note(&format!("problem: {problem}")));
-        if met.is_empty() && problems.is_empty() {
-            render::say("no servers; `cellmate servers add NAME -- COMMAND` adds one\n");
+        if results.is_empty() && problems.is_empty() {
+            render::print("no servers; add one with `cellmate servers add NAME -- COMMAND`\n");
         }
     }
-    let all_well = met.iter().all(|met| met.server.is_ok()) && problems.iter().all(|one| one.server.is_none());
-    if all_well { ExitCode::SUCCESS } else { ExitCode::from(1) }
+    let all_ok = results.iter().all(|result| result.server.is_ok()) && problems.iter().all(|one| one.server.is_none());
+    if all_ok { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
 fn is_known(loaded: &Loaded, name: &str) -> bool {
@@ -63,16 +64,16 @@ fn is_known(loaded: &Loaded, name: &str) -> bool {
         || loaded.problems.iter().any(|problem| problem.server.as_deref() == Some(name))
 }
 
-fn offered(met: &ProbeResult, server: &Arc<Server>) -> usize {
+fn offered(result: &ProbeResult, server: &Arc<Server>) -> usize {
     let source: Arc<dyn ToolSource> = server.clone();
-    Offered::new(source, &met.entry).tools().len()
+    Offered::new(source, &result.entry).tools().len()
 }
 
-fn readable(met: &ProbeResult) -> String {
-    let (name, ms) = (shown::plain(&met.entry.name), met.took.as_millis());
-    match &met.server {
+fn readable(result: &ProbeResult) -> String {
+    let (name, ms) = (shown::plain(&result.entry.name), result.took.as_millis());
+    match &result.server {
         Ok(server) => {
-            let (all, offered) = (server.tools().len(), offered(met, server));
+            let (all, offered) = (server.tools().len(), offered(result, server));
             let chosen = if offered < all { format!(" of {all}") } else { String::new() };
             let revision = server.revision().map(|revision| format!(", MCP {revision}")).unwrap_or_default();
             let mut text = format!("ok    {name}: {offered}{chosen} tools in {ms} ms{revision}\n");
@@ -85,33 +86,33 @@ fn readable(met: &ProbeResult) -> String {
             }
             text
         }
-        Err(missed) => {
+        Err(failure) => {
             let mut text =
-                format!("FAIL  {name}: {} ({ms} ms; {})\n", text::line(&missed.why, usize::MAX), met.entry.origin);
-            missed.stderr.iter().for_each(|line| text.push_str(&format!("      | {line}\n")));
+                format!("FAIL  {name}: {} ({ms} ms; {})\n", text::line(&failure.why, usize::MAX), result.entry.origin);
+            failure.stderr.iter().for_each(|line| text.push_str(&format!("      | {line}\n")));
             text
         }
     }
 }
 
-fn as_json(met: &ProbeResult) -> Value {
+fn as_json(result: &ProbeResult) -> Value {
     let mut report = json!({
-        "name": met.entry.name,
-        "ok": met.server.is_ok(),
-        "ms": met.took.as_secs_f64() * 1000.0,
-        "origin": met.entry.origin.to_string(),
+        "name": result.entry.name,
+        "ok": result.server.is_ok(),
+        "ms": result.took.as_secs_f64() * 1000.0,
+        "origin": result.entry.origin.to_string(),
     });
-    let more = match &met.server {
+    let more = match &result.server {
         Ok(server) => {
             let left_out = |one: &mcp::LeftOut| json!({"tool": one.tool, "why": one.why});
             json!({
                 "revision": server.revision(),
-                "tools": offered(met, server),
+                "tools": offered(result, server),
                 "toolsOfServer": server.tools().len(),
                 "leftOut": server.left_out().iter().map(left_out).collect::<Vec<_>>(),
             })
         }
-        Err(missed) => json!({"error": missed.why, "stderr": missed.stderr}),
+        Err(failure) => json!({"error": failure.why, "stderr": failure.stderr}),
     };
     if let (Value::Object(report), Value::Object(more)) = (&mut report, more) {
         report.extend(more);

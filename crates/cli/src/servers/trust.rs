@@ -1,6 +1,6 @@
-//! `cellmate servers trust`: a project's file comes with the project and starts processes, so the user says yes first.
+//! `cellmate servers trust`: a project's file comes with the project and starts processes, so the user must trust it.
 //!
-//! What is trusted is the content of the file. When it changes, it is not read until the user says yes again.
+//! Trust covers the file's content. When the content changes, the file is not read until the user trusts it again.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,9 +14,9 @@ use crate::render;
 
 #[derive(Debug, Args)]
 pub(super) struct TrustArguments {
-    /// The project's folder; this one where none is given.
+    /// Project folder; the current folder by default.
     folder: Option<PathBuf>,
-    /// Trust its files no longer.
+    /// Stop trusting the project's files.
     #[arg(long)]
     remove: bool,
     #[command(flatten)]
@@ -30,22 +30,22 @@ pub(super) fn run(arguments: &TrustArguments) -> ExitCode {
         .and_then(|places| if arguments.remove { remove(arguments, &places) } else { trust(arguments, &places) });
     match done {
         Ok(code) => code,
-        Err(message) => render::trouble(&message),
+        Err(message) => render::fatal(&message),
     }
 }
 
 fn places(arguments: &TrustArguments) -> Result<Places, String> {
     let places = arguments.config.places();
     let given = arguments.folder.as_ref().unwrap_or(&places.folder);
-    let folder = given.canonicalize().map_err(|_| format!("`{}` is no folder", shown::path(given)))?;
+    let folder = given.canonicalize().map_err(|_| format!("`{}` is not a folder", shown::path(given)))?;
     Ok(Places { folder, ..places })
 }
 
-/// One file and what the user is about to trust in it.
+/// A file that the user is about to trust.
 struct Review {
     file: PathBuf,
     reviewed: Reviewed,
-    /// None where the file is trusted as it is.
+    /// `None` if the file is already trusted as it is.
     changes: Option<ServerChanges>,
 }
 
@@ -55,11 +55,11 @@ fn trust(arguments: &TrustArguments, places: &Places) -> Result<ExitCode, String
     let code = if unusable.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(render::FAILED) };
     let is_new = reviews.iter().any(|review| review.changes.is_some());
     if !arguments.change.json {
-        reviews.iter().for_each(|review| render::say(&readable(review)));
+        reviews.iter().for_each(|review| render::print(&readable(review)));
     }
     if !arguments.change.dry_run {
         for review in reviews.iter().filter(|review| review.changes.is_some()) {
-            let failed = |error| format!("`{}` cannot be recorded as trusted: {error}", shown::path(&review.file));
+            let failed = |error| format!("cannot record `{}` as trusted: {error}", shown::path(&review.file));
             store.write(&review.reviewed.record).map_err(failed)?;
         }
     }
@@ -67,10 +67,10 @@ fn trust(arguments: &TrustArguments, places: &Places) -> Result<ExitCode, String
     if arguments.change.json {
         let files: Vec<Value> = reviews.iter().map(as_json).collect();
         let changed = is_new && !arguments.change.dry_run;
-        render::say_json(&json!({"changed": changed, "files": files, "notes": notes}));
+        render::print_json(&json!({"changed": changed, "files": files, "notes": notes}));
         return Ok(code);
     }
-    render::say(match (is_new, arguments.change.dry_run) {
+    render::print(match (is_new, arguments.change.dry_run) {
         (false, _) => "nothing to change\n",
         (true, true) => "nothing was written (--dry-run)\n",
         (true, false) => "trusted as it is now; to undo: cellmate servers trust --remove\n",
@@ -79,7 +79,7 @@ fn trust(arguments: &TrustArguments, places: &Places) -> Result<ExitCode, String
     Ok(code)
 }
 
-/// Every file of the project that would be read, as it is now; and why others cannot be. An error where there is none.
+/// Returns every project file that would be read, as it is now, and why others cannot be. Fails if there are none.
 fn reviews(places: &Places, store: &TrustStore) -> Result<(Vec<Review>, Vec<String>), String> {
     let (mut reviews, mut unusable) = (Vec::new(), Vec::new());
     for (file, client) in config::project_files(places).map_err(|error| error.to_string())? {
@@ -108,9 +108,7 @@ fn reviews(places: &Places, store: &TrustStore) -> Result<(Vec<Review>, Vec<Stri
     }
     let folder = shown::path(&places.folder);
     Err(unusable.into_iter().next().unwrap_or_else(|| {
-        format!(
-            "there is nothing to trust in `{folder}`: it has no `.cellmate.json5`, and no file of a client in `imports`"
-        )
+        format!("nothing to trust in `{folder}`: it has no `.cellmate.json5`, and no file of a client that you import")
     }))
 }
 
@@ -127,7 +125,7 @@ fn readable(review: &Review) -> String {
         }
     }
     if *changes == ServerChanges::default() {
-        text += "  its servers are the same; something else in it, or in an `envFile`, has changed\n";
+        text += "  its servers are unchanged; something else in it, or an `envFile`, has changed\n";
     }
     for path in review.reviewed.record.env_files() {
         text += &format!("  with the variables in `{}`\n", contract::text::line(path, usize::MAX));
@@ -158,7 +156,7 @@ fn remove(arguments: &TrustArguments, places: &Places) -> Result<ExitCode, Strin
     let store = TrustStore::of(places);
     let mut removed = Vec::new();
     for (file, _) in config::project_files(places).map_err(|error| error.to_string())? {
-        let failed = |error| format!("what is recorded of `{}` cannot be removed: {error}", shown::path(&file));
+        let failed = |error| format!("cannot remove the trust record of `{}`: {error}", shown::path(&file));
         let is_trusted = match arguments.change.dry_run {
             true => store.record(&file).is_some(),
             false => store.remove(&file).map_err(failed)?,
@@ -169,13 +167,13 @@ fn remove(arguments: &TrustArguments, places: &Places) -> Result<ExitCode, Strin
     }
     if arguments.change.json {
         let changed = !removed.is_empty() && !arguments.change.dry_run;
-        render::say_json(&json!({"changed": changed, "removed": removed}));
+        render::print_json(&json!({"changed": changed, "removed": removed}));
         return Ok(ExitCode::SUCCESS);
     }
-    let word = if arguments.change.dry_run { "would not be trusted any more" } else { "not trusted any more" };
-    removed.iter().for_each(|file| render::say(&format!("{}: {word}\n", shown::path(file))));
+    let status = if arguments.change.dry_run { "would no longer be trusted" } else { "no longer trusted" };
+    removed.iter().for_each(|file| render::print(&format!("{}: {status}\n", shown::path(file))));
     if removed.is_empty() {
-        render::say("nothing to change\n");
+        render::print("nothing to change\n");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! What `cellmate doctor` says of the store.
+//! The store section of `cellmate doctor`, and the clock skew that `cellmate mcp` warns about.
 
 use std::time::Instant;
 
@@ -8,50 +8,69 @@ use store::StoreProbe;
 
 use super::{ConfiguredStore, StateError, StoreSettings};
 
-/// Machines whose clocks differ by more from the server's do not agree on whose lease is over. A lease is 3 s, and is
-/// renewed every second.
+/// The largest clock difference from the database server that is safe: a lease lasts 3 s and is renewed every second,
+/// so machines that differ by more do not agree on when a lease expires.
 pub(crate) const MAX_SKEW_MS: i64 = 1_000;
 
-/// For a line, for JSON, and whether all is well.
-pub(crate) async fn look(store: &ConfiguredStore) -> (String, Value, bool) {
-    let kept = match store.choose() {
-        Ok(kept) => kept,
-        Err(error) => return (error.to_string(), json!({"error": error.to_string()}), false),
-    };
-    let place = kept.location.to_string();
-    match looked(&kept).await {
-        Ok((said, clock, is_well)) => {
-            (format!("{place}: {said}"), json!({"location": place, "state": said, "clockSkewMs": clock}), is_well)
+/// The result of checking the store, as a line of text and as JSON.
+#[derive(Debug)]
+pub(crate) struct StoreCheck {
+    pub(crate) text: String,
+    pub(crate) json: Value,
+    pub(crate) is_ok: bool,
+}
+
+pub(crate) async fn check_store(store: &ConfiguredStore) -> StoreCheck {
+    let settings = match store.choose() {
+        Ok(settings) => settings,
+        Err(error) => {
+            let text = error.to_string();
+            return StoreCheck { json: json!({"error": text}), text, is_ok: false };
         }
-        Err(error) => (error.to_string(), json!({"location": place, "error": error.to_string()}), false),
+    };
+    let location = settings.location.to_string();
+    match probe(&settings).await {
+        Ok((state, skew, is_ok)) => StoreCheck {
+            text: format!("{location}: {state}"),
+            json: json!({"location": location, "state": state, "clockSkewMs": skew}),
+            is_ok,
+        },
+        Err(error) => {
+            let text = error.to_string();
+            StoreCheck { json: json!({"location": location, "error": text}), text, is_ok: false }
+        }
     }
 }
 
-async fn looked(kept: &StoreSettings) -> Result<(String, Option<i64>, bool), StateError> {
+/// Returns the store's state in words, the clock skew if it is on a server, and whether the store can be used.
+async fn probe(settings: &StoreSettings) -> Result<(String, Option<i64>, bool), StateError> {
     let began = (Instant::now(), now_ms());
-    let look = StoreProbe::at(&kept.location).await.map_err(|error| kept.failed(error))?;
+    let probe = StoreProbe::at(&settings.location).await.map_err(|error| settings.failed(error))?;
     let took = began.0.elapsed().as_millis();
-    let skew = look.clock.map(|clock| skew(clock, began.1, now_ms()));
-    let (said, is_well) = match look.schema {
-        None => ("not there yet; made when it is first needed".to_owned(), true),
-        Some(schema) if schema > look.known_schema => {
-            (format!("written by a newer program (schema {schema}, this one knows {})", look.known_schema), false)
+    let skew = probe.clock.map(|clock| skew(clock, began.1, now_ms()));
+    let (state, is_ok) = match probe.schema {
+        None => ("does not exist yet; created on first use".to_owned(), true),
+        Some(schema) if schema > probe.known_schema => {
+            let known = probe.known_schema;
+            (format!("written by a newer version of cellmate (schema {schema}, this version supports {known})"), false)
         }
-        Some(schema) if schema < look.known_schema => {
-            (format!("answers in {took} ms; schema {schema} becomes {} when it is next used", look.known_schema), true)
+        Some(schema) if schema < probe.known_schema => {
+            (format!("answers in {took} ms; schema {schema}, migrated to {} on next use", probe.known_schema), true)
         }
         Some(schema) => (format!("answers in {took} ms; schema {schema}"), true),
     };
     match skew.filter(|skew| skew.abs() > MAX_SKEW_MS) {
-        Some(skew) => Ok((format!("{said}; {}", apart(skew)), Some(skew), false)),
-        None => Ok((said, skew, is_well)),
+        Some(skew) => Ok((format!("{state}; {}", skew_warning(skew)), Some(skew), false)),
+        None => Ok((state, skew, is_ok)),
     }
 }
 
-/// How far the server's clock is ahead of ours, for sure: it was asked at some time in between.
-pub(crate) fn skew(server: i64, asked: i64, heard: i64) -> i64 {
-    if server > heard {
-        server - heard
+/// Returns the least that the server's clock is ahead of this machine's, negative if it is behind.
+///
+/// The server read its clock at some time between `asked` and `answered`, so a value in between counts as no skew.
+pub(crate) fn skew(server: i64, asked: i64, answered: i64) -> i64 {
+    if server > answered {
+        server - answered
     } else if server < asked {
         server - asked
     } else {
@@ -59,9 +78,12 @@ pub(crate) fn skew(server: i64, asked: i64, heard: i64) -> i64 {
     }
 }
 
-pub(crate) fn apart(skew: i64) -> String {
+pub(crate) fn skew_warning(skew: i64) -> String {
     let word = if skew > 0 { "behind" } else { "ahead of" };
-    format!("this machine's clock is {} ms {word} the server's: set it, or runs are taken over too soon", skew.abs())
+    format!(
+        "this machine's clock is {} ms {word} the database server's; correct it, or runs are taken over too soon",
+        skew.abs()
+    )
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What outlives a command: runs, the key their cells are sealed with, and tokens, in a folder only its owner can read.
+//! The state folder: runs, the key that seals suspended cells, and tokens, readable only by its owner.
 //!
-//! Several processes use it at once. Whoever comes first makes what is not there; the others find it. Runs can be kept
-//! elsewhere: `place` decides where.
+//! Several processes may use it at once; the first one creates what is missing. Runs can be stored elsewhere: `place`
+//! decides where.
 
 pub(crate) mod look;
 mod place;
@@ -20,13 +20,13 @@ pub(crate) use place::{ConfiguredStore, StoreArguments, StoreSettings};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StateError {
-    #[error("there is no home to keep state in; set XDG_STATE_HOME, or give --state-dir")]
+    #[error("cannot find a folder for state; set HOME or XDG_STATE_HOME, or pass --state-dir")]
     NoHome,
     #[error("cannot use `{path}`: {source}")]
     File { path: PathBuf, source: io::Error },
-    #[error("`{0}` can be read by others; `chmod 600` it, and replace what it holds")]
+    #[error("`{0}` can be read by others; run `chmod 600` on it, and replace the secrets in it")]
     Exposed(PathBuf),
-    #[error("others can write to the folder `{0}`; `chmod 700` it, or choose another with --state-dir")]
+    #[error("others can write to the folder `{0}`; run `chmod 700` on it, or choose another with --state-dir")]
     Shared(PathBuf),
     #[error("`{0}` has more than {MAX_CONFIG_FILE_BYTES} bytes; shorten it")]
     TooLong(PathBuf),
@@ -40,7 +40,7 @@ pub(crate) enum StateError {
     Config(#[from] ConfigError),
     #[error("{location}: {error}")]
     Store { location: String, error: StoreError },
-    #[error("the system has no randomness to give: {0}")]
+    #[error("cannot read system randomness: {0}")]
     Randomness(#[from] getrandom::Error),
 }
 
@@ -53,10 +53,10 @@ impl State {
     pub(crate) fn open(given: Option<&Path>) -> Result<Self, StateError> {
         let folder = match given {
             Some(folder) => folder.to_owned(),
-            None => usual_folder().ok_or(StateError::NoHome)?,
+            None => default_folder().ok_or(StateError::NoHome)?,
         };
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|source| at(&folder, source))?;
-        keep_from_others(&folder)?;
+        make_private(&folder)?;
         Ok(Self { folder })
     }
 
@@ -64,7 +64,7 @@ impl State {
         self.folder.join(name)
     }
 
-    /// A secret of 32 random bytes in hexadecimal digits, made where there is none.
+    /// Reads the secret of this name, 32 random bytes in hexadecimal digits; creates it if it does not exist.
     pub(crate) fn secret(&self, name: &str) -> Result<String, StateError> {
         let path = self.path(name);
         if !path.exists() {
@@ -74,16 +74,18 @@ impl State {
     }
 }
 
-/// A folder of ours is taken from everybody else. One that others can write to and that is not ours alone to change,
-/// such as `/tmp`, is refused: they could put files of theirs in the place of ours.
-fn keep_from_others(folder: &Path) -> Result<(), StateError> {
+/// Removes other users' access to the folder.
+///
+/// A folder that others can write to and whose mode we must not or cannot change, such as `/tmp`, is refused: others
+/// could replace our files with theirs.
+fn make_private(folder: &Path) -> Result<(), StateError> {
     let found = fs::metadata(folder).map_err(|source| at(folder, source))?;
     match privacy(found.mode()) {
         Privacy::Private => Ok(()),
         Privacy::Refused => Err(StateError::Shared(folder.to_owned())),
         Privacy::Tightened { is_writable } => {
             match fs::set_permissions(folder, Permissions::from_mode(0o700)) {
-                // Somebody else's folder, in which nobody but them can do harm.
+                // Another user's folder, which only that user can write to.
                 Err(_) if !is_writable => Ok(()),
                 Err(_) => Err(StateError::Shared(folder.to_owned())),
                 Ok(()) => Ok(()),
@@ -92,11 +94,11 @@ fn keep_from_others(folder: &Path) -> Result<(), StateError> {
     }
 }
 
-/// What is to be done about a folder with this mode.
+/// How a folder with a given mode is made private.
 #[derive(Debug, PartialEq, Eq)]
 enum Privacy {
     Private,
-    /// Others than its owner can look into it, or even write to it.
+    /// Others can read it, and can write to it if `is_writable`; the mode is to be tightened.
     Tightened {
         is_writable: bool,
     },
@@ -112,15 +114,14 @@ fn privacy(mode: u32) -> Privacy {
     }
 }
 
-/// Written beside its place and put there whole: who looks in between finds nothing or all of it, and of two who
-/// come at once the second takes what the first made.
+/// Creates a file with a random secret, atomically: of two processes that do so at once, both use the first one's.
 fn make_secret(path: &Path) -> Result<(), StateError> {
     let mut random = [0; 32];
     getrandom::fill(&mut random)?;
     put_new(path, &format!("{}\n", hex(&random))).map_err(|source| at(path, source))
 }
 
-/// Puts a file of its owner's alone where none is. One that is there already stays.
+/// Creates a file that only its owner can read, atomically. An existing file is kept.
 pub(crate) fn put_new(path: &Path, text: &str) -> io::Result<()> {
     let draft = draft(path, text.as_bytes())?;
     let put = match fs::hard_link(&draft, path) {
@@ -131,13 +132,13 @@ pub(crate) fn put_new(path: &Path, text: &str) -> io::Result<()> {
     put
 }
 
-/// Puts a file of its owner's alone in the place of another, whole.
+/// Replaces a file, atomically, with one that only its owner can read.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let draft = draft(path, text.as_bytes())?;
     fs::rename(&draft, path).inspect_err(|_| drop(fs::remove_file(&draft)))
 }
 
-/// A new file beside `path`, written through to the disk.
+/// Writes a new file next to `path` and syncs it to disk.
 fn draft(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
@@ -148,7 +149,7 @@ fn draft(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     Ok(draft)
 }
 
-/// A file that only its owner can read, of at most [`MAX_CONFIG_FILE_BYTES`].
+/// Reads a file of at most [`MAX_CONFIG_FILE_BYTES`]; fails if others than its owner can read it.
 pub(crate) fn read_secret(path: &Path) -> Result<String, StateError> {
     let file = fs::File::open(path).map_err(|source| at(path, source))?;
     let mode = file.metadata().map_err(|source| at(path, source))?.mode();
@@ -163,7 +164,7 @@ pub(crate) fn read_secret(path: &Path) -> Result<String, StateError> {
     Ok(text)
 }
 
-fn usual_folder() -> Option<PathBuf> {
+fn default_folder() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let states = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
     Some(states.join("cellmate"))

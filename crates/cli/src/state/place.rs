@@ -1,4 +1,5 @@
-//! Which store: as it was typed, as the environment has it, or as the configuration says; else the state folder's own.
+//! Which store and key file to use: from the command line, the environment or the configuration, in this order; by
+//! default those in the state folder.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,36 +13,36 @@ use store::{KeyFile, Keys, Location, Store};
 use super::{State, StateError, make_secret};
 use crate::config::{Dialect, LISTS, Places, Variables, load};
 
-/// Where runs are kept, for whoever does not want it in a list of processes.
+/// Like `--store`, but not visible in the process list.
 const STORE_VARIABLE: &str = "CELLMATE_STORE";
 const KEY_FILE_VARIABLE: &str = "CELLMATE_KEY_FILE";
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StoreArguments {
-    /// Where runs are kept: `postgres://…`, which many machines may use at once, or a file; also $CELLMATE_STORE, and
-    /// `store.url` in the configuration. Without any, `runs.db` in the state folder.
+    /// Store for runs: a file, or `postgres://…`, which many machines may share; also $CELLMATE_STORE, or `store.url`
+    /// in the configuration [default: `runs.db` in the state folder].
     #[arg(long, value_name = "URL", value_parser = address, global = true)]
     store: Option<Address>,
-    /// The keys that suspended cells are sealed with, the same on every machine; also $CELLMATE_KEY_FILE, and
-    /// `store.keyFile`. Without any, `key` in the state folder.
+    /// File of the keys that seal suspended cells, the same on every machine that shares the store; also
+    /// $CELLMATE_KEY_FILE, or `store.keyFile` in the configuration [default: `key` in the state folder].
     #[arg(long, value_name = "FILE", global = true)]
     key_file: Option<PathBuf>,
-    /// Where this machine's own state is kept; `$XDG_STATE_HOME/cellmate` where nothing is said.
+    /// Folder for this machine's state [default: `$XDG_STATE_HOME/cellmate`].
     #[arg(long, value_name = "FOLDER", global = true)]
     pub(crate) state_dir: Option<PathBuf>,
 }
 
-/// The same for commands that read configuration for nothing else.
+/// [`StoreArguments`] and `--config`, for commands that read the configuration only to find the store.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ConfiguredStore {
     #[command(flatten)]
     store: StoreArguments,
-    /// Read this file and no other of ours; may be given more than once.
+    /// Use this configuration file instead of the default ones; may be repeated.
     #[arg(long = "config", value_name = "FILE", global = true)]
     files: Vec<PathBuf>,
 }
 
-/// What was typed, which may have a password in it.
+/// The value of `--store`, which may contain a password.
 #[derive(Clone)]
 struct Address(String);
 
@@ -51,12 +52,12 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Never refused here: what refuses an argument also prints it.
+/// Accepts any text: clap would print a rejected value, and with it the password.
 fn address(text: &str) -> Result<Address, std::convert::Infallible> {
     Ok(Address(text.to_owned()))
 }
 
-/// A store that was chosen, and not opened yet.
+/// Where the store, its keys and the state folder are. The store is not opened yet.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreSettings {
     pub(crate) state: State,
@@ -66,7 +67,7 @@ pub(crate) struct StoreSettings {
 }
 
 impl ConfiguredStore {
-    /// Where configuration is looked for.
+    /// Returns where configuration files are looked for.
     pub(crate) fn places(&self) -> Places {
         Places::here(&self.files)
     }
@@ -82,17 +83,17 @@ impl ConfiguredStore {
 }
 
 impl StoreArguments {
-    /// This machine's own state; nothing is made here.
+    /// Returns this machine's state folder, without creating it.
     pub(crate) fn folder(&self, places: &Places) -> Option<PathBuf> {
         self.state_dir.clone().or_else(|| places.state())
     }
 
-    /// Where it is kept there what servers last listed, and why they last failed.
+    /// Returns the folder that stores each server's last tool list and last failure.
     pub(crate) fn lists(&self, places: &Places) -> Option<PathBuf> {
         Some(self.folder(places)?.join(LISTS))
     }
 
-    /// `settings` is what files say beside servers.
+    /// Chooses the store and key file. `settings` is everything in the configuration but the servers.
     pub(crate) fn choose(&self, settings: &Value, places: &Places) -> Result<StoreSettings, StateError> {
         let state = State::open(self.state_dir.as_deref())?;
         let config = StoreConfig::resolve(settings.get("store").unwrap_or(&Value::Null)).map_err(|errors| {
@@ -128,7 +129,7 @@ impl StoreArguments {
 }
 
 impl StoreSettings {
-    /// Opens it with its keys; the first to come makes both.
+    /// Opens the store with its keys; the first process creates both.
     pub(crate) async fn open(&self) -> Result<Store, StateError> {
         self.make_key()?;
         let store = self.open_with(Keys::of_file(&self.key_file)?).await?;
@@ -136,13 +137,13 @@ impl StoreSettings {
         Ok(store)
     }
 
-    /// Whatever its keys are.
+    /// Opens the store with the given keys, without checking them against the store.
     pub(crate) async fn open_with(&self, keys: Keys) -> Result<Store, StateError> {
         let store = Store::open(&self.location, keys).await.map_err(|error| self.failed(error))?;
         Ok(store.bounded(self.config.retention, self.config.quotas))
     }
 
-    /// The key that seals now, for what else is sealed beside cells.
+    /// Returns the newest key, for sealing other things than cells.
     pub(crate) fn key(&self) -> Result<[u8; 32], StateError> {
         self.make_key()?;
         let keys = KeyFile::read(&self.key_file)?;
@@ -150,7 +151,7 @@ impl StoreSettings {
         Ok(newest.secret)
     }
 
-    /// Only the folder's own is made unasked: a file that was named is meant to be there, and to be the same elsewhere.
+    /// Creates the key file if it is the state folder's. A file that was named must exist: other machines may share it.
     pub(crate) fn make_key(&self) -> Result<(), StateError> {
         if self.key_file == self.state.path("key") && !self.key_file.exists() {
             make_secret(&self.key_file)?;

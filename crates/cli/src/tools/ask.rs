@@ -1,4 +1,4 @@
-//! Asking whoever typed a call whether it may be made.
+//! Approval of a `cellmate tools call` by the user who typed it.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -6,70 +6,70 @@ use std::time::Duration;
 use serde_json::Value;
 use store::{Approval, ApprovalScope, Decision, DecisionRefused, Store, StoreError};
 
-use crate::approvals::{terminal, who};
+use crate::approvals::{decided_by, terminal};
 use crate::config::shown;
 
-/// How often it is looked whether the call asks.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often the store is polled for new approvals of the call.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Who there is to ask.
+/// How the call can be approved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Person {
-    /// Has said yes already, on the command line.
-    Agreed,
-    AtTerminal,
-    Nobody,
+pub(super) enum Approver {
+    /// `--yes` approves it.
+    Flag,
+    /// The user is asked on the terminal.
+    Terminal,
+    /// There is no terminal to ask on.
+    None,
 }
 
-impl Person {
-    pub(super) fn here(agreed: bool) -> Self {
-        match agreed {
-            true => Self::Agreed,
-            false if terminal::is_here() => Self::AtTerminal,
-            false => Self::Nobody,
+impl Approver {
+    pub(super) fn new(yes: bool) -> Self {
+        match yes {
+            true => Self::Flag,
+            false if terminal::is_interactive() => Self::Terminal,
+            false => Self::None,
         }
     }
 }
 
-/// What nobody here can decide, and what to do about it. The call waits until it is refused.
+/// An approval that cannot be decided here. The call waits until it is denied.
 pub(super) struct Undecided {
     approval: Approval,
+    /// Why it cannot be decided, and what to do instead.
     pub(super) why: String,
 }
 
 impl Undecided {
-    pub(super) async fn refuse(&self, store: &Store) -> Result<(), StoreError> {
-        record(store, &self.approval, &no("nobody was there to answer")).await
+    pub(super) async fn deny(&self, store: &Store) -> Result<(), StoreError> {
+        record(store, &self.approval, &no("there was no terminal to ask on")).await
     }
 }
 
-/// Decides whatever the call of this session asks. Comes back only where nobody is there who could; the error is the
-/// store's.
-pub(super) async fn decide(store: &Store, session: &str, person: Person) -> Result<Undecided, StoreError> {
+/// Decides every approval that the call of this session needs. Returns only if one cannot be decided here, or with an
+/// error of the store.
+pub(super) async fn decide(store: &Store, session: &str, approver: Approver) -> Result<Undecided, StoreError> {
     let mut seen = HashSet::new();
     loop {
-        let approval = asked(store, session, &mut seen).await?;
+        let approval = next_approval(store, session, &mut seen).await?;
         let tool = shown::plain(&approval.tool_id);
-        let decision = match (question(&approval), person) {
-            (None, Person::Agreed) => yes(ApprovalScope::Once),
-            (None, Person::AtTerminal) => at_terminal(&approval).await,
-            (None, Person::Nobody) => {
+        let decision = match (question(&approval), approver) {
+            (None, Approver::Flag) => yes(ApprovalScope::Once),
+            (None, Approver::Terminal) => ask_on_terminal(&approval).await,
+            (None, Approver::None) => {
                 let reason = shown::plain(&approval.reason);
-                let why = format!(
-                    "a person must agree to a call of `{tool}` ({reason}); type it on a terminal, or give --yes"
-                );
+                let why = format!("calling `{tool}` needs approval ({reason}); run this in a terminal, or pass --yes");
                 return Ok(Undecided { approval, why });
             }
-            // Agreeing to a call is no answer to what its tool asks then.
-            (Some(question), _) if Person::here(false) == Person::AtTerminal => {
+            // Approving a call does not answer the questions that its tool asks.
+            (Some(question), _) if Approver::new(false) == Approver::Terminal => {
                 let id = &approval.approval_id;
-                eprintln!(
-                    "`{tool}` asks: {question}\n`cellmate approvals show {id}` says how to answer; waiting for that"
-                );
+                eprintln!("`{tool}` asks: {question}");
+                eprintln!("waiting for an answer; `cellmate approvals show {id}` shows how to give it");
                 continue;
             }
             (Some(question), _) => {
-                let why = format!("`{tool}` asks: {question}; type the call on a terminal to answer");
+                let why = format!("`{tool}` asks: {question}; run this in a terminal to answer");
                 return Ok(Undecided { approval, why });
             }
         };
@@ -77,18 +77,20 @@ pub(super) async fn decide(store: &Store, session: &str, person: Person) -> Resu
     }
 }
 
+/// Returns the message of a tool's question, or `None` if the approval is about making a call.
 fn question(approval: &Approval) -> Option<String> {
     let message = approval.question.as_ref()?.get("message").and_then(Value::as_str);
-    Some(shown::plain(message.unwrap_or("something")))
+    Some(shown::plain(message.unwrap_or("(no message)")))
 }
 
 async fn record(store: &Store, approval: &Approval, decision: &Decision) -> Result<(), StoreError> {
-    match codemode::decide(store, &approval.approval_id, decision, &who("tools call")).await {
-        // Somebody else was faster, or is needed: then their word counts.
+    match codemode::decide(store, &approval.approval_id, decision, &decided_by("tools call")).await {
+        // Already decided elsewhere, or this decision does not fit the question: another one will settle it.
         Ok(_) | Err(DecisionRefused::NotPending | DecisionRefused::Unfit(_)) => Ok(()),
         Err(refused @ DecisionRefused::TooManyRules) => {
-            eprintln!("cellmate: {refused}; it is called this once");
-            match codemode::decide(store, &approval.approval_id, &yes(ApprovalScope::Once), &who("tools call")).await {
+            eprintln!("cellmate: {refused}; only this call is approved");
+            let once = yes(ApprovalScope::Once);
+            match codemode::decide(store, &approval.approval_id, &once, &decided_by("tools call")).await {
                 Err(DecisionRefused::Store(error)) => Err(error),
                 Ok(_) | Err(_) => Ok(()),
             }
@@ -97,25 +99,25 @@ async fn record(store: &Store, approval: &Approval, decision: &Decision) -> Resu
     }
 }
 
-/// The next thing that is asked.
-async fn asked(store: &Store, session: &str, seen: &mut HashSet<String>) -> Result<Approval, StoreError> {
+/// Waits for the next approval of this session that was not seen yet.
+async fn next_approval(store: &Store, session: &str, seen: &mut HashSet<String>) -> Result<Approval, StoreError> {
     loop {
         let pending = store.pending_approvals().await?;
         let mut ours = pending.into_iter().filter(|approval| approval.session_id == session);
         match ours.find(|approval| seen.insert(approval.approval_id.clone())) {
             Some(approval) => return Ok(approval),
-            None => tokio::time::sleep(LOOK_EVERY).await,
+            None => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }
 
-async fn at_terminal(approval: &Approval) -> Decision {
+async fn ask_on_terminal(approval: &Approval) -> Decision {
     let prompt = format!("{}\ncall it? [y]es, [a]lways, [N]o: ", terminal::call(approval));
-    terminal::ask(&prompt).await.map_or_else(|| no(""), |line| understood(&line))
+    terminal::ask(&prompt).await.map_or_else(|| no(""), |line| parse_answer(&line))
 }
 
-/// Whatever is not plainly a yes is none.
-fn understood(line: &str) -> Decision {
+/// Parses a typed answer. Anything but a yes or "always" is a no.
+fn parse_answer(line: &str) -> Decision {
     match line.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => yes(ApprovalScope::Once),
         "a" | "always" => yes(ApprovalScope::Agent),
@@ -135,16 +137,16 @@ fn no(note: &str) -> Decision {
 mod tests {
     use store::ApprovalScope;
 
-    use super::{no, understood, yes};
+    use super::{no, parse_answer, yes};
 
     #[test]
     fn only_a_plain_yes_counts_as_yes() {
         for line in ["y\n", "YES\n", " yes "] {
-            assert_eq!(understood(line), yes(ApprovalScope::Once), "{line:?}");
+            assert_eq!(parse_answer(line), yes(ApprovalScope::Once), "{line:?}");
         }
-        assert_eq!(understood("a\n"), yes(ApprovalScope::Agent));
+        assert_eq!(parse_answer("a\n"), yes(ApprovalScope::Agent));
         for line in ["", "\n", "n", "yep", "yes please", "ja"] {
-            assert_eq!(understood(line), no(""), "{line:?}");
+            assert_eq!(parse_answer(line), no(""), "{line:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `cellmate tools call`: one call through the door.
+//! `cellmate tools call`: makes one tool call with policy, approval and journal, as a cell's call is made.
 
 use std::io::Read;
 use std::process::ExitCode;
@@ -10,16 +10,16 @@ use executor::{CallEnd, Outcome, ProgressSink, UNKNOWN_OUTCOME, random_name};
 use serde_json::{Map, Value, json};
 use store::Store;
 
-use super::ask::{self, Person};
+use super::ask::{self, Approver};
 use super::run::RunArguments;
 use crate::config::{Loaded, ServerEntry, shown};
 use crate::render;
 use crate::state::{StateError, StoreArguments};
 
-/// There is no model that could name its call.
+/// The id of the outer tool call, which a model would otherwise supply.
 const TOOL_CALL: &str = "cellmate-tools-call";
 
-/// How long a call may wait for whoever it waits for.
+/// How long a call may wait for an approval or an answer.
 const HOLD: Duration = Duration::from_secs(600);
 
 /// The longest input that is read from standard input.
@@ -27,18 +27,18 @@ const MAX_INPUT_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, Args)]
 pub(super) struct CallArguments {
-    /// `mcp:SERVER:TOOL`, or `SERVER.TOOL`.
+    /// Tool to call, as `SERVER.TOOL` or `mcp:SERVER:TOOL`.
     tool: String,
-    /// Arguments: `name=value` takes the value as text, `name:=value` as JSON.
+    /// Arguments: `name=value` passes the value as text, `name:=value` as JSON.
     #[arg(value_name = "NAME=VALUE")]
     pairs: Vec<String>,
     /// All arguments as one JSON object; `-` reads it from standard input.
     #[arg(long = "args", value_name = "JSON", conflicts_with = "pairs")]
     json_arguments: Option<String>,
-    /// Agree to the call where a person must.
+    /// Approve the call if it needs approval.
     #[arg(long)]
     yes: bool,
-    /// The one that the server uses: what people agreed to for good counts here, and what is called is in the journal.
+    /// The store that the server uses: its standing approvals apply, and its journal records the call.
     #[command(flatten)]
     store: StoreArguments,
     #[command(flatten)]
@@ -55,9 +55,9 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
     let server = server(&loaded, id.owner())?;
     let session = format!("{TOOL_CALL}-{}", random_name().map_err(no_randomness)?);
     let ready = arguments.run.ready(&loaded, vec![server], &session).await?;
-    if let Some(missed) = ready.met.iter().find_map(|met| met.server.as_ref().err()) {
-        missed.stderr.iter().for_each(|line| render::note(&format!("      | {line}")));
-        return Ok(render::failed(&format!("server `{}`: {}", id.owner(), missed.why)));
+    if let Some(failure) = ready.results.iter().find_map(|result| result.server.as_ref().err()) {
+        failure.stderr.iter().for_each(|line| render::note(&format!("      | {line}")));
+        return Ok(render::failed(&format!("server `{}`: {}", id.owner(), failure.why)));
     }
     let store = arguments.opened(&loaded).await.map_err(|error| error.to_string())?;
     let executor = ready.executor();
@@ -66,15 +66,15 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
     let end = tokio::select! {
         biased;
         called = &mut calling => called.map_err(no_randomness)?.end,
-        undecided = ask::decide(&store, &session, Person::here(arguments.yes)) => {
+        undecided = ask::decide(&store, &session, Approver::new(arguments.yes)) => {
             let undecided = undecided.map_err(|error| error.to_string())?;
-            undecided.refuse(&store).await.map_err(|error| error.to_string())?;
-            // Its run ends with the no it was given.
+            undecided.deny(&store).await.map_err(|error| error.to_string())?;
+            // The denial ends the call's run.
             calling.await.map_err(no_randomness)?;
             CallEnd::Settled(Outcome::Failed(undecided.why))
         }
     };
-    Ok(told(end, arguments.json))
+    Ok(report(end, arguments.json))
 }
 
 fn server(loaded: &Loaded, name: &str) -> Result<ServerEntry, String> {
@@ -82,9 +82,9 @@ fn server(loaded: &Loaded, name: &str) -> Result<ServerEntry, String> {
     let problem = loaded.problems.iter().find(|problem| problem.server.as_deref() == Some(name));
     match (found, problem) {
         (Some(server), _) if server.enabled => Ok(server.clone()),
-        (Some(server), _) => Err(format!("server `{}` is off in `{}`", server.name, server.origin)),
+        (Some(server), _) => Err(format!("server `{}` is disabled in `{}`", server.name, server.origin)),
         (None, Some(problem)) => Err(problem.to_string()),
-        (None, None) => Err(format!("no server is called `{}`", shown::plain(name))),
+        (None, None) => Err(format!("no server named `{}`; `cellmate servers list` lists them", shown::plain(name))),
     }
 }
 
@@ -95,7 +95,7 @@ impl CallArguments {
 }
 
 fn no_randomness(error: getrandom::Error) -> String {
-    format!("the system has no randomness to give: {error}")
+    format!("cannot read system randomness: {error}")
 }
 
 fn tool_id(text: &str) -> Result<ToolId, String> {
@@ -105,7 +105,7 @@ fn tool_id(text: &str) -> Result<ToolId, String> {
     };
     ToolId::parse(&written).map_err(|_| {
         format!(
-            "`{}` names no tool; write `SERVER.TOOL` or `mcp:SERVER:TOOL`, as `cellmate tools list` has them",
+            "`{}` is not a tool id; write `SERVER.TOOL` or `mcp:SERVER:TOOL`, as listed by `cellmate tools list`",
             shown::plain(text)
         )
     })
@@ -143,11 +143,11 @@ fn pairs(pairs: &[String]) -> Result<Value, String> {
     Ok(Value::Object(input))
 }
 
-fn told(end: CallEnd, as_json: bool) -> ExitCode {
+fn report(end: CallEnd, as_json: bool) -> ExitCode {
     let outcome = match end {
         CallEnd::Settled(outcome) => outcome,
         CallEnd::Parked(_) => {
-            Outcome::Failed(format!("nobody answered within {} minutes, so it was called off", HOLD.as_secs() / 60))
+            Outcome::Failed(format!("no answer within {} minutes, so the call was cancelled", HOLD.as_secs() / 60))
         }
         CallEnd::Stopped(error) => Outcome::Failed(error.to_string()),
     };
@@ -157,19 +157,19 @@ fn told(end: CallEnd, as_json: bool) -> ExitCode {
         Outcome::Unknown => (None, Some(UNKNOWN_OUTCOME.to_owned())),
     };
     let result = returned.map(|returned| returned.for_guest());
-    // A tool's own error is a result, and still not what was wanted.
+    // A tool reports its own errors as results with `isError`; the command fails for those, too.
     let failed = result.as_ref().is_none_or(|result| result.get("isError") == Some(&Value::Bool(true)));
     if as_json {
-        render::say_json(&json!({"ok": !failed, "result": result, "error": message}));
+        render::print_json(&json!({"ok": !failed, "result": result, "error": message}));
     } else if let Some(result) = &result {
-        render::say(&readable(result));
+        render::print(&readable(result));
     } else if let Some(message) = &message {
         render::note(&format!("cellmate: {message}"));
     }
     if failed { ExitCode::from(1) } else { ExitCode::SUCCESS }
 }
 
-/// The text where all of it is text, else the JSON.
+/// Returns the result's text if all of it is text, else its JSON.
 fn readable(result: &Value) -> String {
     let text = |block: &Value| block.get("text").and_then(Value::as_str).map(str::to_owned);
     let blocks = result.get("content").and_then(Value::as_array).filter(|_| result.get("structuredContent").is_none());

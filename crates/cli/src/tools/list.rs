@@ -1,4 +1,4 @@
-//! `cellmate tools list`.
+//! `cellmate tools list`: lists the tools that a run would have.
 
 use std::process::ExitCode;
 
@@ -7,22 +7,22 @@ use contract::text;
 use contract::tool::ToolSpec;
 use serde_json::{Value, json};
 
-use super::run::{RunArguments, complain};
+use super::run::{RunArguments, report_failures};
 use crate::config::shown;
 use crate::render;
 use crate::servers::problem_json;
 
-/// What is shown of a description on one line.
+/// The longest description that is printed.
 const MAX_SHOWN_CHARS: usize = 100;
 
 #[derive(Debug, Args)]
 pub(super) struct ListArguments {
-    /// Only this server's.
+    /// List only this server's tools.
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
     #[command(flatten)]
     run: RunArguments,
-    /// With schemas, as JSON.
+    /// Print JSON, with schemas.
     #[arg(long)]
     json: bool,
 }
@@ -32,23 +32,23 @@ pub(super) async fn run(arguments: &ListArguments) -> Result<ExitCode, String> {
     let wanted = |name: &String| arguments.server.as_ref().is_none_or(|server| server == name);
     let servers: Vec<_> = loaded.servers.iter().filter(|one| one.enabled && wanted(&one.name)).cloned().collect();
     if let (Some(name), true) = (&arguments.server, servers.is_empty()) {
-        return Err(format!("no server that is on is called `{}`", shown::plain(name)));
+        return Err(format!("no enabled server named `{}`; `cellmate servers list` lists all", shown::plain(name)));
     }
     let ready = arguments.run.ready(&loaded, servers, "").await?;
     let tools = ready.tools();
     if arguments.json {
-        let missed = ready.met.iter().filter_map(|met| Some((met, met.server.as_ref().err()?)));
-        let missed = missed.map(|(met, missed)| json!({"server": met.entry.name, "message": missed.why}));
-        let problems: Vec<Value> = loaded.problems.iter().map(problem_json).chain(missed).collect();
+        let failures = ready.results.iter().filter_map(|result| Some((result, result.server.as_ref().err()?)));
+        let failures = failures.map(|(result, failure)| json!({"server": result.entry.name, "message": failure.why}));
+        let problems: Vec<Value> = loaded.problems.iter().map(problem_json).chain(failures).collect();
         let tools: Vec<Value> = tools.iter().map(as_json).collect();
-        render::say_json(&json!({"tools": tools, "problems": problems}));
+        render::print_json(&json!({"tools": tools, "problems": problems}));
     } else {
-        tools.iter().for_each(|tool| render::say(&readable(tool)));
+        tools.iter().for_each(|tool| render::print(&readable(tool)));
         loaded.problems.iter().for_each(|problem| render::note(&format!("problem: {problem}")));
-        complain(&ready.met);
+        report_failures(&ready.results);
     }
-    let all_met = ready.met.iter().all(|met| met.server.is_ok());
-    Ok(if all_met { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    let all_started = ready.results.iter().all(|result| result.server.is_ok());
+    Ok(if all_started { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 fn readable(tool: &ToolSpec) -> String {

@@ -1,4 +1,4 @@
-//! `cellmate tools`: what the configured servers offer, and a way to call it by hand.
+//! `cellmate tools`: lists, searches and calls the tools of the configured servers.
 
 mod ask;
 mod call;
@@ -21,13 +21,13 @@ pub(crate) struct ToolsArguments {
 
 #[derive(Debug, Subcommand)]
 enum ToolsCommand {
-    /// Say which tools a run would have.
+    /// List the tools that a run would have.
     List(list::ListArguments),
-    /// Call one tool, as a cell would: policy, arguments, a person's agreement, journal.
+    /// Call a tool as a cell would, with policy, approval and journal.
     Call(call::CallArguments),
-    /// Find tools by what they do, and say why they were found.
+    /// Search for tools by what they do.
     Search(search::SearchArguments),
-    /// Answer a search for every line of standard input, to measure how well tools are found.
+    /// Run a search for each line of standard input, to measure search quality.
     Rank(rank::RankArguments),
 }
 
@@ -38,6 +38,6 @@ pub(crate) async fn run(arguments: ToolsArguments) -> ExitCode {
         ToolsCommand::Search(arguments) => search::run(&arguments).await,
         ToolsCommand::Rank(arguments) => rank::run(&arguments),
     };
-    // What could not be tried, because of how it was asked or of a file.
-    done.unwrap_or_else(|message| render::trouble(&message))
+    // An error here is about the arguments or a file; failed calls and servers have their own exit code.
+    done.unwrap_or_else(|message| render::fatal(&message))
 }

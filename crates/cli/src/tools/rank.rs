@@ -1,4 +1,4 @@
-//! `cellmate tools rank`: a search for every line of standard input, to measure how well tools are found.
+//! `cellmate tools rank`: runs a search for each line of standard input, to measure search quality.
 
 use std::fs;
 use std::io::{BufRead, Write, stdin, stdout};
@@ -11,15 +11,15 @@ use clap::Args;
 use contract::text::escape_json;
 use serde_json::{Value, json};
 
-/// So many tools are listed where a line does not say.
+/// How many tools a search returns if its line has no `limit`.
 const DEFAULT_LIMIT: usize = 8;
 
 #[derive(Debug, Args)]
 pub(super) struct RankArguments {
-    /// The tools, one JSON object a line: id, name, description, parameters, sourceName.
+    /// File of tools, one JSON object per line: id, name, description, parameters, sourceName.
     #[arg(long, value_name = "FILE")]
     tools: PathBuf,
-    /// Go by words alone; the table of meanings is not read.
+    /// Match words only, without the table of word meanings.
     #[arg(long)]
     words_only: bool,
 }
@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &RankArguments) -> Result<ExitCode, String> {
         .filter(|(_, line)| !line.trim().is_empty())
         .map(|(number, line)| {
             let tool: Value =
-                serde_json::from_str(line).map_err(|error| format!("{shown}:{}: no JSON: {error}", number + 1))?;
+                serde_json::from_str(line).map_err(|error| format!("{shown}:{}: invalid JSON: {error}", number + 1))?;
             Document::from_json(&tool).ok_or_else(|| format!("{shown}:{}: a tool needs an `id`", number + 1))
         })
         .collect::<Result<Vec<Document>, String>>()?;
@@ -45,8 +45,8 @@ pub(super) fn run(arguments: &RankArguments) -> Result<ExitCode, String> {
     for line in stdin().lock().lines() {
         let line = line.map_err(|error| format!("standard input: {error}"))?;
         let asked: Value =
-            serde_json::from_str(&line).map_err(|error| format!("a line of input is no JSON: {error}"))?;
-        let query = asked.get("query").and_then(Value::as_str).ok_or("a line of input has no `query`")?;
+            serde_json::from_str(&line).map_err(|error| format!("standard input: invalid JSON: {error}"))?;
+        let query = asked.get("query").and_then(Value::as_str).ok_or("standard input: a line has no `query`")?;
         let limit = asked.get("limit").and_then(Value::as_u64).and_then(|limit| usize::try_from(limit).ok());
         let start = Instant::now();
         let hits = index.rank(query, limit.unwrap_or(DEFAULT_LIMIT), |_| true);

@@ -1,4 +1,4 @@
-//! A run with what is configured: the servers, and the policy about their tools.
+//! Prepares a run with the configured servers and tool policy, for the `cellmate tools` commands.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use serde_json::Value;
 use crate::config::{self, ConfigArguments, Loaded, Places, ServerEntry, shown};
 use crate::policy::{self, CallPolicy};
 use crate::render;
-use crate::servers::{Offered, ProbeResult, meet};
+use crate::servers::{Offered, ProbeResult, probe_all};
 
-/// Whose run it is, and with which servers.
+/// The agent whose run it is, and the configuration.
 #[derive(Debug, Args)]
 pub(super) struct RunArguments {
-    /// As this agent: its policy, and what people agreed to for it.
+    /// Use this agent's policy and standing approvals.
     #[arg(long, default_value_t = Principal::local().name().to_owned(), value_name = "ID")]
     agent: String,
     #[command(flatten)]
@@ -35,7 +35,7 @@ impl RunArguments {
         config::load(&self.places()).map_err(|error| error.to_string())
     }
 
-    /// Starts these servers and prepares a run with their tools. The error is about the configuration.
+    /// Starts these servers and prepares a run with their tools. Fails only if the configuration is invalid.
     pub(super) async fn ready(
         &self,
         loaded: &Loaded,
@@ -43,10 +43,10 @@ impl RunArguments {
         session: &str,
     ) -> Result<Ready, String> {
         let policy = policy::read(&loaded.settings).map_err(|error| error.to_string())?;
-        let met = meet(servers, self.places().lists()).await;
+        let results = probe_all(servers, self.places().lists()).await;
         let host = Host {
             config: policy.config.clone(),
-            sources: met.iter().filter_map(offered).collect(),
+            sources: results.iter().filter_map(offered).collect(),
             hooks: Vec::new(),
             ask: Vec::new(),
             namespaces: Registry::default(),
@@ -55,41 +55,41 @@ impl RunArguments {
         };
         let scope = Scope { agent_id: self.agent.clone(), session_id: session.to_owned(), ..Scope::default() };
         let run = prepare(&host, &RunRequest { scope, ..RunRequest::default() }).map_err(|error| error.to_string())?;
-        Ok(Ready { run, met, policy })
+        Ok(Ready { run, results, policy })
     }
 }
 
-fn offered(met: &ProbeResult) -> Option<Arc<dyn ToolSource>> {
-    let source: Arc<dyn ToolSource> = met.server.as_ref().ok()?.clone();
-    Some(Arc::new(Offered::new(source, &met.entry)))
+fn offered(result: &ProbeResult) -> Option<Arc<dyn ToolSource>> {
+    let source: Arc<dyn ToolSource> = result.server.as_ref().ok()?.clone();
+    Some(Arc::new(Offered::new(source, &result.entry)))
 }
 
-/// A run that can begin, and the servers it has; they end when this is dropped.
+/// A run that can start, and its servers, which are stopped when this is dropped.
 pub(super) struct Ready {
     pub(super) run: PreparedRun,
-    pub(super) met: Vec<ProbeResult>,
+    pub(super) results: Vec<ProbeResult>,
     policy: CallPolicy,
 }
 
 impl Ready {
-    /// What the run may see.
+    /// Returns the tools that policy lets the run see.
     pub(super) fn tools(&self) -> &[ToolSpec] {
         self.run.executor.catalog().tools()
     }
 
-    /// How its calls are made: a person is asked where they would be for a cell.
+    /// Returns an executor that asks for the same approvals as it would for a cell's calls.
     pub(super) fn executor(&self) -> Executor {
         let asked = self.policy.asking.about(&self.policy.pass, self.tools());
         self.run.executor.clone().with_hooks(vec![Arc::new(asked)])
     }
 }
 
-/// Servers that could not be started, said where people read.
-pub(super) fn complain(met: &[ProbeResult]) {
-    for met in met {
-        if let Err(missed) = &met.server {
-            let (name, why) = (shown::plain(&met.entry.name), &missed.why);
-            render::note(&format!("problem: server `{name}`: {why}; `cellmate servers test` says more"));
+/// Prints the servers that could not be started to standard error.
+pub(super) fn report_failures(results: &[ProbeResult]) {
+    for result in results {
+        if let Err(failure) = &result.server {
+            let (name, why) = (shown::plain(&result.entry.name), &failure.why);
+            render::note(&format!("problem: server `{name}`: {why}; run `cellmate servers test` for details"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `cellmate tools search`: what a cell that asks in these words would find, and why.
+//! `cellmate tools search`: searches tools as a cell would, and explains the hits.
 
 use std::process::ExitCode;
 
@@ -7,21 +7,23 @@ use catalog::search::Why;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::run::{RunArguments, complain};
+use super::run::{RunArguments, report_failures};
 use crate::config::shown;
 use crate::render;
 
 #[derive(Debug, Args)]
 pub(super) struct SearchArguments {
-    /// What is wanted, in any words; none lists what there is.
+    /// Words to search for; all tools are listed without any.
     query: Vec<String>,
+    /// Maximum number of tools.
     #[arg(long, default_value_t = 8, value_name = "N")]
     limit: usize,
-    /// Say what spoke for each tool.
+    /// Show why each tool was found.
     #[arg(long)]
     explain: bool,
     #[command(flatten)]
     run: RunArguments,
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -40,10 +42,10 @@ pub(super) async fn run(arguments: &SearchArguments) -> Result<ExitCode, String>
     });
     if arguments.json {
         let hits: Vec<Value> = hits.map(|(hit, why)| with_reasons(hit, why.as_ref())).collect();
-        render::say_json(&json!({"tools": hits}));
+        render::print_json(&json!({"tools": hits}));
     } else {
-        hits.for_each(|(hit, why)| render::say(&readable(&hit, why.as_ref())));
-        complain(&ready.met);
+        hits.for_each(|(hit, why)| render::print(&readable(&hit, why.as_ref())));
+        report_failures(&ready.results);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -53,7 +55,7 @@ fn readable(hit: &Value, why: Option<&Why>) -> String {
     let mut line = format!("{}  {}\n", text("id"), text("signature"));
     if let Some(why) = why {
         let words: Vec<String> =
-            why.matched.iter().map(|(word, says)| format!("{} {says:.1}", shown::plain(word))).collect();
+            why.matched.iter().map(|(word, score)| format!("{} {score:.1}", shown::plain(word))).collect();
         let meaning = why.meaning.map_or_else(|| "none".to_owned(), |meaning| format!("{meaning:.2}"));
         let exact = if why.exact { "its name; " } else { "" };
         line += &format!("    {exact}words {:.2} ({}), meaning {meaning}\n", why.words, words.join(", "));
@@ -64,7 +66,7 @@ fn readable(hit: &Value, why: Option<&Why>) -> String {
 fn with_reasons(mut hit: Value, why: Option<&Why>) -> Value {
     if let (Some(fields), Some(why)) = (hit.as_object_mut(), why) {
         let matched: serde_json::Map<String, Value> =
-            why.matched.iter().map(|(word, says)| (word.clone(), json!(says))).collect();
+            why.matched.iter().map(|(word, score)| (word.clone(), json!(score))).collect();
         let why = json!({"exact": why.exact, "words": why.words, "meaning": why.meaning, "matched": matched});
         fields.insert("why".to_owned(), why);
     }

@@ -50,7 +50,7 @@ fn connect_writes_the_configuration_file_of_every_client() {
             said.err
         );
         assert_eq!(parsed(&person.read(file)), expected, "{client}");
-        assert!(person.types(&["connect", client]).out.ends_with("is connected already\n"), "{client}");
+        assert!(person.types(&["connect", client]).out.ends_with("is already connected\n"), "{client}");
     }
     assert!(!person.has(OURS), "there was nothing to take over");
     assert_eq!(person.types(&["connect", "codex", "--yes"]).code, 0);
@@ -74,8 +74,8 @@ fn connect_writes_the_configuration_file_of_every_client() {
     }
     person.write("project/.cursor/mcp.json", r#"{"mcpServers": {"a": {"command": "x"}}}"#);
     let said = person.types(&["connect", "cursor", "--scope", "project", "--take-over", "--yes"]);
-    let notes = "note: `a` is behind cellmate now\n\
-        note: this project's file is not trusted yet, so it is not read; `cellmate servers trust` trusts it\n";
+    let notes = "note: `a` moves to cellmate's configuration\n\
+        note: this project's file is not trusted yet, so it is not read; run `cellmate servers trust`\n";
     assert_eq!((said.code, said.err.as_str()), (0, notes));
     let said = person.types(&["connect", "windsurf", "--scope", "project", "--yes"]);
     assert!(said.code == 2 && said.err.contains("--scope user"), "{}", said.err);
@@ -107,7 +107,7 @@ fn connect_writes_nothing_without_confirmation() {
     assert_eq!(person.read(words[1].trim_start_matches('/')), before, "{undo}");
     person.write("home/.cursor/mcp.json", "{ not json");
     let said = person.types(&["connect", "cursor", "--yes"]);
-    assert!(said.code == 2 && said.err.contains("mend it"), "{}", said.err);
+    assert!(said.code == 2 && said.err.contains("fix it"), "{}", said.err);
     assert_eq!(person.read("home/.cursor/mcp.json"), "{ not json");
 }
 
@@ -133,10 +133,10 @@ fn take_over_moves_servers_as_written_and_reports_those_it_leaves() {
     person.write("home/.claude.json", &theirs.to_string());
     let said = person.types(&["connect", "claude-code", "--take-over", "--yes"]);
     assert_eq!(said.code, 0, "{}", said.err);
-    let notes = "note: `local` is behind cellmate now\nnote: `moves` is behind cellmate now\nnote: `keyed` is behind cellmate now\n\
-        note: `logged-in` stays where it is: the client may be logged in to it; `cellmate servers add` adds it if it needs no login\n\
-        note: `old` stays where it is: it speaks a way of MCP that cellmate does not\n\
-        note: `taken` stays where it is: cellmate has another server of that name; rename one\n";
+    let notes = "note: `local` moves to cellmate's configuration\nnote: `moves` moves to cellmate's configuration\nnote: `keyed` moves to cellmate's configuration\n\
+        note: `logged-in` stays where it is: the client may be logged in to it; if it needs no login, add it with `cellmate servers add`\n\
+        note: `old` stays where it is: cellmate does not support its transport\n\
+        note: `taken` stays where it is: cellmate has a different server with that name; rename one\n";
     assert_eq!(said.err, notes);
     let left = parsed(&person.read("home/.claude.json"));
     let names: Vec<&String> = left["mcpServers"].as_object().unwrap().keys().collect();

@@ -67,9 +67,9 @@ fn a_direct_call_is_checked_like_a_cells_call() {
         (&["tools", "call", "s.greet"], 1, "missing property \"name\""),
         (&["tools", "call", "s.other"], 1, "unknown tool"),
         (&["tools", "call", "narrow.greet", "name=x"], 1, "unknown tool"),
-        (&["tools", "call", "off.greet", "name=x"], 2, "server `off` is off"),
-        (&["tools", "call", "nobody.greet"], 2, "no server is called `nobody`"),
-        (&["tools", "call", "greet"], 2, "names no tool"),
+        (&["tools", "call", "off.greet", "name=x"], 2, "server `off` is disabled"),
+        (&["tools", "call", "nobody.greet"], 2, "no server named `nobody`"),
+        (&["tools", "call", "greet"], 2, "is not a tool id"),
         (&["tools", "call", "s.greet", "name"], 2, "name=text"),
         (&["tools", "call", "s.greet", "--args", "[]"], 2, "one JSON object"),
     ];
@@ -157,16 +157,16 @@ fn servers_add_accepts_the_arguments_of_other_clients_commands() {
     }
     let person = Person::new();
     let wrong: [(&[&str], &str); 10] = [
-        (&["a", "--client-id", "us", "--", "x"], "logins are for servers with an address"),
-        (&["a"], "give the command"),
+        (&["a", "--client-id", "us", "--", "x"], "login options need a server with a URL"),
+        (&["a"], "pass the command"),
         (&["a", "--url", "ftp://x"], "https://"),
         (&["a:b", "x"], "no `:`"),
-        (&["a", "--header", "K=v", "--", "x"], "headers are for servers with an address"),
-        (&["a", "--url", "https://x.y", "--env", "A=1"], "takes --header"),
+        (&["a", "--header", "K=v", "--", "x"], "headers need a server with a URL"),
+        (&["a", "--url", "https://x.y", "--env", "A=1"], "use --header"),
         (&["a", "--env", "=1", "--", "x"], "NAME=value"),
         (&["a", "--", "cellmate", "mcp"], "cellmate itself"),
-        (&["a", "-t", "http", "--", "x", "y"], "an address and no command"),
-        (&["a", "-t", "stdio", "--url", "https://x.y"], "a command and no address"),
+        (&["a", "-t", "http", "--", "x", "y"], "a URL and no command"),
+        (&["a", "-t", "stdio", "--url", "https://x.y"], "a command and no URL"),
     ];
     for (arguments, reason) in wrong {
         let said = person.types(&[&["servers", "add"], arguments].concat());
@@ -191,7 +191,7 @@ fn edits_keep_comments_show_no_secrets_and_can_be_undone() {
         "\n    \"two\": {{\n      \"command\": \"y\",\n      \"args\": [],\n      \"env\": {{\n        \"TOKEN\": \"{CANARY}\"\n      }}\n    }},"
     );
     assert_eq!(person.read(OURS), before.replace(&format!("// {CANARY}"), &format!("// {CANARY}{entry}")));
-    assert_eq!(added["notes"][0], "`TOKEN` is in the file as you gave it; --env TOKEN='${TOKEN}' keeps it out");
+    assert_eq!(added["notes"][0], "the value of `TOKEN` is in the file; use --env TOKEN='${TOKEN}' to keep it out");
     let again = person.types(&["servers", "add", "two", "--", "z"]);
     assert!(again.code == 2 && again.err.contains("--replace"), "{}", again.err);
     assert_eq!(person.types(&["servers", "add", "two", "--replace", "--", "z"]).code, 0);
@@ -215,7 +215,7 @@ fn a_projects_servers_need_trust_and_a_named_file_is_read_alone() {
         listed.err
     );
     let added = person.types(&["servers", "add", "mine", "--scope", "project", "--dry-run", "--", "x"]);
-    assert!(added.err.contains("`cellmate servers trust` trusts it"), "{}", added.err);
+    assert!(added.err.contains("run `cellmate servers trust`"), "{}", added.err);
     assert_eq!(person.types(&["servers", "trust"]).code, 0);
     assert_eq!(person.types(&["servers", "trust"]).out, "nothing to change\n");
     assert_eq!(person.types(&["servers", "list", "--json"]).json()["servers"][0]["origin"]["source"], "project");

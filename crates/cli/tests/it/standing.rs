@@ -96,5 +96,5 @@ fn doctor_reports_servers_and_starts_them_only_on_request() {
     assert!(broken.code == 2 && broken.out.contains("jail") && broken.err.contains("config.json5"), "{}", broken.err);
     person.write(OURS, "{}");
     let none = person.types(&["doctor"]);
-    assert!(none.out.contains("servers        none; `cellmate servers add"), "{}", none.out);
+    assert!(none.out.contains("servers        none; add one with `cellmate servers add"), "{}", none.out);
 }

@@ -1,4 +1,4 @@
-//! Edits of JSON and its kin, as cuts and insertions: bytes that are not concerned cannot change.
+//! Edits JSON, JSON with comments and JSON5 by cutting and inserting, so that all other bytes stay the same.
 
 mod render;
 
@@ -50,7 +50,7 @@ pub(super) fn append(text: &str, path: &[&str], value: &Value) -> Result<String,
 
 pub(super) fn remove(text: &str, path: &[&str]) -> Result<String, Refused> {
     let mut text = text.to_owned();
-    // A key may be written more than once; what is left of it would come to life.
+    // A key may occur more than once: an earlier one would take effect if only the last were removed.
     loop {
         let tree = parse(&text)?;
         let Some((key, above)) = path.split_last() else { return Ok(text) };
@@ -60,14 +60,14 @@ pub(super) fn remove(text: &str, path: &[&str]) -> Result<String, Refused> {
     }
 }
 
-/// The value inside objects, one for each key.
+/// Wraps the value in one object for each key.
 fn nested(path: &[&str], value: &Value) -> Value {
     path.iter()
         .rev()
         .fold(value.clone(), |inner, key| Value::Object([((*key).to_owned(), inner)].into_iter().collect()))
 }
 
-/// A file with nothing in it, or nothing but comments.
+/// Adds the value to a file that is empty or has only comments.
 fn fresh(text: &str, style: &Style, value: &Value) -> String {
     let gap = if text.is_empty() || text.ends_with('\n') { "" } else { style.newline };
     format!("{text}{gap}{}{}", style.render(value, ""), style.newline)
@@ -94,7 +94,7 @@ fn insert(text: &str, style: &Style, map: &Tree, key: &str, value: &Value) -> St
     })
 }
 
-/// Behind the last of what an object or a list has, on a line of its own where the others have that.
+/// Inserts after the last member of an object or list, on a new line if the first member is on its own line.
 fn insert_into(
     text: &str,
     style: &Style,
@@ -118,7 +118,7 @@ fn insert_into(
     splice(text, vec![separator, (at..at, new)])
 }
 
-/// Into what has nothing in it but, perhaps, comments.
+/// Inserts into an object or list that is empty or has only comments.
 fn insert_first(text: &str, style: &Style, into: &Tree, render: impl Fn(&Style, Option<&str>) -> String) -> String {
     let outer = line_indentation(text, into.span.start);
     let inner = format!("{outer}{}", style.unit);
@@ -142,7 +142,7 @@ fn cut(text: &str, members: &[Member], position: usize) -> String {
             cuts.push(next..next + 1);
         }
     } else if let Some(previous) = position.checked_sub(1).and_then(|before| members.get(before)) {
-        // Most clients do not take a comma that nothing follows.
+        // Most clients reject a trailing comma.
         let comma = after_trivia(text, previous.value.span.end);
         cuts.push(comma..comma + 1);
     }
@@ -150,7 +150,7 @@ fn cut(text: &str, members: &[Member], position: usize) -> String {
     splice(text, cuts.into_iter().map(|range| (range, String::new())).collect())
 }
 
-/// With the line end and the indentation, where nothing else stands on those lines; else with the blanks before.
+/// Extends the range to whole lines if nothing else is on them, else to the blanks before it.
 fn whole_lines(text: &str, range: Range<usize>) -> Range<usize> {
     let blank = |c: char| c == ' ' || c == '\t';
     let before = text.get(..range.start).unwrap_or_default();
@@ -165,7 +165,7 @@ fn whole_lines(text: &str, range: Range<usize>) -> Range<usize> {
     }
 }
 
-/// The white space before this place, where nothing else stands before it on its line.
+/// Returns the white space before this place, or `None` if something else comes before it on its line.
 fn indentation(text: &str, at: usize) -> Option<&str> {
     let line = text.get(..at)?.rsplit_once('\n')?.1;
     line.chars().all(|c| c == ' ' || c == '\t').then_some(line)
@@ -179,7 +179,7 @@ fn line_indentation(text: &str, at: usize) -> &str {
     line.get(..length).unwrap_or_default()
 }
 
-/// Behind the comments that stand on the rest of this line, or here where something else does.
+/// Returns the end of the line if only comments follow on it, else the given place.
 fn line_tail(text: &str, at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
     let line = rest.split('\n').next().unwrap_or_default();

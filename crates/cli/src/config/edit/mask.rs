@@ -1,4 +1,4 @@
-//! A file as it may be shown: keys, commands and addresses; no comments, no values that could be secret.
+//! Masks a file for display: keys, commands and URLs stay; comments and values that may be secret are hidden.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::config::tree::{Kind, Member, Tree};
 
 const CONTAINERS: [&str; 4] = ["mcpServers", "servers", "mcp_servers", "context_servers"];
 
-/// Of a server's entry, texts under these keys are shown.
+/// Keys of a server's entry whose strings are shown.
 const OPEN_KEYS: [&str; 10] = [
     "type",
     "source",
@@ -25,7 +25,7 @@ const OPEN_KEYS: [&str; 10] = [
 ];
 const URLS: [&str; 4] = ["url", "httpUrl", "serverUrl", "baseUrl"];
 
-/// A text that cannot be read is not shown at all.
+/// Returns the masked text; empty if the text cannot be parsed.
 pub(super) fn masked(text: &str, format: Format) -> String {
     let Ok(tree) = format.parse(text) else { return String::new() };
     let mut mask = Mask { leaves: Vec::new(), hidden: Vec::new() };
@@ -44,7 +44,7 @@ pub(super) fn masked(text: &str, format: Format) -> String {
 }
 
 struct Mask {
-    /// Keys and plain values: what is between them is punctuation, white space and comments.
+    /// The spans of keys and plain values. Between them are only punctuation, white space and comments.
     leaves: Vec<Range<usize>>,
     hidden: Vec<(Range<usize>, String)>,
 }
@@ -115,7 +115,7 @@ impl Mask {
         }
     }
 
-    /// Hides every text below, unless it only names a variable.
+    /// Hides every string and number below, except references to variables.
     fn closed(&mut self, tree: &Tree) {
         match &tree.kind {
             Kind::Text(text) if is_reference(text) => self.open(tree),
@@ -150,7 +150,7 @@ impl Mask {
     }
 }
 
-/// The first comment in a text between values: where, and how long.
+/// Finds the first comment in the text between two values; returns its offset and length.
 fn comment(text: &str, format: Format) -> Option<(usize, usize)> {
     let from = match format {
         Format::Toml => text.find('#')?,

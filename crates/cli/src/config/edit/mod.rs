@@ -1,4 +1,4 @@
-//! Changing somebody's file: only what was asked for, everything else byte for byte.
+//! Edits configuration files in place: everything but the edited value stays the same, byte for byte.
 
 mod json;
 mod mask;
@@ -17,27 +17,27 @@ use super::tree::SyntaxError;
 
 pub(crate) use write::{WriteError, Written};
 
-/// Lines shown around a change.
+/// Unchanged lines shown around a change.
 const CONTEXT_LINES: usize = 2;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EditError {
-    #[error("`{}`: {why}; mend it, then try again", file.display())]
+    #[error("`{}`: {why}; fix it, then try again", file.display())]
     File { file: PathBuf, why: FileError },
-    #[error("`{}`: {why}; mend it, then try again", file.display())]
+    #[error("`{}`: {why}; fix it, then try again", file.display())]
     Syntax { file: PathBuf, why: SyntaxError },
-    #[error("`{}`: `{key}` is not an object, so nothing can be put there; mend it, then try again", file.display())]
+    #[error("`{}`: `{key}` is not an object, so nothing can be added to it; fix it, then try again", file.display())]
     NotAnObject { file: PathBuf, key: String },
-    #[error("`{}` is written in a way that cannot be edited without harm; edit it by hand", file.display())]
-    TooOdd { file: PathBuf },
+    #[error("`{}` cannot be edited without changing other parts of it; edit it by hand", file.display())]
+    Unsupported { file: PathBuf },
 }
 
-/// What can be wrong with a text; which file it is of is known further out.
+/// Why a text cannot be edited. The caller adds the file.
 #[derive(Debug)]
 enum Refused {
     Syntax(SyntaxError),
     NotAnObject(String),
-    TooOdd,
+    Unsupported,
 }
 
 impl From<SyntaxError> for Refused {
@@ -46,7 +46,7 @@ impl From<SyntaxError> for Refused {
     }
 }
 
-/// A file, as it is and as it shall be.
+/// A file's text before and after an edit.
 pub(crate) struct Change {
     pub(crate) file: PathBuf,
     format: Format,
@@ -72,7 +72,7 @@ impl Change {
         self.format.parse(&self.after).map_err(|why| self.refused(Refused::Syntax(why)))
     }
 
-    /// Puts a value at a path, with the objects that lead there where they are missing.
+    /// Sets the value at a path, and creates missing objects on the way.
     pub(crate) fn set(&mut self, path: &[&str], value: &Value) -> Result<(), EditError> {
         let edited = match self.format {
             Format::Json => json::set(&self.after, path, value),
@@ -82,17 +82,17 @@ impl Change {
         Ok(())
     }
 
-    /// Puts a value at the end of a list, which is made where there is none.
+    /// Appends a value to a list, which is created if missing.
     pub(crate) fn append(&mut self, path: &[&str], value: &Value) -> Result<(), EditError> {
         let edited = match self.format {
             Format::Json => json::append(&self.after, path, value),
-            Format::Toml => Err(Refused::TooOdd),
+            Format::Toml => Err(Refused::Unsupported),
         };
         self.after = edited.map_err(|refused| self.refused(refused))?;
         Ok(())
     }
 
-    /// Takes away what stands at a path; nothing where nothing does.
+    /// Removes the value at a path, if there is one.
     pub(crate) fn remove(&mut self, path: &[&str]) -> Result<(), EditError> {
         let edited = match self.format {
             Format::Json => json::remove(&self.after, path),
@@ -118,12 +118,12 @@ impl Change {
         self.before.as_deref().unwrap_or_default() == self.after
     }
 
-    /// What changes, for people to read: without comments and values that may be secret.
+    /// Returns a diff for people to read, without comments and values that may be secret.
     pub(crate) fn diff(&self) -> String {
         let before = self.before.as_deref().unwrap_or_default();
         let (masked_before, masked_after) = (mask::masked(before, self.format), mask::masked(&self.after, self.format));
         if before != self.after && masked_before == masked_after {
-            return format!("{}: only values that are not shown change\n", shown::path(&self.file));
+            return format!("{}: only hidden values change\n", shown::path(&self.file));
         }
         let name = shown::path(&self.file);
         let old = if self.is_new() { "(new file)" } else { name.as_str() };
@@ -131,7 +131,7 @@ impl Change {
         diff.unified_diff().context_radius(CONTEXT_LINES).header(old, &name).missing_newline_hint(false).to_string()
     }
 
-    /// Writes it all at once, keeping what was there in `backups`.
+    /// Replaces the file atomically, and keeps the old one in `backups`.
     pub(crate) fn write(&self, backups: Option<&Path>) -> Result<Written, WriteError> {
         write::replace(&self.file, self.before.as_deref(), &self.after, backups)
     }
@@ -141,7 +141,7 @@ impl Change {
         match refused {
             Refused::Syntax(why) => EditError::Syntax { file, why },
             Refused::NotAnObject(key) => EditError::NotAnObject { file, key },
-            Refused::TooOdd => EditError::TooOdd { file },
+            Refused::Unsupported => EditError::Unsupported { file },
         }
     }
 }

@@ -64,7 +64,7 @@ fn a_server_is_removed_with_its_comma() {
 }
 
 #[test]
-fn lists_grow_at_their_end() {
+fn a_value_is_appended_to_the_end_of_a_list() {
     let cases = [
         ("{}", "{\n  \"l\": [\"x\"]\n}"),
         ("{l: ['a']}", "{l: ['a', \"x\"]}"),
@@ -168,7 +168,7 @@ fn a_file_is_replaced_through_its_link_with_its_mode_and_only_if_unchanged() {
     assert_eq!(std::fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
     assert_eq!(std::fs::read_to_string(written.backup.unwrap()).unwrap(), "{\"a\": 1}");
     let again = change.write(Some(&kept)).unwrap_err().to_string();
-    assert!(again.ends_with("was changed by somebody else meanwhile; try again"), "{again}");
+    assert!(again.ends_with("was changed by another program in the meantime; try again"), "{again}");
     assert!(Change::open(&link).unwrap().write(None).is_err(), "an existing file is not replaced without a backup");
 }
 

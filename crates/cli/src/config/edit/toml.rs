@@ -1,4 +1,4 @@
-//! Edits of TOML. Each is checked: it changed what it should, and nothing else.
+//! Edits TOML. The result is parsed again to check that the edit changed the intended value and nothing else.
 
 use serde_json::{Map, Value};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Key, Table};
@@ -13,11 +13,11 @@ pub(super) fn set(text: &str, path: &[&str], wanted: &Value) -> Result<String, R
     if before == after {
         return Ok(text.to_owned());
     }
-    let edited = set_in_document(text, path, wanted).ok_or(Refused::TooOdd)?;
+    let edited = set_in_document(text, path, wanted).ok_or(Refused::Unsupported)?;
     checked(edited, &after)
 }
 
-/// Comments before and after what is removed stay; those within it go with it.
+/// Removes the value at a path with the comments inside it; comments before and after it stay.
 pub(super) fn remove(text: &str, path: &[&str]) -> Result<String, Refused> {
     let before = parse(text)?.to_json();
     let mut after = before.clone();
@@ -25,11 +25,11 @@ pub(super) fn remove(text: &str, path: &[&str]) -> Result<String, Refused> {
         return Ok(text.to_owned());
     }
     checked(without_tables(text, path), &after)
-        .or_else(|_| checked(removed_from_document(text, path).ok_or(Refused::TooOdd)?, &after))
+        .or_else(|_| checked(removed_from_document(text, path).ok_or(Refused::Unsupported)?, &after))
 }
 
 fn checked(edited: String, wanted: &Value) -> Result<String, Refused> {
-    if parse(&edited)?.to_json() == *wanted { Ok(edited) } else { Err(Refused::TooOdd) }
+    if parse(&edited)?.to_json() == *wanted { Ok(edited) } else { Err(Refused::Unsupported) }
 }
 
 fn put(value: &mut Value, path: &[&str], wanted: &Value) -> Option<()> {
@@ -41,7 +41,7 @@ fn put(value: &mut Value, path: &[&str], wanted: &Value) -> Option<()> {
     put(below, rest, wanted)
 }
 
-/// An object that is left empty by it may be gone in what the edit makes of the text.
+/// Removes the value at a path, and its parent if that becomes empty: editing the text removes that, too.
 fn take(value: &mut Value, path: &[&str]) -> Option<Value> {
     let (key, above) = path.split_last()?;
     let (parent, grandparents) = match above.split_last() {
@@ -75,7 +75,7 @@ fn set_in_document(text: &str, path: &[&str], wanted: &Value) -> Option<String> 
     }
     let like = table.as_table_like_mut()?;
     match (like.get_mut(name), item(wanted)?) {
-        // Keeps the place, and the comments before it.
+        // Edited in place, which keeps its position and the comments before it.
         (Some(Item::Table(old)), Item::Table(new)) => {
             old.clear();
             new.into_iter().for_each(|(key, item)| drop(old.insert(&key, item)));
@@ -101,11 +101,11 @@ fn removed_from_document(text: &str, path: &[&str]) -> Option<String> {
     Some(document.to_string())
 }
 
-/// The text without the lines from `[path]`, and `[path.below]`, to whatever follows.
+/// Returns the text without the lines of `[path]` and its subtables.
 fn without_tables(text: &str, path: &[&str]) -> String {
     let mut kept = String::new();
     let mut inside = false;
-    // What may belong to the table that is removed, or to the one after it.
+    // Comments and blank lines that may belong to the removed table or to the one after it.
     let mut undecided = String::new();
     for line in text.split_inclusive('\n') {
         match header(line) {
@@ -151,7 +151,7 @@ fn item(value: &Value) -> Option<Item> {
     }
 }
 
-/// TOML has no `null`.
+/// Converts a JSON value to TOML; `None` for `null`, which TOML does not have.
 fn plain(value: &Value) -> Option<toml_edit::Value> {
     Some(match value {
         Value::Null => return None,

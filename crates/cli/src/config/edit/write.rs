@@ -1,4 +1,4 @@
-//! Writing a file so that nobody ever sees half of it, and what it was is kept.
+//! Replaces a file atomically, and keeps a backup of the old one.
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -10,25 +10,26 @@ use tempfile::NamedTempFile;
 
 use crate::config::files::{self, FileError};
 
-/// For a file that is new: it will hold keys.
+/// The mode of a new file: it may hold secrets.
 const PRIVATE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
-    #[error("`{}` was changed by somebody else meanwhile; try again", .0.display())]
+    #[error("`{}` was changed by another program in the meantime; try again", .0.display())]
     Changed(PathBuf),
     #[error("`{}`: {why}", file.display())]
     Read { file: PathBuf, why: FileError },
     #[error("cannot write `{}`: {}", file.display(), why.kind())]
     Write { file: PathBuf, why: io::Error },
-    #[error("there is no home folder to keep `{}` in as it was; set HOME", .0.display())]
+    #[error("cannot find a folder for the backup of `{}`; set HOME", .0.display())]
     NoBackup(PathBuf),
 }
 
-/// Where the file is kept as it was; nothing where there was none.
+/// A file that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
+    /// The copy of the old file; `None` if there was no file.
     pub(crate) backup: Option<PathBuf>,
 }
 
@@ -42,7 +43,7 @@ pub(super) fn replace(
         let file = file.to_owned();
         move |why| WriteError::Write { file, why }
     };
-    // Through links: dotfiles are often kept elsewhere.
+    // Replaces the target of a symbolic link, not the link: dotfiles are often linked.
     let real = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let now = files::read_users(&real).map_err(|why| WriteError::Read { file: file.to_owned(), why })?;
     if now.as_deref() != before {
@@ -71,7 +72,7 @@ fn put(file: &Path, text: &str) -> io::Result<()> {
     fs::File::open(folder)?.sync_all()
 }
 
-/// Not beside the file: a copy with keys in it would end up in somebody's repository.
+/// Backs up the file in another folder: next to it, a copy with secrets could be committed to a repository.
 fn keep(folder: &Path, file: &Path, text: &str) -> io::Result<PathBuf> {
     DirBuilder::new().recursive(true).mode(PRIVATE_FOLDER).create(folder)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();

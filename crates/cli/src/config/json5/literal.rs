@@ -1,4 +1,4 @@
-//! Texts, numbers, names and words.
+//! Strings, numbers, names and keywords.
 
 use serde_json::Number;
 
@@ -13,7 +13,7 @@ impl Reader<'_> {
         loop {
             match self.bump() {
                 None | Some('\n' | '\r') => {
-                    return Err(SyntaxError::at(self.text, start, "this text has no closing quote on its line"));
+                    return Err(SyntaxError::at(self.text, start, "this string has no closing quote on its line"));
                 }
                 c if c == quote => return Ok(text),
                 Some('\\') => self.escape(&mut text)?,
@@ -33,18 +33,18 @@ impl Reader<'_> {
             Some('0') if !self.peek().is_some_and(|c| c.is_ascii_digit()) => text.push('\0'),
             Some('x') => text.push(self.hex(2).and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER)),
             Some('u') => text.push(self.unicode()?),
-            // A line that goes on in the next.
+            // A line continuation.
             Some('\r') => drop(self.eat('\n')),
             Some('\n' | '\u{2028}' | '\u{2029}') => {}
             Some(c) if !c.is_ascii_digit() => text.push(c),
-            _ => return Err(self.wrong("this escape means nothing in JSON5")),
+            _ => return Err(self.wrong("unknown escape")),
         }
         Ok(())
     }
 
-    /// Half a surrogate pair cannot be held; it is replaced, as elsewhere.
+    /// Reads the digits of a `\u` escape. Half a surrogate pair becomes the replacement character.
     fn unicode(&mut self) -> Result<char, SyntaxError> {
-        let first = self.hex(4).ok_or_else(|| self.wrong("`\\u` is followed by four hexadecimal digits"))?;
+        let first = self.hex(4).ok_or_else(|| self.wrong("`\\u` must be followed by four hexadecimal digits"))?;
         if (0xD800..0xDC00).contains(&first) && self.rest().starts_with("\\u") {
             let before = self.at;
             self.at += 2;
@@ -96,12 +96,12 @@ impl Reader<'_> {
 
     pub(super) fn word(&mut self) -> Result<Kind, SyntaxError> {
         let start = self.at;
-        let wrong = |text| SyntaxError::at(text, start, "expected a value; a text needs quotes");
+        let wrong = |text| SyntaxError::at(text, start, "expected a value; a string needs quotes");
         match self.name().map_err(|_| wrong(self.text))?.as_str() {
             "null" => Ok(Kind::Null),
             "true" => Ok(Kind::Bool(true)),
             "false" => Ok(Kind::Bool(false)),
-            // Nothing that we read can be that much; JSON has no word for it.
+            // JSON cannot represent them, and no setting may have such a value.
             "Infinity" | "NaN" => Ok(Kind::Null),
             _ => Err(wrong(self.text)),
         }

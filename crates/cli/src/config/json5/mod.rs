@@ -1,16 +1,16 @@
-//! JSON5, and so JSON and JSON with comments, read with the place of every value.
+//! Parses JSON5, and with it JSON and JSON with comments, with the position of every value.
 //!
-//! Written here because the same tree must be read from and edited by place, byte for byte, in the whole of JSON5;
-//! the libraries that know places know only a part of it.
+//! This is our own parser, because edits need byte positions in all of JSON5, and libraries that have positions support
+//! only a part of it.
 
 mod literal;
 
 use crate::config::tree::{Kind, Member, SyntaxError, Tree};
 
-/// Deeper nesting is no configuration.
+/// The deepest nesting that is accepted.
 const MAX_DEPTH: usize = 100;
 
-/// Reads a whole text. One without any value in it is an empty object: editors leave such files behind.
+/// Parses a whole text. A text without a value is an empty object, because editors leave such files behind.
 pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
     let mut reader = Reader { text, at: 0, depth: 0 };
     reader.skip_trivia()?;
@@ -21,11 +21,11 @@ pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
     reader.skip_trivia()?;
     match reader.peek() {
         None => Ok(tree),
-        Some(_) => Err(reader.wrong("something follows the end of the value")),
+        Some(_) => Err(reader.wrong("unexpected text after the end of the value")),
     }
 }
 
-/// Where white space and comments end that begin here.
+/// Returns the end of the white space and comments that begin here.
 pub(crate) fn after_trivia(text: &str, from: usize) -> usize {
     let mut reader = Reader { text, at: from, depth: 0 };
     match reader.skip_trivia() {
@@ -73,7 +73,7 @@ impl Reader<'_> {
             if rest.starts_with("//") {
                 self.at += rest.find(['\n', '\r', '\u{2028}', '\u{2029}']).unwrap_or(rest.len());
             } else if let Some(inner) = rest.strip_prefix("/*") {
-                let length = inner.find("*/").ok_or_else(|| self.wrong("this comment has no end"))?;
+                let length = inner.find("*/").ok_or_else(|| self.wrong("unterminated comment"))?;
                 self.at += "/*".len() + length + "*/".len();
             } else if rest.starts_with(|c: char| c.is_whitespace() || c == '\u{feff}') {
                 self.bump();
@@ -91,14 +91,14 @@ impl Reader<'_> {
             Some('"' | '\'') => Kind::Text(self.string()?),
             Some(c) if c.is_ascii_digit() || matches!(c, '+' | '-' | '.') => self.number()?,
             Some(_) => self.word()?,
-            None => return Err(self.wrong("the text ends where a value should stand")),
+            None => return Err(self.wrong("expected a value, found the end of the text")),
         };
         Ok(Tree { span: start..self.at, kind })
     }
 
     fn nested(&mut self, inner: fn(&mut Self) -> Result<Kind, SyntaxError>) -> Result<Kind, SyntaxError> {
         if self.depth == MAX_DEPTH {
-            return Err(self.wrong("it nests deeper than 100 levels"));
+            return Err(self.wrong("nested deeper than 100 levels"));
         }
         self.depth += 1;
         self.bump();

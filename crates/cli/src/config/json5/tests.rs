@@ -31,18 +31,18 @@ fn all_of_json5_is_read() {
 fn errors_give_the_position_and_not_the_text() {
     let deep = "[".repeat(101);
     let cases = [
-        ("{\n  a: hunter2\n}", "line 2, column 6: expected a value; a text needs quotes"),
+        ("{\n  a: hunter2\n}", "line 2, column 6: expected a value; a string needs quotes"),
         ("{ a 1 }", "line 1, column 5: expected `:` after a key"),
         ("{ a: 1 b: 2 }", "line 1, column 8: expected `,` or `}` after a value"),
         ("[1 2]", "line 1, column 4: expected `,` or `]` after a value"),
         ("{ 1a: 2 }", "line 1, column 3: expected a key, in quotes or a plain name"),
-        ("{ a: 'x\n' }", "line 1, column 6: this text has no closing quote on its line"),
-        ("/* no end", "line 1, column 1: this comment has no end"),
+        ("{ a: 'x\n' }", "line 1, column 6: this string has no closing quote on its line"),
+        ("/* no end", "line 1, column 1: unterminated comment"),
         ("{", "line 1, column 2: expected a key, in quotes or a plain name"),
         ("[1e]", "line 1, column 2: this is not a number"),
-        (r"'\1'", "line 1, column 4: this escape means nothing in JSON5"),
-        ("{} {}", "line 1, column 4: something follows the end of the value"),
-        (deep.as_str(), "line 1, column 101: it nests deeper than 100 levels"),
+        (r"'\1'", "line 1, column 4: unknown escape"),
+        ("{} {}", "line 1, column 4: unexpected text after the end of the value"),
+        (deep.as_str(), "line 1, column 101: nested deeper than 100 levels"),
     ];
     for (text, expected) in cases {
         assert_eq!(parse(text).unwrap_err().to_string(), expected, "{text}");

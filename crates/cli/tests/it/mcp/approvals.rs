@@ -162,8 +162,8 @@ fn exit_and_json(output: &Output) -> (Option<i32>, Value) {
 fn a_direct_call_needs_approval_like_a_cells_and_honours_standing_approvals() {
     let place = pushes();
     let (code, refused) = exit_and_json(&place.by_hand("s.push").output().unwrap());
-    let why = "a person must agree to a call of `mcp:s:push` (this tool may change something); type it on a terminal, \
-               or give --yes";
+    let why = "calling `mcp:s:push` needs approval (this tool may change something); run this in a terminal, or pass \
+               --yes";
     assert_eq!((code, &refused["error"]), (Some(1), &json!(why)));
     assert_eq!((made(&place), place.approvals(&["list", "--json"]).stdout.as_slice()), (0, b"[]\n".as_slice()));
     let (code, called) = exit_and_json(&place.by_hand("s.push").arg("--yes").output().unwrap());

@@ -195,7 +195,7 @@ fn on_a_terminal_open_approvals_are_shown_and_decided_one_by_one() {
     let ends: Vec<&str> = (0..3).map(|at| if at == rejected { "rejected" } else { "fulfilled" }).collect();
     assert_eq!(done["value"], json!(ends), "{done}");
     assert_eq!(made(&place), 2);
-    assert!(text(&on_terminal(&place.approvals_command(&[]), "").stdout).contains("nothing is asked"));
+    assert!(text(&on_terminal(&place.approvals_command(&[]), "").stdout).contains("no pending approvals"));
 }
 
 #[test]

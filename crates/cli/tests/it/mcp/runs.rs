@@ -78,7 +78,7 @@ fn a_run_is_listed_shown_and_replayed_while_it_waits_and_after_it_ended() {
     assert_eq!(second["given"][0]["resolved"]["structuredContent"], json!({"when": "now"}));
     assert_eq!((&second["end"]["status"], &second["verdict"]), (&json!("suspended"), &json!("same")));
     let steps = text(&place.runs(&["replay", run]).stdout);
-    assert!(steps.ends_with("all 2 steps are as recorded; no tool was called\n"), "{steps}");
+    assert!(steps.ends_with("all 2 steps match the record; no tool was called\n"), "{steps}");
     // Replaying changed nothing.
     assert_eq!(json_of(&place.runs(&["show", run, "--json"])), shown);
     assert_eq!(json_of(&place.runs(&["list", "--json"])), listed);
@@ -188,7 +188,7 @@ fn replay_reports_where_a_cell_diverges_from_its_record() {
          `namespace` of `MCP` with [[\"s\",\"push\"],[{\"to\":\"main\"}]]"
     );
     let told = place.runs(&["replay", "cm_forged"]);
-    assert!(text(&told.stdout).contains("NOT as recorded\n  leg 1, call 2: expected"), "{told:?}");
+    assert!(text(&told.stdout).contains("DIFFERS from the record\n  leg 1, call 2: expected"), "{told:?}");
     // A fork that would replay the divergent step fails, too, and calls nothing.
     let forked = place.fork("cm_forged", "2", &["--json"]);
     assert_eq!(

@@ -106,7 +106,7 @@ fn a_backup_taken_while_in_use_is_restored_on_another_engine_and_back() {
     let file = here.path("first.backup");
     let taken = here.command(&["backup", &file]);
     assert_eq!(exit(&taken).0, Some(0), "{}", said(&taken));
-    assert!(said(&taken).contains("the key is not in it"));
+    assert!(said(&taken).contains("it does not contain the key file"));
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(exit(&here.command(&["backup", &file])).0, Some(2), "an existing backup is not overwritten");
 

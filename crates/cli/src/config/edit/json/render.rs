@@ -1,8 +1,8 @@
-//! New values, in the style of the file they go into.
+//! Renders new values in the style of the file that they are added to.
 
 use serde_json::Value;
 
-/// A list no longer than this stands on one line.
+/// The longest list that is written on one line.
 const MAX_LINE: usize = 100;
 
 pub(super) struct Style {
