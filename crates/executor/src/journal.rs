@@ -10,7 +10,8 @@ use contract::frame::Method;
 use serde_json::json;
 use store::{
     CallRow, CallState, Change, CommitError, Durability, Entry, EntryKind, Exceeded, FencedRun, JournalTotals, LegRow,
-    Quota, RunState, Store, StoredReply};
+    Quota, RunState, Store, StoredReply,
+};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::clock::now_ms;

@@ -251,14 +251,14 @@ fn a_trusted_project_adds_servers_and_restrictions_and_changes_no_user_settings(
         loaded.servers.iter().map(|one| (one.name.as_str(), one.origin.source.as_str(), one.trusted)).collect();
     assert_eq!(names, [("a", "user", false), ("imported", "cursor", false), ("b", "project", false)]);
     assert_eq!(loaded.settings, json!({"tools": {"deny": ["x", "y"]}, "store": {"url": "u.db"}}));
-    let said: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
+    let problems: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
     for key in ["approvals", "store", "imports", "trustedProjects", "agents", "tools.allow", "trusted"] {
         let named = format!("`{key}` is not applied");
-        assert_eq!(said.iter().filter(|problem| problem.contains(&named)).count(), 1, "{key}: {said:#?}");
+        assert_eq!(problems.iter().filter(|problem| problem.contains(&named)).count(), 1, "{key}: {problems:#?}");
     }
     for name in ["a", "imported"] {
         let shadowed = format!("server `{name}`: your own configuration has a different server with that name");
-        assert!(said.iter().any(|problem| problem.contains(&shadowed)), "{name}: {said:#?}");
+        assert!(problems.iter().any(|problem| problem.contains(&shadowed)), "{name}: {problems:#?}");
     }
 }
 

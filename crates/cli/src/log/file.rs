@@ -34,7 +34,8 @@ impl LogFile {
             *file = next;
         }
         let _ = if line.len() > MAX_LOG_LINE_BYTES {
-            let dropped = serde_json::json!({"level": "WARN", "message": "an event was too long to log", "bytes": line.len()});
+            let dropped =
+                serde_json::json!({"level": "WARN", "message": "an event was too long to log", "bytes": line.len()});
             file.write_all(format!("{dropped}\n").as_bytes())
         } else {
             file.write_all(line.as_bytes())

@@ -136,7 +136,9 @@ impl LogsArguments {
 
     fn write(&self, output: &mut impl Write, line: &str) -> io::Result<()> {
         match serde_json::from_str(line) {
-            Ok(Value::Object(event)) if !self.json => writeln!(output, "{}", readable(&event, io::stdout().is_terminal())),
+            Ok(Value::Object(event)) if !self.json => {
+                writeln!(output, "{}", readable(&event, io::stdout().is_terminal()))
+            }
             _ => writeln!(output, "{}", line.trim_end()),
         }
     }

@@ -235,8 +235,8 @@ mod tests {
     fn times_are_printed_as_rounded_ages() {
         let cases = [(-5, "just now"), (59_000, "just now"), (60_000, "1 min ago"), (7_199_000, "119 min ago")];
         let later = [(7_200_000, "2 h ago"), (172_800_000, "2 days ago")];
-        for (milliseconds, told) in cases.into_iter().chain(later) {
-            assert_eq!(ago(milliseconds), told);
+        for (milliseconds, expected) in cases.into_iter().chain(later) {
+            assert_eq!(ago(milliseconds), expected);
         }
     }
 }

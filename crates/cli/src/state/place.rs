@@ -211,11 +211,11 @@ mod tests {
             key_file: None,
             state_dir: Some(folder.path().to_owned()),
         };
-        let said = typed.choose(&json!({}), &places(&[])).unwrap_err().to_string();
-        assert_eq!(said, "invalid store location; expected `postgres://user@host/database` or the path of a file");
+        let message = typed.choose(&json!({}), &places(&[])).unwrap_err().to_string();
+        assert_eq!(message, "invalid store location; expected `postgres://user@host/database` or the path of a file");
         let untyped = StoreArguments { store: None, ..typed };
         let settings = json!({"store": {"url": "postgres://me:${PASS}@db/x"}});
-        let said = untyped.choose(&settings, &places(&[])).unwrap_err().to_string();
-        assert!(said.contains("`PASS` is not set"), "{said}");
+        let message = untyped.choose(&settings, &places(&[])).unwrap_err().to_string();
+        assert!(message.contains("`PASS` is not set"), "{message}");
     }
 }

@@ -64,8 +64,8 @@ fn a_bad_catalog_is_refused_with_a_reason() {
     ] {
         std::fs::write(file, text).unwrap();
         let output = cellmate(&["exec", "-e", "1", "--catalog", file], "");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains(reason) && said.contains(file), "{text}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(stderr.contains(reason) && stderr.contains(file), "{text}: {stderr}");
     }
 }
 

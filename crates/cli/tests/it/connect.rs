@@ -42,12 +42,12 @@ fn connect_writes_the_configuration_file_of_every_client() {
     ];
     let person = Person::new();
     for (client, file, expected) in cases {
-        let said = person.types(&["connect", client, "--yes", "--take-over"]);
+        let output = person.types(&["connect", client, "--yes", "--take-over"]);
         assert!(
-            said.code == 0 && said.out.contains(&format!("to undo:\n  rm /{file}\n")),
+            output.code == 0 && output.out.contains(&format!("to undo:\n  rm /{file}\n")),
             "{client}: {}{}",
-            said.out,
-            said.err
+            output.out,
+            output.err
         );
         assert_eq!(parsed(&person.read(file)), expected, "{client}");
         assert!(person.types(&["connect", client]).out.ends_with("is already connected\n"), "{client}");
@@ -67,18 +67,18 @@ fn connect_writes_the_configuration_file_of_every_client() {
         ("codex", ".codex/config.toml"),
     ];
     for (client, file) in files {
-        let said = person.types(&["connect", client, "--scope", "project", "--yes", "--config", "mine.json5"]);
-        assert_eq!(said.code, 0, "{client}: {}", said.err);
+        let output = person.types(&["connect", client, "--scope", "project", "--yes", "--config", "mine.json5"]);
+        assert_eq!(output.code, 0, "{client}: {}", output.err);
         let wanted = person.path("project/mine.json5").display().to_string();
         assert!(person.read(&format!("project/{file}")).contains(&wanted), "{client}");
     }
     person.write("project/.cursor/mcp.json", r#"{"mcpServers": {"a": {"command": "x"}}}"#);
-    let said = person.types(&["connect", "cursor", "--scope", "project", "--take-over", "--yes"]);
+    let output = person.types(&["connect", "cursor", "--scope", "project", "--take-over", "--yes"]);
     let notes = "note: `a` moves to cellmate's configuration\n\
         note: this project's file is not trusted yet, so it is not read; run `cellmate servers trust`\n";
-    assert_eq!((said.code, said.err.as_str()), (0, notes));
-    let said = person.types(&["connect", "windsurf", "--scope", "project", "--yes"]);
-    assert!(said.code == 2 && said.err.contains("--scope user"), "{}", said.err);
+    assert_eq!((output.code, output.err.as_str()), (0, notes));
+    let output = person.types(&["connect", "windsurf", "--scope", "project", "--yes"]);
+    assert!(output.code == 2 && output.err.contains("--scope user"), "{}", output.err);
     assert_eq!(person.types(&["connect", "emacs"]).code, 2);
 }
 
@@ -89,12 +89,12 @@ fn connect_writes_nothing_without_confirmation() {
         "{{\n  // {CANARY}\n  \"mcpServers\": {{\n    \"a\": {{\"command\": \"x\", \"env\": {{\"K\": \"{CANARY}\"}}}} // tail\n  }}\n}}\n"
     );
     person.write("home/.cursor/mcp.json", &before);
-    let said = person.types(&["connect", "cursor"]);
+    let output = person.types(&["connect", "cursor"]);
     assert!(
-        said.code == 2 && said.out.contains("+    \"cellmate\": {") && said.err.contains("--yes"),
+        output.code == 2 && output.out.contains("+    \"cellmate\": {") && output.err.contains("--yes"),
         "{}{}",
-        said.out,
-        said.err
+        output.out,
+        output.err
     );
     assert_eq!(person.types(&["connect", "cursor", "--dry-run"]).code, 0);
     assert_eq!(person.types(&["connect", "cursor", "--json"]).code, 2);
@@ -106,8 +106,8 @@ fn connect_writes_nothing_without_confirmation() {
     let words: Vec<&str> = undo.split(' ').collect();
     assert_eq!(person.read(words[1].trim_start_matches('/')), before, "{undo}");
     person.write("home/.cursor/mcp.json", "{ not json");
-    let said = person.types(&["connect", "cursor", "--yes"]);
-    assert!(said.code == 2 && said.err.contains("fix it"), "{}", said.err);
+    let output = person.types(&["connect", "cursor", "--yes"]);
+    assert!(output.code == 2 && output.err.contains("fix it"), "{}", output.err);
     assert_eq!(person.read("home/.cursor/mcp.json"), "{ not json");
 }
 
@@ -131,13 +131,13 @@ fn take_over_moves_servers_as_written_and_reports_those_it_leaves() {
         },
     });
     person.write("home/.claude.json", &theirs.to_string());
-    let said = person.types(&["connect", "claude-code", "--take-over", "--yes"]);
-    assert_eq!(said.code, 0, "{}", said.err);
+    let output = person.types(&["connect", "claude-code", "--take-over", "--yes"]);
+    assert_eq!(output.code, 0, "{}", output.err);
     let notes = "note: `local` moves to cellmate's configuration\nnote: `moves` moves to cellmate's configuration\nnote: `keyed` moves to cellmate's configuration\n\
         note: `logged-in` stays where it is: the client may be logged in to it; if it needs no login, add it with `cellmate servers add`\n\
         note: `old` stays where it is: cellmate does not support its transport\n\
         note: `taken` stays where it is: cellmate has a different server with that name; rename one\n";
-    assert_eq!(said.err, notes);
+    assert_eq!(output.err, notes);
     let left = parsed(&person.read("home/.claude.json"));
     let names: Vec<&String> = left["mcpServers"].as_object().unwrap().keys().collect();
     assert_eq!(names, ["logged-in", "old", "taken", "cellmate"]);
@@ -172,8 +172,8 @@ fn taken_over_variables_keep_the_meaning_they_had_in_the_client() {
     );
     person.write("home/.config/Code/User/mcp.json", r#"{"inputs": [{"id": "k", "type": "promptString", "default": "d"}], "servers": {"d": {"command": "x", "args": ["${input:k}"]}}}"#);
     for client in ["codex", "gemini", "opencode", "vscode"] {
-        let said = person.types(&["connect", client, "--take-over", "--yes"]);
-        assert_eq!(said.code, 0, "{client}: {}", said.err);
+        let output = person.types(&["connect", client, "--take-over", "--yes"]);
+        assert_eq!(output.code, 0, "{client}: {}", output.err);
     }
     let codex = person.read("home/.codex/config.toml");
     assert!(

@@ -74,14 +74,14 @@ fn a_direct_call_is_checked_like_a_cells_call() {
         (&["tools", "call", "s.greet", "--args", "[]"], 2, "one JSON object"),
     ];
     for (arguments, code, reason) in cases {
-        let said = person.types(arguments);
-        assert!(said.code == code && said.err.contains(reason), "{arguments:?}: {} {}", said.code, said.err);
+        let output = person.types(arguments);
+        assert!(output.code == code && output.err.contains(reason), "{arguments:?}: {} {}", output.code, output.err);
     }
     let listed = person.types(&["tools", "list"]).out;
     assert_eq!(listed, "mcp:narrow:other  \nmcp:s:greet  Greets.\n");
     person.write(OURS, r#"{"tools": {"codeMode": {"timeoutMS": 1}}}"#);
-    let said = person.types(&["tools", "list"]);
-    assert!(said.code == 2 && said.err.contains("did you mean `timeoutMs`?"), "{}", said.err);
+    let output = person.types(&["tools", "list"]);
+    assert!(output.code == 2 && output.err.contains("did you mean `timeoutMs`?"), "{}", output.err);
 }
 
 #[test]
@@ -169,8 +169,8 @@ fn servers_add_accepts_the_arguments_of_other_clients_commands() {
         (&["a", "-t", "stdio", "--url", "https://x.y"], "a command and no URL"),
     ];
     for (arguments, reason) in wrong {
-        let said = person.types(&[&["servers", "add"], arguments].concat());
-        assert!(said.code == 2 && said.err.contains(reason), "{arguments:?}: {} {}", said.code, said.err);
+        let output = person.types(&[&["servers", "add"], arguments].concat());
+        assert!(output.code == 2 && output.err.contains(reason), "{arguments:?}: {} {}", output.code, output.err);
     }
     assert!(!person.has(OURS), "a refused command writes nothing");
 }

@@ -42,13 +42,13 @@ fn a_changed_project_file_is_not_read_and_every_command_names_the_remedy() {
         &["servers", "list", "--json"],
     ];
     for command in commands {
-        let said = person.types(command);
-        let told = said.out + &said.err;
+        let output = person.types(command);
+        let text = output.out + &output.err;
         assert!(
-            told.contains("/project/.cellmate.json5")
-                && told.contains("changed since you trusted it")
-                && told.contains("cellmate servers trust"),
-            "{command:?}: {told}"
+            text.contains("/project/.cellmate.json5")
+                && text.contains("changed since you trusted it")
+                && text.contains("cellmate servers trust"),
+            "{command:?}: {text}"
         );
     }
     assert!(!person.has("after"), "a server of the changed file was started");
@@ -154,10 +154,10 @@ fn a_trusted_project_cannot_turn_off_approvals_move_the_store_or_vouch_for_itsel
         .map(|one| (one["origin"]["source"].as_str().unwrap(), one["trusted"].as_bool().unwrap()))
         .collect();
     assert_eq!(servers, [("user", false), ("project", false)]);
-    let told: Vec<&str> =
+    let messages: Vec<&str> =
         listed["problems"].as_array().unwrap().iter().map(|one| one["message"].as_str().unwrap()).collect();
     for key in ["`approvals`", "`store`", "`tools.allow`", "`trusted`", "a different server with that name"] {
-        assert!(told.iter().any(|message| message.contains(key)), "{key}: {told:?}");
+        assert!(messages.iter().any(|message| message.contains(key)), "{key}: {messages:?}");
     }
     let tools = person.types(&["tools", "list"]).out;
     assert_eq!(
@@ -187,8 +187,8 @@ fn an_untrusted_or_huge_project_file_is_refused_without_being_parsed() {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && said.contains("not read"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && stderr.contains("not read"), "{stderr}");
         let trusted = person.types(&["servers", "trust"]);
         assert_eq!(trusted.code, 2, "{}", trusted.out);
     }

@@ -155,10 +155,10 @@ mod tests {
         let asks = approval(Some(json!({"key": "k", "message": "Where\u{202e}?", "form": form})));
         assert_eq!(message(&asks), "The tool git.push asks for your input.\nIt says: Where\\u{202e}?");
         assert_eq!(schema(&asks), form);
-        let said = |content: Value| decision(&asks, &json!({"action": "accept", "content": content}));
+        let decide = |content: Value| decision(&asks, &json!({"action": "accept", "content": content}));
         let filled = Some(json!({"decision": "deny"}));
         let expected = Some(Decision::Approve { edited_input: filled, reach: ApprovalScope::Once });
-        assert_eq!(said(json!({"decision": "deny"})), expected);
+        assert_eq!(decide(json!({"decision": "deny"})), expected);
         assert!(matches!(decision(&asks, &json!({"action": "decline"})), Some(Decision::Deny { .. })));
         assert_eq!(decision(&asks, &json!({"action": "cancel"})), None);
 
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn progress_names_the_approval_but_no_command_that_approves() {
-        let said = waiting(&[approval(None)]);
-        assert_eq!(said, "waiting for a person to approve git.push (apr_1) with `cellmate approvals`");
+        let message = waiting(&[approval(None)]);
+        assert_eq!(message, "waiting for a person to approve git.push (apr_1) with `cellmate approvals`");
     }
 }

@@ -42,7 +42,7 @@ async fn a_forbidden_discovery_is_reported_even_if_initialize_fails_otherwise() 
         (raw("403 Forbidden", "text/html", "<p>no"), "HTTP 403"),
     ];
     let nexts = [raw("405 Method Not Allowed", "text/plain", ""), json!([{"error": {"code": -32601, "message": "x"}}])];
-    for (refusal, said) in cases {
+    for (refusal, reason) in cases {
         for next in &nexts {
             let folder = Folder::new();
             let on = json!({"server/discover": refusal, "initialize": next});
@@ -50,7 +50,7 @@ async fn a_forbidden_discovery_is_reported_even_if_initialize_fails_otherwise() 
             let error = Server::connect(at.spec(limits())).await.unwrap_err();
             assert!(matches!(error.why, ConnectFailure::Forbidden(_)), "{error:?}");
             let expected =
-                format!("connect to MCP server `s`: it denied access: {said}; check its login and its headers");
+                format!("connect to MCP server `s`: it denied access: {reason}; check its login and its headers");
             assert_eq!(error.to_string(), expected);
         }
     }

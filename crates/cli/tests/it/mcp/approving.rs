@@ -137,9 +137,9 @@ fn approving_without_a_terminal_needs_the_users_own_configuration_and_denying_do
         place.own(&own);
         for more in [vec![], vec!["--always"], vec!["--input", "{}"], vec!["--json"]] {
             let refused = approve(&more).output().unwrap();
-            let said = text(&refused.stderr);
-            assert_eq!(refused.status.code(), Some(2), "{own} {more:?}: {said}");
-            assert!(said.contains("needs a terminal") && said.contains("nonInteractive"), "{said}");
+            let stderr = text(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(2), "{own} {more:?}: {stderr}");
+            assert!(stderr.contains("needs a terminal") && stderr.contains("nonInteractive"), "{stderr}");
         }
     }
     place.own(&json!({"approvals": {"nonInteractive": "yes"}}));

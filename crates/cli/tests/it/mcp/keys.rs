@@ -88,8 +88,8 @@ fn key_files_that_are_invalid_or_readable_by_others_are_refused() {
         std::fs::write(&key, text).unwrap();
         std::fs::set_permissions(Path::new(&key), std::fs::Permissions::from_mode(mode)).unwrap();
         let refused = place.command(&["keys", "list", "--key-file", &key]);
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(refused.status.code() == Some(2) && said.contains(expected), "{said}");
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && stderr.contains(expected), "{stderr}");
     }
     std::fs::remove_file(&key).unwrap();
     let missing = place.command(&["approvals", "list", "--key-file", &key]);

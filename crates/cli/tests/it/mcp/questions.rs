@@ -88,10 +88,10 @@ fn without_forms_a_person_answers_in_a_terminal_even_after_a_kill() {
         [vec!["approve", &id], vec!["approve", &id, "--input", "{\"city\":7}"], vec!["approve", &id, "--always"]]
     {
         let refused = place.approvals(&unfit);
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(
-            refused.status.code() == Some(1) && said.contains("the answer does not fit the question"),
-            "{unfit:?}: {said}"
+            refused.status.code() == Some(1) && stderr.contains("the answer does not fit the question"),
+            "{unfit:?}: {stderr}"
         );
     }
     let decided = place.approvals(&["approve", &id, "--input", "{\"city\":\"Oslo\"}"]);
@@ -140,8 +140,8 @@ fn a_task_that_asks_receives_the_answer_and_continues() {
     assert_eq!(received.matches("\"tools/call\"").count(), 1, "{received}");
     let update = received.lines().find(|line| line.contains("tasks/update")).unwrap();
     let update: Value = serde_json::from_str(update).unwrap();
-    let said = json!({"where": {"action": "accept", "content": {"city": "Oslo"}}});
-    assert_eq!((&update["params"]["taskId"], &update["params"]["inputResponses"]), (&json!("t1"), &said));
+    let expected = json!({"where": {"action": "accept", "content": {"city": "Oslo"}}});
+    assert_eq!((&update["params"]["taskId"], &update["params"]["inputResponses"]), (&json!("t1"), &expected));
 }
 
 /// In revision 2025-11-25 a server may also answer with an error and expect a retry after the person visited a page.

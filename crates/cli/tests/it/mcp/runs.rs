@@ -136,10 +136,10 @@ fn a_fork_continues_from_a_step_and_repeats_no_recorded_call() {
 
     let begun = text(&place.fork(&run, "2", &["--no-wait"]).stdout);
     assert_eq!(client.call("wait", json!({"runId": begun.trim()}))["status"], "completed");
-    for (at, said) in [("0", "the run has 3 steps; give 1 to 3"), ("4", "the run has 3 steps; give 1 to 3")] {
+    for (at, expected) in [("0", "the run has 3 steps; give 1 to 3"), ("4", "the run has 3 steps; give 1 to 3")] {
         let refused = place.fork(&run, at, &[]);
         assert_eq!(refused.status.code(), Some(2));
-        assert!(text(&refused.stderr).contains(said), "{refused:?}");
+        assert!(text(&refused.stderr).contains(expected), "{refused:?}");
     }
 }
 
@@ -187,8 +187,8 @@ fn replay_reports_where_a_cell_diverges_from_its_record() {
         "leg 1, call 2: expected `namespace` of `MCP` with [[\"s\",\"push\"],[{\"to\":\"other\"}]], got \
          `namespace` of `MCP` with [[\"s\",\"push\"],[{\"to\":\"main\"}]]"
     );
-    let told = place.runs(&["replay", "cm_forged"]);
-    assert!(text(&told.stdout).contains("DIFFERS from the record\n  leg 1, call 2: expected"), "{told:?}");
+    let replayed = place.runs(&["replay", "cm_forged"]);
+    assert!(text(&replayed.stdout).contains("DIFFERS from the record\n  leg 1, call 2: expected"), "{replayed:?}");
     // A fork that would replay the divergent step fails, too, and calls nothing.
     let forked = place.fork("cm_forged", "2", &["--json"]);
     assert_eq!(

@@ -22,10 +22,10 @@ fn schema_url(server: &Server) -> String {
     server.schemas(1).unwrap().remove(0).replacen("postgres@", &format!("postgres:{PASSWORD}@"), 1)
 }
 
-fn said(output: &Output) -> String {
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(!said.contains(PASSWORD), "{said}");
-    said
+fn printed(output: &Output) -> String {
+    let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(!printed.contains(PASSWORD), "{printed}");
+    printed
 }
 
 fn wait(client: &mut Streams, run_id: &Value) -> Value {
@@ -33,7 +33,7 @@ fn wait(client: &mut Streams, run_id: &Value) -> Value {
 }
 
 fn exit(output: &Output) -> (Option<i32>, String) {
-    (output.status.code(), said(output))
+    (output.status.code(), printed(output))
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn two_servers_on_one_postgres_are_one_service() {
     let (url, here, there, third) = (schema_url(&server), pushes(), pushes(), pushes());
     let key = here.path("shared-key");
     let made = here.command(&["keys", "rotate", "--key-file", &key]);
-    assert_eq!(exit(&made).0, Some(0), "{}", said(&made));
+    assert_eq!(exit(&made).0, Some(0), "{}", printed(&made));
     let arguments = ["--store", &url, "--key-file", &key];
     let mut one = Streams::start(&here, Era::June2025, json!({}), &arguments);
     let mut two = Streams::start(&there, Era::July2026, json!({}), &arguments);
@@ -52,8 +52,8 @@ fn two_servers_on_one_postgres_are_one_service() {
     let id = waiting["approvals"][0]["approvalId"].as_str().unwrap().to_owned();
 
     // A process with another key is refused before it can write anything.
-    let (code, told) = exit(&third.command(&["approvals", "list", "--store", &url]));
-    assert!(code == Some(2) && told.contains("--key-file"), "{told}");
+    let (code, text) = exit(&third.command(&["approvals", "list", "--store", &url]));
+    assert!(code == Some(2) && text.contains("--key-file"), "{text}");
 
     let asked = two.send("tools/call", json!({"name": "wait", "arguments": {"runId": waiting["runId"]}}));
     std::thread::sleep(Duration::from_millis(500));
@@ -64,7 +64,7 @@ fn two_servers_on_one_postgres_are_one_service() {
         .env("XDG_CONFIG_HOME", third.path("own"))
         .output()
         .unwrap();
-    assert_eq!(exit(&decided).0, Some(0), "{}", said(&decided));
+    assert_eq!(exit(&decided).0, Some(0), "{}", printed(&decided));
     let done = structured(&two.answer(asked));
     assert_eq!((&done["status"], &done["value"]), (&json!("completed"), &json!("push")), "{done}");
     let received = here.received() + &there.received();
@@ -75,7 +75,7 @@ fn two_servers_on_one_postgres_are_one_service() {
     let doctor = third.command(&["doctor", "--json"]);
     let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
     let location = report["store"]["location"].as_str().unwrap();
-    assert!(location.starts_with("postgres://postgres@/") && said(&doctor).contains("answers in"), "{report}");
+    assert!(location.starts_with("postgres://postgres@/") && printed(&doctor).contains("answers in"), "{report}");
 }
 
 #[test]
@@ -89,8 +89,8 @@ fn an_unreachable_store_is_reported_without_its_password() {
     ] {
         for command in ["approvals list", "doctor", "keys list", "backup /tmp/never"] {
             let words: Vec<&str> = command.split(' ').chain(["--store", url]).collect();
-            let (code, told) = exit(&place.command(&words));
-            assert!(code != Some(0) && !told.is_empty(), "{command}: {told}");
+            let (code, text) = exit(&place.command(&words));
+            assert!(code != Some(0) && !text.is_empty(), "{command}: {text}");
         }
     }
 }
@@ -105,14 +105,14 @@ fn a_backup_taken_while_in_use_is_restored_on_another_engine_and_back() {
     let sleeping = client.exec("await yield_control(); return 'slept'");
     let file = here.path("first.backup");
     let taken = here.command(&["backup", &file]);
-    assert_eq!(exit(&taken).0, Some(0), "{}", said(&taken));
-    assert!(said(&taken).contains("it does not contain the key file"));
+    assert_eq!(exit(&taken).0, Some(0), "{}", printed(&taken));
+    assert!(printed(&taken).contains("it does not contain the key file"));
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(exit(&here.command(&["backup", &file])).0, Some(2), "an existing backup is not overwritten");
 
     // Without the key the restore is refused; with it the runs resume on the other engine.
-    let (code, told) = exit(&there.command(&["restore", &file, "--store", &url]));
-    assert!(code == Some(2) && told.contains("key 1"), "{told}");
+    let (code, text) = exit(&there.command(&["restore", &file, "--store", &url]));
+    assert!(code == Some(2) && text.contains("key 1"), "{text}");
     let key = here.path("state/key");
     let arguments = ["--store", &url, "--key-file", &key];
     let restore = |more: &[&str]| {
@@ -120,8 +120,8 @@ fn a_backup_taken_while_in_use_is_restored_on_another_engine_and_back() {
         there.command(&words)
     };
     assert_eq!(exit(&restore(&[])).0, Some(0));
-    let (code, told) = exit(&restore(&[]));
-    assert!(code == Some(2) && told.contains("--replace"), "{told}");
+    let (code, text) = exit(&restore(&[]));
+    assert!(code == Some(2) && text.contains("--replace"), "{text}");
     let mut client = Streams::start(&there, Era::July2026, json!({}), &arguments);
     assert_eq!(wait(&mut client, &sleeping["runId"])["value"], "slept");
     let words: Vec<&str> = ["approve", id].iter().chain(&arguments).copied().collect();
@@ -138,8 +138,8 @@ fn a_backup_taken_while_in_use_is_restored_on_another_engine_and_back() {
 
     let bytes = std::fs::read(&second).unwrap();
     std::fs::write(&second, &bytes[..bytes.len() / 2]).unwrap();
-    let (code, told) = exit(&third.command(&["restore", &second, "--replace"]));
-    assert!(code == Some(2) && told.contains("truncated"), "{told}");
+    let (code, text) = exit(&third.command(&["restore", &second, "--replace"]));
+    assert!(code == Some(2) && text.contains("truncated"), "{text}");
     assert_eq!(wait(&mut client, run)["value"], "push", "nothing was changed");
 }
 
@@ -153,14 +153,14 @@ fn a_principal_with_too_many_waiting_cells_gets_an_error_that_names_one() {
     let asks = client.exec(CELL);
     assert_eq!(asks["status"], "waiting", "{asks}");
     let refused = client.exec(&format!("text('kept'); try {{ {CELL} }} catch (error) {{ return String(error) }}"));
-    assert!(refused["value"].as_str().is_some_and(|told| told.contains("too many pending approvals")), "{refused}");
-    let sleeps = "text('said'); await yield_control(); return 1";
+    assert!(refused["value"].as_str().is_some_and(|text| text.contains("too many pending approvals")), "{refused}");
+    let sleeps = "text('printed'); await yield_control(); return 1";
     let second = client.exec(sleeps);
     assert_eq!(second["status"], "waiting", "{second}");
     let third = client.exec(sleeps);
     assert_eq!((&third["status"], &third["code"]), (&json!("failed"), &json!("runtime_unavailable")), "{third}");
     assert!(third["error"].as_str().unwrap().contains(asks["runId"].as_str().unwrap()), "{third}");
-    assert_eq!(third["output"][0]["text"], "said", "{third}");
+    assert_eq!(third["output"][0]["text"], "printed", "{third}");
     // A finished run no longer counts.
     assert_eq!(wait(&mut client, &second["runId"])["value"], 1);
     assert_eq!(client.exec(sleeps)["status"], "waiting");

@@ -17,8 +17,8 @@ fn call(id: u32, target: &str, payload: &str) -> HostCall {
     HostCall { id: CallId(id), method: Method::Call, target: target.to_owned(), payload: payload.as_bytes().to_vec() }
 }
 
-fn leg(end: LegEnd, said: &[&str]) -> Leg {
-    let output = said.iter().map(|text| OutputItem::Text { text: (*text).to_owned() }).collect();
+fn leg(end: LegEnd, texts: &[&str]) -> Leg {
+    let output = texts.iter().map(|text| OutputItem::Text { text: (*text).to_owned() }).collect();
     Leg { end, output, run_us: 1, memory_bytes: 1 }
 }
 

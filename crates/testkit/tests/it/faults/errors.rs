@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
 use fault::POINTS;
+use serde_json::{Value, json};
 
 use super::oracle::{judge_effects, judge_one_end};
 use super::people::{Clients, LEASE_MS};

@@ -15,8 +15,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
 use fault::POINTS;
+use serde_json::json;
 use testkit::postgres::Server;
 
 use people::{Clients, WAIT_MS};

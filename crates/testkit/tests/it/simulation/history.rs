@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fault::POINTS;
 use serde_json::Value;
 use store::Decision;
-use fault::POINTS;
 
 use super::super::faults::program::Chance;
 use super::eye::{Sabotage, StoreInspector, empty_store};

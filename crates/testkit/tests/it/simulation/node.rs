@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use codemode::CodeMode;
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
-use futures_util::FutureExt;
 use fault::{self, Simulation, Verdict};
+use futures_util::FutureExt;
 use store::{Keys, Location, Store};
 
 use super::super::faults::program::Chance;
