@@ -7,7 +7,7 @@ SHELL := bash
 # Labelled requests: one folder per set, with tools.jsonl and queries.dev.jsonl (docs/search.md).
 TOOLSEARCH_DATA ?= ../shared/toolsearch/data
 
-.PHONY: help setup build demo test test-faults test-simulation test-peers bench-sandbox bench-codemode bench-nodes bench-search bench-servers fuzz clean
+.PHONY: help setup build demo test test-faults test-simulation test-peers bench-sandbox bench-codemode bench-nodes bench-search bench-servers deny fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 18
@@ -20,6 +20,7 @@ build: setup ## Build the release binaries, in target/release
 	cargo build --release --locked --package cellmate
 
 demo: setup ## Build, then run an example cell
+	@echo "demo: building the cellmate binary; the first build takes about six minutes on two cores, later ones seconds"
 	@cargo build --locked --package cellmate
 	@scripts/demo
 
@@ -56,6 +57,10 @@ bench-search: setup ## Measure tool search, compared with plain BM25 and the inc
 bench-servers: setup ## Measure 64 MCP servers with 2,000 tools behind one `cellmate mcp`
 	@cargo build --release --locked --package cellmate --package cellmate-mcp --package cellmate-bench-servers
 	@target/release/cellmate-bench-servers
+
+deny: ## Check licences, sources and bans of the dependencies with cargo-deny, which is installed if missing
+	@command -v cargo-deny >/dev/null 2>&1 || cargo install --locked cargo-deny
+	@cargo deny --locked check bans licenses sources
 
 fuzz: setup ## Run each fuzz target for FUZZ_SECONDS (default 120)
 	@scripts/fuzz

@@ -1,7 +1,7 @@
 //! Tool search: by words, by their meaning, and first of all by exact name.
 //!
-//! The same tools and the same request give the same result on every machine: nothing here depends on time, randomness
-//! or the order in which tools were added.
+//! A search is deterministic: equal tools and an equal request give an equal result on every machine. Nothing here
+//! depends on time, randomness or the order in which tools were added.
 
 mod document;
 mod lexical;

@@ -13,7 +13,7 @@ use super::rejection::{ModuleForm, Rejection};
 
 /// Fails at the first module access in the tree.
 ///
-/// The same words in strings, comments and property names are not module access, so they are accepted.
+/// These words in strings, comments and property names are not module access, so they are accepted.
 pub(super) fn refuse(program: &Program<'_>, wrapped: &WrappedCell) -> Result<(), Rejection> {
     let mut search = Search { found: None };
     search.visit_program(program);
