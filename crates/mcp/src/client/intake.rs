@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use contract::json::Measure;
@@ -10,6 +10,7 @@ use contract::limits::{
     MAX_SERVER_DATA_BYTES, MAX_SERVER_DATA_WAIT_SECONDS, PARSED_VALUE_BYTES, SMALL_MESSAGE_BYTES,
     SMALL_SERVER_DATA_BYTES, TINY_MESSAGE_BYTES,
 };
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// One permit stands for one KiB.
@@ -70,7 +71,7 @@ pub(crate) struct Slot(Arc<Mutex<Reservation>>);
 
 impl Slot {
     pub(crate) fn keep(&self, reservation: Reservation) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = reservation;
+        *self.0.lock() = reservation;
     }
 }
 

@@ -5,8 +5,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use telemetry::Redactor;
+use url::Url;
 
 use crate::client::Callback;
 
@@ -29,7 +32,48 @@ impl ServerSpec {
             Transport::Stdio { command, args, cwd, .. } => json!(["stdio", self.name, command, args, cwd]),
             Transport::Http { url, .. } => json!(["http", self.name, url]),
         };
-        Sha256::digest(parts.to_string()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        let hash = Sha256::digest(parts.to_string());
+        hex::encode(hash.get(..IDENTITY_BYTES).unwrap_or(&hash))
+    }
+
+    /// Registers the secrets of the specification, so that they are removed from the log: values of headers, values of
+    /// variables whose names suggest a credential, the password in a URL, and an OAuth client secret.
+    pub(crate) fn register_secrets(&self) {
+        let redactor = Redactor::process();
+        match &self.transport {
+            Transport::Stdio { env, .. } => {
+                env.iter().filter(|(name, _)| is_credential_name(name)).for_each(|(_, value)| redactor.register(value));
+            }
+            Transport::Http { url, headers, login } => {
+                headers.values().for_each(|value| register_header(value));
+                if let Some(password) = Url::parse(url).ok().as_ref().and_then(Url::password) {
+                    redactor.register(password);
+                    redactor.register(&percent_decode_str(password).decode_utf8_lossy());
+                }
+                if let Some(secret) = login.as_ref().and_then(|login| login.client_secret.as_ref()) {
+                    redactor.register(secret);
+                }
+            }
+        }
+    }
+}
+
+/// The number of bytes of the hash that identifies a server.
+const IDENTITY_BYTES: usize = 16;
+
+/// Parts of the names of variables that hold credentials.
+const CREDENTIAL_WORDS: [&str; 8] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASS", "AUTH", "CREDENTIAL", "COOKIE"];
+
+fn is_credential_name(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    CREDENTIAL_WORDS.iter().any(|word| name.contains(word))
+}
+
+/// Registers a header's value, and the credential after a scheme such as `Bearer`.
+fn register_header(value: &str) {
+    Redactor::process().register(value);
+    if let Some((_, credential)) = value.trim().split_once(' ') {
+        Redactor::process().register(credential);
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) enum Failure {
     /// The response broke off, or never began.
     Lost,
     /// The response is not a JSON-RPC message.
-    Confused,
+    InvalidMessage,
     /// The connection has ended; no further request will be answered.
     Closed(Closed),
 }
@@ -87,7 +87,11 @@ impl Answer {
             return Ok(Self::Accepted);
         }
         // The gate parses the messages, one at a time, and checks them there.
-        if body.text.trim_ascii_start().starts_with(b"{") { Ok(Self::Message(body)) } else { Err(Failure::Confused) }
+        if body.text.trim_ascii_start().starts_with(b"{") {
+            Ok(Self::Message(body))
+        } else {
+            Err(Failure::InvalidMessage)
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use telemetry::LogIgnored;
 use tokio::sync::mpsc;
 
 use crate::client::closed::Closed;
@@ -31,18 +32,23 @@ pub(super) async fn exchange(caller: &Caller, id: Option<i64>, posted: &Posted, 
     let ended = match caller.post(posted).await {
         Ok(Answer::Accepted) => Err(Failure::Lost),
         Ok(Answer::Message(message)) => {
-            drop(sender.send(Arrived::Message(message)).await);
+            forward(sender, Arrived::Message(message)).await;
             Ok(())
         }
         Ok(Answer::Stream(events)) => follow(caller, id, *events, sender).await,
         Err(failure) => Err(failure),
     };
     match (ended, id) {
-        (Err(failure @ Failure::Closed(_)), id) => drop(sender.send(Arrived::Failed(id, failure)).await),
-        (Err(failure), Some(id)) => drop(sender.send(Arrived::Failed(Some(id), failure)).await),
+        (Err(failure @ Failure::Closed(_)), id) => forward(sender, Arrived::Failed(id, failure)).await,
+        (Err(failure), Some(id)) => forward(sender, Arrived::Failed(Some(id), failure)).await,
         // A failed notification is not reported.
         (Ok(()) | Err(_), _) => {}
     }
+}
+
+/// Passes something on to the transport. If the transport has been dropped, nothing waits for it.
+async fn forward(sender: &mpsc::Sender<Arrived>, arrived: Arrived) {
+    sender.send(arrived).await.log_expected("pass on a message of a closed connection");
 }
 
 /// Forwards the messages of a stream until the response is among them. A stream that breaks off after an event with an
@@ -92,11 +98,11 @@ pub(super) async fn listen(caller: &Caller, sender: &mpsc::Sender<Arrived>) {
             // The server may be reachable again in a moment; if not, the next call reports it.
             Err(Failure::Closed(Closed::Unreachable)) if failures < 2 => failures += 1,
             Err(failure @ Failure::Closed(_)) => {
-                drop(sender.send(Arrived::Failed(None, failure)).await);
+                forward(sender, Arrived::Failed(None, failure)).await;
                 return;
             }
             // Most servers have no such stream.
-            Err(Failure::Status { .. } | Failure::Refused(_) | Failure::Confused) => return,
+            Err(Failure::Status { .. } | Failure::Refused(_) | Failure::InvalidMessage) => return,
         }
         tokio::time::sleep(stream.pause(failures)).await;
     }
@@ -132,7 +138,7 @@ impl Stream {
             }
             brought = true;
             // The message counts towards the limit until it is parsed, because it is in memory.
-            drop(sender.send(Arrived::Message(events.body(data)?)).await);
+            forward(sender, Arrived::Message(events.body(data)?)).await;
             if answers {
                 return Ok(Drained::Answer);
             }

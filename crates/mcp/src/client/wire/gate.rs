@@ -214,7 +214,7 @@ impl Gate {
         let Some(message) = parsed.filter(|message| expected.is(message)) else {
             // The call fails now instead of at its deadline, because no other response will come.
             if let Some(id) = expected.answers()
-                && let Some(failed) = self.failed(id, Failure::Confused)
+                && let Some(failed) = self.failed(id, Failure::InvalidMessage)
             {
                 self.ready.push_back(failed);
             }
@@ -305,7 +305,7 @@ impl Gate {
                 object.remove("error").and_then(|error| serde_json::from_value(error).ok()).unwrap_or_else(unreadable)
             }
             Failure::Lost => data(LOST, "the response broke off; the call may have taken effect".to_owned()),
-            Failure::Confused => data(LOST, "its response is not a JSON-RPC message".to_owned()),
+            Failure::InvalidMessage => data(LOST, "its response is not a JSON-RPC message".to_owned()),
             Failure::Closed(why) => data(LOST, why.to_string()),
         };
         Some(JsonRpcMessage::error(error, Some(RequestId::Number(id))))
@@ -357,7 +357,7 @@ fn unreadable() -> ErrorData {
 }
 
 fn unread_answer(id: i64, why: String) -> RxJsonRpcMessage<RoleClient> {
-    JsonRpcMessage::error(ErrorData::new(ErrorCode(bounds::UNREAD), why, None), Some(RequestId::Number(id)))
+    JsonRpcMessage::error(ErrorData::new(ErrorCode(bounds::RESPONSE_TOO_LARGE), why, None), Some(RequestId::Number(id)))
 }
 
 #[cfg(test)]

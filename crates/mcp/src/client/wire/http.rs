@@ -20,6 +20,7 @@ use crate::client::closed::Closed;
 use crate::client::http::{Body, Caller, Failure, Posted};
 use crate::client::spec::{GRACE, MAX_EXCHANGES};
 
+/// The transport over HTTP requests.
 #[derive(Debug)]
 pub(crate) struct Http {
     caller: Arc<Caller>,
@@ -183,7 +184,9 @@ impl Transport<RoleClient> for Http {
     async fn close(&mut self) -> Result<(), Infallible> {
         self.tasks.abort_all();
         if self.gate.closed.get().is_none() {
-            drop(tokio::time::timeout(GRACE, self.caller.end()).await);
+            if tokio::time::timeout(GRACE, self.caller.end()).await.is_err() {
+                tracing::debug!("an MCP server did not end its session in time");
+            }
             self.gate.closed.set(Closed::Ended);
         }
         Ok(())

@@ -14,9 +14,9 @@ use rmcp::transport::auth::{
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::client::http::{AddressScope, Challenge, NotBuilt, guarded};
+use crate::client::http::{AddressScope, NotBuilt, guarded};
+use crate::client::oauth::{Challenge, Grant, now_secs};
 use crate::client::spec::{Login, MAX_SHOWN_CHARS, shown};
-use crate::client::tokens::{Grant, now_secs};
 
 /// The maximum size of an issuer's response.
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -194,7 +194,7 @@ fn grant(stored: &StoredCredentials, client_secret: Option<String>, kept: Option
     let token = serde_json::to_value(stored.token_response.as_ref()?).ok()?;
     let text = |key: &str| token.get(key).and_then(Value::as_str).map(str::to_owned);
     let lasts = token.get("expires_in").and_then(Value::as_u64);
-    Some(Grant {
+    let grant = Grant {
         issuer: stored.issuer.clone(),
         client_id: stored.client_id.clone(),
         client_secret,
@@ -203,7 +203,9 @@ fn grant(stored: &StoredCredentials, client_secret: Option<String>, kept: Option
         ends_at: lasts.map(|lasts| now_secs().saturating_add(lasts)),
         scopes: stored.granted_scopes.clone(),
         metadata: None,
-    })
+    };
+    grant.register_secrets();
+    Some(grant)
 }
 
 fn login_refused(error: AuthError) -> LoginRefused {
