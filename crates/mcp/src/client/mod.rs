@@ -27,6 +27,6 @@ pub use server::{ConnectError, ConnectFailure, Server};
 pub use spec::{Limits, Login, ServerSpec, Transport};
 pub(crate) use spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, plain_url, shown};
 pub(crate) use stdio::{Draining, Gone, Process, Started, Tail};
-pub(crate) use tasks::{Followed, Ticket};
+pub(crate) use tasks::{FollowOutcome, Ticket};
 pub use wire::LoginRefused;
 pub(crate) use wire::{Handshake, Request, RequestError, Session, Stdio};

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::client::catalog::LeftOut;
 use crate::client::spec::{Limits, ServerSpec};
-use crate::client::{Closed, Draining, Followed, Gone, RequestError, Session, Tail, Ticket};
+use crate::client::{Closed, Draining, FollowOutcome, Gone, RequestError, Session, Tail, Ticket};
 use connect::{connect, list};
 
 pub use connect::{ConnectError, ConnectFailure};
@@ -27,7 +27,7 @@ pub struct Server {
     trusted: bool,
     pub(super) limits: Limits,
     /// Locked only to read or replace the listing.
-    listed: RwLock<Arc<Listed>>,
+    listed: RwLock<Arc<ServerListing>>,
     pub(super) session: Session,
     stderr: Tail,
     /// `None` for a remote server, which has no local process.
@@ -47,7 +47,7 @@ pub(crate) enum Attempt {
 
 /// The server's last listing.
 #[derive(Debug)]
-struct Listed {
+struct ServerListing {
     tools: BTreeMap<ToolId, ToolSpec>,
     as_tasks: BTreeSet<ToolId>,
     left_out: Vec<LeftOut>,
@@ -129,7 +129,7 @@ impl Server {
         }
     }
 
-    fn listed(&self) -> Arc<Listed> {
+    fn listed(&self) -> Arc<ServerListing> {
         Arc::clone(&self.listed.read())
     }
 }
@@ -162,8 +162,8 @@ impl ToolSource for Server {
                 return Dispatch::Settled(Outcome::Unknown);
             };
             match self.follow_task(&parked, &mut timed).await {
-                Followed::Over(dispatch) => dispatch,
-                Followed::Lost(why) => Dispatch::Settled(self.lost(parked.id(), why)),
+                FollowOutcome::Over(dispatch) => dispatch,
+                FollowOutcome::Lost(why) => Dispatch::Settled(self.lost(parked.id(), why)),
             }
         })
     }

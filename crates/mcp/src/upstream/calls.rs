@@ -8,7 +8,7 @@ use executor::{AuthorizedCall, Dispatch, Outcome, Parked, ParkedCall};
 
 use super::start::{Unavailable, acquire};
 use super::supervisor::Supervisor;
-use crate::client::{Attempt, Followed, MAX_SHOWN_NAME_CHARS, Ticket, shown};
+use crate::client::{Attempt, FollowOutcome, MAX_SHOWN_NAME_CHARS, Ticket, shown};
 
 /// How often a call is tried if the server crashes before it has received the call, or afterwards if the tool may be
 /// called again.
@@ -56,8 +56,8 @@ pub(super) async fn follow(supervisor: &Arc<Supervisor>, parked: &ParkedCall) ->
             Ok(running) => {
                 unreached = None;
                 match running.server().follow_task(parked, &mut timed).await {
-                    Followed::Over(dispatch) => return dispatch,
-                    Followed::Lost(_) => {}
+                    FollowOutcome::Over(dispatch) => return dispatch,
+                    FollowOutcome::Lost(_) => {}
                 }
             }
             // This process shuts down; the next holder of the run follows the task.

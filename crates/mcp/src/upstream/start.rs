@@ -120,8 +120,13 @@ fn begin(supervisor: &Supervisor, state: &mut State) {
     state.number += 1;
     let (number, me, spec) = (state.number, supervisor.me.clone(), supervisor.spec.clone());
     let (sender, outcome) = watch::channel(None);
-    let restarts = state.lifecycle.restarts();
-    tracing::debug!(server = %spec.name, restarts, "starting an MCP server");
+    match state.lifecycle.restarts() {
+        0 => tracing::debug!(server = %spec.name, "starting an MCP server"),
+        restarts => {
+            let failures = state.lifecycle.failures();
+            tracing::info!(server = %spec.name, restarts, failures, "restarting an MCP server");
+        }
+    }
     let task = tokio::spawn(async move {
         let connected = Server::connect(spec).await;
         if let Some(me) = me.upgrade() {
@@ -192,6 +197,7 @@ fn log_failed_start(supervisor: &Supervisor, state: &State, why: &ConnectFailure
 fn wait(state: &State, until: Instant) -> Result<Step, Unavailable> {
     let left = until.saturating_duration_since(Instant::now());
     if left <= PATIENCE {
+        tracing::debug!(delay_ms = left.as_millis(), "a call waits until an MCP server may be restarted");
         return Ok(Step::Sleep(until));
     }
     Err(Unavailable::BackingOff { seconds: left.as_secs() + 1, last: last(state) })

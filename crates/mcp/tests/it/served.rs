@@ -64,10 +64,10 @@ async fn serve_through(pipe_bytes: usize) -> (Client, watch::Sender<OfferedSourc
         tool_prefix: ToolPrefix::default(),
         seal: [1; 32],
     };
-    let frontend = McpService::new(code_mode, settings, offered);
+    let service = McpService::new(code_mode, settings, offered);
     let (ours, theirs) = tokio::io::duplex(pipe_bytes);
     let stop = CancellationToken::new();
-    tokio::spawn(serve_streams(frontend, Principal::local(), split(ours), stop));
+    tokio::spawn(serve_streams(service, Principal::local(), split(ours), stop));
     let (reader, writer) = split(theirs);
     (Client { reader: BufReader::new(reader).lines(), writer }, offer)
 }

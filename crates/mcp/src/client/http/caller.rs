@@ -8,7 +8,7 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName
 use reqwest::{Method, Response, StatusCode};
 use url::Url;
 
-use super::answer::{Answer, Events, Failure, Held};
+use super::answer::{Answer, Events, Failure, HeldBytes};
 use super::{NotBuilt, build};
 use crate::client::Closed;
 use crate::client::oauth::{Challenge, NoToken, Tokens};
@@ -40,12 +40,12 @@ pub(crate) struct Caller {
     /// The session id that the server assigned, in the older revisions.
     session: Mutex<Option<HeaderValue>>,
     version: Mutex<Option<HeaderValue>>,
-    held: Arc<Held>,
+    held: Arc<HeldBytes>,
 }
 
 /// An outgoing message.
 #[derive(Debug)]
-pub(crate) struct Posted {
+pub(crate) struct PostRequest {
     pub(crate) body: Vec<u8>,
     /// The protocol revision of the message; `None` means the negotiated one.
     pub(crate) version: Option<String>,
@@ -102,7 +102,7 @@ impl Caller {
         self.session.lock().is_some()
     }
 
-    pub(crate) async fn post(&self, posted: &Posted) -> Result<Answer, Failure> {
+    pub(crate) async fn post(&self, posted: &PostRequest) -> Result<Answer, Failure> {
         let mut headers = self.session_headers();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -136,12 +136,13 @@ impl Caller {
         }
     }
 
-    /// Ends the session at the server, and ignores the response.
+    /// Ends the session at the server. An error is only logged.
     pub(crate) async fn end(&self) {
-        if self.has_session() {
-            if let Err(failure) = self.send(Method::DELETE, self.session_headers(), None).await {
-                tracing::debug!(?failure, "a session at an MCP server could not be ended");
-            }
+        if !self.has_session() {
+            return;
+        }
+        if let Err(failure) = self.send(Method::DELETE, self.session_headers(), None).await {
+            tracing::debug!(?failure, "a session at an MCP server could not be ended");
         }
     }
 

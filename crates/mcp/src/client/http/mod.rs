@@ -9,7 +9,7 @@ mod sse;
 pub(crate) use address::AddressScope;
 pub(crate) use answer::{Answer, Body, Events, Failure, Share};
 pub use caller::BadAddress;
-pub(crate) use caller::{Caller, Posted};
+pub(crate) use caller::{Caller, PostRequest};
 pub use client::NotBuilt;
 pub(crate) use client::{build, guarded};
 pub(crate) use sse::Event;

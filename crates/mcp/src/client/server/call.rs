@@ -14,7 +14,7 @@ use crate::client::catalog::header_arguments;
 use crate::client::intake::Slot;
 use crate::client::questions;
 use crate::client::spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, shown};
-use crate::client::tasks::{Task, Ticket, Timed};
+use crate::client::tasks::{Task, Ticket, TimedTask};
 use crate::client::{Closed, Request, RequestError};
 
 /// How often a server may ask to be called again without asking a question.
@@ -85,7 +85,7 @@ impl Server {
         }
     }
 
-    async fn update_task(&self, id: &ToolId, timed: &Timed, responses: Value) -> Result<Dispatch, Attempt> {
+    async fn update_task(&self, id: &ToolId, timed: &TimedTask, responses: Value) -> Result<Dispatch, Attempt> {
         let mut params = timed.task.params();
         params.insert("inputResponses".to_owned(), responses);
         match self.session.request(Request::plain("tasks/update", params, self.limits.call)).await {
@@ -106,7 +106,7 @@ impl Server {
             };
             let is_tool = self.listed().tools.get(id).is_some_and(|tool| tool.operation == Operation::Tool);
             match Task::from_result(&result).filter(|_| is_tool) {
-                Some(Ok(task)) => return Ok(Timed::new(task).parked()),
+                Some(Ok(task)) => return Ok(TimedTask::new(task).parked()),
                 Some(Err(why)) => return Ok(Dispatch::Settled(self.failed(id, &why))),
                 None => {}
             }

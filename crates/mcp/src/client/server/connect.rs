@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::{Listed, Server};
+use super::{Server, ServerListing};
 use crate::client::catalog::{Offer, TooMuch};
 use crate::client::http::{BadAddress, Caller};
 use crate::client::intake::Slot;
@@ -131,7 +131,7 @@ pub(super) async fn list(
     name: &str,
     trusted: bool,
     limits: &Limits,
-) -> Result<Listed, ConnectFailure> {
+) -> Result<ServerListing, ConnectFailure> {
     let has = session.capabilities();
     let mut offer = Offer::new(name, trusted, limits).saying(session.about()).in_headers(session.has_headers());
     if has.tools {
@@ -143,7 +143,7 @@ pub(super) async fn list(
     if has.prompts {
         offer.prompts();
     }
-    Ok(Listed { tools: offer.tools, as_tasks: offer.as_tasks, left_out: offer.left_out })
+    Ok(ServerListing { tools: offer.tools, as_tasks: offer.as_tasks, left_out: offer.left_out })
 }
 
 pub(super) async fn list_tools(

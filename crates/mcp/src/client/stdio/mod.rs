@@ -162,10 +162,8 @@ impl Process {
             }
         }
         self.group.kill();
-        match tokio::time::timeout(GRACE, self.child.wait()).await {
-            Ok(status) => status.log_ignored("wait for the end of a server's process"),
-            Err(late) => Err::<(), _>(late).log_ignored("wait for the end of a server's process"),
-        }
+        let reaped = tokio::time::timeout(GRACE, self.child.wait()).await;
+        reaped.unwrap_or_else(|late| Err(late.into())).log_ignored("wait for the end of a server's process");
     }
 
     /// Sends SIGTERM. A keeper passes it on to the group and kills the processes that ignore it.

@@ -10,7 +10,7 @@ use telemetry::LogIgnored;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::task::JoinHandle;
 
-use crate::client::spec::{GRACE, STDERR_BYTES};
+use crate::client::spec::{GRACE, MAX_SHOWN_CHARS, STDERR_BYTES, shown};
 
 /// The pause after reading as many bytes as are kept. It limits reading to about six megabytes per second: a flood of
 /// output blocks in the server's pipe and slows down that server only.
@@ -38,7 +38,7 @@ impl Draining {
         match tokio::time::timeout(GRACE, &mut self.0).await {
             Ok(read) => read.log_ignored("read a server's standard error"),
             // A process that the server left behind may keep the pipe open.
-            Err(late) => Err::<(), _>(late).log_expected("read a server's standard error"),
+            Err(_) => tracing::debug!("the standard error of a server that has ended is still open"),
         }
     }
 }
@@ -46,6 +46,15 @@ impl Draining {
 impl Drop for Draining {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+/// Logs output of a server. A line that arrives in two parts is logged in two parts.
+fn log_lines(server: &str, bytes: &[u8]) {
+    if tracing::enabled!(tracing::Level::DEBUG) {
+        for line in String::from_utf8_lossy(bytes).lines() {
+            tracing::debug!(server, line = shown(line, MAX_SHOWN_CHARS), "standard error of an MCP server");
+        }
     }
 }
 
@@ -59,9 +68,7 @@ impl Tail {
             let mut since_pause = 0;
             while let Ok(read @ 1..) = from.read(&mut chunk).await {
                 let bytes = chunk.get(..read).unwrap_or_default();
-                for line in String::from_utf8_lossy(bytes).lines() {
-                    tracing::debug!(server, line, "standard error of an MCP server");
-                }
+                log_lines(&server, bytes);
                 tail.push(bytes);
                 since_pause += read;
                 if since_pause >= STDERR_BYTES {

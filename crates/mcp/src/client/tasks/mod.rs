@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::client::closed::Closed;
 use crate::client::spec::{MAX_UPDATE_CHARS, shown};
 
-pub(crate) use ticket::{Ticket, Timed};
+pub(crate) use ticket::{Ticket, TimedTask};
 
 /// How long a task may take from its first response to its last.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60 * 60);
@@ -48,7 +48,7 @@ pub(crate) struct Task {
 
 /// The result of following a task.
 #[derive(Debug)]
-pub(crate) enum Followed {
+pub(crate) enum FollowOutcome {
     Over(Dispatch),
     /// The connection ended; the task may still be running.
     Lost(Closed),
@@ -56,7 +56,7 @@ pub(crate) enum Followed {
 
 /// The state of a task that a poll returned.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Seen {
+pub(crate) enum TaskStatus {
     Working {
         message: Option<String>,
     },
@@ -93,32 +93,32 @@ impl Task {
     }
 
     /// Parses a response of `tasks/get`. The server may also change the pause between polls.
-    pub(crate) fn seen(&mut self, mut look: Value) -> Seen {
+    pub(crate) fn seen(&mut self, mut look: Value) -> TaskStatus {
         self.pause = pause(&look).unwrap_or(self.pause);
         let message = look.get("statusMessage").and_then(Value::as_str).map(|text| shown(text, MAX_UPDATE_CHARS));
         match (look.get("status").and_then(Value::as_str), self.dialect) {
-            (Some("working"), _) => Seen::Working { message },
+            (Some("working"), _) => TaskStatus::Working { message },
             // The tool's result, including its own errors.
             (Some("completed"), Dialect::Extension) => match look.get_mut("result") {
                 // The result may be large, so it is moved, not copied.
-                Some(result) => Seen::Done(result.take()),
-                None => Seen::Failed("its task is completed but has no result".to_owned()),
+                Some(result) => TaskStatus::Done(result.take()),
+                None => TaskStatus::Failed("its task is completed but has no result".to_owned()),
             },
             // `tasks/result` returns the same error as the call would have.
-            (Some("completed" | "failed"), Dialect::Experimental) => Seen::Fetch,
+            (Some("completed" | "failed"), Dialect::Experimental) => TaskStatus::Fetch,
             (Some("failed"), Dialect::Extension) => {
                 let why =
                     look.pointer("/error/message").and_then(Value::as_str).map(|why| shown(why, MAX_UPDATE_CHARS));
-                Seen::Failed(format!(
+                TaskStatus::Failed(format!(
                     "its task failed: {}",
                     why.or(message).unwrap_or_else(|| "no reason given".to_owned())
                 ))
             }
-            (Some("cancelled"), _) => Seen::Failed("its task was cancelled by the server".to_owned()),
-            (Some("input_required"), Dialect::Extension) => Seen::Asks(look),
+            (Some("cancelled"), _) => TaskStatus::Failed("its task was cancelled by the server".to_owned()),
+            (Some("input_required"), Dialect::Extension) => TaskStatus::Asks(look),
             // The question arrives as a server request while `tasks/result` waits.
-            (Some("input_required"), Dialect::Experimental) => Seen::Fetch,
-            _ => Seen::Failed("its task has an invalid status".to_owned()),
+            (Some("input_required"), Dialect::Experimental) => TaskStatus::Fetch,
+            _ => TaskStatus::Failed("its task has an invalid status".to_owned()),
         }
     }
 }
@@ -139,7 +139,7 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::{Dialect, Seen, Task};
+    use super::{Dialect, Task, TaskStatus};
 
     fn task(dialect: Dialect, pause_ms: u64) -> Task {
         Task { id: "t".to_owned(), dialect, pause: Duration::from_millis(pause_ms) }
@@ -169,19 +169,19 @@ mod tests {
 
     #[test]
     fn a_poll_returns_the_state_of_the_task() {
-        let failed = |why: &str| Seen::Failed(why.to_owned());
+        let failed = |why: &str| TaskStatus::Failed(why.to_owned());
         let result = json!({"content": [], "isError": true});
-        let cases: [(Dialect, Value, Seen); 9] = [
-            (Dialect::Extension, json!({"status": "working"}), Seen::Working { message: None }),
+        let cases: [(Dialect, Value, TaskStatus); 9] = [
+            (Dialect::Extension, json!({"status": "working"}), TaskStatus::Working { message: None }),
             (
                 Dialect::Experimental,
                 json!({"status": "working", "statusMessage": "half\u{1b}"}),
-                Seen::Working { message: Some("half ".to_owned()) },
+                TaskStatus::Working { message: Some("half ".to_owned()) },
             ),
-            (Dialect::Extension, json!({"status": "completed", "result": result}), Seen::Done(result.clone())),
+            (Dialect::Extension, json!({"status": "completed", "result": result}), TaskStatus::Done(result.clone())),
             (Dialect::Extension, json!({"status": "completed"}), failed("its task is completed but has no result")),
-            (Dialect::Experimental, json!({"status": "completed"}), Seen::Fetch),
-            (Dialect::Experimental, json!({"status": "failed"}), Seen::Fetch),
+            (Dialect::Experimental, json!({"status": "completed"}), TaskStatus::Fetch),
+            (Dialect::Experimental, json!({"status": "failed"}), TaskStatus::Fetch),
             (
                 Dialect::Extension,
                 json!({"status": "failed", "error": {"message": "no"}}),

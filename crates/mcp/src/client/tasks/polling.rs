@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::client::intake::Slot;
 use crate::client::server::Server;
-use crate::client::tasks::{self, Followed, Seen, Task, Timed};
+use crate::client::tasks::{self, FollowOutcome, Task, TaskStatus, TimedTask};
 use crate::client::{Request, RequestError};
 
 /// The protocol's error code for a task that the server no longer knows. The server did accept the call, so its outcome
@@ -15,7 +15,7 @@ const NO_SUCH_TASK: i32 = -32602;
 
 impl Server {
     /// Polls a task until it is finished or its deadline has passed. Dropping the future does not cancel the task.
-    pub(crate) async fn follow_task(&self, parked: &ParkedCall, timed: &mut Timed) -> Followed {
+    pub(crate) async fn follow_task(&self, parked: &ParkedCall, timed: &mut TimedTask) -> FollowOutcome {
         let (id, left) = (parked.id(), timed.left());
         match tokio::time::timeout(left, self.poll_until_over(parked, timed)).await {
             Ok(followed) => followed,
@@ -23,7 +23,7 @@ impl Server {
                 self.cancel_task(&timed.task).await;
                 let minutes = tasks::DEADLINE.as_secs() / 60;
                 let why = format!("its task did not finish within {minutes} minutes and was cancelled");
-                Followed::Over(Dispatch::Settled(self.failed(id, &why)))
+                FollowOutcome::Over(Dispatch::Settled(self.failed(id, &why)))
             }
         }
     }
@@ -35,7 +35,7 @@ impl Server {
         }
     }
 
-    async fn poll_until_over(&self, parked: &ParkedCall, timed: &mut Timed) -> Followed {
+    async fn poll_until_over(&self, parked: &ParkedCall, timed: &mut TimedTask) -> FollowOutcome {
         let (id, task, until) = (parked.id(), &mut timed.task, timed.until);
         let (mut failed, mut last_message) = (0, None);
         // Held until the task's result is handed on.
@@ -51,12 +51,12 @@ impl Server {
                     continue;
                 }
                 Err(RequestError::Refused { code: NO_SUCH_TASK, .. }) => {
-                    return Followed::Over(Dispatch::Settled(Outcome::Unknown));
+                    return FollowOutcome::Over(Dispatch::Settled(Outcome::Unknown));
                 }
                 Err(error) => return self.not_seen(id, error),
             };
             let result = match task.seen(look) {
-                Seen::Working { message } => {
+                TaskStatus::Working { message } => {
                     if let Some(message) = message.filter(|message| last_message.as_ref() != Some(message)) {
                         parked.updates().send(json!({"message": message}));
                         last_message = Some(message);
@@ -65,32 +65,32 @@ impl Server {
                     tokio::time::sleep(task.pause).await;
                     continue;
                 }
-                Seen::Done(result) => Ok(result),
+                TaskStatus::Done(result) => Ok(result),
                 // `tasks/result` waits until the task ends. The task's questions arrive during this request.
-                Seen::Fetch => {
+                TaskStatus::Fetch => {
                     let mut request = Request::plain("tasks/result", task.params(), self.limits.call);
                     request.asker = Some(parked.asker().clone());
                     request.slot = slot.clone();
                     self.session.request(request).await
                 }
-                Seen::Failed(why) => return Followed::Over(Dispatch::Settled(self.failed(id, &why))),
-                Seen::Asks(look) => {
-                    let ticket = Timed { task: task.clone(), until }.ticket();
-                    return Followed::Over(self.asks(id, &look, ticket));
+                TaskStatus::Failed(why) => return FollowOutcome::Over(Dispatch::Settled(self.failed(id, &why))),
+                TaskStatus::Asks(look) => {
+                    let ticket = TimedTask { task: task.clone(), until }.ticket();
+                    return FollowOutcome::Over(self.asks(id, &look, ticket));
                 }
             };
             match result {
-                Ok(result) => return Followed::Over(Dispatch::Settled(self.returned(id, result))),
+                Ok(result) => return FollowOutcome::Over(Dispatch::Settled(self.returned(id, result))),
                 Err(error) if is_transient(&error) && failed < tasks::MAX_FAILED_POLLS => failed += 1,
                 Err(error) => return self.not_seen(id, error),
             }
         }
     }
 
-    fn not_seen(&self, id: &ToolId, error: RequestError) -> Followed {
+    fn not_seen(&self, id: &ToolId, error: RequestError) -> FollowOutcome {
         match error {
-            RequestError::NotSent(why) | RequestError::Closed(why) => Followed::Lost(why),
-            error => Followed::Over(Dispatch::Settled(self.failed(id, &self.explain(error)))),
+            RequestError::NotSent(why) | RequestError::Closed(why) => FollowOutcome::Lost(why),
+            error => FollowOutcome::Over(Dispatch::Settled(self.failed(id, &self.explain(error)))),
         }
     }
 

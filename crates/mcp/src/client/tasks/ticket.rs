@@ -29,12 +29,12 @@ pub(crate) enum Ticket {
 
 /// A task and its deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Timed {
+pub(crate) struct TimedTask {
     pub(crate) task: Task,
     pub(crate) until: i64,
 }
 
-impl Timed {
+impl TimedTask {
     /// Creates the deadline of a task that has just started.
     pub(crate) fn new(task: Task) -> Self {
         let most = i64::try_from(DEADLINE.as_millis()).unwrap_or(i64::MAX);
@@ -70,11 +70,11 @@ impl Ticket {
     }
 
     /// Returns the ticket's task, if it is one.
-    pub(crate) fn task(self) -> Option<Timed> {
+    pub(crate) fn task(self) -> Option<TimedTask> {
         match self {
             Self::Task { id, dialect, pause_ms, until } => {
                 let pause = clamp_pause(Duration::from_millis(pause_ms));
-                Some(Timed { task: Task { id, dialect, pause }, until })
+                Some(TimedTask { task: Task { id, dialect, pause }, until })
             }
             Self::QuestionBatch { .. } | Self::Pages => None,
         }
@@ -87,13 +87,13 @@ mod tests {
 
     use executor::{Dispatch, Parked};
 
-    use super::{Ticket, Timed};
+    use super::{Ticket, TimedTask};
     use crate::client::tasks::{Dialect, Task};
 
     #[test]
     fn a_ticket_restores_its_task_and_deadline() {
         let task = Task { id: "t".to_owned(), dialect: Dialect::Experimental, pause: Duration::from_millis(200) };
-        let timed = Timed::new(task);
+        let timed = TimedTask::new(task);
         let Dispatch::Parked(Parked::Followed(ticket)) = timed.parked() else { panic!("{timed:?}") };
         assert_eq!(Ticket::read(&ticket).and_then(Ticket::task), Some(timed));
     }

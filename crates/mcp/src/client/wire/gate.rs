@@ -17,7 +17,7 @@ use super::bounds::{self, Expected};
 use crate::client::closed::{Closed, ClosedCell};
 use crate::client::envelope::{Envelope, response_id};
 use crate::client::http::{Failure, Share};
-use crate::client::intake::{Reservation, Reserving, Slot};
+use crate::client::intake::{PendingReservation, Reservation, Slot};
 use crate::client::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_UPDATE_CHARS, MAX_UPDATES, shown};
 
 /// Data that travels with a request to the gate, which needs it for the request's progress and response.
@@ -70,7 +70,7 @@ struct Open {
 struct Incoming {
     text: Vec<u8>,
     expected: Expected,
-    reserving: Reserving,
+    reserving: PendingReservation,
     _share: Option<Share>,
 }
 
@@ -179,7 +179,8 @@ impl Gate {
             Ok(measure) => measure,
             Err(why) => return self.unread(&expected, &envelope, why),
         };
-        let reserving = matches!(expected, Expected::Answer(_)).then(|| Reserving::new(text.len(), measure)).flatten();
+        let reserving =
+            matches!(expected, Expected::Answer(_)).then(|| PendingReservation::new(text.len(), measure)).flatten();
         match reserving {
             Some(reserving) => {
                 self.incoming = Some(Incoming { text, expected, reserving, _share: share });

@@ -183,7 +183,7 @@ pub(crate) async fn renew(url: &Url, old: &Grant) -> Result<Grant, RenewError> {
 async fn manager(url: &Url) -> Result<(AuthorizationManager, InMemoryCredentialStore), AuthError> {
     let reach = AddressScope::of(url);
     let client = guarded(&reach).map_err(|error: NotBuilt| AuthError::InternalError(error.to_string()))?;
-    let client = Arc::new(Bounded { client, reach });
+    let client = Arc::new(BoundedClient { client, reach });
     let mut manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), client).await?;
     let store = InMemoryCredentialStore::new();
     manager.set_credential_store(store.clone());
@@ -220,12 +220,12 @@ fn login_refused(error: AuthError) -> LoginRefused {
 }
 
 /// The HTTP client of the library. It limits time and size, and contacts only addresses that the server may name.
-struct Bounded {
+struct BoundedClient {
     client: reqwest::Client,
     reach: AddressScope,
 }
 
-impl OAuthHttpClient for Bounded {
+impl OAuthHttpClient for BoundedClient {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
             let stops = matches!(request.redirect_policy, OAuthHttpRedirectPolicy::Stop);

@@ -170,7 +170,7 @@ async fn wait_until_closed(service: &McpService, approval_id: &str) {
 async fn withdraw(handle: RequestHandle<RoleServer>, why: &str) {
     match tokio::time::timeout(WITHDRAW_TIMEOUT, handle.cancel(Some(why.to_owned()))).await {
         Ok(sent) => sent.log_expected("withdraw a form"),
-        Err(late) => Err::<(), _>(late).log_expected("withdraw a form"),
+        Err(_) => tracing::debug!("a client did not receive the withdrawal of a form in time"),
     }
 }
 

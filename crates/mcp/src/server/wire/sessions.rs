@@ -78,11 +78,11 @@ pub(super) struct Sessions {
     local: LocalSessionManager,
     budget: Arc<Budget>,
     all_sessions: Arc<Semaphore>,
-    open: Mutex<HashMap<SessionId, Open>>,
+    open: Mutex<HashMap<SessionId, OpenSession>>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenSession {
     last_used: Instant,
     /// Cloned by each open stream, to count them.
     streams: Arc<()>,
@@ -90,7 +90,7 @@ struct Open {
     _permit: OwnedSemaphorePermit,
 }
 
-impl Open {
+impl OpenSession {
     fn is_idle(&self) -> bool {
         self.stream_count() == 0 && self.requests.lock().is_empty()
     }
@@ -103,7 +103,7 @@ impl Open {
 /// A request in progress in a session. It is carried in the request's extensions and dropped when the request has been
 /// handled.
 #[derive(Clone, Debug)]
-struct UnderWay {
+struct RequestInProgress {
     _request: Arc<RequestGuard>,
     _share: Share,
 }
@@ -161,7 +161,7 @@ impl Sessions {
         }
     }
 
-    fn under_way(&self, id: &SessionId, request: &RequestId) -> Result<UnderWay, SessionsError> {
+    fn under_way(&self, id: &SessionId, request: &RequestId) -> Result<RequestInProgress, SessionsError> {
         let share = self.budget.request().map_err(|_| refuse(Refusal::Requests))?;
         let open = self.open.lock();
         let requests = open.get(id).map(|open| Arc::clone(&open.requests));
@@ -170,7 +170,7 @@ impl Sessions {
             return Err(refuse(Refusal::DuplicateId));
         }
         let guard = RequestGuard { id: request.clone(), requests };
-        Ok(UnderWay { _request: Arc::new(guard), _share: share })
+        Ok(RequestInProgress { _request: Arc::new(guard), _share: share })
     }
 
     /// Ends a session without waiting for it: its worker stops when its handle is dropped.
@@ -197,8 +197,12 @@ impl SessionManager for Sessions {
             self.remove(&evicted).await;
         }
         let (id, transport) = self.local.create_session().await?;
-        let open =
-            Open { last_used: Instant::now(), streams: Arc::default(), requests: Arc::default(), _permit: permit };
+        let open = OpenSession {
+            last_used: Instant::now(),
+            streams: Arc::default(),
+            requests: Arc::default(),
+            _permit: permit,
+        };
         self.open.lock().insert(SessionId::clone(&id), open);
         tracing::info!(principal = self.principal.name(), "opened a session");
         Ok((id, transport))
