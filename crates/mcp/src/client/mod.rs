@@ -1,8 +1,8 @@
 //! Connections to MCP servers.
 //!
-//! `spec` says how a server is reached, [`Server`] is one connection to it. `stdio` and `http` are the transports, `wire`
-//! is the protocol session on top of them, `oauth` is the login. `catalog` converts the offered tools, their calls and
-//! their results; `questions` and `tasks` handle calls that need a person or that continue later.
+//! `spec` says how a server is reached, [`Server`] is one connection to it. `stdio` and `http` are the transports,
+//! `wire` is the protocol session on top of them, `oauth` is the login. `catalog` converts the offered tools, their
+//! calls and their results; `questions` and `tasks` handle calls that need a person or that continue later.
 
 mod catalog;
 mod closed;

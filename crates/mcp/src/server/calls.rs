@@ -89,7 +89,7 @@ pub(crate) struct InFlight(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    flying: HashMap<String, InFlightRun>,
+    runs: HashMap<String, InFlightRun>,
     /// The number of `exec` calls that have no run yet.
     starting: HashMap<Principal, usize>,
 }
@@ -121,25 +121,25 @@ impl InFlight {
         self.lock().starting.contains_key(principal)
     }
 
-    pub(crate) fn add(&self, flying: InFlightRun) {
-        self.lock().flying.insert(flying.run_id.clone(), flying);
+    pub(crate) fn add(&self, run: InFlightRun) {
+        self.lock().runs.insert(run.run_id.clone(), run);
     }
 
     pub(crate) fn remove(&self, run_id: &str) {
-        self.lock().flying.remove(run_id);
+        self.lock().runs.remove(run_id);
     }
 
     pub(crate) fn has(&self, run_id: &str, principal: &Principal) -> bool {
-        self.lock().flying.get(run_id).is_some_and(|flying| flying.principal == *principal)
+        self.lock().runs.get(run_id).is_some_and(|run| run.principal == *principal)
     }
 
     pub(crate) fn of(&self, principal: &Principal) -> Vec<InFlightRun> {
-        self.lock().flying.values().filter(|flying| flying.principal == *principal).cloned().collect()
+        self.lock().runs.values().filter(|run| run.principal == *principal).cloned().collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         let known = self.lock();
-        known.flying.is_empty() && known.starting.is_empty()
+        known.runs.is_empty() && known.starting.is_empty()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

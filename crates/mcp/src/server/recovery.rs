@@ -1,8 +1,8 @@
 //! Recovery of answers that did not reach the client.
 //!
-//! `wait` without a `runId` finds runs whose answers may have been lost. Output of a turn that reached no client is added
-//! to the run's next answer: a result contains only the output since the previous result, so output would be lost if
-//! the server resumes the run itself, sends a question instead of the result, or finds the client disconnected.
+//! `wait` without a `runId` finds runs whose answers may have been lost. Output of a turn that reached no client is
+//! added to the run's next answer: a result contains only the output since the previous result, so output would be lost
+//! if the server resumes the run itself, sends a question instead of the result, or finds the client disconnected.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -54,9 +54,9 @@ pub(crate) async fn wait_target(code_mode: &CodeMode, in_flight: &InFlight, call
         tokio::time::sleep(POLL_INTERVAL).await;
     }
     let (scope, now) = (call.principal.scope(), now_ms());
-    let flying = in_flight.of(&call.principal);
+    let in_flight = in_flight.of(&call.principal);
     let recent = code_mode.recent(&scope, now - JUST_OVER_MS, MAX_LISTED).await;
-    match recent.map(|recent| merge_candidates(recent, flying, now)) {
+    match recent.map(|recent| merge_candidates(recent, in_flight, now)) {
         Ok(Candidates::Only(run_id)) => WaitTarget::Run(run_id),
         Ok(Candidates::Several(list)) => WaitTarget::Listed(list),
         Ok(Candidates::None) => {
@@ -75,8 +75,8 @@ enum Candidates {
 }
 
 /// Merges the runs in the store with those in flight, which may not be in the store yet.
-fn merge_candidates(recent: Vec<Recent>, flying: Vec<InFlightRun>, now: Millis) -> Candidates {
-    let unwritten = flying.into_iter().filter(|one| recent.iter().all(|other| other.run_id != one.run_id));
+fn merge_candidates(recent: Vec<Recent>, in_flight: Vec<InFlightRun>, now: Millis) -> Candidates {
+    let unwritten = in_flight.into_iter().filter(|one| recent.iter().all(|other| other.run_id != one.run_id));
     let unwritten = unwritten.map(|one| Recent {
         run_id: one.run_id,
         state: RunState::Running,
@@ -183,7 +183,7 @@ mod tests {
     fn a_single_run_is_chosen_and_several_are_listed_newest_first() {
         assert_eq!(merge_candidates(vec![], vec![], 0), Candidates::None);
         assert_eq!(merge_candidates(vec![recent("cm_1", 5)], vec![], 9), Candidates::Only("cm_1".to_owned()));
-        let flying = |run_id: &str| InFlightRun {
+        let in_flight = |run_id: &str| InFlightRun {
             run_id: run_id.to_owned(),
             principal: Principal::local(),
             source: "f()".to_owned(),
@@ -191,10 +191,10 @@ mod tests {
         };
         // A run that is both in flight and in the store counts once.
         assert_eq!(
-            merge_candidates(vec![recent("cm_1", 5)], vec![flying("cm_1")], 9),
+            merge_candidates(vec![recent("cm_1", 5)], vec![in_flight("cm_1")], 9),
             Candidates::Only("cm_1".to_owned())
         );
-        let Candidates::Several(list) = merge_candidates(vec![recent("cm_1", 5_000)], vec![flying("cm_2")], 9_500)
+        let Candidates::Several(list) = merge_candidates(vec![recent("cm_1", 5_000)], vec![in_flight("cm_2")], 9_500)
         else {
             panic!()
         };

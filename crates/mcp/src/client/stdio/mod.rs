@@ -1,4 +1,5 @@
-//! The transport to a local server: its process and its pipes. The process has its own process group, a minimal environment and a keeper, and is ended when dropped.
+//! The transport to a local server: its process and its pipes. The process has its own process group, a minimal
+//! environment and a keeper, and is ended when dropped.
 
 mod lines;
 mod stderr;

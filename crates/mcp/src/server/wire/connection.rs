@@ -17,8 +17,8 @@ const NOTIFICATION_TIMEOUT: Duration = Duration::from_millis(500);
 /// The maximum number of cancelled requests that are remembered. The oldest are dropped first.
 const MAX_REMEMBERED: usize = 256;
 
-/// The maximum number of forms of one connection that stay open after their calls have ended. Further forms are withdrawn
-/// when their call ends.
+/// The maximum number of forms of one connection that stay open after their calls have ended. Further forms are
+/// withdrawn when their call ends.
 const MAX_LATE_FORMS: usize = 32;
 
 /// The state of one session, one pair of streams, or one request without a session. It is dropped when that ends.

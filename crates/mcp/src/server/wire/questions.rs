@@ -28,8 +28,8 @@ const MAX_QUESTIONS: usize = 8;
 /// The maximum size of a form's schema. A person answers a larger form with `cellmate approvals`.
 const MAX_FORM_BYTES: usize = 64 << 10;
 
-/// How long a form stays open at most after its call has ended, even if its approval expires later; how often the store is polled for its
-/// approval; and how long sending the withdrawal to the client may take.
+/// How long a form stays open at most after its call has ended, even if its approval expires later; how often the store
+/// is polled for its approval; and how long sending the withdrawal to the client may take.
 const MAX_LATE: Duration = Duration::from_secs(15 * 60);
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(5);
@@ -129,12 +129,13 @@ impl LateForm {
     /// Waits for the answer until the approval is decided elsewhere or expires, the session ends, or the process shuts
     /// down.
     async fn wait_for_answer(mut self, service: McpService, ended: CancellationToken, permit: OwnedSemaphorePermit) {
-        let approval_id = &self.approval.approval_id;
-        let deadline = tokio::time::sleep(time_left(&self.approval, now_ms()));
+        let approval = &self.approval;
+        let approval_id = &approval.approval_id;
+        let deadline = tokio::time::sleep(time_left(approval, now_ms()));
         tokio::select! {
             answer = &mut self.handle.rx => {
                 let answer = answer.ok().and_then(Result::ok).map(to_json);
-                if let Some(decision) = answer.as_ref().and_then(|answer| elicitation::decision(&self.approval, answer)) {
+                if let Some(decision) = answer.as_ref().and_then(|answer| elicitation::decision(approval, answer)) {
                     service.decide(&self.principal, approval_id, &decision).await;
                 }
             }
