@@ -34,7 +34,7 @@ fn approvals(given: &Value) -> Result<(ApprovalPolicy, Vec<Pattern>), String> {
     let asking = match given.get("ask") {
         None | Some(Value::Null) => ApprovalPolicy::Changes,
         Some(Value::String(word)) if word == "changes" => ApprovalPolicy::Changes,
-        Some(Value::String(word)) if word == "never" => ApprovalPolicy::Nobody,
+        Some(Value::String(word)) if word == "never" => ApprovalPolicy::Never,
         Some(list @ Value::Array(_)) => ApprovalPolicy::Named(patterns("approvals.ask", list)?),
         Some(_) => return Err("`approvals.ask`: expected \"changes\", \"never\" or a list of patterns".to_owned()),
     };
@@ -67,7 +67,7 @@ mod tests {
         assert!(matches!(served.asking, ApprovalPolicy::Named(ref patterns) if patterns.len() == 1));
         assert_eq!(served.pass.len(), 1);
         assert_eq!(read(&Value::Null).unwrap().asking, ApprovalPolicy::Changes);
-        assert_eq!(read(&json!({"approvals": {"ask": "never"}})).unwrap().asking, ApprovalPolicy::Nobody);
+        assert_eq!(read(&json!({"approvals": {"ask": "never"}})).unwrap().asking, ApprovalPolicy::Never);
         for bad in [
             json!({"approvals": {"ask": "nevr"}}),
             json!({"approvals": {"pass": "mcp:*"}}),

@@ -3,7 +3,7 @@
 //! HTTP.
 //!
 //! An upstream server is not trusted: everything it sends is counted, bounded and parsed at the edge (`client`), and
-//! converted into Cellmate's own types (`client::offer`, `client::convert`) before anything else uses it. The protocol
+//! converted into Cellmate's own types (`client::catalog`) before anything else uses it. The protocol
 //! library's types stop in `client::wire` and `server::wire`.
 //!
 //! `upstream` manages the servers a user configured, running or not; `client` is one connection to one of them;
@@ -16,7 +16,8 @@ mod upstream;
 
 pub use client::{
     BadAddress, BadCallback, Callback, Closed, ConnectError, ConnectFailure, LeftOut, Limits, LoggedIn, Login,
-    LoginError, LoginRefused, LoginStatus, NotBuilt, Server, ServerSpec, TooMuch, Transport, login, logout, standing,
+    LoginError, LoginRefused, LoginStatus, NotBuilt, Server, ServerSpec, TooMuch, Transport, login, login_status,
+    logout,
 };
 #[doc(hidden)]
 pub use keeper::keep_with;

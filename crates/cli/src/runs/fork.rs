@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use codemode::CodeMode;
 use codemode::pool::Pool;
 use contract::cell::{CellResult, OutputItem, PendingState};
-use mcp::server::{McpService, Offered, Principal, Settings, ToolPrefix};
+use mcp::server::{McpService, OfferedSources, Principal, Settings, ToolPrefix};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -50,11 +50,11 @@ pub(super) async fn run(
     for problem in &loaded.problems {
         render::note(&format!("cellmate: {problem}"));
     }
-    let (offer, offered) = watch::channel(Offered::default());
+    let (offer, offered) = watch::channel(OfferedSources::default());
     let settings = Settings {
         config: served.config,
-        asking: served.asking,
-        pass: served.pass,
+        approval_policy: served.asking,
+        exempt: served.pass,
         tool_prefix: ToolPrefix::parse("").map_err(|error| setup(&error))?,
         seal: key,
     };
@@ -80,7 +80,7 @@ async fn wait_for_stop(
     principal: &Principal,
     run_id: &str,
 ) -> Result<CellResult, String> {
-    let (executor, config) = frontend.made_with(principal).await.map_err(|error| error.to_string())?;
+    let (executor, config) = frontend.executor_for(principal).await.map_err(|error| error.to_string())?;
     let mut shown: Vec<OutputItem> = Vec::new();
     loop {
         let mut result = code_mode.wait(&executor, &config, TOOL_CALL, run_id).await;

@@ -12,7 +12,8 @@ use codemode::CodeMode;
 use codemode::pool::{Launch, Pool, PoolOptions};
 use executor::clock::now_ms;
 use mcp::server::{
-    ApprovalPolicy, Gate, HttpError, McpService, Offered, Principal, ServeError, Settings, serve_http, serve_streams,
+    ApprovalPolicy, Gate, HttpError, McpService, OfferedSources, Principal, ServeError, Settings, serve_http,
+    serve_streams,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use store::Store;
@@ -85,11 +86,11 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     let (pool, store) = (pool?, store?);
     warn_of_clock(&store).await;
     let code_mode = CodeMode::new(pool, store)?;
-    let (offer, offered) = watch::channel(Offered::default());
+    let (offer, offered) = watch::channel(OfferedSources::default());
     let settings = Settings {
         config: served.config,
-        asking: asking(&arguments, served.asking),
-        pass: served.pass,
+        approval_policy: asking(&arguments, served.asking),
+        exempt: served.pass,
         tool_prefix: arguments.tool_prefix.clone(),
         seal: key,
     };
@@ -142,7 +143,7 @@ fn raise_open_file_limit() {
 
 fn asking(arguments: &McpArguments, configured: ApprovalPolicy) -> ApprovalPolicy {
     if arguments.ask_nobody {
-        ApprovalPolicy::Nobody
+        ApprovalPolicy::Never
     } else if arguments.ask.is_empty() {
         configured
     } else {
@@ -174,7 +175,7 @@ async fn over_http(
 /// Suspends the cells that can be suspended and releases all leases, so that the next process need not wait for them to
 /// expire.
 async fn shut_down(frontend: &McpService, code_mode: &CodeMode) {
-    frontend.leave();
+    frontend.begin_shutdown();
     let suspending = async {
         while !frontend.is_idle() {
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -197,7 +198,7 @@ fn stop_on_signals(frontend: &McpService) -> Result<CancellationToken, McpError>
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        frontend.leave();
+        frontend.begin_shutdown();
         stopping.cancel();
     });
     Ok(stop)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use executor::ToolSource;
-use mcp::server::Offered as Behind;
+use mcp::server::OfferedSources;
 use mcp::{Unavailable, UpstreamOptions, Upstreams};
 use tokio::sync::watch;
 
@@ -34,7 +34,7 @@ impl Servers {
     }
 
     /// Offers the stored tool lists at once and fresh ones as servers return them, until the receiver is dropped.
-    pub(crate) async fn offer(self, behind: watch::Sender<Behind>) {
+    pub(crate) async fn offer(self, behind: watch::Sender<OfferedSources>) {
         behind.send_modify(|behind| behind.sources.clone_from(&self.sources));
         let mut changes = self.upstreams.changes();
         let listing = self.upstreams.listed();

@@ -41,9 +41,9 @@ impl Verdict {
             _ if !enabled => Self::Off,
             LoginStatus::LoggedOut { wanted: true } | LoginStatus::LoggedIn { over: true, .. } => Self::NeedsLogin,
             LoginStatus::LoggedIn { wanted, .. } if !wanted.is_empty() => Self::NeedsScopes,
-            _ if status.trouble.is_some() => Self::Failed,
+            _ if status.last_failure.is_some() => Self::Failed,
             _ if status.listed_at.is_none() => Self::Untested,
-            LoginStatus::NotForIt | LoginStatus::LoggedOut { .. } | LoginStatus::LoggedIn { .. } => Self::Ready,
+            LoginStatus::NotSupported | LoginStatus::LoggedOut { .. } | LoginStatus::LoggedIn { .. } => Self::Ready,
         }
     }
 
@@ -87,7 +87,7 @@ pub(crate) async fn server_reports(
         Some(ServerReport {
             entry: entry.clone(),
             status: statuses.swap_remove(at),
-            login: mcp::standing(&entry.spec()),
+            login: mcp::login_status(&entry.spec()),
         })
     };
     Ok(loaded.servers.iter().filter_map(report).collect())
@@ -133,9 +133,9 @@ impl ServerReport {
             LoginStatus::LoggedIn { wanted, .. } if !wanted.is_empty() => {
                 remarks.push(format!("it needs a login with the scopes `{}`", shown::plain(&wanted.join(" "))));
             }
-            LoginStatus::NotForIt | LoginStatus::LoggedOut { .. } | LoginStatus::LoggedIn { .. } => {}
+            LoginStatus::NotSupported | LoginStatus::LoggedOut { .. } | LoginStatus::LoggedIn { .. } => {}
         }
-        if let Some(failure) = self.status.trouble.as_ref().filter(|_| self.verdict() == Verdict::Failed) {
+        if let Some(failure) = self.status.last_failure.as_ref().filter(|_| self.verdict() == Verdict::Failed) {
             let when = ago(now_ms().saturating_sub(failure.at));
             let why = text::line(&without_secrets(&failure.message, &self.entry), MAX_SHOWN_CHARS);
             remarks.push(format!("it failed {when}: {why}"));
@@ -150,7 +150,7 @@ impl ServerReport {
 
     pub(crate) fn to_json(&self) -> Value {
         let login = match &self.login {
-            LoginStatus::NotForIt => Value::Null,
+            LoginStatus::NotSupported => Value::Null,
             LoginStatus::LoggedOut { wanted } => json!({"loggedIn": false, "wanted": wanted}),
             LoginStatus::LoggedIn { issuer, scopes, over, wanted } => {
                 json!({"loggedIn": !over, "issuer": issuer, "scopes": scopes, "wantedScopes": wanted})
@@ -158,7 +158,7 @@ impl ServerReport {
         };
         let failure = self
             .status
-            .trouble
+            .last_failure
             .as_ref()
             .map(|failure| json!({"at": failure.at, "message": without_secrets(&failure.message, &self.entry)}));
         json!({
@@ -202,7 +202,7 @@ mod tests {
             listed_at: listed.then_some(1),
             remembered: listed,
             changed_since_approved: Vec::new(),
-            trouble: failed.then(|| LastFailure { at: 1, message: "m".to_owned(), stderr: String::new() }),
+            last_failure: failed.then(|| LastFailure { at: 1, message: "m".to_owned(), stderr: String::new() }),
         }
     }
 
@@ -220,7 +220,7 @@ mod tests {
             (true, status(true, true), logged_in(true, &[]), Verdict::NeedsLogin),
             (true, status(true, true), logged_in(false, &["a"]), Verdict::NeedsScopes),
             (true, status(true, true), logged_in(false, &[]), Verdict::Failed),
-            (true, status(true, true), LoginStatus::NotForIt, Verdict::Failed),
+            (true, status(true, true), LoginStatus::NotSupported, Verdict::Failed),
             (true, status(false, false), LoginStatus::LoggedOut { wanted: false }, Verdict::Untested),
             (true, status(true, false), LoginStatus::LoggedOut { wanted: false }, Verdict::Ready),
         ];

@@ -79,7 +79,7 @@ impl Ready {
 
     /// Returns an executor that asks for the same approvals as it would for a cell's calls.
     pub(super) fn executor(&self) -> Executor {
-        let asked = self.policy.asking.about(&self.policy.pass, self.tools());
+        let asked = self.policy.asking.hook_for(&self.policy.pass, self.tools());
         self.run.executor.clone().with_hooks(vec![Arc::new(asked)])
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use contract::json::Measure;
@@ -10,6 +10,7 @@ use contract::limits::{
     MAX_SERVER_DATA_BYTES, MAX_SERVER_DATA_WAIT_SECONDS, PARSED_VALUE_BYTES, SMALL_MESSAGE_BYTES,
     SMALL_SERVER_DATA_BYTES, TINY_MESSAGE_BYTES,
 };
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// One permit stands for one KiB.
@@ -25,15 +26,15 @@ pub(crate) struct Reservation {
 }
 
 /// A pending reservation. It can be awaited repeatedly without losing its place in the queue.
-pub(crate) struct Reserving(Pin<Box<dyn Future<Output = Option<Reservation>> + Send>>);
+pub(crate) struct PendingReservation(Pin<Box<dyn Future<Output = Option<Reservation>> + Send>>);
 
-impl fmt::Debug for Reserving {
+impl fmt::Debug for PendingReservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Reserving")
+        f.write_str("PendingReservation")
     }
 }
 
-impl Reserving {
+impl PendingReservation {
     /// Requests a reservation. Returns `None` for a tiny message, which needs none.
     pub(crate) fn new(bytes: usize, measure: Measure) -> Option<Self> {
         Self::within(Duration::from_secs(MAX_SERVER_DATA_WAIT_SECONDS), bytes, measure)
@@ -70,7 +71,7 @@ pub(crate) struct Slot(Arc<Mutex<Reservation>>);
 
 impl Slot {
     pub(crate) fn keep(&self, reservation: Reservation) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = reservation;
+        *self.0.lock() = reservation;
     }
 }
 
@@ -80,13 +81,13 @@ mod tests {
 
     use contract::json::Measure;
 
-    use super::{Reserving, Slot, weight};
+    use super::{PendingReservation, Slot, weight};
 
     #[tokio::test]
     async fn large_messages_wait_for_each_other_and_small_ones_do_not_wait() {
         let measure = |values: usize| Measure { depth: 1, values };
         assert_eq!(weight(10, measure(2)), 650);
-        let largest = || Reserving::new(8 << 20, measure(200_000)).unwrap();
+        let largest = || PendingReservation::new(8 << 20, measure(200_000)).unwrap();
         let mut first = largest();
         let held = Slot::default();
         held.keep(first.wait().await.unwrap());
@@ -94,12 +95,12 @@ mod tests {
         let early = tokio::time::timeout(Duration::from_millis(50), second.wait()).await;
         assert!(early.is_err());
         // Small and tiny messages need not wait.
-        assert!(Reserving::new(500 << 10, measure(10)).unwrap().wait().await.is_some());
-        assert!(Reserving::new(10, measure(1)).is_none());
+        assert!(PendingReservation::new(500 << 10, measure(10)).unwrap().wait().await.is_some());
+        assert!(PendingReservation::new(10, measure(1)).is_none());
         drop(held);
         let second = second.wait().await;
         assert!(second.is_some());
-        let mut third = Reserving::within(Duration::from_millis(50), 8 << 20, measure(200_000)).unwrap();
+        let mut third = PendingReservation::within(Duration::from_millis(50), 8 << 20, measure(200_000)).unwrap();
         assert!(third.wait().await.is_none(), "the second holds the budget");
     }
 }

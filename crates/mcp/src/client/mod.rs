@@ -1,39 +1,32 @@
-//! Connections to MCP servers: their processes and transports, and the conversion of their tools to Cellmate's types.
+//! Connections to MCP servers.
+//!
+//! `spec` says how a server is reached, [`Server`] is one connection to it. `stdio` and `http` are the transports,
+//! `wire` is the protocol session on top of them, `oauth` is the login. `catalog` converts the offered tools, their
+//! calls and their results; `questions` and `tasks` handle calls that need a person or that continue later.
 
-mod asked;
-mod callback;
+mod catalog;
 mod closed;
-mod convert;
 mod envelope;
-mod follow;
 mod http;
 mod intake;
-mod lines;
-mod login;
-mod offer;
-mod process;
-mod promoted;
+mod oauth;
+mod questions;
 mod server;
 mod spec;
-mod stderr;
-mod task;
-mod ticket;
-mod tokens;
+mod stdio;
+mod tasks;
 mod wire;
 
-pub use callback::{BadCallback, Callback};
+pub(crate) use catalog::Offer;
+pub use catalog::{LeftOut, TooMuch};
 pub use closed::Closed;
-pub(crate) use follow::Followed;
 pub use http::{BadAddress, NotBuilt};
-pub use login::{LoggedIn, LoginError, LoginStatus, login, logout, standing};
-pub(crate) use offer::Offer;
-pub use offer::{LeftOut, TooMuch};
-pub(crate) use process::{Gone, Process, Started};
+pub use oauth::{BadCallback, Callback, LoggedIn, LoginError, LoginStatus, login, login_status, logout};
 pub(crate) use server::Attempt;
 pub use server::{ConnectError, ConnectFailure, Server};
 pub use spec::{Limits, Login, ServerSpec, Transport};
 pub(crate) use spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, plain_url, shown};
-pub(crate) use stderr::{Draining, Tail};
-pub(crate) use ticket::Ticket;
+pub(crate) use stdio::{Draining, Gone, Process, Started, Tail};
+pub(crate) use tasks::{FollowOutcome, Ticket};
 pub use wire::LoginRefused;
 pub(crate) use wire::{Handshake, Request, RequestError, Session, Stdio};

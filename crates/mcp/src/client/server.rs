@@ -2,18 +2,18 @@
 
 mod call;
 mod connect;
-mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use contract::tool::{ToolId, ToolSpec};
-use executor::Dispatch;
+use executor::{AuthorizedCall, CallFuture, CancelFuture, Dispatch, Outcome, ParkedCall, ToolSource};
+use parking_lot::RwLock;
 use tokio::sync::watch;
 
-use crate::client::offer::LeftOut;
+use crate::client::catalog::LeftOut;
 use crate::client::spec::{Limits, ServerSpec};
-use crate::client::{Closed, Draining, Gone, Session, Tail};
+use crate::client::{Closed, Draining, FollowOutcome, Gone, RequestError, Session, Tail, Ticket};
 use connect::{connect, list};
 
 pub use connect::{ConnectError, ConnectFailure};
@@ -27,7 +27,7 @@ pub struct Server {
     trusted: bool,
     pub(super) limits: Limits,
     /// Locked only to read or replace the listing.
-    listed: RwLock<Arc<Listed>>,
+    listed: RwLock<Arc<ServerListing>>,
     pub(super) session: Session,
     stderr: Tail,
     /// `None` for a remote server, which has no local process.
@@ -47,7 +47,7 @@ pub(crate) enum Attempt {
 
 /// The server's last listing.
 #[derive(Debug)]
-struct Listed {
+struct ServerListing {
     tools: BTreeMap<ToolId, ToolSpec>,
     as_tasks: BTreeSet<ToolId>,
     left_out: Vec<LeftOut>,
@@ -56,6 +56,7 @@ struct Listed {
 impl Server {
     /// Starts or reaches the server, performs the handshake and lists its tools, all within the deadline.
     pub async fn connect(spec: ServerSpec) -> Result<Arc<Self>, ConnectError> {
+        spec.register_secrets();
         let stderr = Tail::default();
         let connecting = tokio::time::timeout(spec.limits.connect, connect(&spec, &stderr)).await;
         connecting
@@ -94,7 +95,7 @@ impl Server {
     }
 
     /// Returns a counter of the server's change notifications. `relist` finds out what changed.
-    pub fn heard(&self) -> watch::Receiver<u64> {
+    pub fn list_changes(&self) -> watch::Receiver<u64> {
         self.session.list_changes()
     }
 
@@ -105,7 +106,7 @@ impl Server {
         match listing.unwrap_or(Err(ConnectFailure::Deadline(limit))) {
             Ok(listed) => {
                 let tools = listed.tools.values().cloned().collect();
-                *self.listed.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(listed);
+                *self.listed.write() = Arc::new(listed);
                 Ok(tools)
             }
             Err(why) => Err(ConnectError::new(&self.name, why, &self.stderr)),
@@ -128,8 +129,51 @@ impl Server {
         }
     }
 
-    fn listed(&self) -> Arc<Listed> {
-        Arc::clone(&self.listed.read().unwrap_or_else(PoisonError::into_inner))
+    fn listed(&self) -> Arc<ServerListing> {
+        Arc::clone(&self.listed.read())
+    }
+}
+
+/// A single connection as a tool source. It does not reconnect.
+impl ToolSource for Server {
+    fn tools(&self) -> Vec<ToolSpec> {
+        self.listed().tools.values().cloned().collect()
+    }
+
+    fn identity(&self) -> Option<String> {
+        Some(self.identity.clone())
+    }
+
+    fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
+        Box::pin(async move {
+            match self.attempt(&call).await {
+                Attempt::Settled(dispatch) => dispatch,
+                Attempt::NotSent(why) => {
+                    Dispatch::Settled(self.failed(call.id(), &self.explain(RequestError::NotSent(why))))
+                }
+                Attempt::Lost(why) => Dispatch::Settled(self.lost(call.id(), why)),
+            }
+        })
+    }
+
+    fn follow(&self, parked: ParkedCall) -> CallFuture<'_> {
+        Box::pin(async move {
+            let Some(mut timed) = Ticket::read(parked.ticket()).and_then(Ticket::task) else {
+                return Dispatch::Settled(Outcome::Unknown);
+            };
+            match self.follow_task(&parked, &mut timed).await {
+                FollowOutcome::Over(dispatch) => dispatch,
+                FollowOutcome::Lost(why) => Dispatch::Settled(self.lost(parked.id(), why)),
+            }
+        })
+    }
+
+    fn cancel(&self, parked: ParkedCall) -> CancelFuture<'_> {
+        Box::pin(async move {
+            if let Some(timed) = Ticket::read(parked.ticket()).and_then(Ticket::task) {
+                self.cancel_task(&timed.task).await;
+            }
+        })
     }
 }
 
@@ -147,8 +191,8 @@ mod tests {
     use super::connect::{list_tools, start};
     use super::{Limits, Server, ServerSpec, Tail};
     use crate::client::Handshake;
+    use crate::client::catalog::Offer;
     use crate::client::intake::Slot;
-    use crate::client::offer::Offer;
     use crate::client::spec::Transport;
 
     /// A real server, run as users configure it.

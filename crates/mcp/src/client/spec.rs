@@ -5,8 +5,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use telemetry::Redactor;
+use url::Url;
 
 use crate::client::Callback;
 
@@ -29,7 +32,49 @@ impl ServerSpec {
             Transport::Stdio { command, args, cwd, .. } => json!(["stdio", self.name, command, args, cwd]),
             Transport::Http { url, .. } => json!(["http", self.name, url]),
         };
-        Sha256::digest(parts.to_string()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        let hash = Sha256::digest(parts.to_string());
+        hex::encode(hash.get(..IDENTITY_BYTES).unwrap_or(&hash))
+    }
+
+    /// Registers the secrets of the specification, so that they are removed from the log: values of headers, values of
+    /// variables whose names suggest a credential, the password in a URL, and an OAuth client secret.
+    pub(crate) fn register_secrets(&self) {
+        let redactor = Redactor::process();
+        match &self.transport {
+            Transport::Stdio { env, .. } => {
+                env.iter().filter(|(name, _)| is_credential_name(name)).for_each(|(_, value)| redactor.register(value));
+            }
+            Transport::Http { url, headers, login } => {
+                headers.iter().for_each(|(name, value)| register_header(name, value));
+                if let Some(password) = Url::parse(url).ok().as_ref().and_then(Url::password) {
+                    redactor.register(password);
+                    redactor.register(&percent_decode_str(password).decode_utf8_lossy());
+                }
+                if let Some(secret) = login.as_ref().and_then(|login| login.client_secret.as_ref()) {
+                    redactor.register(secret);
+                }
+            }
+        }
+    }
+}
+
+/// The number of bytes of the hash that identifies a server.
+const IDENTITY_BYTES: usize = 16;
+
+/// Parts of the names of variables that hold credentials.
+const CREDENTIAL_WORDS: [&str; 8] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASS", "AUTH", "CREDENTIAL", "COOKIE"];
+
+fn is_credential_name(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    CREDENTIAL_WORDS.iter().any(|word| name.contains(word))
+}
+
+/// Registers a header's value, and for an authorization header also the credential after the scheme.
+fn register_header(name: &str, value: &str) {
+    Redactor::process().register(value);
+    let authorizes = ["authorization", "proxy-authorization"].iter().any(|known| name.eq_ignore_ascii_case(known));
+    if let Some((_, credential)) = value.trim().split_once(' ').filter(|_| authorizes) {
+        Redactor::process().register(credential);
     }
 }
 
@@ -213,7 +258,7 @@ pub(crate) fn shown(text: &str, chars: usize) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Limits, Login, ServerSpec, Transport, plain_url, shown};
+    use super::{Limits, Login, Redactor, ServerSpec, Transport, plain_url, shown};
 
     #[test]
     fn secrets_of_an_address_are_not_shown() {
@@ -232,6 +277,21 @@ mod tests {
         let mut login = Login::new("/t".into());
         login.client_secret = Some("hunter2".to_owned());
         assert_eq!(format!("{login:?}"), r#"Login { tokens: "/t", scopes: [], .. }"#);
+    }
+
+    #[test]
+    fn secrets_of_a_specification_are_registered_for_the_log() {
+        let spec = |transport| ServerSpec { name: "s".to_owned(), transport, trusted: false, limits: Limits::DEFAULT };
+        let pair = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let (command, args, cwd) = ("npx".to_owned(), Vec::new(), None);
+        let env = pair("github_token", "spec-secret-1").into_iter().chain(pair("LOG_LEVEL", "spec-plain-1")).collect();
+        spec(Transport::Stdio { command, args, env, cwd }).register_secrets();
+        let url = "https://u:spec%2Dsecret-2@h.example/mcp".to_owned();
+        spec(Transport::Http { url, headers: pair("Authorization", "Bearer spec-secret-3"), login: None })
+            .register_secrets();
+        let text = "spec-secret-1 spec-plain-1 spec%2Dsecret-2 spec-secret-2 spec-secret-3";
+        let redacted = Redactor::process().redact(text);
+        assert_eq!(redacted, "[redacted] spec-plain-1 [redacted] [redacted] [redacted]");
     }
 
     #[test]

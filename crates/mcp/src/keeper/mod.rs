@@ -12,7 +12,7 @@
 //! ends the group. Not covered: if host and keeper are killed at the same moment, grandchildren that ignore the end of
 //! their input stay.
 
-mod family;
+mod descendants;
 mod watch;
 
 use std::ffi::{OsStr, OsString};

@@ -11,7 +11,7 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{CANNOT_START, SERVER_ARGUMENT, family, number, this_program};
+use super::{CANNOT_START, SERVER_ARGUMENT, descendants, number, this_program};
 
 /// How long a server and its descendants may take to end after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_millis(500);
@@ -40,7 +40,7 @@ pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> i32 {
 }
 
 async fn keep(host: i32, server: Vec<OsString>) -> io::Result<()> {
-    family::adopt();
+    descendants::adopt();
     // Handlers are installed before the server starts. The server does not inherit them.
     let mut terminated = signal(SignalKind::terminate())?;
     let mut hung_up = signal(SignalKind::hangup())?;
@@ -57,7 +57,7 @@ async fn keep(host: i32, server: Vec<OsString>) -> io::Result<()> {
             // For a host that ended before the signal was requested, and for systems without the signal.
             () = sleep(HOST_CHECK) => if is_orphan_of(host) { break },
             // When the configured command ends, the processes that it left behind are ended too.
-            _ = children.recv() => if family::reap(Some(leader)).leader_ended { break },
+            _ = children.recv() => if descendants::reap(Some(leader)).leader_ended { break },
         }
     }
     end(&mut children).await;
@@ -94,19 +94,19 @@ async fn end(children: &mut Signals) {
     // The signal reaches the keeper too, which has a handler for it. It cannot fail: the keeper is in the group.
     let _never_fails = kill_current_process_group(Signal::TERM);
     let term_sent = Instant::now();
-    while !family::reap(None).none_left {
+    while !descendants::reap(None).none_left {
         tokio::select! {
             _ = children.recv() => {}
             () = sleep_until(term_sent + TERM_GRACE) => break,
         }
     }
     let killing = Instant::now();
-    while !family::reap(None).none_left {
+    while !descendants::reap(None).none_left {
         if killing.elapsed() > KILL_GRACE {
             // This kills the keeper itself as well.
             let _not_reached = kill_current_process_group(Signal::KILL);
         }
-        family::kill();
+        descendants::kill();
         sleep(SWEEP).await;
     }
 }

@@ -5,16 +5,18 @@
 //! failed: some clients cut the text of an error, some count it against a retry budget, some end the agent's run with
 //! it. How a cell ended is in `status`, which every model sees.
 
-use contract::cell::CellResult;
+use contract::cell::{CellResult, Telemetry, WaitingReason};
+use contract::error::ErrorCode;
 use contract::json;
 use serde_json::{Value, json};
 use store::Approval;
 
-use super::elicit;
+use super::elicitation;
 
 /// The maximum number of approvals that one answer lists. The message gives the total number.
 const MAX_NAMED_APPROVALS: usize = 16;
 
+/// The response to a control call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) value: Value,
@@ -51,9 +53,9 @@ fn was_not_run(result: &CellResult) -> bool {
 /// approve its own call.
 fn message(asked: &[Approval]) -> String {
     let first = asked.first().map_or_else(String::new, |approval| {
-        let (tool, id) = (elicit::tool(approval), &approval.approval_id);
-        match elicit::question(approval) {
-            Some(ask) => format!("answer what `{tool}` asks ({id}): {}", elicit::asked(&ask)),
+        let (tool, id) = (elicitation::tool(approval), &approval.approval_id);
+        match elicitation::question(approval) {
+            Some(ask) => format!("answer what `{tool}` asks ({id}): {}", elicitation::asked(&ask)),
             None => format!("approve or deny a call to `{tool}` ({id})"),
         }
     });
@@ -69,13 +71,43 @@ fn message(asked: &[Approval]) -> String {
 
 fn named(asked: &[Approval]) -> Value {
     let one = |approval: &Approval| {
-        let mut named = json!({"approvalId": approval.approval_id, "tool": elicit::tool(approval)});
+        let mut named = json!({"approvalId": approval.approval_id, "tool": elicitation::tool(approval)});
         if let (Some(question), Some(fields)) = (&approval.question, named.as_object_mut()) {
             fields.insert("question".to_owned(), question.clone());
         }
         named
     };
     Value::from(asked.iter().take(MAX_NAMED_APPROVALS).map(one).collect::<Vec<_>>())
+}
+
+/// Returns the result of a call that ends before its run's turn does.
+pub(crate) fn still_waiting(run_id: &str) -> CellResult {
+    CellResult::Waiting {
+        run_id: run_id.to_owned(),
+        reason: WaitingReason::PendingTools,
+        pending_tool_calls: Vec::new(),
+        output: Vec::new(),
+        telemetry: Telemetry::default(),
+    }
+}
+
+/// Returns the result of a call that this program failed to carry out.
+pub(crate) fn failed(message: &str) -> CellResult {
+    failure(ErrorCode::InternalError, message)
+}
+
+/// Returns the result of a call with invalid input.
+pub(crate) fn refused(message: &str) -> CellResult {
+    failure(ErrorCode::InvalidInput, message)
+}
+
+fn failure(code: ErrorCode, message: &str) -> CellResult {
+    CellResult::Failed {
+        error: message.to_owned(),
+        code: Some(code),
+        output: Vec::new(),
+        telemetry: Telemetry::default(),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The MCP server that agents call: two tools, `exec` and `wait`, over standard streams and HTTP.
 //!
-//! `frontend` is independent of the transport: it knows principals, runs and approvals. `wire` implements the protocol,
+//! `service` is independent of the transport: it knows principals, runs and approvals. `wire` implements the protocol,
 //! in every revision since 2025-06-18; the protocol library's types stop there. `http` authenticates HTTP requests and
 //! enforces limits on them.
 //!
@@ -8,34 +8,29 @@
 //! not in the connection that started it.
 
 mod answer;
-mod asking;
-mod by_hand;
-mod elicit;
-mod flight;
-mod frontend;
-mod hold;
+mod approvals;
+mod calls;
+mod elicitation;
 mod http;
-mod lost;
-mod prefix;
 mod prepared;
 mod principal;
 mod progress;
-mod settings;
+mod recovery;
+mod service;
 mod summary;
 mod tools;
-mod unsaid;
 mod wire;
 
 use std::time::Duration;
 
-pub use asking::{ApprovalHook, ApprovalPolicy};
+pub use approvals::{ApprovalHook, ApprovalPolicy};
 pub use contract::text::plain;
-pub use frontend::McpService;
 pub use http::{Access, BadToken, Gate, HttpError, Token, serve_http};
-pub use prefix::{BadPrefix, ToolPrefix};
+pub use prepared::{OfferedSources, Settings};
 pub use principal::{BadPrincipal, Principal};
-pub use settings::{Offered, Settings};
+pub use service::McpService;
 pub use summary::{Summary, summarize_arguments, summarize_in_line, whole_arguments};
+pub use tools::{BadPrefix, ToolPrefix};
 pub use wire::{ServeError, serve_streams};
 
 /// The longest time that a call is held open: clients give up on a silent call after a minute, some on any call.

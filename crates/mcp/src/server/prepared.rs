@@ -1,22 +1,45 @@
-//! The executor, configuration and tool list of one principal, cached until the offered tools change.
+//! The server's settings and tool sources, and what is prepared from them for each principal: an executor, a
+//! configuration and a tool list, cached until the offered tools change.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use catalog::{Catalog, Registry, Surface};
-use contract::config;
+use contract::config::pattern::Pattern;
+use contract::config::{self, AgentsConfig};
 use executor::run::{Host, PrepareError, RunRequest, prepare};
 use executor::{Executor, Hook, ToolSource};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use super::TURN_AT_MOST_MS;
-use super::asking::ApprovalHook;
+use super::approvals::{ApprovalHook, ApprovalPolicy};
 use super::principal::Principal;
 use super::progress::Progress;
-use super::settings::{Offered, Settings};
-use super::tools;
+use super::tools::{self, ToolPrefix};
 
+/// Settings that stay fixed while the server runs.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub config: AgentsConfig,
+    pub approval_policy: ApprovalPolicy,
+    /// Tools that need no approval even if `approval_policy` covers them.
+    pub exempt: Vec<Pattern>,
+    pub tool_prefix: ToolPrefix,
+    /// The key that seals state carried by clients: the same in every process that shares the store.
+    pub seal: [u8; 32],
+}
+
+/// The tool sources that are currently offered.
+#[derive(Clone, Debug, Default)]
+pub struct OfferedSources {
+    pub sources: Vec<Arc<dyn ToolSource>>,
+    /// Whether every source that is started with the server is ready or has failed.
+    pub settled: bool,
+}
+
+/// What is prepared for one principal.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     executor: Executor,
@@ -50,7 +73,7 @@ impl Prepared {
         // Always list both tools, even while no upstream server offers any: the client's tool list must stay stable.
         let shown = Surface::CodeMode.visible_tools(&run.config, run.executor.catalog());
         // A tool outside the catalog cannot be called, so it needs no approval.
-        let asked_about = settings.asking.about(&settings.pass, run.executor.catalog().tools());
+        let asked_about = settings.approval_policy.hook_for(&settings.exempt, run.executor.catalog().tools());
         Ok(Self {
             listed: Arc::new(tools::listed(&shown, &run.config.code_mode, &settings.tool_prefix)),
             config: run.config.code_mode,
@@ -75,26 +98,26 @@ pub(crate) struct Cache {
 
 #[derive(Debug)]
 struct State {
-    offered: watch::Receiver<Offered>,
+    offered: watch::Receiver<OfferedSources>,
     prepared: HashMap<Principal, Arc<Prepared>>,
     /// The most recent catalog of any principal. What it has parsed of unchanged tools is reused.
     former: Option<Arc<Catalog>>,
 }
 
 impl Cache {
-    pub(crate) fn new(offered: watch::Receiver<Offered>) -> Self {
+    pub(crate) fn new(offered: watch::Receiver<OfferedSources>) -> Self {
         Self { state: Mutex::new(State { offered, prepared: HashMap::new(), former: None }) }
     }
 
     /// Returns what each principal was last shown, even if it is outdated.
     pub(crate) fn shown(&self) -> HashMap<Principal, Arc<Prepared>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).prepared.clone()
+        self.state.lock().prepared.clone()
     }
 
     /// Returns what is prepared for a principal, and prepares it if necessary. The lock is held while preparing,
     /// because concurrent callers need the same result.
     pub(crate) fn get(&self, settings: &Settings, principal: &Principal) -> Result<Arc<Prepared>, PrepareError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let state = &mut *state;
         // If the sender is dropped, the offered tools can no longer change.
         if state.offered.has_changed().unwrap_or(false) {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use executor::{Hook, HookAnswer, HookFuture, ToolEvent, ToolUpdate};
 use serde_json::Value;
+use telemetry::LogIgnored;
 use tokio::sync::mpsc;
 
 use super::plain;
@@ -39,7 +40,7 @@ impl Progress {
 
     pub(crate) fn send(&self, line: String) {
         if let Some(channel) = &self.0 {
-            drop(channel.lines.try_send(line));
+            channel.lines.try_send(line).log_expected("queue a progress line");
         }
     }
 

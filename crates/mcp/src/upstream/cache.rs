@@ -1,20 +1,27 @@
-//! Caches a server's last tool listing in a file, so that its tools can be shown and searched without starting it.
+//! A server's last listing and last failure, cached in files: its tools can be shown and searched without starting it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use contract::json::measure;
 use contract::limits::MAX_LISTED_VALUES;
-use contract::tool::{Operation, Repeat, ToolSpec};
+use contract::tool::{Operation, Repeat, ToolHash, ToolId, ToolSpec};
+use executor::ToolSource;
+use executor::clock::now_ms;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use telemetry::LogIgnored;
 
-use super::listing::{Listing, Millis};
-use super::status::LastFailure;
-use crate::client::{Limits, MAX_SHOWN_CHARS, Offer, ServerSpec, Transport, plain_url, shown};
+use crate::client::{
+    ConnectError, LeftOut, Limits, MAX_SHOWN_CHARS, Offer, Server, ServerSpec, Transport, plain_url, shown,
+};
+
+/// Unix time in milliseconds.
+pub(crate) type Millis = i64;
 
 /// The version of the file format. A file of another version is ignored and replaced by the next listing.
 const VERSION: u64 = 2;
@@ -26,7 +33,70 @@ const OVERHEAD_BYTES: u64 = 64 << 10;
 const MAX_FILE_VALUES: usize = MAX_LISTED_VALUES + 16_000;
 
 /// The maximum number of JSON values in a failure file, which normally has three.
-const MAX_TROUBLE_VALUES: usize = 100;
+const MAX_FAILURE_VALUES: usize = 100;
+
+/// The number of bytes of the hash that names a file.
+const IDENTITY_BYTES: usize = 16;
+
+/// The maximum number of lines of a server's standard error that a status shows.
+const STDERR_LINES: usize = 20;
+
+/// A server's last tool listing.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Listing {
+    pub(crate) tools: Vec<ToolSpec>,
+    pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) listed_at: Millis,
+    /// Read from the cache file; the server has not been listed by this process yet.
+    pub(crate) remembered: bool,
+}
+
+impl Listing {
+    /// Returns the hash of a tool's definition.
+    pub(crate) fn definition(&self, id: &ToolId) -> Option<ToolHash> {
+        self.tools.iter().find(|tool| tool.id == *id).map(ToolSpec::hash)
+    }
+}
+
+/// The last failure of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastFailure {
+    pub at: Millis,
+    pub message: String,
+    /// The end of the server's standard error. It may contain the server's secrets and must never reach a cell.
+    pub stderr: String,
+}
+
+impl LastFailure {
+    pub(super) fn new(message: String) -> Self {
+        Self { at: now_ms(), message, stderr: String::new() }
+    }
+
+    /// Returns the last lines of the server's standard error, without control characters.
+    pub(super) fn last_lines(&self) -> Vec<String> {
+        let lines: Vec<&str> = self.stderr.lines().collect();
+        let skipped = lines.len().saturating_sub(STDERR_LINES);
+        lines.into_iter().skip(skipped).map(|line| shown(line, MAX_SHOWN_CHARS)).collect()
+    }
+}
+
+/// Stores the listing or the failure of a connection for later commands that do not connect. Errors are only logged:
+/// without the cache, the next command connects to the server itself.
+pub fn remember(folder: &Path, spec: &ServerSpec, met: &Result<Arc<Server>, ConnectError>) {
+    let file = CatalogFile::of(folder, spec);
+    match met {
+        Ok(server) => {
+            let (tools, left_out) = (server.tools(), server.left_out());
+            let listing = Listing { tools, left_out, listed_at: now_ms(), remembered: false };
+            file.write(&listing).log_ignored("cache a server's tool list");
+            file.remove_failure();
+        }
+        Err(error) => {
+            let failure = LastFailure::new(error.why.to_string());
+            file.write_failure(&failure).log_ignored("store a server's failure");
+        }
+    }
+}
 
 /// The cache file of one server.
 #[derive(Clone, Debug)]
@@ -40,7 +110,7 @@ pub(crate) struct CatalogFile {
 
 /// Why an existing file is not used. The next listing replaces it.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unread {
+pub(crate) enum CacheError {
     #[error("the cached tool list cannot be read")]
     Io(#[from] io::Error),
     #[error("the cached tool list is longer than {0} bytes")]
@@ -60,8 +130,8 @@ impl CatalogFile {
             Transport::Stdio { command, args, cwd, .. } => json!(["stdio", spec.name, command, args, cwd]),
             Transport::Http { url, .. } => json!(["http", spec.name, plain_url(url)]),
         };
-        let identity: String =
-            Sha256::digest(parts.to_string()).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let hash = Sha256::digest(parts.to_string());
+        let identity = hex::encode(hash.get(..IDENTITY_BYTES).unwrap_or(&hash));
         Self {
             path: folder.join(format!("{identity}.json")),
             identity,
@@ -73,7 +143,7 @@ impl CatalogFile {
 
     /// Reads the last listing and checks it against the current limits and trust, like a listing from the server.
     /// Returns `None` if there is no file of this version.
-    pub(crate) fn read(&self) -> Result<Option<Listing>, Unread> {
+    pub(crate) fn read(&self) -> Result<Option<Listing>, CacheError> {
         let file = match File::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -84,40 +154,40 @@ impl CatalogFile {
         let mut text = String::new();
         file.take(most.saturating_add(1)).read_to_string(&mut text)?;
         if text.len() as u64 > most {
-            return Err(Unread::TooLong(most));
+            return Err(CacheError::TooLong(most));
         }
         if measure(text.as_bytes()).values > MAX_FILE_VALUES {
-            return Err(Unread::TooManyValues(MAX_FILE_VALUES));
+            return Err(CacheError::TooManyValues(MAX_FILE_VALUES));
         }
-        let read = contract::json::read(&text).map_err(|_| Unread::Other)?;
+        let read = contract::json::read(&text).map_err(|_| CacheError::Other)?;
         if read.get("version").and_then(Value::as_u64).is_some_and(|version| version != VERSION) {
             return Ok(None);
         }
-        self.judge(&read).ok_or(Unread::Other).map(Some)
+        self.judge(&read).ok_or(CacheError::Other).map(Some)
     }
 
     /// Returns the server's last failure, or `None` if it has worked since.
-    pub(crate) fn read_trouble(&self) -> Option<LastFailure> {
+    pub(crate) fn read_failure(&self) -> Option<LastFailure> {
         let mut text = String::new();
-        File::open(self.trouble_path()).ok()?.take(OVERHEAD_BYTES).read_to_string(&mut text).ok()?;
-        let is_small = measure(text.as_bytes()).values <= MAX_TROUBLE_VALUES;
+        File::open(self.failure_path()).ok()?.take(OVERHEAD_BYTES).read_to_string(&mut text).ok()?;
+        let is_small = measure(text.as_bytes()).values <= MAX_FAILURE_VALUES;
         let read = is_small.then(|| contract::json::read(&text).ok()).flatten()?;
         let message = shown(read.get("message")?.as_str()?, MAX_SHOWN_CHARS);
         Some(LastFailure { at: read.get("at")?.as_i64()?, message, stderr: String::new() })
     }
 
     /// Stores the last failure without the server's standard error, which may contain secrets.
-    pub(crate) fn write_trouble(&self, trouble: &LastFailure) -> io::Result<()> {
-        let text = json!({"at": trouble.at, "message": trouble.message}).to_string();
-        self.put(&self.trouble_path(), &text)
+    pub(crate) fn write_failure(&self, failure: &LastFailure) -> io::Result<()> {
+        let text = json!({"at": failure.at, "message": failure.message}).to_string();
+        self.put(&self.failure_path(), &text)
     }
 
     /// Deletes the stored failure, because the server works again.
-    pub(crate) fn forget_trouble(&self) {
-        drop(fs::remove_file(self.trouble_path()));
+    pub(crate) fn remove_failure(&self) {
+        remove_if_present(&self.failure_path());
     }
 
-    fn trouble_path(&self) -> PathBuf {
+    fn failure_path(&self) -> PathBuf {
         self.path.with_extension("trouble")
     }
 
@@ -164,7 +234,7 @@ impl CatalogFile {
             .and_then(|()| fs::rename(&half, path));
         if written.is_err() {
             // The first error is the one that is reported.
-            drop(fs::remove_file(&half));
+            remove_if_present(&half);
         }
         written
     }
@@ -188,6 +258,14 @@ impl CatalogFile {
             "tools": tools,
         })
         .to_string()
+    }
+}
+
+/// Deletes a file that may not exist. Any other error is logged.
+fn remove_if_present(path: &Path) {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        removed => removed.log_ignored("delete a cache file"),
     }
 }
 

@@ -9,8 +9,10 @@ use executor::{Approved, ToolSource};
 use futures_util::future::join_all;
 use tokio::sync::{Semaphore, watch};
 
-use super::one::{Unavailable, Upstream, UpstreamOptions};
+use super::server::Upstream;
+use super::start::Unavailable;
 use super::status::Status;
+use super::supervisor::UpstreamOptions;
 use crate::client::ServerSpec;
 
 /// How many servers are started at the same time for a first listing: each is a process, often an interpreter.
@@ -23,6 +25,7 @@ const PLACE_HELD: Duration = Duration::from_secs(2);
 /// How long a first listing may take beyond the server's own deadline.
 const SLACK: Duration = Duration::from_secs(1);
 
+/// The configured servers by name.
 #[derive(Debug)]
 pub struct Upstreams {
     servers: BTreeMap<String, Arc<Upstream>>,
@@ -69,7 +72,7 @@ impl Upstreams {
         let places = &places;
         let list = |server: Arc<Upstream>| async move {
             let place = places.acquire().await;
-            let deadline = server.spec.limits.connect + SLACK;
+            let deadline = server.connect_limit() + SLACK;
             let mut listing = pin!(tokio::time::timeout(deadline, server.listed()));
             let listed = match tokio::time::timeout(PLACE_HELD, &mut listing).await {
                 Ok(listed) => listed,

@@ -115,7 +115,7 @@ impl Lifecycle {
     /// connection that has already ended changes nothing.
     pub(crate) fn on(&mut self, event: Event, now: Instant, jitter: f64) -> Action {
         match (event, self.phase) {
-            (Event::Retire, phase) => self.leave(phase, Phase::Retired),
+            (Event::Retire, phase) => self.end(phase, Phase::Retired),
             (Event::Wanted | Event::TriedNow, Phase::Retired) => Action::Refuse,
             (_, Phase::Retired) => Action::Nothing,
 
@@ -137,10 +137,10 @@ impl Lifecycle {
                 }
                 self.failed(now, jitter)
             }
-            (Event::Idle, Phase::Running { .. }) => self.leave(self.phase, Phase::Stopped),
+            (Event::Idle, Phase::Running { .. }) => self.end(self.phase, Phase::Stopped),
             (Event::Stop, phase) => {
                 self.failures = 0;
-                self.leave(phase, Phase::Stopped)
+                self.end(phase, Phase::Stopped)
             }
             (Event::Started | Event::StartFailed | Event::Ended | Event::Idle, _) => Action::Nothing,
         }
@@ -163,7 +163,7 @@ impl Lifecycle {
         Action::Nothing
     }
 
-    fn leave(&mut self, phase: Phase, next: Phase) -> Action {
+    fn end(&mut self, phase: Phase, next: Phase) -> Action {
         self.phase = next;
         match phase {
             Phase::Starting | Phase::Running { .. } => Action::Disconnect,

@@ -1,20 +1,23 @@
 //! The servers that a user has configured, running or not. They are started when needed, restarted after a failure, and
-//! stopped when idle; the last listing of their tools is cached. `lifecycle` decides; the other modules act.
+//! stopped when idle; the last listing of their tools is cached.
+//!
+//! `lifecycle` decides. `supervisor` holds the state of one server, and `start`, `monitor` and `calls` act on it.
+//! [`Upstream`] is the public handle of one server, [`Upstreams`] of all of them.
 
 mod cache;
-mod call;
-mod follow;
+mod calls;
 mod group;
 mod lifecycle;
-mod listing;
-mod mind;
-mod one;
-mod remember;
+mod monitor;
+mod server;
 mod start;
 mod status;
+mod supervisor;
 
+pub use cache::{LastFailure, remember};
 pub use group::{UnknownServer, Upstreams};
 pub use lifecycle::Restart;
-pub use one::{Unavailable, Upstream, UpstreamOptions};
-pub use remember::remember;
-pub use status::{LastFailure, ServerState, Status};
+pub use server::Upstream;
+pub use start::Unavailable;
+pub use status::{ServerState, Status};
+pub use supervisor::UpstreamOptions;

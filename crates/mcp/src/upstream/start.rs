@@ -4,48 +4,51 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use executor::ToolSource;
+use telemetry::LogIgnored;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 
+use super::cache::LastFailure;
 use super::lifecycle::{Action, Event, Phase};
-use super::one::{State, Unavailable, Upstream, disconnect};
-use super::status::LastFailure;
-use crate::client::{ConnectError, Server};
+use super::monitor;
+use super::supervisor::{StartAttempt, StartOutcome, State, Supervisor, restart_delay};
+use crate::client::{ConnectError, ConnectFailure, Server};
 
 /// How long a call waits for a server that backs off after a failure. If the wait is longer, the call fails at once.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A start in progress, shared by all callers that wait for it.
-#[derive(Debug)]
-pub(super) struct StartAttempt {
-    outcome: StartOutcome,
-    task: AbortHandle,
-}
-
-type StartOutcome = watch::Receiver<Option<Result<(), Arc<str>>>>;
-
-impl StartAttempt {
-    pub(super) fn abort(&self) {
-        self.task.abort();
-    }
+/// Why a server is unavailable. Operators and cells read it, so it contains nothing of the server's standard error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    #[error("the server could not be started: {0}")]
+    NotStarted(Arc<str>),
+    #[error(
+        "the server failed {failures} times in a row and is not started for another {seconds} s; last failure: {last}"
+    )]
+    GivenUp { failures: u32, seconds: u64, last: Arc<str> },
+    #[error("the server can be started again in {seconds} s; last failure: {last}; call again then")]
+    BackingOff { seconds: u64, last: Arc<str> },
+    #[error("the server was stopped during its start; call again")]
+    Stopped,
+    #[error("this program is shutting down")]
+    Retired,
 }
 
 /// A running server. It is not stopped for idleness while this is held.
 #[derive(Debug)]
-pub(super) struct Held {
-    upstream: Arc<Upstream>,
+pub(super) struct RunningServer {
+    supervisor: Arc<Supervisor>,
     server: Arc<Server>,
 }
 
-impl Held {
+impl RunningServer {
     pub(super) fn server(&self) -> &Arc<Server> {
         &self.server
     }
 }
 
-impl Drop for Held {
+impl Drop for RunningServer {
     fn drop(&mut self) {
-        let mut state = self.upstream.state();
+        let mut state = self.supervisor.state();
         state.in_flight = state.in_flight.saturating_sub(1);
         state.last_used = Instant::now();
     }
@@ -53,116 +56,148 @@ impl Drop for Held {
 
 /// The next step of a caller that needs the server.
 enum Step {
-    Go(Held),
+    Go(RunningServer),
     Join(StartOutcome),
     Sleep(Instant),
 }
 
-impl Upstream {
-    /// Returns the running server, and starts it if necessary. Callers that arrive during a start share it and its
-    /// deadline.
-    pub(super) async fn hold(&self) -> Result<Held, Unavailable> {
-        loop {
-            match self.step()? {
-                Step::Go(held) => return Ok(held),
-                Step::Sleep(until) => tokio::time::sleep_until(until.into()).await,
-                Step::Join(mut outcome) => match outcome.wait_for(Option::is_some).await.as_deref() {
-                    Ok(Some(Err(why))) => return Err(Unavailable::NotStarted(Arc::clone(why))),
-                    Ok(_) => {}
-                    // The sender was dropped: the start was cancelled.
-                    Err(_) => return Err(Unavailable::Stopped),
-                },
-            }
+/// Returns the running server, and starts it if necessary. Callers that arrive during a start share it and its
+/// deadline.
+pub(super) async fn acquire(supervisor: &Arc<Supervisor>) -> Result<RunningServer, Unavailable> {
+    loop {
+        match step(supervisor)? {
+            Step::Go(running) => return Ok(running),
+            Step::Sleep(until) => tokio::time::sleep_until(until.into()).await,
+            Step::Join(mut outcome) => match outcome.wait_for(Option::is_some).await.as_deref() {
+                Ok(Some(Err(why))) => return Err(Unavailable::NotStarted(Arc::clone(why))),
+                Ok(_) => {}
+                // The sender was dropped: the start was cancelled.
+                Err(_) => return Err(Unavailable::Stopped),
+            },
         }
     }
+}
 
-    fn step(&self) -> Result<Step, Unavailable> {
-        let upstream = self.me.upgrade().ok_or(Unavailable::Retired)?;
-        let mut state = self.state();
-        // A call may notice the end of the connection before its monitor does.
-        if let Some(why) = state.connection.as_ref().and_then(|server| server.why_closed()) {
-            let number = state.number;
-            self.on_disconnect(&mut state, number, &why.to_string());
+/// Lists the server's tools now, and starts the server if it does not run, even if it was given up before.
+pub(super) async fn refresh(supervisor: &Arc<Supervisor>) -> Result<(), Unavailable> {
+    let was_running = {
+        let mut state = supervisor.state();
+        let was_running = matches!(state.lifecycle.phase(), Phase::Running { .. });
+        if supervisor.on(&mut state, Event::TriedNow) == Action::Start {
+            begin(supervisor, &mut state);
         }
-        match self.on(&mut state, Event::Wanted) {
-            Action::Start => self.begin(&mut state),
-            Action::WaitUntil(until) => return wait(&state, until),
-            Action::Refuse => return Err(refused(&state)),
-            Action::Nothing | Action::Disconnect => {}
+        was_running
+    };
+    let running = acquire(supervisor).await?;
+    match was_running {
+        true => supervisor.relist(running.server()).await.map_err(|why| Unavailable::NotStarted(why.into())),
+        false => Ok(()),
+    }
+}
+
+fn step(supervisor: &Arc<Supervisor>) -> Result<Step, Unavailable> {
+    let mut state = supervisor.state();
+    // A call may notice the end of the connection before its monitor does.
+    if let Some(why) = state.connection.as_ref().and_then(|server| server.why_closed()) {
+        let number = state.number;
+        supervisor.on_disconnect(&mut state, number, &why.to_string());
+    }
+    match supervisor.on(&mut state, Event::Wanted) {
+        Action::Start => begin(supervisor, &mut state),
+        Action::WaitUntil(until) => return wait(&state, until),
+        Action::Refuse => return Err(refused(&state)),
+        Action::Nothing | Action::Disconnect => {}
+    }
+    if let Some(server) = state.connection.clone() {
+        state.in_flight += 1;
+        return Ok(Step::Go(RunningServer { supervisor: Arc::clone(supervisor), server }));
+    }
+    state.attempt.as_ref().map(|attempt| Step::Join(attempt.outcome.clone())).ok_or(Unavailable::Stopped)
+}
+
+/// Starts the server in a separate task, so that the start continues if its caller is dropped.
+fn begin(supervisor: &Supervisor, state: &mut State) {
+    state.number += 1;
+    let (number, me, spec) = (state.number, supervisor.me.clone(), supervisor.spec.clone());
+    let (sender, outcome) = watch::channel(None);
+    match state.lifecycle.restarts() {
+        0 => tracing::debug!(server = %spec.name, "starting an MCP server"),
+        restarts => {
+            let failures = state.lifecycle.failures();
+            tracing::info!(server = %spec.name, restarts, failures, "restarting an MCP server");
         }
-        if let Some(server) = state.connection.clone() {
-            state.in_flight += 1;
+    }
+    let task = tokio::spawn(async move {
+        let connected = Server::connect(spec).await;
+        if let Some(me) = me.upgrade() {
+            let result = on_connect(&me, number, connected);
+            sender.send_replace(Some(result));
+        }
+    });
+    state.attempt = Some(StartAttempt { outcome, task: task.abort_handle() });
+}
+
+/// Records the outcome of a start, and monitors the connection if it succeeded.
+fn on_connect(
+    supervisor: &Arc<Supervisor>,
+    number: u64,
+    connected: Result<Arc<Server>, ConnectError>,
+) -> Result<(), Arc<str>> {
+    let mut state = supervisor.state();
+    if state.number != number || state.lifecycle.phase() != Phase::Starting {
+        // The start was cancelled; dropping the server ends it.
+        return Err("it was stopped during its start".into());
+    }
+    state.attempt = None;
+    match connected {
+        Ok(server) => {
+            supervisor.on(&mut state, Event::Started);
+            state.last_used = Instant::now();
+            state.connection = Some(Arc::clone(&server));
+            let restarts = state.lifecycle.restarts();
             drop(state);
-            return Ok(Step::Go(Held { upstream, server }));
+            tracing::info!(
+                server = %supervisor.name(),
+                transport = supervisor.spec.transport.as_str(),
+                revision = server.revision(),
+                restarts,
+                "started an MCP server"
+            );
+            supervisor.publish(&server, server.tools());
+            monitor::spawn(supervisor, number, &server);
+            Ok(())
         }
-        state.attempt.as_ref().map(|attempt| Step::Join(attempt.outcome.clone())).ok_or(Unavailable::Stopped)
-    }
-
-    /// Starts the server in a separate task, so that the start continues if its caller is dropped.
-    pub(super) fn begin(&self, state: &mut State) {
-        state.number += 1;
-        let (number, me, spec) = (state.number, self.me.clone(), self.spec.clone());
-        let (sender, outcome) = watch::channel(None);
-        let task = tokio::spawn(async move {
-            let connected = Server::connect(spec).await;
-            if let Some(me) = me.upgrade() {
-                let result = me.connected(number, connected);
-                sender.send_replace(Some(result));
+        Err(error) => {
+            supervisor.on(&mut state, Event::StartFailed);
+            log_failed_start(supervisor, &state, &error.why);
+            let why: Arc<str> = error.why.to_string().into();
+            let failure = LastFailure { stderr: error.stderr, ..LastFailure::new(why.to_string()) };
+            if let (Some(file), failure) = (supervisor.file.clone(), failure.clone()) {
+                // For status queries that do not start the server. If the write fails, they lack the reason.
+                tokio::task::spawn_blocking(move || {
+                    file.write_failure(&failure).log_ignored("store a server's failure");
+                });
             }
-        });
-        state.attempt = Some(StartAttempt { outcome, task: task.abort_handle() });
+            state.last_failure = Some(failure);
+            Err(why)
+        }
     }
+}
 
-    fn connected(&self, number: u64, connected: Result<Arc<Server>, ConnectError>) -> Result<(), Arc<str>> {
-        let mut state = self.state();
-        if state.number != number || state.lifecycle.phase() != Phase::Starting {
-            // The start was cancelled; dropping the server ends it.
-            return Err("it was stopped during its start".into());
-        }
-        state.attempt = None;
-        match connected {
-            Ok(server) => {
-                self.on(&mut state, Event::Started);
-                state.last_used = Instant::now();
-                state.connection = Some(Arc::clone(&server));
-                drop(state);
-                self.publish(&server, server.tools());
-                self.monitor(number, &server);
-                Ok(())
-            }
-            Err(error) => {
-                self.on(&mut state, Event::StartFailed);
-                let why: Arc<str> = error.why.to_string().into();
-                let trouble = LastFailure { stderr: error.stderr, ..LastFailure::new(why.to_string()) };
-                if let (Some(file), trouble) = (self.file.clone(), trouble.clone()) {
-                    // For status queries that do not start the server. If the write fails, they lack the reason.
-                    tokio::task::spawn_blocking(move || drop(file.write_trouble(&trouble)));
-                }
-                state.trouble = Some(trouble);
-                Err(why)
-            }
-        }
+fn log_failed_start(supervisor: &Supervisor, state: &State, why: &ConnectFailure) {
+    let server = supervisor.name();
+    if let ConnectFailure::LoginNeeded { .. } = why {
+        tracing::info!(%server, "an MCP server needs a login");
+        return;
     }
-
-    /// Handles an unexpected end of a connection. It does nothing if the connection was ended by this process or has
-    /// been replaced.
-    pub(super) fn on_disconnect(&self, state: &mut State, number: u64, why: &str) {
-        if state.number != number || state.connection.is_none() {
-            return;
-        }
-        self.on(state, Event::Ended);
-        if let Some(server) = disconnect(state) {
-            state.trouble = Some(LastFailure {
-                stderr: server.stderr_tail(),
-                ..LastFailure::new(format!("the connection was lost: {why}"))
-            });
-        }
-    }
+    let restart_in_ms = restart_delay(state.lifecycle.phase()).map(|delay| delay.as_millis());
+    tracing::warn!(%server, reason = %why, restart_in_ms, "an MCP server could not be started");
 }
 
 fn wait(state: &State, until: Instant) -> Result<Step, Unavailable> {
     let left = until.saturating_duration_since(Instant::now());
     if left <= PATIENCE {
+        tracing::debug!(delay_ms = left.as_millis(), "a call waits until an MCP server may be restarted");
         return Ok(Step::Sleep(until));
     }
     Err(Unavailable::BackingOff { seconds: left.as_secs() + 1, last: last(state) })
@@ -182,5 +217,5 @@ fn refused(state: &State) -> Unavailable {
 }
 
 fn last(state: &State) -> Arc<str> {
-    state.trouble.as_ref().map_or_else(|| "unknown".into(), |trouble| trouble.message.as_str().into())
+    state.last_failure.as_ref().map_or_else(|| "unknown".into(), |failure| failure.message.as_str().into())
 }

@@ -6,14 +6,11 @@ use executor::Approved;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
 
+use super::cache::{LastFailure, Millis};
 use super::lifecycle::Phase;
-use super::listing::Millis;
-use super::one::Upstream;
-use crate::client::{MAX_SHOWN_CHARS, shown};
+use super::supervisor::Supervisor;
 
-/// The maximum number of lines of a server's standard error that a status shows.
-const STDERR_LINES: usize = 20;
-
+/// The phase of a server's life cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerState {
     Stopped,
@@ -37,27 +34,7 @@ impl ServerState {
     }
 }
 
-/// The last failure of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LastFailure {
-    pub at: Millis,
-    pub message: String,
-    /// The end of the server's standard error. It may contain the server's secrets and must never reach a cell.
-    pub stderr: String,
-}
-
-impl LastFailure {
-    pub(super) fn new(message: String) -> Self {
-        Self { at: now_ms(), message, stderr: String::new() }
-    }
-
-    fn last_lines(&self) -> Vec<String> {
-        let lines: Vec<&str> = self.stderr.lines().collect();
-        let skipped = lines.len().saturating_sub(STDERR_LINES);
-        lines.into_iter().skip(skipped).map(|line| shown(line, MAX_SHOWN_CHARS)).collect()
-    }
-}
-
+/// The state of one server at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     pub name: String,
@@ -80,38 +57,7 @@ pub struct Status {
     pub remembered: bool,
     /// Tools with a permanent approval whose definition has changed since: their next call asks again.
     pub changed_since_approved: Vec<String>,
-    pub trouble: Option<LastFailure>,
-}
-
-impl Upstream {
-    pub fn status(&self) -> Status {
-        self.status_against(&Approved::default())
-    }
-
-    /// Returns the status, including the tools whose definition differs from the approved one.
-    pub fn status_against(&self, approved: &Approved) -> Status {
-        let state = self.state();
-        let (phase, listing) = (state.lifecycle.phase(), state.listing.as_ref());
-        let tools = listing.map(|listing| listing.tools.as_slice()).unwrap_or_default();
-        let identity = self.spec.identity();
-        let changed =
-            tools.iter().filter(|tool| approved.changed(tool, &identity)).map(|tool| tool.id.as_str().to_owned());
-        Status {
-            name: self.name().to_owned(),
-            state: named(phase),
-            since: state.since,
-            restarts: state.lifecycle.restarts(),
-            failures: state.lifecycle.failures(),
-            next_try: next_try(phase),
-            in_flight: state.in_flight,
-            tools: tools.len(),
-            left_out: listing.map_or(0, |listing| listing.left_out.len()),
-            listed_at: listing.map(|listing| listing.listed_at),
-            remembered: listing.is_some_and(|listing| listing.remembered),
-            changed_since_approved: changed.collect(),
-            trouble: state.trouble.clone(),
-        }
-    }
+    pub last_failure: Option<LastFailure>,
 }
 
 fn named(phase: Phase) -> ServerState {
@@ -136,12 +82,37 @@ fn next_try(phase: Phase) -> Option<Millis> {
 }
 
 impl Status {
+    /// Returns the status of a server, including the tools whose definition differs from the approved one.
+    pub(super) fn of(supervisor: &Supervisor, approved: &Approved) -> Self {
+        let state = supervisor.state();
+        let (phase, listing) = (state.lifecycle.phase(), state.listing.as_ref());
+        let tools = listing.map(|listing| listing.tools.as_slice()).unwrap_or_default();
+        let identity = supervisor.spec.identity();
+        let changed =
+            tools.iter().filter(|tool| approved.changed(tool, &identity)).map(|tool| tool.id.as_str().to_owned());
+        Self {
+            name: supervisor.name().to_owned(),
+            state: named(phase),
+            since: state.since,
+            restarts: state.lifecycle.restarts(),
+            failures: state.lifecycle.failures(),
+            next_try: next_try(phase),
+            in_flight: state.in_flight,
+            tools: tools.len(),
+            left_out: listing.map_or(0, |listing| listing.left_out.len()),
+            listed_at: listing.map(|listing| listing.listed_at),
+            remembered: listing.is_some_and(|listing| listing.remembered),
+            changed_since_approved: changed.collect(),
+            last_failure: state.last_failure.clone(),
+        }
+    }
+
     /// Returns the status as `servers list --json` prints it.
     pub fn to_json(&self) -> Value {
-        let trouble = self
-            .trouble
+        let failure = self
+            .last_failure
             .as_ref()
-            .map(|trouble| json!({"at": trouble.at, "message": trouble.message, "stderr": trouble.last_lines()}));
+            .map(|failure| json!({"at": failure.at, "message": failure.message, "stderr": failure.last_lines()}));
         json!({
             "name": self.name,
             "state": self.state.as_str(),
@@ -155,20 +126,7 @@ impl Status {
             "listedAt": self.listed_at,
             "remembered": self.remembered,
             "changedSinceApproved": self.changed_since_approved,
-            "lastError": trouble,
+            "lastError": failure,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{LastFailure, STDERR_LINES};
-
-    #[test]
-    fn a_status_shows_the_last_lines_without_control_characters() {
-        let text: String = (0..100).map(|n| format!("line {n}\u{1b}[0m\n")).collect();
-        let lines = LastFailure { stderr: text, ..LastFailure::new(String::new()) }.last_lines();
-        assert_eq!((lines.len(), lines[0].as_str()), (STDERR_LINES, "line 80 [0m"));
-        assert!(LastFailure::new(String::new()).last_lines().is_empty());
     }
 }

@@ -81,7 +81,7 @@ async fn progress_and_tool_changes_are_received_in_both_revisions() {
             script = older(script, false);
         }
         let server = Connected::at_address(script, limits()).await;
-        let mut changes = server.server.heard();
+        let mut changes = server.server.list_changes();
         tokio::time::timeout(Duration::from_secs(10), changes.wait_for(|times| *times > 0)).await.unwrap().unwrap();
         let names: Vec<ToolSpec> = server.server.relist().await.unwrap();
         assert_eq!(names[0].id.as_str(), "mcp:s:slow");
@@ -284,7 +284,7 @@ async fn garbage_wrong_ids_and_floods_are_skipped_until_there_are_too_many() {
     for name in ["some", "wrong", "flood"] {
         assert_eq!(server.returned(name, json!({})).await.for_guest(), json!({}), "{name}");
     }
-    assert_eq!(*server.server.heard().borrow(), 20_000);
+    assert_eq!(*server.server.list_changes().borrow(), 20_000);
     assert!(matches!(server.call("many", json!({})).await, Outcome::Unknown));
     assert_eq!(server.server.closed().await, Closed::Garbage);
     assert_eq!(server.server.tools().len(), 4);

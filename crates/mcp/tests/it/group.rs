@@ -6,7 +6,7 @@ use mcp::{Limits, ServerSpec, ServerState, Upstreams};
 use serde_json::json;
 
 use crate::fake::{Folder, limits, tool};
-use crate::kept::{eventually, options, scripted};
+use crate::test_upstream::{eventually, options, scripted};
 
 #[tokio::test]
 async fn a_first_listing_lists_working_servers_and_reports_failed_ones() {

@@ -157,7 +157,7 @@ async fn unexpected_responses_and_floods_of_notifications_are_ignored() {
     let steps = json!([{"say": wrong}, {"sayTimes": [20_000, changed]}, {"result": {}}, {"say": wrong}]);
     let server = Connected::with(json!({"tools": [tool("flood", steps)]}), limits()).await;
     assert_eq!(server.returned("flood", json!({})).await.for_guest(), json!({}));
-    assert_eq!(*server.server.heard().borrow(), 20_000);
+    assert_eq!(*server.server.list_changes().borrow(), 20_000);
     assert_eq!(server.returned("flood", json!({})).await.for_guest(), json!({}));
 }
 

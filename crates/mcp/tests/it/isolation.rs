@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use store::{Keys, Location, Store};
 
 use crate::fake::{Folder, limits, tool};
-use crate::kept::{options, scripted};
+use crate::test_upstream::{options, scripted};
 
 const SERVERS: usize = 16;
 const CALLS: usize = 40;

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::fake::{Folder, limits, tool};
-use crate::kept::{eventually, options, scripted};
+use crate::test_upstream::{eventually, options, scripted};
 
 /// A process as the system lists it.
 #[derive(Clone, Debug)]

@@ -189,7 +189,7 @@ async fn a_redirect_from_the_wrong_issuer_is_rejected() {
 #[tokio::test]
 async fn a_server_without_a_login_is_reported() {
     let spec = crate::fake::spec("x", &[], limits());
-    assert!(matches!(mcp::login(&spec, |_| {}).await.unwrap_err(), LoginError::NotForIt(_)));
+    assert!(matches!(mcp::login(&spec, |_| {}).await.unwrap_err(), LoginError::NotSupported(_)));
     let folder = Folder::new();
     let server = AtAddress::start(&folder, json!({"tools": []}));
     let mut spec = server.spec(limits());

@@ -94,7 +94,7 @@ async fn a_change_notification_and_the_end_of_the_server_are_noticed() {
     ]);
     let script = json!({"tools": [tool("a", change)]});
     let server = Connected::with(script, limits()).await;
-    let mut heard = server.server.heard();
+    let mut heard = server.server.list_changes();
     assert_eq!(*heard.borrow_and_update(), 0);
     server.returned("a", json!({})).await;
     heard.changed().await.unwrap();

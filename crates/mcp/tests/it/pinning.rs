@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use store::{ApprovalScope, Decision};
 
 use crate::fake::{limits, tool};
-use crate::kept::{ScriptedUpstream, eventually, options, scripted};
+use crate::test_upstream::{ScriptedUpstream, eventually, options, scripted};
 
 const PAY: &str = "mcp:s:pay";
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use contract::config::AgentsConfig;
 use contract::tool::{ToolId, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Returned, ToolSource};
-use mcp::server::{ApprovalPolicy, McpService, Offered, Principal, Settings, ToolPrefix, serve_streams};
+use mcp::server::{ApprovalPolicy, McpService, OfferedSources, Principal, Settings, ToolPrefix, serve_streams};
 use serde_json::{Value, json};
 use testkit::runner;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split};
@@ -49,30 +49,30 @@ impl Client {
     }
 }
 
-async fn serve() -> (Client, watch::Sender<Offered>) {
+async fn serve() -> (Client, watch::Sender<OfferedSources>) {
     serve_through(1 << 16).await
 }
 
 /// Serves over a pipe of this size: a longer write waits for the reader.
-async fn serve_through(pipe_bytes: usize) -> (Client, watch::Sender<Offered>) {
+async fn serve_through(pipe_bytes: usize) -> (Client, watch::Sender<OfferedSources>) {
     let code_mode = runner::in_process().await.unwrap();
-    let (offer, offered) = watch::channel(Offered { sources: vec![Arc::new(Behind("one"))], settled: true });
+    let (offer, offered) = watch::channel(OfferedSources { sources: vec![Arc::new(Behind("one"))], settled: true });
     let settings = Settings {
         config: AgentsConfig::resolve(&Value::Null, &Value::Null).unwrap(),
-        asking: ApprovalPolicy::Nobody,
-        pass: Vec::new(),
+        approval_policy: ApprovalPolicy::Never,
+        exempt: Vec::new(),
         tool_prefix: ToolPrefix::default(),
         seal: [1; 32],
     };
-    let frontend = McpService::new(code_mode, settings, offered);
+    let service = McpService::new(code_mode, settings, offered);
     let (ours, theirs) = tokio::io::duplex(pipe_bytes);
     let stop = CancellationToken::new();
-    tokio::spawn(serve_streams(frontend, Principal::local(), split(ours), stop));
+    tokio::spawn(serve_streams(service, Principal::local(), split(ours), stop));
     let (reader, writer) = split(theirs);
     (Client { reader: BufReader::new(reader).lines(), writer }, offer)
 }
 
-fn two(offered: &mut Offered) {
+fn two(offered: &mut OfferedSources) {
     offered.sources.push(Arc::new(Behind("two")));
 }
 

@@ -4,7 +4,7 @@ use executor::{Outcome, ProgressSink};
 use serde_json::{Value, json};
 
 use crate::fake::{Connected, Folder, limits, tool, wait_until_recorded};
-use crate::kept::{ScriptedUpstream, options};
+use crate::test_upstream::{ScriptedUpstream, options};
 
 /// Reports `working` once, then performs these steps.
 fn works_then(steps: Value) -> Value {

@@ -8,7 +8,7 @@ use mcp::{ServerState, Unavailable, UpstreamOptions};
 use serde_json::json;
 
 use crate::fake::tool;
-use crate::kept::{ScriptedUpstream, eventually, options};
+use crate::test_upstream::{ScriptedUpstream, eventually, options};
 
 fn fine() -> serde_json::Value {
     tool("fine", json!([{"result": {}}]))
@@ -51,7 +51,7 @@ async fn an_idle_server_is_stopped_and_the_next_call_starts_it_again() {
     let outcome = kept.call("slow").await;
     assert!(matches!(outcome, Outcome::Returned(_)), "not stopped during a call: {outcome:?}");
     eventually("it is stopped", || kept.upstream.status().state == ServerState::Stopped).await;
-    assert!(kept.upstream.status().trouble.is_none(), "{:?}", kept.upstream.status());
+    assert!(kept.upstream.status().last_failure.is_none(), "{:?}", kept.upstream.status());
     assert!(matches!(kept.call("fine").await, Outcome::Returned(_)));
     assert_eq!((kept.starts(), kept.upstream.status().restarts), (2, 1));
 }
@@ -66,7 +66,7 @@ async fn a_call_interrupted_by_a_crash_is_unknown_and_the_next_one_restarts_the_
     assert!(matches!(kept.call("fine").await, Outcome::Returned(_)));
     let status = kept.upstream.status();
     assert_eq!((status.state, status.restarts, status.failures), (ServerState::Running, 1, 1));
-    assert_eq!(status.trouble.unwrap().message, "the connection was lost: the server exited or closed its output");
+    assert_eq!(status.last_failure.unwrap().message, "the connection was lost: the server exited or closed its output");
     assert_eq!(kept.heard("tools/call"), 3, "nothing was called twice");
 }
 
@@ -107,7 +107,7 @@ async fn a_server_that_does_not_start_is_given_up_and_retried_on_request() {
     let shown = status.to_json();
     assert_eq!(
         shown["lastError"],
-        json!({"at": status.trouble.unwrap().at, "message": why, "stderr": ["ImportError: no module"]})
+        json!({"at": status.last_failure.unwrap().at, "message": why, "stderr": ["ImportError: no module"]})
     );
     assert!(shown["nextTry"].as_i64().unwrap() > shown["since"].as_i64().unwrap() + 100_000, "{shown}");
     kept.rewrite(json!({"tools": [fine()]}));

@@ -36,24 +36,24 @@ pub(crate) enum Failure {
     /// The response broke off, or never began.
     Lost,
     /// The response is not a JSON-RPC message.
-    Confused,
+    InvalidMessage,
     /// The connection has ended; no further request will be answered.
     Closed(Closed),
 }
 
 /// The bytes of all unfinished or unparsed responses of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Held(AtomicUsize);
+pub(crate) struct HeldBytes(AtomicUsize);
 
-/// One response's part of [`Held`].
+/// One response's part of [`HeldBytes`].
 #[derive(Debug)]
 pub(crate) struct Share {
-    of: Arc<Held>,
+    of: Arc<HeldBytes>,
     bytes: usize,
 }
 
 impl Share {
-    fn new(of: &Arc<Held>) -> Self {
+    fn new(of: &Arc<HeldBytes>) -> Self {
         Self { of: Arc::clone(of), bytes: 0 }
     }
 
@@ -73,7 +73,7 @@ impl Drop for Share {
 }
 
 impl Answer {
-    pub(crate) async fn of(response: Response, held: &Arc<Held>) -> Result<Self, Failure> {
+    pub(crate) async fn of(response: Response, held: &Arc<HeldBytes>) -> Result<Self, Failure> {
         let status = response.status();
         let kind = header(&response, "content-type").unwrap_or_default().to_ascii_lowercase();
         if !status.is_success() {
@@ -87,7 +87,11 @@ impl Answer {
             return Ok(Self::Accepted);
         }
         // The gate parses the messages, one at a time, and checks them there.
-        if body.text.trim_ascii_start().starts_with(b"{") { Ok(Self::Message(body)) } else { Err(Failure::Confused) }
+        if body.text.trim_ascii_start().starts_with(b"{") {
+            Ok(Self::Message(body))
+        } else {
+            Err(Failure::InvalidMessage)
+        }
     }
 }
 
@@ -96,7 +100,7 @@ fn object(bytes: &[u8]) -> Option<Map<String, Value>> {
     (measure(bytes).values <= MAX_REFUSAL_VALUES).then(|| serde_json::from_slice(bytes).ok()).flatten()
 }
 
-async fn refused(response: Response, kind: &str, held: &Arc<Held>) -> Failure {
+async fn refused(response: Response, kind: &str, held: &Arc<HeldBytes>) -> Failure {
     let status = response.status();
     let code = status.as_u16();
     let mut message = format!("HTTP {code}");
@@ -133,7 +137,7 @@ async fn refused(response: Response, kind: &str, held: &Arc<Held>) -> Failure {
 /// The maximum size of the body of an error response.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
 
-async fn whole(mut response: Response, most: usize, held: &Arc<Held>) -> Result<Body, Failure> {
+async fn whole(mut response: Response, most: usize, held: &Arc<HeldBytes>) -> Result<Body, Failure> {
     let too_long = Failure::Closed(Closed::FrameTooLong);
     if response.content_length().is_some_and(|length| length > most as u64) {
         return Err(too_long);
@@ -164,7 +168,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(crate) fn new(response: Response, held: &Arc<Held>) -> Self {
+    pub(crate) fn new(response: Response, held: &Arc<HeldBytes>) -> Self {
         Self { response, parser: Parser::default(), ready: Vec::new().into_iter(), share: Share::new(held) }
     }
 
@@ -193,11 +197,11 @@ impl Events {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Closed, Failure, Held, MAX_HELD_BYTES, Share};
+    use super::{Closed, Failure, HeldBytes, MAX_HELD_BYTES, Share};
 
     #[test]
     fn unfinished_responses_share_one_limit() {
-        let held = Arc::new(Held::default());
+        let held = Arc::new(HeldBytes::default());
         let (mut one, mut other) = (Share::new(&held), Share::new(&held));
         assert_eq!(one.set(MAX_HELD_BYTES), Ok(()));
         assert_eq!(other.set(1), Err(Failure::Closed(Closed::TooMuchAtOnce)));

@@ -1,17 +1,18 @@
 //! Sends HTTP requests to one server.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode};
 use url::Url;
 
-use super::answer::{Answer, Events, Failure, Held};
-use super::{Challenge, NotBuilt, build};
+use super::answer::{Answer, Events, Failure, HeldBytes};
+use super::{NotBuilt, build};
 use crate::client::Closed;
+use crate::client::oauth::{Challenge, NoToken, Tokens};
 use crate::client::spec::{MAX_SHOWN_CHARS, shown};
-use crate::client::tokens::{NoToken, Tokens};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -29,6 +30,7 @@ const RESERVED_HEADERS: [&str; 8] = [
     "transfer-encoding",
 ];
 
+/// The HTTP client of one server.
 #[derive(Debug)]
 pub(crate) struct Caller {
     client: reqwest::Client,
@@ -38,18 +40,19 @@ pub(crate) struct Caller {
     /// The session id that the server assigned, in the older revisions.
     session: Mutex<Option<HeaderValue>>,
     version: Mutex<Option<HeaderValue>>,
-    held: Arc<Held>,
+    held: Arc<HeldBytes>,
 }
 
 /// An outgoing message.
 #[derive(Debug)]
-pub(crate) struct Posted {
+pub(crate) struct PostRequest {
     pub(crate) body: Vec<u8>,
     /// The protocol revision of the message; `None` means the negotiated one.
     pub(crate) version: Option<String>,
     pub(crate) headers: Vec<(String, String)>,
 }
 
+/// Why a server's address or headers cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadAddress {
     #[error("invalid URL `{0}`: expected http:// or https://")]
@@ -92,14 +95,14 @@ impl Caller {
 
     /// Sets the negotiated revision, which is sent with every message that names none.
     pub(crate) fn set_version(&self, version: &str) {
-        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = HeaderValue::from_str(version).ok();
+        *self.version.lock() = HeaderValue::from_str(version).ok();
     }
 
     pub(crate) fn has_session(&self) -> bool {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.session.lock().is_some()
     }
 
-    pub(crate) async fn post(&self, posted: &Posted) -> Result<Answer, Failure> {
+    pub(crate) async fn post(&self, posted: &PostRequest) -> Result<Answer, Failure> {
         let mut headers = self.session_headers();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -113,7 +116,7 @@ impl Caller {
         }
         let response = self.send(Method::POST, headers, Some(&posted.body)).await?;
         if let Some(session) = response.headers().get(SESSION) {
-            let mut ours = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ours = self.session.lock();
             ours.get_or_insert_with(|| session.clone());
         }
         Answer::of(response, &self.held).await
@@ -129,21 +132,24 @@ impl Caller {
         let response = self.send(Method::GET, headers, None).await?;
         match Answer::of(response, &self.held).await? {
             Answer::Stream(events) => Ok(*events),
-            Answer::Accepted | Answer::Message(_) => Err(Failure::Confused),
+            Answer::Accepted | Answer::Message(_) => Err(Failure::InvalidMessage),
         }
     }
 
-    /// Ends the session at the server, and ignores the response.
+    /// Ends the session at the server. An error is only logged.
     pub(crate) async fn end(&self) {
-        if self.has_session() {
-            drop(self.send(Method::DELETE, self.session_headers(), None).await);
+        if !self.has_session() {
+            return;
+        }
+        if let Err(failure) = self.send(Method::DELETE, self.session_headers(), None).await {
+            tracing::debug!(?failure, "a session at an MCP server could not be ended");
         }
     }
 
     fn session_headers(&self) -> HeaderMap {
         let mut headers = self.headers.clone();
         for (name, value) in [(SESSION, &self.session), (VERSION, &self.version)] {
-            if let Some(value) = value.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+            if let Some(value) = value.lock().clone() {
                 headers.insert(name, value);
             }
         }

@@ -40,7 +40,11 @@ pub(crate) fn guarded(reach: &AddressScope) -> Result<reqwest::Client, NotBuilt>
 fn base() -> reqwest::ClientBuilder {
     static CRYPTOGRAPHY: Once = Once::new();
     // An error means that the embedding program has already installed a provider, which is then used.
-    CRYPTOGRAPHY.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
+    CRYPTOGRAPHY.call_once(|| {
+        if rustls::crypto::ring::default_provider().install_default().is_err() {
+            tracing::debug!("the cryptography provider of the embedding program is used");
+        }
+    });
     let agent = concat!("cellmate/", env!("CARGO_PKG_VERSION"));
     let client = reqwest::Client::builder().user_agent(agent).no_proxy();
     client.connect_timeout(CONNECT).pool_idle_timeout(IDLE).redirect(Policy::custom(redirect))

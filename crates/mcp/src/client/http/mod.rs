@@ -3,15 +3,13 @@
 mod address;
 mod answer;
 mod caller;
-mod challenge;
 mod client;
 mod sse;
 
 pub(crate) use address::AddressScope;
 pub(crate) use answer::{Answer, Body, Events, Failure, Share};
 pub use caller::BadAddress;
-pub(crate) use caller::{Caller, Posted};
-pub(crate) use challenge::Challenge;
+pub(crate) use caller::{Caller, PostRequest};
 pub use client::NotBuilt;
 pub(crate) use client::{build, guarded};
 pub(crate) use sse::Event;

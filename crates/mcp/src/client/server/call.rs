@@ -9,13 +9,12 @@ use executor::{
 use serde_json::{Map, Value, json};
 
 use super::{Attempt, Server};
-use crate::client::asked;
-use crate::client::convert;
+use crate::client::catalog::convert;
+use crate::client::catalog::header_arguments;
 use crate::client::intake::Slot;
-use crate::client::promoted::promoted;
+use crate::client::questions;
 use crate::client::spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, shown};
-use crate::client::task::Task;
-use crate::client::ticket::{Ticket, Timed};
+use crate::client::tasks::{Task, Ticket, TimedTask};
 use crate::client::{Closed, Request, RequestError};
 
 /// How often a server may ask to be called again without asking a question.
@@ -66,7 +65,7 @@ impl Server {
 
     /// Resumes a call with a person's answers: passes them to its task, or repeats the call with them.
     async fn resume(&self, call: &AuthorizedCall, slot: &Slot, answers: &Answers) -> Result<Dispatch, Attempt> {
-        let responses = asked::responses(&answers.by_key);
+        let responses = questions::responses(&answers.by_key);
         match Ticket::read(&answers.ticket) {
             Some(Ticket::QuestionBatch { state }) => {
                 let mut with = Map::from_iter([("inputResponses".to_owned(), responses)]);
@@ -86,7 +85,7 @@ impl Server {
         }
     }
 
-    async fn update_task(&self, id: &ToolId, timed: &Timed, responses: Value) -> Result<Dispatch, Attempt> {
+    async fn update_task(&self, id: &ToolId, timed: &TimedTask, responses: Value) -> Result<Dispatch, Attempt> {
         let mut params = timed.task.params();
         params.insert("inputResponses".to_owned(), responses);
         match self.session.request(Request::plain("tasks/update", params, self.limits.call)).await {
@@ -107,14 +106,14 @@ impl Server {
             };
             let is_tool = self.listed().tools.get(id).is_some_and(|tool| tool.operation == Operation::Tool);
             match Task::from_result(&result).filter(|_| is_tool) {
-                Some(Ok(task)) => return Ok(Timed::new(task).parked()),
+                Some(Ok(task)) => return Ok(TimedTask::new(task).parked()),
                 Some(Err(why)) => return Ok(Dispatch::Settled(self.failed(id, &why))),
                 None => {}
             }
             if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
                 return Ok(Dispatch::Settled(self.returned(id, result)));
             }
-            if result.get("inputRequests").is_some() && result.get(asked::PAGES).is_some() {
+            if result.get("inputRequests").is_some() && result.get(questions::PAGES).is_some() {
                 return Ok(self.asks(id, &result, Ticket::Pages.text()));
             }
             let state = result.get("requestState").and_then(Value::as_str).map(str::to_owned);
@@ -144,13 +143,13 @@ impl Server {
             params.insert("task".to_owned(), Task::request_parameter());
         }
         params.extend(with);
-        let headers = promoted(&tool.parameters, input);
+        let headers = header_arguments(&tool.parameters, input);
         let (updates, asker) = (updates.clone(), Some(asker.clone()));
         let (deadline, slot) = (self.limits.call, made.slot.clone());
         let request = Request { method, params, headers, key, updates, asker, deadline, slot };
         match self.session.request(request).await {
             Ok(result) => Ok(Ok(result)),
-            Err(RequestError::Pages(pages)) => Ok(Ok(asked::pages(&pages))),
+            Err(RequestError::Pages(pages)) => Ok(Ok(questions::pages(&pages))),
             Err(RequestError::NotSent(why)) => Err(Attempt::NotSent(why)),
             // A server that requires a login first has not executed the call.
             Err(RequestError::Closed(why)) if why != Closed::LoginNeeded => Err(Attempt::Lost(why)),
@@ -169,7 +168,7 @@ impl Server {
 
     /// Parks a call until a person has answered the server's questions, or fails it if they cannot be asked.
     pub(in crate::client) fn asks(&self, id: &ToolId, result: &Value, ticket: Option<executor::Ticket>) -> Dispatch {
-        let question = asked::asks(result).and_then(|asks| match (ticket, asks.is_empty()) {
+        let question = questions::asks(result).and_then(|asks| match (ticket, asks.is_empty()) {
             (Some(ticket), false) => Ok(QuestionBatch { ticket, asks }),
             (Some(_), true) => Err("it contains no question".to_owned()),
             (None, _) => Err("its request state is too long".to_owned()),
@@ -201,9 +200,9 @@ impl Server {
             RequestError::NotSent(why) | RequestError::Closed(why) => {
                 format!("the connection to the server was lost: {why}; calls fail until it is connected again")
             }
-            RequestError::Unread(why) => why,
+            RequestError::ResponseTooLarge(why) => why,
             RequestError::Pages(_) => "it requires a person to visit a page first".to_owned(),
-            RequestError::Confused => "its response is not a valid result".to_owned(),
+            RequestError::InvalidResponse => "its response is not a valid result".to_owned(),
         }
     }
 }

@@ -1,23 +1,24 @@
 //! Connects to a configured server: starts or reaches it, performs the handshake, and lists its tools.
 
 use std::io;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use contract::tool::is_visible_name;
 use executor::ProgressSink;
+use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::{Listed, Server};
+use super::{Server, ServerListing};
+use crate::client::catalog::{Offer, TooMuch};
 use crate::client::http::{BadAddress, Caller};
 use crate::client::intake::Slot;
-use crate::client::offer::{Offer, TooMuch};
+use crate::client::oauth::Tokens;
 use crate::client::spec::{
     Limits, MAX_PAGES, MAX_SERVER_NAME_BYTES, MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, ServerSpec, Transport, plain_url,
     shown,
 };
-use crate::client::tokens::Tokens;
 use crate::client::wire::{Http, is_forbidden};
 use crate::client::{Closed, Draining, Gone, Handshake, Process, Request, RequestError, Session, Started, Stdio, Tail};
 
@@ -48,7 +49,7 @@ pub enum ConnectFailure {
     #[error("{0}; check its standard error")]
     Closed(Closed),
     #[error("{0}; check the address and that the server runs")]
-    NotThere(Closed),
+    Unreachable(Closed),
     #[error("it denied access: {0}")]
     Forbidden(String),
     #[error("it rejected the request: {message} (code {code})")]
@@ -56,10 +57,10 @@ pub enum ConnectFailure {
     #[error(
         "it does not speak a supported revision of MCP; check that the command starts an MCP server on standard input and output, or that the address is its MCP endpoint"
     )]
-    Confused,
+    InvalidProtocol,
     /// The response exceeds a limit.
     #[error("{0}")]
-    Unread(String),
+    ResponseTooLarge(String),
     #[error(transparent)]
     TooMuch(#[from] TooMuch),
 }
@@ -109,10 +110,12 @@ async fn reach(spec: &ServerSpec, stderr: &Tail) -> Result<Opened, ConnectFailur
 }
 
 pub(super) async fn start(spec: &ServerSpec, stderr: &Tail, handshake: Handshake) -> Result<Opened, ConnectFailure> {
-    let Transport::Stdio { command, args, env, cwd } = &spec.transport else { return Err(ConnectFailure::Confused) };
+    let Transport::Stdio { command, args, env, cwd } = &spec.transport else {
+        return Err(ConnectFailure::InvalidProtocol);
+    };
     let started = Process::start(command, args, env, cwd.as_deref()).map_err(ConnectFailure::Start)?;
     let Started { process, stdin, stdout, stderr: pipe } = started;
-    let (draining, gone) = (stderr.drain(pipe), process.gone());
+    let (draining, gone) = (stderr.drain(&spec.name, pipe), process.gone());
     match Session::open(Stdio::new(stdout, stdin, Some(process)), handshake).await {
         Ok(session) => Ok((session, Some(draining), Some(gone))),
         Err(error) => {
@@ -128,7 +131,7 @@ pub(super) async fn list(
     name: &str,
     trusted: bool,
     limits: &Limits,
-) -> Result<Listed, ConnectFailure> {
+) -> Result<ServerListing, ConnectFailure> {
     let has = session.capabilities();
     let mut offer = Offer::new(name, trusted, limits).saying(session.about()).in_headers(session.has_headers());
     if has.tools {
@@ -140,7 +143,7 @@ pub(super) async fn list(
     if has.prompts {
         offer.prompts();
     }
-    Ok(Listed { tools: offer.tools, as_tasks: offer.as_tasks, left_out: offer.left_out })
+    Ok(ServerListing { tools: offer.tools, as_tasks: offer.as_tasks, left_out: offer.left_out })
 }
 
 pub(super) async fn list_tools(
@@ -163,7 +166,7 @@ pub(super) async fn list_tools(
             slot: slot.clone(),
         };
         let page = session.request(request).await?;
-        for tool in page.get("tools").and_then(Value::as_array).ok_or(ConnectFailure::Confused)? {
+        for tool in page.get("tools").and_then(Value::as_array).ok_or(ConnectFailure::InvalidProtocol)? {
             offer.tool(tool)?;
         }
         match page.get("nextCursor").and_then(Value::as_str) {
@@ -179,7 +182,9 @@ impl ConnectError {
         let server = shown(server, MAX_SHOWN_NAME_CHARS);
         let why = match why {
             ConnectFailure::Closed(Closed::LoginNeeded) => ConnectFailure::LoginNeeded { server: server.clone() },
-            ConnectFailure::Closed(why @ (Closed::Unreachable | Closed::SessionGone)) => ConnectFailure::NotThere(why),
+            ConnectFailure::Closed(why @ (Closed::Unreachable | Closed::SessionGone)) => {
+                ConnectFailure::Unreachable(why)
+            }
             other => other,
         };
         Self { server, why, stderr: stderr.text() }
@@ -196,8 +201,8 @@ impl From<RequestError> for ConnectFailure {
                 Self::Refused { code, message: shown(&message, MAX_SHOWN_CHARS) }
             }
             RequestError::NotSent(why) | RequestError::Closed(why) => Self::Closed(why),
-            RequestError::Unread(why) => Self::Unread(why),
-            RequestError::Confused | RequestError::Pages(_) => Self::Confused,
+            RequestError::ResponseTooLarge(why) => Self::ResponseTooLarge(why),
+            RequestError::InvalidResponse | RequestError::Pages(_) => Self::InvalidProtocol,
             RequestError::Deadline(limit) => Self::Deadline(limit),
         }
     }

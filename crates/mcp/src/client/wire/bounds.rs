@@ -11,7 +11,7 @@ use crate::client::envelope::{Envelope, response_id};
 use crate::client::spec::MAX_FRAME_BYTES;
 
 /// The internal error code for a response that exceeds its limits and was not parsed. No server sends it.
-pub(super) const UNREAD: i32 = i32::MIN;
+pub(super) const RESPONSE_TOO_LARGE: i32 = i32::MIN;
 
 /// Replaces the method of a request that is too large to be parsed, so that the server still gets a response.
 pub(super) const TOO_LARGE: &str = "cellmate/too-large";

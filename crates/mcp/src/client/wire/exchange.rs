@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
+use telemetry::LogIgnored;
 use tokio::sync::mpsc;
 
 use crate::client::closed::Closed;
 use crate::client::envelope::Envelope;
-use crate::client::http::{Answer, Body, Caller, Event, Events, Failure, Posted};
+use crate::client::http::{Answer, Body, Caller, Event, Events, Failure, PostRequest};
 
 /// What the tasks of a connection have received.
 #[derive(Debug)]
-pub(super) enum Arrived {
+pub(super) enum Arrival {
     Message(Body),
     /// The request with this id failed; without an id, the connection itself.
     Failed(Option<i64>, Failure),
@@ -27,22 +28,27 @@ const PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// Sends a message and forwards its response. `id` is `None` if no response is expected.
-pub(super) async fn exchange(caller: &Caller, id: Option<i64>, posted: &Posted, sender: &mpsc::Sender<Arrived>) {
+pub(super) async fn exchange(caller: &Caller, id: Option<i64>, posted: &PostRequest, sender: &mpsc::Sender<Arrival>) {
     let ended = match caller.post(posted).await {
         Ok(Answer::Accepted) => Err(Failure::Lost),
         Ok(Answer::Message(message)) => {
-            drop(sender.send(Arrived::Message(message)).await);
+            forward(sender, Arrival::Message(message)).await;
             Ok(())
         }
         Ok(Answer::Stream(events)) => follow(caller, id, *events, sender).await,
         Err(failure) => Err(failure),
     };
     match (ended, id) {
-        (Err(failure @ Failure::Closed(_)), id) => drop(sender.send(Arrived::Failed(id, failure)).await),
-        (Err(failure), Some(id)) => drop(sender.send(Arrived::Failed(Some(id), failure)).await),
+        (Err(failure @ Failure::Closed(_)), id) => forward(sender, Arrival::Failed(id, failure)).await,
+        (Err(failure), Some(id)) => forward(sender, Arrival::Failed(Some(id), failure)).await,
         // A failed notification is not reported.
         (Ok(()) | Err(_), _) => {}
     }
+}
+
+/// Passes something on to the transport. If the transport has been dropped, nothing waits for it.
+async fn forward(sender: &mpsc::Sender<Arrival>, arrived: Arrival) {
+    sender.send(arrived).await.log_expected("pass on a message of a closed connection");
 }
 
 /// Forwards the messages of a stream until the response is among them. A stream that breaks off after an event with an
@@ -51,15 +57,15 @@ async fn follow(
     caller: &Caller,
     id: Option<i64>,
     mut events: Events,
-    sender: &mpsc::Sender<Arrived>,
+    sender: &mpsc::Sender<Arrival>,
 ) -> Result<(), Failure> {
     let mut stream = Stream::default();
     let mut resumes = 0;
     loop {
         match stream.drain(&mut events, id, sender).await {
-            Ok(Drained::Answer) => return Ok(()),
-            Ok(Drained::Ended { brought }) if brought => resumes = 0,
-            Ok(Drained::Ended { .. }) | Err(Failure::Lost) => {}
+            Ok(DrainEnd::Answer) => return Ok(()),
+            Ok(DrainEnd::Ended { brought }) if brought => resumes = 0,
+            Ok(DrainEnd::Ended { .. }) | Err(Failure::Lost) => {}
             Err(failure) => return Err(failure),
         }
         events = loop {
@@ -78,7 +84,7 @@ async fn follow(
 }
 
 /// Forwards the server-initiated messages of the older revisions until the stream fails permanently.
-pub(super) async fn listen(caller: &Caller, sender: &mpsc::Sender<Arrived>) {
+pub(super) async fn listen(caller: &Caller, sender: &mpsc::Sender<Arrival>) {
     let mut stream = Stream::default();
     let mut failures = 0;
     while failures < MAX_LISTENS {
@@ -87,16 +93,16 @@ pub(super) async fn listen(caller: &Caller, sender: &mpsc::Sender<Arrived>) {
             Err(failure) => Err(failure),
         };
         match drained {
-            Ok(Drained::Answer | Drained::Ended { brought: true }) => failures = 0,
-            Ok(Drained::Ended { brought: false }) | Err(Failure::Lost) => failures += 1,
+            Ok(DrainEnd::Answer | DrainEnd::Ended { brought: true }) => failures = 0,
+            Ok(DrainEnd::Ended { brought: false }) | Err(Failure::Lost) => failures += 1,
             // The server may be reachable again in a moment; if not, the next call reports it.
             Err(Failure::Closed(Closed::Unreachable)) if failures < 2 => failures += 1,
             Err(failure @ Failure::Closed(_)) => {
-                drop(sender.send(Arrived::Failed(None, failure)).await);
+                forward(sender, Arrival::Failed(None, failure)).await;
                 return;
             }
             // Most servers have no such stream.
-            Err(Failure::Status { .. } | Failure::Refused(_) | Failure::Confused) => return,
+            Err(Failure::Status { .. } | Failure::Refused(_) | Failure::InvalidMessage) => return,
         }
         tokio::time::sleep(stream.pause(failures)).await;
     }
@@ -109,7 +115,7 @@ struct Stream {
     retry: Option<Duration>,
 }
 
-enum Drained {
+enum DrainEnd {
     Answer,
     Ended { brought: bool },
 }
@@ -119,8 +125,8 @@ impl Stream {
         &mut self,
         events: &mut Events,
         id: Option<i64>,
-        sender: &mpsc::Sender<Arrived>,
-    ) -> Result<Drained, Failure> {
+        sender: &mpsc::Sender<Arrival>,
+    ) -> Result<DrainEnd, Failure> {
         let mut brought = false;
         while let Some(event) = events.next().await? {
             let Event { data, id: at, retry_ms } = event;
@@ -132,12 +138,12 @@ impl Stream {
             }
             brought = true;
             // The message counts towards the limit until it is parsed, because it is in memory.
-            drop(sender.send(Arrived::Message(events.body(data)?)).await);
+            forward(sender, Arrival::Message(events.body(data)?)).await;
             if answers {
-                return Ok(Drained::Answer);
+                return Ok(DrainEnd::Answer);
             }
         }
-        Ok(Drained::Ended { brought })
+        Ok(DrainEnd::Ended { brought })
     }
 
     fn pause(&self, times: u32) -> Duration {

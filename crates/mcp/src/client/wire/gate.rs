@@ -17,7 +17,7 @@ use super::bounds::{self, Expected};
 use crate::client::closed::{Closed, ClosedCell};
 use crate::client::envelope::{Envelope, response_id};
 use crate::client::http::{Failure, Share};
-use crate::client::intake::{Reservation, Reserving, Slot};
+use crate::client::intake::{PendingReservation, Reservation, Slot};
 use crate::client::spec::{MAX_ASKED, MAX_BAD_FRAMES, MAX_UPDATE_CHARS, MAX_UPDATES, shown};
 
 /// Data that travels with a request to the gate, which needs it for the request's progress and response.
@@ -70,7 +70,7 @@ struct Open {
 struct Incoming {
     text: Vec<u8>,
     expected: Expected,
-    reserving: Reserving,
+    reserving: PendingReservation,
     _share: Option<Share>,
 }
 
@@ -179,7 +179,8 @@ impl Gate {
             Ok(measure) => measure,
             Err(why) => return self.unread(&expected, &envelope, why),
         };
-        let reserving = matches!(expected, Expected::Answer(_)).then(|| Reserving::new(text.len(), measure)).flatten();
+        let reserving =
+            matches!(expected, Expected::Answer(_)).then(|| PendingReservation::new(text.len(), measure)).flatten();
         match reserving {
             Some(reserving) => {
                 self.incoming = Some(Incoming { text, expected, reserving, _share: share });
@@ -214,7 +215,7 @@ impl Gate {
         let Some(message) = parsed.filter(|message| expected.is(message)) else {
             // The call fails now instead of at its deadline, because no other response will come.
             if let Some(id) = expected.answers()
-                && let Some(failed) = self.failed(id, Failure::Confused)
+                && let Some(failed) = self.failed(id, Failure::InvalidMessage)
             {
                 self.ready.push_back(failed);
             }
@@ -305,7 +306,7 @@ impl Gate {
                 object.remove("error").and_then(|error| serde_json::from_value(error).ok()).unwrap_or_else(unreadable)
             }
             Failure::Lost => data(LOST, "the response broke off; the call may have taken effect".to_owned()),
-            Failure::Confused => data(LOST, "its response is not a JSON-RPC message".to_owned()),
+            Failure::InvalidMessage => data(LOST, "its response is not a JSON-RPC message".to_owned()),
             Failure::Closed(why) => data(LOST, why.to_string()),
         };
         Some(JsonRpcMessage::error(error, Some(RequestId::Number(id))))
@@ -357,7 +358,7 @@ fn unreadable() -> ErrorData {
 }
 
 fn unread_answer(id: i64, why: String) -> RxJsonRpcMessage<RoleClient> {
-    JsonRpcMessage::error(ErrorData::new(ErrorCode(bounds::UNREAD), why, None), Some(RequestId::Number(id)))
+    JsonRpcMessage::error(ErrorData::new(ErrorCode(bounds::RESPONSE_TOO_LARGE), why, None), Some(RequestId::Number(id)))
 }
 
 #[cfg(test)]

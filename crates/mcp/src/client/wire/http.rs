@@ -13,19 +13,20 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::exchange::{self, Arrived};
+use super::exchange::{self, Arrival};
 use super::gate::{Gate, Sink};
 use super::headers;
 use crate::client::closed::Closed;
-use crate::client::http::{Body, Caller, Failure, Posted};
+use crate::client::http::{Body, Caller, Failure, PostRequest};
 use crate::client::spec::{GRACE, MAX_EXCHANGES};
 
+/// The transport over HTTP requests.
 #[derive(Debug)]
 pub(crate) struct Http {
     caller: Arc<Caller>,
     pub(super) gate: Gate,
-    arrived: mpsc::Receiver<Arrived>,
-    sender: mpsc::Sender<Arrived>,
+    arrived: mpsc::Receiver<Arrival>,
+    sender: mpsc::Sender<Arrival>,
     /// All requests in progress. They are aborted with the transport.
     tasks: JoinSet<()>,
     /// The task that waits for the response, by request id.
@@ -58,7 +59,7 @@ impl Http {
             JsonRpcMessage::Response(_) | JsonRpcMessage::Notification(_) | JsonRpcMessage::Error(_) => None,
         };
         let version = value.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion").and_then(Value::as_str);
-        let posted = Posted {
+        let posted = PostRequest {
             headers: headers::standard(&value, version, promoted.unwrap_or_default()),
             version: version.map(str::to_owned),
             body: value.to_string().into_bytes(),
@@ -97,11 +98,11 @@ impl Http {
         task.inspect(AbortHandle::abort).is_some()
     }
 
-    fn on_arrived(&mut self, arrived: Arrived) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
+    fn on_arrived(&mut self, arrived: Arrival) -> Result<Option<RxJsonRpcMessage<RoleClient>>, Closed> {
         let message = match arrived {
-            Arrived::Message(Body { text, share }) => self.gate.take(text, Some(share))?,
-            Arrived::Failed(_, Failure::Closed(why)) => return Err(why),
-            Arrived::Failed(id, failure) => id.and_then(|id| self.gate.failed(id, failure)),
+            Arrival::Message(Body { text, share }) => self.gate.take(text, Some(share))?,
+            Arrival::Failed(_, Failure::Closed(why)) => return Err(why),
+            Arrival::Failed(id, failure) => id.and_then(|id| self.gate.failed(id, failure)),
         };
         Ok(message)
     }
@@ -183,7 +184,9 @@ impl Transport<RoleClient> for Http {
     async fn close(&mut self) -> Result<(), Infallible> {
         self.tasks.abort_all();
         if self.gate.closed.get().is_none() {
-            drop(tokio::time::timeout(GRACE, self.caller.end()).await);
+            if tokio::time::timeout(GRACE, self.caller.end()).await.is_err() {
+                tracing::debug!("an MCP server did not end its session in time");
+            }
             self.gate.closed.set(Closed::Ended);
         }
         Ok(())

@@ -4,8 +4,8 @@
 //! `http`, which limit their size, and through `gate`, which passes results on unchanged: typed results would lose
 //! every field that the library does not know.
 
-mod asking;
 mod bounds;
+mod elicitation;
 mod exchange;
 mod gate;
 mod headers;
@@ -30,13 +30,14 @@ use rmcp::service::{
 };
 use rmcp::transport::Transport;
 use serde_json::{Map, Value, json};
+use telemetry::LogIgnored;
 use tokio::sync::watch;
 
 use super::Closed;
 use super::closed::ClosedCell;
 use super::intake::Slot;
 use super::spec::{MAX_SHOWN_CHARS, MAX_SHOWN_NAME_CHARS, shown};
-use asking::{Asking, ElicitationHandler};
+use elicitation::{ElicitationHandler, QuestionRouter};
 use gate::{Gate, Sink};
 pub(crate) use http::Http;
 pub use oauth::LoginRefused;
@@ -87,16 +88,18 @@ where
     }
 }
 
+/// One open connection to a server.
 #[derive(Debug)]
 pub(crate) struct Session {
     running: RunningService<RoleClient, ElicitationHandler>,
-    asking: Asking,
+    questions: QuestionRouter,
     closed: ClosedCell,
     list_changes: watch::Receiver<u64>,
     has_headers: bool,
     _subscription: Option<Subscription>,
 }
 
+/// A request to a server.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'static str,
@@ -129,12 +132,13 @@ impl Request<'_> {
     }
 }
 
+/// Why a request has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestError {
     /// The server returned an error.
     Refused { code: i32, message: String },
     /// The response exceeds a limit. The text says which one and what to do.
-    Unread(String),
+    ResponseTooLarge(String),
     /// The server requires a person to visit pages before the request is repeated.
     Pages(Value),
     /// The server did not respond in time.
@@ -144,7 +148,7 @@ pub(crate) enum RequestError {
     /// The connection ended before the response; the request may have arrived.
     Closed(Closed),
     /// The response is not valid.
-    Confused,
+    InvalidResponse,
 }
 
 impl Session {
@@ -168,12 +172,12 @@ impl Session {
                 legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
             },
         };
-        let asking = Asking::default();
-        let handler = ElicitationHandler { config, asking: asking.clone() };
+        let questions = QuestionRouter::default();
+        let handler = ElicitationHandler { config, questions: questions.clone() };
         match handler.serve_with_lifecycle(transport, lifecycle).await {
             Ok(running) => {
                 let _subscription = Subscription::of(&running, &closed);
-                Ok(Self { running, asking, closed, list_changes, has_headers: T::HAS_HEADERS, _subscription })
+                Ok(Self { running, questions, closed, list_changes, has_headers: T::HAS_HEADERS, _subscription })
             }
             Err(error) => Err(not_opened(error, &closed)),
         }
@@ -233,12 +237,12 @@ impl Session {
             return Err(RequestError::NotSent(why));
         }
         let deadline = request.deadline;
-        let _during = request.asker.clone().map(|asker| self.asking.during(asker));
+        let _during = request.asker.clone().map(|asker| self.questions.during(asker));
         let mut exchange = pin!(self.exchange(request));
         loop {
             match tokio::time::timeout(deadline, &mut exchange).await {
                 Ok(answer) => return answer,
-                Err(_) if self.asking.is_open() => {}
+                Err(_) if self.questions.is_open() => {}
                 Err(_) => return Err(RequestError::Deadline(deadline)),
             }
         }
@@ -262,12 +266,12 @@ impl Session {
                 answer = &mut handle.rx => answer,
                 _ = self.closed.wait() => Ok(Err(ServiceError::TransportClosed)),
             },
-            None => return Err(RequestError::Confused),
+            None => return Err(RequestError::InvalidResponse),
         };
         pending.0 = None;
         match answer {
             Ok(Ok(ServerResult::CustomResult(result))) => Ok(result.0),
-            Ok(Ok(_)) => Err(RequestError::Confused),
+            Ok(Ok(_)) => Err(RequestError::InvalidResponse),
             Ok(Err(error)) => Err(self.failed(error)),
             Err(_) => Err(RequestError::Closed(self.closed.get().unwrap_or(Closed::Ended))),
         }
@@ -279,13 +283,14 @@ impl Session {
                 RequestError::Pages(data.get("elicitations").cloned().unwrap_or_default())
             }
             ServiceError::McpError(error) => refused(error),
-            ServiceError::UnexpectedResponse => RequestError::Confused,
+            ServiceError::UnexpectedResponse => RequestError::InvalidResponse,
             // All other errors mean that the connection has ended.
             _ => RequestError::Closed(self.closed.get().unwrap_or(Closed::Ended)),
         }
     }
 }
 
+/// The capabilities that a server declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capabilities {
     pub(crate) tools: bool,
@@ -301,8 +306,10 @@ impl Drop for Pending {
     fn drop(&mut self) {
         if let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
             // A drop cannot await, so a task sends the cancellation; it ends with the connection at the latest.
-            runtime
-                .spawn(async move { drop(handle.cancel(Some("the caller no longer waits for it".to_owned())).await) });
+            runtime.spawn(async move {
+                let cancelled = handle.cancel(Some("the caller no longer waits for it".to_owned())).await;
+                cancelled.log_expected("cancel a request at its server");
+            });
         }
     }
 }
@@ -315,7 +322,7 @@ pub(crate) fn is_forbidden(code: i32) -> bool {
 fn refused(error: ErrorData) -> RequestError {
     let message = error.message.into_owned();
     match error.code.0 {
-        bounds::UNREAD => RequestError::Unread(message),
+        bounds::RESPONSE_TOO_LARGE => RequestError::ResponseTooLarge(message),
         code => RequestError::Refused { code, message },
     }
 }
@@ -336,7 +343,7 @@ fn not_opened(error: ClientInitializeError, closed: &ClosedCell) -> RequestError
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => {
             RequestError::Closed(Closed::Ended)
         }
-        _ => RequestError::Confused,
+        _ => RequestError::InvalidResponse,
     }
 }
 

@@ -14,9 +14,9 @@ use rmcp::transport::auth::{
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::client::http::{AddressScope, Challenge, NotBuilt, guarded};
+use crate::client::http::{AddressScope, NotBuilt, guarded};
+use crate::client::oauth::{Challenge, Grant, now_secs};
 use crate::client::spec::{Login, MAX_SHOWN_CHARS, shown};
-use crate::client::tokens::{Grant, now_secs};
 
 /// The maximum size of an issuer's response.
 const MAX_BODY_BYTES: usize = 1 << 20;
@@ -183,7 +183,7 @@ pub(crate) async fn renew(url: &Url, old: &Grant) -> Result<Grant, RenewError> {
 async fn manager(url: &Url) -> Result<(AuthorizationManager, InMemoryCredentialStore), AuthError> {
     let reach = AddressScope::of(url);
     let client = guarded(&reach).map_err(|error: NotBuilt| AuthError::InternalError(error.to_string()))?;
-    let client = Arc::new(Bounded { client, reach });
+    let client = Arc::new(BoundedClient { client, reach });
     let mut manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), client).await?;
     let store = InMemoryCredentialStore::new();
     manager.set_credential_store(store.clone());
@@ -194,7 +194,7 @@ fn grant(stored: &StoredCredentials, client_secret: Option<String>, kept: Option
     let token = serde_json::to_value(stored.token_response.as_ref()?).ok()?;
     let text = |key: &str| token.get(key).and_then(Value::as_str).map(str::to_owned);
     let lasts = token.get("expires_in").and_then(Value::as_u64);
-    Some(Grant {
+    let grant = Grant {
         issuer: stored.issuer.clone(),
         client_id: stored.client_id.clone(),
         client_secret,
@@ -203,7 +203,9 @@ fn grant(stored: &StoredCredentials, client_secret: Option<String>, kept: Option
         ends_at: lasts.map(|lasts| now_secs().saturating_add(lasts)),
         scopes: stored.granted_scopes.clone(),
         metadata: None,
-    })
+    };
+    grant.register_secrets();
+    Some(grant)
 }
 
 fn login_refused(error: AuthError) -> LoginRefused {
@@ -218,12 +220,12 @@ fn login_refused(error: AuthError) -> LoginRefused {
 }
 
 /// The HTTP client of the library. It limits time and size, and contacts only addresses that the server may name.
-struct Bounded {
+struct BoundedClient {
     client: reqwest::Client,
     reach: AddressScope,
 }
 
-impl OAuthHttpClient for Bounded {
+impl OAuthHttpClient for BoundedClient {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
             let stops = matches!(request.redirect_policy, OAuthHttpRedirectPolicy::Stop);

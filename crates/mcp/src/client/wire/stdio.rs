@@ -12,9 +12,10 @@ use tokio::sync::{Mutex, Semaphore};
 use super::gate::Gate;
 use crate::client::Process;
 use crate::client::closed::Closed;
-use crate::client::lines::Lines;
 use crate::client::spec::{GRACE, MAX_UNSENT};
+use crate::client::stdio::Lines;
 
+/// The transport over the pipes of a server's process.
 #[derive(Debug)]
 pub(crate) struct Stdio<R, W> {
     lines: Lines<R>,
@@ -90,7 +91,9 @@ where
         }
         if self.gate.closed.get().is_none() {
             let ended = async { while self.lines.next().await.is_ok() {} };
-            drop(tokio::time::timeout(GRACE, ended).await);
+            if tokio::time::timeout(GRACE, ended).await.is_err() {
+                tracing::debug!("an MCP server did not exit when its input was closed");
+            }
             self.gate.closed.set(Closed::Ended);
         }
         if let Some(process) = &mut self.process {

@@ -178,8 +178,8 @@ async fn a_rejected_or_invalid_handshake_is_reported() {
             json!({"error": {"code": -32601, "message": "what?"}}),
             RequestError::Refused { code: -32601, message: "what?".to_owned() },
         ),
-        (json!({"result": {"tools": []}}), RequestError::Confused),
-        (json!({"result": 7}), RequestError::Confused),
+        (json!({"result": {"tools": []}}), RequestError::InvalidResponse),
+        (json!({"result": 7}), RequestError::InvalidResponse),
     ];
     for (answer, expected) in answers {
         let (stdio, mut peer) = pair();

@@ -1,8 +1,9 @@
 //! Limits on all requests of a principal together: request bodies in memory, and requests in progress.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::limits::{
@@ -45,7 +46,7 @@ impl Default for Budgets {
 
 impl Budgets {
     pub(super) fn of(&self, principal: &Principal) -> Arc<Budget> {
-        let mut principals = self.principals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut principals = self.principals.lock();
         if let Some(budget) = principals.get(principal) {
             return Arc::clone(budget);
         }

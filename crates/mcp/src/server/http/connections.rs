@@ -14,12 +14,13 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use telemetry::LogIgnored;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::limits::{HEAD_TIMEOUT, MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_HEADERS};
-use super::paced::PacedStream;
+use super::paced_stream::PacedStream;
 use super::slots::{Connection, Slots};
 
 /// Sockets beyond `MAX_CONNECTIONS`, for connections that have lost their slot and are being closed.
@@ -49,6 +50,7 @@ impl Service<hyper::Request<Incoming>> for OnConnection {
     }
 }
 
+/// Accepts and serves connections until `stop` is cancelled.
 pub(super) async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) {
     let sockets = Arc::new(Semaphore::new(MAX_CONNECTIONS + CLOSING_CONNECTIONS));
     let slots = Slots::default();
@@ -62,12 +64,16 @@ pub(super) async fn serve(listener: TcpListener, app: Router, stop: Cancellation
             accepted = listener.accept() => accepted,
             () = stop.cancelled() => break,
         };
-        let Ok((stream, peer)) = accepted else {
-            tokio::time::sleep(ACCEPT_RETRY).await;
-            continue;
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a connection cannot be accepted");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+                continue;
+            }
         };
         // Responses are small and must not be delayed. Without the option they still arrive.
-        drop(stream.set_nodelay(true));
+        stream.set_nodelay(true).log_expected("send responses without delay");
         let slot = slots.open(peer.ip());
         let service = OnConnection { app: TowerToHyperService::new(app.clone()), connection: slot.connection() };
         let connection = http1::Builder::new()
@@ -80,12 +86,14 @@ pub(super) async fn serve(listener: TcpListener, app: Router, stop: Cancellation
         tokio::spawn(async move {
             // An error of one connection affects only its client.
             tokio::select! {
-                served = connection => drop(served),
+                served = connection => served.log_expected("serve an HTTP connection"),
                 () = slot.must_close() => {}
             }
             drop((slot, permit));
         });
     }
     drop(listener);
-    drop(tokio::time::timeout(GRACE, graceful.shutdown()).await);
+    if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
+        tracing::info!("some connections were still open at shutdown and were closed");
+    }
 }

@@ -21,6 +21,7 @@ use super::limits::{
     MAX_PRINCIPAL_BODY_BYTES, PARSED_VALUE_BYTES,
 };
 use super::slots::{Connection, Full};
+use crate::server::principal::Principal;
 use crate::server::wire::{is_modern_version, session_of};
 
 /// When a client that was rejected for lack of capacity may retry.
@@ -53,10 +54,11 @@ struct Admitted;
 
 /// Checks the host. After a request without a valid token the connection is closed, so that an unauthenticated client
 /// gets one response per connection, also from `/healthz`.
-pub(super) async fn right_host(State(gate): State<Arc<GateState>>, request: Request, next: Next) -> Response {
+pub(super) async fn check_host(State(gate): State<Arc<GateState>>, request: Request, next: Next) -> Response {
     let mut response = if gate.hosts.admit(request.headers(), request.uri()) {
         next.run(request).await
     } else {
+        tracing::info!(reason = "host or origin not allowed", "refused an HTTP request");
         let why = "this Host or Origin is not allowed; use the server's own address, or start it with --allow-host\n";
         (StatusCode::FORBIDDEN, why).into_response()
     };
@@ -70,19 +72,20 @@ pub(super) async fn right_host(State(gate): State<Arc<GateState>>, request: Requ
 pub(super) async fn admit(State(gate): State<Arc<GateState>>, request: Request, next: Next) -> Response {
     let authorization = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let Some(principal) = gate.access.principal(authorization) else {
+        tracing::info!(reason = "missing or invalid token", "refused an HTTP request");
         let why = "missing or invalid token; send `Authorization: Bearer …`; `cellmate mcp --http` says where it is\n";
         let mut refused = (StatusCode::UNAUTHORIZED, why).into_response();
         refused.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return refused;
     };
     if let Some(Err(full)) = request.extensions().get::<Connection>().map(|one| one.authenticate(&principal)) {
-        return Refused::Connections(full).into_response();
+        return refused(&principal, Refused::Connections(full));
     }
     let budget = gate.budgets.of(&principal);
     let (mut parts, body) = request.into_parts();
     // No later code needs the secret.
     parts.headers.remove(header::AUTHORIZATION);
-    parts.extensions.insert(principal);
+    parts.extensions.insert(principal.clone());
     parts.extensions.insert(Arc::clone(&budget));
     let admitted = async {
         let (bytes, share) = read_body(&parts.method, &parts.headers, body, &budget).await?;
@@ -93,12 +96,18 @@ pub(super) async fn admit(State(gate): State<Arc<GateState>>, request: Request, 
     };
     let mut response = match admitted.await {
         Ok(request) => next.run(request).await,
-        Err(refused) => Refused::into_response(refused),
+        Err(reason) => refused(&principal, reason),
     };
     response.extensions_mut().insert(Admitted);
     response
 }
 
+fn refused(principal: &Principal, reason: Refused) -> Response {
+    tracing::info!(principal = principal.name(), ?reason, "refused an HTTP request");
+    reason.into_response()
+}
+
+/// Why a request with a valid token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refused {
     Connections(Full),

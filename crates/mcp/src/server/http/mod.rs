@@ -6,7 +6,7 @@ mod connections;
 mod gate;
 mod host;
 pub(super) mod limits;
-mod paced;
+mod paced_stream;
 mod slots;
 
 use std::io;
@@ -21,13 +21,14 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::frontend::McpService;
+use super::service::McpService;
 use super::wire;
 
 pub use access::{Access, BadToken, Token};
 pub(super) use budget::{Budget, Share};
 pub use gate::Gate;
 
+/// Why the HTTP server could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     #[error("{0} can be reached from other machines and therefore requires a token")]
@@ -38,7 +39,7 @@ pub enum HttpError {
 
 /// Serves until `stop` is cancelled; calls in progress then have a few seconds to finish.
 pub async fn serve_http(
-    frontend: McpService,
+    service: McpService,
     listener: TcpListener,
     gate: Gate,
     stop: CancellationToken,
@@ -48,21 +49,23 @@ pub async fn serve_http(
         return Err(HttpError::OpenToOthers(address));
     }
     let gate = Arc::new(gate.at(address));
-    let guarded = wire::endpoint(frontend.clone(), stop.clone())
+    let guarded = wire::endpoint(service.clone(), stop.clone())
         .layer(middleware::from_fn_with_state(Arc::clone(&gate), gate::admit));
     let health = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .with_state(Arc::new(Readiness { frontend, last: Mutex::default() }));
-    let app = guarded.merge(health).layer(middleware::from_fn_with_state(gate, gate::right_host));
+        .with_state(Arc::new(Readiness { service, last: Mutex::default() }));
+    let app = guarded.merge(health).layer(middleware::from_fn_with_state(gate, gate::check_host));
+    tracing::info!(%address, "listening for MCP clients");
     connections::serve(listener, app, stop).await;
+    tracing::info!(%address, "stopped listening for MCP clients");
     Ok(())
 }
 
 /// The cached result of the last readiness check. `/readyz` needs no token, so the store is not queried on each
 /// request.
 struct Readiness {
-    frontend: McpService,
+    service: McpService,
     last: Mutex<Option<(Instant, bool)>>,
 }
 
@@ -71,7 +74,7 @@ async fn ready(State(readiness): State<Arc<Readiness>>) -> (StatusCode, &'static
     let is_ready = match *last {
         Some((at, is_ready)) if at.elapsed() < limits::READINESS_TTL => is_ready,
         _ => {
-            let is_ready = readiness.frontend.is_ready().await;
+            let is_ready = readiness.service.is_ready().await;
             *last = Some((Instant::now(), is_ready));
             is_ready
         }

@@ -10,96 +10,105 @@ use serde_json::Value;
 use store::Approval;
 use tokio::time::Instant;
 
-use super::asked::{self, Channel};
-use super::handler::Handler;
-use super::state;
+use super::connection::Connection;
+use super::questions::{self, Channel};
+use super::request_state::{self, Seal};
 use crate::server::answer::Answer;
-use crate::server::elicit;
-use crate::server::frontend::Call;
-use crate::server::hold::waits_for_people;
-use crate::server::lost::WaitTarget;
-use crate::server::prefix::Tool;
+use crate::server::approvals::waits_for_people;
+use crate::server::calls::Call;
+use crate::server::elicitation;
+use crate::server::recovery::WaitTarget;
+use crate::server::service::McpService;
+use crate::server::tools::Tool;
 
 enum FirstResult {
     Result(Box<CellResult>),
     Listed(Value),
 }
 
-impl Handler {
-    /// Runs a call to its response, asking the user as often as necessary.
-    pub(super) async fn run_call(
-        &self,
-        tool: Tool,
-        request: &CallToolRequestParams,
-        context: &RequestContext<RoleServer>,
-        call: &Call,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let binding = state::binding(&call.principal, tool, &call.arguments);
+/// A tool call, and what its handler needs to answer it.
+#[derive(Clone, Copy)]
+pub(super) struct ToolCall<'a> {
+    pub(super) service: &'a McpService,
+    pub(super) seal: &'a Seal,
+    pub(super) connection: &'a Connection,
+    pub(super) context: &'a RequestContext<RoleServer>,
+    pub(super) request: &'a CallToolRequestParams,
+    pub(super) tool: Tool,
+    pub(super) call: &'a Call,
+}
+
+impl ToolCall<'_> {
+    /// Runs the call to its response, asking the user as often as necessary.
+    pub(super) async fn run(self) -> Result<CallToolResponse, ErrorData> {
+        let Self { service, seal, connection, context, request, tool, call } = self;
+        let binding = request_state::binding(&call.principal, tool, &call.arguments);
         let mut asked: Vec<String> = Vec::new();
         let mut result = match &request.request_state {
             Some(sealed) => {
-                let carried = self.seal.open(sealed, &binding);
+                let carried = seal.open(sealed, &binding);
                 let carried =
                     carried.ok_or_else(|| ErrorData::invalid_params("requestState is invalid or expired", None))?;
-                self.take_answers(call, &carried.asked, request.input_responses.as_ref()).await;
+                self.take_answers(&carried.asked, request.input_responses.as_ref()).await;
                 asked = carried.asked;
-                self.frontend.wait(call, &carried.run).await
+                service.wait(call, &carried.run).await
             }
-            None => match self.start(tool, call).await {
+            None => match self.start().await {
                 FirstResult::Result(result) => *result,
                 FirstResult::Listed(list) => return Ok(complete(&Answer::listed(list))),
             },
         };
         let channel = Channel::of(context);
         loop {
-            let open = self.frontend.open_approvals(&call.principal, &result).await;
+            let open = service.open_approvals(&call.principal, &result).await;
             let Some(run_id) = waits_for_people(&result).map(str::to_owned).filter(|_| !open.is_empty()) else {
-                return Ok(self.response(call, result, &open));
+                return Ok(self.response(result, &open));
             };
-            let fresh = open.iter().filter(|one| !asked.contains(&one.approval_id) && asked::form(one).is_some());
+            let fresh = open.iter().filter(|one| !asked.contains(&one.approval_id) && questions::form(one).is_some());
             let fresh: Vec<&Approval> = fresh.collect();
-            call.handle.hold(true);
+            call.handle.start_waiting_for_person();
             let decided = match (fresh.as_slice(), channel) {
                 ([_, ..], Channel::Result) => {
-                    let question = asked::input_required(&fresh, &self.seal, &binding);
+                    let question = questions::input_required(&fresh, seal, &binding);
                     let question = question.ok_or_else(|| ErrorData::internal_error("cannot build the form", None))?;
-                    self.frontend.undelivered().keep(&call.principal, &mut result);
+                    service.undelivered().keep(&call.principal, &mut result);
                     return Ok(question.into());
                 }
                 ([next, ..], Channel::Request) => {
                     asked.push(next.approval_id.clone());
-                    asked::ask(&self.frontend, &self.session, context, call, next).await
+                    questions::ask(service, connection, context, call, next).await
                 }
                 _ if tool == Tool::Wait => {
-                    call.progress.send(elicit::waiting(&open));
-                    self.frontend.wait_for_decision(&open, call.until).await
+                    call.progress.send(elicitation::waiting(&open));
+                    service.wait_for_decision(&open, call.until).await
                 }
-                _ => return Ok(self.response(call, result, &open)),
+                _ => return Ok(self.response(result, &open)),
             };
-            call.handle.hold(false);
+            call.handle.stop_waiting_for_person();
             if decided {
-                self.frontend.undelivered().keep(&call.principal, &mut result);
-                result = self.frontend.wait(call, &run_id).await;
-            } else if call.until <= Instant::now() || self.frontend.is_leaving() {
-                let open = self.frontend.open_approvals(&call.principal, &result).await;
-                return Ok(self.response(call, result, &open));
+                service.undelivered().keep(&call.principal, &mut result);
+                result = service.wait(call, &run_id).await;
+            } else if call.until <= Instant::now() || service.is_shutting_down() {
+                let open = service.open_approvals(&call.principal, &result).await;
+                return Ok(self.response(result, &open));
             }
         }
     }
 
     /// Returns the response for a result, together with output of the run that reached no client before.
-    fn response(&self, call: &Call, mut result: CellResult, asked: &[Approval]) -> CallToolResponse {
-        if let Some(run_id) = call.handle.run_id() {
-            self.frontend.undelivered().prepend_to(&call.principal, &run_id, &mut result);
+    fn response(&self, mut result: CellResult, asked: &[Approval]) -> CallToolResponse {
+        if let Some(run_id) = self.call.handle.run_id() {
+            self.service.undelivered().prepend_to(&self.call.principal, &run_id, &mut result);
         }
         complete(&Answer::of(&result, asked))
     }
 
-    async fn start(&self, tool: Tool, call: &Call) -> FirstResult {
-        match tool {
-            Tool::Exec => FirstResult::Result(Box::new(self.frontend.exec(call).await)),
-            Tool::Wait => match self.frontend.wait_target(call).await {
-                WaitTarget::Run(run_id) => FirstResult::Result(Box::new(self.frontend.wait(call, &run_id).await)),
+    async fn start(&self) -> FirstResult {
+        let Self { service, call, .. } = self;
+        match self.tool {
+            Tool::Exec => FirstResult::Result(Box::new(service.exec(call).await)),
+            Tool::Wait => match service.wait_target(call).await {
+                WaitTarget::Run(run_id) => FirstResult::Result(Box::new(service.wait(call, &run_id).await)),
                 WaitTarget::Failed(result) => FirstResult::Result(result),
                 WaitTarget::Listed(list) => FirstResult::Listed(list),
             },
@@ -107,12 +116,19 @@ impl Handler {
     }
 
     /// Stores the decisions in a client's answers. Answers to questions that were not asked are ignored.
-    async fn take_answers(&self, call: &Call, asked: &[String], answers: Option<&BTreeMap<String, Value>>) {
+    async fn take_answers(&self, asked: &[String], answers: Option<&BTreeMap<String, Value>>) {
         for approval_id in asked {
             let Some(answer) = answers.and_then(|answers| answers.get(approval_id)) else { continue };
-            let Ok(Some(approval)) = self.frontend.code_mode().store().approval(approval_id).await else { continue };
-            if let Some(decision) = elicit::decision(&approval, answer) {
-                self.frontend.decide(&call.principal, approval_id, &decision).await;
+            let approval = match self.service.code_mode().store().approval(approval_id).await {
+                Ok(Some(approval)) => approval,
+                Ok(None) => continue,
+                Err(error) => {
+                    tracing::warn!(approval_id, %error, "an approval cannot be read, so its answer is not stored");
+                    continue;
+                }
+            };
+            if let Some(decision) = elicitation::decision(&approval, answer) {
+                self.service.decide(&self.call.principal, approval_id, &decision).await;
             }
         }
     }

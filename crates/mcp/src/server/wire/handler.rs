@@ -1,7 +1,6 @@
 //! The request handler of one connection, one session, or one request without a session.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::request::Parts;
 use rmcp::model::{
@@ -14,107 +13,55 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
-use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::INSTRUCTIONS;
-use super::asked;
-use super::calls::completed;
-use super::cancels::Cancels;
-use super::pump::Pump;
-use super::shown::Shown;
-use super::state::Seal;
+use super::calls::{ToolCall, completed};
+use super::changes::{self, PendingListeners};
+use super::connection::Connection;
+use super::progress::ProgressPump;
+use super::questions;
+use super::request_state::Seal;
 use crate::server::CALL_AT_MOST;
-use crate::server::answer::Answer;
-use crate::server::flight::CallHandle;
-use crate::server::frontend::{Call, McpService, refused};
+use crate::server::answer::{Answer, refused};
+use crate::server::calls::{Call, CallHandle};
 use crate::server::principal::Principal;
-use crate::server::settings::Offered;
+use crate::server::service::McpService;
 
 /// How long clients that do not subscribe to changes may cache the tool list.
 const LIST_GOOD_FOR_MS: u64 = 60_000;
 
+/// Handles the requests of one client. Clones share one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Handler {
-    pub(super) frontend: McpService,
+    service: McpService,
     /// The principal of this connection or session.
     principal: Principal,
-    cancels: Arc<Cancels>,
-    shown: Arc<Shown>,
-    pub(super) seal: Seal,
-    pub(super) session: Arc<Session>,
-}
-
-/// State of one session, one connection, or one request without a session. It is dropped when that ends.
-#[derive(Debug)]
-pub(super) struct Session {
-    /// Whether a task already notifies the client of changes. A client may send `initialized` more than once.
-    is_watched: AtomicBool,
-    /// Permits for forms whose calls have ended without an answer.
-    pub(super) late_forms: Arc<Semaphore>,
-    ended: CancellationToken,
-}
-
-impl Session {
-    fn new() -> Self {
-        let late_forms = Arc::new(Semaphore::new(asked::MAX_LATE_FORMS));
-        Self { is_watched: AtomicBool::new(false), late_forms, ended: CancellationToken::new() }
-    }
-
-    /// Returns a token that is cancelled when the session ends. Tasks that may outlive the session hold this token, not
-    /// the session.
-    pub(super) fn ended(&self) -> CancellationToken {
-        self.ended.clone()
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.ended.cancel();
-    }
+    listeners: Arc<PendingListeners>,
+    seal: Seal,
+    connection: Arc<Connection>,
 }
 
 impl Handler {
-    pub(super) fn new(frontend: McpService, principal: Principal) -> Self {
-        let seal = Seal::new(&frontend.settings().seal);
-        let session = Arc::new(Session::new());
-        Self { frontend, principal, cancels: Arc::default(), shown: Arc::default(), seal, session }
+    pub(super) fn new(service: McpService, principal: Principal) -> Self {
+        let seal = Seal::new(&service.settings().seal);
+        let connection = Arc::new(Connection::new());
+        Self { service, principal, listeners: Arc::default(), seal, connection }
     }
 
     async fn listed(&self) -> Result<Vec<ListedTool>, ErrorData> {
-        let prepared = self.frontend.prepared(&self.principal).await;
+        let prepared = self.service.prepared(&self.principal).await;
         tools(&prepared.map_err(|error| ErrorData::internal_error(error.to_string(), None))?.listed)
     }
 
     /// Handles a client that no longer waits for the response. The run ends only if the client cancelled the call.
     async fn stopped(&self, context: &RequestContext<RoleServer>, call: &Call) {
-        if self.frontend.is_leaving() {
+        if self.service.is_shutting_down() {
             return;
         }
-        let closing_is_cancelling = context.extensions.get::<Parts>().is_some() && asked::is_modern(context);
-        if closing_is_cancelling || self.cancels.has(&context.id).await {
-            self.frontend.cancel(call).await;
-        }
-    }
-}
-
-/// Waits until this principal's tool list changes; forever, if the offered tools can no longer change.
-async fn changed(
-    frontend: &McpService,
-    principal: &Principal,
-    changes: &mut watch::Receiver<Offered>,
-    known: &mut Arc<Vec<Value>>,
-) {
-    loop {
-        if changes.changed().await.is_err() {
-            return std::future::pending().await;
-        }
-        if let Ok(now) = frontend.prepared(principal).await
-            && now.listed != *known
-        {
-            *known = Arc::clone(&now.listed);
-            return;
+        let closing_is_cancelling = context.extensions.get::<Parts>().is_some() && questions::is_modern(context);
+        if closing_is_cancelling || self.connection.cancels.has(&context.id).await {
+            self.service.cancel(call).await;
         }
     }
 }
@@ -140,7 +87,7 @@ impl ServerHandler for Handler {
     ) -> Result<ListToolsResult, ErrorData> {
         let tools = self.listed().await?;
         let list = ListToolsResult::with_all_items(tools);
-        if asked::is_modern(&context) {
+        if questions::is_modern(&context) {
             return Ok(list.with_ttl_ms(LIST_GOOD_FOR_MS).with_cache_scope(CacheScope::Private));
         }
         Ok(list)
@@ -151,10 +98,10 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some(tool) = self.frontend.settings().tool_prefix.tool(&request.name) else {
+        let Some(tool) = self.service.settings().tool_prefix.tool(&request.name) else {
             return Err(ErrorData::invalid_params(format!("unknown tool: {}", request.name), None));
         };
-        let (progress, pump) = Pump::new(context.meta.get_progress_token(), &context.peer);
+        let (progress, pump) = ProgressPump::new(context.meta.get_progress_token(), &context.peer);
         let call = Call {
             principal: self.principal.clone(),
             arguments: request.arguments.clone().unwrap_or_default(),
@@ -162,9 +109,18 @@ impl ServerHandler for Handler {
             handle: Arc::new(CallHandle::default()),
             until: Instant::now() + CALL_AT_MOST,
         };
+        let tool_call = ToolCall {
+            service: &self.service,
+            seal: &self.seal,
+            connection: &self.connection,
+            context: &context,
+            request: &request,
+            tool,
+            call: &call,
+        };
         tokio::select! {
-            answer = self.run_call(tool, &request, &context, &call) => answer,
-            () = Pump::run(pump) => Err(ErrorData::internal_error("stopped", None)),
+            answer = tool_call.run() => answer,
+            () = ProgressPump::run(pump) => Err(ErrorData::internal_error("stopped", None)),
             () = context.ct.cancelled() => {
                 self.stopped(&context, &call).await;
                 Err(ErrorData::internal_error("the client no longer waits for this response", None))
@@ -214,7 +170,7 @@ impl ServerHandler for Handler {
         _context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let name = request.params.as_ref().and_then(|params| params.get("name")).and_then(Value::as_str);
-        let called = name.and_then(|name| self.frontend.settings().tool_prefix.tool(name));
+        let called = name.and_then(|name| self.service.settings().tool_prefix.tool(name));
         if request.method == "tools/call" && called.is_some() {
             let answer = Answer::of(&refused("`arguments` must be an object"), &[]);
             let result = serde_json::to_value(completed(&answer)).unwrap_or_default();
@@ -225,67 +181,27 @@ impl ServerHandler for Handler {
 
     async fn on_cancelled(&self, params: CancelledNotificationParam, _context: NotificationContext<RoleServer>) {
         if let Some(id) = params.request_id {
-            self.cancels.record(id);
+            self.connection.cancels.record(id);
         }
     }
 
     /// Starts to notify a client with a session of changes, until the session ends.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        if self.session.is_watched.swap(true, Ordering::Relaxed) {
-            return;
+        if self.connection.begin_watching() {
+            let (service, principal) = (self.service.clone(), self.principal.clone());
+            tokio::spawn(changes::notify_session(service, principal, context.peer, self.connection.ended()));
         }
-        let (frontend, principal, ended) = (self.frontend.clone(), self.principal.clone(), self.session.ended());
-        let peer = context.peer;
-        tokio::spawn(async move {
-            // Compare with what this principal was last shown, so that earlier changes are announced too.
-            let mut changes = frontend.changes();
-            let watched = async {
-                let mut known = match frontend.shown().get(&principal) {
-                    Some(shown) => Arc::clone(&shown.listed),
-                    None => match frontend.prepared(&principal).await {
-                        Ok(prepared) => Arc::clone(&prepared.listed),
-                        Err(_) => Arc::default(),
-                    },
-                };
-                while !peer.is_transport_closed() {
-                    changed(&frontend, &principal, &mut changes, &mut known).await;
-                    if peer.notify_tool_list_changed().await.is_err() {
-                        return;
-                    }
-                }
-            };
-            tokio::select! {
-                () = watched => {}
-                () = ended.cancelled() => {}
-                () = frontend.shutdown_started() => {}
-            }
-        });
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let mut accepted = SubscriptionFilter::new();
         accepted.tools_list_changed = requested.tools_list_changed;
-        self.shown.keep(&self.frontend);
+        self.listeners.keep(&self.service);
         Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        // The library has already acknowledged the subscription: changes since then must be announced too.
-        let (before, since) = self.shown.take(&self.frontend, &self.principal);
-        let (mut known, mut changes) = match before {
-            Some(shown) => (Arc::clone(&shown.listed), self.frontend.changes()),
-            None => (Arc::default(), since),
-        };
-        loop {
-            tokio::select! {
-                () = changed(&self.frontend, &self.principal, &mut changes, &mut known) => {
-                    if context.sink().notify_tool_list_changed().await.is_err() {
-                        return Ok(());
-                    }
-                }
-                () = context.cancelled() => return Ok(()),
-                () = self.frontend.shutdown_started() => return Ok(()),
-            }
-        }
+        changes::notify_subscriber(&self.service, &self.principal, &self.listeners, &context).await;
+        Ok(())
     }
 }

@@ -3,9 +3,10 @@
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt};
+use parking_lot::Mutex;
 use rmcp::model::{ClientJsonRpcMessage, GetExtensions, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::WorkerTransport;
 use rmcp::transport::streamable_http_server::SessionManager;
@@ -13,6 +14,7 @@ use rmcp::transport::streamable_http_server::session::local::{
     LocalSessionManager, LocalSessionManagerError, LocalSessionWorker,
 };
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId};
+use telemetry::LogIgnored;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -21,6 +23,7 @@ use crate::server::http::limits::{
     MAX_STREAMS_PER_SESSION, SESSION_IDLE,
 };
 use crate::server::http::{Budget, Share};
+use crate::server::principal::Principal;
 
 tokio::task_local! {
     /// The HTTP request that is being handled. The library's session interface does not pass it on.
@@ -64,21 +67,22 @@ pub(super) enum SessionsError {
 /// Stores the reason for the endpoint, which reads it after the library has returned.
 fn refuse(refusal: Refusal) -> SessionsError {
     // Outside of a request there is no response to put it in.
-    let _ = HTTP_REQUEST.try_with(|request| request.refusal.set(Some(refusal)));
+    HTTP_REQUEST.try_with(|request| request.refusal.set(Some(refusal))).log_expected("report why a request is refused");
     refusal.into()
 }
 
 /// The sessions of one principal.
 #[derive(Debug)]
 pub(super) struct Sessions {
+    principal: Principal,
     local: LocalSessionManager,
     budget: Arc<Budget>,
     all_sessions: Arc<Semaphore>,
-    open: Mutex<HashMap<SessionId, Open>>,
+    open: Mutex<HashMap<SessionId, OpenSession>>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenSession {
     last_used: Instant,
     /// Cloned by each open stream, to count them.
     streams: Arc<()>,
@@ -86,9 +90,9 @@ struct Open {
     _permit: OwnedSemaphorePermit,
 }
 
-impl Open {
+impl OpenSession {
     fn is_idle(&self) -> bool {
-        self.stream_count() == 0 && lock(&self.requests).is_empty()
+        self.stream_count() == 0 && self.requests.lock().is_empty()
     }
 
     fn stream_count(&self) -> usize {
@@ -99,7 +103,7 @@ impl Open {
 /// A request in progress in a session. It is carried in the request's extensions and dropped when the request has been
 /// handled.
 #[derive(Clone, Debug)]
-struct UnderWay {
+struct RequestInProgress {
     _request: Arc<RequestGuard>,
     _share: Share,
 }
@@ -112,7 +116,7 @@ struct RequestGuard {
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        lock(&self.requests).remove(&self.id);
+        self.requests.lock().remove(&self.id);
     }
 }
 
@@ -122,20 +126,20 @@ pub(super) fn all_sessions() -> Arc<Semaphore> {
 }
 
 impl Sessions {
-    pub(super) fn new(budget: Arc<Budget>, all_sessions: Arc<Semaphore>) -> Self {
+    pub(super) fn new(principal: Principal, budget: Arc<Budget>, all_sessions: Arc<Semaphore>) -> Self {
         let mut local = LocalSessionManager::default();
         local.session_config.keep_alive = Some(SESSION_IDLE);
         local.session_config.channel_capacity = MAX_RESUMABLE_EVENTS;
-        Self { local, budget, all_sessions, open: Mutex::default() }
+        Self { principal, local, budget, all_sessions, open: Mutex::default() }
     }
 
     pub(super) fn has(&self, id: &str) -> bool {
-        lock(&self.open).contains_key(id)
+        self.open.lock().contains_key(id)
     }
 
     /// Makes room for one more session: returns a permit, and the idle session that must be closed for it.
     fn make_room(&self) -> Result<(OwnedSemaphorePermit, Option<SessionId>), Refusal> {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         let permit = Arc::clone(&self.all_sessions).try_acquire_owned().ok();
         if let Some(permit) = permit
             && open.len() < MAX_SESSIONS_PER_PRINCIPAL
@@ -150,28 +154,31 @@ impl Sessions {
     }
 
     fn streaming(&self, id: &SessionId) -> Result<Arc<()>, SessionsError> {
-        match lock(&self.open).get(id) {
+        match self.open.lock().get(id) {
             Some(open) if open.stream_count() < MAX_STREAMS_PER_SESSION => Ok(Arc::clone(&open.streams)),
             Some(_) => Err(refuse(Refusal::Streams)),
             None => Err(LocalSessionManagerError::SessionNotFound(SessionId::clone(id)).into()),
         }
     }
 
-    fn under_way(&self, id: &SessionId, request: &RequestId) -> Result<UnderWay, SessionsError> {
+    fn under_way(&self, id: &SessionId, request: &RequestId) -> Result<RequestInProgress, SessionsError> {
         let share = self.budget.request().map_err(|_| refuse(Refusal::Requests))?;
-        let open = lock(&self.open);
+        let open = self.open.lock();
         let requests = open.get(id).map(|open| Arc::clone(&open.requests));
         let requests = requests.ok_or_else(|| LocalSessionManagerError::SessionNotFound(SessionId::clone(id)))?;
-        if !lock(&requests).insert(request.clone()) {
+        if !requests.lock().insert(request.clone()) {
             return Err(refuse(Refusal::DuplicateId));
         }
         let guard = RequestGuard { id: request.clone(), requests };
-        Ok(UnderWay { _request: Arc::new(guard), _share: share })
+        Ok(RequestInProgress { _request: Arc::new(guard), _share: share })
     }
 
     /// Ends a session without waiting for it: its worker stops when its handle is dropped.
     async fn remove(&self, id: &SessionId) {
-        lock(&self.open).remove(id);
+        let was_open = self.open.lock().remove(id).is_some();
+        if was_open {
+            tracing::info!(principal = self.principal.name(), "closed a session");
+        }
         self.local.sessions.write().await.remove(id);
     }
 }
@@ -186,12 +193,18 @@ impl SessionManager for Sessions {
         }
         let (permit, evicted) = self.make_room().map_err(refuse)?;
         if let Some(evicted) = evicted {
+            tracing::info!(principal = self.principal.name(), reason = "room for another", "closed an idle session");
             self.remove(&evicted).await;
         }
         let (id, transport) = self.local.create_session().await?;
-        let open =
-            Open { last_used: Instant::now(), streams: Arc::default(), requests: Arc::default(), _permit: permit };
-        lock(&self.open).insert(SessionId::clone(&id), open);
+        let open = OpenSession {
+            last_used: Instant::now(),
+            streams: Arc::default(),
+            requests: Arc::default(),
+            _permit: permit,
+        };
+        self.open.lock().insert(SessionId::clone(&id), open);
+        tracing::info!(principal = self.principal.name(), "opened a session");
         Ok((id, transport))
     }
 
@@ -204,7 +217,7 @@ impl SessionManager for Sessions {
     }
 
     async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
-        match lock(&self.open).get_mut(id) {
+        match self.open.lock().get_mut(id) {
             Some(open) => {
                 open.last_used = Instant::now();
                 Ok(true)
@@ -261,8 +274,4 @@ where
     stream.inspect(move |_| {
         let _ = &streaming;
     })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

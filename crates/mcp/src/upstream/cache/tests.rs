@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use contract::tool::{Repeat, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
-use super::{CatalogFile, Listing, Unread};
+use super::{CacheError, CatalogFile, LastFailure, Listing, STDERR_LINES};
 use crate::client::{Limits, Offer, ServerSpec, Transport};
 
 struct Folder(PathBuf);
@@ -121,7 +121,7 @@ fn an_invalid_or_too_large_file_is_not_used() {
     for other in others {
         std::fs::write(&file.path, &other).unwrap();
         let shown: String = other.chars().take(80).collect();
-        assert!(matches!(file.read(), Err(Unread::Other)), "{shown}");
+        assert!(matches!(file.read(), Err(CacheError::Other)), "{shown}");
     }
     for version in [1, 3] {
         std::fs::write(&file.path, changed("version", json!(version))).unwrap();
@@ -129,10 +129,18 @@ fn an_invalid_or_too_large_file_is_not_used() {
     }
     let small = ServerSpec { limits: Limits { total_bytes: 1 << 10, ..Limits::DEFAULT }, ..spec(&[], "") };
     std::fs::write(&file.path, "x".repeat(100 << 10)).unwrap();
-    assert!(matches!(CatalogFile::of(&folder.0, &small).read(), Err(Unread::TooLong(_))));
+    assert!(matches!(CatalogFile::of(&folder.0, &small).read(), Err(CacheError::TooLong(_))));
     std::fs::remove_file(&file.path).unwrap();
     std::fs::create_dir(&file.path).unwrap();
-    assert!(matches!(file.read(), Err(Unread::Io(_))));
+    assert!(matches!(file.read(), Err(CacheError::Io(_))));
     assert!(file.write(&listing()).is_err());
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no half file stays");
+}
+
+#[test]
+fn a_status_shows_the_last_lines_without_control_characters() {
+    let text: String = (0..100).map(|n| format!("line {n}\u{1b}[0m\n")).collect();
+    let lines = LastFailure { stderr: text, ..LastFailure::new(String::new()) }.last_lines();
+    assert_eq!((lines.len(), lines[0].as_str()), (STDERR_LINES, "line 80 [0m"));
+    assert!(LastFailure::new(String::new()).last_lines().is_empty());
 }

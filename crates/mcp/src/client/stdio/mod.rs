@@ -1,0 +1,226 @@
+//! The transport to a local server: its process and its pipes. The process has its own process group, a minimal
+//! environment and a keeper, and is ended when dropped.
+
+mod lines;
+mod stderr;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
+use telemetry::LogIgnored;
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::client::spec::GRACE;
+use crate::keeper;
+
+pub(crate) use lines::Lines;
+pub(crate) use stderr::{Draining, Tail};
+
+/// The environment variables that a server inherits: enough to find its program and its files.
+const INHERITED: [&str; 2] = ["PATH", "HOME"];
+
+/// How long a server, or its keeper on its behalf, may take to end after SIGTERM.
+const TERM_GRACE: Duration = Duration::from_millis(1_500);
+
+/// How often the process is polled while it ends.
+const END_POLL: Duration = Duration::from_millis(10);
+
+/// How often a group's leader is polled for its end.
+const LEADER_POLL: Duration = Duration::from_millis(250);
+
+/// A server's process. Its group is led by its keeper, or by the server itself if this program cannot be a keeper.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    group: Group,
+    kept: bool,
+    /// The task that ends a group whose leader was killed: the rest of the group may keep the pipes open, so that the
+    /// end would go unnoticed.
+    watching: AbortHandle,
+    /// Dropped with the process, which notifies [`Gone`].
+    alive: watch::Sender<()>,
+}
+
+/// A process group, as long as its id is valid: once its leader has been reaped, the system may reuse the id. So a kill
+/// takes the id, and holds the lock while it kills.
+#[derive(Clone, Debug)]
+struct Group(Arc<Mutex<Option<Pid>>>);
+
+impl Group {
+    fn number(&self) -> Option<Pid> {
+        *self.0.lock()
+    }
+
+    fn take(&self) -> Option<Pid> {
+        self.0.lock().take()
+    }
+
+    /// Kills the whole group: a package runner starts the server as its child, and killing only the runner would leave
+    /// the server behind.
+    fn kill(&self) {
+        let mut group = self.0.lock();
+        if let Some(group) = group.take() {
+            // It fails only if the group has no processes left.
+            kill_process_group(group, Signal::KILL).log_expected("kill a server's process group");
+        }
+    }
+
+    /// Kills the rest of the group once its leader has ended.
+    async fn outlive_leader(self) {
+        while let Some(leader) = self.number() {
+            if has_ended(leader) {
+                self.kill();
+            }
+            sleep(LEADER_POLL).await;
+        }
+    }
+}
+
+/// A started process and its pipes.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) process: Process,
+    pub(crate) stdin: ChildStdin,
+    pub(crate) stdout: ChildStdout,
+    pub(crate) stderr: ChildStderr,
+}
+
+/// Completes when a process and everything that it started have ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Gone(watch::Receiver<()>);
+
+impl Gone {
+    pub(crate) async fn wait(mut self) {
+        while self.0.changed().await.is_ok() {}
+    }
+}
+
+impl Process {
+    pub(crate) fn start(
+        program: &str,
+        args: &[String],
+        env: &BTreeMap<String, String>,
+        cwd: Option<&Path>,
+    ) -> io::Result<Started> {
+        let keeper = keeper::program();
+        let mut command = match keeper {
+            Some(keeper) => {
+                find(program, env, cwd)?;
+                let mut command = Command::new(keeper);
+                command.arg0("mcp-keeper").args(keeper::arguments(program, args));
+                command
+            }
+            None => {
+                let mut command = Command::new(program);
+                command.args(args);
+                command
+            }
+        };
+        command.env_clear().process_group(0);
+        for name in INHERITED {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command.envs(env);
+        if let Some(cwd) = cwd {
+            command.current_dir(cwd);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let group = Group(Arc::new(Mutex::new(group)));
+        let watching = tokio::spawn(group.clone().outlive_leader()).abort_handle();
+        let process = Self { child, group, kept: keeper.is_some(), watching, alive: watch::Sender::new(()) };
+        let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
+            return Err(io::Error::other("the process has no pipes"));
+        };
+        Ok(Started { process, stdin, stdout, stderr })
+    }
+
+    pub(crate) fn gone(&self) -> Gone {
+        Gone(self.alive.subscribe())
+    }
+
+    /// Sends SIGTERM, waits a moment, kills the whole group, and reaps it so that no zombie is left.
+    pub(crate) async fn end(&mut self) {
+        if let Some(group) = self.group.number() {
+            self.terminate(group);
+            let term_sent = Instant::now();
+            while term_sent.elapsed() < TERM_GRACE && !has_ended(group) {
+                sleep(END_POLL).await;
+            }
+        }
+        self.group.kill();
+        let reaped = tokio::time::timeout(GRACE, self.child.wait()).await;
+        reaped.unwrap_or_else(|late| Err(late.into())).log_ignored("wait for the end of a server's process");
+    }
+
+    /// Sends SIGTERM. A keeper passes it on to the group and kills the processes that ignore it.
+    fn terminate(&self, group: Pid) {
+        // It fails only if the process or group no longer exists.
+        let sent = if self.kept { kill_process(group, Signal::TERM) } else { kill_process_group(group, Signal::TERM) };
+        sent.log_expected("terminate a server's process");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.watching.abort();
+        // A keeper works without being waited for, and also finds processes that have left the group.
+        if !self.kept {
+            self.group.kill();
+        } else if let Some(keeper) = self.group.take() {
+            self.terminate(keeper);
+        }
+    }
+}
+
+/// Returns true if the process has ended. It is not reaped, so its id stays valid.
+fn has_ended(process: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::Pid(process), options), Ok(None))
+}
+
+/// Searches for the command as the system would. Without this check a missing command would only be noticed later, by
+/// the keeper.
+fn find(program: &str, env: &BTreeMap<String, String>, cwd: Option<&Path>) -> io::Result<()> {
+    let here = |path: &Path| cwd.unwrap_or(Path::new("")).join(path).is_file();
+    let path = env.get("PATH").map(OsString::from).or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+    let found = match program.contains('/') {
+        true => here(Path::new(program)),
+        false => std::env::split_paths(&path).any(|folder| here(&folder.join(program))),
+    };
+    if found { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use super::find;
+
+    #[test]
+    fn a_command_is_searched_as_the_system_does() {
+        let env = |path: &str| BTreeMap::from([("PATH".to_owned(), path.to_owned())]);
+        let found =
+            |program: &str, path: &str, cwd: Option<&str>| find(program, &env(path), cwd.map(Path::new)).is_ok();
+        assert!(found("sh", "/nowhere:/bin", None) && !found("sh", "/nowhere", None));
+        assert!(found("/bin/sh", "", None) && !found("/bin/no-such-command", "/bin", None));
+        assert!(found("./sh", "", Some("/bin")) && !found("./sh", "/bin", Some("/nowhere")));
+        assert!(find("sh", &BTreeMap::new(), None).is_ok(), "without a configured PATH, the host's PATH is used");
+        assert!(!found("bin", "/", None), "a folder is not a command");
+    }
+}

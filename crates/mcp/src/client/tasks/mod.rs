@@ -1,0 +1,200 @@
+//! A task that a tool call returned: its state, and when to poll it again. Two protocol revisions define tasks
+//! differently.
+
+mod polling;
+mod ticket;
+
+use std::time::Duration;
+
+use executor::Dispatch;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::client::closed::Closed;
+use crate::client::spec::{MAX_UPDATE_CHARS, shown};
+
+pub(crate) use ticket::{Ticket, TimedTask};
+
+/// How long a task may take from its first response to its last.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60 * 60);
+
+/// The number of consecutive polls that may fail before the task is given up.
+pub(crate) const MAX_FAILED_POLLS: u32 = 5;
+
+/// The default pause between polls, and the bounds for the pause that a server asks for.
+const PAUSE: Duration = Duration::from_millis(1_000);
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(60));
+
+/// The longest id that a server may give a task.
+const MAX_ID_BYTES: usize = 1_024;
+
+/// The protocol variant that a task uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Dialect {
+    /// The tasks extension: a result declares itself a task, and the last poll returns the tool's result.
+    Extension,
+    /// Revision 2025-11-25: a call requests a task, and the tool's result is fetched separately.
+    Experimental,
+}
+
+/// A task of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Task {
+    pub(crate) id: String,
+    pub(crate) dialect: Dialect,
+    pub(crate) pause: Duration,
+}
+
+/// The result of following a task.
+#[derive(Debug)]
+pub(crate) enum FollowOutcome {
+    Over(Dispatch),
+    /// The connection ended; the task may still be running.
+    Lost(Closed),
+}
+
+/// The state of a task that a poll returned.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum TaskStatus {
+    Working {
+        message: Option<String>,
+    },
+    /// Finished, with the tool's result.
+    Done(Value),
+    /// The result must be fetched separately.
+    Fetch,
+    Failed(String),
+    /// The task asks a question before it continues, which this response contains.
+    Asks(Value),
+}
+
+impl Task {
+    /// Parses a task from a result. Returns `None` if the result is not a task but the tool's own result.
+    pub(crate) fn from_result(result: &Value) -> Option<Result<Self, String>> {
+        let (dialect, task) = match result.get("task") {
+            _ if result.get("resultType").and_then(Value::as_str) == Some("task") => (Dialect::Extension, result),
+            Some(task) if task.is_object() && result.get("content").is_none() => (Dialect::Experimental, task),
+            _ => return None,
+        };
+        let id = task.get("taskId").and_then(Value::as_str).filter(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES);
+        let bad = || "its task has no valid id".to_owned();
+        let with_id = |id: &str| Self { id: id.to_owned(), dialect, pause: pause(task).unwrap_or(PAUSE) };
+        Some(id.map(with_id).ok_or_else(bad))
+    }
+
+    /// Returns the `task` parameter for a tool that can only be called as a task.
+    pub(crate) fn request_parameter() -> Value {
+        json!({"ttl": DEADLINE.as_millis() as u64})
+    }
+
+    pub(crate) fn params(&self) -> Map<String, Value> {
+        Map::from_iter([("taskId".to_owned(), json!(self.id))])
+    }
+
+    /// Parses a response of `tasks/get`. The server may also change the pause between polls.
+    pub(crate) fn seen(&mut self, mut look: Value) -> TaskStatus {
+        self.pause = pause(&look).unwrap_or(self.pause);
+        let message = look.get("statusMessage").and_then(Value::as_str).map(|text| shown(text, MAX_UPDATE_CHARS));
+        match (look.get("status").and_then(Value::as_str), self.dialect) {
+            (Some("working"), _) => TaskStatus::Working { message },
+            // The tool's result, including its own errors.
+            (Some("completed"), Dialect::Extension) => match look.get_mut("result") {
+                // The result may be large, so it is moved, not copied.
+                Some(result) => TaskStatus::Done(result.take()),
+                None => TaskStatus::Failed("its task is completed but has no result".to_owned()),
+            },
+            // `tasks/result` returns the same error as the call would have.
+            (Some("completed" | "failed"), Dialect::Experimental) => TaskStatus::Fetch,
+            (Some("failed"), Dialect::Extension) => {
+                let why =
+                    look.pointer("/error/message").and_then(Value::as_str).map(|why| shown(why, MAX_UPDATE_CHARS));
+                TaskStatus::Failed(format!(
+                    "its task failed: {}",
+                    why.or(message).unwrap_or_else(|| "no reason given".to_owned())
+                ))
+            }
+            (Some("cancelled"), _) => TaskStatus::Failed("its task was cancelled by the server".to_owned()),
+            (Some("input_required"), Dialect::Extension) => TaskStatus::Asks(look),
+            // The question arrives as a server request while `tasks/result` waits.
+            (Some("input_required"), Dialect::Experimental) => TaskStatus::Fetch,
+            _ => TaskStatus::Failed("its task has an invalid status".to_owned()),
+        }
+    }
+}
+
+fn pause(task: &Value) -> Option<Duration> {
+    let asked = task.get("pollIntervalMs").or_else(|| task.get("pollInterval"))?.as_u64()?;
+    Some(clamp_pause(Duration::from_millis(asked)))
+}
+
+/// Limits a pause to the allowed range.
+pub(crate) fn clamp_pause(pause: Duration) -> Duration {
+    pause.clamp(PAUSES.0, PAUSES.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+
+    use super::{Dialect, Task, TaskStatus};
+
+    fn task(dialect: Dialect, pause_ms: u64) -> Task {
+        Task { id: "t".to_owned(), dialect, pause: Duration::from_millis(pause_ms) }
+    }
+
+    #[test]
+    fn a_result_is_a_task_only_if_it_declares_one() {
+        let no_id = "its task has no valid id".to_owned();
+        let cases = [
+            (json!({"resultType": "task", "taskId": "t"}), Some(Ok(task(Dialect::Extension, 1_000)))),
+            (json!({"resultType": "task", "taskId": "t", "pollIntervalMs": 0}), Some(Ok(task(Dialect::Extension, 50)))),
+            (
+                json!({"task": {"taskId": "t", "pollInterval": 1e9 as u64}}),
+                Some(Ok(task(Dialect::Experimental, 60_000))),
+            ),
+            (json!({"resultType": "task"}), Some(Err(no_id.clone()))),
+            (json!({"resultType": "task", "taskId": "x".repeat(1_025)}), Some(Err(no_id.clone()))),
+            (json!({"task": {"taskId": ""}}), Some(Err(no_id))),
+            (json!({"content": [], "task": {"taskId": "t"}}), None),
+            (json!({"content": [], "resultType": "complete"}), None),
+            (json!(7), None),
+        ];
+        for (result, expected) in cases {
+            assert_eq!(Task::from_result(&result), expected, "{result}");
+        }
+    }
+
+    #[test]
+    fn a_poll_returns_the_state_of_the_task() {
+        let failed = |why: &str| TaskStatus::Failed(why.to_owned());
+        let result = json!({"content": [], "isError": true});
+        let cases: [(Dialect, Value, TaskStatus); 9] = [
+            (Dialect::Extension, json!({"status": "working"}), TaskStatus::Working { message: None }),
+            (
+                Dialect::Experimental,
+                json!({"status": "working", "statusMessage": "half\u{1b}"}),
+                TaskStatus::Working { message: Some("half ".to_owned()) },
+            ),
+            (Dialect::Extension, json!({"status": "completed", "result": result}), TaskStatus::Done(result.clone())),
+            (Dialect::Extension, json!({"status": "completed"}), failed("its task is completed but has no result")),
+            (Dialect::Experimental, json!({"status": "completed"}), TaskStatus::Fetch),
+            (Dialect::Experimental, json!({"status": "failed"}), TaskStatus::Fetch),
+            (
+                Dialect::Extension,
+                json!({"status": "failed", "error": {"message": "no"}}),
+                failed("its task failed: no"),
+            ),
+            (Dialect::Extension, json!({"status": "cancelled"}), failed("its task was cancelled by the server")),
+            (Dialect::Extension, json!({"status": 7}), failed("its task has an invalid status")),
+        ];
+        for (dialect, look, expected) in cases {
+            assert_eq!(task(dialect, 1).seen(look.clone()), expected, "{look}");
+        }
+        let mut changed = task(Dialect::Extension, 1);
+        changed.seen(json!({"status": "working", "pollIntervalMs": 200}));
+        assert_eq!(changed.pause, Duration::from_millis(200));
+    }
+}

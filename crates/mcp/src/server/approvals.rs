@@ -1,0 +1,177 @@
+//! Approvals: which calls need one, and how a control call waits for one and stores a person's decision.
+//!
+//! By default every tool that may change something needs approval: all tools except those that a trusted server
+//! declares read-only, or additive and idempotent. A person can approve a tool permanently, so that it is asked about
+//! only once.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use codemode::CodeMode;
+use contract::cell::{CellResult, PendingState, WaitingReason};
+use contract::config::pattern::Pattern;
+use contract::tool::{Repeat, ToolId, ToolSpec};
+use executor::clock::now_ms;
+use executor::{Hook, HookAnswer, HookFuture, ToolEvent};
+use store::{Approval, ApprovalScope, Decision, DecisionRefused};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::principal::Principal;
+
+/// How often the store is polled for decisions made in another process.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Which tools need a person's approval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApprovalPolicy {
+    /// Every tool that may change something needs approval.
+    Changes,
+    /// The tools that match these patterns need approval, whatever their annotations say.
+    Named(Vec<Pattern>),
+    /// No tool needs approval.
+    Never,
+}
+
+impl ApprovalPolicy {
+    fn applies_to(&self, tool: &ToolSpec) -> bool {
+        match self {
+            Self::Changes => tool.repeat != Repeat::Always,
+            Self::Named(patterns) => names(patterns, &tool.id),
+            Self::Never => false,
+        }
+    }
+
+    /// Returns the hook that requires approval for these tools. Tools that match `exempt`, which the user has
+    /// declared harmless, need none.
+    pub fn hook_for(&self, exempt: &[Pattern], tools: &[ToolSpec]) -> ApprovalHook {
+        let asked = tools.iter().filter(|tool| self.applies_to(tool) && !names(exempt, &tool.id));
+        ApprovalHook(Arc::new(asked.map(|tool| tool.id.as_str().to_owned()).collect()))
+    }
+}
+
+fn names(patterns: &[Pattern], id: &ToolId) -> bool {
+    patterns.iter().any(|pattern| catalog::policy::names(pattern, id))
+}
+
+/// Requires a person's approval for a set of tools of one catalog.
+#[derive(Clone, Debug)]
+pub struct ApprovalHook(Arc<HashSet<String>>);
+
+impl Hook for ApprovalHook {
+    fn before<'a>(&'a self, event: &'a ToolEvent) -> HookFuture<'a, Result<HookAnswer, String>> {
+        let asked = event.tool_id.as_ref().is_some_and(|id| self.0.contains(id));
+        let reason = asked.then(|| "this tool may change something".to_owned());
+        Box::pin(async move { Ok(HookAnswer { require_approval: reason, ..HookAnswer::default() }) })
+    }
+}
+
+/// Returns the run's id if all of its pending calls wait for a person.
+pub(crate) fn waits_for_people(result: &CellResult) -> Option<&str> {
+    match result {
+        CellResult::Waiting { run_id, reason: WaitingReason::PendingTools, pending_tool_calls, .. } => {
+            let only_people = pending_tool_calls.iter().all(|call| call.state == PendingState::Approval);
+            (only_people && !pending_tool_calls.is_empty()).then_some(run_id)
+        }
+        CellResult::Waiting { .. } | CellResult::Completed { .. } | CellResult::Failed { .. } => None,
+    }
+}
+
+/// Returns the open approvals of a waiting run. If the store cannot be read, there are none.
+pub(crate) async fn open_approvals(code_mode: &CodeMode, principal: &Principal, result: &CellResult) -> Vec<Approval> {
+    let CellResult::Waiting { run_id, .. } = result else { return Vec::new() };
+    let scope = principal.scope();
+    let mut approvals = match code_mode.store().approvals_of_run(run_id).await {
+        Ok(approvals) => approvals,
+        Err(error) => {
+            tracing::warn!(run_id, %error, "the approvals of a run cannot be read");
+            return Vec::new();
+        }
+    };
+    let now = now_ms();
+    approvals.retain(|one| one.is_open(now) && one.agent_id == scope.agent_id && one.session_id == scope.session_id);
+    approvals
+}
+
+/// Waits until one of these approvals is decided or expires. It polls the store, because a person may decide in another
+/// process. Returns false if that does not happen before `until` or before the shutdown.
+pub(crate) async fn wait_for_decision(
+    code_mode: &CodeMode,
+    approvals: &[Approval],
+    until: Instant,
+    shutdown: &CancellationToken,
+) -> bool {
+    let Some(run_id) = approvals.first().map(|approval| approval.run_id.clone()) else { return false };
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || shutdown.is_cancelled() {
+            return false;
+        }
+        tokio::time::sleep(POLL_INTERVAL.min(left)).await;
+        let Ok(current) = code_mode.store().approvals_of_run(&run_id).await else { continue };
+        let now = now_ms();
+        let open = |id: &str| current.iter().any(|one| one.approval_id == id && one.is_open(now));
+        if approvals.iter().any(|approval| !open(&approval.approval_id)) {
+            return true;
+        }
+    }
+}
+
+/// Stores a decision that a person made through the client. Returns true if the approval is now decided, by this
+/// decision or by an earlier one.
+pub(crate) async fn decide(
+    code_mode: &CodeMode,
+    principal: &Principal,
+    approval_id: &str,
+    decision: &Decision,
+) -> bool {
+    let by = format!("{} (through the client)", principal.name());
+    let decided = match code_mode.decide(approval_id, decision, &by).await {
+        Err(DecisionRefused::TooManyRules) => {
+            // No permanent approval can be stored, but the person also approved this one call.
+            let once = Decision::Approve { edited_input: None, reach: ApprovalScope::Once };
+            return code_mode.decide(approval_id, &once, &by).await.is_ok();
+        }
+        decided => decided,
+    };
+    match decided {
+        Ok(_) | Err(DecisionRefused::NotPending) => true,
+        Err(error) => {
+            tracing::warn!(approval_id, %error, "a decision cannot be stored");
+            false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::config::pattern::Pattern;
+    use contract::tool::{Repeat, ToolId, ToolSpec};
+    use serde_json::json;
+
+    use super::ApprovalPolicy;
+
+    fn tool(id: &str, repeat: Repeat) -> ToolSpec {
+        ToolSpec { repeat, ..ToolSpec::new(ToolId::parse(id).unwrap(), "", json!({})) }
+    }
+
+    #[test]
+    fn a_read_only_tool_needs_no_approval_unless_a_pattern_names_it() {
+        let pattern = |text: &str| Pattern::parse(text).unwrap();
+        let tools = [
+            tool("mcp:git:log", Repeat::Always),
+            tool("mcp:git:push", Repeat::Never),
+            tool("mcp:files:write", Repeat::WithKey),
+        ];
+        let asked = |policy: &ApprovalPolicy, exempt: &[Pattern]| {
+            let mut ids: Vec<String> = policy.hook_for(exempt, &tools).0.iter().cloned().collect();
+            ids.sort_unstable();
+            ids
+        };
+        assert_eq!(asked(&ApprovalPolicy::Changes, &[]), ["mcp:files:write", "mcp:git:push"]);
+        assert_eq!(asked(&ApprovalPolicy::Changes, &[pattern("mcp:files:*")]), ["mcp:git:push"]);
+        assert_eq!(asked(&ApprovalPolicy::Named(vec![pattern("mcp:git:*")]), &[]), ["mcp:git:log", "mcp:git:push"]);
+        assert!(asked(&ApprovalPolicy::Never, &[]).is_empty());
+    }
+}

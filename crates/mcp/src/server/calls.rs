@@ -1,0 +1,185 @@
+//! Control calls and the runs that they started. A call's state is kept so that the call can be cancelled, and so that
+//! `wait` finds a run that is not in the store yet.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use serde_json::{Map, Value};
+use store::Millis;
+use tokio::time::Instant;
+
+use super::principal::Principal;
+use super::progress::Progress;
+
+/// How often `wait` checks whether a run's first turn is over.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A control call, and the time by which it must be answered.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) principal: Principal,
+    pub(crate) arguments: Map<String, Value>,
+    pub(crate) progress: Progress,
+    pub(crate) handle: Arc<CallHandle>,
+    pub(crate) until: Instant,
+}
+
+/// The state of one control call, from its request to its response.
+#[derive(Debug, Default)]
+pub(crate) struct CallHandle {
+    state: Mutex<CallState>,
+}
+
+#[derive(Debug, Default)]
+struct CallState {
+    run_id: Option<String>,
+    /// The call waits only for a person, so there is no turn to cancel.
+    waits_for_person: bool,
+    cancelled: bool,
+}
+
+impl CallHandle {
+    /// Records the call's run. Returns true if the call was cancelled before; the run must then be aborted.
+    pub(crate) fn attach_run(&self, run_id: &str) -> bool {
+        let mut state = self.lock();
+        state.run_id = Some(run_id.to_owned());
+        state.cancelled
+    }
+
+    pub(crate) fn run_id(&self) -> Option<String> {
+        self.lock().run_id.clone()
+    }
+
+    /// Marks the call as waiting only for a person: a cancellation then ends no turn.
+    pub(crate) fn start_waiting_for_person(&self) {
+        self.lock().waits_for_person = true;
+    }
+
+    /// Marks the call as running a turn again.
+    pub(crate) fn stop_waiting_for_person(&self) {
+        self.lock().waits_for_person = false;
+    }
+
+    /// Marks the call as cancelled. Returns the run whose turn must end with the call, if there is one.
+    pub(crate) fn cancel(&self) -> Option<String> {
+        let mut state = self.lock();
+        state.cancelled = true;
+        state.run_id.clone().filter(|_| !state.waits_for_person)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CallState> {
+        self.state.lock()
+    }
+}
+
+/// A run in its first turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InFlightRun {
+    pub(crate) run_id: String,
+    pub(crate) principal: Principal,
+    pub(crate) source: String,
+    pub(crate) started_at: Millis,
+}
+
+/// The runs that are in their first turn in this process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InFlight(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    runs: HashMap<String, InFlightRun>,
+    /// The number of `exec` calls that have no run yet.
+    starting: HashMap<Principal, usize>,
+}
+
+/// An `exec` call that has no run yet. It is dropped when the call has a run or has failed.
+#[derive(Debug)]
+pub(crate) struct Starting {
+    in_flight: InFlight,
+    principal: Principal,
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        let mut known = self.in_flight.lock();
+        match known.starting.get_mut(&self.principal) {
+            Some(more) if *more > 1 => *more -= 1,
+            Some(_) | None => drop(known.starting.remove(&self.principal)),
+        }
+    }
+}
+
+impl InFlight {
+    pub(crate) fn starting(&self, principal: &Principal) -> Starting {
+        *self.lock().starting.entry(principal.clone()).or_default() += 1;
+        Starting { in_flight: self.clone(), principal: principal.clone() }
+    }
+
+    pub(crate) fn is_starting(&self, principal: &Principal) -> bool {
+        self.lock().starting.contains_key(principal)
+    }
+
+    pub(crate) fn add(&self, run: InFlightRun) {
+        self.lock().runs.insert(run.run_id.clone(), run);
+    }
+
+    pub(crate) fn remove(&self, run_id: &str) {
+        self.lock().runs.remove(run_id);
+    }
+
+    pub(crate) fn has(&self, run_id: &str, principal: &Principal) -> bool {
+        self.lock().runs.get(run_id).is_some_and(|run| run.principal == *principal)
+    }
+
+    pub(crate) fn of(&self, principal: &Principal) -> Vec<InFlightRun> {
+        self.lock().runs.values().filter(|run| run.principal == *principal).cloned().collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        let known = self.lock();
+        known.runs.is_empty() && known.starting.is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CallHandle, InFlight, InFlightRun};
+    use crate::server::Principal;
+
+    #[test]
+    fn a_call_can_be_cancelled_before_and_after_it_has_a_run() {
+        let handle = CallHandle::default();
+        assert!(!handle.attach_run("cm_1"));
+        assert_eq!(handle.cancel().as_deref(), Some("cm_1"));
+        let early = CallHandle::default();
+        assert_eq!(early.cancel(), None);
+        assert!(early.attach_run("cm_2"));
+        let waiting = CallHandle::default();
+        waiting.attach_run("cm_3");
+        waiting.start_waiting_for_person();
+        assert_eq!(waiting.cancel(), None);
+    }
+
+    #[test]
+    fn a_run_in_flight_is_visible_to_its_principal_only() {
+        let in_flight = InFlight::default();
+        let (ada, local) = (Principal::named("ada").unwrap(), Principal::local());
+        let run_id = "cm_1".to_owned();
+        in_flight.add(InFlightRun { run_id, principal: ada.clone(), source: String::new(), started_at: 0 });
+        assert!(in_flight.has("cm_1", &ada) && !in_flight.has("cm_1", &local));
+        assert_eq!((in_flight.of(&ada).len(), in_flight.of(&local).len()), (1, 0));
+        in_flight.remove("cm_1");
+        assert!(in_flight.is_empty());
+        let (one, two) = (in_flight.starting(&ada), in_flight.starting(&ada));
+        drop(one);
+        assert!(in_flight.is_starting(&ada) && !in_flight.is_starting(&local));
+        drop(two);
+        assert!(in_flight.is_empty());
+    }
+}

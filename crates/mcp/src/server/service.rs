@@ -1,0 +1,251 @@
+//! The server independent of its transport: `exec` and `wait` for principals, runs that outlive their calls, approvals.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use codemode::CodeMode;
+use contract::cell::CellResult;
+use contract::config;
+use executor::clock::now_ms;
+use executor::run::PrepareError;
+use executor::{Executor, random_name};
+use serde_json::Value;
+use store::{Approval, Decision};
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::{failed, still_waiting};
+use super::approvals;
+use super::calls::{Call, InFlight, InFlightRun, POLL_INTERVAL};
+use super::prepared::{Cache, OfferedSources, Prepared, Settings};
+use super::principal::Principal;
+use super::progress::Progress;
+use super::recovery::{self, UndeliveredOutput, WaitTarget};
+
+/// How long after the start calls wait for the upstream servers to be ready.
+const MAX_SETTLE_TIME: Duration = Duration::from_secs(10);
+
+/// The MCP server that agents call. A handle: clones refer to the same server.
+#[derive(Clone, Debug)]
+pub struct McpService {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    code_mode: CodeMode,
+    settings: Settings,
+    offered: watch::Receiver<OfferedSources>,
+    /// From this time on calls no longer wait for upstream servers that are not ready.
+    settle_by: Instant,
+    prepared: Cache,
+    in_flight: InFlight,
+    undelivered: UndeliveredOutput,
+    shutdown: CancellationToken,
+}
+
+impl McpService {
+    pub fn new(code_mode: CodeMode, settings: Settings, offered: watch::Receiver<OfferedSources>) -> Self {
+        let prepared = Cache::new(offered.clone());
+        let inner = Inner {
+            code_mode,
+            settings,
+            offered,
+            settle_by: Instant::now() + MAX_SETTLE_TIME,
+            prepared,
+            in_flight: InFlight::default(),
+            undelivered: UndeliveredOutput::default(),
+            shutdown: CancellationToken::new(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Returns the executor and the configuration that this principal's runs use, so that a person can resume an
+    /// agent's run from the command line with the agent's tools, policy and approvals. Like an agent's call, it first
+    /// waits for the upstream servers to be ready.
+    pub async fn executor_for(&self, principal: &Principal) -> Result<(Executor, config::CodeMode), PrepareError> {
+        let prepared = self.prepared(principal).await?;
+        Ok((prepared.executor(&Progress::default()), prepared.config.clone()))
+    }
+
+    /// Starts the shutdown: calls stop waiting and return the current state of their runs.
+    pub fn begin_shutdown(&self) {
+        self.inner.shutdown.cancel();
+    }
+
+    /// Returns true if no run is in progress in this process.
+    pub fn is_idle(&self) -> bool {
+        self.inner.in_flight.is_empty() && self.inner.code_mode.live_runs() == 0
+    }
+
+    /// Returns true if the server can answer calls.
+    pub async fn is_ready(&self) -> bool {
+        !self.is_shutting_down()
+            && self.inner.offered.borrow().settled
+            && self.inner.code_mode.store().live_runs().await.is_ok()
+    }
+
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.inner.shutdown.is_cancelled()
+    }
+
+    pub(crate) async fn shutdown_started(&self) {
+        self.inner.shutdown.cancelled().await;
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    pub(crate) fn code_mode(&self) -> &CodeMode {
+        &self.inner.code_mode
+    }
+
+    pub(crate) fn undelivered(&self) -> &UndeliveredOutput {
+        &self.inner.undelivered
+    }
+
+    /// Returns a receiver that is notified of every change of the offered tools.
+    pub(crate) fn changes(&self) -> watch::Receiver<OfferedSources> {
+        self.inner.offered.clone()
+    }
+
+    pub(crate) async fn prepared(&self, principal: &Principal) -> Result<Arc<Prepared>, PrepareError> {
+        let mut offered = self.inner.offered.clone();
+        let settled = offered.wait_for(|offered| offered.settled);
+        // An upstream server that becomes ready after this time is listed when it does.
+        if tokio::time::timeout_at(self.inner.settle_by, settled).await.is_err() {
+            tracing::debug!("some upstream servers are not ready; their tools are listed when they are");
+        }
+        self.inner.prepared.get(&self.inner.settings, principal)
+    }
+
+    /// Returns the tools that each principal was last shown.
+    pub(crate) fn shown(&self) -> HashMap<Principal, Arc<Prepared>> {
+        self.inner.prepared.shown()
+    }
+
+    /// Runs a cell. The run continues if the client stops waiting for the response.
+    pub(crate) async fn exec(&self, call: &Call) -> CellResult {
+        let starting = self.inner.in_flight.starting(&call.principal);
+        let prepared = match self.prepared(&call.principal).await {
+            Ok(prepared) => prepared,
+            Err(error) => return failed(&error.to_string()),
+        };
+        let Ok(tool_call_id) = random_name() else { return failed("cannot read system randomness") };
+        let input = Value::Object(call.arguments.clone());
+        let (code_mode, in_flight) = (self.inner.code_mode.clone(), self.inner.in_flight.clone());
+        let (executor, handle, principal) =
+            (prepared.executor(&call.progress), Arc::clone(&call.handle), call.principal.clone());
+        let running = async move {
+            let mut run = None;
+            let source = ["code", "command"].iter().find_map(|name| input.get(name)?.as_str()).unwrap_or_default();
+            let on_start = |run_id: &str| {
+                run = Some(run_id.to_owned());
+                let (run_id, source) = (run_id.to_owned(), source.to_owned());
+                let cancelled = handle.attach_run(&run_id);
+                in_flight.add(InFlightRun { run_id: run_id.clone(), principal, source, started_at: now_ms() });
+                drop(starting);
+                if cancelled {
+                    let code_mode = code_mode.clone();
+                    tokio::spawn(async move { code_mode.abort(&run_id).await });
+                }
+            };
+            let result = code_mode.exec_json_begun(&executor, &prepared.config, &tool_call_id, &input, on_start).await;
+            if let Some(run_id) = run {
+                in_flight.remove(&run_id);
+            }
+            result
+        };
+        match self.run_until_deadline(call, running).await {
+            Some(result) => result,
+            None => match call.handle.run_id() {
+                Some(run_id) => still_waiting(&run_id),
+                None => failed("no sandbox worker was free in time; try again"),
+            },
+        }
+    }
+
+    /// Resumes a run, or waits for its current turn.
+    pub(crate) async fn wait(&self, call: &Call, run_id: &str) -> CellResult {
+        let prepared = match self.prepared(&call.principal).await {
+            Ok(prepared) => prepared,
+            Err(error) => return failed(&error.to_string()),
+        };
+        let Ok(tool_call_id) = random_name() else { return failed("cannot read system randomness") };
+        call.handle.attach_run(run_id);
+        let (executor, run, principal) = (prepared.executor(&call.progress), run_id.to_owned(), call.principal.clone());
+        let (code_mode, in_flight) = (self.inner.code_mode.clone(), self.inner.in_flight.clone());
+        let waiting = async move {
+            // The run is in the store once its first turn is over.
+            while in_flight.has(&run, &principal) {
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+            code_mode.wait(&executor, &prepared.config, &tool_call_id, &run).await
+        };
+        self.run_until_deadline(call, waiting).await.unwrap_or_else(|| still_waiting(run_id))
+    }
+
+    /// Cancels a call at its client's request: aborts the run's turn and the tool calls that it has dispatched.
+    pub(crate) async fn cancel(&self, call: &Call) {
+        let Some(run_id) = call.handle.cancel() else { return };
+        let mine = match self.inner.code_mode.store().run(&run_id).await {
+            Ok(Some(row)) => row.scope.admits(&call.principal.scope()),
+            Ok(None) => self.inner.in_flight.has(&run_id, &call.principal),
+            Err(error) => {
+                tracing::warn!(run_id, %error, "a cancelled run cannot be read, so it continues");
+                false
+            }
+        };
+        if mine {
+            match self.prepared(&call.principal).await {
+                Ok(prepared) => self.inner.code_mode.abort_with(&prepared.executor(&call.progress), &run_id).await,
+                Err(_) => self.inner.code_mode.abort(&run_id).await,
+            };
+        }
+    }
+
+    /// Finds the run that a `wait` call refers to.
+    pub(crate) async fn wait_target(&self, call: &Call) -> WaitTarget {
+        recovery::wait_target(&self.inner.code_mode, &self.inner.in_flight, call).await
+    }
+
+    /// Returns the open approvals of a waiting run.
+    pub(crate) async fn open_approvals(&self, principal: &Principal, result: &CellResult) -> Vec<Approval> {
+        approvals::open_approvals(&self.inner.code_mode, principal, result).await
+    }
+
+    /// Waits until one of these approvals is decided or expires. Returns false if that does not happen before `until`.
+    pub(crate) async fn wait_for_decision(&self, approvals: &[Approval], until: Instant) -> bool {
+        approvals::wait_for_decision(&self.inner.code_mode, approvals, until, &self.inner.shutdown).await
+    }
+
+    /// Stores a decision that a person made through the client. Returns true if the approval is now decided, by this
+    /// decision or by an earlier one.
+    pub(crate) async fn decide(&self, principal: &Principal, approval_id: &str, decision: &Decision) -> bool {
+        approvals::decide(&self.inner.code_mode, principal, approval_id, decision).await
+    }
+
+    /// Runs a turn. Returns `None` if the call's time is over or the process shuts down first; the turn then continues,
+    /// and its output is kept for the run's next answer.
+    async fn run_until_deadline(
+        &self,
+        call: &Call,
+        turn: impl Future<Output = CellResult> + Send + 'static,
+    ) -> Option<CellResult> {
+        let (sender, receiver) = oneshot::channel();
+        let (undelivered, principal) = (self.inner.undelivered.clone(), call.principal.clone());
+        tokio::spawn(async move {
+            if let Err(mut result) = sender.send(turn.await) {
+                undelivered.keep(&principal, &mut result);
+            }
+        });
+        tokio::select! {
+            done = receiver => done.ok(),
+            () = tokio::time::sleep_until(call.until) => None,
+            () = self.shutdown_started() => None,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Monitors a connection: the server ends, its tools change, or it becomes idle.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::lifecycle::Phase;
+use super::supervisor::Supervisor;
+use crate::client::{Closed, Server};
+
+/// How long to wait after a change notification: a server that changes several tools sends several, and is listed once.
+const SETTLING: Duration = Duration::from_millis(200);
+
+/// The minimum time between two listings that a server's notifications cause.
+const BETWEEN_LISTINGS: Duration = Duration::from_secs(2);
+
+/// How long the last standard error output of a server that ended may take to arrive.
+const STDERR_DELAY: Duration = Duration::from_millis(100);
+
+/// Returns when to list again after a change notification.
+fn listing_due(now: Instant, last: Option<Instant>) -> Instant {
+    let settled = now + SETTLING;
+    last.map_or(settled, |last| settled.max(last + BETWEEN_LISTINGS))
+}
+
+/// Monitors a connection until it ends. The task keeps neither the server nor its supervisor alive.
+pub(super) fn spawn(supervisor: &Arc<Supervisor>, number: u64, server: &Arc<Server>) {
+    let monitor = Monitor {
+        supervisor: Arc::downgrade(supervisor),
+        server: Arc::downgrade(server),
+        number,
+        list_changes: server.list_changes(),
+        last_listing: None,
+        due: None,
+    };
+    tokio::spawn(monitor.watch(server.closed()));
+}
+
+/// Returns when to check whether the server is idle, or `None` if it may stay idle.
+fn idle_at(supervisor: &Supervisor) -> Option<Instant> {
+    let idle_stop = supervisor.idle_stop()?;
+    let state = supervisor.state();
+    let used = if state.in_flight > 0 { std::time::Instant::now() } else { state.last_used };
+    Some(Instant::from_std(used) + idle_stop)
+}
+
+/// The task that watches one connection.
+struct Monitor {
+    supervisor: Weak<Supervisor>,
+    server: Weak<Server>,
+    number: u64,
+    list_changes: watch::Receiver<u64>,
+    last_listing: Option<Instant>,
+    due: Option<Instant>,
+}
+
+impl Monitor {
+    async fn watch(mut self, closed: impl Future<Output = Closed> + Send) {
+        tokio::pin!(closed);
+        let why = loop {
+            let idle_at = self.supervisor.upgrade().and_then(|supervisor| idle_at(&supervisor));
+            tokio::select! {
+                why = &mut closed => break why,
+                Ok(()) = self.list_changes.changed() => {
+                    self.due.get_or_insert_with(|| listing_due(Instant::now(), self.last_listing));
+                }
+                () = at(self.due) => self.list().await,
+                () = at(idle_at) => {
+                    if let Some(supervisor) = self.supervisor.upgrade() {
+                        supervisor.stop_if_idle(self.number);
+                    }
+                }
+            }
+        };
+        self.ended(why).await;
+    }
+
+    async fn list(&mut self) {
+        self.due = None;
+        if let (Some(supervisor), Some(server)) = (self.supervisor.upgrade(), self.server.upgrade()) {
+            // The next change notification tries again.
+            if let Err(reason) = supervisor.relist(&server).await {
+                tracing::warn!(server = %supervisor.name(), reason, "the changed tools of an MCP server are not used");
+            }
+        }
+        self.last_listing = Some(Instant::now());
+    }
+
+    async fn ended(self, why: Closed) {
+        let (Some(supervisor), Some(server)) = (self.supervisor.upgrade(), self.server.upgrade()) else { return };
+        supervisor.on_disconnect(&mut supervisor.state(), self.number, &why.to_string());
+        sleep(STDERR_DELAY).await;
+        let mut state = supervisor.state();
+        // If this process ended the connection itself, the last failure is an older one.
+        let failed = state.number == self.number && !matches!(state.lifecycle.phase(), Phase::Stopped | Phase::Retired);
+        if failed && let Some(failure) = &mut state.last_failure {
+            failure.stderr = server.stderr_tail();
+        }
+    }
+}
+
+async fn at(when: Option<Instant>) {
+    match when {
+        Some(when) => sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::{BETWEEN_LISTINGS, SETTLING, listing_due};
+
+    #[test]
+    fn listings_wait_for_changes_to_settle_and_for_a_minimum_interval() {
+        let now = Instant::now();
+        assert_eq!(listing_due(now, None), now + SETTLING);
+        assert_eq!(listing_due(now, Some(now)), now + BETWEEN_LISTINGS);
+        assert_eq!(listing_due(now + 2 * BETWEEN_LISTINGS, Some(now)), now + 2 * BETWEEN_LISTINGS + SETTLING);
+    }
+}

@@ -1,0 +1,106 @@
+//! One configured server, running or not, as a tool source.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::tool::ToolSpec;
+use executor::{Approved, AuthorizedCall, CallFuture, CancelFuture, ParkedCall, ToolSource};
+use tokio::sync::watch;
+
+use super::calls;
+use super::lifecycle::Event;
+use super::start::{self, Unavailable};
+use super::status::Status;
+use super::supervisor::{Supervisor, UpstreamOptions};
+use crate::client::ServerSpec;
+
+/// A configured server as a tool source. The server is started when it is needed.
+#[derive(Debug)]
+pub struct Upstream {
+    supervisor: Arc<Supervisor>,
+}
+
+impl Upstream {
+    /// Reads the cached listing, if there is one. The server is not started.
+    pub fn new(spec: ServerSpec, options: UpstreamOptions) -> Arc<Self> {
+        Self::in_group(spec, options, None)
+    }
+
+    /// Creates a server whose changes are also counted for its group.
+    pub(super) fn in_group(
+        spec: ServerSpec,
+        options: UpstreamOptions,
+        group_changes: Option<Arc<watch::Sender<u64>>>,
+    ) -> Arc<Self> {
+        Arc::new(Self { supervisor: Supervisor::new(spec, options, group_changes) })
+    }
+
+    pub fn name(&self) -> &str {
+        self.supervisor.name()
+    }
+
+    /// Returns how long the server may take from its start to having listed its tools.
+    pub(super) fn connect_limit(&self) -> Duration {
+        self.supervisor.spec.limits.connect
+    }
+
+    /// Returns a counter that increases whenever the tools change.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.supervisor.changes()
+    }
+
+    /// Ensures that there is a listing, possibly a cached one. It starts the server only if there is none.
+    pub async fn listed(&self) -> Result<(), Unavailable> {
+        if self.supervisor.listing().is_some() {
+            return Ok(());
+        }
+        start::acquire(&self.supervisor).await.map(drop)
+    }
+
+    /// Lists the server's tools now, and starts the server if it does not run, even if it was given up before.
+    pub async fn refresh(&self) -> Result<(), Unavailable> {
+        start::refresh(&self.supervisor).await
+    }
+
+    /// Stops the server; the next call starts it again.
+    pub async fn stop(&self) {
+        self.supervisor.stop(Event::Stop).await;
+    }
+
+    /// Stops the server permanently.
+    pub async fn retire(&self) {
+        self.supervisor.stop(Event::Retire).await;
+    }
+
+    pub fn status(&self) -> Status {
+        self.status_against(&Approved::default())
+    }
+
+    /// Returns the status, including the tools whose definition differs from the approved one.
+    pub fn status_against(&self, approved: &Approved) -> Status {
+        Status::of(&self.supervisor, approved)
+    }
+}
+
+impl ToolSource for Upstream {
+    /// Returns the tools of the last listing, from the server or from the cache file.
+    fn tools(&self) -> Vec<ToolSpec> {
+        self.supervisor.listing().map(|listing| listing.tools.clone()).unwrap_or_default()
+    }
+
+    fn identity(&self) -> Option<String> {
+        Some(self.supervisor.spec.identity())
+    }
+
+    fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
+        Box::pin(async move { calls::call(&self.supervisor, &call).await })
+    }
+
+    fn follow(&self, parked: ParkedCall) -> CallFuture<'_> {
+        Box::pin(async move { calls::follow(&self.supervisor, &parked).await })
+    }
+
+    fn cancel(&self, parked: ParkedCall) -> CancelFuture<'_> {
+        Box::pin(async move { calls::cancel(&self.supervisor, &parked).await })
+    }
+}
