@@ -76,7 +76,7 @@ async fn start(folder: &Path) -> Result<()> {
     println!("the model sees: {}", run.surface.names().join(", "));
     let result = code_mode.exec_json(&run.executor, &run.config.code_mode, "call-1", &json!({"code": CELL})).await;
     println!("{}", json!(result));
-    code_mode.leave().await?;
+    code_mode.shut_down().await?;
     Ok(())
 }
 

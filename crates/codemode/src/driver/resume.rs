@@ -11,7 +11,7 @@ use super::places::CellLocation;
 use super::{Driver, Run};
 use crate::cell::{Cell, Event, Reopened, Spent};
 use crate::pool::Lease;
-use crate::replay::{Comparison, MAX_RESUMING_MS, Start, Stumble, Walk, ended_of};
+use crate::replay::{Comparison, MAX_RESUMING_MS, ReplayFailure, Start, Walk, ended_of};
 
 /// Creates a driver for a stored run, and resumes the run's open calls.
 pub(crate) async fn resumed(
@@ -37,7 +37,7 @@ pub(crate) async fn resumed(
         Some(snapshot) if row.snapshot_leg == Some(last_leg) => (CellLocation::Frozen { snapshot, saved: true }, None),
         snapshot => {
             let replayed = replay_legs(&run, row.snapshot_leg, snapshot, legs, &calls).await;
-            let Replayed { place, leg, ended, cleared } = replayed.map_err(|stumble| stumble.failure())?;
+            let Replayed { place, leg, ended, cleared } = replayed.map_err(|failure| failure.failure())?;
             for call in calls.iter_mut().filter(|call| cleared.contains(&call.call)) {
                 call.state = CallState::Cleared;
                 run.journal.cleared(call.call);
@@ -157,7 +157,7 @@ async fn replay_legs(
     snapshot: Option<Vec<u8>>,
     legs: &[LegRow],
     calls: &[CallRow],
-) -> Result<Replayed, Stumble> {
+) -> Result<Replayed, ReplayFailure> {
     let comparison = Comparison::new(legs, calls, reported);
     let (start, comparison, first) = match (snapshot, reported) {
         (Some(snapshot), Some(leg)) => (Start::Snapshot(snapshot), comparison.behind(leg), leg + 1),
@@ -189,6 +189,6 @@ async fn replay_legs(
     let cleared = timers.map(|row| row.call).filter(|call| from_source && !walk.comparison.waits_for(*call)).collect();
     match (last, walk.into_place()) {
         (Some(leg), Some(place)) => Ok(Replayed { place, leg: Leg { output, ..leg }, ended, cleared }),
-        _ => Err(Stumble::Hole(first)),
+        _ => Err(ReplayFailure::Hole(first)),
     }
 }

@@ -182,7 +182,7 @@ impl Pool {
     }
 
     /// Returns how many legs and freezes are in progress.
-    pub fn at_work(&self) -> usize {
+    pub fn running_legs(&self) -> usize {
         self.inner.seats.iter().filter_map(Seat::worker).map(|worker| worker.asked()).sum()
     }
 

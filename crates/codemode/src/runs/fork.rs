@@ -9,7 +9,7 @@ use store::{CallRow, Change, Durability, Entry, EntryKind, RunState};
 
 use super::CodeMode;
 use crate::face::RunMode;
-use crate::replay::{ForkRefused, Record, Unreadable, forked};
+use crate::replay::{ForkError, Record, RecordError, forked};
 
 impl CodeMode {
     /// Creates a run of the same scope with the first `at` legs of another run, and returns its id.
@@ -23,21 +23,21 @@ impl CodeMode {
         tool_call_id: &str,
         run_id: &str,
         at: usize,
-    ) -> Result<String, ForkRefused> {
+    ) -> Result<String, ForkError> {
         let record = Record::read(&self.inner.store, run_id).await?;
         if !record.run.scope.admits(scope) {
-            return Err(Unreadable::NoSuchRun.into());
+            return Err(RecordError::NoSuchRun.into());
         }
-        let definition = record.definition.as_ref().ok_or(Unreadable::NoCell)?;
-        let tables = record.tables.as_ref().ok_or(Unreadable::NoCatalog)?;
+        let definition = record.definition.as_ref().ok_or(RecordError::NoCell)?;
+        let tables = record.tables.as_ref().ok_or(RecordError::NoCatalog)?;
         let prefix = RunMode::CodeMode.run_prefix();
         if !run_id.starts_with(prefix) {
-            return Err(ForkRefused::NotExec);
+            return Err(ForkError::NotExec);
         }
         let now = now_ms();
         let forked = forked(&record, at, tool_call_id, now)?;
-        if !self.inner.has_room_for(config.max_live_runs).await.map_err(Unreadable::from)? {
-            return Err(ForkRefused::Full);
+        if !self.inner.has_room_for(config.max_live_runs).await.map_err(RecordError::from)? {
+            return Err(ForkError::Full);
         }
         let new_id = format!("{prefix}{}", random_name()?);
         let kept = (record.run.definition.clone(), definition.expires_at(now));

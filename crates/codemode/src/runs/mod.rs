@@ -194,7 +194,7 @@ impl CodeMode {
 
     /// Releases the runs of a process that is about to end, so that the next process need not wait for their leases to
     /// expire. Calls in progress end as after a crash.
-    pub async fn leave(&self) -> Result<(), store::StoreError> {
+    pub async fn shut_down(&self) -> Result<(), store::StoreError> {
         self.inner.store.release(&self.inner.holder).await?;
         Ok(())
     }
