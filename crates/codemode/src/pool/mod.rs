@@ -27,6 +27,7 @@ use tokio::sync::watch;
 use admission::{Capacity, Principal, Request};
 use gate::{Gate, NoTurn};
 use seat::Seat;
+use worker::Worker;
 
 /// The number of workers, and the resources of each.
 #[derive(Clone, Debug)]
@@ -105,7 +106,7 @@ pub struct Pool {
 struct Inner {
     seats: Vec<Seat>,
     next_cell: AtomicU64,
-    gate: Arc<Gate>,
+    gate: Arc<Gate<Worker>>,
 }
 
 impl Pool {
