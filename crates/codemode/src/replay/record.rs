@@ -11,9 +11,9 @@ use super::compare::{Comparison, Verdict};
 use super::divergence::{Divergence, cut, happened_end};
 use super::walk::{ReplayFailure, Start, Walk};
 use crate::definition::Definition;
-use crate::driver::failure_text;
+use crate::failure::failure_text;
 use crate::pool::Pool;
-use crate::recorded;
+use crate::stored_result;
 
 /// The time limit of a replay that a person started, for all legs together. The person can interrupt it earlier.
 pub const MAX_MANUAL_REPLAY_MS: u64 = 10 * 60 * 1000;
@@ -79,7 +79,7 @@ impl Record {
 
     /// Returns the final result that the model received.
     pub fn result(&self) -> Option<CellResult> {
-        self.run.result.as_deref().and_then(recorded::from_json)
+        self.run.result.as_deref().and_then(stored_result::from_json)
     }
 
     /// Runs the cell again from the start, and passes every leg to `each`, up to the first that differs from the

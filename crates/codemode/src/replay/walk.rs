@@ -8,6 +8,7 @@ use store::{LegHow, LegRow};
 use super::compare::{Comparison, Verdict};
 use super::divergence::Divergence;
 use crate::definition::Definition;
+use crate::failure::failure;
 use crate::pool::{Lease, Pool, PoolError};
 
 /// The time limit for replaying all legs when a run is resumed: the maximum of one turn. The time does not count
@@ -140,13 +141,11 @@ impl<'a> Walk<'a> {
 impl ReplayFailure {
     /// Returns the failure of the run. The code of a temporary failure does not end the run.
     pub(crate) fn failure(&self) -> Failure {
-        let code = match self {
-            Self::Diverged(_) | Self::TooLong { .. } | Self::Hole(_) => ErrorCode::SnapshotRestoreFailed,
-            Self::Pool(PoolError::Unavailable(_) | PoolError::Full | PoolError::QueueFull) => {
-                ErrorCode::RuntimeUnavailable
+        match self {
+            Self::Diverged(_) | Self::TooLong { .. } | Self::Hole(_) => {
+                failure(ErrorCode::SnapshotRestoreFailed, self.to_string())
             }
-            Self::Pool(PoolError::WorkerDied(_)) => ErrorCode::InternalError,
-        };
-        Failure { code: Some(code), message: self.to_string(), place: None }
+            Self::Pool(error) => error.failure(),
+        }
     }
 }
