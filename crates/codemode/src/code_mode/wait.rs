@@ -80,7 +80,11 @@ async fn ended(registry: &RunRegistry, row: &RunRow) -> Result<Option<CellResult
         // If the run has a driver, the driver ends it. Otherwise this expires it.
         registry.store.expire(now).await?;
         let state = registry.store.run(&row.run_id).await?.map(|row| row.state);
-        return Ok((state == Some(RunState::Expired)).then(snapshot_expired));
+        if state != Some(RunState::Expired) {
+            return Ok(None);
+        }
+        tracing::info!(run = row.run_id, "run expired");
+        return Ok(Some(snapshot_expired()));
     }
     let recorded = || row.result.as_deref().and_then(stored_result::from_json);
     Ok(match row.state {
@@ -114,10 +118,18 @@ async fn held_elsewhere(registry: &RunRegistry, row: &RunRow) -> CellResult {
 async fn wake_failed(registry: &RunRegistry, row: &RunRow, failure: &Failure) -> CellResult {
     if failure.code == Some(ErrorCode::SnapshotRestoreFailed) {
         let _alone = registry.lock_run(&row.run_id).await;
-        registry.finalize_stored_run(row, failure).await.unwrap_or_else(|error| {
-            let what = "the suspended cell can be neither resumed nor ended";
-            failed(ErrorCode::InternalError, &commit_message("end a run", &error, what, "call `wait` to try again"))
-        })
+        match registry.finalize_stored_run(row, failure).await {
+            Ok(result) => {
+                let code = ErrorCode::SnapshotRestoreFailed.as_str();
+                tracing::info!(run = row.run_id, code, "run failed");
+                result
+            }
+            Err(error) => {
+                let what = "the suspended cell can be neither resumed nor ended";
+                let message = commit_message("end a run", &error, what, "call `wait` to try again");
+                failed(ErrorCode::InternalError, &message)
+            }
+        }
     } else {
         failed_with(failure)
     }

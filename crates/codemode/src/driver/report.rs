@@ -8,7 +8,6 @@ use contract::error::ErrorCode;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
 use store::{CommitError, Durability, Entry, EntryKind, Exceeded, Quota, RunState};
-
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -141,7 +140,7 @@ impl Driver {
         if !moved && !release {
             return match self.run.journal.flush().await {
                 Ok(()) => Flow::Continue(()),
-                Err(error) => unwritten(&error),
+                Err(error) => Flow::Break(exit_after(&error)),
             };
         }
         let expires_at = moved.then(|| self.extend_expiry());
@@ -166,7 +165,7 @@ impl Driver {
         match written.await {
             Ok(()) if release => Flow::Break(DriverExit::Released),
             Ok(()) => Flow::Continue(()),
-            Err(error) => unwritten(&error),
+            Err(error) => Flow::Break(exit_after(&error)),
         }
     }
 
@@ -311,11 +310,7 @@ async fn write_failure(
     }
 }
 
-/// Ends the driver after a write between turns has failed: no caller waits for a result.
-fn unwritten(error: &CommitError) -> Flow {
-    Flow::Break(exit_after(error))
-}
-
+/// Returns why the driver ends after a write between turns has failed. No caller waits for a result.
 fn exit_after(error: &CommitError) -> DriverExit {
     match error {
         CommitError::Fenced => DriverExit::TakenOver,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use contract::config;
+use contract::error::ErrorCode;
 use contract::frame::Failure;
 use contract::limits::MAX_CATALOG_BYTES;
 use contract::tables::CatalogTables;
@@ -57,6 +58,10 @@ pub(super) async fn wake(
             Ok(())
         }
         Err(error) => {
+            if let WakeError::Locked(failure) | WakeError::Failed(failure) = &error {
+                let code = failure.code.map_or("none", ErrorCode::as_str);
+                tracing::warn!(run = row.run_id, code, "run could not be resumed");
+            }
             // Another process may be able to resume the run, or this one later.
             registry.store.let_go(&held).await.log_ignored("release a run that was not resumed");
             Err(error)
