@@ -74,9 +74,9 @@ fn main() -> Result<()> {
 async fn start(folder: &Path) -> Result<()> {
     let (code_mode, run) = (open(folder).await?, this_run()?);
     println!("the model sees: {}", run.surface.names().join(", "));
-    let result = code_mode.exec_json(&run.executor, &run.config.code_mode, "call-1", &json!({"code": CELL})).await;
+    let result = code_mode.exec(&run.executor, &run.config.code_mode, "call-1", &json!({"code": CELL})).await;
     println!("{}", json!(result));
-    code_mode.leave().await?;
+    code_mode.shut_down().await?;
     Ok(())
 }
 

@@ -115,7 +115,7 @@ impl Node {
     /// Ends the node in an orderly way.
     fn shut_down(self) -> Result<()> {
         let code_mode = self.setup.code_mode.clone();
-        self.wait_for(async move { Ok(code_mode.leave().await?) })?;
+        self.wait_for(async move { Ok(code_mode.shut_down().await?) })?;
         self.kill();
         Ok(())
     }

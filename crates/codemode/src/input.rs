@@ -6,6 +6,8 @@ use contract::error::ErrorCode;
 use contract::frame::Failure;
 use serde_json::Value;
 
+use crate::failure::failure;
+
 /// A cell to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecInput {
@@ -39,10 +41,8 @@ impl ExecInput {
         };
         let language = match input.get("language") {
             None | Some(Value::Null) => Language::JavaScript,
-            Some(given) => given.as_str().and_then(Language::parse).ok_or_else(|| Failure {
-                code: Some(ErrorCode::UnsupportedLanguage),
-                message: "`language` must be \"javascript\" or \"typescript\"".to_owned(),
-                place: None,
+            Some(given) => given.as_str().and_then(Language::parse).ok_or_else(|| {
+                failure(ErrorCode::UnsupportedLanguage, "`language` must be \"javascript\" or \"typescript\"")
             })?,
         };
         Ok(Self { source, language })
@@ -57,8 +57,46 @@ pub(crate) fn wait_input(input: &Value) -> Result<&str, Failure> {
         .ok_or_else(|| invalid("`runId` is missing; pass the one that `exec` returned".to_owned()))
 }
 
+/// Returns the language of the input. `None` if it is unknown.
+pub(crate) fn language(input: &Value) -> Option<Language> {
+    match input.get("language") {
+        None | Some(Value::Null) => Some(Language::JavaScript),
+        Some(language) => language.as_str().and_then(Language::parse),
+    }
+}
+
+/// Copies the source to both names, `code` and `command`. Malformed input stays unchanged and is refused later.
+pub(crate) fn both_names(input: &Value) -> Value {
+    let mut input = input.clone();
+    if let Some(fields) = input.as_object_mut() {
+        let given = |fields: &serde_json::Map<String, Value>, name: &str| {
+            fields.get(name).filter(|value| value.as_str().is_none_or(|text| !text.trim().is_empty())).cloned()
+        };
+        match (given(fields, "code"), given(fields, "command")) {
+            (Some(code), None) => drop(fields.insert("command".to_owned(), code)),
+            (None, Some(command)) => drop(fields.insert("code".to_owned(), command)),
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+    }
+    input
+}
+
+/// If a hook rewrote the source under one name, copies it to the other name.
+pub(crate) fn sync_names(before: &Value, mut after: Value) -> Value {
+    let changed = |name: &str| before.get(name) != after.get(name);
+    let follow = match (changed("code"), changed("command")) {
+        (true, false) => Some(("command", after.get("code").cloned())),
+        (false, true) => Some(("code", after.get("command").cloned())),
+        (true, true) | (false, false) => None,
+    };
+    if let (Some((name, Some(value))), Some(fields)) = (follow, after.as_object_mut()) {
+        fields.insert(name.to_owned(), value);
+    }
+    after
+}
+
 fn invalid(message: String) -> Failure {
-    Failure { code: Some(ErrorCode::InvalidInput), message, place: None }
+    failure(ErrorCode::InvalidInput, message)
 }
 
 #[cfg(test)]
@@ -67,7 +105,7 @@ mod tests {
     use contract::error::ErrorCode;
     use serde_json::json;
 
-    use super::ExecInput;
+    use super::{ExecInput, both_names, sync_names};
 
     #[test]
     fn exec_input_is_read_as_the_contract_defines_it() {
@@ -93,5 +131,28 @@ mod tests {
         for (input, code) in bad {
             assert_eq!(ExecInput::parse(&input).unwrap_err().code, Some(code), "{input}");
         }
+    }
+
+    #[test]
+    fn both_names_hold_the_source() {
+        let both = json!({"code": "a", "command": "a"});
+        for input in [json!({"code": "a"}), json!({"command": "a"}), json!({"code": "a", "command": " "}), both.clone()]
+        {
+            assert_eq!(both_names(&input), both, "{input}");
+        }
+        assert_eq!(both_names(&json!({"code": "a", "command": "b"})), json!({"code": "a", "command": "b"}));
+        assert_eq!(both_names(&json!("a")), json!("a"));
+    }
+
+    #[test]
+    fn a_source_rewritten_under_one_name_is_copied_to_the_other() {
+        let before = json!({"code": "a", "command": "a"});
+        let after = json!({"code": "b", "command": "b"});
+        for rewritten in [json!({"code": "b", "command": "a"}), json!({"code": "a", "command": "b"}), after.clone()] {
+            assert_eq!(sync_names(&before, rewritten.clone()), after, "{rewritten}");
+        }
+        // Two different rewrites stay different, and are refused because both must match.
+        let differ = json!({"code": "b", "command": "c"});
+        assert_eq!(sync_names(&before, differ.clone()), differ);
     }
 }

@@ -1,22 +1,24 @@
 //! `exec`, `wait` and Tool Search: runs cells in the worker pool, makes their calls through the executor, and keeps
 //! their runs in the store.
 //!
-//! `cell` is a pure state machine that decides; `driver` does what it decides. This crate never links the sandbox: it
-//! talks to workers only in frames.
+//! `cell` is a pure state machine that decides; `driver` does what it decides. `registry` holds the runs of this
+//! process, and `code_mode` is the interface to them. This crate never links the sandbox: it talks to workers only in
+//! frames.
 
 mod bridge;
 pub mod cell;
-mod control;
+mod code_mode;
 mod definition;
 mod driver;
-mod face;
+mod failure;
 mod input;
+mod mode;
 pub mod pool;
-mod recorded;
+mod registry;
 pub mod replay;
-mod runs;
+mod stored_result;
 pub mod tool_search;
 
+pub use code_mode::{CodeMode, ExecRequest, Recent, decide};
 pub use input::ExecInput;
-pub use runs::{CodeMode, Recent, decide};
 pub use tool_search::ToolSearch;

@@ -62,7 +62,7 @@ pub(super) async fn run(
     let servers = Servers::new(&loaded.servers, kept.state.path("servers"), None);
     tokio::spawn(servers.clone().offer(offer));
     let result = wait_for_stop(&code_mode, &frontend, &principal, &run_id).await;
-    if let Err(error) = code_mode.leave().await {
+    if let Err(error) = code_mode.shut_down().await {
         render::note(&format!(
             "cellmate: cannot release the run, so its lease expires in a few seconds instead: {error}"
         ));

@@ -8,7 +8,7 @@ mod values;
 use std::process::ExitCode;
 
 use codemode::pool::{Pool, PoolError};
-use codemode::replay::{ForkRefused, MAX_BY_HAND_MS, Record, Unplayable, Unreadable};
+use codemode::replay::{ForkError, MAX_MANUAL_REPLAY_MS, Record, RecordError, ReplayError};
 use executor::clock::now_ms;
 use serde_json::json;
 use store::{Keys, Store, StoreError};
@@ -23,11 +23,11 @@ pub(crate) use arguments::RunsArguments;
 #[derive(Debug, thiserror::Error)]
 enum RunsError {
     #[error("run `{run}`: {why}")]
-    Unreadable { run: String, why: Unreadable },
+    Record { run: String, why: RecordError },
     #[error("run `{run}`: {why}")]
-    Unplayable { run: String, why: Unplayable },
+    Replay { run: String, why: ReplayError },
     #[error("run `{run}`: {why}")]
-    Fork { run: String, why: ForkRefused },
+    Fork { run: String, why: ForkError },
     #[error(
         "the run belongs to agent `{0}`, which `cellmate mcp` does not serve; fork it in the program that embeds \
          cellmate"
@@ -75,20 +75,20 @@ async fn open_without_keys(kept: &StoreSettings) -> Result<Store, RunsError> {
 }
 
 async fn record(store: &Store, run: &str) -> Result<Record, RunsError> {
-    Record::read(store, run).await.map_err(|why| RunsError::Unreadable { run: name(run), why })
+    Record::read(store, run).await.map_err(|why| RunsError::Record { run: name(run), why })
 }
 
 /// Replays a run from its record alone: no server is started and no secret is read.
 async fn replay(record: &Record, jail: &JailArguments, as_json: bool) -> Result<ExitCode, RunsError> {
     let pool = Pool::start(jail.pool(record.memory_limit_bytes())).await?;
     let mut steps = Vec::new();
-    let played = record.replay(&pool, MAX_BY_HAND_MS, |step| {
+    let played = record.replay(&pool, MAX_MANUAL_REPLAY_MS, |step| {
         if as_json { steps.push(values::step(step)) } else { print::step(record, step) }
     });
     let (same, error) = match played.await {
         Ok(same) => (same, None),
-        Err(Unplayable::Stumble(stumble)) => (false, Some(stumble.to_string())),
-        Err(why) => return Err(RunsError::Unplayable { run: name(&record.run.run_id), why }),
+        Err(ReplayError::Failed(failure)) => (false, Some(failure.to_string())),
+        Err(why) => return Err(RunsError::Replay { run: name(&record.run.run_id), why }),
     };
     if as_json {
         let all = json!({

@@ -182,7 +182,7 @@ async fn shut_down(frontend: &McpService, code_mode: &CodeMode) {
         }
     };
     drop(tokio::time::timeout(SUSPEND_TIMEOUT, suspending).await);
-    if let Err(error) = code_mode.leave().await {
+    if let Err(error) = code_mode.shut_down().await {
         eprintln!("cellmate: cannot release runs, so their leases expire in a few seconds instead: {error}");
     }
 }

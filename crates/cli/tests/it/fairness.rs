@@ -166,8 +166,8 @@ async fn cells_dropped_while_waiting_or_running_release_their_turns() {
     let (_, leg) = ada.start_cell(&tables, cell("return 1", 5000)).await.unwrap();
     assert!(matches!(leg.end, LegEnd::Completed { .. }), "{leg:?}");
     let deadline = Instant::now() + Duration::from_secs(5);
-    while lab.pool.at_work() > 0 {
-        assert!(Instant::now() < deadline, "{} legs never ended", lab.pool.at_work());
+    while lab.pool.running_legs() > 0 {
+        assert!(Instant::now() < deadline, "{} legs never ended", lab.pool.running_legs());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -4,12 +4,9 @@
 //! ends when the cell ends or yields, when it waits only for people or clients, or when the turn's time is over. Calls
 //! continue between turns.
 
-mod block;
 mod calls;
-mod stored;
+mod event;
 mod turn;
-mod vet;
-mod words;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,10 +19,9 @@ use contract::limits::Limits;
 use calls::{Open, Queued, Settled, pending};
 use turn::{Turn, TurnKind, Turns};
 
-pub(crate) use block::out_of_time;
 pub use calls::Reopened;
-pub use stored::Spent;
-pub use words::{Action, Answer, Event};
+pub use event::{Action, Answer, Event};
+pub(crate) use turn::out_of_time;
 
 /// How long a waiting cell stays in its worker. Most tools return sooner; for slower ones a snapshot costs less than
 /// the worker's slot.
@@ -50,6 +46,15 @@ pub struct Cell {
     output: Vec<OutputItem>,
     guest_us: u64,
     snapshots: contract::cell::Snapshots,
+}
+
+/// The resources that a run had used when it was suspended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent {
+    pub guest_us: u64,
+    pub snapshots: contract::cell::Snapshots,
+    /// The highest id among all calls of the run, open or not.
+    pub last_call: u32,
 }
 
 #[derive(Debug)]
@@ -86,6 +91,32 @@ impl Cell {
     /// Creates a started cell that cannot be resumed with `wait`: it completes or fails within its first turn.
     pub fn started_for_one_turn(limits: Limits, now: u64) -> Self {
         Self { turns: Turns::One, ..Self::started(limits, now) }
+    }
+
+    /// Rebuilds a suspended cell. It is frozen, or, if its legs were run again, in a worker, and the end of its last
+    /// leg is still to come as an event.
+    pub fn resumed(limits: Limits, open: Vec<Reopened>, spent: Spent, frozen: bool) -> Self {
+        let phase = if frozen { Phase::Resting { live_since: None } } else { Phase::Running };
+        let mut cell = Self {
+            phase,
+            turn: None,
+            guest_us: spent.guest_us,
+            snapshots: spent.snapshots,
+            last_call: CallId(spent.last_call),
+            ..Self::started(limits, 0)
+        };
+        for Reopened { call, state, worked_on: holds_slot, decided, since } in open {
+            cell.running += u64::from(holds_slot);
+            let id = call.id;
+            cell.last_call = cell.last_call.max(id);
+            cell.open.insert(id, Open::new(&call, state, since, holds_slot));
+            if decided {
+                cell.requeue(id);
+            } else if state == PendingState::Queued {
+                cell.queue.push_back(Queued::New(call));
+            }
+        }
+        cell
     }
 
     /// Handles an event and returns the actions to take. `now` is in milliseconds since any fixed moment.

@@ -1,6 +1,16 @@
-//! A turn, which is one `exec` or `wait` of the model: how long it lasts, and how long guest code may run in it.
+//! A turn, which is one `exec` or `wait` of the model: how long it lasts, how long guest code may run in it, and the
+//! failure of a cell that is unfinished when its time is over.
 
+use contract::cell::PendingState;
+use contract::error::ErrorCode;
+use contract::frame::{Failure, Method};
 use contract::limits::Limits;
+
+/// More open calls than this are not listed in the timeout message.
+const MAX_LISTED: usize = 8;
+
+/// The maximum length of a tool id in the timeout message.
+const MAX_SHOWN: usize = 200;
 
 /// How many turns a cell may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +49,29 @@ impl Turn {
         match self.kind {
             TurnKind::Exec => unspent.min(self.hold_until(limits).saturating_sub(now)),
             TurnKind::Wait => unspent,
+        }
+    }
+}
+
+/// Builds the failure of a cell whose time is over while these calls are open.
+pub(crate) fn out_of_time<'a>(timeout_ms: u64, open: impl Iterator<Item = (PendingState, Method, &'a str)>) -> Failure {
+    let blocks: Vec<String> =
+        open.take(MAX_LISTED).map(|(state, method, target)| block(state, method, target)).collect();
+    let mut message = format!("timed out after {timeout_ms} ms");
+    if !blocks.is_empty() {
+        message += &format!(": {}", blocks.join("; "));
+    }
+    Failure { code: Some(ErrorCode::Timeout), message, place: None }
+}
+
+fn block(state: PendingState, method: Method, target: &str) -> String {
+    let shown: String = target.chars().take(MAX_SHOWN).collect();
+    match (method, state) {
+        (Method::Timer | Method::Yield, _) => "a timer has not fired".to_owned(),
+        (_, PendingState::Approval) => format!("a person has not approved `{shown}`"),
+        (_, PendingState::Client) => format!("the client has not answered `{shown}`"),
+        (_, PendingState::Queued | PendingState::Running | PendingState::Interrupted) => {
+            format!("`{shown}` has not answered")
         }
     }
 }

@@ -1,30 +1,51 @@
-//! A cell's calls: reads them, makes them through the executor, and turns their results into events.
+//! A cell's calls: reads them, makes them through the executor, and turns their results into events. Picks up outcomes
+//! and decisions that other processes stored, and state changes of calls in progress.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use contract::cell::PendingState;
 use contract::error::ErrorCode;
-use contract::frame::{Failure, HostCall, Method, ReplyValue};
+use contract::frame::{HostCall, Method, ReplyValue};
 use contract::ids::CallId;
 use contract::json;
 use contract::limits::MAX_QUERY_BYTES;
 use contract::tool::InputHash;
 use executor::clock::now_ms;
-use executor::{CallEnd, CallRequest, Outcome, ProgressSink, Reserved, StateSink};
+use executor::{CallEnd, CallRequest, Executor, Journal, Outcome, ProgressSink, Reserved, StateSink};
 use serde_json::Value;
-use store::{CallRow, CallState, CommitError, StoredReply};
+use store::{CallRow, CallState, CommitError, StoreError, StoredReply};
+use telemetry::LogIgnored;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
+use tracing::Instrument;
 
-use super::Driver;
+use super::{Driver, Ownership};
 use crate::bridge::{self, Request};
 use crate::cell::Event;
+use crate::failure::{commit_message, failure};
 use crate::replay::recorded_target;
+
+/// Twice the interval at which a call in progress polls for the answer to its question.
+const ANSWER_DELAY: Duration = Duration::from_millis(500);
+
+const MAX_NESTED_IDS: usize = 1024;
+
+/// A reply up to this length is kept even if the journal is full: a rejection is not longer.
+const MAX_SMALL_REPLY: usize = 4 << 10;
 
 /// The result of a task that the driver spawned.
 pub(super) struct TaskDone {
     pub(super) call: CallId,
     pub(super) what: TaskResult,
     pub(super) elapsed: Duration,
+}
+
+impl TaskDone {
+    /// The result of a task whose time does not count as time of tools.
+    fn instant(call: CallId, what: TaskResult) -> Self {
+        Self { call, what, elapsed: Duration::ZERO }
+    }
 }
 
 pub(super) enum TaskResult {
@@ -78,8 +99,7 @@ impl Driver {
                 self.polling = false;
                 arrived.into_iter().for_each(|call| self.fetch_outcome(call));
                 for call in decided {
-                    self.calls
-                        .spawn(async move { TaskDone { call, what: TaskResult::Decided, elapsed: Duration::ZERO } });
+                    self.spawn(async move { TaskDone::instant(call, TaskResult::Decided) });
                 }
                 Event::Woke
             }
@@ -92,15 +112,23 @@ impl Driver {
     pub(super) fn stopped(&mut self, error: CommitError) -> Event {
         if let CommitError::Quota(exceeded) = error {
             // The journal exceeds a quota. The failure of the run and its reason can still be written.
-            let code = Some(ErrorCode::RuntimeUnavailable);
-            return Event::Lost(Failure { code, message: exceeded.to_string(), place: None });
+            return Event::Lost(failure(ErrorCode::RuntimeUnavailable, exceeded.to_string()));
         }
         // An unreachable store does not end the run: the next process that takes it over continues from what is
         // written.
         self.run.journal.mark_lost();
-        self.taken_over |= matches!(error, CommitError::Fenced);
-        let message = format!("the run cannot continue in this process: {error}");
-        Event::Lost(Failure { code: Some(ErrorCode::InternalError), message, place: None })
+        if matches!(error, CommitError::Fenced) {
+            self.ownership = Ownership::TakenOver;
+        }
+        let what = "the run cannot continue in this process";
+        let message = commit_message("write the journal", &error, what, "call `wait` to try again");
+        Event::Lost(failure(ErrorCode::InternalError, message))
+    }
+
+    /// Spawns a task of the run, and logs it in the turn in progress.
+    fn spawn(&mut self, task: impl Future<Output = TaskDone> + Send + 'static) -> AbortHandle {
+        let span = if self.turn.is_none() { &self.span } else { &self.turn };
+        self.calls.spawn(task.instrument(span.clone()))
     }
 
     fn settle(&mut self, call: CallId, reply: ReplyValue, held: Option<Reserved>) -> Event {
@@ -116,10 +144,72 @@ impl Driver {
         Event::Settled(call, reply)
     }
 
+    /// Handles a state change of a call in progress.
+    pub(super) fn on_call_state(&mut self, call: CallId, state: PendingState) -> Event {
+        match state {
+            PendingState::Approval => self.asking.insert(call),
+            _ => self.asking.remove(&call),
+        };
+        Event::Parked(call, state)
+    }
+
+    /// Checks the store for a decision about the call, which this process may have missed.
+    pub(super) fn look_for_decision(&mut self, call: CallId) {
+        let (executor, journal) = (self.run.executor.clone(), Arc::clone(&self.run.journal));
+        self.spawn(async move {
+            // If the store is unreachable, the next poll asks again.
+            let decisions = executor.decisions_for(&journal, call.0).await;
+            let what = match decisions {
+                Ok(Some(_)) => TaskResult::Decided,
+                Ok(None) => TaskResult::Nothing,
+                error @ Err(_) => {
+                    error.log_ignored("look for a decision");
+                    TaskResult::Nothing
+                }
+            };
+            TaskDone::instant(call, what)
+        });
+    }
+
+    /// Delays a `wait` while a call in progress has a question that was just answered in another process. The call
+    /// receives the answer after a short delay; before that, the question would still look unanswered.
+    pub(super) fn wait_after_answers(&mut self) {
+        let journal = Arc::clone(&self.run.journal);
+        self.spawn(async move {
+            let asked = journal.store().approvals_of_run(journal.run_id()).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "cannot look for answers to questions");
+                Vec::new()
+            });
+            let now = now_ms();
+            let under_way = [CallState::Dispatched, CallState::Away];
+            let in_progress = |call: u32| journal.call(call).is_some_and(|row| under_way.contains(&row.state));
+            if asked.iter().any(|one| one.question.is_some() && !one.is_open(now) && in_progress(one.call)) {
+                tokio::time::sleep(ANSWER_DELAY).await;
+            }
+            TaskDone::instant(CallId(0), TaskResult::WaitNow)
+        });
+    }
+
+    /// Polls the store for outcomes and decisions from other processes. Only one poll runs at a time.
+    pub(super) fn poll_store(&mut self) {
+        if self.polling || !self.run.journal.waits_for_others() {
+            return;
+        }
+        self.polling = true;
+        let journal = Arc::clone(&self.run.journal);
+        self.spawn(async move {
+            let (arrived, decided) = settled_and_decided(&journal).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "cannot poll the store for outcomes and decisions");
+                Default::default()
+            });
+            TaskDone::instant(CallId(0), TaskResult::Polled { arrived, decided })
+        });
+    }
+
     pub(super) fn dispatch(&mut self, call: &HostCall) {
         let request = match self.refused.remove(&call.id) {
             Some(rejection) => Request::Answered(rejection),
-            None => Request::read(self.run.executor.catalog(), self.run.face.view(), &self.run.search, call),
+            None => Request::read(self.run.executor.catalog(), self.run.mode.view(), &self.run.search, call),
         };
         self.count(call.method, &request);
         match request {
@@ -145,9 +235,13 @@ impl Driver {
         }
         self.spawn_call(request, |executor, journal, request| async move {
             match executor.decisions_for(&journal, request.call).await {
-                Ok(Some(said)) => executor.resume_decided(&journal, &request, &said).await,
+                Ok(Some(decisions)) => executor.resume_decided(&journal, &request, &decisions).await,
+                Ok(None) => CallEnd::Parked(PendingState::Approval),
                 // If the store is unreachable, the next poll asks again.
-                Ok(None) | Err(_) => CallEnd::Parked(PendingState::Approval),
+                error @ Err(_) => {
+                    error.log_ignored("load a decision");
+                    CallEnd::Parked(PendingState::Approval)
+                }
             }
         });
     }
@@ -161,7 +255,10 @@ impl Driver {
                 Some(outcome) => Some(outcome),
                 // If the store is unreachable, the next poll asks again.
                 None => {
-                    let row = journal.store().call(journal.run_id(), request.call).await.ok().flatten();
+                    let row = journal.store().call(journal.run_id(), request.call).await.unwrap_or_else(|error| {
+                        tracing::warn!(%error, "cannot load the outcome of a call");
+                        None
+                    });
                     row.and_then(|row| row.outcome)
                 }
             };
@@ -175,7 +272,7 @@ impl Driver {
     /// Queues a reply that needs no tool call, as the result of a task.
     pub(super) fn queue_reply(&mut self, call: CallId, reply: ReplyValue) {
         let what = TaskResult::Replied { reply, held: None };
-        self.calls.spawn(async move { TaskDone { call, what, elapsed: Duration::ZERO } });
+        self.spawn(async move { TaskDone::instant(call, what) });
     }
 
     /// Follows a call whose tool must be asked for its outcome. If the tool cannot be asked now, the next `wait` tries
@@ -197,9 +294,9 @@ impl Driver {
     }
 
     pub(super) fn set_timer(&mut self, call: CallId, after_ms: u64) {
-        let timer = self.calls.spawn(async move {
+        let timer = self.spawn(async move {
             tokio::time::sleep(Duration::from_millis(after_ms)).await;
-            TaskDone { call, what: TaskResult::TimerFired, elapsed: Duration::ZERO }
+            TaskDone::instant(call, TaskResult::TimerFired)
         });
         self.timers.insert(call, timer);
     }
@@ -208,14 +305,14 @@ impl Driver {
     fn spawn_call<F, E>(
         &mut self,
         request: CallRequest,
-        how: impl FnOnce(executor::Executor, std::sync::Arc<executor::Journal>, CallRequest) -> F + Send + 'static,
+        how: impl FnOnce(Executor, Arc<Journal>, CallRequest) -> F + Send + 'static,
     ) where
         F: Future<Output = E> + Send,
         E: Into<Option<CallEnd>>,
     {
-        let (executor, journal) = (self.run.executor.clone(), std::sync::Arc::clone(&self.run.journal));
+        let (executor, journal) = (self.run.executor.clone(), Arc::clone(&self.run.journal));
         let (call, tool, data) = (CallId(request.call), request.id.clone(), self.run.data.clone());
-        self.calls.spawn(async move {
+        self.spawn(async move {
             let began = Instant::now();
             let what = match how(executor, journal, request).await.into() {
                 Some(CallEnd::Settled(outcome)) => {
@@ -275,11 +372,6 @@ impl Driver {
     }
 }
 
-const MAX_NESTED_IDS: usize = 1024;
-
-/// A reply up to this length is kept even if the journal is full: a rejection is not longer.
-const MAX_SMALL_REPLY: usize = 4 << 10;
-
 fn text_of(reply: &ReplyValue) -> &[u8] {
     match reply {
         ReplyValue::Resolved(text) | ReplyValue::Rejected(text) => text,
@@ -308,4 +400,18 @@ pub(super) fn row(call: &HostCall, leg: i64, parent: &str) -> CallRow {
     let row = CallRow::requested(call.id.0, call.method.as_str(), &target, payload, parent, now);
     // The hash is over the original bytes: replayed legs are compared by it.
     CallRow { leg, due_at, input_hash: InputHash::of(&call.payload).to_string(), ..row }
+}
+
+/// Returns the waiting calls that have an outcome in the store, and those that have a decision.
+async fn settled_and_decided(journal: &Journal) -> Result<(Vec<CallId>, Vec<CallId>), StoreError> {
+    let (store, run_id) = (journal.store(), journal.run_id());
+    let waits = |call: u32, states: &[CallState]| journal.call(call).is_some_and(|row| states.contains(&row.state));
+    let calls = store.open_calls(run_id).await?;
+    let arrived = calls.iter().filter(|row| row.outcome.is_some());
+    let arrived = arrived.filter(|row| waits(row.call, &[CallState::Parked, CallState::Away]));
+    let arrived = arrived.map(|row| CallId(row.call)).collect();
+    let now = now_ms();
+    let approvals = store.approvals_of_run(run_id).await?;
+    let decided = approvals.iter().filter(|one| !one.is_open(now) && waits(one.call, &[CallState::Approval]));
+    Ok((arrived, decided.map(|one| CallId(one.call)).collect()))
 }

@@ -4,20 +4,19 @@
 //! run's state to the journal before it reports it to a client.
 
 mod calls;
-mod look;
-mod places;
-mod rest;
+mod location;
+mod report;
 mod resume;
-mod tell;
 
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use contract::cell::{CellResult, PendingState, Telemetry};
 use contract::config::SearchLimits;
 use contract::error::ErrorCode;
-use contract::frame::{Budget, Failure, HostCall, LegEnd, Method, ReplyValue, Start};
+use contract::frame::{Budget, Deliver, Failure, HostCall, LegEnd, Method, ReplyValue, Start};
 use contract::ids::CallId;
 use contract::json;
 use contract::limits::MAX_JSON_VALUES;
@@ -28,18 +27,19 @@ use store::LegRow;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
+use tracing::{Instrument, Span};
 
 use crate::bridge;
 use crate::cell::{Action, Cell, Event};
 use crate::definition::Definition;
-use crate::face::RunMode;
+use crate::failure::failure;
+use crate::mode::RunMode;
 use crate::pool::Pool;
 use crate::replay::ended_of;
 use calls::TaskDone;
-use places::{CellLocation, Work};
+use location::{CellLocation, Work};
 
 pub(crate) use resume::{reopened, resumed};
-pub(crate) use tell::{failed, failed_with, failure_text};
 
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -64,7 +64,7 @@ pub(crate) enum Command {
 #[derive(Clone)]
 pub(crate) struct Run {
     pub(crate) id: String,
-    pub(crate) face: RunMode,
+    pub(crate) mode: RunMode,
     pub(crate) definition: Arc<Definition>,
     pub(crate) search: SearchLimits,
     pub(crate) pool: Pool,
@@ -76,8 +76,21 @@ pub(crate) struct Run {
     pub(crate) tables: CatalogTables,
 }
 
+/// Whether this process may write the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ownership {
+    Held,
+    /// Another process has taken over the run, and will report its result.
+    TakenOver,
+}
+
 pub(crate) struct Driver {
     run: Run,
+    /// The span of the run, in which its driver and its calls are logged.
+    span: Span,
+    /// The span of the turn in progress. None between turns.
+    turn: Span,
+    ownership: Ownership,
     cell: Cell,
     location: CellLocation,
     work: Option<Work>,
@@ -97,10 +110,6 @@ pub(crate) struct Driver {
     aborters: Vec<oneshot::Sender<()>>,
     /// When a waiting run expires.
     expires: Option<Instant>,
-    /// Whether the run was released, so that any process may take it over. This driver then does nothing more for it.
-    released: bool,
-    /// Whether another process owns the run and will report its result.
-    taken_over: bool,
     /// False until the caller that woke the run is registered. Before that, the run must not be suspended again.
     has_caller: bool,
     last_result: Option<CellResult>,
@@ -129,12 +138,19 @@ const MAX_STATES: usize = 1_024;
 
 /// Why a driver ended.
 pub(crate) enum DriverExit {
+    /// The run is over, with this result.
     Over(Box<CellResult>),
-    /// The run is in the store, and there is nothing to do until a client, a person or a tool resumes it.
-    Dormant,
+    /// The run is in the store, and any process may take it over. There is nothing to do until a client, a person or a
+    /// tool resumes it.
+    Released,
+    /// Another process has taken over the run, and will report its result.
+    TakenOver,
     /// A write failed. The next process that takes over the run continues from what was written.
     Stopped,
 }
+
+/// Whether the driver continues, or why it ends.
+type Flow = ControlFlow<DriverExit>;
 
 impl Driver {
     /// Creates the driver of a new run and starts its first leg. `listener` is the caller of `exec`.
@@ -143,15 +159,17 @@ impl Driver {
         let telemetry = Telemetry {
             catalog_size: catalog.len(),
             sources: catalog.sources(),
-            visible_tools: run.face.tools().iter().map(|name| (*name).to_owned()).collect(),
+            visible_tools: run.mode.tools().iter().map(|name| (*name).to_owned()).collect(),
             exec_count: 1,
             ..Telemetry::default()
         };
-        let cell = match run.face {
+        let cell = match run.mode {
             RunMode::CodeMode => Cell::started(run.definition.limits, 0),
             RunMode::ToolSearch(_) => Cell::started_for_one_turn(run.definition.limits, 0),
         };
         let mut driver = Self::around(run, cell, CellLocation::None, telemetry);
+        driver.begin_turn(&tool_call_id);
+        driver.turn.in_scope(|| driver.log_start());
         driver.parent.clone_from(&tool_call_id);
         driver.listeners.push((tool_call_id, listener));
         driver.has_caller = true;
@@ -163,6 +181,9 @@ impl Driver {
     fn around(run: Run, cell: Cell, location: CellLocation, telemetry: Telemetry) -> Self {
         let (states, received_states) = mpsc::channel(MAX_STATES);
         Self {
+            span: tracing::info_span!("run", run = %run.id),
+            turn: Span::none(),
+            ownership: Ownership::Held,
             run,
             cell,
             location,
@@ -178,8 +199,6 @@ impl Driver {
             listeners: Vec::new(),
             aborters: Vec::new(),
             expires: None,
-            released: false,
-            taken_over: false,
             has_caller: false,
             last_result: None,
             polling: false,
@@ -194,13 +213,22 @@ impl Driver {
         }
     }
 
-    /// Drives the run until it ends, or until there is nothing to do for it.
+    /// Drives the run until it ends, or until there is nothing to do for it. Must run in [`Driver::span`].
     pub(crate) async fn drive(mut self, commands: &mut mpsc::Receiver<Command>) -> DriverExit {
+        let exit = self.run_until_exit(commands).await;
+        match exit {
+            // Logged with its result.
+            DriverExit::Over(_) => {}
+            DriverExit::Released => tracing::debug!("run released"),
+            DriverExit::TakenOver => tracing::info!("run taken over by another process"),
+            DriverExit::Stopped => tracing::warn!("run stopped in this process: its state could not be written"),
+        }
+        exit
+    }
+
+    async fn run_until_exit(&mut self, commands: &mut mpsc::Receiver<Command>) -> DriverExit {
         let mut accepts_commands = true;
         while !self.cell.is_over() {
-            if self.released {
-                return DriverExit::Dormant;
-            }
             let waits = !self.cell.in_turn();
             // Polled in a fixed order, so that the same events always produce the same run.
             let event = tokio::select! {
@@ -210,7 +238,7 @@ impl Driver {
                     // All senders are gone.
                     None => { accepts_commands = false; None }
                 },
-                (location, event) = places::work(&mut self.work) => {
+                (location, event) = location::work(&mut self.work) => {
                     self.work = None;
                     self.location = location;
                     Some(event)
@@ -228,8 +256,9 @@ impl Driver {
                 () = until(self.expires), if waits => return self.expire().await,
             };
             let Some(event) = event else { continue };
-            if !self.on(event).await {
-                return DriverExit::Stopped;
+            let turn = self.turn.clone();
+            if let ControlFlow::Break(exit) = self.on(event).instrument(turn).await {
+                return exit;
             }
         }
         match self.last_result.take() {
@@ -238,16 +267,14 @@ impl Driver {
         }
     }
 
-    /// Handles an event. Returns false if the run cannot continue in this process.
-    async fn on(&mut self, event: Event) -> bool {
+    /// Handles an event.
+    async fn on(&mut self, event: Event) -> Flow {
         let mut event = self.vetted(event);
         if let Err(failure) = self.note(&mut event) {
             event = Event::Lost(failure);
         }
         let moved = matches!(event, Event::Settled(..) | Event::Decided(_));
-        if !self.step(event).await {
-            return false;
-        }
+        self.step(event).await?;
         if !self.cell.is_over()
             && self.run.journal.is_due()
             && let Err(error) = self.run.journal.flush().await
@@ -256,29 +283,32 @@ impl Driver {
             return self.step(event).await;
         }
         if self.cell.is_over() || self.cell.in_turn() {
-            return true;
+            return Flow::Continue(());
         }
         self.rest(moved).await
     }
 
-    async fn step(&mut self, event: Event) -> bool {
+    async fn step(&mut self, event: Event) -> Flow {
         let now = self.now();
         for action in self.cell.on(event, now) {
-            if !self.act(action).await {
-                return false;
-            }
+            self.act(action).await?;
         }
-        true
+        Flow::Continue(())
     }
 
     /// Checks a leg before it is journaled. If it breaks the protocol, its worker is terminated and the cell is lost.
     fn vetted(&mut self, event: Event) -> Event {
         let Event::LegEnded(leg) = &event else { return event };
         match (self.cell.vet(leg), &mut self.location) {
-            (Err(what), CellLocation::Live(lease)) => Event::Lost(places::pool_failure(&lease.broke_protocol(what))),
+            (Err(what), CellLocation::Live(lease)) => Event::Lost(lease.broke_protocol(what).failure()),
             // Without a worker there is nothing to terminate; the cell itself fails for the same reason.
             _ => event,
         }
+    }
+
+    /// Returns the span to drive the run in.
+    pub(crate) fn span(&self) -> Span {
+        self.span.clone()
     }
 
     pub(crate) fn journal(&self) -> Arc<Journal> {
@@ -301,6 +331,7 @@ impl Driver {
                 if self.cell.in_turn() {
                     return None;
                 }
+                self.begin_turn(&tool_call_id);
                 self.parent = tool_call_id;
                 self.poll_store();
                 if self.asking.is_empty() {
@@ -325,6 +356,10 @@ impl Driver {
         }
     }
 
+    fn begin_turn(&mut self, tool_call_id: &str) {
+        self.turn = tracing::info_span!(parent: &self.span, "turn", tool_call = tool_call_id);
+    }
+
     /// Records an event in the journal. A failure ends the run.
     fn note(&mut self, event: &mut Event) -> Result<(), Failure> {
         let Event::LegEnded(leg) = event else { return Ok(()) };
@@ -347,7 +382,6 @@ impl Driver {
 
     /// Records a new call in the journal. A call that does not fit keeps no payload, and rejects when it is dispatched.
     fn open(&mut self, call: &mut HostCall) -> Result<(), Failure> {
-        let failure = |code, message| Failure { code: Some(code), message, place: None };
         let row = calls::row(call, self.leg, &self.parent);
         let refused = match self.run.journal.opened(row) {
             Ok(()) => match call.method {
@@ -388,7 +422,7 @@ impl Driver {
         self.begun = Some(begun);
     }
 
-    async fn act(&mut self, action: Action) -> bool {
+    async fn act(&mut self, action: Action) -> Flow {
         match action {
             Action::Dispatch(call) => self.dispatch(&call),
             Action::ResumeDecided(call) => self.resume_decided(call),
@@ -404,9 +438,14 @@ impl Driver {
                 let order = replies.iter().map(|reply| reply.call.0).collect();
                 self.delivering = replies.iter().filter_map(|reply| self.reserved.remove(&reply.call)).collect();
                 self.begin_leg(budget.clock_us, order);
-                self.work = Some(self.deliver(budget, replies));
+                let location = std::mem::replace(&mut self.location, CellLocation::None);
+                let (pool, tables) = (self.run.pool.clone(), self.run.tables.clone());
+                self.work = Some(location::deliver(location, pool, tables, Deliver { budget, replies }));
             }
-            Action::Freeze => self.work = Some(self.freeze()),
+            Action::Freeze => {
+                let location = std::mem::replace(&mut self.location, CellLocation::None);
+                self.work = Some(location::freeze(location, self.run.definition.limits.snapshot_bytes));
+            }
             Action::WakeAt(at) => self.wake_at = Some(at),
             Action::Answer(answer) => return self.answer(answer).await,
             Action::Close => {
@@ -415,7 +454,7 @@ impl Driver {
                 self.location = CellLocation::None;
             }
         }
-        true
+        Flow::Continue(())
     }
 
     fn start(&mut self) -> Work {
@@ -430,7 +469,7 @@ impl Driver {
             language: definition.language,
             source: definition.source.clone(),
         };
-        places::start(self.run.pool.clone(), self.run.tables.clone(), start)
+        location::start(self.run.pool.clone(), self.run.tables.clone(), start)
     }
 
     fn budget(&self, run_ms: u64, output_bytes: u64) -> Budget {

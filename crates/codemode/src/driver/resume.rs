@@ -7,11 +7,11 @@ use executor::clock::now_ms;
 use serde_json::json;
 use store::{Approval, CallRow, CallState, Entry, EntryKind, LegRow, RunRow};
 
-use super::places::CellLocation;
+use super::location::CellLocation;
 use super::{Driver, Run};
 use crate::cell::{Cell, Event, Reopened, Spent};
 use crate::pool::Lease;
-use crate::replay::{Comparison, MAX_RESUMING_MS, Start, Stumble, Walk, ended_of};
+use crate::replay::{Comparison, MAX_RESUMING_MS, ReplayFailure, Start, Walk, ended_of};
 
 /// Creates a driver for a stored run, and resumes the run's open calls.
 pub(crate) async fn resumed(
@@ -37,7 +37,7 @@ pub(crate) async fn resumed(
         Some(snapshot) if row.snapshot_leg == Some(last_leg) => (CellLocation::Frozen { snapshot, saved: true }, None),
         snapshot => {
             let replayed = replay_legs(&run, row.snapshot_leg, snapshot, legs, &calls).await;
-            let Replayed { place, leg, ended, cleared } = replayed.map_err(|stumble| stumble.failure())?;
+            let Replayed { place, leg, ended, cleared } = replayed.map_err(|failure| failure.failure())?;
             for call in calls.iter_mut().filter(|call| cleared.contains(&call.call)) {
                 call.state = CallState::Cleared;
                 run.journal.cleared(call.call);
@@ -70,33 +70,32 @@ pub(crate) async fn resumed(
         let event = Event::LegEnded(without(leg, &calls));
         driver.work = Some(Box::pin(std::future::ready((place, event))));
     }
-    driver.resume_calls(calls);
+    driver.span().in_scope(|| tracing::info!(legs = legs.len(), "run resumed"));
+    resume_calls(&mut driver, calls);
     Ok(driver)
 }
 
-impl Driver {
-    /// Resumes open calls: delivers stored replies, retries interrupted calls, follows parked ones, and sets timers.
-    fn resume_calls(&mut self, mut calls: Vec<CallRow>) {
-        calls.sort_by_key(|call| (call.settle_order.unwrap_or(i64::MAX), call.call));
-        for row in calls {
-            let call = CallId(row.call);
-            match row.state {
-                CallState::Settled => match row.reply.clone() {
-                    Some(reply) => self.queue_reply(call, reply.into()),
-                    None => self.fetch_outcome(call),
-                },
-                CallState::Dispatched => self.retry(call),
-                CallState::Away => self.follow(call),
-                CallState::Requested if row.method == Method::Timer.as_str() => {
-                    let left = row.due_at.unwrap_or(0).saturating_sub(now_ms());
-                    self.set_timer(call, u64::try_from(left).unwrap_or(0));
-                }
-                CallState::Requested
-                | CallState::Approval
-                | CallState::Parked
-                | CallState::Delivered
-                | CallState::Cleared => {}
+/// Resumes open calls: delivers stored replies, retries interrupted calls, follows parked ones, and sets timers.
+fn resume_calls(driver: &mut Driver, mut calls: Vec<CallRow>) {
+    calls.sort_by_key(|call| (call.settle_order.unwrap_or(i64::MAX), call.call));
+    for row in calls {
+        let call = CallId(row.call);
+        match row.state {
+            CallState::Settled => match row.reply.clone() {
+                Some(reply) => driver.queue_reply(call, reply.into()),
+                None => driver.fetch_outcome(call),
+            },
+            CallState::Dispatched => driver.retry(call),
+            CallState::Away => driver.follow(call),
+            CallState::Requested if row.method == Method::Timer.as_str() => {
+                let left = row.due_at.unwrap_or(0).saturating_sub(now_ms());
+                driver.set_timer(call, u64::try_from(left).unwrap_or(0));
             }
+            CallState::Requested
+            | CallState::Approval
+            | CallState::Parked
+            | CallState::Delivered
+            | CallState::Cleared => {}
         }
     }
 }
@@ -157,7 +156,7 @@ async fn replay_legs(
     snapshot: Option<Vec<u8>>,
     legs: &[LegRow],
     calls: &[CallRow],
-) -> Result<Replayed, Stumble> {
+) -> Result<Replayed, ReplayFailure> {
     let comparison = Comparison::new(legs, calls, reported);
     let (start, comparison, first) = match (snapshot, reported) {
         (Some(snapshot), Some(leg)) => (Start::Snapshot(snapshot), comparison.behind(leg), leg + 1),
@@ -189,6 +188,6 @@ async fn replay_legs(
     let cleared = timers.map(|row| row.call).filter(|call| from_source && !walk.comparison.waits_for(*call)).collect();
     match (last, walk.into_place()) {
         (Some(leg), Some(place)) => Ok(Replayed { place, leg: Leg { output, ..leg }, ended, cleared }),
-        _ => Err(Stumble::Hole(first)),
+        _ => Err(ReplayFailure::Hole(first)),
     }
 }

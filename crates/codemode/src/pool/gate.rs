@@ -1,29 +1,30 @@
 //! Makes legs wait for their turn: [`Admission`] decides, and the gate passes its grants to the waiting tasks.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use contract::ids::CellId;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use super::admission::{Admission, Capacity, Grant, Principal, QueueFull, Request, WorkerId};
-use super::worker::Worker;
 
+/// Grants turns in workers. `W` is the worker that a turn is granted in.
 #[derive(Debug)]
-pub(super) struct Gate {
-    state: Mutex<State>,
+pub(super) struct Gate<W> {
+    state: Mutex<State<W>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct State<W> {
     admission: Admission,
-    workers: HashMap<WorkerId, Weak<Worker>>,
-    waiting: HashMap<CellId, oneshot::Sender<Granted>>,
+    workers: HashMap<WorkerId, Weak<W>>,
+    waiting: HashMap<CellId, oneshot::Sender<Granted<W>>>,
 }
 
 /// A turn and its worker.
-type Granted = (Turn, Arc<Worker>);
+type Granted<W> = (Turn<W>, Arc<W>);
 
 /// Why there was no turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,23 +38,23 @@ pub(super) enum NoTurn {
 
 /// The right to run a cell in a worker. If it is dropped before it has ended, it is returned as unused.
 #[derive(Debug)]
-pub(super) struct Turn {
-    gate: Arc<Gate>,
+pub(super) struct Turn<W> {
+    gate: Arc<Gate<W>>,
     worker: WorkerId,
     cell: CellId,
     ended: bool,
 }
 
-impl Gate {
+impl<W> Gate<W> {
     pub(super) fn new(capacity: Capacity) -> Arc<Self> {
         let admission = Admission::new(capacity);
         Arc::new(Self { state: Mutex::new(State { admission, workers: HashMap::new(), waiting: HashMap::new() }) })
     }
 
-    pub(super) fn worker_up(self: &Arc<Self>, worker: &Arc<Worker>) {
+    pub(super) fn worker_up(self: &Arc<Self>, id: WorkerId, worker: &Arc<W>) {
         self.change(|state| {
-            state.workers.insert(worker.id(), Arc::downgrade(worker));
-            state.admission.worker_up(worker.id())
+            state.workers.insert(id, Arc::downgrade(worker));
+            state.admission.worker_up(id)
         });
     }
 
@@ -77,7 +78,7 @@ impl Gate {
         request: Request,
         source_bytes: usize,
         room_wait: Duration,
-    ) -> Result<Granted, NoTurn> {
+    ) -> Result<Granted<W>, NoTurn> {
         let mut granted = match self.request(principal, cell, request, source_bytes)? {
             Requested::Granted(granted) => return Ok(granted),
             Requested::Waits(granted) => granted,
@@ -103,7 +104,7 @@ impl Gate {
         cell: CellId,
         request: Request,
         source_bytes: usize,
-    ) -> Result<Requested, NoTurn> {
+    ) -> Result<Requested<W>, NoTurn> {
         let mut state = self.state();
         if let Request::Resume { worker } | Request::Freeze { worker } = request
             && !state.workers.contains_key(&worker)
@@ -135,7 +136,7 @@ impl Gate {
         }
     }
 
-    fn change(self: &Arc<Self>, change: impl FnOnce(&mut State) -> Vec<Grant>) {
+    fn change(self: &Arc<Self>, change: impl FnOnce(&mut State<W>) -> Vec<Grant>) {
         let mut state = self.state();
         let grants = change(&mut state);
         let unwanted = self.hand_out(&mut state, grants);
@@ -145,7 +146,7 @@ impl Gate {
     }
 
     /// Sends grants to the tasks that wait for them, and returns those whose task is gone.
-    fn hand_out(self: &Arc<Self>, state: &mut State, grants: Vec<Grant>) -> Vec<Granted> {
+    fn hand_out(self: &Arc<Self>, state: &mut State<W>, grants: Vec<Grant>) -> Vec<Granted<W>> {
         let mut unwanted = Vec::new();
         for grant in grants {
             let Some(granted) = self.granted(state, grant) else { continue };
@@ -157,30 +158,30 @@ impl Gate {
         unwanted
     }
 
-    fn granted(self: &Arc<Self>, state: &State, Grant { cell, worker: id }: Grant) -> Option<Granted> {
+    fn granted(self: &Arc<Self>, state: &State<W>, Grant { cell, worker: id }: Grant) -> Option<Granted<W>> {
         // If the worker is gone, its requests fail as soon as it is removed.
         let worker = state.workers.get(&id)?.upgrade()?;
         Some((Turn { gate: Arc::clone(self), worker: id, cell, ended: false }, worker))
     }
 
     /// Locks the state. The guard is never held across an await.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State<W>> {
+        self.state.lock()
     }
 }
 
-enum Requested {
-    Granted(Granted),
-    Waits(oneshot::Receiver<Granted>),
+enum Requested<W> {
+    Granted(Granted<W>),
+    Waits(oneshot::Receiver<Granted<W>>),
 }
 
 /// A request in the queue. Dropping it withdraws the request.
-struct QueuedRequest<'a> {
-    gate: &'a Arc<Gate>,
+struct QueuedRequest<'a, W> {
+    gate: &'a Arc<Gate<W>>,
     cell: CellId,
 }
 
-impl Drop for QueuedRequest<'_> {
+impl<W> Drop for QueuedRequest<'_, W> {
     fn drop(&mut self) {
         let mut state = self.gate.state();
         // If it was granted in the meantime, the turn is dropped with the receiver.
@@ -190,7 +191,7 @@ impl Drop for QueuedRequest<'_> {
     }
 }
 
-impl Turn {
+impl<W> Turn<W> {
     /// Ends the turn after the worker has answered. The cell rests with this much memory; `None` if it is gone.
     pub(super) fn end(mut self, rests_with: Option<u64>) {
         self.ended = true;
@@ -199,7 +200,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl<W> Drop for Turn<W> {
     fn drop(&mut self) {
         if !self.ended {
             let (worker, cell) = (self.worker, self.cell);

@@ -7,6 +7,7 @@ use std::process::Stdio;
 
 use contract::frame::WORKER_ARGUMENT;
 use rustix::process::{Pid, setpriority_process};
+use telemetry::LogIgnored;
 use tokio::process::{Child, Command};
 
 use super::PoolOptions;
@@ -86,5 +87,5 @@ fn spawn(program: &PathBuf, options: &PoolOptions, socket: UnixStream) -> std::i
 fn lower_priority(child: &Child) {
     let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw) else { return };
     // If the system refuses, cells only compete more with the host.
-    let _refused = setpriority_process(Some(pid), WORKER_NICENESS);
+    setpriority_process(Some(pid), WORKER_NICENESS).log_ignored("lower the priority of a worker");
 }

@@ -32,7 +32,7 @@ pub struct Lease {
     worker: Arc<Worker>,
     cell: CellId,
     principal: Principal,
-    gate: Arc<Gate>,
+    gate: Arc<Gate<Worker>>,
     /// Whether the worker has, or may have, the cell.
     occupied: bool,
 }
@@ -46,14 +46,14 @@ pub enum FreezeError {
 }
 
 impl Lease {
-    pub(super) fn new(worker: Arc<Worker>, cell: CellId, principal: Principal, gate: Arc<Gate>) -> Self {
+    pub(super) fn new(worker: Arc<Worker>, cell: CellId, principal: Principal, gate: Arc<Gate<Worker>>) -> Self {
         Self { worker, cell, principal, gate, occupied: false }
     }
 
     /// Runs the first leg of a cell that was started or thawed.
     pub(super) async fn first_leg(
         &mut self,
-        turn: Turn,
+        turn: Turn<Worker>,
         tables: &CatalogTables,
         frame: &ToWorker,
         budget: Budget,
@@ -83,7 +83,7 @@ impl Lease {
 
     async fn leg(
         &mut self,
-        turn: Turn,
+        turn: Turn<Worker>,
         budget: Budget,
         tables: Option<&CatalogTables>,
         frame: &ToWorker,
@@ -102,7 +102,7 @@ impl Lease {
     }
 
     /// Waits until the cell may use its worker. That time is not part of the cell's budget.
-    async fn turn(&mut self, request: Request) -> Result<Turn, PoolError> {
+    async fn turn(&mut self, request: Request) -> Result<Turn<Worker>, PoolError> {
         fault::wait_for_turn().await;
         match self.gate.enter(&self.principal, self.cell, request, 0, ROOM_WAIT).await {
             Ok((turn, _)) => Ok(turn),
@@ -112,7 +112,7 @@ impl Lease {
 
     async fn ask(
         &mut self,
-        turn: Turn,
+        turn: Turn<Worker>,
         tables: Option<&CatalogTables>,
         frame: &ToWorker,
         wait: Duration,

@@ -18,15 +18,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use contract::frame::{Budget, Deliver, Hello, Leg, Start, Thaw, ToWorker};
+use contract::error::ErrorCode;
+use contract::frame::{Budget, Deliver, Failure, Hello, Leg, Start, Thaw, ToWorker};
 use contract::ids::{CellId, ImageId};
 use contract::limits::{MAX_QUEUED_CELLS, MAX_WORKER_TURNS, MEMORY_LIMIT_BYTES, WORKER_HEAP_BYTES};
 use contract::tables::CatalogTables;
+use telemetry::Incident;
 use tokio::sync::watch;
 
 use admission::{Capacity, Principal, Request};
 use gate::{Gate, NoTurn};
 use seat::Seat;
+use worker::Worker;
 
 /// The number of workers, and the resources of each.
 #[derive(Clone, Debug)]
@@ -86,6 +89,23 @@ pub enum PoolError {
     WorkerDied(String),
 }
 
+impl PoolError {
+    /// Returns the failure of a cell that lost its place in the pool, or got none. Why a worker cannot be started is an
+    /// operator's concern, so the model reads only an incident id.
+    pub(crate) fn failure(&self) -> Failure {
+        let (code, message) = match self {
+            Self::Unavailable(_) => {
+                let incident = Incident::log("start a worker", self);
+                let message = format!("no sandbox worker could be started (incident {incident}); try again later");
+                (ErrorCode::RuntimeUnavailable, message)
+            }
+            Self::Full | Self::QueueFull => (ErrorCode::RuntimeUnavailable, self.to_string()),
+            Self::WorkerDied(_) => (ErrorCode::InternalError, self.to_string()),
+        };
+        Failure { code: Some(code), message, place: None }
+    }
+}
+
 /// How long a cell waits for a slot in a worker, or for memory that resting cells hold, before it is refused.
 const ROOM_WAIT: Duration = Duration::from_secs(10);
 
@@ -105,7 +125,7 @@ pub struct Pool {
 struct Inner {
     seats: Vec<Seat>,
     next_cell: AtomicU64,
-    gate: Arc<Gate>,
+    gate: Arc<Gate<Worker>>,
 }
 
 impl Pool {
@@ -182,7 +202,7 @@ impl Pool {
     }
 
     /// Returns how many legs and freezes are in progress.
-    pub fn at_work(&self) -> usize {
+    pub fn running_legs(&self) -> usize {
         self.inner.seats.iter().filter_map(Seat::worker).map(|worker| worker.asked()).sum()
     }
 

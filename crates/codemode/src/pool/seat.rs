@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use telemetry::LogIgnored;
 use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -31,7 +32,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    pub(super) fn fill(options: Arc<PoolOptions>, gate: Arc<Gate>) -> Self {
+    pub(super) fn fill(options: Arc<PoolOptions>, gate: Arc<Gate<Worker>>) -> Self {
         let (sender, state) = watch::channel(State::Starting);
         let supervisor = tokio::spawn(supervise(options, gate, sender));
         Self { state, supervisor }
@@ -64,19 +65,28 @@ impl Drop for Seat {
     }
 }
 
-async fn supervise(options: Arc<PoolOptions>, gate: Arc<Gate>, state: watch::Sender<State>) {
+async fn supervise(options: Arc<PoolOptions>, gate: Arc<Gate<Worker>>, state: watch::Sender<State>) {
     let mut pause = FIRST_PAUSE;
+    let mut last_failure = None;
     loop {
         let born = Instant::now();
         match start(&options).await {
             Ok((worker, incoming, child)) => {
+                tracing::info!(pid = worker.pid(), "worker started");
+                last_failure = None;
                 state.send_replace(State::Up(Arc::clone(&worker)));
-                gate.worker_up(&worker);
+                gate.worker_up(worker.id(), &worker);
                 worker.listen(&gate, incoming).await;
+                tracing::info!(pid = worker.pid(), reason = worker.why_it_ended(), "worker exited");
                 state.send_replace(State::Starting);
                 reap(child).await;
             }
             Err(reason) => {
+                // The next attempts fail for the same reason, many times a minute.
+                if last_failure.as_ref() != Some(&reason) {
+                    tracing::warn!(reason, "worker did not start");
+                }
+                last_failure = Some(reason.clone());
                 state.send_replace(State::Failed(reason));
             }
         }
@@ -91,7 +101,7 @@ async fn start(options: &PoolOptions) -> Result<(Arc<Worker>, Incoming, Option<C
     let greeted = tokio::time::timeout(HELLO_WAIT, Worker::greet(socket, pid)).await;
     match greeted {
         Ok(Ok((worker, incoming))) => Ok((worker, incoming, child)),
-        Ok(Err(fault)) => Err(fault.to_string()),
+        Ok(Err(fault)) => Err(telemetry::chain(&fault)),
         Err(_) => Err("the worker was not ready in time".to_owned()),
     }
 }
@@ -100,6 +110,6 @@ async fn start(options: &PoolOptions) -> Result<(Arc<Worker>, Incoming, Option<C
 async fn reap(child: Option<Child>) {
     let Some(mut child) = child else { return };
     // It may be dead already; then only its exit status is collected.
-    drop(child.start_kill());
-    drop(child.wait().await);
+    child.start_kill().log_expected("kill a worker");
+    child.wait().await.log_ignored("collect a worker's exit status");
 }

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixStream as StdUnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contract::frame::{BadFrame, FrameBuffer, FromWorker, Hello, LegEnd, ToWorker};
 use contract::ids::CellId;
 use contract::tables::CatalogTables;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
@@ -36,7 +37,7 @@ pub(super) struct Worker {
 #[derive(Debug)]
 struct PendingAnswer {
     sender: oneshot::Sender<FromWorker>,
-    turn: Turn,
+    turn: Turn<Worker>,
 }
 
 /// Why a worker failed, for its supervisor.
@@ -44,7 +45,7 @@ struct PendingAnswer {
 pub(super) enum Fault {
     #[error("the worker closed its socket")]
     HungUp,
-    #[error("the worker's socket failed: {0}")]
+    #[error("the worker's socket failed")]
     Socket(#[from] io::Error),
     #[error("the worker broke the protocol: {0}")]
     BadFrame(#[from] BadFrame),
@@ -86,10 +87,13 @@ impl Worker {
     }
 
     /// Passes every answer to the task that waits for it, until the worker fails or is terminated.
-    pub(super) async fn listen(&self, gate: &Arc<Gate>, mut incoming: Incoming) {
+    pub(super) async fn listen(&self, gate: &Arc<Gate<Self>>, mut incoming: Incoming) {
         let mut fate = self.fate.subscribe();
         let reason = tokio::select! {
-            fault = self.hand_out(&mut incoming) => fault.to_string(),
+            fault = self.hand_out(&mut incoming) => {
+                tracing::debug!(pid = self.pid, error = telemetry::chain(&fault), "worker failed");
+                fault.to_string()
+            }
             fate = fate.wait_for(Option::is_some) => fate.ok().and_then(|fate| fate.clone()).unwrap_or_default(),
         };
         self.fate.send_replace(Some(reason));
@@ -126,7 +130,7 @@ impl Worker {
     pub(super) async fn ask(
         &self,
         cell: CellId,
-        turn: Turn,
+        turn: Turn<Self>,
         tables: Option<&CatalogTables>,
         frame: &ToWorker,
     ) -> oneshot::Receiver<FromWorker> {
@@ -160,14 +164,14 @@ impl Worker {
                 // In a separate task: the caller may be dropped, but the frame must be sent completely.
                 let rest = tokio::spawn(async move {
                     if let Err(error) = line.send_rest(&bytes).await {
-                        terminate(&fate, format!("the worker's socket failed: {error}"));
+                        terminate(&fate, socket_failed(error));
                     }
                 });
                 if rest.await.is_err() {
                     self.terminate("the task that sends to the worker failed".to_owned());
                 }
             }
-            Err(error) => self.terminate(format!("the worker's socket failed: {error}")),
+            Err(error) => self.terminate(socket_failed(error)),
         }
     }
 
@@ -199,8 +203,16 @@ impl Worker {
 
     /// Locks the pending answers. The guard is never held across an await.
     fn waiting(&self) -> MutexGuard<'_, Option<HashMap<CellId, PendingAnswer>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
+}
+
+/// Returns the reason for which a worker is terminated whose socket failed. It can reach the model, so the error itself
+/// is only logged.
+fn socket_failed(error: io::Error) -> String {
+    let fault = Fault::Socket(error);
+    tracing::debug!(error = telemetry::chain(&fault), "cannot send to a worker");
+    fault.to_string()
 }
 
 /// Sets the reason, unless there is one already.

@@ -6,13 +6,13 @@ use contract::cell::{Durations, LimitFailures, Snapshots, Telemetry};
 use contract::frame::Method;
 use store::{CallRow, CallState, LegRow, Millis};
 
-use super::record::{Record, Unreadable};
+use super::record::{Record, RecordError};
 
 /// Why a run could not be forked.
 #[derive(Debug, thiserror::Error)]
-pub enum ForkRefused {
+pub enum ForkError {
     #[error(transparent)]
-    Unreadable(#[from] Unreadable),
+    Record(#[from] RecordError),
     #[error("only runs of `exec` can be forked")]
     NotExec,
     #[error("the run has {legs} steps; pass the number of steps to reuse from its record, 1 to {legs}")]
@@ -37,9 +37,9 @@ pub(crate) struct Forked {
 ///
 /// A settled call keeps its outcome. A call that was in progress is retried only if its tool may be called twice. A
 /// call that was not dispatched is requested again, and so is its approval.
-pub(crate) fn forked(record: &Record, at: usize, parent: &str, now: Millis) -> Result<Forked, ForkRefused> {
+pub(crate) fn forked(record: &Record, at: usize, parent: &str, now: Millis) -> Result<Forked, ForkError> {
     let legs = record.legs.get(..at).filter(|legs| !legs.is_empty());
-    let legs = legs.ok_or(ForkRefused::NoSuchStep { legs: record.legs.len() })?.to_vec();
+    let legs = legs.ok_or(ForkError::NoSuchStep { legs: record.legs.len() })?.to_vec();
     let last = legs.last().map_or(0, |leg| leg.leg);
     let answered: BTreeSet<u32> = legs.iter().flat_map(|leg| leg.replies.iter().copied()).collect();
     let made = record.calls.iter().filter(|row| row.leg <= last);
@@ -100,7 +100,7 @@ mod tests {
     use contract::scope::Scope;
     use store::{CallRow, CallState, LegRow, RunRow, RunState, StoredReply};
 
-    use super::{ForkRefused, Record, forked};
+    use super::{ForkError, Record, forked};
 
     fn call(call: u32, leg: i64, state: CallState) -> CallRow {
         let row = CallRow::requested(call, "call", "a:b:c", "{}".to_owned(), "exec-1", 5);
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn only_recorded_steps_can_be_reused() {
         for at in [0, 4] {
-            assert!(matches!(forked(&record(), at, "fork", 9), Err(ForkRefused::NoSuchStep { legs: 3 })), "{at}");
+            assert!(matches!(forked(&record(), at, "fork", 9), Err(ForkError::NoSuchStep { legs: 3 })), "{at}");
         }
         assert_eq!(forked(&record(), 3, "fork", 9).unwrap().calls.len(), 7);
     }

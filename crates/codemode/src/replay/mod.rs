@@ -12,9 +12,9 @@ mod walk;
 
 pub use compare::Verdict;
 pub use divergence::Divergence;
-pub use fork::ForkRefused;
-pub use record::{MAX_BY_HAND_MS, Record, Step, Unplayable, Unreadable};
-pub use walk::{MAX_RESUMING_MS, Stumble};
+pub use fork::ForkError;
+pub use record::{MAX_MANUAL_REPLAY_MS, Record, RecordError, ReplayError, Step};
+pub use walk::{MAX_RESUMING_MS, ReplayFailure};
 
 pub(crate) use compare::{Comparison, ended_of, recorded_target};
 pub(crate) use fork::forked;

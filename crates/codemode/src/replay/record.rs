@@ -9,14 +9,14 @@ use store::{CallRow, LegRow, RunRow, Store, StoreError};
 
 use super::compare::{Comparison, Verdict};
 use super::divergence::{Divergence, cut, happened_end};
-use super::walk::{Start, Stumble, Walk};
+use super::walk::{ReplayFailure, Start, Walk};
 use crate::definition::Definition;
-use crate::driver::failure_text;
+use crate::failure::failure_text;
 use crate::pool::Pool;
-use crate::recorded;
+use crate::stored_result;
 
 /// The time limit of a replay that a person started, for all legs together. The person can interrupt it earlier.
-pub const MAX_BY_HAND_MS: u64 = 10 * 60 * 1000;
+pub const MAX_MANUAL_REPLAY_MS: u64 = 10 * 60 * 1000;
 
 /// The stored record of a run.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct Record {
 
 /// Why a run's record cannot be loaded or replayed.
 #[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
+pub enum RecordError {
     #[error("no such run")]
     NoSuchRun,
     #[error("the run is a direct call without a cell, so there is nothing to replay")]
@@ -59,8 +59,8 @@ impl Record {
         self.definition.as_ref().map_or(0, |definition| definition.limits.memory_bytes)
     }
 
-    pub async fn read(store: &Store, run_id: &str) -> Result<Self, Unreadable> {
-        let run = store.run(run_id).await?.ok_or(Unreadable::NoSuchRun)?;
+    pub async fn read(store: &Store, run_id: &str) -> Result<Self, RecordError> {
+        let run = store.run(run_id).await?.ok_or(RecordError::NoSuchRun)?;
         // Legs are read before calls: calls that a running run writes in between belong to legs that are not read.
         let legs = store.legs(run_id).await?;
         let calls = store.calls(run_id).await?;
@@ -79,7 +79,7 @@ impl Record {
 
     /// Returns the final result that the model received.
     pub fn result(&self) -> Option<CellResult> {
-        self.run.result.as_deref().and_then(recorded::from_json)
+        self.run.result.as_deref().and_then(stored_result::from_json)
     }
 
     /// Runs the cell again from the start, and passes every leg to `each`, up to the first that differs from the
@@ -92,9 +92,9 @@ impl Record {
         pool: &Pool,
         allowed_ms: u64,
         mut each: impl FnMut(&Step<'_>),
-    ) -> Result<bool, Unplayable> {
-        let definition = self.definition.as_ref().ok_or(Unreadable::NoCell)?;
-        let tables = self.tables.as_ref().ok_or(Unreadable::NoCatalog)?;
+    ) -> Result<bool, ReplayError> {
+        let definition = self.definition.as_ref().ok_or(RecordError::NoCell)?;
+        let tables = self.tables.as_ref().ok_or(RecordError::NoCatalog)?;
         let comparison = Comparison::new(&self.legs, &self.calls, self.run.snapshot_leg);
         let mut walk = Walk::new(pool, tables, definition, comparison, (Start::Source, 0), allowed_ms);
         for row in &self.legs {
@@ -136,9 +136,9 @@ impl Record {
 
 /// Why a replay stopped before the end of the journal.
 #[derive(Debug, thiserror::Error)]
-pub enum Unplayable {
+pub enum ReplayError {
     #[error(transparent)]
-    Unreadable(#[from] Unreadable),
+    Record(#[from] RecordError),
     #[error(transparent)]
-    Stumble(#[from] Stumble),
+    Failed(#[from] ReplayFailure),
 }

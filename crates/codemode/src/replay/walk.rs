@@ -8,6 +8,7 @@ use store::{LegHow, LegRow};
 use super::compare::{Comparison, Verdict};
 use super::divergence::Divergence;
 use crate::definition::Definition;
+use crate::failure::failure;
 use crate::pool::{Lease, Pool, PoolError};
 
 /// The time limit for replaying all legs when a run is resumed: the maximum of one turn. The time does not count
@@ -16,7 +17,7 @@ pub const MAX_RESUMING_MS: u64 = 60_000;
 
 /// Why a run could not be replayed.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Stumble {
+pub enum ReplayFailure {
     #[error("the cell was run again and did not match its record: {0}")]
     Diverged(Divergence),
     #[error("running the cell again took longer than {allowed_ms} ms; it was stopped in leg {leg}")]
@@ -27,7 +28,7 @@ pub enum Stumble {
     Pool(#[from] PoolError),
 }
 
-impl From<Divergence> for Stumble {
+impl From<Divergence> for ReplayFailure {
     fn from(divergence: Divergence) -> Self {
         Self::Diverged(divergence)
     }
@@ -69,9 +70,9 @@ impl<'a> Walk<'a> {
     }
 
     /// Runs the next leg with its recorded replies, and returns them with the leg. `output_bytes` is its output limit.
-    pub(crate) async fn step(&mut self, row: &LegRow, output_bytes: u64) -> Result<(Vec<Reply>, Leg), Stumble> {
+    pub(crate) async fn step(&mut self, row: &LegRow, output_bytes: u64) -> Result<(Vec<Reply>, Leg), ReplayFailure> {
         if row.leg != self.next {
-            return Err(Stumble::Hole(self.next));
+            return Err(ReplayFailure::Hole(self.next));
         }
         let replies = self.comparison.replies(row)?;
         let left_ms = self.allowed_ms.saturating_sub(self.ran_us / 1000);
@@ -84,7 +85,7 @@ impl<'a> Walk<'a> {
             output_bytes,
             clock_us: row.clock_us,
         };
-        let too_long = Stumble::TooLong { leg: row.leg, allowed_ms: self.allowed_ms };
+        let too_long = ReplayFailure::TooLong { leg: row.leg, allowed_ms: self.allowed_ms };
         if budget.run_ms == 0 {
             return Err(too_long);
         }
@@ -111,7 +112,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    async fn run(&mut self, budget: Budget, replies: Vec<Reply>) -> Result<(Lease, Leg), Stumble> {
+    async fn run(&mut self, budget: Budget, replies: Vec<Reply>) -> Result<(Lease, Leg), ReplayFailure> {
         let ran = match self.place.take() {
             Some(Start::Source) => self.pool.start_cell(self.tables, self.start(budget)).await?,
             Some(Start::Snapshot(snapshot)) => {
@@ -121,7 +122,7 @@ impl<'a> Walk<'a> {
                 let leg = lease.deliver(budget, replies).await?;
                 (lease, leg)
             }
-            None => return Err(Stumble::Hole(self.next)),
+            None => return Err(ReplayFailure::Hole(self.next)),
         };
         Ok(ran)
     }
@@ -137,16 +138,14 @@ impl<'a> Walk<'a> {
     }
 }
 
-impl Stumble {
+impl ReplayFailure {
     /// Returns the failure of the run. The code of a temporary failure does not end the run.
     pub(crate) fn failure(&self) -> Failure {
-        let code = match self {
-            Self::Diverged(_) | Self::TooLong { .. } | Self::Hole(_) => ErrorCode::SnapshotRestoreFailed,
-            Self::Pool(PoolError::Unavailable(_) | PoolError::Full | PoolError::QueueFull) => {
-                ErrorCode::RuntimeUnavailable
+        match self {
+            Self::Diverged(_) | Self::TooLong { .. } | Self::Hole(_) => {
+                failure(ErrorCode::SnapshotRestoreFailed, self.to_string())
             }
-            Self::Pool(PoolError::WorkerDied(_)) => ErrorCode::InternalError,
-        };
-        Failure { code: Some(code), message: self.to_string(), place: None }
+            Self::Pool(error) => error.failure(),
+        }
     }
 }

@@ -5,8 +5,8 @@ use contract::error::ErrorCode;
 use contract::frame::Failure;
 use serde_json::{Map, Value};
 
-use super::refused;
 use crate::bridge;
+use crate::failure::failure;
 
 const ID_NAMES: [&str; 3] = ["id", "toolId", "name"];
 const ARGUMENT_NAMES: [&str; 2] = ["args", "input"];
@@ -50,7 +50,7 @@ fn given<'a>(input: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 fn invalid(message: &str) -> Failure {
-    refused(ErrorCode::InvalidInput, message)
+    failure(ErrorCode::InvalidInput, message)
 }
 
 #[cfg(test)]

@@ -3,32 +3,27 @@
 //! `tool_search_code` runs a cell of one turn; the structured tools need no worker. Both make their calls through the
 //! executor.
 
-mod answer;
 mod input;
 mod structured;
-mod telemetry;
 
 use std::time::Duration;
 
 use contract::cell::CellResult;
 use contract::config;
 use contract::error::ErrorCode;
-use contract::frame::Failure;
 use contract::limits::Limits;
 use executor::Executor;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
+use telemetry::LogIgnored;
 use tokio::sync::oneshot;
 
-use crate::driver::{failed, failed_with};
-use crate::face::RunMode;
+use crate::code_mode::CodeMode;
+use crate::failure::{failed, failed_with, stopped_unreported};
 use crate::input::ExecInput;
-use crate::runs::CodeMode;
-use crate::runs::stopped_unreported;
+use crate::mode::{RunMode, tool_search_answer};
 
-pub(crate) use answer::answer;
-pub use answer::is_failure;
-pub use telemetry::{Selected, Telemetry};
+pub use crate::mode::{Selected, Telemetry, is_failure};
 
 /// How long after its timeout a cell may still wait for a worker, or for its worker to stop it.
 const GRACE: Duration = Duration::from_secs(2);
@@ -55,8 +50,8 @@ impl ToolSearch {
         let source = json!({"code": input.get("code")});
         let begun = match ExecInput::parse(&source) {
             Ok(cell) => {
-                let face = RunMode::ToolSearch(config.clone());
-                self.code_mode.begin(executor, &limits(config), face, tool_call_id, cell).await
+                let mode = RunMode::ToolSearch(config.clone());
+                self.code_mode.start(executor, &limits(config), mode, tool_call_id, cell).await
             }
             Err(failure) => Err(failure),
         };
@@ -64,7 +59,7 @@ impl ToolSearch {
             Ok((run_id, reported)) => self.end(config, &run_id, reported).await,
             Err(failure) => failed_with(&failure),
         };
-        answer(config, executor.catalog(), &result)
+        tool_search_answer(config, executor.catalog(), &result)
     }
 
     /// Waits for the end of a cell, and aborts one that does not end in time because no worker had a place for it.
@@ -84,7 +79,7 @@ impl ToolSearch {
         };
         if matches!(&result, CellResult::Failed { code: Some(ErrorCode::Timeout), .. }) {
             // Voids approval requests for calls that will not be made.
-            drop(self.code_mode.store().expire(now_ms()).await);
+            self.code_mode.store().expire(now_ms()).await.log_ignored("void approval requests");
         }
         result
     }
@@ -94,8 +89,4 @@ impl ToolSearch {
 fn limits(config: &config::ToolSearch) -> config::CodeMode {
     let limits = Limits { timeout_ms: config.code_timeout_ms, ..Limits::DEFAULT };
     config::CodeMode { search: config.search, ..config::CodeMode::enabled(limits) }
-}
-
-fn refused(code: ErrorCode, message: impl Into<String>) -> Failure {
-    Failure { code: Some(code), message: message.into(), place: None }
 }

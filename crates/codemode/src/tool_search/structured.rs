@@ -11,10 +11,10 @@ use executor::{CallEnd, Executor, Outcome, ProgressSink, UNKNOWN_OUTCOME, for_tr
 use serde_json::{Value, json};
 use store::{CommitError, Entry, EntryKind};
 
-use super::answer::failed;
-use super::telemetry::{Selected, Telemetry};
-use super::{ToolSearch, input, refused};
+use super::{ToolSearch, input};
 use crate::cell::out_of_time;
+use crate::failure::{commit_message, failure};
+use crate::mode::{Selected, Telemetry, tool_search_failure};
 
 /// One call of a structured tool.
 struct Control<'a> {
@@ -66,7 +66,7 @@ impl ToolSearch {
         let mut control = Control::new(executor, config, "tool_call", tool_call_id);
         control.telemetry.call_count = 1;
         if let Err(error) = self.note(&control, EntryKind::ControlCall, json!({"arguments": input})).await {
-            return failed(&unwritten(&error), &control.telemetry);
+            return tool_search_failure(&unwritten(&error), &control.telemetry);
         }
         let called = match input::call(input) {
             Ok((id, arguments)) => self.call_tool(&mut control, config, id, arguments).await,
@@ -91,11 +91,11 @@ impl ToolSearch {
             .executor
             .call_directly_within(store, control.tool_call_id, id, arguments, ProgressSink::default(), hold)
             .await
-            .map_err(|_| refused(ErrorCode::RuntimeUnavailable, "cannot read system randomness; try again later"))?;
+            .map_err(|_| failure(ErrorCode::RuntimeUnavailable, "cannot read system randomness; try again later"))?;
         match made.end {
             CallEnd::Settled(Outcome::Returned(returned)) => Ok(json!({"tool": tool, "result": returned.for_guest()})),
-            CallEnd::Settled(Outcome::Failed(message)) => Err(refused(ErrorCode::NestedToolFailed, message)),
-            CallEnd::Settled(Outcome::Unknown) => Err(refused(ErrorCode::NestedToolFailed, UNKNOWN_OUTCOME)),
+            CallEnd::Settled(Outcome::Failed(message)) => Err(failure(ErrorCode::NestedToolFailed, message)),
+            CallEnd::Settled(Outcome::Unknown) => Err(failure(ErrorCode::NestedToolFailed, UNKNOWN_OUTCOME)),
             CallEnd::Parked(state) => Err(out_of_time(config.code_timeout_ms, [(state, Method::Call, id)].into_iter())),
             CallEnd::Stopped(error) => Err(unwritten(&error)),
         }
@@ -105,16 +105,16 @@ impl ToolSearch {
     async fn record(&self, control: &Control<'_>, input: &Value, result: Result<Value, Failure>) -> Value {
         match self.note(control, EntryKind::ControlCall, json!({"arguments": input})).await {
             Ok(()) => self.answer(control, result).await,
-            Err(error) => failed(&unwritten(&error), &control.telemetry),
+            Err(error) => tool_search_failure(&unwritten(&error), &control.telemetry),
         }
     }
 
     async fn answer(&self, control: &Control<'_>, result: Result<Value, Failure>) -> Value {
-        let answer = result.unwrap_or_else(|failure| failed(&failure, &control.telemetry));
+        let answer = result.unwrap_or_else(|failure| tool_search_failure(&failure, &control.telemetry));
         let entry = json!({"result": for_transcript(&answer), "telemetry": control.telemetry});
         match self.note(control, EntryKind::ControlResult, entry).await {
             Ok(()) => answer,
-            Err(error) => failed(&unwritten(&error), &control.telemetry),
+            Err(error) => tool_search_failure(&unwritten(&error), &control.telemetry),
         }
     }
 
@@ -136,9 +136,10 @@ impl<'a> Control<'a> {
 }
 
 fn unknown(executor: &Executor, id: &str) -> Failure {
-    refused(ErrorCode::InvalidInput, executor.catalog().unknown(View::ToolSearch, id, "tool_search"))
+    failure(ErrorCode::InvalidInput, executor.catalog().unknown(View::ToolSearch, id, "tool_search"))
 }
 
 fn unwritten(error: &CommitError) -> Failure {
-    refused(ErrorCode::InternalError, format!("the call could not be recorded: {error}"))
+    let message = commit_message("record a tool call", error, "the call could not be recorded", "try again");
+    failure(ErrorCode::InternalError, message)
 }

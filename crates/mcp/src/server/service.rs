@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use codemode::CodeMode;
+use codemode::{CodeMode, ExecRequest};
 use contract::cell::CellResult;
 use contract::config;
 use executor::clock::now_ms;
@@ -153,7 +153,8 @@ impl McpService {
                     tokio::spawn(async move { code_mode.abort(&run_id).await });
                 }
             };
-            let result = code_mode.exec_json_begun(&executor, &prepared.config, &tool_call_id, &input, on_start).await;
+            let request = ExecRequest::from(&input).on_start(on_start);
+            let result = code_mode.exec(&executor, &prepared.config, &tool_call_id, request).await;
             if let Some(run_id) = run {
                 in_flight.remove(&run_id);
             }

@@ -4,6 +4,9 @@
 //! apart, a bracket moves over the blank or a semicolon is written into it.
 
 mod blanks;
+mod enums;
+mod members;
+mod properties;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +18,6 @@ use super::edits::{Edits, Shift};
 use super::parse::WrappedCell;
 use super::rejection::Rejection;
 use super::trivia::Text;
-use super::{enums, members, properties};
 
 /// The maximum number of inserted bytes. An enum repeats its name for each member, so its output needs its own bound.
 const MAX_INSERTED_BYTES: usize = 1 << 20;
@@ -41,15 +43,15 @@ pub(super) fn erase(program: &Program<'_>, wrapped: &WrappedCell) -> Result<(Str
 }
 
 pub(super) struct Eraser<'t> {
-    pub(super) source: Text<'t>,
-    pub(super) edits: Edits,
+    source: Text<'t>,
+    edits: Edits,
     refusal: Option<(&'static str, u32)>,
     /// The number of inserted bytes.
     inserted: usize,
     /// The span that was erased last.
     erased: Span,
     /// For each list of statements around here, the enums that it declared so far.
-    pub(super) enums: Vec<enums::Scope<'t>>,
+    enums: Vec<enums::Scope<'t>>,
     /// Whether the next list of statements is the body of a function.
     function_body: bool,
 }

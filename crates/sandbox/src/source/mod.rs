@@ -5,17 +5,14 @@
 //! line. Nothing here panics, and no step is worse than linear in what `guard` lets through.
 
 mod edits;
-mod enums;
 mod erase;
 mod fence;
 mod guard;
 mod javascript;
 mod lines;
-mod members;
 mod modules;
 mod parse;
 mod places;
-mod properties;
 mod rejection;
 mod scan;
 mod shell;

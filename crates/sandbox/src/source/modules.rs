@@ -1,4 +1,4 @@
-//! Refuses cells that load modules: a cell has none, and must not appear to have any.
+//! Finds module access in a cell: a cell has no modules, and must not appear to have any.
 
 use oxc_ast::ast::{
     CallExpression, ExportAllDeclaration, ExportDeclaration, ExportDefaultDeclaration, ExportFromDeclaration,
@@ -8,19 +8,15 @@ use oxc_ast::ast::{
 use oxc_ast_visit::{VisitJs, walk_js};
 use oxc_span::Span;
 
-use super::parse::WrappedCell;
-use super::rejection::{ModuleForm, Rejection};
+use super::rejection::ModuleForm;
 
-/// Fails at the first module access in the tree.
+/// Returns the first module access in the tree, and its offset.
 ///
-/// These words in strings, comments and property names are not module access, so they are accepted.
-pub(super) fn refuse(program: &Program<'_>, wrapped: &WrappedCell) -> Result<(), Rejection> {
+/// These words in strings, comments and property names are not module access.
+pub(super) fn first_access(program: &Program<'_>) -> Option<(ModuleForm, u32)> {
     let mut search = Search { found: None };
     search.visit_program(program);
-    match search.found {
-        Some((what, offset)) => Err(Rejection::ModuleAccess { what, place: wrapped.place(offset) }),
-        None => Ok(()),
-    }
+    search.found
 }
 
 struct Search {

@@ -65,7 +65,7 @@ pub(super) fn parse<'a>(
 ) -> Result<Program<'a>, Rejection> {
     let returned = read(allocator, wrapped, language);
     if !returned.panicked {
-        modules::refuse(&returned.program, wrapped)?;
+        refuse_modules(&returned.program, wrapped)?;
     }
     let is_javascript = language == Language::JavaScript;
     let complaint = complaint(&returned, wrapped).or_else(|| {
@@ -98,7 +98,15 @@ fn is_typescript(wrapped: &WrappedCell) -> Result<bool, Rejection> {
     if complaint(&returned, wrapped).is_some() {
         return Ok(false);
     }
-    modules::refuse(&returned.program, wrapped).map(|()| true)
+    refuse_modules(&returned.program, wrapped).map(|()| true)
+}
+
+/// Fails if the cell loads modules.
+fn refuse_modules(program: &Program<'_>, wrapped: &WrappedCell) -> Result<(), Rejection> {
+    match modules::first_access(program) {
+        Some((what, offset)) => Err(Rejection::ModuleAccess { what, place: wrapped.place(offset) }),
+        None => Ok(()),
+    }
 }
 
 /// Returns the first problem of the text, and its place.

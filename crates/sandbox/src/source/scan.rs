@@ -4,10 +4,8 @@
 //! expression. A wrong guess would let an attacker hide brackets from the guard in what looks like a string, so the
 //! scanner never guesses. It returns `Slash`, and the caller follows both readings.
 
-mod number;
+mod literal;
 mod slash;
-mod swallow;
-mod text;
 
 /// The result of a scanner step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,6 +138,46 @@ impl<'s> Scanner<'s> {
             0x80.. => self.name(start),
             b'\\' => Scanned::Unsure(start),
             _ => self.punctuation(first),
+        }
+    }
+
+    /// Skips a token that oxc consumes as an arrow without checking it, so that it has no other meaning.
+    ///
+    /// The token ends where oxc's tokenizer ends it: a bracket opens and closes nothing, and code follows the start of
+    /// a template.
+    pub(super) fn swallow(&mut self) -> Scanned {
+        if let Err(unsure) = self.skip_trivia() {
+            return Scanned::Unsure(unsure);
+        }
+        let start = self.position;
+        let Some(first) = self.byte(start) else { return Scanned::End };
+        let found = match first {
+            b'(' | b')' | b'[' | b']' | b'{' | b'}' | b'/' => return self.token(Kind::Arrow, start + 1),
+            b'`' => return self.template_start(),
+            _ => self.next(),
+        };
+        match found {
+            Scanned::Token(mut token) => {
+                token.kind = Kind::Arrow;
+                self.previous = Some(token);
+                Scanned::Token(token)
+            }
+            // It is not known what the tokenizer does with an error, and where it continues.
+            _ => Scanned::Unsure(start),
+        }
+    }
+
+    /// Skips a template up to its end or its first substitution.
+    fn template_start(&mut self) -> Scanned {
+        let mut end = self.position + 1;
+        loop {
+            match self.byte(end) {
+                None => return Scanned::Unsure(self.position),
+                Some(b'\\') => end += 2,
+                Some(b'`') => return self.token(Kind::Arrow, end + 1),
+                Some(b'$') if self.byte(end + 1) == Some(b'{') => return self.token(Kind::Arrow, end + 2),
+                Some(_) => end += 1,
+            }
         }
     }
 

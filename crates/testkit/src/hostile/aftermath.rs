@@ -18,7 +18,7 @@ pub async fn canary(lab: &Lab, slack: u32) -> Option<String> {
         Err(error) => return Some(format!("no new run could be prepared: {error}")),
     };
     let input = json!({"code": "return 1+1"});
-    let result = lab.code_mode.exec_json(&prepared.executor, &prepared.config, "exec-1", &input).await;
+    let result = lab.code_mode.exec(&prepared.executor, &prepared.config, "exec-1", &input).await;
     let took = began.elapsed();
     match returned(&result) {
         Some("2") if took <= CANARY_TIME * slack => None,
@@ -38,7 +38,7 @@ impl Bystander {
     pub async fn suspend(lab: &Lab, name: &str) -> Result<Self> {
         let prepared = lab.prepare(&format!("bystander-{name}"), &Map::new())?;
         let input = json!({"code": "const kept = { n: 41 }; await yield_control(); return kept.n + 1"});
-        match lab.code_mode.exec_json(&prepared.executor, &prepared.config, "exec-1", &input).await {
+        match lab.code_mode.exec(&prepared.executor, &prepared.config, "exec-1", &input).await {
             CellResult::Waiting { run_id, .. } => Ok(Self { prepared, run_id }),
             other => Err(format!("a run that yields was not suspended: {}", json!(other)).into()),
         }

@@ -20,7 +20,7 @@ pub struct Outcome {
 pub async fn drive(lab: &Lab, prepared: &PreparedSession, cell: &Cell) -> Outcome {
     let PreparedSession { executor, config, .. } = prepared;
     let input = json!({"code": cell.source, "language": cell.language});
-    let mut last = lab.code_mode.exec_json(executor, config, "exec-1", &input).await;
+    let mut last = lab.code_mode.exec(executor, config, "exec-1", &input).await;
     let mut results = vec![to_text(&last)];
     let mut idle = 0;
     for wait in 1..=MAX_WAITS {

@@ -5,6 +5,7 @@ use std::path::Path;
 use contract::config::{AgentsConfig, ConfigError};
 use contract::error::ErrorCode;
 use serde_json::{Value, json};
+use sqlx::Connection;
 
 use crate::desk::{Behavior, FakeTools};
 use crate::world::{Parts, code};
@@ -123,6 +124,38 @@ async fn a_wait_on_a_closed_store_fails_with_internal_error() {
     let (run_id, _) = world.run().suspend("await yield_control(); return 1").await;
     world.store().close().await;
     assert_eq!(code(&world.run().wait(&run_id).await), "internal_error");
+}
+
+/// Makes every statement of the store on runs fail with an error that contains SQL.
+async fn break_store(path: &Path) {
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+    let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+    sqlx::query("ALTER TABLE runs RENAME TO runs_elsewhere").execute(&mut connection).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_text_of_a_store_error_does_not_reach_the_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let fakes = FakeTools::new([("openclaw:core:gate", Behavior::WaitForGate)]);
+    let world = Parts { sources: vec![fakes.clone()], store: Some(path.clone()), ..Parts::default() }.open().await;
+    let run = world.run();
+    let (run_id, _) = run.suspend("await yield_control(); return 1").await;
+    let in_progress = tokio::spawn({
+        let run = run.clone();
+        async move { run.exec("await tools.gate({}); return 1").await }
+    });
+    fakes.until(1).await;
+    break_store(&path).await;
+    fakes.gate.notify_one();
+    for result in [in_progress.await.unwrap(), run.wait(&run_id).await, run.exec("return 1").await] {
+        assert!(["internal_error", "runtime_unavailable"].contains(&code(&result)), "{result}");
+        let error = result["error"].as_str().unwrap();
+        assert!(error.starts_with("internal error (incident "), "{error}");
+        for text in ["no such table", "runs_elsewhere", "SELECT", "UPDATE", "INSERT", "the store failed", "database"] {
+            assert!(!error.contains(text), "{error}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! Replaying and forking runs through the embedding API.
 
 use codemode::pool::{JailPolicy, Launch, Pool, PoolOptions};
-use codemode::replay::{ForkRefused, Record, Stumble, Unplayable, Unreadable, Verdict};
+use codemode::replay::{ForkError, Record, RecordError, ReplayError, ReplayFailure, Verdict};
 use contract::frame::LegEnd;
 use serde_json::json;
 
@@ -68,7 +68,7 @@ async fn a_replay_stops_at_its_time_limit() {
     let record = record_of(&world, &format!("for (;;) {{ {work} await yield_control() }}")).await;
     let mut legs = Vec::new();
     let played = record.replay(&pool().await, 5, |step| legs.push(step.recorded.leg)).await;
-    let Err(Unplayable::Stumble(Stumble::TooLong { leg, allowed_ms: 5 })) = played else { panic!("{played:?}") };
+    let Err(ReplayError::Failed(ReplayFailure::TooLong { leg, allowed_ms: 5 })) = played else { panic!("{played:?}") };
     assert_eq!((leg, legs.len()), (0, 0));
 }
 
@@ -78,7 +78,7 @@ async fn a_journal_with_a_missing_leg_is_not_replayed() {
     let mut record = record_of(&world, "await new Promise((done) => setTimeout(done, 1)); return 1").await;
     record.legs.remove(0);
     let played = record.replay(&pool().await, 60_000, |_| {}).await;
-    assert!(matches!(played, Err(Unplayable::Stumble(Stumble::Hole(0)))), "{played:?}");
+    assert!(matches!(played, Err(ReplayError::Failed(ReplayFailure::Hole(0)))), "{played:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,7 +91,7 @@ async fn a_fork_is_limited_to_its_owner_and_not_delayed_by_old_timers() {
     let run_id = record.run.run_id.clone();
     let (code_mode, config) = (&world.code_mode, contract::config::CodeMode::enabled(record.limits().unwrap()));
     let refused = code_mode.fork(&scope("main/other/run"), &config, "fork", &run_id, 1).await;
-    assert!(matches!(refused, Err(ForkRefused::Unreadable(Unreadable::NoSuchRun))), "{refused:?}");
+    assert!(matches!(refused, Err(ForkError::Record(RecordError::NoSuchRun))), "{refused:?}");
 
     let run = world.run();
     let fork = code_mode.fork(&record.run.scope, &config, "fork", &run_id, 2).await.unwrap();

@@ -152,7 +152,7 @@ impl Run {
 
     pub async fn exec_with(&self, tool_call_id: &str, input: Value) -> Value {
         let (executor, config) = (&self.prepared.executor, &self.prepared.config.code_mode);
-        json!(self.code_mode.exec_json(executor, config, tool_call_id, &input).await)
+        json!(self.code_mode.exec(executor, config, tool_call_id, &input).await)
     }
 
     pub async fn wait(&self, run_id: &str) -> Value {

@@ -247,7 +247,9 @@ impl NodeThread {
     fn is_busy(&self) -> bool {
         match &*self.outside.borrow() {
             Some((store, pool)) => {
-                store.connections_in_use() > fault::waiting_connected() || fault::under_way() > 0 || pool.at_work() > 0
+                store.connections_in_use() > fault::waiting_connected()
+                    || fault::under_way() > 0
+                    || pool.running_legs() > 0
             }
             None => true,
         }

@@ -75,7 +75,7 @@ impl Server {
             }
             Request::Abort { run } => Answer::Aborted(self.code_mode.abort(&run).await),
             Request::Leave => {
-                drop(self.code_mode.leave().await);
+                drop(self.code_mode.shut_down().await);
                 Answer::Left
             }
         }

@@ -1,24 +1,44 @@
 //! The registry of a process's runs: their drivers, their leases, and how to send them commands.
+//!
+//! `wake` gives a stored run a driver; `background` renews leases, and passes on notifications of other processes.
+
+mod background;
+mod wake;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use contract::cell::CellResult;
 use contract::config::{self, SearchLimits};
+use contract::error::ErrorCode;
+use contract::frame::Failure;
 use contract::scope::Scope;
 use contract::tables::CatalogTables;
 use executor::clock::now_ms;
 use executor::{DataBudget, Executor, Journal, LeaseClock, random_name};
-use store::{FencedRun, Millis, NewRun, RunChange, RunRow, Store, StoreError};
+use parking_lot::Mutex;
+use serde_json::json;
+use store::{
+    Change, CommitError, Durability, Entry, EntryKind, FencedRun, LeaseError, Millis, NewRun, RunChange, RunRow,
+    RunState, Store, StoreError,
+};
+use telemetry::LogIgnored;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Mutex as AsyncMutex, broadcast, mpsc};
 use tokio::time::Instant;
+use tracing::Instrument;
 
-use super::awaken::WakeError;
 use crate::definition::Definition;
 use crate::driver::{Command, Driver, DriverExit, Run};
-use crate::face::RunMode;
+use crate::failure::failed_with;
+use crate::mode::RunMode;
 use crate::pool::Pool;
+use crate::stored_result;
+
+pub(crate) use background::DEFAULT_LEASE;
+pub(crate) use wake::WakeError;
 
 /// How long a count of all runs is used, as long as it is far from the cap.
 const COUNT_TTL: Duration = Duration::from_millis(500);
@@ -29,14 +49,15 @@ const NEWS_CAPACITY: usize = 1024;
 /// The number of locks for waking runs; runs with the same hash share one. More would only cost memory.
 const WAKE_LOCKS: usize = 64;
 
+/// The runs of this process, and what they share.
 #[derive(Debug)]
-pub(super) struct RunRegistry {
-    pub(super) pool: Pool,
-    pub(super) store: Store,
+pub(crate) struct RunRegistry {
+    pub(crate) pool: Pool,
+    pub(crate) store: Store,
     /// The name of this process among those that use the same store.
-    pub(super) holder: String,
+    pub(crate) holder: String,
     /// The lease that all runs of this process share.
-    pub(super) lease: LeaseClock,
+    pub(crate) lease: LeaseClock,
     live: Mutex<BTreeMap<String, Live>>,
     /// Runs that this process is taking over and that have no driver yet.
     claiming: Mutex<Vec<String>>,
@@ -49,9 +70,10 @@ pub(super) struct RunRegistry {
     data: DataBudget,
 }
 
+/// A run that has a driver in this process.
 #[derive(Clone, Debug)]
-pub(super) struct Live {
-    pub(super) session_id: String,
+struct Live {
+    session_id: String,
     journal: Arc<Journal>,
     commands: mpsc::Sender<Command>,
 }
@@ -64,8 +86,10 @@ struct Counted {
 }
 
 impl RunRegistry {
-    pub(super) fn new(pool: Pool, store: Store, lease: Duration) -> Result<Self, getrandom::Error> {
-        Ok(Self {
+    /// Creates the registry and starts its background tasks, which run until the last reference to it is dropped.
+    pub(crate) fn start(pool: Pool, store: Store, lease: Duration) -> Result<Arc<Self>, getrandom::Error> {
+        let watch = store.watch();
+        let registry = Arc::new(Self {
             pool,
             store,
             holder: random_name()?,
@@ -76,10 +100,13 @@ impl RunRegistry {
             waking: std::array::from_fn(|_| AsyncMutex::default()),
             counted: Mutex::default(),
             data: DataBudget::default(),
-        })
+        });
+        background::spawn(&registry, lease, watch);
+        Ok(registry)
     }
 
-    pub(super) fn run(
+    /// Puts together what a run consists of. The run is one of code mode, unless the caller changes that.
+    pub(crate) fn run(
         &self,
         id: String,
         definition: Definition,
@@ -90,7 +117,7 @@ impl RunRegistry {
     ) -> Run {
         Run {
             id,
-            face: RunMode::CodeMode,
+            mode: RunMode::CodeMode,
             definition: Arc::new(definition),
             search,
             pool: self.pool.for_principal(&executor.scope().agent_id),
@@ -102,30 +129,33 @@ impl RunRegistry {
     }
 
     /// Spawns a driver and registers it by its run's id until it ends.
-    pub(super) fn launch(self: &Arc<Self>, run_id: String, driver: Driver, first: Option<Command>) {
+    pub(crate) fn launch(self: &Arc<Self>, run_id: String, driver: Driver, first: Option<Command>) {
         let (commands, mut received) = mpsc::channel(16);
         if let Some(first) = first {
             // The channel has space: nothing else has a sender yet.
-            drop(commands.try_send(first));
+            commands.try_send(first).log_ignored("send a driver its first command");
         }
         let live = Live { session_id: driver.session_id().to_owned(), journal: driver.journal(), commands };
-        self.lock().insert(run_id.clone(), live);
-        let inner = Arc::clone(self);
-        tokio::spawn(async move {
-            let left = driver.drive(&mut received).await;
-            inner.lock().remove(&run_id);
+        self.live.lock().insert(run_id.clone(), live);
+        let registry = Arc::clone(self);
+        let span = driver.span();
+        let drive = async move {
+            let exit = driver.drive(&mut received).await;
+            registry.live.lock().remove(&run_id);
             // Callers whose command was still queued receive the end, or find the run in the store.
             received.close();
             while let Some(command) = received.recv().await {
-                if let (Command::Wait { listener, .. }, DriverExit::Over(result)) = (command, &left) {
+                if let (Command::Wait { listener, .. }, DriverExit::Over(result)) = (command, &exit) {
+                    // The caller may be gone.
                     drop(listener.send(result.as_ref().clone()));
                 }
             }
-        });
+        };
+        tokio::spawn(drive.instrument(span));
     }
 
     /// Creates a run that this process holds. It is not written yet.
-    pub(super) fn new_run(
+    pub(crate) fn new_run(
         &self,
         run_id: String,
         scope: Scope,
@@ -146,35 +176,37 @@ impl RunRegistry {
         })
     }
 
-    pub(super) fn lease_until(&self) -> Millis {
+    pub(crate) fn lease_until(&self) -> Millis {
         self.lease.until_ms()
     }
 
     /// Synchronizes with the store's clock, if it has one: all processes that share the store use it for leases.
-    pub(super) async fn set_clock(&self) {
+    pub(crate) async fn set_clock(&self) {
         let asked = now_ms();
-        if let Ok(Some(store_ms)) = self.store.server_clock().await {
-            self.lease.adjust_to_store(store_ms, asked, now_ms());
+        match self.store.server_clock().await {
+            Ok(Some(store_ms)) => self.lease.adjust_to_store(store_ms, asked, now_ms()),
+            Ok(None) => {}
+            error @ Err(_) => error.log_ignored("read the store's clock"),
         }
     }
 
     /// Returns the runs that have a driver in this process, and those that are about to.
-    pub(super) fn held_runs(&self) -> Vec<String> {
-        let mut runs: Vec<String> = self.lock().keys().cloned().collect();
-        runs.extend(self.claiming.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
+    pub(crate) fn held_runs(&self) -> Vec<String> {
+        let mut runs: Vec<String> = self.live.lock().keys().cloned().collect();
+        runs.extend(self.claiming.lock().iter().cloned());
         runs
     }
 
     /// Renews the leases of this process's runs, and marks the runs that it has lost.
-    pub(super) async fn renew(&self) -> Result<(), StoreError> {
+    pub(crate) async fn renew(&self) -> Result<(), StoreError> {
         let began = Instant::now();
         let runs = self.held_runs();
         if !runs.is_empty() {
             self.store.renew(&self.holder, &runs, self.lease_until()).await?;
             for run_id in self.store.lost(&self.holder, &runs).await? {
-                if let Some(live) = self.lock().get(&run_id) {
+                if let Some(live) = self.live.lock().get(&run_id) {
                     live.journal.mark_lost();
-                } else if self.claiming.lock().unwrap_or_else(PoisonError::into_inner).contains(&run_id) {
+                } else if self.claiming.lock().contains(&run_id) {
                     // The run is just getting a driver, so the lease clock must not allow it to make calls.
                     return Ok(());
                 }
@@ -185,30 +217,31 @@ impl RunRegistry {
     }
 
     /// Marks a run as being taken over. Its lease is renewed as long as the guard lives.
-    pub(super) fn claim(&self, run_id: &str) -> ClaimGuard<'_> {
-        self.claiming.lock().unwrap_or_else(PoisonError::into_inner).push(run_id.to_owned());
+    pub(crate) fn claim(&self, run_id: &str) -> ClaimGuard<'_> {
+        self.claiming.lock().push(run_id.to_owned());
         ClaimGuard { claiming: &self.claiming, run_id: run_id.to_owned() }
     }
 
     /// Notifies drivers and waiting callers that another process has changed runs.
-    pub(super) fn on_run_change(&self, news: RunChange) {
-        for (run_id, live) in self.lock().iter() {
+    pub(crate) fn on_run_change(&self, news: RunChange) {
+        for (run_id, live) in self.live.lock().iter() {
             if news == RunChange::Perhaps || news == RunChange::Of(run_id.clone()) {
                 // A driver whose queue is full polls the store when it handles the queued commands.
-                drop(live.commands.try_send(Command::PollStore));
+                live.commands.try_send(Command::PollStore).log_expected("notify a driver of a change");
             }
         }
         // It is not an error if no caller waits.
         drop(self.news.send(news));
     }
 
-    pub(super) fn news(&self) -> broadcast::Receiver<RunChange> {
+    /// Subscribes to the changes of runs by other processes; see [`wait_for_change`].
+    pub(crate) fn news(&self) -> broadcast::Receiver<RunChange> {
         self.news.subscribe()
     }
 
     /// Sends a command to the run's driver in this process. Returns the command if there is none.
-    pub(super) async fn send(&self, run_id: &str, command: Command) -> Result<(), Command> {
-        let commands = self.lock().get(run_id).map(|live| live.commands.clone());
+    pub(crate) async fn send(&self, run_id: &str, command: Command) -> Result<(), Command> {
+        let commands = self.live.lock().get(run_id).map(|live| live.commands.clone());
         match commands {
             Some(commands) => commands.send(command).await.map_err(|refused| refused.0),
             None => Err(command),
@@ -216,7 +249,7 @@ impl RunRegistry {
     }
 
     /// Sends a command to the run's driver, and wakes the run if it has none.
-    pub(super) async fn send_or_wake(
+    pub(crate) async fn send_or_wake(
         self: &Arc<Self>,
         executor: &Executor,
         config: &config::CodeMode,
@@ -226,12 +259,12 @@ impl RunRegistry {
         let _lock = self.lock_run(&row.run_id).await;
         match self.send(&row.run_id, command).await {
             Ok(()) => Ok(()),
-            Err(command) => self.awaken(executor, config, row, command).await,
+            Err(command) => wake::wake(self, executor, config, row, command).await,
         }
     }
 
     /// Locks a run. While the guard lives, no other task of this process wakes or finalizes the run.
-    pub(super) async fn lock_run(&self, run_id: &str) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+    pub(crate) async fn lock_run(&self, run_id: &str) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         let mut spread = DefaultHasher::new();
         run_id.hash(&mut spread);
         let place = usize::try_from(spread.finish() % WAKE_LOCKS as u64).unwrap_or(0);
@@ -243,50 +276,89 @@ impl RunRegistry {
 
     /// Returns whether one more run fits under the cap. The runs are counted again when the last count is old, or when
     /// the runs started since could exceed the cap.
-    pub(super) async fn has_room_for(&self, max_live_runs: u64) -> Result<bool, StoreError> {
+    pub(crate) async fn has_room_for(&self, max_live_runs: u64) -> Result<bool, StoreError> {
         {
-            let mut counted = self.counted();
+            let mut counted = self.counted.lock();
             if counted.at.is_some_and(|when| when.elapsed() < COUNT_TTL) && counted.at_most < max_live_runs {
                 counted.at_most += 1;
                 return Ok(true);
             }
         }
         // A run that is not written yet is only in this process.
-        let here = self.lock().len() as u64;
+        let here = self.live.lock().len() as u64;
         let count = self.store.live_runs().await?.max(here);
         let has_room = count < max_live_runs;
-        *self.counted() = Counted { at: Some(Instant::now()), at_most: count + u64::from(has_room) };
+        *self.counted.lock() = Counted { at: Some(Instant::now()), at_most: count + u64::from(has_room) };
         Ok(has_room)
     }
 
-    /// Locks the count. The guard is never held across an await.
-    fn counted(&self) -> MutexGuard<'_, Counted> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns how many runs have a driver in this process.
+    pub(crate) fn live_runs(&self) -> usize {
+        self.live.lock().len()
     }
 
-    /// Locks the map of drivers. The guard is never held across an await.
-    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Live>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the runs of a session that have a driver in this process.
+    pub(crate) fn live_runs_of_session(&self, session_id: &str) -> Vec<String> {
+        let live = self.live.lock();
+        live.iter().filter(|(_, live)| live.session_id == session_id).map(|(run_id, _)| run_id.clone()).collect()
+    }
+
+    /// Ends a run that has no driver in this process, and stores why. If another process holds the run, it can write no
+    /// more and stops.
+    pub(crate) async fn finalize_stored_run(&self, row: &RunRow, failure: &Failure) -> Result<CellResult, CommitError> {
+        let result = failed_with(failure);
+        let aborted = failure.code == Some(ErrorCode::Aborted);
+        let now = now_ms();
+        let entry = json!({"note": "ended", "runId": row.run_id, "result": result});
+        let change = Change {
+            state: Some(if aborted { RunState::Aborted } else { RunState::Failed }),
+            result: Some(stored_result::to_json(&result)),
+            entries: vec![Entry { at: now, kind: EntryKind::Note, entry }],
+            ..Change::default()
+        };
+        fault::point("abort.before_bury")?;
+        let mut held = match self.store.seize(&row.run_id, &self.holder, self.lease_until()).await {
+            Ok(held) => held,
+            Err(LeaseError::Store(error)) => return Err(error.into()),
+            Err(LeaseError::Unknown | LeaseError::HeldElsewhere { .. }) => return Err(CommitError::Fenced),
+        };
+        fault::point("abort.after_seize")?;
+        self.store.commit(&mut held, &change, Durability::Synced, now).await?;
+        Ok(result)
     }
 }
 
 /// Keeps a run in the list of those being taken over; see [`RunRegistry::claim`].
 #[derive(Debug)]
-pub(super) struct ClaimGuard<'a> {
+pub(crate) struct ClaimGuard<'a> {
     claiming: &'a Mutex<Vec<String>>,
     run_id: String,
 }
 
 impl Drop for ClaimGuard<'_> {
     fn drop(&mut self) {
-        let mut claiming = self.claiming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claiming = self.claiming.lock();
         if let Some(place) = claiming.iter().position(|run_id| *run_id == self.run_id) {
             claiming.swap_remove(place);
         }
     }
 }
 
-pub(super) fn random_seed() -> Result<u64, getrandom::Error> {
+/// Waits until the run may have changed, at most for `at_most`.
+pub(crate) async fn wait_for_change(news: &mut broadcast::Receiver<RunChange>, run_id: &str, at_most: Duration) {
+    let changed = async {
+        loop {
+            match news.recv().await {
+                Ok(RunChange::Of(other)) if other != run_id => {}
+                Ok(_) | Err(RecvError::Lagged(_) | RecvError::Closed) => return,
+            }
+        }
+    };
+    // After a timeout the caller checks the run, too.
+    drop(tokio::time::timeout(at_most, changed).await);
+}
+
+pub(crate) fn random_seed() -> Result<u64, getrandom::Error> {
     let mut random = [0; 8];
     executor::fill_random(&mut random)?;
     Ok(u64::from_le_bytes(random))

@@ -4,7 +4,7 @@ use oxc_ast::ast::*;
 use oxc_ast_visit::walk;
 use oxc_span::{GetSpan, Span};
 
-use super::erase::Eraser;
+use super::Eraser;
 
 /// Erases a member without a value, or the TypeScript parts of one that has a value.
 pub(super) fn erase(eraser: &mut Eraser<'_>, element: &ClassElement<'_>) {

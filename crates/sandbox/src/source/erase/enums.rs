@@ -11,7 +11,7 @@ use oxc_ast::ast::*;
 use oxc_ast_visit::Visit;
 use oxc_span::{GetSpan, Span};
 
-use super::erase::Eraser;
+use super::Eraser;
 
 /// The enums that a list of statements declared.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use oxc_ast::ast::*;
 use oxc_span::{GetSpan, Span};
 
-use super::erase::Eraser;
+use super::Eraser;
 
 /// Inserts the assignments into the constructor of a class, if it has parameter properties.
 ///

@@ -1,20 +1,24 @@
-//! Reports results to the model, after they are written to the journal.
+//! Writes a run's state, and reports it: results to the model, after they are written to the journal, and what happened
+//! to the log. Between turns the run is kept until it expires, and released when there is nothing to do.
 
-use contract::cell::{CellResult, Telemetry};
+use std::time::Duration;
+
+use contract::cell::CellResult;
 use contract::error::ErrorCode;
-use contract::frame::Failure;
-use contract::limits::MAX_ERROR_BYTES;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
 use store::{CommitError, Durability, Entry, EntryKind, Exceeded, Quota, RunState};
+use tokio::time::Instant;
+use tracing::Span;
 
-use super::{CellLocation, Driver, Run};
+use super::{CellLocation, Driver, DriverExit, Flow, Ownership, Run};
 use crate::cell::Answer;
-use crate::recorded;
+use crate::failure::{aborted, commit_message, failed, failed_with, failure_text, snapshot_expired};
+use crate::stored_result;
 
 impl Driver {
     pub(super) fn enter_exec(&self) {
-        self.control(EntryKind::ControlCall, &self.parent, self.run.face.call(&self.run.definition));
+        self.control(EntryKind::ControlCall, &self.parent, self.run.mode.call(&self.run.definition));
     }
 
     pub(super) fn enter_wait(&self, tool_call_id: &str) {
@@ -41,12 +45,12 @@ impl Driver {
         self.run.journal.entry(Entry { at: now_ms(), kind, entry });
     }
 
-    /// Writes the run's state and reports the result. If the state cannot be written, reports that instead and returns
-    /// false: the run cannot continue in this process.
-    pub(super) async fn answer(&mut self, answer: Answer) -> bool {
+    /// Writes the run's state and reports the result. If the state cannot be written, reports that instead, and the run
+    /// cannot continue in this process.
+    pub(super) async fn answer(&mut self, answer: Answer) -> Flow {
         let (state, result) = self.result(answer);
-        let text = recorded::to_json(&result);
-        let shown = self.run.face.answer(self.run.executor.catalog(), &result);
+        let text = stored_result::to_json(&result);
+        let shown = self.run.mode.answer(self.run.executor.catalog(), &result);
         self.enter_result(&shown);
         let over = state.is_over();
         let snapshot = self.unsaved_snapshot();
@@ -74,22 +78,29 @@ impl Driver {
         };
         match written.await {
             Ok(()) => {
-                self.released = dormant;
+                self.log_result(&result);
                 self.report(result);
-                true
+                if dormant { Flow::Break(DriverExit::Released) } else { Flow::Continue(()) }
             }
             Err(CommitError::Quota(exceeded)) => {
-                if let Some(end) = self.fail_over_quota(&exceeded, result).await {
-                    self.report(end);
-                }
-                false
+                let end = self.fail_over_quota(&exceeded, result).await;
+                self.break_with(end)
             }
             Err(error) => {
-                if let Some(failure) = write_failure(&self.run, self.taken_over, &error, &result).await {
-                    self.report(failure);
-                }
-                false
+                let end = write_failure(&self.run, self.ownership, &error, &result).await;
+                self.break_with(end)
             }
+        }
+    }
+
+    /// Reports the end of a run that cannot continue in this process. `None` if another process has taken it over.
+    fn break_with(&mut self, end: Option<CellResult>) -> Flow {
+        match end {
+            Some(end) => {
+                self.report(end);
+                Flow::Break(DriverExit::Stopped)
+            }
+            None => Flow::Break(DriverExit::TakenOver),
         }
     }
 
@@ -106,16 +117,101 @@ impl Driver {
         };
         let telemetry = self.telemetry.clone();
         let end = CellResult::Failed { error: exceeded.to_string(), code: Some(code), output, telemetry };
-        let shown = self.run.face.answer(self.run.executor.catalog(), &end);
+        let shown = self.run.mode.answer(self.run.executor.catalog(), &end);
         self.enter_result(&shown);
-        let text = recorded::to_json(&end);
+        let text = stored_result::to_json(&end);
         let written = self.run.journal.commit(Durability::Synced, |change| {
             change.state = Some(RunState::Failed);
             change.result = Some(text);
         });
         match written.await {
-            Ok(()) => Some(end),
-            Err(error) => write_failure(&self.run, self.taken_over, &error, &end).await,
+            Ok(()) => {
+                self.log_result(&end);
+                Some(end)
+            }
+            Err(error) => write_failure(&self.run, self.ownership, &error, &end).await,
+        }
+    }
+
+    /// Writes what has happened between turns, and releases the run if it is idle. `moved` is whether it has made
+    /// progress.
+    pub(super) async fn rest(&mut self, moved: bool) -> Flow {
+        let release = self.is_idle();
+        if !moved && !release {
+            return match self.run.journal.flush().await {
+                Ok(()) => Flow::Continue(()),
+                Err(error) => Flow::Break(exit_after(&error)),
+            };
+        }
+        let expires_at = moved.then(|| self.extend_expiry());
+        let snapshot = if release { self.unsaved_snapshot() } else { None };
+        let progress = serde_json::to_string(&self.telemetry).unwrap_or_default();
+        let written = self.run.journal.commit(Durability::Relaxed, |change| {
+            change.expires_at = expires_at;
+            change.progress = Some(progress);
+            change.release = release;
+            change.snapshot = snapshot;
+        });
+        let written = async {
+            if release {
+                fault::point("rest.before_release")?;
+            }
+            written.await?;
+            if release {
+                fault::point("rest.after_release")?;
+            }
+            Ok::<_, CommitError>(())
+        };
+        match written.await {
+            Ok(()) if release => Flow::Break(DriverExit::Released),
+            Ok(()) => Flow::Continue(()),
+            Err(error) => Flow::Break(exit_after(&error)),
+        }
+    }
+
+    /// Returns whether there is nothing to do until a client, a person or a tool resumes the run.
+    pub(super) fn is_idle(&self) -> bool {
+        self.has_caller && self.cell.is_dormant() && self.calls.is_empty()
+    }
+
+    /// Restarts the time to live of a waiting run, and returns when it expires.
+    pub(super) fn extend_expiry(&mut self) -> i64 {
+        self.expires = Some(Instant::now() + Duration::from_secs(self.run.definition.ttl_seconds));
+        self.run.definition.expires_at(now_ms())
+    }
+
+    /// Ends a run that has expired, and cancels its calls.
+    pub(super) async fn expire(&mut self) -> DriverExit {
+        let written = self.run.journal.commit(Durability::Relaxed, |change| change.state = Some(RunState::Expired));
+        match written.await {
+            Ok(()) => {
+                self.cancel();
+                tracing::info!("run expired");
+                DriverExit::Over(Box::new(snapshot_expired()))
+            }
+            Err(error) => exit_after(&error),
+        }
+    }
+
+    /// Logs that the run has started. Its source is the model's text, so only the debug log contains it.
+    pub(super) fn log_start(&self) {
+        let (scope, source) = (self.run.executor.scope(), &self.run.definition.source);
+        tracing::info!(agent = scope.agent_id, session = scope.session_id, source_bytes = source.len(), "run started");
+        tracing::debug!(source, "source of the run");
+    }
+
+    /// Logs a result that was written. The message of a failure may contain guest text, so only the debug log has it.
+    fn log_result(&self, result: &CellResult) {
+        match result {
+            CellResult::Completed { .. } => tracing::info!("run completed"),
+            CellResult::Waiting { .. } => {
+                tracing::info!(snapshot_bytes = self.telemetry.snapshots.bytes, "run suspended");
+            }
+            CellResult::Failed { code: Some(ErrorCode::Aborted), .. } => tracing::info!("run cancelled"),
+            CellResult::Failed { error, code, .. } => {
+                tracing::info!(code = code.map_or("none", ErrorCode::as_str), "run failed");
+                tracing::debug!(error, "failure of the run");
+            }
         }
     }
 
@@ -135,6 +231,7 @@ impl Driver {
             drop(listener.send(result.clone()));
         }
         self.last_result = Some(result);
+        self.turn = Span::none();
     }
 
     fn result(&mut self, answer: Answer) -> (RunState, CellResult) {
@@ -186,46 +283,40 @@ impl Driver {
 /// If the run has already failed, that failure is reported, since it says more than the failed write. `None` if another
 /// process has taken over the run: the caller's `wait` keeps waiting and receives the result from the store or from
 /// that process.
-async fn write_failure(run: &Run, taken_over: bool, error: &CommitError, unwritten: &CellResult) -> Option<CellResult> {
-    let row = run.journal.store().run(&run.id).await.ok().flatten();
+async fn write_failure(
+    run: &Run,
+    ownership: Ownership,
+    error: &CommitError,
+    unwritten: &CellResult,
+) -> Option<CellResult> {
+    let row = run.journal.store().run(&run.id).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "cannot load a run whose state could not be written");
+        None
+    });
     if row.is_some_and(|row| row.state == RunState::Aborted) {
-        return Some(failed(ErrorCode::Aborted, "the run was aborted"));
+        return Some(failed_with(&aborted()));
     }
     match (unwritten, error) {
-        _ if taken_over => None,
+        _ if ownership == Ownership::TakenOver => None,
         (CellResult::Failed { error, code: Some(ErrorCode::InternalError), .. }, _) => {
             Some(failed(ErrorCode::InternalError, error))
         }
         (_, CommitError::Fenced) => None,
-        _ => Some(failed(
-            ErrorCode::InternalError,
-            &format!("the run's state could not be written, so the run cannot continue: {error}"),
-        )),
+        _ => {
+            let what = "the run's state could not be written, so the run cannot continue";
+            let message = commit_message("write the state of a run", error, what, "call `wait` to try again");
+            Some(failed(ErrorCode::InternalError, &message))
+        }
     }
 }
 
-/// Formats a failure for the model: `TypeError: x is not a function (at 3:5)`.
-pub(crate) fn failure_text(failure: &Failure) -> String {
-    let mut text = failure.message.clone();
-    if text.len() > MAX_ERROR_BYTES * 2 {
-        text.truncate(text.floor_char_boundary(MAX_ERROR_BYTES * 2));
-    }
-    if let Some(place) = failure.place {
-        text += &format!(" (at {}:{})", place.line, place.column);
-    }
-    text
-}
-
-pub(crate) fn failed(code: ErrorCode, message: &str) -> CellResult {
-    failed_with(&Failure { code: Some(code), message: message.to_owned(), place: None })
-}
-
-/// Builds the result for a failure without output and telemetry, such as that of a run that never started.
-pub(crate) fn failed_with(failure: &Failure) -> CellResult {
-    CellResult::Failed {
-        error: failure_text(failure),
-        code: failure.code,
-        output: Vec::new(),
-        telemetry: Telemetry::default(),
+/// Returns why the driver ends after a write between turns has failed. No caller waits for a result.
+fn exit_after(error: &CommitError) -> DriverExit {
+    match error {
+        CommitError::Fenced => DriverExit::TakenOver,
+        _ => {
+            tracing::warn!(%error, "a write between turns failed");
+            DriverExit::Stopped
+        }
     }
 }

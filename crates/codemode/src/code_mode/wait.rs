@@ -1,0 +1,136 @@
+//! `wait`: resumes a run, or returns the result of one that is over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::cell::{CellResult, WaitingReason};
+use contract::config;
+use contract::error::ErrorCode;
+use contract::frame::Failure;
+use executor::Executor;
+use executor::clock::now_ms;
+use store::{RunRow, RunState, StoreError};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::driver::{Command, reopened};
+use crate::failure::{
+    aborted, commit_message, failed, failed_with, no_such_run, snapshot_expired, store_unavailable, unreadable_result,
+};
+use crate::mode::RunMode;
+use crate::registry::{RunRegistry, WakeError, wait_for_change};
+use crate::stored_result;
+
+/// How long `wait` pauses before it looks again for a run that is just being released here.
+const RELEASE_PAUSE: Duration = Duration::from_millis(10);
+
+/// How often `wait` checks a run that another process holds, if it is not notified: that process may have died.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Resumes a waiting cell, or returns the result of one that has ended.
+pub(super) async fn wait(
+    registry: &Arc<RunRegistry>,
+    executor: &Executor,
+    config: &config::CodeMode,
+    tool_call_id: &str,
+    run_id: &str,
+) -> CellResult {
+    let deadline = Instant::now() + Duration::from_millis(config.limits.max_wait_ms);
+    let mut late = false;
+    let mut news = registry.news();
+    loop {
+        let row = match registry.store.run(run_id).await {
+            // Only cells of code mode can be resumed; those of Tool Search end within one turn.
+            Ok(row) => row
+                .filter(|row| row.scope.admits(executor.scope()))
+                .filter(|row| row.run_id.starts_with(RunMode::CodeMode.run_prefix())),
+            Err(error) => return failed_with(&store_unavailable("load a run", &error)),
+        };
+        let Some(row) = row else { return no_such_run() };
+        match ended(registry, &row).await {
+            Ok(None) => {}
+            Ok(Some(result)) => return result,
+            Err(error) => return failed_with(&store_unavailable("expire a run", &error)),
+        }
+        if late {
+            return held_elsewhere(registry, &row).await;
+        }
+        let (listener, reported) = oneshot::channel();
+        let command = Command::Wait { tool_call_id: tool_call_id.to_owned(), executor: executor.clone(), listener };
+        match registry.send_or_wake(executor, config, &row, command).await {
+            Ok(()) => {
+                if let Ok(result) = reported.await {
+                    return result;
+                }
+                // The driver released the run just then: it is in the store.
+                tokio::time::sleep(RELEASE_PAUSE).await;
+            }
+            Err(WakeError::HeldElsewhere) => wait_for_change(&mut news, run_id, POLL_INTERVAL).await,
+            Err(WakeError::Locked(failure)) => return failed_with(&failure),
+            Err(WakeError::Failed(failure)) => return wake_failed(registry, &row, &failure).await,
+        }
+        late = Instant::now() >= deadline;
+    }
+}
+
+/// Returns the result of a run that is over. `None` if it can continue.
+async fn ended(registry: &RunRegistry, row: &RunRow) -> Result<Option<CellResult>, StoreError> {
+    let now = now_ms();
+    if !row.state.is_over() && row.expires_at <= now {
+        // If the run has a driver, the driver ends it. Otherwise this expires it.
+        registry.store.expire(now).await?;
+        let state = registry.store.run(&row.run_id).await?.map(|row| row.state);
+        if state != Some(RunState::Expired) {
+            return Ok(None);
+        }
+        tracing::info!(run = row.run_id, "run expired");
+        return Ok(Some(snapshot_expired()));
+    }
+    let recorded = || row.result.as_deref().and_then(stored_result::from_json);
+    Ok(match row.state {
+        RunState::Running | RunState::Waiting => None,
+        RunState::Expired => Some(snapshot_expired()),
+        RunState::Aborted => Some(recorded().unwrap_or_else(|| failed_with(&aborted()))),
+        RunState::Completed | RunState::Failed => Some(recorded().unwrap_or_else(unreadable_result)),
+    })
+}
+
+/// Returns the `waiting` result of a run that another process holds. The model calls `wait` again, and its results
+/// arrive through the store.
+async fn held_elsewhere(registry: &RunRegistry, row: &RunRow) -> CellResult {
+    let calls = registry.store.open_calls(&row.run_id).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, run = row.run_id, "cannot list the pending calls of a run of another process");
+        Vec::new()
+    });
+    let now = u64::try_from(now_ms().saturating_sub(row.created_at)).unwrap_or(0);
+    let open = calls.iter().filter_map(|call| reopened(call, row.created_at));
+    CellResult::Waiting {
+        run_id: row.run_id.clone(),
+        reason: WaitingReason::PendingTools,
+        pending_tool_calls: open.map(|call| call.pending(now)).collect(),
+        output: Vec::new(),
+        telemetry: serde_json::from_str(&row.progress).unwrap_or_default(),
+    }
+}
+
+/// Returns the result for a run that could not be resumed. A snapshot that cannot be restored ends the run; after a
+/// temporary failure, such as a busy pool or an unreachable store, the run stays as it is.
+async fn wake_failed(registry: &RunRegistry, row: &RunRow, failure: &Failure) -> CellResult {
+    if failure.code == Some(ErrorCode::SnapshotRestoreFailed) {
+        let _alone = registry.lock_run(&row.run_id).await;
+        match registry.finalize_stored_run(row, failure).await {
+            Ok(result) => {
+                let code = ErrorCode::SnapshotRestoreFailed.as_str();
+                tracing::info!(run = row.run_id, code, "run failed");
+                result
+            }
+            Err(error) => {
+                let what = "the suspended cell can be neither resumed nor ended";
+                let message = commit_message("end a run", &error, what, "call `wait` to try again");
+                failed(ErrorCode::InternalError, &message)
+            }
+        }
+    } else {
+        failed_with(failure)
+    }
+}

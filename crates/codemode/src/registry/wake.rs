@@ -1,0 +1,107 @@
+//! Wakes a stored run: takes its lease, rebuilds its driver and starts it.
+
+use std::sync::Arc;
+
+use contract::config;
+use contract::error::ErrorCode;
+use contract::frame::Failure;
+use contract::limits::MAX_CATALOG_BYTES;
+use contract::tables::CatalogTables;
+use executor::{Executor, Journal};
+use store::{FencedRun, LeaseError, RunRow, StoreError, Unsealable};
+use telemetry::LogIgnored;
+
+use super::RunRegistry;
+use crate::definition::Definition;
+use crate::driver::{Command, Driver, resumed};
+use crate::failure::{key_missing, not_resumable, store_unavailable};
+
+/// Why a stored run cannot be resumed.
+pub(crate) enum WakeError {
+    /// Another process holds the run.
+    HeldElsewhere,
+    /// The key of its snapshot is not here. A process that has the key can resume the run.
+    Locked(Failure),
+    Failed(Failure),
+}
+
+impl From<StoreError> for WakeError {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(store_unavailable("resume a run", &error))
+    }
+}
+
+impl From<Failure> for WakeError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Takes over a stored run and starts a driver for it, with `first` as its first command.
+pub(super) async fn wake(
+    registry: &Arc<RunRegistry>,
+    executor: &Executor,
+    config: &config::CodeMode,
+    row: &RunRow,
+    first: Command,
+) -> Result<(), WakeError> {
+    let now = registry.lease.now_ms();
+    let _claim = registry.claim(&row.run_id);
+    let held = match registry.store.take(&row.run_id, &registry.holder, now, registry.lease_until()).await {
+        Ok(held) => held,
+        Err(LeaseError::HeldElsewhere { .. } | LeaseError::Unknown) => return Err(WakeError::HeldElsewhere),
+        Err(LeaseError::Store(error)) => return Err(error.into()),
+    };
+    match driver(registry, executor, config, &row.run_id, held.clone()).await {
+        Ok(driver) => {
+            registry.launch(row.run_id.clone(), driver, Some(first));
+            Ok(())
+        }
+        Err(error) => {
+            if let WakeError::Locked(failure) | WakeError::Failed(failure) = &error {
+                let code = failure.code.map_or("none", ErrorCode::as_str);
+                tracing::warn!(run = row.run_id, code, "run could not be resumed");
+            }
+            // Another process may be able to resume the run, or this one later.
+            registry.store.let_go(&held).await.log_ignored("release a run that was not resumed");
+            Err(error)
+        }
+    }
+}
+
+async fn driver(
+    registry: &RunRegistry,
+    executor: &Executor,
+    config: &config::CodeMode,
+    run_id: &str,
+    held: FencedRun,
+) -> Result<Driver, WakeError> {
+    // The row that the caller read before the lease was taken may be outdated.
+    let row = registry.store.run(run_id).await?.ok_or(WakeError::HeldElsewhere)?;
+    let definition =
+        Definition::from_json(&row.definition).ok_or_else(|| not_resumable("its definition is unreadable"))?;
+    let snapshot = registry.store.open_snapshot(&held, &row).map_err(|error| match error {
+        Unsealable::UnknownKey { id } => WakeError::Locked(key_missing(id)),
+        Unsealable::Damaged | Unsealable::NoRandomness => not_resumable(&error.to_string()).into(),
+    })?;
+    let (tables, legs, totals, approvals) = tokio::try_join!(
+        registry.store.tables(&row.catalog, MAX_CATALOG_BYTES),
+        registry.store.legs(run_id),
+        registry.store.journal_totals(run_id),
+        registry.store.approvals_of_run(run_id),
+    )?;
+    let tables = CatalogTables::from_bytes(tables.ok_or_else(|| not_resumable("its catalog is no longer stored"))?);
+    let last_leg = legs.iter().map(|leg| leg.leg).max();
+    let is_thawed = snapshot.as_ref().is_some_and(|snapshot| registry.pool.can_thaw(snapshot));
+    // Calls that the cell has finished with are needed only to run legs again.
+    let calls = if is_thawed && row.snapshot_leg == last_leg {
+        registry.store.open_calls(run_id).await?
+    } else {
+        registry.store.calls(run_id).await?
+    };
+    let journal = Journal::resumed(registry.store.clone(), held, &calls, totals).with_lease(registry.lease.clone());
+    let run = registry.run(run_id.to_owned(), definition, config.search, executor, tables, journal);
+    let driver = resumed(run, &row, snapshot, &legs, calls, &approvals).await?;
+    fault::point("wait.after_restore").map_err(StoreError::from)?;
+    Ok(driver)
+}
