@@ -49,7 +49,7 @@ impl Executor {
         if let Err(error) = fault::point("approval.before_go_on") {
             return CallEnd::Stopped(error.into());
         }
-        let consent = Consent { approvals: vec![approval.approval_id.clone()], agreed: true, answers: None };
+        let consent = Consent { approvals: vec![approval.approval_id.clone()], approved: true, answers: None };
         self.dispatch(journal, request, Admitted { tool: tool.clone(), input, ask: None, consent }).await
     }
 
@@ -63,13 +63,13 @@ impl Executor {
         Ok(Some(asked).filter(|asked| asked.iter().all(|one| !one.is_open(now))))
     }
 
-    pub(crate) async fn is_allowed_for_good(&self, journal: &Journal, tool: &ToolSpec) -> Result<bool, CommitError> {
+    pub(crate) async fn has_standing_approval(&self, journal: &Journal, tool: &ToolSpec) -> Result<bool, CommitError> {
         let (agent, session) = (&self.scope.agent_id, &self.scope.session_id);
         let Some(source_identity) = self.source_identity(tool) else { return Ok(false) };
         let tool_hash = tool.hash().to_string();
         let subject =
             RuleSubject { tool_id: tool.id.as_str(), tool_hash: &tool_hash, source_identity: &source_identity };
-        Ok(journal.store().is_allowed_for_good(subject, agent, session).await?)
+        Ok(journal.store().has_standing_approval(subject, agent, session).await?)
     }
 
     /// Returns the source identity that standing approvals of this tool are bound to, beside its definition. Tools of

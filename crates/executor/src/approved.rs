@@ -7,9 +7,9 @@ use store::{Store, StoreError};
 
 /// The definitions and source identities that standing approvals are bound to, by tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Approved(HashMap<String, HashSet<(String, Option<String>)>>);
+pub struct StandingApprovals(HashMap<String, HashSet<(String, Option<String>)>>);
 
-impl Approved {
+impl StandingApprovals {
     /// Loads the standing approvals from the store, without the revoked ones.
     pub async fn in_store(store: &Store) -> Result<Self, StoreError> {
         let mut approved = Self::default();

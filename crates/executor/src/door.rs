@@ -10,7 +10,7 @@ use contract::scope::Scope;
 use contract::tool::{InputHash, Repeat, Source, ToolSpec};
 use futures_util::FutureExt;
 use serde_json::Value;
-use store::{ApprovalState, CommitError, SettleRefused};
+use store::{ApprovalState, CommitError, SettleError};
 
 use crate::asker::QuestionSender;
 use crate::hooks::{Hook, HookVerdict, judge};
@@ -52,7 +52,7 @@ pub(crate) struct Consent {
     /// Approvals that this call uses up.
     pub(crate) approvals: Vec<String>,
     /// Whether a person approved the tool's current definition.
-    pub(crate) agreed: bool,
+    pub(crate) approved: bool,
     pub(crate) answers: Option<Answers>,
 }
 
@@ -72,7 +72,7 @@ impl Executor {
             Err(refused) => return self.refuse(journal, request, refused),
         };
         if let Some(reason) = admitted.ask.clone() {
-            match self.is_allowed_for_good(journal, &admitted.tool).await {
+            match self.has_standing_approval(journal, &admitted.tool).await {
                 Ok(true) => {}
                 Ok(false) => return self.park_for_approval(journal, request, &admitted, reason).await,
                 Err(error) => return error.into(),
@@ -83,11 +83,11 @@ impl Executor {
 
     /// Retries a call that was dispatched before a crash, if its tool may be called twice. Otherwise settles the call
     /// as [`Outcome::Unknown`].
-    pub async fn again(&self, journal: &Journal, request: &CallRequest) -> CallEnd {
+    pub async fn retry(&self, journal: &Journal, request: &CallRequest) -> CallEnd {
         match self.catalog.get(&request.id) {
             Some(tool) if tool.repeat != Repeat::Never => match self.check_consent(journal, request, tool).await {
-                Ok(agreed) => {
-                    let consent = Consent { agreed, ..Consent::default() };
+                Ok(approved) => {
+                    let consent = Consent { approved, ..Consent::default() };
                     let (tool, input) = (tool.clone(), request.input.clone());
                     self.dispatch(journal, request, Admitted { tool, input, ask: None, consent }).await
                 }
@@ -116,14 +116,14 @@ impl Executor {
         let store = journal.store();
         let approvals = store.approvals_of_run(journal.run_id()).await.map_err(CommitError::from)?;
         let used = approvals.iter().rev().find(|one| one.call == request.call && one.state == ApprovalState::Used);
-        let agreed_to = match used {
+        let approved_hash = match used {
             Some(approval) => Some(approval.tool_hash.clone()),
             // No approval was requested: a standing rule allowed the definition at that time.
             None => journal.call(request.call).and_then(|row| row.tool_hash).filter(|_| self.needs_approval(tool)),
         };
-        match agreed_to {
+        match approved_hash {
             Some(hash) if hash != tool.hash().to_string() => Err(RetryRefused::Changed),
-            agreed_to => Ok(agreed_to.is_some()),
+            approved_hash => Ok(approved_hash.is_some()),
         }
     }
 
@@ -137,8 +137,8 @@ impl Executor {
         let store = journal.store();
         match store.settle(journal.run_id(), request.call, &Outcome::Unknown.to_json()).await {
             Ok(_) => return Ok(Outcome::Unknown),
-            Err(SettleRefused::NotParked) => {}
-            Err(SettleRefused::Store(error)) => return Err(error.into()),
+            Err(SettleError::NotParked) => {}
+            Err(SettleError::Store(error)) => return Err(error.into()),
         }
         stored_outcome(journal, request.call).await
     }
@@ -191,8 +191,8 @@ impl Executor {
         request: &CallRequest,
         admitted: Admitted,
     ) -> Result<CallEnd, CommitError> {
-        let Admitted { tool, input, ask, consent: Consent { approvals, agreed, answers } } = admitted;
-        let agreed = (ask.is_some() || agreed).then(|| tool.hash());
+        let Admitted { tool, input, ask, consent: Consent { approvals, approved, answers } } = admitted;
+        let approved_definition = (ask.is_some() || approved).then(|| tool.hash());
         let Some(source) = self.routes.to(&tool.id) else {
             return Ok(self.refuse(journal, request, format!("`{}` is no longer available", tool.id.as_str())));
         };
@@ -222,7 +222,7 @@ impl Executor {
             key: key(journal.run_id(), request.call, &input_hash),
             scope: Arc::clone(&self.scope),
             updates: self.updates(journal, request),
-            agreed,
+            approved_definition,
             answers,
             asker,
             _intent: intent,

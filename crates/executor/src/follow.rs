@@ -95,7 +95,7 @@ impl Executor {
                 self.park(journal, request, tool, parked).await
             }
             Dispatch::Settled(Outcome::Unknown) if row.attempt < MAX_ATTEMPTS && self.may_repeat(&request.id) => {
-                Ok(self.again(journal, request).await)
+                Ok(self.retry(journal, request).await)
             }
             Dispatch::Settled(outcome) => self.settle_followed(journal, request, outcome).await,
         };

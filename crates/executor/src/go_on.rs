@@ -59,7 +59,7 @@ impl Executor {
                 Ok(None) => CallEnd::Parked(PendingState::Approval),
                 Err(error) => CallEnd::Stopped(error.into()),
             },
-            (None, CallState::Dispatched) => self.again(journal, request).await,
+            (None, CallState::Dispatched) => self.retry(journal, request).await,
             (None, CallState::Away) => {
                 self.follow(journal, request).await.unwrap_or(CallEnd::Parked(PendingState::Running))
             }

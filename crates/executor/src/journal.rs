@@ -16,7 +16,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use crate::clock::now_ms;
 use crate::lease::LeaseClock;
-use crate::totals::{JournalFull, NotOpened, Totals};
+use crate::totals::{JournalFull, OpenError, Totals};
 
 /// Unwritten records are flushed beyond these limits even if no call needs it, because they take memory.
 const MAX_UNWRITTEN_BYTES: usize = 1 << 20;
@@ -133,17 +133,17 @@ impl Journal {
     }
 
     /// Records a call that the cell has just made. A refused call is recorded too, without its payload.
-    pub fn opened(&self, mut row: CallRow) -> Result<(), NotOpened> {
+    pub fn opened(&self, mut row: CallRow) -> Result<(), OpenError> {
         let mut unwritten = self.lock();
         let can_reject = ![Method::Timer, Method::Yield].iter().any(|method| method.as_str() == row.method);
         let opened = unwritten.totals.open(row.call, row.journal_bytes(), can_reject);
         match opened {
             Ok(()) => unwritten.change.grow(row.journal_bytes()),
-            Err(NotOpened::Refused(_)) => {
+            Err(OpenError::Refused(_)) => {
                 row.payload = String::new();
                 unwritten.charge(row.journal_bytes());
             }
-            Err(NotOpened::Spent(_) | NotOpened::Reused { .. }) => return opened,
+            Err(OpenError::Spent(_) | OpenError::Reused { .. }) => return opened,
         }
         unwritten.anything = true;
         unwritten.changed.insert(row.call);
@@ -264,7 +264,7 @@ impl Journal {
     async fn confirm_lease(&self) -> Result<(), CommitError> {
         let Some(lease) = self.lease.as_ref().filter(|lease| !lease.lasts()) else { return Ok(()) };
         let held = self.held.lock().await;
-        if self.store.hold_on(&held, lease.until_ms()).await? {
+        if self.store.extend_lease(&held, lease.until_ms()).await? {
             return Ok(());
         }
         self.lock().lost = true;

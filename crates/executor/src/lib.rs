@@ -39,7 +39,7 @@ use catalog::Catalog;
 use contract::config::pattern::Pattern;
 use contract::scope::Scope;
 
-pub use approved::Approved;
+pub use approved::StandingApprovals;
 pub use ask::{Answer, Question, QuestionKind};
 pub use asker::QuestionSender;
 pub use canned::{Canned, CannedError};
@@ -59,7 +59,7 @@ pub use routes::Routes;
 pub use source::{
     AuthorizedCall, CallFuture, CallToken, CancelFuture, Dispatch, Outcome, Returned, ToolSource, ToolUpdate,
 };
-pub use totals::{JournalFull, NotOpened};
+pub use totals::{JournalFull, OpenError};
 
 /// The default time a person has to answer an approval request or a question.
 const APPROVAL_MS: i64 = 15 * 60 * 1000;

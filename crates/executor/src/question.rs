@@ -83,7 +83,7 @@ impl Executor {
         };
         let approved = said.iter().filter(|one| one.state == ApprovalState::Approved);
         let approvals = approved.map(|one| one.approval_id.clone()).collect();
-        let consent = Consent { approvals, agreed: true, answers: Some(answers) };
+        let consent = Consent { approvals, approved: true, answers: Some(answers) };
         let admitted = Admitted { tool: tool.clone(), input: request.input.clone(), ask: None, consent };
         self.dispatch(journal, request, admitted).await
     }

@@ -59,7 +59,7 @@ pub struct AuthorizedCall {
     pub(crate) key: String,
     pub(crate) scope: Arc<Scope>,
     pub(crate) updates: ProgressSink,
-    pub(crate) agreed: Option<ToolHash>,
+    pub(crate) approved_definition: Option<ToolHash>,
     pub(crate) answers: Option<Answers>,
     pub(crate) asker: QuestionSender,
     /// Proof that the journal has this call.
@@ -110,8 +110,8 @@ impl AuthorizedCall {
 
     /// Returns the tool definition that a person approved, for this call or by a standing approval; `None` if no
     /// approval was required. If the tool's definition has changed since, the source must not call it.
-    pub fn agreed(&self) -> Option<ToolHash> {
-        self.agreed
+    pub fn approved_definition(&self) -> Option<ToolHash> {
+        self.approved_definition
     }
 
     /// Sends the tool's questions while the call is in progress.

@@ -30,7 +30,7 @@ impl JournalFull {
 
 /// Why the journal did not accept a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotOpened {
+pub enum OpenError {
     /// The call is recorded without its payload, and its promise rejects.
     #[error(transparent)]
     Refused(JournalFull),
@@ -60,9 +60,9 @@ impl From<JournalTotals> for Totals {
 
 impl Totals {
     /// Counts one more call. `can_reject` is false for timers and yields.
-    pub(crate) fn open(&mut self, call: u32, bytes: usize, can_reject: bool) -> Result<(), NotOpened> {
+    pub(crate) fn open(&mut self, call: u32, bytes: usize, can_reject: bool) -> Result<(), OpenError> {
         if call <= self.last_call {
-            return Err(NotOpened::Reused { call, last: self.last_call });
+            return Err(OpenError::Reused { call, last: self.last_call });
         }
         let full = if self.calls >= MAX_RUN_CALLS { Err(JournalFull::Calls) } else { self.has_room_for(bytes) };
         let full = match full {
@@ -71,12 +71,12 @@ impl Totals {
         };
         if let Err(full) = full {
             if !can_reject || self.refused >= MAX_OUTSTANDING_CALLS {
-                return Err(NotOpened::Spent(full));
+                return Err(OpenError::Spent(full));
             }
             self.refused += 1;
             self.calls += 1;
             self.last_call = call;
-            return Err(NotOpened::Refused(full));
+            return Err(OpenError::Refused(full));
         }
         self.calls += 1;
         self.last_call = call;
@@ -104,7 +104,7 @@ impl Totals {
 mod tests {
     use contract::limits::{MAX_JOURNAL_BYTES, MAX_OUTSTANDING_CALLS, MAX_RUN_CALLS};
 
-    use super::{JournalFull, NotOpened, Totals};
+    use super::{JournalFull, OpenError, Totals};
 
     fn full_of_calls() -> Totals {
         Totals { calls: MAX_RUN_CALLS, last_call: MAX_RUN_CALLS as u32, ..Totals::default() }
@@ -116,16 +116,16 @@ mod tests {
         let mut id = totals.last_call;
         for _ in 0..MAX_OUTSTANDING_CALLS {
             id += 1;
-            assert_eq!(totals.open(id, 1, true), Err(NotOpened::Refused(JournalFull::Calls)));
+            assert_eq!(totals.open(id, 1, true), Err(OpenError::Refused(JournalFull::Calls)));
         }
-        assert_eq!(totals.open(id + 1, 1, true), Err(NotOpened::Spent(JournalFull::Calls)));
+        assert_eq!(totals.open(id + 1, 1, true), Err(OpenError::Spent(JournalFull::Calls)));
     }
 
     #[test]
     fn a_timer_beyond_the_limit_ends_the_run_at_once() {
         let mut totals = full_of_calls();
         let id = totals.last_call + 1;
-        assert_eq!(totals.open(id, 1, false), Err(NotOpened::Spent(JournalFull::Calls)));
+        assert_eq!(totals.open(id, 1, false), Err(OpenError::Spent(JournalFull::Calls)));
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
         let mut totals = Totals::default();
         totals.open(1, MAX_JOURNAL_BYTES - 10, true).unwrap();
         let full = JournalFull::Bytes { used: MAX_JOURNAL_BYTES - 10, needed: 11 };
-        assert_eq!(totals.open(2, 11, true), Err(NotOpened::Refused(full)));
+        assert_eq!(totals.open(2, 11, true), Err(OpenError::Refused(full)));
         totals.open(3, 10, true).unwrap();
         assert!(totals.has_room_for(1).is_err());
         // A timer is a row and hardly any bytes: only their number is limited.
@@ -145,7 +145,7 @@ mod tests {
         let mut totals = Totals::default();
         totals.open(5, 1, true).unwrap();
         for call in [0, 4, 5] {
-            assert_eq!(totals.open(call, 1, true), Err(NotOpened::Reused { call, last: 5 }));
+            assert_eq!(totals.open(call, 1, true), Err(OpenError::Reused { call, last: 5 }));
         }
         totals.open(6, 1, true).unwrap();
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
 
 use crate::key_file::{Key, KeyFile, KeyFileError};
-use crate::seal::{self, Sealed, Unsealable};
+use crate::seal::{self, SealError, Sealed};
 
 /// How long ago the key file may have been checked when a snapshot is sealed.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
@@ -82,23 +82,23 @@ impl Keys {
         ring.keys.iter().map(|(id, key)| (*id, key.mark.clone())).collect()
     }
 
-    pub(crate) fn seal(&self, snapshot: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, Unsealable> {
+    pub(crate) fn seal(&self, snapshot: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, SealError> {
         self.reload_if_changed(CHECK_EVERY);
         let (id, key) = {
             let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
             (ring.current, ring.keys.get(&ring.current).cloned())
         };
-        let key = key.ok_or(Unsealable::UnknownKey { id })?;
+        let key = key.ok_or(SealError::UnknownKey { id })?;
         seal::seal(&key.cipher, id, snapshot, to)
     }
 
-    pub(crate) fn open(&self, bytes: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, Unsealable> {
-        let id = seal::key_of(bytes).ok_or(Unsealable::Damaged)?;
+    pub(crate) fn open(&self, bytes: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, SealError> {
+        let id = seal::key_of(bytes).ok_or(SealError::Damaged)?;
         let key = match self.get(id) {
             Some(key) => key,
             None => {
                 self.reload_if_changed(Duration::ZERO);
-                self.get(id).ok_or(Unsealable::UnknownKey { id })?
+                self.get(id).ok_or(SealError::UnknownKey { id })?
             }
         };
         seal::open(&key.cipher, id, bytes, to)
@@ -156,7 +156,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    use super::{KeyFile, KeyFileError, Keys, Sealed, Unsealable};
+    use super::{KeyFile, KeyFileError, Keys, SealError, Sealed};
 
     const TO: Sealed<'_> = Sealed { run_id: "cm_1", agent_id: "a", session_id: "s", leg: 3, definition: "{}" };
 
@@ -173,7 +173,7 @@ mod tests {
             Sealed { definition: "{ }", ..TO },
             Sealed { run_id: "cm_1a", agent_id: "", ..TO },
         ] {
-            assert_eq!(keys.open(&sealed, &other), Err(Unsealable::Damaged), "{other:?}");
+            assert_eq!(keys.open(&sealed, &other), Err(SealError::Damaged), "{other:?}");
         }
         for position in 0..sealed.len() {
             let mut flipped = sealed.clone();
@@ -182,20 +182,20 @@ mod tests {
             // Bytes 1 to 4 are the key's number.
             let expected = if (1..5).contains(&position) {
                 let id = u32::from_le_bytes(flipped[1..5].try_into().unwrap());
-                Unsealable::UnknownKey { id }
+                SealError::UnknownKey { id }
             } else {
-                Unsealable::Damaged
+                SealError::Damaged
             };
             assert_eq!(opened, Err(expected), "byte {position}");
-            assert_eq!(keys.open(&sealed[..position], &TO), Err(Unsealable::Damaged), "cut at {position}");
+            assert_eq!(keys.open(&sealed[..position], &TO), Err(SealError::Damaged), "cut at {position}");
         }
-        assert_eq!(Keys::new(1, [8; 32]).open(&sealed, &TO), Err(Unsealable::Damaged));
+        assert_eq!(Keys::new(1, [8; 32]).open(&sealed, &TO), Err(SealError::Damaged));
     }
 
     #[test]
     fn an_older_key_opens_what_it_sealed() {
         let sealed = Keys::new(1, [7; 32]).seal(b"state", &TO).unwrap();
-        assert_eq!(Keys::new(2, [9; 32]).open(&sealed, &TO), Err(Unsealable::UnknownKey { id: 1 }));
+        assert_eq!(Keys::new(2, [9; 32]).open(&sealed, &TO), Err(SealError::UnknownKey { id: 1 }));
         assert_eq!(Keys::new(2, [9; 32]).and_older(1, [7; 32]).open(&sealed, &TO).unwrap(), b"state");
     }
 
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(running.seal(b"since", &TO).unwrap()[1], 2, "the new key seals from now on");
         // A removed key opens nothing, and a missing file leaves the loaded keys as they are.
         put(&path, &rotated.clone().without(&[1]).text());
-        assert_eq!(Keys::of_file(&path).unwrap().open(&before, &TO), Err(Unsealable::UnknownKey { id: 1 }));
+        assert_eq!(Keys::of_file(&path).unwrap().open(&before, &TO), Err(SealError::UnknownKey { id: 1 }));
         fs::remove_file(&path).unwrap();
         assert_eq!(running.open(&after, &TO).unwrap(), b"after");
     }

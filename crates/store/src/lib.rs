@@ -26,7 +26,7 @@ mod vouch;
 mod watch;
 
 pub use approvals::{
-    Approval, ApprovalRequest, ApprovalScope, ApprovalState, Decision, DecisionRefused, RuleSubject, StandingRule,
+    Approval, ApprovalRequest, ApprovalScope, ApprovalState, Decision, DecisionError, RuleSubject, StandingRule,
 };
 pub use backend::{Store, StoreError};
 pub use backup::{BackupError, Checked, Restoring, TABLES as BACKED_UP, check as check_backup};
@@ -37,13 +37,13 @@ pub use location::{BadLocation, Location};
 pub use look::StoreProbe;
 pub use quota::{Exceeded, Quota};
 pub use rows::{
-    CallRow, CallState, JournalTotals, LegEnded, LegHow, LegRow, MAX_TRANSCRIPT_BYTES, RunGlance, RunListed, RunRow,
-    RunState, StoredReply,
+    CallRow, CallState, JournalTotals, LegEnded, LegHow, LegRow, MAX_TRANSCRIPT_BYTES, RunListEntry, RunRow, RunState,
+    RunSummary, StoredReply,
 };
 pub use runs::{FencedRun, LeaseError, NewRun};
-pub use seal::{Sealed, Unsealable};
-pub use settle::{SettleRefused, Settled};
-pub use sweep::Swept;
+pub use seal::{SealError, Sealed};
+pub use settle::{SettleError, Settled};
+pub use sweep::SweepReport;
 pub use tls::WeakTls;
 pub use transcript::{Entry, EntryKind};
 pub use watch::{RunChange, Watch};
@@ -62,4 +62,4 @@ macro_rules! from_injected_fault {
     };
 }
 
-from_injected_fault!(CommitError, DecisionRefused, LeaseError, SettleRefused);
+from_injected_fault!(CommitError, DecisionError, LeaseError, SettleError);

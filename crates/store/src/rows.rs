@@ -125,7 +125,7 @@ pub struct RunRow {
 
 /// A summary that identifies a run in a list for the model.
 #[derive(Clone, Debug)]
-pub struct RunGlance {
+pub struct RunSummary {
     pub run_id: String,
     pub state: RunState,
     pub created_at: Millis,
@@ -135,7 +135,7 @@ pub struct RunGlance {
 
 /// A run in the operator's list of all runs.
 #[derive(Clone, Debug)]
-pub struct RunListed {
+pub struct RunListEntry {
     pub run_id: String,
     pub scope: Scope,
     pub state: RunState,

@@ -17,14 +17,14 @@ pub enum Settled {
 
 /// Why an outcome was not stored.
 #[derive(Debug, thiserror::Error)]
-pub enum SettleRefused {
+pub enum SettleError {
     #[error("no such call is waiting for an outcome; it is unknown or already settled")]
     NotParked,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-impl From<sqlx::Error> for SettleRefused {
+impl From<sqlx::Error> for SettleError {
     fn from(error: sqlx::Error) -> Self {
         Self::Store(error.into())
     }
@@ -33,7 +33,7 @@ impl From<sqlx::Error> for SettleRefused {
 impl Store {
     /// Stores the outcome of a parked call. The first outcome wins; outcomes are ordered by arrival. If the answer to
     /// the commit is lost, the store is read to find out whether the outcome was stored.
-    pub async fn settle(&self, run_id: &str, call: u32, outcome: &str) -> Result<Settled, SettleRefused> {
+    pub async fn settle(&self, run_id: &str, call: u32, outcome: &str) -> Result<Settled, SettleError> {
         let mut transaction = self.writer(Durability::Synced).begin().await?;
         // Like every commit, update the run before its calls: one lock order prevents deadlocks.
         sqlx::query("UPDATE runs SET journal_bytes = journal_bytes + $1 WHERE run_id = $2")
@@ -42,7 +42,7 @@ impl Store {
             .execute(&mut *transaction)
             .await?;
         if !write(&mut transaction, run_id, call, outcome).await? {
-            return Err(SettleRefused::NotParked);
+            return Err(SettleError::NotParked);
         }
         self.notify_others(&mut transaction, run_id).await?;
         fault::point("settle.before_commit")?;

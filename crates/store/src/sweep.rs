@@ -30,7 +30,7 @@ const PAGES_A_SWEEP: u32 = 4_096;
 
 /// How many rows of each kind a sweep expired or deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepReport {
     pub expired: u64,
     pub runs: u64,
     pub catalogs: u64,
@@ -39,9 +39,9 @@ pub struct Swept {
 
 impl Store {
     /// Runs one sweep.
-    pub async fn sweep(&self, now: Millis) -> Result<Swept, StoreError> {
+    pub async fn sweep(&self, now: Millis) -> Result<SweepReport, StoreError> {
         let before = |seconds: u64| now.saturating_sub(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000));
-        let mut swept = Swept { expired: self.expire(now).await?, ..Swept::default() };
+        let mut swept = SweepReport { expired: self.expire(now).await?, ..SweepReport::default() };
         let old = before(self.retention.runs_seconds);
         swept.runs = self.in_batches(BATCHES_A_SWEEP, RUNS_A_BATCH as u64, || self.delete_some_runs(old)).await?;
         let unused = now.saturating_sub(CATALOG_GRACE_MS);

@@ -11,7 +11,7 @@ use crate::seal::key_bytes;
 impl Store {
     /// Records the fingerprints of this process's keys. Fails if the store has a different key under the same number,
     /// and cells that have not expired are sealed with that key.
-    pub async fn vouch_for_keys(&self, now: Millis) -> Result<(), StoreError> {
+    pub async fn check_keys(&self, now: Millis) -> Result<(), StoreError> {
         let stored = self.stored_marks().await?;
         for (id, mark) in self.keys.marks() {
             match stored.iter().find(|(known, _)| *known == id) {

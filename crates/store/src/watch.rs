@@ -20,9 +20,9 @@ const CHANNEL: &str = "cellmate_runs";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunChange {
     /// This run has changed, or an outcome or decision for it was stored.
-    Of(String),
+    Run(String),
     /// Any run may have changed; callers that wait for a change must check the store.
-    Perhaps,
+    Unknown,
 }
 
 /// Reports changes that other processes make. A change may be reported twice, and is reported within a second.
@@ -66,7 +66,7 @@ impl Watch {
             Err(_) => {
                 self.source = WatchSource::Disconnected;
                 tokio::time::sleep(POLL_EVERY).await;
-                RunChange::Perhaps
+                RunChange::Unknown
             }
         }
     }
@@ -77,7 +77,7 @@ impl Watch {
                 // No other process can use this database, but clones of the store can.
                 Location::Memory => {
                     tokio::time::sleep(NOTIFY_TIMEOUT).await;
-                    return Ok(RunChange::Perhaps);
+                    return Ok(RunChange::Unknown);
                 }
                 Location::File(path) => {
                     let url = sqlite_url(path, "rw");
@@ -90,13 +90,13 @@ impl Watch {
                     WatchSource::Server(Box::new(listener))
                 }
             };
-            return Ok(RunChange::Perhaps);
+            return Ok(RunChange::Unknown);
         }
         match &mut self.source {
-            WatchSource::Disconnected => Ok(RunChange::Perhaps),
+            WatchSource::Disconnected => Ok(RunChange::Unknown),
             WatchSource::Server(listener) => match tokio::time::timeout(NOTIFY_TIMEOUT, listener.try_recv()).await {
-                Ok(sent) => Ok(sent?.map_or(RunChange::Perhaps, |sent| RunChange::Of(sent.payload().to_owned()))),
-                Err(_) => Ok(RunChange::Perhaps),
+                Ok(sent) => Ok(sent?.map_or(RunChange::Unknown, |sent| RunChange::Run(sent.payload().to_owned()))),
+                Err(_) => Ok(RunChange::Unknown),
             },
             WatchSource::File { connection, version } => loop {
                 tokio::time::sleep(POLL_EVERY).await;
@@ -104,7 +104,7 @@ impl Watch {
                 let now: i64 = row.try_get(0)?;
                 if now != *version {
                     *version = now;
-                    return Ok(RunChange::Perhaps);
+                    return Ok(RunChange::Unknown);
                 }
             },
         }

@@ -10,7 +10,7 @@ use contract::limits::MAX_CATALOG_BYTES;
 use contract::tables::CatalogTables;
 use executor::clock::now_ms;
 use executor::{Executor, Journal};
-use store::{FencedRun, LeaseError, RunRow, StoreError, Unsealable};
+use store::{FencedRun, LeaseError, RunRow, SealError, StoreError};
 
 use super::inner::RunRegistry;
 use super::said::{internal, locked, unreadable};
@@ -61,7 +61,7 @@ impl RunRegistry {
             }
             Err(error) => {
                 // Another process may be able to resume the run, or this one later.
-                drop(self.store.let_go(&held).await);
+                drop(self.store.release_run(&held).await);
                 Err(error)
             }
         }
@@ -79,8 +79,8 @@ impl RunRegistry {
         let definition =
             Definition::from_json(&row.definition).ok_or_else(|| unreadable("its definition is unreadable"))?;
         let snapshot = self.store.open_snapshot(&held, &row).map_err(|error| match error {
-            Unsealable::UnknownKey { id } => WakeError::Locked(locked(id)),
-            Unsealable::Damaged | Unsealable::NoRandomness => unreadable(&error.to_string()).into(),
+            SealError::UnknownKey { id } => WakeError::Locked(locked(id)),
+            SealError::Damaged | SealError::NoRandomness => unreadable(&error.to_string()).into(),
         })?;
         let (tables, legs, totals, approvals) = tokio::try_join!(
             self.store.tables(&row.catalog, MAX_CATALOG_BYTES),

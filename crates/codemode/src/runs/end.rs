@@ -107,7 +107,7 @@ impl RunRegistry {
             ..Change::default()
         };
         fault::point("abort.before_bury")?;
-        let mut held = match self.store.seize(&row.run_id, &self.holder, self.lease_until()).await {
+        let mut held = match self.store.take_forcibly(&row.run_id, &self.holder, self.lease_until()).await {
             Ok(held) => held,
             Err(LeaseError::Store(error)) => return Err(error.into()),
             Err(LeaseError::Unknown | LeaseError::HeldElsewhere { .. }) => return Err(CommitError::Fenced),

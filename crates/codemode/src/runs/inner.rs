@@ -193,7 +193,7 @@ impl RunRegistry {
     /// Notifies drivers and waiting callers that another process has changed runs.
     pub(super) fn on_run_change(&self, news: RunChange) {
         for (run_id, live) in self.lock().iter() {
-            if news == RunChange::Perhaps || news == RunChange::Of(run_id.clone()) {
+            if news == RunChange::Unknown || news == RunChange::Run(run_id.clone()) {
                 // A driver whose queue is full polls the store when it handles the queued commands.
                 drop(live.commands.try_send(Command::PollStore));
             }

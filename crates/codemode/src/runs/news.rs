@@ -22,7 +22,7 @@ pub(super) async fn wait_for_change(news: &mut broadcast::Receiver<RunChange>, r
     let changed = async {
         loop {
             match news.recv().await {
-                Ok(RunChange::Of(other)) if other != run_id => {}
+                Ok(RunChange::Run(other)) if other != run_id => {}
                 Ok(_) | Err(RecvError::Lagged(_) | RecvError::Closed) => return,
             }
         }

@@ -4,7 +4,7 @@ use contract::ids::CallId;
 use executor::clock::now_ms;
 use executor::{CallToken, Outcome, Question};
 use serde_json::{Value, json};
-use store::{Approval, ApprovalScope, Decision, DecisionRefused, Entry, EntryKind, SettleRefused, Settled, Store};
+use store::{Approval, ApprovalScope, Decision, DecisionError, Entry, EntryKind, SettleError, Settled, Store};
 
 use super::CodeMode;
 use crate::definition::Definition;
@@ -12,7 +12,7 @@ use crate::driver::Command;
 
 impl CodeMode {
     /// Settles a parked call. Any process that uses the store can do so, at any time.
-    pub async fn settle(&self, token: &CallToken, outcome: &Outcome) -> Result<Settled, SettleRefused> {
+    pub async fn settle(&self, token: &CallToken, outcome: &Outcome) -> Result<Settled, SettleError> {
         let settled = self.inner.store.settle(&token.run, token.call, &outcome.to_json()).await?;
         match settled {
             Settled::Taken => {
@@ -27,7 +27,7 @@ impl CodeMode {
     }
 
     /// Records a person's decision about a call and notifies the run. `by` is the person.
-    pub async fn decide(&self, approval_id: &str, decision: &Decision, by: &str) -> Result<Approval, DecisionRefused> {
+    pub async fn decide(&self, approval_id: &str, decision: &Decision, by: &str) -> Result<Approval, DecisionError> {
         let approval = decide(&self.inner.store, approval_id, decision, by).await?;
         drop(self.inner.send(&approval.run_id, Command::Decided(CallId(approval.call))).await);
         Ok(approval)
@@ -41,7 +41,7 @@ pub async fn decide(
     approval_id: &str,
     decision: &Decision,
     by: &str,
-) -> Result<Approval, DecisionRefused> {
+) -> Result<Approval, DecisionError> {
     fits(store.approval(approval_id).await?.as_ref(), decision)?;
     let approval = store.decide(approval_id, decision, by, now_ms()).await?;
     prolong(store, &approval.run_id).await;
@@ -62,7 +62,7 @@ impl CodeMode {
         run_id: &str,
         decision: &Decision,
         by: &str,
-    ) -> Result<Vec<Approval>, DecisionRefused> {
+    ) -> Result<Vec<Approval>, DecisionError> {
         let mut decided = Vec::new();
         for asked in self.inner.store.approvals_of_run(run_id).await? {
             if !asked.is_open(now_ms()) {
@@ -71,8 +71,8 @@ impl CodeMode {
             match self.decide(&asked.approval_id, decision, by).await {
                 Ok(approval) => decided.push(approval),
                 // It was decided in the meantime, or it is a question that a plain decision does not answer.
-                Err(DecisionRefused::NotPending | DecisionRefused::Unfit(_)) => {}
-                Err(error @ (DecisionRefused::TooManyRules | DecisionRefused::Store(_))) => return Err(error),
+                Err(DecisionError::NotPending | DecisionError::Unfit(_)) => {}
+                Err(error @ (DecisionError::TooManyRules | DecisionError::Store(_))) => return Err(error),
             }
         }
         Ok(decided)
@@ -80,15 +80,15 @@ impl CodeMode {
 }
 
 /// Checks that the answer to a tool's question matches the question and applies only once.
-fn fits(asked: Option<&Approval>, decision: &Decision) -> Result<(), DecisionRefused> {
+fn fits(asked: Option<&Approval>, decision: &Decision) -> Result<(), DecisionError> {
     let asked = asked.and_then(|asked| asked.question.as_ref()).and_then(Question::from_json);
     let (Some(ask), Decision::Approve { edited_input, reach }) = (asked, decision) else { return Ok(()) };
     if *reach != ApprovalScope::Once {
-        return Err(DecisionRefused::Unfit(
+        return Err(DecisionError::Unfit(
             "this is a tool's question; an answer applies once and cannot become a rule".to_owned(),
         ));
     }
-    ask.filled(edited_input.as_ref()).map(drop).map_err(DecisionRefused::Unfit)
+    ask.filled(edited_input.as_ref()).map(drop).map_err(DecisionError::Unfit)
 }
 
 /// Restarts the time to live of a run: external input counts as progress.

@@ -11,7 +11,7 @@ use executor::clock::now_ms;
 use executor::random_name;
 use executor::run::PrepareError;
 use serde_json::{Map, Value};
-use store::{ApprovalScope, Decision, DecisionRefused};
+use store::{ApprovalScope, Decision, DecisionError};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -210,13 +210,13 @@ impl McpService {
     pub(crate) async fn decide(&self, principal: &Principal, approval_id: &str, decision: &Decision) -> bool {
         let by = format!("{} (through the client)", principal.name());
         match self.inner.code_mode.decide(approval_id, decision, &by).await {
-            Ok(_) | Err(DecisionRefused::NotPending) => true,
-            Err(DecisionRefused::TooManyRules) => {
+            Ok(_) | Err(DecisionError::NotPending) => true,
+            Err(DecisionError::TooManyRules) => {
                 // No permanent approval can be stored, but the person also approved this one call.
                 let once = Decision::Approve { edited_input: None, reach: ApprovalScope::Once };
                 self.inner.code_mode.decide(approval_id, &once, &by).await.is_ok()
             }
-            Err(DecisionRefused::Unfit(_) | DecisionRefused::Store(_)) => false,
+            Err(DecisionError::Unfit(_) | DecisionError::Store(_)) => false,
         }
     }
 

@@ -60,9 +60,9 @@ impl Upstream {
     /// Returns true if the tool's definition is not the approved one. It must be checked while the server runs, because
     /// a cached listing may be outdated.
     fn has_changed_since_approval(&self, call: &AuthorizedCall) -> bool {
-        let Some(agreed) = call.agreed() else { return false };
+        let Some(approved) = call.approved_definition() else { return false };
         let listing = self.state().listing.clone();
-        listing.and_then(|listing| listing.definition(call.id())).is_some_and(|now| now != agreed)
+        listing.and_then(|listing| listing.definition(call.id())).is_some_and(|now| now != approved)
     }
 
     fn may_repeat(&self, id: &ToolId) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use executor::Approved;
+use executor::StandingApprovals;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
 
@@ -85,11 +85,11 @@ pub struct Status {
 
 impl Upstream {
     pub fn status(&self) -> Status {
-        self.status_against(&Approved::default())
+        self.status_against(&StandingApprovals::default())
     }
 
     /// Returns the status, including the tools whose definition differs from the approved one.
-    pub fn status_against(&self, approved: &Approved) -> Status {
+    pub fn status_against(&self, approved: &StandingApprovals) -> Status {
         let state = self.state();
         let (phase, listing) = (state.lifecycle.phase(), state.listing.as_ref());
         let tools = listing.map(|listing| listing.tools.as_slice()).unwrap_or_default();

@@ -12,7 +12,7 @@ use crate::commit::Durability;
 
 /// Why a decision was not recorded.
 #[derive(Debug, thiserror::Error)]
-pub enum DecisionRefused {
+pub enum DecisionError {
     #[error("no such approval is pending: it was already decided or has expired, or its run has ended")]
     NotPending,
     #[error("the answer does not fit the question: {0}")]
@@ -25,7 +25,7 @@ pub enum DecisionRefused {
     Store(#[from] StoreError),
 }
 
-impl From<sqlx::Error> for DecisionRefused {
+impl From<sqlx::Error> for DecisionError {
     fn from(error: sqlx::Error) -> Self {
         Self::Store(error.into())
     }
@@ -39,7 +39,7 @@ impl Store {
         decision: &Decision,
         by: &str,
         now: Millis,
-    ) -> Result<Approval, DecisionRefused> {
+    ) -> Result<Approval, DecisionError> {
         let (state, note, edited) = match decision {
             Decision::Approve { edited_input, .. } => (ApprovalState::Approved, None, edited_input.clone()),
             Decision::Deny { note } => (ApprovalState::Denied, Some(note.clone()), None),
@@ -59,7 +59,7 @@ impl Store {
         .execute(&mut *transaction)
         .await?;
         if decided.rows_affected() != 1 {
-            return Err(DecisionRefused::NotPending);
+            return Err(DecisionError::NotPending);
         }
         let row = sqlx::query(&format!("SELECT {COLUMNS} FROM approvals WHERE approval_id = $1"))
             .bind(approval_id.to_owned())

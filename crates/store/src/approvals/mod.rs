@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::Millis;
 
-pub use decide::DecisionRefused;
+pub use decide::DecisionError;
 pub(crate) use request::{mark_used, withdraw, write};
 pub use rules::{RuleSubject, StandingRule};
 

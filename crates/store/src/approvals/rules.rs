@@ -5,7 +5,7 @@ use serde::Serialize;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
-use super::{Approval, ApprovalScope, DecisionRefused};
+use super::{Approval, ApprovalScope, DecisionError};
 use crate::Millis;
 use crate::backend::{Store, StoreError};
 use crate::commit::Durability;
@@ -48,7 +48,7 @@ pub struct RuleSubject<'a> {
 
 impl Store {
     /// Whether a standing approval of this agent and session allows the tool to be called without asking.
-    pub async fn is_allowed_for_good(
+    pub async fn has_standing_approval(
         &self,
         subject: RuleSubject<'_>,
         agent_id: &str,
@@ -109,7 +109,7 @@ pub(super) async fn write_rule(
     reach: ApprovalScope,
     by: &str,
     now: Millis,
-) -> Result<(), DecisionRefused> {
+) -> Result<(), DecisionError> {
     let session = match reach {
         ApprovalScope::Once => return Ok(()),
         ApprovalScope::Session => Some(approval.session_id.clone()),
@@ -122,7 +122,7 @@ pub(super) async fn write_rule(
         .fetch_one(&mut *connection)
         .await?;
     if usize::try_from(row.try_get::<i64, _>(0)?).unwrap_or(usize::MAX) >= MAX_STANDING_RULES {
-        return Err(DecisionRefused::TooManyRules);
+        return Err(DecisionError::TooManyRules);
     }
     sqlx::query(
         "INSERT INTO rules (rule_id, tool_id, tool_hash, source_identity, agent_id, session_id, created_at, \

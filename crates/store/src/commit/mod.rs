@@ -8,7 +8,7 @@ use crate::backend::{Store, StoreError};
 use crate::quota::{Claim, Exceeded};
 use crate::rows::{CallRow, LegRow, RunState};
 use crate::runs::FencedRun;
-use crate::seal::Unsealable;
+use crate::seal::SealError;
 use crate::transcript::Entry;
 use crate::{Millis, approvals, quota, transcript};
 use lost::{AttemptError, CommitStatus, RetryState};
@@ -66,7 +66,7 @@ pub enum CommitError {
     #[error(transparent)]
     Quota(Box<Exceeded>),
     #[error(transparent)]
-    Seal(#[from] Unsealable),
+    Seal(#[from] SealError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -81,12 +81,17 @@ impl Store {
     }
 
     /// Takes over a run even if another process has a valid lease; used to abort a run at once.
-    pub async fn seize(&self, run_id: &str, holder: &str, lease_until: Millis) -> Result<FencedRun, LeaseError> {
+    pub async fn take_forcibly(
+        &self,
+        run_id: &str,
+        holder: &str,
+        lease_until: Millis,
+    ) -> Result<FencedRun, LeaseError> {
         self.take(run_id, holder, Millis::MAX, lease_until).await
     }
 
     /// Releases a run that was taken over but not changed.
-    pub async fn let_go(&self, held: &FencedRun) -> Result<(), StoreError> {
+    pub async fn release_run(&self, held: &FencedRun) -> Result<(), StoreError> {
         sqlx::query("UPDATE runs SET lease_until = 0 WHERE run_id = $1 AND fence = $2")
             .bind(held.run_id.clone())
             .bind(held.fence)
@@ -97,7 +102,7 @@ impl Store {
 
     /// Extends a lease that may have expired. Returns `false` if another process has taken over the run or it has
     /// ended.
-    pub async fn hold_on(&self, held: &FencedRun, lease_until: Millis) -> Result<bool, StoreError> {
+    pub async fn extend_lease(&self, held: &FencedRun, lease_until: Millis) -> Result<bool, StoreError> {
         if !held.is_written() {
             return Ok(true);
         }

@@ -8,9 +8,9 @@ use super::FencedRun;
 use crate::Millis;
 use crate::backend::{Store, StoreError};
 use crate::rows::{
-    CallRow, CallState, JournalTotals, LegEnded, LegHow, LegRow, RunGlance, RunListed, RunRow, RunState,
+    CallRow, CallState, JournalTotals, LegEnded, LegHow, LegRow, RunListEntry, RunRow, RunState, RunSummary,
 };
-use crate::seal::Unsealable;
+use crate::seal::SealError;
 
 const COLUMNS: &str = "run_id, agent_id, session_id, agent_run_id, tool_call_id, state, created_at, expires_at, catalog, \
                        definition, progress, snapshot_leg, snapshot, result";
@@ -29,7 +29,7 @@ impl Store {
     }
 
     /// Decrypts a run's snapshot; `None` if it has none.
-    pub fn open_snapshot(&self, held: &FencedRun, row: &RunRow) -> Result<Option<Vec<u8>>, Unsealable> {
+    pub fn open_snapshot(&self, held: &FencedRun, row: &RunRow) -> Result<Option<Vec<u8>>, SealError> {
         match (&row.snapshot, row.snapshot_leg) {
             (Some(sealed), Some(leg)) => self.keys.open(sealed, &held.binding(leg)).map(Some),
             _ => Ok(None),
@@ -115,7 +115,7 @@ impl Store {
     }
 
     /// Returns the newest runs of a scope that are live or ended after `since`.
-    pub async fn recent_runs(&self, scope: &Scope, since: Millis, limit: u32) -> Result<Vec<RunGlance>, StoreError> {
+    pub async fn recent_runs(&self, scope: &Scope, since: Millis, limit: u32) -> Result<Vec<RunSummary>, StoreError> {
         let rows = sqlx::query(
             "SELECT run_id, state, created_at, updated_at, definition FROM runs WHERE session_id = $1 AND agent_id = $2 \
              AND agent_run_id = $3 AND (state IN ('running', 'waiting') OR updated_at > $4) \
@@ -130,7 +130,7 @@ impl Store {
         .await?;
         rows.iter()
             .map(|row| {
-                Ok(RunGlance {
+                Ok(RunSummary {
                     run_id: row.try_get(0)?,
                     state: RunState::parse(&row.try_get::<String, _>(1)?)?,
                     created_at: row.try_get(2)?,
@@ -142,7 +142,7 @@ impl Store {
     }
 
     /// Returns the newest runs of all principals, newest first.
-    pub async fn runs(&self, limit: u32) -> Result<Vec<RunListed>, StoreError> {
+    pub async fn runs(&self, limit: u32) -> Result<Vec<RunListEntry>, StoreError> {
         let rows = sqlx::query(
             "SELECT run_id, agent_id, session_id, agent_run_id, state, created_at, updated_at, expires_at, \
              (SELECT COUNT(*) FROM calls WHERE calls.run_id = runs.run_id AND calls.state NOT IN \
@@ -153,7 +153,7 @@ impl Store {
         .await?;
         rows.iter()
             .map(|row| {
-                Ok(RunListed {
+                Ok(RunListEntry {
                     run_id: row.try_get(0)?,
                     scope: scope(row)?,
                     state: RunState::parse(&row.try_get::<String, _>(4)?)?,

@@ -3,7 +3,7 @@
 use contract::config::{Quotas, Retention};
 use contract::limits::MAX_JOURNAL_BYTES;
 use contract::scope::Scope;
-use executor::{Journal, JournalFull, NotOpened};
+use executor::{Journal, JournalFull, OpenError};
 use store::{
     CallRow, CallState, Change, CommitError, Durability, FencedRun, Keys, LegRow, Location, NewRun, Quota, RunState,
     Store, StoredReply,
@@ -50,7 +50,7 @@ async fn a_reused_call_id_is_refused_and_the_first_row_stays() {
     journal.opened(call(1, 10)).unwrap();
     journal.opened(call(3, 10)).unwrap();
     for id in [1, 2, 3] {
-        assert!(matches!(journal.opened(call(id, 99)), Err(NotOpened::Reused { last: 3, .. })), "{id}");
+        assert!(matches!(journal.opened(call(id, 99)), Err(OpenError::Reused { last: 3, .. })), "{id}");
     }
     journal.flush().await.unwrap();
     let written = journal.store().calls("cm_1").await.unwrap();
@@ -69,7 +69,7 @@ async fn calls_beyond_the_journal_limit_are_refused_and_stored_by_hash_only() {
         }
     };
     assert!((55..64).contains(&id), "each call has 1 MiB of payload and its transcript entry: {id}");
-    assert!(matches!(full, NotOpened::Refused(JournalFull::Bytes { .. })), "{full}");
+    assert!(matches!(full, OpenError::Refused(JournalFull::Bytes { .. })), "{full}");
     assert!(full.to_string().contains("67108864"), "{full}");
     assert!(journal.has_room_for(2 << 20).is_err());
     assert!(journal.has_room_for(100).is_ok(), "smaller entries still fit");
