@@ -8,10 +8,10 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
+use parking_lot::RwLock;
 
 use crate::key_file::{Key, KeyFile, KeyFileError};
 use crate::seal::{self, SealError, Sealed};
@@ -42,7 +42,7 @@ struct LoadedKey {
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
+        let ring = self.ring.read();
         f.debug_struct("Keys").field("current", &ring.current).field("known", &ring.keys.len()).finish_non_exhaustive()
     }
 }
@@ -72,20 +72,20 @@ impl Keys {
     #[must_use]
     pub fn and_older(self, id: u32, key: [u8; 32]) -> Self {
         let older = load(&Key { id, secret: key, since: 0 });
-        self.ring.write().unwrap_or_else(PoisonError::into_inner).keys.entry(id).or_insert(older);
+        self.ring.write().keys.entry(id).or_insert(older);
         self
     }
 
     /// Returns the number and fingerprint of each key.
     pub(crate) fn marks(&self) -> Vec<(u32, String)> {
-        let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
+        let ring = self.ring.read();
         ring.keys.iter().map(|(id, key)| (*id, key.mark.clone())).collect()
     }
 
     pub(crate) fn seal(&self, snapshot: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, SealError> {
         self.reload_if_changed(CHECK_EVERY);
         let (id, key) = {
-            let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
+            let ring = self.ring.read();
             (ring.current, ring.keys.get(&ring.current).cloned())
         };
         let key = key.ok_or(SealError::UnknownKey { id })?;
@@ -105,7 +105,7 @@ impl Keys {
     }
 
     fn get(&self, id: u32) -> Option<LoadedKey> {
-        self.ring.read().unwrap_or_else(PoisonError::into_inner).keys.get(&id).cloned()
+        self.ring.read().keys.get(&id).cloned()
     }
 
     /// Reads the file again if it has changed and was not checked within `after`. If the file is missing or invalid,
@@ -113,15 +113,21 @@ impl Keys {
     fn reload_if_changed(&self, after: Duration) {
         let Some(file) = &self.file else { return };
         let (checked_at, stamp) = {
-            let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
+            let ring = self.ring.read();
             (ring.checked_at, ring.stamp)
         };
         if checked_at.elapsed() < after {
             return;
         }
         let now = file_stamp(file);
-        let read = if now.is_some() && now != stamp { KeyFile::read(file).ok() } else { None };
-        let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+        let read = (now.is_some() && now != stamp).then(|| KeyFile::read(file)).and_then(|read| match read {
+            Ok(read) => Some(read),
+            Err(error) => {
+                tracing::warn!(%error, "cannot reload the key file; the loaded keys stay in use");
+                None
+            }
+        });
+        let mut ring = self.ring.write();
         ring.checked_at = Instant::now();
         if let Some(new) = read.and_then(|read| Ring::of(&read, now)) {
             *ring = new;

@@ -3,38 +3,41 @@
 //! SQLite and Postgres share the same SQL. A run's row has a sequence number, a fence and a lease. Every change of a
 //! run is one transaction that first increments the sequence, so a process that has lost the run cannot change it.
 
-mod alone;
 mod approvals;
 mod backend;
 mod backup;
 mod commit;
+mod error;
+mod key_check;
 mod key_file;
 mod keys;
 mod location;
-mod look;
+mod locking;
 mod migrations;
-mod private;
+mod probe;
 mod quota;
 mod rows;
 mod runs;
 mod seal;
 mod settle;
+mod sql;
+mod store;
 mod sweep;
 mod tls;
 mod transcript;
-mod vouch;
 mod watch;
 
 pub use approvals::{
     Approval, ApprovalRequest, ApprovalScope, ApprovalState, Decision, DecisionError, RuleSubject, StandingRule,
 };
-pub use backend::{Store, StoreError};
+pub use backend::Durability;
 pub use backup::{BackupError, Checked, Restoring, TABLES as BACKED_UP, check as check_backup};
-pub use commit::{Change, CommitError, Durability};
+pub use commit::{Change, CommitError};
+pub use error::StoreError;
 pub use key_file::{Key, KeyFile, KeyFileError};
 pub use keys::Keys;
 pub use location::{BadLocation, Location};
-pub use look::StoreProbe;
+pub use probe::StoreProbe;
 pub use quota::{Exceeded, Quota};
 pub use rows::{
     CallRow, CallState, JournalTotals, LegEnded, LegHow, LegRow, MAX_TRANSCRIPT_BYTES, RunListEntry, RunRow, RunState,
@@ -43,6 +46,7 @@ pub use rows::{
 pub use runs::{FencedRun, LeaseError, NewRun};
 pub use seal::{SealError, Sealed};
 pub use settle::{SettleError, Settled};
+pub use store::Store;
 pub use sweep::SweepReport;
 pub use tls::WeakTls;
 pub use transcript::{Entry, EntryKind};

@@ -7,7 +7,7 @@ use contract::tool::InputHash;
 use serde::{Deserialize, Serialize};
 
 use crate::Millis;
-use crate::backend::StoreError;
+use crate::error::StoreError;
 
 /// The state of a run; the contract defines these six.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::postgres::PgListener;
 use sqlx::{AnyConnection, Connection, Row};
 
-use crate::backend::{Dialect, Store};
+use crate::backend::{Backend, Dialect};
 use crate::location::{Location, sqlite_url};
 
 /// How often an SQLite file is polled. One poll reads a counter.
@@ -39,23 +39,24 @@ enum WatchSource {
     File { connection: Box<AnyConnection>, version: i64 },
 }
 
-impl Store {
-    /// Returns a watch that connects on first use.
-    pub fn watch(&self) -> Watch {
-        Watch { location: self.location.clone(), source: WatchSource::Disconnected }
-    }
+pub(crate) fn watch(backend: &Backend) -> Watch {
+    Watch { location: backend.location.clone(), source: WatchSource::Disconnected }
+}
 
-    /// Notifies other processes of a change of the run when the transaction commits.
-    pub(crate) async fn notify_others(&self, connection: &mut AnyConnection, run_id: &str) -> Result<(), sqlx::Error> {
-        if self.dialect == Dialect::Postgres {
-            sqlx::query("SELECT 1 FROM (SELECT pg_notify($1, $2)) AS told")
-                .bind(CHANNEL)
-                .bind(run_id.to_owned())
-                .execute(connection)
-                .await?;
-        }
-        Ok(())
+/// Notifies other processes of a change of the run when the transaction commits.
+pub(crate) async fn notify_others(
+    backend: &Backend,
+    connection: &mut AnyConnection,
+    run_id: &str,
+) -> Result<(), sqlx::Error> {
+    if backend.dialect == Dialect::Postgres {
+        sqlx::query("SELECT 1 FROM (SELECT pg_notify($1, $2)) AS told")
+            .bind(CHANNEL)
+            .bind(run_id.to_owned())
+            .execute(connection)
+            .await?;
     }
+    Ok(())
 }
 
 impl Watch {
@@ -63,7 +64,13 @@ impl Watch {
     pub async fn next(&mut self) -> RunChange {
         match self.listen().await {
             Ok(change) => change,
-            Err(_) => {
+            Err(error) => {
+                // Attempts to reconnect fail for as long as the database is unavailable, so only the first is a warning.
+                if let WatchSource::Disconnected = self.source {
+                    tracing::debug!(%error, "cannot watch the store for changes");
+                } else {
+                    tracing::warn!(%error, "lost the connection that watches the store; polling until it is back");
+                }
                 self.source = WatchSource::Disconnected;
                 tokio::time::sleep(POLL_EVERY).await;
                 RunChange::Unknown
