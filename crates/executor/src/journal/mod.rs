@@ -3,10 +3,12 @@
 //! Most records can wait for the next commit: a leg, an answer from the catalog, the result of a tool that only reads.
 //! A record that cannot wait is committed with everything before it, so the journal has no gaps.
 
+mod totals;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use contract::frame::Method;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use store::{
     CallRow, CallState, Change, CommitError, Durability, Entry, EntryKind, Exceeded, FencedRun, JournalTotals, LegRow,
@@ -14,9 +16,10 @@ use store::{
 };
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::clock::now_ms;
-use crate::lease::LeaseClock;
-use crate::totals::{JournalFull, OpenError, Totals};
+use crate::clock::{LeaseClock, now_ms};
+use totals::Totals;
+
+pub use totals::{JournalFull, OpenError};
 
 /// Unwritten records are flushed beyond these limits even if no call needs it, because they take memory.
 const MAX_UNWRITTEN_BYTES: usize = 1 << 20;
@@ -367,7 +370,7 @@ impl Journal {
 
     /// Locks the unwritten records. The guard is never held across an await.
     fn lock(&self) -> MutexGuard<'_, Unwritten> {
-        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unwritten.lock()
     }
 }
 
