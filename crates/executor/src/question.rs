@@ -98,7 +98,8 @@ impl QuestionSender {
     /// Asks a question and waits for the answer. `None` if it could not be asked or was not answered in time.
     pub async fn ask(&self, ask: Question) -> Option<Answer> {
         let (reply, answered) = oneshot::channel();
-        self.0.as_ref()?.try_send(PendingQuestion { ask, reply }).ok()?;
+        let sent = self.0.as_ref()?.try_send(PendingQuestion { ask, reply });
+        sent.inspect_err(|error| tracing::debug!(%error, "the tool's question cannot be asked")).ok()?;
         answered.await.ok().flatten()
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use catalog::arguments;
-use contract::tool::{InputHash, Repeat, Source, ToolSpec};
+use contract::tool::{InputHash, Source, ToolSpec};
 use serde_json::Value;
 use store::CommitError;
 
@@ -97,7 +97,7 @@ async fn intend_and_dispatch(call: Call<'_>, admitted: Admitted) -> Result<CallE
     if answers.is_none() {
         journal.entry(recorded(request, &tool).made(&input));
     }
-    let intent = journal.intend(request.call, tool.repeat != Repeat::Never, approvals, |row| {
+    let intent = journal.intend(request.call, tool.repeat, approvals, |row| {
         row.ticket = None;
         row.input = Some(input_text).filter(|input| *input != row.payload);
         row.tool_id = Some(tool.id.as_str().to_owned());

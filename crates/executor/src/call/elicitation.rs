@@ -104,7 +104,10 @@ async fn ask_now(call: Call<'_>, tool: &ToolSpec, id: &str, ask: &Question) -> R
         }
         tracing::info!(approval = id, state = said.state.as_str(), "question decided");
         return Ok(match said.state {
-            ApprovalState::Approved => ask.filled(said.edited_input.as_ref()).ok(),
+            ApprovalState::Approved => {
+                let filled = ask.filled(said.edited_input.as_ref());
+                filled.inspect_err(|why| tracing::debug!(why, "the answer does not match the question")).ok()
+            }
             ApprovalState::Denied => Some(Answer::Declined),
             ApprovalState::Pending | ApprovalState::Used | ApprovalState::Void => None,
         });

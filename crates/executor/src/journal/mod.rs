@@ -8,6 +8,7 @@ mod totals;
 use std::collections::{BTreeMap, BTreeSet};
 
 use contract::frame::Method;
+use contract::tool::Repeat;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use store::{
@@ -17,7 +18,7 @@ use store::{
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::clock::{LeaseClock, now_ms};
-use totals::Totals;
+use totals::{CallKind, Totals};
 
 pub use totals::{JournalFull, OpenError};
 
@@ -138,8 +139,9 @@ impl Journal {
     /// Records a call that the cell has just made. A refused call is recorded too, without its payload.
     pub fn opened(&self, mut row: CallRow) -> Result<(), OpenError> {
         let mut unwritten = self.lock();
-        let can_reject = ![Method::Timer, Method::Yield].iter().any(|method| method.as_str() == row.method);
-        let opened = unwritten.totals.open(row.call, row.journal_bytes(), can_reject);
+        let is_timer = [Method::Timer, Method::Yield].iter().any(|method| method.as_str() == row.method);
+        let kind = if is_timer { CallKind::Timer } else { CallKind::Request };
+        let opened = unwritten.totals.open(row.call, row.journal_bytes(), kind);
         match opened {
             Ok(()) => unwritten.change.grow(row.journal_bytes()),
             Err(OpenError::Refused(_)) => {
@@ -231,12 +233,12 @@ impl Journal {
 
     /// Records that a call is about to be dispatched.
     ///
-    /// If the call may be repeated, a crash does no harm and this does not wait for the disk. Otherwise the intent is
+    /// If the tool may be called twice, a crash does no harm and this does not wait for the disk. Otherwise the intent is
     /// on the disk when this returns, with everything that led to it.
     pub async fn intend(
         &self,
         call: u32,
-        repeatable: bool,
+        repeat: Repeat,
         used_approvals: impl IntoIterator<Item = String>,
         change: impl FnOnce(&mut CallRow),
     ) -> Result<Receipt, CommitError> {
@@ -249,7 +251,7 @@ impl Journal {
             });
             unwritten.had_effects = true;
             unwritten.change.used_approvals.extend(used_approvals);
-            let waits = !repeatable || !unwritten.change.used_approvals.is_empty();
+            let waits = repeat == Repeat::Never || !unwritten.change.used_approvals.is_empty();
             unwritten.must_sync |= waits;
             if unwritten.lost {
                 return Err(CommitError::Fenced);

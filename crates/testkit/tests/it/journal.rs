@@ -3,6 +3,7 @@
 use contract::config::{Quotas, Retention};
 use contract::limits::MAX_JOURNAL_BYTES;
 use contract::scope::Scope;
+use contract::tool::Repeat;
 use executor::{Journal, JournalFull, OpenError};
 use store::{
     CallRow, CallState, Change, CommitError, Durability, FencedRun, Keys, LegRow, Location, NewRun, Quota, RunState,
@@ -32,7 +33,7 @@ fn in_store(store: Store) -> Journal {
 async fn a_call_that_was_settled_before_its_tool_parked_it_stays_settled() {
     let journal = journal().await;
     journal.opened(CallRow::requested(1, "call", "client:a:b", "{}".to_owned(), "exec-1", 0)).unwrap();
-    let _intent = journal.intend(1, false, None, |_| {}).await.unwrap();
+    let _intent = journal.intend(1, Repeat::Never, None, |_| {}).await.unwrap();
     journal.settled(1, Some("\"brought\"".to_owned()), StoredReply::Resolved("1".to_owned()));
     journal.park(1, CallState::Away, |_, _| {}).await.unwrap();
     let written = journal.store().calls("cm_1").await.unwrap();
@@ -110,9 +111,9 @@ async fn a_run_over_its_principals_quota_stores_only_its_end() {
         Store::open(&Location::Memory, Keys::new(1, [7; 32])).await.unwrap().bounded(Retention::DEFAULT, quotas),
     );
     journal.opened(call(1, 10_000)).unwrap();
-    let _intent = journal.intend(1, false, None, |_| {}).await.unwrap();
+    let _intent = journal.intend(1, Repeat::Never, None, |_| {}).await.unwrap();
     journal.opened(call(2, 90_000)).unwrap();
-    let refused = journal.intend(2, false, None, |_| {}).await.unwrap_err();
+    let refused = journal.intend(2, Repeat::Never, None, |_| {}).await.unwrap_err();
     assert!(matches!(&refused, CommitError::Quota(exceeded) if exceeded.quota == Quota::StoredBytes), "{refused}");
     // From now on, only the end of the run is stored.
     journal.opened(call(3, 10)).unwrap();
