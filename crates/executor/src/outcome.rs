@@ -1,10 +1,64 @@
-//! The stored form of outcomes.
+//! The outcome of a call, and its stored form.
 
 use serde_json::{Value, json};
 
-use crate::source::{Outcome, Returned};
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Returned(Returned),
+    /// The error message. Guest and model read it, so it must contain nothing that they may not see.
+    Failed(String),
+    /// The host or the tool's server crashed between dispatch and result, and the tool must not be called twice.
+    Unknown,
+}
+
+/// A tool's successful result.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Returned {
+    /// Content blocks in MCP's format.
+    pub content: Vec<Value>,
+    pub details: Option<Value>,
+    /// The origins of the value, for policies that use them. The executor adds the tool itself.
+    pub labels: Vec<String>,
+}
+
+impl Returned {
+    /// Returns a result whose details are this value.
+    pub fn json(value: Value) -> Self {
+        Self { details: Some(value), ..Self::default() }
+    }
+
+    /// Returns a result that is one block of text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { content: vec![json!({"type": "text", "text": text.into()})], ..Self::default() }
+    }
+
+    /// Returns the value of [`Self::for_guest`] without copying the details.
+    pub fn into_guest(mut self) -> Value {
+        self.details.take().unwrap_or_else(|| self.for_guest())
+    }
+
+    /// Returns the value that a cell receives: the details if there are any, else the text, else the blocks.
+    pub fn for_guest(&self) -> Value {
+        if let Some(details) = &self.details {
+            return details.clone();
+        }
+        let texts: Option<Vec<&str>> = self
+            .content
+            .iter()
+            .map(|block| {
+                block.get("text").and_then(Value::as_str).filter(|_| block.get("type") == Some(&json!("text")))
+            })
+            .collect();
+        match texts {
+            Some(texts) if !texts.is_empty() => Value::from(texts.join("\n")),
+            _ => json!({"content": self.content}),
+        }
+    }
+}
 
 impl Outcome {
+    /// Returns the stored form.
     pub fn to_json(&self) -> String {
         match self {
             Self::Returned(returned) => {
@@ -39,6 +93,16 @@ impl Outcome {
         })
     }
 
+    /// Returns the name of the kind of outcome, for logs.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Returned(_) => "returned",
+            Self::Failed(_) => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Whether the tool did not return a result.
     pub fn is_error(&self) -> bool {
         !matches!(self, Self::Returned(_))
     }
@@ -52,7 +116,7 @@ pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: the host
 mod tests {
     use serde_json::{Value, json};
 
-    use crate::source::{Outcome, Returned};
+    use super::{Outcome, Returned};
 
     #[test]
     fn an_outcome_survives_a_json_round_trip() {
@@ -67,5 +131,25 @@ mod tests {
             assert_eq!(Outcome::from_json(&outcome.to_json()), outcome);
         }
         assert_eq!(Outcome::from_json("{"), Outcome::Unknown);
+    }
+
+    #[test]
+    fn a_cell_gets_details_or_text_or_blocks() {
+        let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
+        let mut mixed = Returned::text("a");
+        mixed.content.push(image.clone());
+        let mut two = Returned::text("a");
+        two.content.push(json!({"type": "text", "text": "b"}));
+        let cases: [(Returned, Value); 6] = [
+            (Returned::json(json!({"n": 1})), json!({"n": 1})),
+            (Returned { details: Some(Value::Null), ..Returned::text("a") }, Value::Null),
+            (Returned::text("a"), json!("a")),
+            (two, json!("a\nb")),
+            (mixed.clone(), json!({"content": mixed.content})),
+            (Returned::default(), json!({"content": []})),
+        ];
+        for (returned, expected) in cases {
+            assert_eq!(returned.for_guest(), expected, "{returned:?}");
+        }
     }
 }

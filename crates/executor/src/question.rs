@@ -1,116 +1,143 @@
-//! Questions that a tool returns instead of a result. They are asked like approvals and answered once; then the call is
-//! dispatched again with the answers.
+//! A tool's question to a person, the answer, and the channel by which a running tool sends questions.
 
-use std::collections::BTreeMap;
+use serde_json::{Map, Value, json};
+use tokio::sync::{mpsc, oneshot};
 
-use contract::tool::ToolSpec;
-use store::{Approval, ApprovalRequest, ApprovalState, CallState, CommitError, Millis};
+use crate::sink::StateSink;
 
-use crate::ask::{Answer, Question};
-use crate::clock::now_ms;
-use crate::door::{Admitted, Consent, Executor};
-use crate::journal::Journal;
-use crate::parked::{Answers, QuestionBatch, Ticket};
-use crate::record::recorded;
-use crate::request::{CallEnd, CallRequest};
-use crate::source::Outcome;
+/// One question that a tool asks a person.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// The tool's name for the question.
+    pub key: String,
+    pub message: String,
+    pub how: QuestionKind,
+}
 
-/// How often one call may return questions. Without a limit, a tool that always asks again would never settle.
-const MAX_ROUNDS: i64 = 10;
+#[derive(Clone, Debug, PartialEq)]
+pub enum QuestionKind {
+    /// A form: a flat JSON Schema.
+    Form(Value),
+    /// A page that the person visits; what they enter there does not pass through Cellmate.
+    Url(String),
+}
 
-const UNREADABLE: &str = "the tool's stored question cannot be read; call the tool again to be asked again";
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// The form, filled in.
+    Filled(Map<String, Value>),
+    /// The person visited the page; what they entered there is not known here.
+    Visited,
+    Declined,
+}
 
-impl Executor {
-    pub(crate) async fn park_for_answers(
-        &self,
-        journal: &Journal,
-        request: &CallRequest,
-        tool: &ToolSpec,
-        question: QuestionBatch,
-    ) -> Result<(), CommitError> {
-        let attempt = journal.call(request.call).map_or(0, |row| row.attempt);
-        let id = |number| question_id(journal.run_id(), request.call, attempt, number);
-        // Requests with the same timestamp are answered together.
-        let now = now_ms();
-        let asked = |(number, ask)| self.new_question_request(now, id(number), request, tool, ask);
-        let asked: Vec<ApprovalRequest> = question.asks.iter().enumerate().map(asked).collect();
-        asked.iter().for_each(|one| journal.entry(recorded(request, tool).asked(one)));
-        let parked = journal.park(request.call, CallState::Approval, |row, change| {
-            row.ticket = Some(question.ticket.as_str().to_owned());
-            change.approvals.extend(asked);
-        });
-        parked.await
+impl Question {
+    /// Returns the form that is stored and shown to people.
+    pub fn to_json(&self) -> Value {
+        let mut asked = json!({"key": self.key, "message": self.message});
+        let (how, what) = match &self.how {
+            QuestionKind::Form(schema) => ("form", schema.clone()),
+            QuestionKind::Url(url) => ("url", json!(url)),
+        };
+        if let Some(fields) = asked.as_object_mut() {
+            fields.insert(how.to_owned(), what);
+        }
+        asked
     }
 
-    pub(crate) fn new_question_request(
-        &self,
-        now: Millis,
-        approval_id: String,
-        request: &CallRequest,
-        tool: &ToolSpec,
-        ask: &Question,
-    ) -> ApprovalRequest {
-        ApprovalRequest {
-            reason: "the tool has a question and needs the answer to continue".to_owned(),
-            question: Some(ask.to_json()),
-            ..self.new_approval_request(now, approval_id, request.call, tool, &request.input)
+    pub fn from_json(asked: &Value) -> Option<Self> {
+        let text = |name: &str| asked.get(name).and_then(Value::as_str).map(str::to_owned);
+        let how = match (asked.get("form"), text("url")) {
+            (Some(schema), None) => QuestionKind::Form(schema.clone()),
+            (None, Some(url)) => QuestionKind::Url(url),
+            _ => return None,
+        };
+        Some(Self { key: text("key")?, message: text("message")?, how })
+    }
+
+    /// Checks a person's input against the question and returns it as an answer. Fields that they left out get the
+    /// form's defaults.
+    pub fn filled(&self, given: Option<&Value>) -> Result<Answer, String> {
+        match (&self.how, given) {
+            (QuestionKind::Url(_), None) => Ok(Answer::Visited),
+            (QuestionKind::Url(_), Some(_)) => Err("this question asks to visit a page and takes no input".to_owned()),
+            (QuestionKind::Form(schema), given) => {
+                let given = given.cloned().unwrap_or_else(|| json!({}));
+                let given = catalog::arguments::with_defaults(schema, given);
+                catalog::arguments::check(schema, &given).map_err(|bad| bad.to_string())?;
+                match given {
+                    Value::Object(given) => Ok(Answer::Filled(given)),
+                    _ => Err("the answer to a form must be one JSON object".to_owned()),
+                }
+            }
         }
     }
+}
 
-    /// Dispatches a call again, with the answers to all questions of its tool.
-    pub(crate) async fn resume_answered(&self, journal: &Journal, request: &CallRequest, said: &[Approval]) -> CallEnd {
-        let Some(tool) = self.catalog.get(&request.id) else {
-            return self.record_outcome(journal, request, Outcome::Failed(self.unknown(&request.id))).await;
-        };
-        let row = journal.call(request.call);
-        let attempt = row.as_ref().map_or(0, |row| row.attempt);
-        let ticket = row.as_ref().and_then(|row| row.ticket.clone()).and_then(Ticket::new);
-        let answers = ticket.ok_or(UNREADABLE).and_then(|ticket| answers(ticket, said));
-        let hash = tool.hash().to_string();
-        let refused = match &answers {
-            Err(why) => Some(*why),
-            Ok(_) if said.iter().any(|one| one.tool_hash != hash) => {
-                Some("the tool has changed since it asked a question; call it again to be asked again")
-            }
-            Ok(_) if attempt >= MAX_ROUNDS => Some("the tool asked for input ten times, so the call was given up"),
-            Ok(_) => None,
-        };
-        let (None, Ok(answers)) = (refused, answers) else {
-            self.cancel(journal.run_id(), row.as_slice());
-            return self
-                .record_outcome(journal, request, Outcome::Failed(refused.unwrap_or_default().to_owned()))
-                .await;
-        };
-        let approved = said.iter().filter(|one| one.state == ApprovalState::Approved);
-        let approvals = approved.map(|one| one.approval_id.clone()).collect();
-        let consent = Consent { approvals, agreed: true, answers: Some(answers) };
-        let admitted = Admitted { tool: tool.clone(), input: request.input.clone(), ask: None, consent };
-        self.dispatch(journal, request, admitted).await
+/// The number of questions of one call that may wait; they are asked one at a time.
+const MAX_WAITING: usize = 8;
+
+/// Sends a running tool's questions to the executor.
+#[derive(Clone, Debug, Default)]
+pub struct QuestionSender(Option<mpsc::Sender<PendingQuestion>>);
+
+#[derive(Debug)]
+pub(crate) struct PendingQuestion {
+    pub(crate) ask: Question,
+    pub(crate) reply: oneshot::Sender<Option<Answer>>,
+}
+
+impl QuestionSender {
+    /// Creates a sender and its receiver. The sender is disabled when nothing observes the call's state: the question
+    /// would never be answered.
+    pub(crate) fn of(states: &StateSink) -> (Self, mpsc::Receiver<PendingQuestion>) {
+        let (asker, asked) = mpsc::channel(MAX_WAITING);
+        (Self(states.is_set().then_some(asker)), asked)
+    }
+
+    /// Asks a question and waits for the answer. `None` if it could not be asked or was not answered in time.
+    pub async fn ask(&self, ask: Question) -> Option<Answer> {
+        let (reply, answered) = oneshot::channel();
+        let sent = self.0.as_ref()?.try_send(PendingQuestion { ask, reply });
+        sent.inspect_err(|error| tracing::debug!(%error, "the tool's question cannot be asked")).ok()?;
+        answered.await.ok().flatten()
     }
 }
 
-fn answers(ticket: Ticket, said: &[Approval]) -> Result<Answers, &'static str> {
-    let mut by_key = BTreeMap::new();
-    for one in said {
-        let ask = one.question.as_ref().and_then(Question::from_json).ok_or(UNREADABLE)?;
-        let answer = match one.state {
-            ApprovalState::Approved => {
-                let filled = ask.filled(one.edited_input.as_ref());
-                filled.map_err(
-                    |_| "the person's answer does not match the tool's question; call the tool again to be asked again",
-                )?
-            }
-            ApprovalState::Denied => Answer::Declined,
-            ApprovalState::Pending | ApprovalState::Used | ApprovalState::Void => {
-                return Err("the tool's question was not answered in time; call the tool again to be asked again");
-            }
-        };
-        by_key.insert(ask.key, answer);
-    }
-    Ok(Answers { ticket, by_key })
-}
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
 
-/// Returns an id that is unique to one question of one attempt at a call.
-pub(crate) fn question_id(run_id: &str, call: u32, attempt: i64, number: usize) -> String {
-    format!("apr_{}_{call}_{attempt}_{number}", run_id.trim_start_matches("cm_"))
+    use super::{Answer, Question, QuestionKind};
+
+    fn ask(how: QuestionKind) -> Question {
+        Question { key: "k".to_owned(), message: "Where to?".to_owned(), how }
+    }
+
+    fn form() -> Question {
+        let properties = json!({"city": {"type": "string"}, "nights": {"type": "integer", "default": 2}});
+        ask(QuestionKind::Form(json!({"type": "object", "properties": properties, "required": ["city"]})))
+    }
+
+    #[test]
+    fn a_question_survives_a_json_round_trip() {
+        for ask in [form(), ask(QuestionKind::Url("https://example.com/login".to_owned()))] {
+            assert_eq!(Question::from_json(&ask.to_json()), Some(ask));
+        }
+        assert_eq!(Question::from_json(&json!({"key": "k", "message": "m"})), None);
+    }
+
+    #[test]
+    fn an_answer_must_match_the_question() {
+        let given = |value: Value| form().filled(Some(&value));
+        let oslo = Map::from_iter([("city".to_owned(), json!("Oslo")), ("nights".to_owned(), json!(2))]);
+        assert_eq!(given(json!({"city": "Oslo"})), Ok(Answer::Filled(oslo)));
+        for bad in [json!({"city": 7}), json!({}), json!(7)] {
+            assert!(given(bad.clone()).is_err(), "{bad}");
+        }
+        assert!(form().filled(None).is_err());
+        let page = ask(QuestionKind::Url("https://example.com".to_owned()));
+        assert_eq!(page.filled(None), Ok(Answer::Visited));
+        assert!(page.filled(Some(&json!({}))).is_err());
+    }
 }

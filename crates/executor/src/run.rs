@@ -10,10 +10,9 @@ use contract::config::{AgentsConfig, ToolsConfig};
 use contract::scope::Scope;
 use serde_json::Value;
 
-use crate::door::Executor;
-use crate::hooks::Hook;
-use crate::routes::Routes;
-use crate::source::ToolSource;
+use crate::call::hooks::Hook;
+use crate::executor::Executor;
+use crate::source::{Routes, ToolSource};
 
 /// The configuration, tool sources and hooks that a process offers to all its runs.
 ///

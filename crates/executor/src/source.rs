@@ -1,5 +1,6 @@
-//! The interface of tool sources, and the results of their tools.
+//! The interface of tool sources: the calls that they receive, how they park them, and the map from tools to sources.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -7,12 +8,12 @@ use std::sync::Arc;
 
 use contract::scope::Scope;
 use contract::tool::{ToolHash, ToolId, ToolSpec};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::asker::QuestionSender;
 use crate::journal::Receipt;
-use crate::listener::ProgressSink;
-use crate::parked::{Answers, Parked, ParkedCall};
+use crate::outcome::Outcome;
+use crate::question::{Answer, Question, QuestionSender};
+use crate::sink::ProgressSink;
 
 /// A provider of tools: canned answers, core tools, an MCP server, a client.
 ///
@@ -59,7 +60,7 @@ pub struct AuthorizedCall {
     pub(crate) key: String,
     pub(crate) scope: Arc<Scope>,
     pub(crate) updates: ProgressSink,
-    pub(crate) agreed: Option<ToolHash>,
+    pub(crate) approved_definition: Option<ToolHash>,
     pub(crate) answers: Option<Answers>,
     pub(crate) asker: QuestionSender,
     /// Proof that the journal has this call.
@@ -110,8 +111,8 @@ impl AuthorizedCall {
 
     /// Returns the tool definition that a person approved, for this call or by a standing approval; `None` if no
     /// approval was required. If the tool's definition has changed since, the source must not call it.
-    pub fn agreed(&self) -> Option<ToolHash> {
-        self.agreed
+    pub fn approved_definition(&self) -> Option<ToolHash> {
+        self.approved_definition
     }
 
     /// Sends the tool's questions while the call is in progress.
@@ -133,82 +134,128 @@ pub enum Dispatch {
     Parked(Parked),
 }
 
-/// How a call ended.
+/// The maximum length of a ticket. Most of it is the state that a server may attach to a question.
+pub const MAX_TICKET_BYTES: usize = 64 << 10;
+
+/// What a parked call is waiting for.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    Returned(Returned),
-    /// The error message. Guest and model read it, so it must contain nothing that they may not see.
-    Failed(String),
-    /// The host or the tool's server crashed between dispatch and result, and the tool must not be called twice.
-    Unknown,
+pub enum Parked {
+    /// The client that brought the tool; it settles the call with `settle`.
+    Client,
+    /// A tool that continues on its own and settles the call with `settle`.
+    Task,
+    /// A tool that continues on its own and must be asked for its outcome; the holder of the run does so with this
+    /// ticket.
+    Followed(Ticket),
+    /// A person's answers to the tool's questions.
+    QuestionBatch(QuestionBatch),
 }
 
-/// A tool's successful result.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Returned {
-    /// Content blocks in MCP's format.
-    pub content: Vec<Value>,
-    pub details: Option<Value>,
-    /// The origins of the value, for policies that use them. The executor adds the tool itself.
-    pub labels: Vec<String>,
+/// The data that a source needs to resume a call, in its own format. It is stored and survives restarts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket(String);
+
+impl Ticket {
+    /// Creates a ticket. `None` if the text is longer than [`MAX_TICKET_BYTES`].
+    pub fn new(text: String) -> Option<Self> {
+        (text.len() <= MAX_TICKET_BYTES).then_some(Self(text))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
-impl Returned {
-    pub fn json(value: Value) -> Self {
-        Self { details: Some(value), ..Self::default() }
+/// A call that was dispatched before and parked with a ticket. Only this crate can build one.
+#[derive(Clone, Debug)]
+pub struct ParkedCall {
+    pub(crate) id: ToolId,
+    pub(crate) ticket: Ticket,
+    pub(crate) token: CallToken,
+    pub(crate) updates: ProgressSink,
+    pub(crate) asker: QuestionSender,
+}
+
+impl ParkedCall {
+    pub fn id(&self) -> &ToolId {
+        &self.id
     }
 
-    pub fn text(text: impl Into<String>) -> Self {
-        Self { content: vec![json!({"type": "text", "text": text.into()})], ..Self::default() }
+    pub fn ticket(&self) -> &Ticket {
+        &self.ticket
     }
 
-    /// Returns the value of [`Self::for_guest`] without copying the details.
-    pub fn into_guest(mut self) -> Value {
-        self.details.take().unwrap_or_else(|| self.for_guest())
+    pub fn token(&self) -> &CallToken {
+        &self.token
     }
 
-    /// Returns the value that a cell receives: the details if there are any, else the text, else the blocks.
-    pub fn for_guest(&self) -> Value {
-        if let Some(details) = &self.details {
-            return details.clone();
+    pub fn updates(&self) -> &ProgressSink {
+        &self.updates
+    }
+
+    /// Sends the tool's questions while the call is followed.
+    pub fn asker(&self) -> &QuestionSender {
+        &self.asker
+    }
+}
+
+/// Questions that a tool returned instead of a result. It is called again with all answers, or not at all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuestionBatch {
+    pub ticket: Ticket,
+    pub asks: Vec<Question>,
+}
+
+/// People's answers, with the ticket of the call that asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answers {
+    pub ticket: Ticket,
+    pub by_key: BTreeMap<String, Answer>,
+}
+
+/// Finds the source of a tool.
+#[derive(Debug, Default)]
+pub struct Routes {
+    sources: HashMap<ToolId, Arc<dyn ToolSource>>,
+}
+
+impl Routes {
+    /// Collects the tools of all sources. The first source that has an id keeps it, so a source that repeats an id, or
+    /// uses another source's id, does not affect the others.
+    pub fn of(sources: &[Arc<dyn ToolSource>]) -> (Self, Vec<ToolSpec>) {
+        let mut routes = Self::default();
+        let mut tools = Vec::new();
+        for source in sources {
+            for tool in source.tools() {
+                if routes.sources.contains_key(&tool.id) {
+                    continue;
+                }
+                routes.sources.insert(tool.id.clone(), Arc::clone(source));
+                tools.push(tool);
+            }
         }
-        let texts: Option<Vec<&str>> = self
-            .content
-            .iter()
-            .map(|block| {
-                block.get("text").and_then(Value::as_str).filter(|_| block.get("type") == Some(&json!("text")))
-            })
-            .collect();
-        match texts {
-            Some(texts) if !texts.is_empty() => Value::from(texts.join("\n")),
-            _ => json!({"content": self.content}),
-        }
+        (routes, tools)
+    }
+
+    pub(crate) fn to(&self, id: &ToolId) -> Option<&Arc<dyn ToolSource>> {
+        self.sources.get(id)
+    }
+
+    /// Finds the source for a call that was dispatched before. If the tool is no longer offered, the source of its
+    /// owner's other tools still knows the outcome of the call.
+    pub(crate) fn to_owner(&self, id: &ToolId) -> Option<&Arc<dyn ToolSource>> {
+        let same = |known: &ToolId| known.source() == id.source() && known.owner() == id.owner();
+        self.to(id).or_else(|| self.sources.iter().find(|(known, _)| same(known)).map(|(_, source)| source))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
-    use super::Returned;
+    use super::{MAX_TICKET_BYTES, Ticket};
 
     #[test]
-    fn a_cell_gets_details_or_text_or_blocks() {
-        let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
-        let mut mixed = Returned::text("a");
-        mixed.content.push(image.clone());
-        let mut two = Returned::text("a");
-        two.content.push(json!({"type": "text", "text": "b"}));
-        let cases: [(Returned, Value); 6] = [
-            (Returned::json(json!({"n": 1})), json!({"n": 1})),
-            (Returned { details: Some(Value::Null), ..Returned::text("a") }, Value::Null),
-            (Returned::text("a"), json!("a")),
-            (two, json!("a\nb")),
-            (mixed.clone(), json!({"content": mixed.content})),
-            (Returned::default(), json!({"content": []})),
-        ];
-        for (returned, expected) in cases {
-            assert_eq!(returned.for_guest(), expected, "{returned:?}");
-        }
+    fn a_ticket_that_is_too_long_is_refused() {
+        assert!(Ticket::new("x".repeat(MAX_TICKET_BYTES)).is_some());
+        assert!(Ticket::new("x".repeat(MAX_TICKET_BYTES + 1)).is_none());
     }
 }

@@ -1,7 +1,5 @@
 //! Connections to the database: an SQLite file, an SQLite database in memory, or a Postgres server.
 
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,51 +8,25 @@ use contract::config::{Quotas, Retention};
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{Any, AnyConnection, AnyPool, Connection, Database, Executor, Row, TransactionManager};
 
-use crate::commit::Durability;
+use crate::Millis;
+use crate::error::StoreError;
 use crate::keys::Keys;
-use crate::location::{Location, sqlite_url};
-use crate::private::make_private;
+use crate::location::{Location, make_private, sqlite_url};
 use crate::quota::DeferredBytes;
-use crate::tls::{self, WeakTls};
-use crate::{Millis, migrations};
 
-/// Why the store cannot be opened, read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    #[error("the store failed: {0}")]
-    Sql(#[from] sqlx::Error),
-    #[error("the store contains data that this program cannot read: {0}")]
-    Corrupt(String),
-    #[error(
-        "the store was written by a newer version of this program (schema {found}; this version supports up to {known}); upgrade this program"
-    )]
-    TooNew { found: i64, known: i64 },
-    #[error(
-        "key {id} of the key file is not the key {id} that {cells} suspended cells in the store are sealed with; use the key file of the store's other processes (`--key-file`), or wait until those cells have expired"
-    )]
-    OtherKey { id: u32, cells: u64 },
-    #[error(transparent)]
-    Injected(#[from] fault::InjectedFault),
-    #[error(transparent)]
-    WeakTls(#[from] WeakTls),
-    #[error(
-        "cannot create `{path}` or restrict its permissions to its owner: {source}; choose a path where you may create files"
-    )]
-    Exposed { path: PathBuf, source: io::Error },
+/// What a commit survives once it has returned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// A power loss. Required before an effect that must not happen twice, and before a person is asked.
+    #[default]
+    Synced,
+    /// A crash of the process.
+    Relaxed,
 }
 
-impl From<tls::Problem> for StoreError {
-    fn from(problem: tls::Problem) -> Self {
-        match problem {
-            tls::Problem::Weak(weak) => Self::WeakTls(weak),
-            tls::Problem::Sql(error) => Self::Sql(error),
-        }
-    }
-}
-
-/// A handle to the store. Clones share the connections.
+/// The connections to the database, and the settings that operations on it need. Clones share the connections.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub(crate) struct Backend {
     pub(crate) dialect: Dialect,
     /// Commits are on disk when they return.
     durable: AnyPool,
@@ -86,18 +58,18 @@ const SERVER_CONNECTIONS: u32 = 16;
 /// How long an operation waits for a server connection before it fails.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl Store {
-    /// Opens the store and upgrades its schema. An SQLite file is created if it does not exist.
-    pub async fn open(location: &Location, keys: Keys) -> Result<Self, StoreError> {
+impl Backend {
+    /// Connects to the database. An SQLite file is created if it does not exist.
+    pub(crate) async fn connect(location: &Location, keys: Keys) -> Result<Self, StoreError> {
         sqlx::any::install_default_drivers();
         let (keys, location) = (Arc::new(keys), location.secured()?);
-        let store = match &location {
+        Ok(match &location {
             Location::Memory => {
                 let options: AnyConnectOptions = unique_memory_url().parse()?;
                 let keeper = sqlite("OFF", 1).connect_with(options.clone()).await?;
                 let only = sqlite("OFF", 1).connect_with(options).await?;
-                let store = Self::of(Dialect::Sqlite, [only.clone(), only.clone(), only], location, keys);
-                Self { keeper: Some(keeper), ..store }
+                let backend = Self::of(Dialect::Sqlite, [only.clone(), only.clone(), only], location, keys);
+                Self { keeper: Some(keeper), ..backend }
             }
             Location::File(path) => {
                 make_private(path).map_err(|source| StoreError::Exposed { path: path.clone(), source })?;
@@ -122,9 +94,7 @@ impl Store {
                 };
                 Self::of(Dialect::Postgres, [pool.clone(), pool.clone(), pool], location, keys)
             }
-        };
-        migrations::apply(&store).await?;
-        Ok(store)
+        })
     }
 
     fn of(dialect: Dialect, [durable, relaxed, readers]: [AnyPool; 3], location: Location, keys: Arc<Keys>) -> Self {
@@ -133,19 +103,8 @@ impl Store {
         Self { dialect, durable, relaxed, readers, keeper: None, location, keys, retention, quotas, deferred_bytes }
     }
 
-    /// Sets how long ended runs and transcripts are kept, and how much one principal may store.
-    #[must_use]
-    pub fn bounded(mut self, retention: Retention, quotas: Quotas) -> Self {
-        (self.retention, self.quotas) = (retention, quotas);
-        self
-    }
-
-    pub fn location(&self) -> &Location {
-        &self.location
-    }
-
     /// Returns the Postgres server's clock; `None` for SQLite.
-    pub async fn server_clock(&self) -> Result<Option<Millis>, StoreError> {
+    pub(crate) async fn server_clock(&self) -> Result<Option<Millis>, StoreError> {
         if self.dialect == Dialect::Sqlite {
             return Ok(None);
         }
@@ -167,13 +126,13 @@ impl Store {
 
     /// Returns the number of connections that are checked out of the pools.
     #[cfg(feature = "faults")]
-    pub fn connections_in_use(&self) -> usize {
+    pub(crate) fn connections_in_use(&self) -> usize {
         let in_use = |pool: &AnyPool| (pool.size() as usize).saturating_sub(pool.num_idle());
         in_use(&self.durable) + in_use(&self.relaxed) + in_use(&self.readers)
     }
 
     /// Waits for running operations and closes every connection.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.durable.close().await;
         self.relaxed.close().await;
         self.readers.close().await;

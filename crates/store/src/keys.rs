@@ -8,13 +8,13 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
+use parking_lot::RwLock;
 
 use crate::key_file::{Key, KeyFile, KeyFileError};
-use crate::seal::{self, Sealed, Unsealable};
+use crate::seal::{self, SealError, Sealed};
 
 /// How long ago the key file may have been checked when a snapshot is sealed.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ struct LoadedKey {
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
+        let ring = self.ring.read();
         f.debug_struct("Keys").field("current", &ring.current).field("known", &ring.keys.len()).finish_non_exhaustive()
     }
 }
@@ -72,40 +72,40 @@ impl Keys {
     #[must_use]
     pub fn and_older(self, id: u32, key: [u8; 32]) -> Self {
         let older = load(&Key { id, secret: key, since: 0 });
-        self.ring.write().unwrap_or_else(PoisonError::into_inner).keys.entry(id).or_insert(older);
+        self.ring.write().keys.entry(id).or_insert(older);
         self
     }
 
     /// Returns the number and fingerprint of each key.
     pub(crate) fn marks(&self) -> Vec<(u32, String)> {
-        let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
+        let ring = self.ring.read();
         ring.keys.iter().map(|(id, key)| (*id, key.mark.clone())).collect()
     }
 
-    pub(crate) fn seal(&self, snapshot: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, Unsealable> {
+    pub(crate) fn seal(&self, snapshot: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, SealError> {
         self.reload_if_changed(CHECK_EVERY);
         let (id, key) = {
-            let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
+            let ring = self.ring.read();
             (ring.current, ring.keys.get(&ring.current).cloned())
         };
-        let key = key.ok_or(Unsealable::UnknownKey { id })?;
+        let key = key.ok_or(SealError::UnknownKey { id })?;
         seal::seal(&key.cipher, id, snapshot, to)
     }
 
-    pub(crate) fn open(&self, bytes: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, Unsealable> {
-        let id = seal::key_of(bytes).ok_or(Unsealable::Damaged)?;
+    pub(crate) fn open(&self, bytes: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, SealError> {
+        let id = seal::key_of(bytes).ok_or(SealError::Damaged)?;
         let key = match self.get(id) {
             Some(key) => key,
             None => {
                 self.reload_if_changed(Duration::ZERO);
-                self.get(id).ok_or(Unsealable::UnknownKey { id })?
+                self.get(id).ok_or(SealError::UnknownKey { id })?
             }
         };
         seal::open(&key.cipher, id, bytes, to)
     }
 
     fn get(&self, id: u32) -> Option<LoadedKey> {
-        self.ring.read().unwrap_or_else(PoisonError::into_inner).keys.get(&id).cloned()
+        self.ring.read().keys.get(&id).cloned()
     }
 
     /// Reads the file again if it has changed and was not checked within `after`. If the file is missing or invalid,
@@ -113,15 +113,21 @@ impl Keys {
     fn reload_if_changed(&self, after: Duration) {
         let Some(file) = &self.file else { return };
         let (checked_at, stamp) = {
-            let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
+            let ring = self.ring.read();
             (ring.checked_at, ring.stamp)
         };
         if checked_at.elapsed() < after {
             return;
         }
         let now = file_stamp(file);
-        let read = if now.is_some() && now != stamp { KeyFile::read(file).ok() } else { None };
-        let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+        let read = (now.is_some() && now != stamp).then(|| KeyFile::read(file)).and_then(|read| match read {
+            Ok(read) => Some(read),
+            Err(error) => {
+                tracing::warn!(%error, "cannot reload the key file; the loaded keys stay in use");
+                None
+            }
+        });
+        let mut ring = self.ring.write();
         ring.checked_at = Instant::now();
         if let Some(new) = read.and_then(|read| Ring::of(&read, now)) {
             *ring = new;
@@ -156,7 +162,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    use super::{KeyFile, KeyFileError, Keys, Sealed, Unsealable};
+    use super::{KeyFile, KeyFileError, Keys, SealError, Sealed};
 
     const TO: Sealed<'_> = Sealed { run_id: "cm_1", agent_id: "a", session_id: "s", leg: 3, definition: "{}" };
 
@@ -173,7 +179,7 @@ mod tests {
             Sealed { definition: "{ }", ..TO },
             Sealed { run_id: "cm_1a", agent_id: "", ..TO },
         ] {
-            assert_eq!(keys.open(&sealed, &other), Err(Unsealable::Damaged), "{other:?}");
+            assert_eq!(keys.open(&sealed, &other), Err(SealError::Damaged), "{other:?}");
         }
         for position in 0..sealed.len() {
             let mut flipped = sealed.clone();
@@ -182,20 +188,20 @@ mod tests {
             // Bytes 1 to 4 are the key's number.
             let expected = if (1..5).contains(&position) {
                 let id = u32::from_le_bytes(flipped[1..5].try_into().unwrap());
-                Unsealable::UnknownKey { id }
+                SealError::UnknownKey { id }
             } else {
-                Unsealable::Damaged
+                SealError::Damaged
             };
             assert_eq!(opened, Err(expected), "byte {position}");
-            assert_eq!(keys.open(&sealed[..position], &TO), Err(Unsealable::Damaged), "cut at {position}");
+            assert_eq!(keys.open(&sealed[..position], &TO), Err(SealError::Damaged), "cut at {position}");
         }
-        assert_eq!(Keys::new(1, [8; 32]).open(&sealed, &TO), Err(Unsealable::Damaged));
+        assert_eq!(Keys::new(1, [8; 32]).open(&sealed, &TO), Err(SealError::Damaged));
     }
 
     #[test]
     fn an_older_key_opens_what_it_sealed() {
         let sealed = Keys::new(1, [7; 32]).seal(b"state", &TO).unwrap();
-        assert_eq!(Keys::new(2, [9; 32]).open(&sealed, &TO), Err(Unsealable::UnknownKey { id: 1 }));
+        assert_eq!(Keys::new(2, [9; 32]).open(&sealed, &TO), Err(SealError::UnknownKey { id: 1 }));
         assert_eq!(Keys::new(2, [9; 32]).and_older(1, [7; 32]).open(&sealed, &TO).unwrap(), b"state");
     }
 
@@ -222,7 +228,7 @@ mod tests {
         assert_eq!(running.seal(b"since", &TO).unwrap()[1], 2, "the new key seals from now on");
         // A removed key opens nothing, and a missing file leaves the loaded keys as they are.
         put(&path, &rotated.clone().without(&[1]).text());
-        assert_eq!(Keys::of_file(&path).unwrap().open(&before, &TO), Err(Unsealable::UnknownKey { id: 1 }));
+        assert_eq!(Keys::of_file(&path).unwrap().open(&before, &TO), Err(SealError::UnknownKey { id: 1 }));
         fs::remove_file(&path).unwrap();
         assert_eq!(running.open(&after, &TO).unwrap(), b"after");
     }

@@ -3,47 +3,51 @@
 //! SQLite and Postgres share the same SQL. A run's row has a sequence number, a fence and a lease. Every change of a
 //! run is one transaction that first increments the sequence, so a process that has lost the run cannot change it.
 
-mod alone;
 mod approvals;
 mod backend;
 mod backup;
 mod commit;
+mod error;
+mod key_check;
 mod key_file;
 mod keys;
 mod location;
-mod look;
+mod locking;
 mod migrations;
-mod private;
+mod probe;
 mod quota;
 mod rows;
 mod runs;
 mod seal;
 mod settle;
+mod sql;
+mod store;
 mod sweep;
 mod tls;
 mod transcript;
-mod vouch;
 mod watch;
 
 pub use approvals::{
-    Approval, ApprovalRequest, ApprovalScope, ApprovalState, Decision, DecisionRefused, RuleSubject, StandingRule,
+    Approval, ApprovalRequest, ApprovalScope, ApprovalState, Decision, DecisionError, RuleSubject, StandingRule,
 };
-pub use backend::{Store, StoreError};
+pub use backend::Durability;
 pub use backup::{BackupError, Checked, Restoring, TABLES as BACKED_UP, check as check_backup};
-pub use commit::{Change, CommitError, Durability};
+pub use commit::{Change, CommitError};
+pub use error::StoreError;
 pub use key_file::{Key, KeyFile, KeyFileError};
 pub use keys::Keys;
 pub use location::{BadLocation, Location};
-pub use look::StoreProbe;
+pub use probe::StoreProbe;
 pub use quota::{Exceeded, Quota};
 pub use rows::{
-    CallRow, CallState, JournalTotals, LegEnded, LegHow, LegRow, MAX_TRANSCRIPT_BYTES, RunGlance, RunListed, RunRow,
-    RunState, StoredReply,
+    CallRow, CallState, JournalTotals, LegEnded, LegHow, LegRow, MAX_TRANSCRIPT_BYTES, RunListEntry, RunRow, RunState,
+    RunSummary, StoredReply,
 };
 pub use runs::{FencedRun, LeaseError, NewRun};
-pub use seal::{Sealed, Unsealable};
-pub use settle::{SettleRefused, Settled};
-pub use sweep::Swept;
+pub use seal::{SealError, Sealed};
+pub use settle::{SettleError, Settled};
+pub use store::Store;
+pub use sweep::SweepReport;
 pub use tls::WeakTls;
 pub use transcript::{Entry, EntryKind};
 pub use watch::{RunChange, Watch};
@@ -62,4 +66,4 @@ macro_rules! from_injected_fault {
     };
 }
 
-from_injected_fault!(CommitError, DecisionRefused, LeaseError, SettleRefused);
+from_injected_fault!(CommitError, DecisionError, LeaseError, SettleError);

@@ -1,6 +1,9 @@
-//! The location of a store, and its display form without passwords.
+//! The location of a store, its display form without passwords, and the permissions of its file.
 
 use std::fmt;
+use std::fs::{self, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use url::Url;
@@ -86,11 +89,48 @@ pub(crate) fn sqlite_url(path: &Path, mode: &str) -> String {
     format!("sqlite://{path}?mode={mode}")
 }
 
+const OWNER_ONLY: u32 = 0o600;
+const OTHERS: u32 = 0o077;
+
+/// Suffixes of the files that SQLite creates beside the database, with the database's own permissions.
+const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// Creates the file if it does not exist, and removes the permissions of group and others from it and its companions:
+/// a store contains the sources, arguments and results of every run.
+pub(crate) fn make_private(path: &Path) -> io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(OWNER_ONLY).open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    tighten(path)?;
+    for suffix in COMPANIONS {
+        let mut companion = path.as_os_str().to_owned();
+        companion.push(suffix);
+        match tighten(&PathBuf::from(companion)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn tighten(path: &Path) -> io::Result<()> {
+    let found = fs::metadata(path)?;
+    let mode = found.permissions().mode();
+    // The permissions of a device or pipe are left alone.
+    if !found.is_file() || mode & OTHERS == 0 {
+        return Ok(());
+    }
+    fs::set_permissions(path, Permissions::from_mode(mode & 0o7777 & !OTHERS))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::{Path, PathBuf};
 
-    use super::{BadLocation, Location};
+    use super::{BadLocation, Location, make_private};
 
     #[test]
     fn only_postgres_addresses_and_paths_are_accepted() {
@@ -118,5 +158,24 @@ mod tests {
         assert_eq!(location.to_string(), "postgres://app@db.example:6432/cellmate");
         let socket = Location::parse("postgres://postgres@localhost/x?host=/run/pg").unwrap();
         assert_eq!(socket.to_string(), "postgres://postgres@/run/pg/x");
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn new_and_existing_files_become_accessible_to_their_owner_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, wal) = (folder.path().join("runs.db"), folder.path().join("runs.db-wal"));
+        make_private(&file).unwrap();
+        assert_eq!(mode(&file), 0o600);
+        for path in [&file, &wal] {
+            fs::write(path, "x").unwrap();
+            fs::set_permissions(path, Permissions::from_mode(0o664)).unwrap();
+        }
+        make_private(&file).unwrap();
+        assert_eq!((mode(&file), mode(&wal)), (0o600, 0o600));
+        assert_eq!(fs::read(&file).unwrap(), b"x");
     }
 }

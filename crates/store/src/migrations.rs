@@ -2,7 +2,9 @@
 
 use sqlx::{Executor, Row};
 
-use crate::backend::{Dialect, Store, StoreError};
+use crate::backend::{Backend, Dialect};
+use crate::error::StoreError;
+use crate::locking::begin_with_locks;
 
 const STEPS: [&str; 7] = [
     r"
@@ -152,32 +154,32 @@ pub(crate) const VERSION: i64 = STEPS.len() as i64;
 const TABLES: [&str; 7] = ["catalogs", "runs", "legs", "calls", "approvals", "rules", "transcript"];
 
 /// Returns the store's schema version; `None` for a new store.
-async fn version(store: &Store) -> Result<Option<i64>, StoreError> {
-    let table_count = match store.dialect {
+async fn version(backend: &Backend) -> Result<Option<i64>, StoreError> {
+    let table_count = match backend.dialect {
         Dialect::Sqlite => "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'",
         Dialect::Postgres => {
             "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = current_schema() \
              AND table_name = 'schema_version'"
         }
     };
-    let table_count: i64 = store.reader().fetch_one(table_count).await?.try_get(0)?;
+    let table_count: i64 = backend.reader().fetch_one(table_count).await?.try_get(0)?;
     if table_count == 0 {
         return Ok(None);
     }
-    let row = store.reader().fetch_optional("SELECT version FROM schema_version").await?;
+    let row = backend.reader().fetch_optional("SELECT version FROM schema_version").await?;
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
 /// Upgrades the store to the current schema. An up-to-date store is only read, so opening it does not disturb other
 /// processes. Processes that upgrade the same store take turns; processes that use it wait during the upgrade.
-pub(crate) async fn apply(store: &Store) -> Result<(), StoreError> {
-    let tables: &[&str] = match version(store).await? {
+pub(crate) async fn apply(backend: &Backend) -> Result<(), StoreError> {
+    let tables: &[&str] = match version(backend).await? {
         Some(VERSION) => return Ok(()),
         Some(found) if found > VERSION => return Err(StoreError::TooNew { found, known: VERSION }),
         Some(_) => &TABLES,
         None => &[],
     };
-    let mut transaction = store.begin_with_locks(tables, "ACCESS EXCLUSIVE").await?;
+    let mut transaction = begin_with_locks(backend, tables, "ACCESS EXCLUSIVE").await?;
     transaction.execute("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)").await?;
     let row = transaction.fetch_optional("SELECT version FROM schema_version").await?;
     let found = match &row {
@@ -189,7 +191,7 @@ pub(crate) async fn apply(store: &Store) -> Result<(), StoreError> {
         return Err(StoreError::TooNew { found, known });
     }
     for step in STEPS.iter().skip(usize::try_from(found).unwrap_or(0)) {
-        let step = match store.dialect {
+        let step = match backend.dialect {
             Dialect::Sqlite => (*step).to_owned(),
             Dialect::Postgres => step.replace("BLOB", "BYTEA"),
         };

@@ -7,7 +7,7 @@ use contract::tool::InputHash;
 use serde::{Deserialize, Serialize};
 
 use crate::Millis;
-use crate::backend::StoreError;
+use crate::error::StoreError;
 
 /// The state of a run; the contract defines these six.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -125,7 +125,7 @@ pub struct RunRow {
 
 /// A summary that identifies a run in a list for the model.
 #[derive(Clone, Debug)]
-pub struct RunGlance {
+pub struct RunSummary {
     pub run_id: String,
     pub state: RunState,
     pub created_at: Millis,
@@ -135,7 +135,7 @@ pub struct RunGlance {
 
 /// A run in the operator's list of all runs.
 #[derive(Clone, Debug)]
-pub struct RunListed {
+pub struct RunListEntry {
     pub run_id: String,
     pub scope: Scope,
     pub state: RunState,

@@ -13,7 +13,7 @@ const HEADER_BYTES: usize = 1 + 4 + NONCE_BYTES;
 
 /// Why a snapshot cannot be sealed or opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unsealable {
+pub enum SealError {
     #[error("cannot open the stored cell: it is damaged, belongs to another run, or its key was replaced")]
     Damaged,
     /// The snapshot is intact, but its key is not loaded. A process that has the key can open it.
@@ -46,13 +46,13 @@ pub(crate) fn key_bytes(id: u32) -> [u8; 4] {
 }
 
 /// Encrypts a snapshot and binds it to `to`.
-pub(crate) fn seal(key: &XChaCha20Poly1305, id: u32, snapshot: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, Unsealable> {
+pub(crate) fn seal(key: &XChaCha20Poly1305, id: u32, snapshot: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, SealError> {
     let mut nonce = [0; NONCE_BYTES];
-    getrandom::fill(&mut nonce).map_err(|_| Unsealable::NoRandomness)?;
+    getrandom::fill(&mut nonce).map_err(|_| SealError::NoRandomness)?;
     let aad = to.bound(id);
     let sealed = key
         .encrypt(XNonce::from_slice(&nonce), Payload { msg: snapshot, aad: &aad })
-        .map_err(|_| Unsealable::Damaged)?;
+        .map_err(|_| SealError::Damaged)?;
     let mut bytes = Vec::with_capacity(HEADER_BYTES + sealed.len());
     bytes.push(VERSION);
     bytes.extend_from_slice(&key_bytes(id));
@@ -62,11 +62,11 @@ pub(crate) fn seal(key: &XChaCha20Poly1305, id: u32, snapshot: &[u8], to: &Seale
 }
 
 /// Decrypts a snapshot that was sealed with the same key and binding.
-pub(crate) fn open(key: &XChaCha20Poly1305, id: u32, bytes: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, Unsealable> {
-    let (_, rest) = bytes.split_first_chunk::<5>().ok_or(Unsealable::Damaged)?;
-    let (nonce, sealed) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(Unsealable::Damaged)?;
+pub(crate) fn open(key: &XChaCha20Poly1305, id: u32, bytes: &[u8], to: &Sealed<'_>) -> Result<Vec<u8>, SealError> {
+    let (_, rest) = bytes.split_first_chunk::<5>().ok_or(SealError::Damaged)?;
+    let (nonce, sealed) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(SealError::Damaged)?;
     let aad = to.bound(id);
-    key.decrypt(XNonce::from_slice(nonce), Payload { msg: sealed, aad: &aad }).map_err(|_| Unsealable::Damaged)
+    key.decrypt(XNonce::from_slice(nonce), Payload { msg: sealed, aad: &aad }).map_err(|_| SealError::Damaged)
 }
 
 impl Sealed<'_> {

@@ -2,9 +2,12 @@
 
 use sqlx::AnyConnection;
 
-use crate::backend::{Store, StoreError};
-use crate::commit::{CommitError, Durability};
+use crate::backend::{Backend, Durability};
+use crate::commit::CommitError;
+use crate::error::StoreError;
 use crate::runs::FencedRun;
+use crate::runs::read::{call as read_call, run as read_run};
+use crate::watch::notify_others;
 
 /// What happens with a stored outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,81 +20,80 @@ pub enum Settled {
 
 /// Why an outcome was not stored.
 #[derive(Debug, thiserror::Error)]
-pub enum SettleRefused {
+pub enum SettleError {
     #[error("no such call is waiting for an outcome; it is unknown or already settled")]
     NotParked,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-impl From<sqlx::Error> for SettleRefused {
+impl From<sqlx::Error> for SettleError {
     fn from(error: sqlx::Error) -> Self {
         Self::Store(error.into())
     }
 }
 
-impl Store {
-    /// Stores the outcome of a parked call. The first outcome wins; outcomes are ordered by arrival. If the answer to
-    /// the commit is lost, the store is read to find out whether the outcome was stored.
-    pub async fn settle(&self, run_id: &str, call: u32, outcome: &str) -> Result<Settled, SettleRefused> {
-        let mut transaction = self.writer(Durability::Synced).begin().await?;
-        // Like every commit, update the run before its calls: one lock order prevents deadlocks.
-        sqlx::query("UPDATE runs SET journal_bytes = journal_bytes + $1 WHERE run_id = $2")
-            .bind(i64::try_from(outcome.len()).unwrap_or(i64::MAX))
-            .bind(run_id.to_owned())
-            .execute(&mut *transaction)
-            .await?;
-        if !write(&mut transaction, run_id, call, outcome).await? {
-            return Err(SettleRefused::NotParked);
-        }
-        self.notify_others(&mut transaction, run_id).await?;
-        fault::point("settle.before_commit")?;
-        if let Err(error) = fault::commit_answer(transaction.commit().await)
-            && !self.has_outcome(run_id, call, outcome).await?
-        {
-            return Err(error.into());
-        }
-        fault::point("settle.after_commit")?;
-        match self.run(run_id).await? {
-            Some(run) if !run.state.is_over() => Ok(Settled::Taken),
-            _ => Ok(Settled::Late),
-        }
-    }
-
-    /// Stores the outcome of a parked call for the run's holder. Fails with [`CommitError::Fenced`] if the run was
-    /// taken over or has ended; returns `false` if another outcome is already stored.
-    pub async fn settle_held(&self, held: &FencedRun, call: u32, outcome: &str) -> Result<bool, CommitError> {
-        let mut transaction = self.writer(Durability::Synced).begin().await?;
-        // This update locks the run's row, so that no other process takes over the run before the commit.
-        let updated = sqlx::query(
-            "UPDATE runs SET journal_bytes = journal_bytes + $1 \
-             WHERE run_id = $2 AND fence = $3 AND state IN ('running', 'waiting')",
-        )
+pub(crate) async fn settle(backend: &Backend, run_id: &str, call: u32, outcome: &str) -> Result<Settled, SettleError> {
+    let mut transaction = backend.writer(Durability::Synced).begin().await?;
+    // Like every commit, update the run before its calls: one lock order prevents deadlocks.
+    sqlx::query("UPDATE runs SET journal_bytes = journal_bytes + $1 WHERE run_id = $2")
         .bind(i64::try_from(outcome.len()).unwrap_or(i64::MAX))
-        .bind(held.run_id.clone())
-        .bind(held.fence)
+        .bind(run_id.to_owned())
         .execute(&mut *transaction)
         .await?;
-        if updated.rows_affected() != 1 {
-            return Err(CommitError::Fenced);
-        }
-        if !write(&mut transaction, &held.run_id, call, outcome).await? {
-            return Ok(false);
-        }
-        fault::point("settle.before_commit")?;
-        if let Err(error) = fault::commit_answer(transaction.commit().await)
-            && !self.has_outcome(&held.run_id, call, outcome).await?
-        {
-            return Err(error.into());
-        }
-        fault::point("settle.after_commit")?;
-        Ok(true)
+    if !write(&mut transaction, run_id, call, outcome).await? {
+        return Err(SettleError::NotParked);
     }
+    notify_others(backend, &mut transaction, run_id).await?;
+    fault::point("settle.before_commit")?;
+    if let Err(error) = fault::commit_answer(transaction.commit().await)
+        && !has_outcome(backend, run_id, call, outcome).await?
+    {
+        return Err(error.into());
+    }
+    fault::point("settle.after_commit")?;
+    match read_run(backend, run_id).await? {
+        Some(run) if !run.state.is_over() => Ok(Settled::Taken),
+        _ => Ok(Settled::Late),
+    }
+}
 
-    async fn has_outcome(&self, run_id: &str, call: u32, outcome: &str) -> Result<bool, StoreError> {
-        let row = self.call(run_id, call).await?;
-        Ok(row.is_some_and(|row| row.outcome.as_deref() == Some(outcome)))
+pub(crate) async fn settle_held(
+    backend: &Backend,
+    held: &FencedRun,
+    call: u32,
+    outcome: &str,
+) -> Result<bool, CommitError> {
+    let mut transaction = backend.writer(Durability::Synced).begin().await?;
+    // This update locks the run's row, so that no other process takes over the run before the commit.
+    let updated = sqlx::query(
+        "UPDATE runs SET journal_bytes = journal_bytes + $1 \
+         WHERE run_id = $2 AND fence = $3 AND state IN ('running', 'waiting')",
+    )
+    .bind(i64::try_from(outcome.len()).unwrap_or(i64::MAX))
+    .bind(held.run_id.clone())
+    .bind(held.fence)
+    .execute(&mut *transaction)
+    .await?;
+    if updated.rows_affected() != 1 {
+        return Err(CommitError::Fenced);
     }
+    if !write(&mut transaction, &held.run_id, call, outcome).await? {
+        return Ok(false);
+    }
+    fault::point("settle.before_commit")?;
+    if let Err(error) = fault::commit_answer(transaction.commit().await)
+        && !has_outcome(backend, &held.run_id, call, outcome).await?
+    {
+        return Err(error.into());
+    }
+    fault::point("settle.after_commit")?;
+    Ok(true)
+}
+
+async fn has_outcome(backend: &Backend, run_id: &str, call: u32, outcome: &str) -> Result<bool, StoreError> {
+    let row = read_call(backend, run_id, call).await?;
+    Ok(row.is_some_and(|row| row.outcome.as_deref() == Some(outcome)))
 }
 
 /// Stores the outcome unless one is already stored. Returns whether it was stored.

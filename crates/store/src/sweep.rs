@@ -8,8 +8,10 @@ use std::time::Duration;
 use sqlx::{Executor, Row};
 
 use crate::Millis;
-use crate::backend::{Dialect, Store, StoreError};
-use crate::commit::{Durability, list};
+use crate::backend::{Backend, Dialect, Durability};
+use crate::error::StoreError;
+use crate::locking::begin_write;
+use crate::sql::list;
 
 /// Runs per batch, with all their legs, calls and approvals.
 const RUNS_A_BATCH: usize = 100;
@@ -30,164 +32,158 @@ const PAGES_A_SWEEP: u32 = 4_096;
 
 /// How many rows of each kind a sweep expired or deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepReport {
     pub expired: u64,
     pub runs: u64,
     pub catalogs: u64,
     pub entries: u64,
 }
 
-impl Store {
-    /// Runs one sweep.
-    pub async fn sweep(&self, now: Millis) -> Result<Swept, StoreError> {
-        let before = |seconds: u64| now.saturating_sub(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000));
-        let mut swept = Swept { expired: self.expire(now).await?, ..Swept::default() };
-        let old = before(self.retention.runs_seconds);
-        swept.runs = self.in_batches(BATCHES_A_SWEEP, RUNS_A_BATCH as u64, || self.delete_some_runs(old)).await?;
-        let unused = now.saturating_sub(CATALOG_GRACE_MS);
-        swept.catalogs =
-            self.in_batches(BATCHES_A_SWEEP, CATALOGS_A_BATCH as u64, || self.delete_unused_catalogs(unused)).await?;
-        let old = before(self.retention.transcripts_seconds);
-        swept.entries =
-            self.in_batches(BATCHES_A_SWEEP, ENTRIES_A_BATCH as u64, || self.delete_old_entries(old)).await?;
-        if swept.runs + swept.catalogs + swept.entries > 0 {
-            self.release_free_pages().await?;
-        }
-        Ok(swept)
+pub(crate) async fn sweep(backend: &Backend, now: Millis) -> Result<SweepReport, StoreError> {
+    let before = |seconds: u64| now.saturating_sub(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000));
+    let mut swept = SweepReport { expired: expire(backend, now).await?, ..SweepReport::default() };
+    let old = before(backend.retention.runs_seconds);
+    swept.runs = in_batches(BATCHES_A_SWEEP, RUNS_A_BATCH as u64, || delete_some_runs(backend, old)).await?;
+    let unused = now.saturating_sub(CATALOG_GRACE_MS);
+    swept.catalogs =
+        in_batches(BATCHES_A_SWEEP, CATALOGS_A_BATCH as u64, || delete_unused_catalogs(backend, unused)).await?;
+    let old = before(backend.retention.transcripts_seconds);
+    swept.entries = in_batches(BATCHES_A_SWEEP, ENTRIES_A_BATCH as u64, || delete_old_entries(backend, old)).await?;
+    if swept.runs + swept.catalogs + swept.entries > 0 {
+        release_free_pages(backend).await?;
     }
+    Ok(swept)
+}
 
-    /// Expires runs that are past their time and have no active lease. A process that holds a run ends it itself, and a
-    /// direct call without a cell runs without a lease. The fence is incremented too; otherwise a former holder that
-    /// looks for its lost commit could mistake this change for it.
-    pub async fn expire(&self, now: Millis) -> Result<u64, StoreError> {
-        // Not limited to one sweep's batches: callers rely on every due run being expired.
-        let expired = self.in_batches(usize::MAX, RUNS_A_BATCH as u64, || self.expire_some(now)).await?;
-        fault::point("sweep.after_expire")?;
-        self.void_approvals(now).await?;
-        Ok(expired)
-    }
+pub(crate) async fn expire(backend: &Backend, now: Millis) -> Result<u64, StoreError> {
+    // Not limited to one sweep's batches: callers rely on every due run being expired.
+    let expired = in_batches(usize::MAX, RUNS_A_BATCH as u64, || expire_some(backend, now)).await?;
+    fault::point("sweep.after_expire")?;
+    void_approvals(backend, now).await?;
+    Ok(expired)
+}
 
-    async fn expire_some(&self, now: Millis) -> Result<u64, StoreError> {
-        let expired = sqlx::query(&format!(
-            "UPDATE runs SET sequence = sequence + 1, fence = fence + 1, state = 'expired', snapshot = NULL, lease_until = 0, \
-             updated_at = $1 WHERE run_id IN (SELECT run_id FROM runs WHERE {DUE} ORDER BY run_id LIMIT {RUNS_A_BATCH}{}) \
-             AND {DUE}",
-            self.skip_locked()
-        ))
-        .bind(now)
-        .execute(self.writer(Durability::Relaxed))
-        .await?;
-        Ok(expired.rows_affected())
-    }
+/// Expires one batch of runs. The fence is incremented too; otherwise a former holder that looks for its lost commit
+/// could mistake this change for it.
+async fn expire_some(backend: &Backend, now: Millis) -> Result<u64, StoreError> {
+    let expired = sqlx::query(&format!(
+        "UPDATE runs SET sequence = sequence + 1, fence = fence + 1, state = 'expired', snapshot = NULL, lease_until = 0, \
+         updated_at = $1 WHERE run_id IN (SELECT run_id FROM runs WHERE {DUE} ORDER BY run_id LIMIT {RUNS_A_BATCH}{}) \
+         AND {DUE}",
+        skip_locked(backend)
+    ))
+    .bind(now)
+    .execute(backend.writer(Durability::Relaxed))
+    .await?;
+    Ok(expired.rows_affected())
+}
 
-    /// Voids pending approvals that have expired or whose run has ended.
-    pub(crate) async fn void_approvals(&self, now: Millis) -> Result<(), StoreError> {
-        sqlx::query(
-            "UPDATE approvals SET state = 'void' WHERE state = 'pending' AND (expires_at <= $1 OR run_id IN \
-             (SELECT run_id FROM runs WHERE state NOT IN ('running', 'waiting')))",
-        )
-        .bind(now)
-        .execute(self.writer(Durability::Relaxed))
-        .await?;
-        Ok(())
-    }
+/// Voids pending approvals that have expired or whose run has ended.
+async fn void_approvals(backend: &Backend, now: Millis) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE approvals SET state = 'void' WHERE state = 'pending' AND (expires_at <= $1 OR run_id IN \
+         (SELECT run_id FROM runs WHERE state NOT IN ('running', 'waiting')))",
+    )
+    .bind(now)
+    .execute(backend.writer(Durability::Relaxed))
+    .await?;
+    Ok(())
+}
 
-    /// Deletes every run that ended before `then`, with its journal. Transcripts are kept.
-    pub async fn forget_before(&self, then: Millis) -> Result<u64, StoreError> {
-        let mut deleted = 0;
-        loop {
-            let some = self.delete_some_runs(then).await?;
-            deleted += some;
-            if some < RUNS_A_BATCH as u64 {
-                return Ok(deleted);
-            }
+pub(crate) async fn forget_before(backend: &Backend, then: Millis) -> Result<u64, StoreError> {
+    let mut deleted = 0;
+    loop {
+        let some = delete_some_runs(backend, then).await?;
+        deleted += some;
+        if some < RUNS_A_BATCH as u64 {
+            return Ok(deleted);
         }
     }
+}
 
-    async fn delete_some_runs(&self, then: Millis) -> Result<u64, StoreError> {
-        let mut transaction = self.begin_write(Durability::Relaxed).await?;
-        let old = format!(
-            "SELECT run_id FROM runs WHERE state NOT IN ('running', 'waiting') AND updated_at < $1 \
-             ORDER BY updated_at LIMIT {RUNS_A_BATCH}{}",
-            self.skip_locked()
-        );
-        let old = sqlx::query(&old).bind(then).fetch_all(&mut *transaction).await?;
-        let old: Vec<String> = old.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-        if old.is_empty() {
-            return Ok(0);
-        }
-        for table in ["legs", "calls", "approvals", "runs"] {
-            if table == "runs" {
-                fault::point("sweep.in_forget")?;
-            }
-            let sql = format!("DELETE FROM {table} WHERE run_id IN ({})", list(1, old.len()));
-            let query = old.iter().fold(sqlx::query(&sql), |query, run_id| query.bind(run_id.clone()));
-            query.execute(&mut *transaction).await?;
-        }
-        fault::point("sweep.before_commit")?;
-        transaction.commit().await?;
-        fault::point("sweep.after_commit")?;
-        Ok(old.len() as u64)
+async fn delete_some_runs(backend: &Backend, then: Millis) -> Result<u64, StoreError> {
+    let mut transaction = begin_write(backend, Durability::Relaxed).await?;
+    let old = format!(
+        "SELECT run_id FROM runs WHERE state NOT IN ('running', 'waiting') AND updated_at < $1 \
+         ORDER BY updated_at LIMIT {RUNS_A_BATCH}{}",
+        skip_locked(backend)
+    );
+    let old = sqlx::query(&old).bind(then).fetch_all(&mut *transaction).await?;
+    let old: Vec<String> = old.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    if old.is_empty() {
+        return Ok(0);
     }
-
-    /// Deletes catalogs that no run uses. A run's first commit updates `used_at`, so the catalog of a run that is just
-    /// starting is kept.
-    async fn delete_unused_catalogs(&self, unused_since: Millis) -> Result<u64, StoreError> {
-        let dropped = sqlx::query(
-            "DELETE FROM catalogs WHERE used_at < $1 AND hash IN (SELECT hash FROM catalogs WHERE used_at < $1 \
-             AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.catalog = catalogs.hash) LIMIT $2)",
-        )
-        .bind(unused_since)
-        .bind(CATALOGS_A_BATCH)
-        .execute(self.writer(Durability::Relaxed))
-        .await?;
-        Ok(dropped.rows_affected())
-    }
-
-    async fn delete_old_entries(&self, then: Millis) -> Result<u64, StoreError> {
-        let dropped = sqlx::query(
-            "DELETE FROM transcript WHERE (session_id, position) IN \
-             (SELECT session_id, position FROM transcript WHERE at < $1 ORDER BY at LIMIT $2)",
-        )
-        .bind(then)
-        .bind(ENTRIES_A_BATCH)
-        .execute(self.writer(Durability::Relaxed))
-        .await?;
-        Ok(dropped.rows_affected())
-    }
-
-    /// Releases free pages of an SQLite file; Postgres does this by itself.
-    async fn release_free_pages(&self) -> Result<(), StoreError> {
-        if self.dialect == Dialect::Sqlite {
-            let pages = format!("PRAGMA incremental_vacuum({PAGES_A_SWEEP})");
-            self.writer(Durability::Relaxed).execute(pages.as_str()).await?;
+    for table in ["legs", "calls", "approvals", "runs"] {
+        if table == "runs" {
+            fault::point("sweep.in_forget")?;
         }
-        Ok(())
+        let sql = format!("DELETE FROM {table} WHERE run_id IN ({})", list(1, old.len()));
+        let query = old.iter().fold(sqlx::query(&sql), |query, run_id| query.bind(run_id.clone()));
+        query.execute(&mut *transaction).await?;
     }
+    fault::point("sweep.before_commit")?;
+    transaction.commit().await?;
+    fault::point("sweep.after_commit")?;
+    Ok(old.len() as u64)
+}
 
-    /// Runs batches until one is not full, or `most` batches have run. Returns the total number of rows.
-    async fn in_batches<F>(&self, most: usize, full: u64, batch: impl Fn() -> F + Send) -> Result<u64, StoreError>
-    where
-        F: Future<Output = Result<u64, StoreError>> + Send,
-    {
-        let mut all = 0;
-        for _ in 0..most {
-            let some = batch().await?;
-            all += some;
-            if some < full {
-                break;
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
-        Ok(all)
+/// Deletes catalogs that no run uses. A run's first commit updates `used_at`, so the catalog of a run that is just
+/// starting is kept.
+async fn delete_unused_catalogs(backend: &Backend, unused_since: Millis) -> Result<u64, StoreError> {
+    let dropped = sqlx::query(
+        "DELETE FROM catalogs WHERE used_at < $1 AND hash IN (SELECT hash FROM catalogs WHERE used_at < $1 \
+         AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.catalog = catalogs.hash) LIMIT $2)",
+    )
+    .bind(unused_since)
+    .bind(CATALOGS_A_BATCH)
+    .execute(backend.writer(Durability::Relaxed))
+    .await?;
+    Ok(dropped.rows_affected())
+}
+
+async fn delete_old_entries(backend: &Backend, then: Millis) -> Result<u64, StoreError> {
+    let dropped = sqlx::query(
+        "DELETE FROM transcript WHERE (session_id, position) IN \
+         (SELECT session_id, position FROM transcript WHERE at < $1 ORDER BY at LIMIT $2)",
+    )
+    .bind(then)
+    .bind(ENTRIES_A_BATCH)
+    .execute(backend.writer(Durability::Relaxed))
+    .await?;
+    Ok(dropped.rows_affected())
+}
+
+/// Releases free pages of an SQLite file; Postgres does this by itself.
+async fn release_free_pages(backend: &Backend) -> Result<(), StoreError> {
+    if backend.dialect == Dialect::Sqlite {
+        let pages = format!("PRAGMA incremental_vacuum({PAGES_A_SWEEP})");
+        backend.writer(Durability::Relaxed).execute(pages.as_str()).await?;
     }
+    Ok(())
+}
 
-    /// Returns the SQL that skips rows locked by another process, so that concurrent sweeps do not wait for each other.
-    fn skip_locked(&self) -> &'static str {
-        match self.dialect {
-            Dialect::Sqlite => "",
-            Dialect::Postgres => " FOR UPDATE SKIP LOCKED",
+/// Runs batches until one is not full, or `most` batches have run. Returns the total number of rows.
+async fn in_batches<F>(most: usize, full: u64, batch: impl Fn() -> F + Send) -> Result<u64, StoreError>
+where
+    F: Future<Output = Result<u64, StoreError>> + Send,
+{
+    let mut all = 0;
+    for _ in 0..most {
+        let some = batch().await?;
+        all += some;
+        if some < full {
+            break;
         }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(all)
+}
+
+/// Returns the SQL that skips rows locked by another process, so that concurrent sweeps do not wait for each other.
+fn skip_locked(backend: &Backend) -> &'static str {
+    match backend.dialect {
+        Dialect::Sqlite => "",
+        Dialect::Postgres => " FOR UPDATE SKIP LOCKED",
     }
 }
 

@@ -5,8 +5,9 @@ use serde_json::Value;
 use sqlx::{AnyConnection, Row};
 
 use crate::Millis;
-use crate::backend::{Dialect, Store, StoreError};
-use crate::commit::{CommitError, Durability, ROWS_A_STATEMENT, places};
+use crate::backend::{Backend, Dialect, Durability};
+use crate::error::StoreError;
+use crate::sql::{ROWS_A_STATEMENT, places};
 
 /// The kind of a transcript entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -61,7 +62,7 @@ pub(crate) async fn write(
     session_id: &str,
     run_id: &str,
     entries: &[Entry],
-) -> Result<(), CommitError> {
+) -> Result<(), sqlx::Error> {
     if dialect == Dialect::Postgres && !entries.is_empty() {
         sqlx::query("SELECT 1 FROM (SELECT pg_advisory_xact_lock(hashtextextended($1, 0))) AS turn")
             .bind(session_id.to_owned())
@@ -97,41 +98,41 @@ pub(crate) async fn write(
     Ok(())
 }
 
-impl Store {
-    /// Appends to a session's transcript without changing a run.
-    pub async fn note(&self, session_id: &str, run_id: &str, entries: &[Entry]) -> Result<(), CommitError> {
-        let mut transaction = self.writer(Durability::Relaxed).begin().await?;
-        write(&mut transaction, self.dialect, session_id, run_id, entries).await?;
-        transaction.commit().await?;
-        Ok(())
-    }
+pub(crate) async fn append(
+    backend: &Backend,
+    session_id: &str,
+    run_id: &str,
+    entries: &[Entry],
+) -> Result<(), sqlx::Error> {
+    let mut transaction = backend.writer(Durability::Relaxed).begin().await?;
+    write(&mut transaction, backend.dialect, session_id, run_id, entries).await?;
+    transaction.commit().await?;
+    Ok(())
+}
 
-    /// Returns a session's transcript in order.
-    pub async fn transcript(&self, session_id: &str) -> Result<Vec<Entry>, StoreError> {
-        let rows = sqlx::query("SELECT at, kind, entry FROM transcript WHERE session_id = $1 ORDER BY position")
-            .bind(session_id.to_owned())
-            .fetch_all(self.reader())
-            .await?;
-        rows.iter()
-            .map(|row| {
-                let entry: String = row.try_get(2)?;
-                Ok(Entry {
-                    at: row.try_get(0)?,
-                    kind: EntryKind::parse(&row.try_get::<String, _>(1)?)?,
-                    entry: contract::json::read(&entry).map_err(|error| StoreError::Corrupt(error.to_string()))?,
-                })
+pub(crate) async fn read(backend: &Backend, session_id: &str) -> Result<Vec<Entry>, StoreError> {
+    let rows = sqlx::query("SELECT at, kind, entry FROM transcript WHERE session_id = $1 ORDER BY position")
+        .bind(session_id.to_owned())
+        .fetch_all(backend.reader())
+        .await?;
+    rows.iter()
+        .map(|row| {
+            let entry: String = row.try_get(2)?;
+            Ok(Entry {
+                at: row.try_get(0)?,
+                kind: EntryKind::parse(&row.try_get::<String, _>(1)?)?,
+                entry: contract::json::read(&entry).map_err(|error| StoreError::Corrupt(error.to_string()))?,
             })
-            .collect()
-    }
+        })
+        .collect()
+}
 
-    /// Returns a session's transcript as JSON lines.
-    pub async fn export(&self, session_id: &str) -> Result<String, StoreError> {
-        let mut lines = String::new();
-        for entry in self.transcript(session_id).await? {
-            let line = serde_json::to_string(&entry).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-            lines += &line;
-            lines.push('\n');
-        }
-        Ok(lines)
+pub(crate) async fn export(backend: &Backend, session_id: &str) -> Result<String, StoreError> {
+    let mut lines = String::new();
+    for entry in read(backend, session_id).await? {
+        let line = serde_json::to_string(&entry).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        lines += &line;
+        lines.push('\n');
     }
+    Ok(lines)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::postgres::PgListener;
 use sqlx::{AnyConnection, Connection, Row};
 
-use crate::backend::{Dialect, Store};
+use crate::backend::{Backend, Dialect};
 use crate::location::{Location, sqlite_url};
 
 /// How often an SQLite file is polled. One poll reads a counter.
@@ -20,9 +20,9 @@ const CHANNEL: &str = "cellmate_runs";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunChange {
     /// This run has changed, or an outcome or decision for it was stored.
-    Of(String),
+    Run(String),
     /// Any run may have changed; callers that wait for a change must check the store.
-    Perhaps,
+    Unknown,
 }
 
 /// Reports changes that other processes make. A change may be reported twice, and is reported within a second.
@@ -39,23 +39,24 @@ enum WatchSource {
     File { connection: Box<AnyConnection>, version: i64 },
 }
 
-impl Store {
-    /// Returns a watch that connects on first use.
-    pub fn watch(&self) -> Watch {
-        Watch { location: self.location.clone(), source: WatchSource::Disconnected }
-    }
+pub(crate) fn watch(backend: &Backend) -> Watch {
+    Watch { location: backend.location.clone(), source: WatchSource::Disconnected }
+}
 
-    /// Notifies other processes of a change of the run when the transaction commits.
-    pub(crate) async fn notify_others(&self, connection: &mut AnyConnection, run_id: &str) -> Result<(), sqlx::Error> {
-        if self.dialect == Dialect::Postgres {
-            sqlx::query("SELECT 1 FROM (SELECT pg_notify($1, $2)) AS told")
-                .bind(CHANNEL)
-                .bind(run_id.to_owned())
-                .execute(connection)
-                .await?;
-        }
-        Ok(())
+/// Notifies other processes of a change of the run when the transaction commits.
+pub(crate) async fn notify_others(
+    backend: &Backend,
+    connection: &mut AnyConnection,
+    run_id: &str,
+) -> Result<(), sqlx::Error> {
+    if backend.dialect == Dialect::Postgres {
+        sqlx::query("SELECT 1 FROM (SELECT pg_notify($1, $2)) AS told")
+            .bind(CHANNEL)
+            .bind(run_id.to_owned())
+            .execute(connection)
+            .await?;
     }
+    Ok(())
 }
 
 impl Watch {
@@ -63,10 +64,16 @@ impl Watch {
     pub async fn next(&mut self) -> RunChange {
         match self.listen().await {
             Ok(change) => change,
-            Err(_) => {
+            Err(error) => {
+                // Attempts to reconnect fail for as long as the database is unavailable, so only the first is a warning.
+                if let WatchSource::Disconnected = self.source {
+                    tracing::debug!(%error, "cannot watch the store for changes");
+                } else {
+                    tracing::warn!(%error, "lost the connection that watches the store; polling until it is back");
+                }
                 self.source = WatchSource::Disconnected;
                 tokio::time::sleep(POLL_EVERY).await;
-                RunChange::Perhaps
+                RunChange::Unknown
             }
         }
     }
@@ -77,7 +84,7 @@ impl Watch {
                 // No other process can use this database, but clones of the store can.
                 Location::Memory => {
                     tokio::time::sleep(NOTIFY_TIMEOUT).await;
-                    return Ok(RunChange::Perhaps);
+                    return Ok(RunChange::Unknown);
                 }
                 Location::File(path) => {
                     let url = sqlite_url(path, "rw");
@@ -90,13 +97,13 @@ impl Watch {
                     WatchSource::Server(Box::new(listener))
                 }
             };
-            return Ok(RunChange::Perhaps);
+            return Ok(RunChange::Unknown);
         }
         match &mut self.source {
-            WatchSource::Disconnected => Ok(RunChange::Perhaps),
+            WatchSource::Disconnected => Ok(RunChange::Unknown),
             WatchSource::Server(listener) => match tokio::time::timeout(NOTIFY_TIMEOUT, listener.try_recv()).await {
-                Ok(sent) => Ok(sent?.map_or(RunChange::Perhaps, |sent| RunChange::Of(sent.payload().to_owned()))),
-                Err(_) => Ok(RunChange::Perhaps),
+                Ok(sent) => Ok(sent?.map_or(RunChange::Unknown, |sent| RunChange::Run(sent.payload().to_owned()))),
+                Err(_) => Ok(RunChange::Unknown),
             },
             WatchSource::File { connection, version } => loop {
                 tokio::time::sleep(POLL_EVERY).await;
@@ -104,7 +111,7 @@ impl Watch {
                 let now: i64 = row.try_get(0)?;
                 if now != *version {
                     *version = now;
-                    return Ok(RunChange::Perhaps);
+                    return Ok(RunChange::Unknown);
                 }
             },
         }

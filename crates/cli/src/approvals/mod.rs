@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use executor::clock::now_ms;
 use serde_json::Value;
-use store::{Approval, ApprovalScope, Decision, DecisionRefused, Store, StoreError};
+use store::{Approval, ApprovalScope, Decision, DecisionError, Store, StoreError};
 
 use crate::render;
 use crate::state::StateError;
@@ -184,14 +184,14 @@ async fn decide(store: &Store, id: &str, decision: &Decision, as_json: bool) -> 
             print::decided(&approval, as_json);
             return Ok(true);
         }
-        Err(DecisionRefused::NotPending) => {
+        Err(DecisionError::NotPending) => {
             not_pending(id);
         }
-        Err(refused @ DecisionRefused::Unfit(_)) => {
+        Err(refused @ DecisionError::Unfit(_)) => {
             eprintln!("cellmate: {refused}; see `cellmate approvals show {}`", mcp::server::plain(id, 100));
         }
-        Err(refused @ DecisionRefused::TooManyRules) => eprintln!("cellmate: {refused}"),
-        Err(DecisionRefused::Store(error)) => return Err(error.into()),
+        Err(refused @ DecisionError::TooManyRules) => eprintln!("cellmate: {refused}"),
+        Err(DecisionError::Store(error)) => return Err(error.into()),
     }
     Ok(false)
 }

@@ -5,7 +5,7 @@ use contract::cell::OutputItem;
 use contract::frame::{LegEnd, ReplyValue};
 use contract::text;
 use serde_json::Value;
-use store::{CallRow, Millis, RunListed, StoredReply};
+use store::{CallRow, Millis, RunListEntry, StoredReply};
 
 use super::values;
 use crate::render::{note, print, print_json};
@@ -14,7 +14,7 @@ use crate::render::{note, print, print_json};
 const MAX_LINE_CHARS: usize = 160;
 const MAX_NAME_CHARS: usize = 100;
 
-pub(super) fn list(runs: &[RunListed], now: Millis, as_json: bool) {
+pub(super) fn list(runs: &[RunListEntry], now: Millis, as_json: bool) {
     if as_json {
         print_json(&Value::from(runs.iter().map(values::listed).collect::<Vec<_>>()));
         return;

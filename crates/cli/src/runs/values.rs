@@ -3,9 +3,9 @@
 use codemode::replay::{Record, Step, Verdict};
 use contract::frame::{HostCall, LegEnd, Reply, ReplyValue};
 use serde_json::{Value, json};
-use store::{CallRow, LegRow, RunListed, StoredReply};
+use store::{CallRow, LegRow, RunListEntry, StoredReply};
 
-pub(super) fn listed(run: &RunListed) -> Value {
+pub(super) fn listed(run: &RunListEntry) -> Value {
     json!({
         "runId": run.run_id,
         "state": run.state.as_str(),

@@ -1,7 +1,7 @@
 //! The last known state of each server: its tool list or failure, its login, and the command to run next.
 
 use contract::text;
-use executor::Approved;
+use executor::StandingApprovals;
 use executor::clock::now_ms;
 use mcp::{LoginStatus, Status, UpstreamOptions, Upstreams};
 use serde_json::{Value, json};
@@ -94,15 +94,19 @@ pub(crate) async fn server_reports(
 }
 
 /// Returns the standing approvals; none if there is no store yet.
-async fn standing_approvals(loaded: &Loaded, places: &Places, store: &StoreArguments) -> Result<Approved, StateError> {
+async fn standing_approvals(
+    loaded: &Loaded,
+    places: &Places,
+    store: &StoreArguments,
+) -> Result<StandingApprovals, StateError> {
     if store.folder(places).is_none_or(|folder| !folder.exists()) {
-        return Ok(Approved::default());
+        return Ok(StandingApprovals::default());
     }
     let kept = store.choose(&loaded.settings, places)?;
     if matches!(&kept.location, Location::File(path) if !path.exists()) {
-        return Ok(Approved::default());
+        return Ok(StandingApprovals::default());
     }
-    let approved = Approved::in_store(&kept.open().await?).await;
+    let approved = StandingApprovals::in_store(&kept.open().await?).await;
     approved.map_err(|error| StateError::Store { location: kept.location.to_string(), error })
 }
 

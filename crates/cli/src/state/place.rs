@@ -133,7 +133,7 @@ impl StoreSettings {
     pub(crate) async fn open(&self) -> Result<Store, StateError> {
         self.make_key()?;
         let store = self.open_with(Keys::of_file(&self.key_file)?).await?;
-        store.vouch_for_keys(now_ms()).await.map_err(|error| self.failed(error))?;
+        store.check_keys(now_ms()).await.map_err(|error| self.failed(error))?;
         Ok(store)
     }
 

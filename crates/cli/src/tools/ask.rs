@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::Value;
-use store::{Approval, ApprovalScope, Decision, DecisionRefused, Store, StoreError};
+use store::{Approval, ApprovalScope, Decision, DecisionError, Store, StoreError};
 
 use crate::approvals::{decided_by, terminal};
 use crate::config::shown;
@@ -86,16 +86,16 @@ fn question(approval: &Approval) -> Option<String> {
 async fn record(store: &Store, approval: &Approval, decision: &Decision) -> Result<(), StoreError> {
     match codemode::decide(store, &approval.approval_id, decision, &decided_by("tools call")).await {
         // Already decided elsewhere, or this decision does not fit the question: another one will settle it.
-        Ok(_) | Err(DecisionRefused::NotPending | DecisionRefused::Unfit(_)) => Ok(()),
-        Err(refused @ DecisionRefused::TooManyRules) => {
+        Ok(_) | Err(DecisionError::NotPending | DecisionError::Unfit(_)) => Ok(()),
+        Err(refused @ DecisionError::TooManyRules) => {
             eprintln!("cellmate: {refused}; only this call is approved");
             let once = yes(ApprovalScope::Once);
             match codemode::decide(store, &approval.approval_id, &once, &decided_by("tools call")).await {
-                Err(DecisionRefused::Store(error)) => Err(error),
+                Err(DecisionError::Store(error)) => Err(error),
                 Ok(_) | Err(_) => Ok(()),
             }
         }
-        Err(DecisionRefused::Store(error)) => Err(error),
+        Err(DecisionError::Store(error)) => Err(error),
     }
 }
 

@@ -4,7 +4,7 @@ use contract::ids::CallId;
 use executor::clock::now_ms;
 use executor::{CallToken, Outcome, Question};
 use serde_json::{Value, json};
-use store::{Approval, ApprovalScope, Decision, DecisionRefused, Entry, EntryKind, SettleRefused, Settled, Store};
+use store::{Approval, ApprovalScope, Decision, DecisionError, Entry, EntryKind, SettleError, Settled, Store};
 use telemetry::LogIgnored;
 
 use crate::definition::Definition;
@@ -16,7 +16,7 @@ pub(super) async fn settle(
     registry: &RunRegistry,
     token: &CallToken,
     outcome: &Outcome,
-) -> Result<Settled, SettleRefused> {
+) -> Result<Settled, SettleError> {
     let settled = registry.store.settle(&token.run, token.call, &outcome.to_json()).await?;
     match settled {
         Settled::Taken => {
@@ -37,7 +37,7 @@ pub(super) async fn decide_and_notify(
     approval_id: &str,
     decision: &Decision,
     by: &str,
-) -> Result<Approval, DecisionRefused> {
+) -> Result<Approval, DecisionError> {
     let approval = decide(&registry.store, approval_id, decision, by).await?;
     // A run without a driver here finds the decision in the store.
     drop(registry.send(&approval.run_id, Command::Decided(CallId(approval.call))).await);
@@ -50,7 +50,7 @@ pub(super) async fn decide_all(
     run_id: &str,
     decision: &Decision,
     by: &str,
-) -> Result<Vec<Approval>, DecisionRefused> {
+) -> Result<Vec<Approval>, DecisionError> {
     let mut decided = Vec::new();
     for asked in registry.store.approvals_of_run(run_id).await? {
         if !asked.is_open(now_ms()) {
@@ -59,8 +59,8 @@ pub(super) async fn decide_all(
         match decide_and_notify(registry, &asked.approval_id, decision, by).await {
             Ok(approval) => decided.push(approval),
             // It was decided in the meantime, or it is a question that a plain decision does not answer.
-            Err(DecisionRefused::NotPending | DecisionRefused::Unfit(_)) => {}
-            Err(error @ (DecisionRefused::TooManyRules | DecisionRefused::Store(_))) => return Err(error),
+            Err(DecisionError::NotPending | DecisionError::Unfit(_)) => {}
+            Err(error @ (DecisionError::TooManyRules | DecisionError::Store(_))) => return Err(error),
         }
     }
     Ok(decided)
@@ -73,7 +73,7 @@ pub async fn decide(
     approval_id: &str,
     decision: &Decision,
     by: &str,
-) -> Result<Approval, DecisionRefused> {
+) -> Result<Approval, DecisionError> {
     fits(store.approval(approval_id).await?.as_ref(), decision)?;
     let approval = store.decide(approval_id, decision, by, now_ms()).await?;
     prolong(store, &approval.run_id).await;
@@ -87,15 +87,15 @@ pub async fn decide(
 }
 
 /// Checks that the answer to a tool's question matches the question and applies only once.
-fn fits(asked: Option<&Approval>, decision: &Decision) -> Result<(), DecisionRefused> {
+fn fits(asked: Option<&Approval>, decision: &Decision) -> Result<(), DecisionError> {
     let asked = asked.and_then(|asked| asked.question.as_ref()).and_then(Question::from_json);
     let (Some(ask), Decision::Approve { edited_input, reach }) = (asked, decision) else { return Ok(()) };
     if *reach != ApprovalScope::Once {
-        return Err(DecisionRefused::Unfit(
+        return Err(DecisionError::Unfit(
             "this is a tool's question; an answer applies once and cannot become a rule".to_owned(),
         ));
     }
-    ask.filled(edited_input.as_ref()).map(drop).map_err(DecisionRefused::Unfit)
+    ask.filled(edited_input.as_ref()).map(drop).map_err(DecisionError::Unfit)
 }
 
 /// Restarts the time to live of a run: external input counts as progress.

@@ -15,7 +15,7 @@ use contract::frame::Failure;
 use contract::scope::Scope;
 use executor::{CallToken, Executor, Outcome};
 use serde_json::Value;
-use store::{Approval, Decision, DecisionRefused, Millis, RunState, SettleRefused, Settled, Store, StoreError};
+use store::{Approval, Decision, DecisionError, Millis, RunState, SettleError, Settled, Store, StoreError};
 use tokio::sync::oneshot;
 
 use crate::definition::Definition;
@@ -132,12 +132,12 @@ impl CodeMode {
     }
 
     /// Settles a parked call. Any process that uses the store can do so, at any time.
-    pub async fn settle(&self, token: &CallToken, outcome: &Outcome) -> Result<Settled, SettleRefused> {
+    pub async fn settle(&self, token: &CallToken, outcome: &Outcome) -> Result<Settled, SettleError> {
         decisions::settle(&self.registry, token, outcome).await
     }
 
     /// Records a person's decision about a call and notifies the run. `by` is the person.
-    pub async fn decide(&self, approval_id: &str, decision: &Decision, by: &str) -> Result<Approval, DecisionRefused> {
+    pub async fn decide(&self, approval_id: &str, decision: &Decision, by: &str) -> Result<Approval, DecisionError> {
         decisions::decide_and_notify(&self.registry, approval_id, decision, by).await
     }
 
@@ -148,7 +148,7 @@ impl CodeMode {
         run_id: &str,
         decision: &Decision,
         by: &str,
-    ) -> Result<Vec<Approval>, DecisionRefused> {
+    ) -> Result<Vec<Approval>, DecisionError> {
         decisions::decide_all(&self.registry, run_id, decision, by).await
     }
 

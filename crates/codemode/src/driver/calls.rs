@@ -290,7 +290,7 @@ impl Driver {
     /// Retries a call that was in progress when the host stopped.
     pub(super) fn retry(&mut self, call: CallId) {
         let Some(request) = self.journaled(call) else { return };
-        self.spawn_call(request, |executor, journal, request| async move { executor.again(&journal, &request).await });
+        self.spawn_call(request, |executor, journal, request| async move { executor.retry(&journal, &request).await });
     }
 
     pub(super) fn set_timer(&mut self, call: CallId, after_ms: u64) {

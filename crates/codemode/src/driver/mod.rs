@@ -22,7 +22,7 @@ use contract::json;
 use contract::limits::MAX_JSON_VALUES;
 use contract::tables::CatalogTables;
 use executor::clock::now_us;
-use executor::{Executor, Journal, NotOpened, Reserved, RunData};
+use executor::{Executor, Journal, OpenError, Reserved, RunData};
 use store::LegRow;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
@@ -388,11 +388,11 @@ impl Driver {
                 Method::Timer | Method::Yield => return Ok(()),
                 _ => self.reserve(call),
             },
-            Err(NotOpened::Refused(full)) => Some((full.code(), full.to_string())),
-            Err(spent @ NotOpened::Spent(_)) => {
+            Err(OpenError::Refused(full)) => Some((full.code(), full.to_string())),
+            Err(spent @ OpenError::Spent(_)) => {
                 return Err(failure(ErrorCode::TooManyPendingToolCalls, spent.to_string()));
             }
-            Err(reused @ NotOpened::Reused { .. }) => {
+            Err(reused @ OpenError::Reused { .. }) => {
                 return Err(failure(ErrorCode::InternalError, reused.to_string()));
             }
         };

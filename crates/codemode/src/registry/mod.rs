@@ -225,7 +225,7 @@ impl RunRegistry {
     /// Notifies drivers and waiting callers that another process has changed runs.
     pub(crate) fn on_run_change(&self, news: RunChange) {
         for (run_id, live) in self.live.lock().iter() {
-            if news == RunChange::Perhaps || news == RunChange::Of(run_id.clone()) {
+            if news == RunChange::Unknown || news == RunChange::Run(run_id.clone()) {
                 // A driver whose queue is full polls the store when it handles the queued commands.
                 live.commands.try_send(Command::PollStore).log_expected("notify a driver of a change");
             }
@@ -317,7 +317,7 @@ impl RunRegistry {
             ..Change::default()
         };
         fault::point("abort.before_bury")?;
-        let mut held = match self.store.seize(&row.run_id, &self.holder, self.lease_until()).await {
+        let mut held = match self.store.take_forcibly(&row.run_id, &self.holder, self.lease_until()).await {
             Ok(held) => held,
             Err(LeaseError::Store(error)) => return Err(error.into()),
             Err(LeaseError::Unknown | LeaseError::HeldElsewhere { .. }) => return Err(CommitError::Fenced),
@@ -349,7 +349,7 @@ pub(crate) async fn wait_for_change(news: &mut broadcast::Receiver<RunChange>, r
     let changed = async {
         loop {
             match news.recv().await {
-                Ok(RunChange::Of(other)) if other != run_id => {}
+                Ok(RunChange::Run(other)) if other != run_id => {}
                 Ok(_) | Err(RecvError::Lagged(_) | RecvError::Closed) => return,
             }
         }

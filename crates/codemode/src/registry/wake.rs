@@ -8,7 +8,7 @@ use contract::frame::Failure;
 use contract::limits::MAX_CATALOG_BYTES;
 use contract::tables::CatalogTables;
 use executor::{Executor, Journal};
-use store::{FencedRun, LeaseError, RunRow, StoreError, Unsealable};
+use store::{FencedRun, LeaseError, RunRow, StoreError, SealError};
 use telemetry::LogIgnored;
 
 use super::RunRegistry;
@@ -63,7 +63,7 @@ pub(super) async fn wake(
                 tracing::warn!(run = row.run_id, code, "run could not be resumed");
             }
             // Another process may be able to resume the run, or this one later.
-            registry.store.let_go(&held).await.log_ignored("release a run that was not resumed");
+            registry.store.release_run(&held).await.log_ignored("release a run that was not resumed");
             Err(error)
         }
     }
@@ -81,8 +81,8 @@ async fn driver(
     let definition =
         Definition::from_json(&row.definition).ok_or_else(|| not_resumable("its definition is unreadable"))?;
     let snapshot = registry.store.open_snapshot(&held, &row).map_err(|error| match error {
-        Unsealable::UnknownKey { id } => WakeError::Locked(key_missing(id)),
-        Unsealable::Damaged | Unsealable::NoRandomness => not_resumable(&error.to_string()).into(),
+        SealError::UnknownKey { id } => WakeError::Locked(key_missing(id)),
+        SealError::Damaged | SealError::NoRandomness => not_resumable(&error.to_string()).into(),
     })?;
     let (tables, legs, totals, approvals) = tokio::try_join!(
         registry.store.tables(&row.catalog, MAX_CATALOG_BYTES),

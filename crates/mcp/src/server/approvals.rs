@@ -14,7 +14,7 @@ use contract::config::pattern::Pattern;
 use contract::tool::{Repeat, ToolId, ToolSpec};
 use executor::clock::now_ms;
 use executor::{Hook, HookAnswer, HookFuture, ToolEvent};
-use store::{Approval, ApprovalScope, Decision, DecisionRefused};
+use store::{Approval, ApprovalScope, Decision, DecisionError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -128,7 +128,7 @@ pub(crate) async fn decide(
 ) -> bool {
     let by = format!("{} (through the client)", principal.name());
     let decided = match code_mode.decide(approval_id, decision, &by).await {
-        Err(DecisionRefused::TooManyRules) => {
+        Err(DecisionError::TooManyRules) => {
             // No permanent approval can be stored, but the person also approved this one call.
             let once = Decision::Approve { edited_input: None, reach: ApprovalScope::Once };
             return code_mode.decide(approval_id, &once, &by).await.is_ok();
@@ -136,7 +136,7 @@ pub(crate) async fn decide(
         decided => decided,
     };
     match decided {
-        Ok(_) | Err(DecisionRefused::NotPending) => true,
+        Ok(_) | Err(DecisionError::NotPending) => true,
         Err(error) => {
             tracing::warn!(approval_id, %error, "a decision cannot be stored");
             false

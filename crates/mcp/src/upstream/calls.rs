@@ -85,7 +85,7 @@ pub(super) async fn cancel(supervisor: &Arc<Supervisor>, parked: &ParkedCall) {
 /// Returns true if the tool's definition is not the approved one. It must be checked while the server runs, because
 /// a cached listing may be outdated.
 fn has_changed_since_approval(supervisor: &Supervisor, call: &AuthorizedCall) -> bool {
-    let Some(agreed) = call.agreed() else { return false };
+    let Some(agreed) = call.approved_definition() else { return false };
     let listing = supervisor.listing();
     listing.and_then(|listing| listing.definition(call.id())).is_some_and(|now| now != agreed)
 }

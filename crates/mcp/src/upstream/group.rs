@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use executor::{Approved, ToolSource};
+use executor::{StandingApprovals, ToolSource};
 use futures_util::future::join_all;
 use tokio::sync::{Semaphore, watch};
 
@@ -103,11 +103,11 @@ impl Upstreams {
     }
 
     pub fn statuses(&self) -> Vec<Status> {
-        self.statuses_against(&Approved::default())
+        self.statuses_against(&StandingApprovals::default())
     }
 
     /// Returns the statuses of all servers, including the tools whose definition differs from the approved one.
-    pub fn statuses_against(&self, approved: &Approved) -> Vec<Status> {
+    pub fn statuses_against(&self, approved: &StandingApprovals) -> Vec<Status> {
         self.servers.values().map(|server| server.status_against(approved)).collect()
     }
 }

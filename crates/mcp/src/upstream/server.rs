@@ -73,11 +73,11 @@ impl Upstream {
     }
 
     pub fn status(&self) -> Status {
-        self.status_against(&Approved::default())
+        self.status_against(&StandingApprovals::default())
     }
 
     /// Returns the status, including the tools whose definition differs from the approved one.
-    pub fn status_against(&self, approved: &Approved) -> Status {
+    pub fn status_against(&self, approved: &StandingApprovals) -> Status {
         Status::of(&self.supervisor, approved)
     }
 }

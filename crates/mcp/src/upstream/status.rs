@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use executor::Approved;
+use executor::StandingApprovals;
 use executor::clock::now_ms;
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ fn next_try(phase: Phase) -> Option<Millis> {
 
 impl Status {
     /// Returns the status of a server, including the tools whose definition differs from the approved one.
-    pub(super) fn of(supervisor: &Supervisor, approved: &Approved) -> Self {
+    pub(super) fn of(supervisor: &Supervisor, approved: &StandingApprovals) -> Self {
         let state = supervisor.state();
         let (phase, listing) = (state.lifecycle.phase(), state.listing.as_ref());
         let tools = listing.map(|listing| listing.tools.as_slice()).unwrap_or_default();

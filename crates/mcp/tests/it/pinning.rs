@@ -1,6 +1,6 @@
 //! Approvals are bound to a tool's definition: a tool whose definition has changed asks again.
 
-use executor::{Approved, CallEnd, Outcome, ProgressSink};
+use executor::{CallEnd, Outcome, ProgressSink, StandingApprovals};
 use mcp::{Upstream, UpstreamOptions};
 use serde_json::{Value, json};
 use store::{ApprovalScope, Decision};
@@ -44,7 +44,7 @@ async fn a_tool_with_a_changed_definition_asks_again_and_is_in_the_status() {
     let kept = ScriptedUpstream::with(json!({"tools": [pay("Pays."), tool("change", change)]}), options()).await;
     kept.upstream.listed().await.unwrap();
     agree(&kept).await;
-    let approved = Approved::in_store(&kept.store).await.unwrap();
+    let approved = StandingApprovals::in_store(&kept.store).await.unwrap();
     assert!(kept.upstream.status_against(&approved).changed_since_approved.is_empty());
 
     let before = kept.executor(&["mcp:s:pay"]);

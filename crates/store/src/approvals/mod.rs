@@ -1,17 +1,15 @@
 //! Approvals of calls: each is requested, decided and used once, or becomes a standing approval.
 
-mod decide;
-mod read;
-mod request;
-mod rules;
+pub(crate) mod requests;
+pub(crate) mod rules;
 
+use contract::limits::MAX_STANDING_RULES;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::Millis;
+use crate::error::StoreError;
 
-pub use decide::DecisionRefused;
-pub(crate) use request::{mark_used, withdraw, write};
 pub use rules::{RuleSubject, StandingRule};
 
 /// A request for approval. It covers only this call of this run, with this input and this definition of the tool.
@@ -110,5 +108,26 @@ impl Approval {
     /// Whether the request can still be decided.
     pub fn is_open(&self, now: Millis) -> bool {
         self.state == ApprovalState::Pending && self.expires_at > now
+    }
+}
+
+/// Why a decision was not recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum DecisionError {
+    #[error("no such approval is pending: it was already decided or has expired, or its run has ended")]
+    NotPending,
+    #[error("the answer does not fit the question: {0}")]
+    Unfit(String),
+    #[error(
+        "this agent already has the maximum of {MAX_STANDING_RULES} standing approvals; revoke one with `cellmate approvals rules revoke ID`, or approve this call once"
+    )]
+    TooManyRules,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<sqlx::Error> for DecisionError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Store(error.into())
     }
 }

@@ -5,10 +5,10 @@ use serde::Serialize;
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
-use super::{Approval, ApprovalScope, DecisionRefused};
+use super::{Approval, ApprovalScope, DecisionError};
 use crate::Millis;
-use crate::backend::{Store, StoreError};
-use crate::commit::Durability;
+use crate::backend::{Backend, Durability};
+use crate::error::StoreError;
 
 const COLUMNS: &str =
     "rule_id, tool_id, tool_hash, source_identity, agent_id, session_id, created_at, created_by, revoked_at";
@@ -46,45 +46,40 @@ pub struct RuleSubject<'a> {
     pub source_identity: &'a str,
 }
 
-impl Store {
-    /// Whether a standing approval of this agent and session allows the tool to be called without asking.
-    pub async fn is_allowed_for_good(
-        &self,
-        subject: RuleSubject<'_>,
-        agent_id: &str,
-        session_id: &str,
-    ) -> Result<bool, StoreError> {
-        let row = sqlx::query(
-            "SELECT COUNT(*) FROM rules WHERE tool_id = $1 AND tool_hash = $2 AND source_identity = $3 \
-             AND revoked_at IS NULL AND (agent_id IS NULL OR agent_id = $4) \
-             AND (session_id IS NULL OR session_id = $5)",
-        )
-        .bind(subject.tool_id.to_owned())
-        .bind(subject.tool_hash.to_owned())
-        .bind(subject.source_identity.to_owned())
-        .bind(agent_id.to_owned())
-        .bind(session_id.to_owned())
-        .fetch_one(self.reader())
+pub(crate) async fn has_standing_approval(
+    backend: &Backend,
+    subject: RuleSubject<'_>,
+    agent_id: &str,
+    session_id: &str,
+) -> Result<bool, StoreError> {
+    let row = sqlx::query(
+        "SELECT COUNT(*) FROM rules WHERE tool_id = $1 AND tool_hash = $2 AND source_identity = $3 \
+         AND revoked_at IS NULL AND (agent_id IS NULL OR agent_id = $4) \
+         AND (session_id IS NULL OR session_id = $5)",
+    )
+    .bind(subject.tool_id.to_owned())
+    .bind(subject.tool_hash.to_owned())
+    .bind(subject.source_identity.to_owned())
+    .bind(agent_id.to_owned())
+    .bind(session_id.to_owned())
+    .fetch_one(backend.reader())
+    .await?;
+    Ok(row.try_get::<i64, _>(0)? > 0)
+}
+
+pub(crate) async fn rules(backend: &Backend) -> Result<Vec<StandingRule>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM rules ORDER BY agent_id, session_id, created_at, rule_id");
+    let rows = sqlx::query(&sql).fetch_all(backend.reader()).await?;
+    rows.iter().map(read).collect()
+}
+
+pub(crate) async fn revoke_rule(backend: &Backend, rule_id: &str, now: Millis) -> Result<bool, StoreError> {
+    let revoked = sqlx::query("UPDATE rules SET revoked_at = $1 WHERE rule_id = $2 AND revoked_at IS NULL")
+        .bind(now)
+        .bind(rule_id.to_owned())
+        .execute(backend.writer(Durability::Synced))
         .await?;
-        Ok(row.try_get::<i64, _>(0)? > 0)
-    }
-
-    /// All standing approvals, revoked ones included, by agent, session and age.
-    pub async fn rules(&self) -> Result<Vec<StandingRule>, StoreError> {
-        let sql = format!("SELECT {COLUMNS} FROM rules ORDER BY agent_id, session_id, created_at, rule_id");
-        let rows = sqlx::query(&sql).fetch_all(self.reader()).await?;
-        rows.iter().map(read).collect()
-    }
-
-    /// Revokes a standing approval. Returns `false` if there is no rule with that id, or it was already revoked.
-    pub async fn revoke_rule(&self, rule_id: &str, now: Millis) -> Result<bool, StoreError> {
-        let revoked = sqlx::query("UPDATE rules SET revoked_at = $1 WHERE rule_id = $2 AND revoked_at IS NULL")
-            .bind(now)
-            .bind(rule_id.to_owned())
-            .execute(self.writer(Durability::Synced))
-            .await?;
-        Ok(revoked.rows_affected() == 1)
-    }
+    Ok(revoked.rows_affected() == 1)
 }
 
 fn read(row: &AnyRow) -> Result<StandingRule, StoreError> {
@@ -109,7 +104,7 @@ pub(super) async fn write_rule(
     reach: ApprovalScope,
     by: &str,
     now: Millis,
-) -> Result<(), DecisionRefused> {
+) -> Result<(), DecisionError> {
     let session = match reach {
         ApprovalScope::Once => return Ok(()),
         ApprovalScope::Session => Some(approval.session_id.clone()),
@@ -122,7 +117,7 @@ pub(super) async fn write_rule(
         .fetch_one(&mut *connection)
         .await?;
     if usize::try_from(row.try_get::<i64, _>(0)?).unwrap_or(usize::MAX) >= MAX_STANDING_RULES {
-        return Err(DecisionRefused::TooManyRules);
+        return Err(DecisionError::TooManyRules);
     }
     sqlx::query(
         "INSERT INTO rules (rule_id, tool_id, tool_hash, source_identity, agent_id, session_id, created_at, \

@@ -1,18 +1,130 @@
-//! Restores a backup into a store, in one transaction.
+//! Checks a backup, and restores it into a store in one transaction.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 use sqlx::any::AnyArguments;
 use sqlx::query::Query;
 use sqlx::{Any, AnyConnection, Executor, Row};
 
-use super::check::{Checked, fits};
 use super::format::{Column, Decoder, Kind, Record, Value};
-use super::write::columns;
-use super::{BackupError, TABLES};
-use crate::Millis;
-use crate::backend::Store;
-use crate::commit::places;
+use super::{BackupError, TABLES, columns};
+use crate::backend::Backend;
+use crate::locking::begin_with_locks;
+use crate::rows::RunState;
+use crate::seal::key_of;
+use crate::sql::places;
+use crate::{Millis, migrations};
+
+/// The most keys that a backup's cells may be sealed with; more than a key file may hold.
+const MAX_KEYS: usize = 256;
+
+/// The highest fence in a backup. A restore increments fences, which must not overflow.
+const MAX_FENCE: i64 = i64::MAX / 4;
+
+/// The contents of a complete, valid backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    pub schema: i64,
+    pub rows: BTreeMap<String, u64>,
+    /// The text of the key file, if the backup includes one.
+    pub keys: Option<String>,
+    /// The numbers of the keys that suspended cells in the backup are sealed with.
+    pub sealed_with: BTreeSet<u32>,
+    /// The fingerprints of the store's keys, by number.
+    pub marks: BTreeMap<u32, String>,
+    digest: [u8; 32],
+}
+
+/// Reads a whole backup and checks it.
+pub fn check(from: &mut (dyn Read + Send)) -> Result<Checked, BackupError> {
+    let mut decoder = Decoder::begin(from)?;
+    if decoder.schema > migrations::VERSION {
+        return Err(BackupError::TooNew { found: decoder.schema, known: migrations::VERSION });
+    }
+    let mut checked = Checked {
+        schema: decoder.schema,
+        rows: BTreeMap::new(),
+        keys: None,
+        sealed_with: BTreeSet::new(),
+        marks: BTreeMap::new(),
+        digest: [0; 32],
+    };
+    let mut table: Option<(String, Vec<Column>)> = None;
+    loop {
+        match decoder.next()? {
+            Record::Table { name, columns } => {
+                if !TABLES.contains(&name.as_str()) || checked.rows.insert(name.clone(), 0).is_some() {
+                    return Err(BackupError::Damaged("a table is unknown or occurs twice"));
+                }
+                table = Some((name, columns));
+            }
+            Record::Row(values) => {
+                let (name, columns) = table.as_ref().ok_or(BackupError::Damaged("a row precedes the first table"))?;
+                fits(columns, &values)?;
+                checked.note(name, columns, &values)?;
+            }
+            Record::Keys(text) if checked.keys.is_none() => checked.keys = Some(text),
+            Record::Keys(_) => return Err(BackupError::Damaged("it contains two key files")),
+            Record::End { digest } => {
+                checked.digest = digest;
+                return Ok(checked);
+            }
+        }
+    }
+}
+
+impl Checked {
+    fn note(&mut self, table: &str, columns: &[Column], values: &[Value]) -> Result<(), BackupError> {
+        if let Some(count) = self.rows.get_mut(table) {
+            *count += 1;
+        }
+        let field =
+            |name: &str| columns.iter().zip(values).find(|(column, _)| column.name == name).map(|(_, value)| value);
+        match table {
+            "runs" => {
+                let known = |state: &String| RunState::ALL.iter().any(|one| one.as_str() == state);
+                match (field("state"), field("fence")) {
+                    (Some(Value::Text(state)), Some(Value::Integer(fence)))
+                        if known(state) && (0..MAX_FENCE).contains(fence) => {}
+                    _ => return Err(BackupError::Damaged("a run has an invalid state or fence")),
+                }
+                if let Some(Value::Bytes(snapshot)) = field("snapshot") {
+                    self.sealed_with.insert(key_of(snapshot).ok_or(BackupError::Damaged("a cell is not sealed"))?);
+                }
+            }
+            "sealing_keys" => {
+                if let (Some(Value::Integer(id)), Some(Value::Text(mark))) = (field("key_id"), field("mark")) {
+                    let id = u32::try_from(*id).map_err(|_| BackupError::Damaged("a key number is invalid"))?;
+                    self.marks.insert(id, mark.clone());
+                }
+            }
+            _ => {}
+        }
+        if self.sealed_with.len() > MAX_KEYS || self.marks.len() > MAX_KEYS {
+            return Err(BackupError::Damaged("it refers to too many keys"));
+        }
+        Ok(())
+    }
+}
+
+/// Checks that a row has a value of the right kind for each column.
+fn fits(columns: &[Column], values: &[Value]) -> Result<(), BackupError> {
+    let fits = |(column, value): (&Column, &Value)| {
+        matches!(
+            (column.kind, value),
+            (_, Value::Null)
+                | (Kind::Integer, Value::Integer(_))
+                | (Kind::Text, Value::Text(_))
+                | (Kind::Bytes, Value::Bytes(_))
+        )
+    };
+    if columns.len() == values.len() && columns.iter().zip(values).all(fits) {
+        Ok(())
+    } else {
+        Err(BackupError::Damaged("a row does not match its table"))
+    }
+}
 
 /// Options of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,72 +144,69 @@ const FENCE_INCREMENT: i64 = 1_000_000;
 const MAX_ROWS: usize = 64;
 const MAX_BYTES: usize = 4 << 20;
 
-impl Store {
-    /// Restores a backup. `from` must be the checked backup from its beginning; if it differs, nothing is changed.
-    pub async fn restore(
-        &self,
-        from: &mut (dyn Read + Send),
-        checked: &Checked,
-        how: Restoring,
-        now: Millis,
-    ) -> Result<(), BackupError> {
-        // Other processes can still read; writers wait until the restore is committed.
-        let mut transaction = self.begin_with_locks(&TABLES, "EXCLUSIVE").await?;
-        if !how.replace && !is_empty(&mut transaction).await? {
-            return Err(BackupError::NotEmpty);
-        }
-        transaction.execute("CREATE TEMPORARY TABLE fences_before AS SELECT run_id, fence FROM runs").await?;
-        for table in TABLES.iter().chain(&["usage"]) {
-            transaction.execute(format!("DELETE FROM {table}").as_str()).await?;
-        }
-        self.put(&mut transaction, from, checked).await?;
-        let moved = format!(
-            "UPDATE runs SET holder = '', lease_until = 0, fence = fence + {FENCE_INCREMENT} + \
-             COALESCE((SELECT old.fence FROM fences_before AS old WHERE old.run_id = runs.run_id), 0)"
-        );
-        transaction.execute(moved.as_str()).await?;
-        transaction.execute("DROP TABLE fences_before").await?;
-        if how.end_runs {
-            end_runs(&mut transaction, now).await?;
-        }
-        transaction.commit().await?;
-        Ok(())
+pub(crate) async fn restore(
+    backend: &Backend,
+    from: &mut (dyn Read + Send),
+    checked: &Checked,
+    how: Restoring,
+    now: Millis,
+) -> Result<(), BackupError> {
+    // Other processes can still read; writers wait until the restore is committed.
+    let mut transaction = begin_with_locks(backend, &TABLES, "EXCLUSIVE").await?;
+    if !how.replace && !is_empty(&mut transaction).await? {
+        return Err(BackupError::NotEmpty);
     }
+    transaction.execute("CREATE TEMPORARY TABLE fences_before AS SELECT run_id, fence FROM runs").await?;
+    for table in TABLES.iter().chain(&["usage"]) {
+        transaction.execute(format!("DELETE FROM {table}").as_str()).await?;
+    }
+    put(backend, &mut transaction, from, checked).await?;
+    let moved = format!(
+        "UPDATE runs SET holder = '', lease_until = 0, fence = fence + {FENCE_INCREMENT} + \
+         COALESCE((SELECT old.fence FROM fences_before AS old WHERE old.run_id = runs.run_id), 0)"
+    );
+    transaction.execute(moved.as_str()).await?;
+    transaction.execute("DROP TABLE fences_before").await?;
+    if how.end_runs {
+        end_runs(&mut transaction, now).await?;
+    }
+    transaction.commit().await?;
+    Ok(())
+}
 
-    async fn put(
-        &self,
-        connection: &mut AnyConnection,
-        from: &mut (dyn Read + Send),
-        checked: &Checked,
-    ) -> Result<(), BackupError> {
-        let mut decoder = Decoder::begin(from)?;
-        let mut batch: Option<Batch> = None;
-        loop {
-            match decoder.next()? {
-                Record::Table { name, columns: given } => {
+async fn put(
+    backend: &Backend,
+    connection: &mut AnyConnection,
+    from: &mut (dyn Read + Send),
+    checked: &Checked,
+) -> Result<(), BackupError> {
+    let mut decoder = Decoder::begin(from)?;
+    let mut batch: Option<Batch> = None;
+    loop {
+        match decoder.next()? {
+            Record::Table { name, columns: given } => {
+                flush(connection, &mut batch).await?;
+                let known = columns(connection, backend.dialect, &name).await?;
+                if !TABLES.contains(&name.as_str()) || !given.iter().all(|column| known.contains(column)) {
+                    return Err(BackupError::Damaged("a table is unknown or has unknown columns"));
+                }
+                batch = Some(Batch { table: name, columns: given, rows: Vec::new(), bytes: 0 });
+            }
+            Record::Row(values) => {
+                let Some(current) = &mut batch else { return Err(BackupError::Changed) };
+                fits(&current.columns, &values)?;
+                if current.is_full_with(&values) {
                     flush(connection, &mut batch).await?;
-                    let known = columns(connection, self.dialect, &name).await?;
-                    if !TABLES.contains(&name.as_str()) || !given.iter().all(|column| known.contains(column)) {
-                        return Err(BackupError::Damaged("a table is unknown or has unknown columns"));
-                    }
-                    batch = Some(Batch { table: name, columns: given, rows: Vec::new(), bytes: 0 });
                 }
-                Record::Row(values) => {
-                    let Some(current) = &mut batch else { return Err(BackupError::Changed) };
-                    fits(&current.columns, &values)?;
-                    if current.is_full_with(&values) {
-                        flush(connection, &mut batch).await?;
-                    }
-                    if let Some(batch) = &mut batch {
-                        batch.bytes += size(&values);
-                        batch.rows.push(values);
-                    }
+                if let Some(batch) = &mut batch {
+                    batch.bytes += size(&values);
+                    batch.rows.push(values);
                 }
-                Record::Keys(_) => {}
-                Record::End { digest } => {
-                    flush(connection, &mut batch).await?;
-                    return if digest == checked.digest { Ok(()) } else { Err(BackupError::Changed) };
-                }
+            }
+            Record::Keys(_) => {}
+            Record::End { digest } => {
+                flush(connection, &mut batch).await?;
+                return if digest == checked.digest { Ok(()) } else { Err(BackupError::Changed) };
             }
         }
     }

@@ -1,31 +1,21 @@
 //! Commits one change of one run atomically, and only for the process that holds the run.
 
-mod lost;
+mod recovery;
 mod rows;
+mod usage;
 
-use crate::approvals::ApprovalRequest;
-use crate::backend::{Store, StoreError};
+use crate::Millis;
+use crate::approvals::{ApprovalRequest, requests};
+use crate::backend::{Backend, Durability};
+use crate::error::StoreError;
 use crate::quota::{Claim, Exceeded};
 use crate::rows::{CallRow, LegRow, RunState};
 use crate::runs::FencedRun;
-use crate::seal::Unsealable;
-use crate::transcript::Entry;
-use crate::{Millis, approvals, quota, transcript};
-use lost::{AttemptError, CommitStatus, RetryState};
-use rows::{write_calls, write_legs};
-
-pub(crate) use lost::is_transient;
-pub(crate) use rows::{ROWS_A_STATEMENT, list, places};
-
-/// What a commit survives once it has returned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// A power loss. Required before an effect that must not happen twice, and before a person is asked.
-    #[default]
-    Synced,
-    /// A crash of the process.
-    Relaxed,
-}
+use crate::seal::SealError;
+use crate::transcript::{self, Entry};
+use crate::watch::notify_others;
+use recovery::{AttemptError, CommitStatus, RetryState, resolve_attempt};
+use rows::{write_calls, write_legs, write_run};
 
 /// A change of a run. Fields that are `None` stay as they are.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +56,7 @@ pub enum CommitError {
     #[error(transparent)]
     Quota(Box<Exceeded>),
     #[error(transparent)]
-    Seal(#[from] Unsealable),
+    Seal(#[from] SealError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -77,67 +67,63 @@ impl From<sqlx::Error> for CommitError {
     }
 }
 
-impl Store {
-    /// Commits a change and increments the run's sequence. If the sequence or fence in the store differs from the
-    /// holder's, nothing is written. If the server is unavailable for a moment, the commit is retried; if the answer to
-    /// a commit is lost, it is retried only after the store shows that it was not written.
-    pub async fn commit(
-        &self,
-        held: &mut FencedRun,
-        change: &Change,
-        durability: Durability,
-        now: Millis,
-    ) -> Result<(), CommitError> {
-        let sealed = match &change.snapshot {
-            Some((leg, snapshot)) => Some((*leg, self.keys.seal(snapshot, &held.binding(*leg))?)),
-            None => None,
-        };
-        fault::point("commit.before_begin")?;
-        let claim = Claim::of(change, sealed.as_ref())
-            .and_then(|claim| self.deferred_bytes.due(&held.scope.agent_id, claim, &self.quotas));
-        let mut retry = RetryState::begin();
-        while let Err(error) = self.write(held, change, sealed.as_ref(), claim, durability, now).await {
-            match self.resolve_attempt(held, error, &mut retry).await? {
-                CommitStatus::Written => break,
-                CommitStatus::NotWritten => {}
-            }
+pub(crate) async fn commit(
+    backend: &Backend,
+    held: &mut FencedRun,
+    change: &Change,
+    durability: Durability,
+    now: Millis,
+) -> Result<(), CommitError> {
+    let sealed = match &change.snapshot {
+        Some((leg, snapshot)) => Some((*leg, backend.keys.seal(snapshot, &held.binding(*leg))?)),
+        None => None,
+    };
+    fault::point("commit.before_begin")?;
+    let claim = usage::claim_of(change, sealed.as_ref())
+        .and_then(|claim| backend.deferred_bytes.due(&held.scope.agent_id, claim, &backend.quotas));
+    let mut retry = RetryState::begin();
+    while let Err(error) = write(backend, held, change, sealed.as_ref(), claim, durability, now).await {
+        match resolve_attempt(backend, held, error, &mut retry).await? {
+            CommitStatus::Written => break,
+            CommitStatus::NotWritten => {}
         }
-        held.mark_written();
-        fault::point("commit.after_commit")?;
-        Ok(())
     }
+    held.mark_written();
+    fault::point("commit.after_commit")?;
+    Ok(())
+}
 
-    async fn write(
-        &self,
-        held: &FencedRun,
-        change: &Change,
-        sealed: Option<&(i64, Vec<u8>)>,
-        claim: Option<Claim>,
-        durability: Durability,
-        now: Millis,
-    ) -> Result<(), AttemptError> {
-        let mut transaction = self.writer(durability).begin().await?;
-        if !held.is_written() {
-            fault::point("exec.before_insert")?;
-        }
-        held.write_row(&mut transaction, change, sealed, now).await?;
-        fault::point("commit.in_transaction")?;
-        write_legs(&mut transaction, &held.run_id, &change.legs).await?;
-        write_calls(&mut transaction, &held.run_id, &change.calls).await?;
-        approvals::write(&mut transaction, held, &change.approvals).await?;
-        approvals::mark_used(&mut transaction, &change.used_approvals).await?;
-        if change.state.is_some_and(RunState::is_over) {
-            approvals::withdraw(&mut transaction, &held.run_id).await?;
-        }
-        if let Some(claim) = claim {
-            quota::take(&mut transaction, held, claim, &self.quotas, now).await?;
-        }
-        transcript::write(&mut transaction, self.dialect, &held.scope.session_id, &held.run_id, &change.entries)
-            .await?;
-        if change.state.is_some() || change.release {
-            self.notify_others(&mut transaction, &held.run_id).await?;
-        }
-        fault::point("commit.before_commit")?;
-        fault::commit_answer(transaction.commit().await).map_err(AttemptError::AtCommit)
+async fn write(
+    backend: &Backend,
+    held: &FencedRun,
+    change: &Change,
+    sealed: Option<&(i64, Vec<u8>)>,
+    claim: Option<Claim>,
+    durability: Durability,
+    now: Millis,
+) -> Result<(), AttemptError> {
+    let mut transaction = backend.writer(durability).begin().await?;
+    if !held.is_written() {
+        fault::point("exec.before_insert")?;
     }
+    write_run(&mut transaction, held, change, sealed, now).await?;
+    fault::point("commit.in_transaction")?;
+    write_legs(&mut transaction, &held.run_id, &change.legs).await?;
+    write_calls(&mut transaction, &held.run_id, &change.calls).await?;
+    requests::write(&mut transaction, held, &change.approvals).await?;
+    if !requests::mark_used(&mut transaction, &change.used_approvals).await? {
+        return Err(CommitError::ApprovalGone.into());
+    }
+    if change.state.is_some_and(RunState::is_over) {
+        requests::withdraw_all(&mut transaction, &held.run_id).await?;
+    }
+    if let Some(claim) = claim {
+        usage::take(&mut transaction, held, claim, &backend.quotas, now).await?;
+    }
+    transcript::write(&mut transaction, backend.dialect, &held.scope.session_id, &held.run_id, &change.entries).await?;
+    if change.state.is_some() || change.release {
+        notify_others(backend, &mut transaction, &held.run_id).await?;
+    }
+    fault::point("commit.before_commit")?;
+    fault::commit_answer(transaction.commit().await).map_err(AttemptError::AtCommit)
 }

@@ -1,8 +1,7 @@
-//! The row of a run: how it is created, leased, updated and read.
+//! Runs: how they are leased and read. Their changes are written by [`commit`](crate::commit).
 
-mod lease;
-mod read;
-mod write;
+pub(crate) mod lease;
+pub(crate) mod read;
 
 use contract::scope::Scope;
 
@@ -32,8 +31,8 @@ pub struct FencedRun {
     pub scope: Scope,
     pub(crate) sequence: i64,
     pub(crate) fence: i64,
-    definition: String,
-    unwritten: Option<NewRun>,
+    pub(crate) definition: String,
+    pub(crate) unwritten: Option<NewRun>,
 }
 
 impl FencedRun {
@@ -51,6 +50,12 @@ impl FencedRun {
     /// Whether the run is in the store.
     pub fn is_written(&self) -> bool {
         self.unwritten.is_none()
+    }
+
+    /// Records a successful commit. Must be called after the commit, because a transaction can fail until then.
+    pub(crate) fn mark_written(&mut self) {
+        self.unwritten = None;
+        self.sequence += 1;
     }
 
     pub(crate) fn binding(&self, leg: i64) -> Sealed<'_> {

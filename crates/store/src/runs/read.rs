@@ -6,11 +6,12 @@ use sqlx::any::AnyRow;
 
 use super::FencedRun;
 use crate::Millis;
-use crate::backend::{Store, StoreError};
+use crate::backend::Backend;
+use crate::error::StoreError;
 use crate::rows::{
-    CallRow, CallState, JournalTotals, LegEnded, LegHow, LegRow, RunGlance, RunListed, RunRow, RunState,
+    CallRow, CallState, JournalTotals, LegEnded, LegHow, LegRow, RunListEntry, RunRow, RunState, RunSummary,
 };
-use crate::seal::Unsealable;
+use crate::seal::SealError;
 
 const COLUMNS: &str = "run_id, agent_id, session_id, agent_run_id, tool_call_id, state, created_at, expires_at, catalog, \
                        definition, progress, snapshot_leg, snapshot, result";
@@ -18,162 +19,152 @@ const COLUMNS: &str = "run_id, agent_id, session_id, agent_run_id, tool_call_id,
 const CALL_COLUMNS: &str = "call, leg, method, target, payload, input_hash, tool_id, tool_hash, input, state, attempt, \
                             due_at, since, settle_order, outcome, reply, parent, ticket";
 
-impl Store {
-    /// Returns a run with its snapshot still sealed. The caller must check who may see it.
-    pub async fn run(&self, run_id: &str) -> Result<Option<RunRow>, StoreError> {
-        let row = sqlx::query(&format!("SELECT {COLUMNS} FROM runs WHERE run_id = $1"))
-            .bind(run_id.to_owned())
-            .fetch_optional(self.reader())
-            .await?;
-        row.map(|row| read_run(&row)).transpose()
-    }
-
-    /// Decrypts a run's snapshot; `None` if it has none.
-    pub fn open_snapshot(&self, held: &FencedRun, row: &RunRow) -> Result<Option<Vec<u8>>, Unsealable> {
-        match (&row.snapshot, row.snapshot_leg) {
-            (Some(sealed), Some(leg)) => self.keys.open(sealed, &held.binding(leg)).map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    /// Returns the catalog tables with this hash, of at most `max_bytes`.
-    pub async fn tables(&self, hash: &str, max_bytes: usize) -> Result<Option<Vec<u8>>, StoreError> {
-        let row = sqlx::query("SELECT tables FROM catalogs WHERE hash = $1")
-            .bind(hash.to_owned())
-            .fetch_optional(self.reader())
-            .await?;
-        let Some(row) = row else { return Ok(None) };
-        let packed: Vec<u8> = row.try_get(0)?;
-        let tables =
-            zstd::bulk::decompress(&packed, max_bytes).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        Ok(Some(tables))
-    }
-
-    /// Returns the legs of a run in order.
-    pub async fn legs(&self, run_id: &str) -> Result<Vec<LegRow>, StoreError> {
-        let rows = sqlx::query("SELECT leg, clock_us, replies, ended, shown FROM legs WHERE run_id = $1 ORDER BY leg")
-            .bind(run_id.to_owned())
-            .fetch_all(self.reader())
-            .await?;
-        rows.iter().map(read_leg).collect()
-    }
-
-    /// Returns all calls of a run in order.
-    pub async fn calls(&self, run_id: &str) -> Result<Vec<CallRow>, StoreError> {
-        let sql = format!("SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 ORDER BY call");
-        let rows = sqlx::query(&sql).bind(run_id.to_owned()).fetch_all(self.reader()).await?;
-        rows.iter().map(read_call).collect()
-    }
-
-    /// Returns one call of a run.
-    pub async fn call(&self, run_id: &str, call: u32) -> Result<Option<CallRow>, StoreError> {
-        let row = sqlx::query(&format!("SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND call = $2"))
-            .bind(run_id.to_owned())
-            .bind(i64::from(call))
-            .fetch_optional(self.reader())
-            .await?;
-        row.map(|row| read_call(&row)).transpose()
-    }
-
-    /// Returns the calls of a run whose result its cell has not received. Even a long run has only a few.
-    pub async fn open_calls(&self, run_id: &str) -> Result<Vec<CallRow>, StoreError> {
-        let sql = format!(
-            "SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND state NOT IN ('delivered', 'cleared') ORDER BY call"
-        );
-        let rows = sqlx::query(&sql).bind(run_id.to_owned()).fetch_all(self.reader()).await?;
-        rows.iter().map(read_call).collect()
-    }
-
-    /// Returns the totals of a run's journal without reading its rows.
-    pub async fn journal_totals(&self, run_id: &str) -> Result<JournalTotals, StoreError> {
-        let row = sqlx::query(
-            "SELECT COUNT(*), CAST(COALESCE(MAX(call), 0) AS BIGINT), CAST(COALESCE(MAX(settle_order), 0) AS BIGINT), \
-             CAST(COALESCE(MAX(attempt), 0) AS BIGINT), \
-             CAST(COALESCE((SELECT journal_bytes FROM runs WHERE run_id = $1), 0) AS BIGINT) \
-             FROM calls WHERE run_id = $1",
-        )
+pub(crate) async fn run(backend: &Backend, run_id: &str) -> Result<Option<RunRow>, StoreError> {
+    let row = sqlx::query(&format!("SELECT {COLUMNS} FROM runs WHERE run_id = $1"))
         .bind(run_id.to_owned())
-        .fetch_one(self.reader())
+        .fetch_optional(backend.reader())
         .await?;
-        let count = |number: i64| usize::try_from(number).unwrap_or(0);
-        Ok(JournalTotals {
-            calls: count(row.try_get(0)?),
-            last_call: u32::try_from(row.try_get::<i64, _>(1)?)
-                .map_err(|_| StoreError::Corrupt("invalid call number".to_owned()))?,
-            settle_order: row.try_get(2)?,
-            had_effects: row.try_get::<i64, _>(3)? > 0,
-            bytes: count(row.try_get(4)?),
+    row.map(|row| read_run(&row)).transpose()
+}
+
+pub(crate) fn open_snapshot(backend: &Backend, held: &FencedRun, row: &RunRow) -> Result<Option<Vec<u8>>, SealError> {
+    match (&row.snapshot, row.snapshot_leg) {
+        (Some(sealed), Some(leg)) => backend.keys.open(sealed, &held.binding(leg)).map(Some),
+        _ => Ok(None),
+    }
+}
+
+pub(crate) async fn tables(backend: &Backend, hash: &str, max_bytes: usize) -> Result<Option<Vec<u8>>, StoreError> {
+    let row = sqlx::query("SELECT tables FROM catalogs WHERE hash = $1")
+        .bind(hash.to_owned())
+        .fetch_optional(backend.reader())
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let packed: Vec<u8> = row.try_get(0)?;
+    let tables = zstd::bulk::decompress(&packed, max_bytes).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    Ok(Some(tables))
+}
+
+pub(crate) async fn legs(backend: &Backend, run_id: &str) -> Result<Vec<LegRow>, StoreError> {
+    let rows = sqlx::query("SELECT leg, clock_us, replies, ended, shown FROM legs WHERE run_id = $1 ORDER BY leg")
+        .bind(run_id.to_owned())
+        .fetch_all(backend.reader())
+        .await?;
+    rows.iter().map(read_leg).collect()
+}
+
+pub(crate) async fn calls(backend: &Backend, run_id: &str) -> Result<Vec<CallRow>, StoreError> {
+    let sql = format!("SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 ORDER BY call");
+    let rows = sqlx::query(&sql).bind(run_id.to_owned()).fetch_all(backend.reader()).await?;
+    rows.iter().map(read_call).collect()
+}
+
+pub(crate) async fn call(backend: &Backend, run_id: &str, call: u32) -> Result<Option<CallRow>, StoreError> {
+    let row = sqlx::query(&format!("SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND call = $2"))
+        .bind(run_id.to_owned())
+        .bind(i64::from(call))
+        .fetch_optional(backend.reader())
+        .await?;
+    row.map(|row| read_call(&row)).transpose()
+}
+
+pub(crate) async fn open_calls(backend: &Backend, run_id: &str) -> Result<Vec<CallRow>, StoreError> {
+    let sql = format!(
+        "SELECT {CALL_COLUMNS} FROM calls WHERE run_id = $1 AND state NOT IN ('delivered', 'cleared') ORDER BY call"
+    );
+    let rows = sqlx::query(&sql).bind(run_id.to_owned()).fetch_all(backend.reader()).await?;
+    rows.iter().map(read_call).collect()
+}
+
+pub(crate) async fn journal_totals(backend: &Backend, run_id: &str) -> Result<JournalTotals, StoreError> {
+    let row = sqlx::query(
+        "SELECT COUNT(*), CAST(COALESCE(MAX(call), 0) AS BIGINT), CAST(COALESCE(MAX(settle_order), 0) AS BIGINT), \
+         CAST(COALESCE(MAX(attempt), 0) AS BIGINT), \
+         CAST(COALESCE((SELECT journal_bytes FROM runs WHERE run_id = $1), 0) AS BIGINT) \
+         FROM calls WHERE run_id = $1",
+    )
+    .bind(run_id.to_owned())
+    .fetch_one(backend.reader())
+    .await?;
+    let count = |number: i64| usize::try_from(number).unwrap_or(0);
+    Ok(JournalTotals {
+        calls: count(row.try_get(0)?),
+        last_call: u32::try_from(row.try_get::<i64, _>(1)?)
+            .map_err(|_| StoreError::Corrupt("invalid call number".to_owned()))?,
+        settle_order: row.try_get(2)?,
+        had_effects: row.try_get::<i64, _>(3)? > 0,
+        bytes: count(row.try_get(4)?),
+    })
+}
+
+pub(crate) async fn live_runs(backend: &Backend) -> Result<u64, StoreError> {
+    let row = sqlx::query("SELECT COUNT(*) FROM runs WHERE state IN ('running', 'waiting')")
+        .fetch_one(backend.reader())
+        .await?;
+    Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))
+}
+
+pub(crate) async fn recent_runs(
+    backend: &Backend,
+    scope: &Scope,
+    since: Millis,
+    limit: u32,
+) -> Result<Vec<RunSummary>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT run_id, state, created_at, updated_at, definition FROM runs WHERE session_id = $1 AND agent_id = $2 \
+         AND agent_run_id = $3 AND (state IN ('running', 'waiting') OR updated_at > $4) \
+         ORDER BY created_at DESC, run_id LIMIT $5",
+    )
+    .bind(scope.session_id.clone())
+    .bind(scope.agent_id.clone())
+    .bind(scope.agent_run_id.clone())
+    .bind(since)
+    .bind(i64::from(limit))
+    .fetch_all(backend.reader())
+    .await?;
+    rows.iter()
+        .map(|row| {
+            Ok(RunSummary {
+                run_id: row.try_get(0)?,
+                state: RunState::parse(&row.try_get::<String, _>(1)?)?,
+                created_at: row.try_get(2)?,
+                updated_at: row.try_get(3)?,
+                definition: row.try_get(4)?,
+            })
         })
-    }
+        .collect()
+}
 
-    /// Counts the runs that are running or waiting.
-    pub async fn live_runs(&self) -> Result<u64, StoreError> {
-        let row = sqlx::query("SELECT COUNT(*) FROM runs WHERE state IN ('running', 'waiting')")
-            .fetch_one(self.reader())
-            .await?;
-        Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))
-    }
-
-    /// Returns the newest runs of a scope that are live or ended after `since`.
-    pub async fn recent_runs(&self, scope: &Scope, since: Millis, limit: u32) -> Result<Vec<RunGlance>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT run_id, state, created_at, updated_at, definition FROM runs WHERE session_id = $1 AND agent_id = $2 \
-             AND agent_run_id = $3 AND (state IN ('running', 'waiting') OR updated_at > $4) \
-             ORDER BY created_at DESC, run_id LIMIT $5",
-        )
-        .bind(scope.session_id.clone())
-        .bind(scope.agent_id.clone())
-        .bind(scope.agent_run_id.clone())
-        .bind(since)
-        .bind(i64::from(limit))
-        .fetch_all(self.reader())
-        .await?;
-        rows.iter()
-            .map(|row| {
-                Ok(RunGlance {
-                    run_id: row.try_get(0)?,
-                    state: RunState::parse(&row.try_get::<String, _>(1)?)?,
-                    created_at: row.try_get(2)?,
-                    updated_at: row.try_get(3)?,
-                    definition: row.try_get(4)?,
-                })
+pub(crate) async fn runs(backend: &Backend, limit: u32) -> Result<Vec<RunListEntry>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT run_id, agent_id, session_id, agent_run_id, state, created_at, updated_at, expires_at, \
+         (SELECT COUNT(*) FROM calls WHERE calls.run_id = runs.run_id AND calls.state NOT IN \
+         ('delivered', 'cleared')) FROM runs ORDER BY created_at DESC, run_id LIMIT $1",
+    )
+    .bind(i64::from(limit))
+    .fetch_all(backend.reader())
+    .await?;
+    rows.iter()
+        .map(|row| {
+            Ok(RunListEntry {
+                run_id: row.try_get(0)?,
+                scope: scope(row)?,
+                state: RunState::parse(&row.try_get::<String, _>(4)?)?,
+                created_at: row.try_get(5)?,
+                updated_at: row.try_get(6)?,
+                expires_at: row.try_get(7)?,
+                open_calls: u64::try_from(row.try_get::<i64, _>(8)?).unwrap_or(0),
             })
-            .collect()
-    }
+        })
+        .collect()
+}
 
-    /// Returns the newest runs of all principals, newest first.
-    pub async fn runs(&self, limit: u32) -> Result<Vec<RunListed>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT run_id, agent_id, session_id, agent_run_id, state, created_at, updated_at, expires_at, \
-             (SELECT COUNT(*) FROM calls WHERE calls.run_id = runs.run_id AND calls.state NOT IN \
-             ('delivered', 'cleared')) FROM runs ORDER BY created_at DESC, run_id LIMIT $1",
-        )
-        .bind(i64::from(limit))
-        .fetch_all(self.reader())
+pub(crate) async fn runs_of_session(backend: &Backend, session_id: &str) -> Result<Vec<String>, StoreError> {
+    let rows = sqlx::query("SELECT run_id FROM runs WHERE session_id = $1 AND state IN ('running', 'waiting')")
+        .bind(session_id.to_owned())
+        .fetch_all(backend.reader())
         .await?;
-        rows.iter()
-            .map(|row| {
-                Ok(RunListed {
-                    run_id: row.try_get(0)?,
-                    scope: scope(row)?,
-                    state: RunState::parse(&row.try_get::<String, _>(4)?)?,
-                    created_at: row.try_get(5)?,
-                    updated_at: row.try_get(6)?,
-                    expires_at: row.try_get(7)?,
-                    open_calls: u64::try_from(row.try_get::<i64, _>(8)?).unwrap_or(0),
-                })
-            })
-            .collect()
-    }
-
-    /// Returns the ids of a session's live runs.
-    pub async fn runs_of_session(&self, session_id: &str) -> Result<Vec<String>, StoreError> {
-        let rows = sqlx::query("SELECT run_id FROM runs WHERE session_id = $1 AND state IN ('running', 'waiting')")
-            .bind(session_id.to_owned())
-            .fetch_all(self.reader())
-            .await?;
-        rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
-    }
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
 /// Reads the scope from the three columns after the run id.

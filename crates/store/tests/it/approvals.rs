@@ -4,7 +4,7 @@ use contract::limits::MAX_STANDING_RULES;
 use serde_json::json;
 use sqlx::{Connection, Executor};
 use store::{
-    ApprovalScope, ApprovalState, Change, CommitError, Decision, DecisionRefused, Durability, RuleSubject, RunState,
+    ApprovalScope, ApprovalState, Change, CommitError, Decision, DecisionError, Durability, RuleSubject, RunState,
 };
 
 use crate::world::{NOW, Place, approval_request, everywhere};
@@ -28,7 +28,7 @@ async fn a_decision_counts_once() {
         assert_eq!((approval.input, approval.edited_input), (json!({"n": 1}), Some(json!({"n": 2}))));
         for again in [approve(ApprovalScope::Once), Decision::Deny { note: "no".to_owned() }] {
             let refused = place.store.decide(&id, &again, "bob", NOW + 2).await;
-            assert!(matches!(refused, Err(DecisionRefused::NotPending)), "{refused:?}");
+            assert!(matches!(refused, Err(DecisionError::NotPending)), "{refused:?}");
         }
     }
 }
@@ -82,7 +82,7 @@ async fn an_approval_cannot_be_decided_after_it_expired_or_its_run_ended() {
             .store
             .decide(&approval_request(&place, 1).approval_id, &approve(ApprovalScope::Once), "ada", NOW + 5000)
             .await;
-        assert!(matches!(late, Err(DecisionRefused::NotPending)), "{late:?}");
+        assert!(matches!(late, Err(DecisionError::NotPending)), "{late:?}");
         let mut held = place.run(2, requesting_approval(&place, 2)).await;
         let end = Change { state: Some(RunState::Aborted), ..Change::default() };
         place.store.commit(&mut held, &end, Durability::Synced, NOW).await.unwrap();
@@ -90,7 +90,7 @@ async fn an_approval_cannot_be_decided_after_it_expired_or_its_run_ended() {
             .store
             .decide(&approval_request(&place, 2).approval_id, &approve(ApprovalScope::Once), "ada", NOW)
             .await;
-        assert!(matches!(over, Err(DecisionRefused::NotPending)), "{over:?}");
+        assert!(matches!(over, Err(DecisionError::NotPending)), "{over:?}");
         assert_eq!(place.store.approvals_of_run(&held.run_id).await.unwrap()[0].state, ApprovalState::Void);
         let pending = place.store.pending_approvals().await.unwrap();
         assert!(pending.iter().all(|one| one.run_id != held.run_id), "{pending:?}");
@@ -104,7 +104,7 @@ async fn a_rule_allows_only_its_tool_agent_and_session_until_it_is_revoked() {
         let tool = approval_request(&place, 0).tool_id;
         let allowed_at = async |identity: &str, hash: &str, agent: &str, session: &str| {
             let subject = RuleSubject { tool_id: &tool, tool_hash: hash, source_identity: identity };
-            place.store.is_allowed_for_good(subject, agent, session).await.unwrap()
+            place.store.has_standing_approval(subject, agent, session).await.unwrap()
         };
         let allowed = async |hash: &str, agent: &str, session: &str| allowed_at("server", hash, agent, session).await;
         assert!(!allowed("tool", &scope.agent_id, &scope.session_id).await);
@@ -153,7 +153,7 @@ async fn file_and_connection() -> (Place, sqlx::AnyConnection) {
 async fn is_allowed(place: &Place) -> bool {
     let (scope, tool) = (place.scope(), approval_request(place, 0).tool_id);
     let subject = RuleSubject { tool_id: &tool, tool_hash: "tool", source_identity: "server" };
-    place.store.is_allowed_for_good(subject, &scope.agent_id, &scope.session_id).await.unwrap()
+    place.store.has_standing_approval(subject, &scope.agent_id, &scope.session_id).await.unwrap()
 }
 
 #[tokio::test]
@@ -198,7 +198,7 @@ async fn rules_of_an_agent_are_bounded_and_at_the_limit_a_call_can_be_approved_o
     place.run(1, requesting_approval(&place, 1)).await;
     let id = approval_request(&place, 1).approval_id;
     let refused = place.store.decide(&id, &approve(ApprovalScope::Agent), "ada", NOW).await;
-    assert!(matches!(refused, Err(DecisionRefused::TooManyRules)), "{refused:?}");
+    assert!(matches!(refused, Err(DecisionError::TooManyRules)), "{refused:?}");
     assert!(place.store.revoke_rule("rNULL_1", NOW).await.unwrap());
     place.store.decide(&id, &approve(ApprovalScope::Agent), "ada", NOW).await.unwrap();
     assert!(is_allowed(&place).await);

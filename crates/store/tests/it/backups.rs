@@ -15,7 +15,7 @@ const OVER: Restoring = Restoring { replace: true, end_runs: false };
 
 /// Writes rows to every table, including a waiting run that can be resumed.
 async fn fill(place: &Place) {
-    place.store.vouch_for_keys(NOW).await.unwrap();
+    place.store.check_keys(NOW).await.unwrap();
     let waits = Change {
         state: Some(RunState::Waiting),
         release: true,
@@ -123,7 +123,7 @@ async fn a_process_that_held_a_run_before_a_restore_can_no_longer_write_it() {
         let refused = restore(&place, &bytes, INTO_EMPTY).await;
         assert!(matches!(refused, Err(BackupError::NotEmpty)), "{refused:?}");
         restore(&place, &bytes, OVER).await.unwrap();
-        assert!(!place.store.hold_on(&held, NOW + 100_000).await.unwrap());
+        assert!(!place.store.extend_lease(&held, NOW + 100_000).await.unwrap());
         assert_eq!(place.store.lost("one", std::slice::from_ref(&run_id)).await.unwrap(), [run_id.as_str()]);
         let written = place.store.commit(&mut held, &Change::default(), Durability::Relaxed, NOW).await;
         assert!(matches!(written, Err(CommitError::Fenced)), "{written:?}");

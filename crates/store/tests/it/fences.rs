@@ -99,10 +99,10 @@ async fn a_run_can_be_taken_if_its_lease_is_expired_released_or_the_takers_own()
         assert!(place.store.take(&id, "three", NOW + 10, NOW + 3000).await.is_err());
         place.store.take(&id, "two", NOW + 10, NOW + 3000).await.unwrap();
         // A former holder cannot release a run that was taken over since.
-        place.store.let_go(&two).await.unwrap();
+        place.store.release_run(&two).await.unwrap();
         assert!(place.store.take(&id, "three", NOW + 10, NOW + 3000).await.is_err());
-        let three = place.store.seize(&id, "three", NOW + 3000).await.unwrap();
-        place.store.let_go(&three).await.unwrap();
+        let three = place.store.take_forcibly(&id, "three", NOW + 3000).await.unwrap();
+        place.store.release_run(&three).await.unwrap();
         place.store.take(&id, "four", NOW + 10, NOW + 3000).await.unwrap();
         let unknown = place.store.take("cm_nothing", "two", NOW, NOW).await;
         assert!(matches!(unknown, Err(LeaseError::Unknown)), "{unknown:?}");
@@ -121,7 +121,7 @@ async fn an_ended_run_cannot_be_changed_or_taken() {
             assert_eq!((row.state, row.snapshot.is_some(), row.result.as_deref()), (state, false, Some("{}")));
             let after = place.store.commit(&mut held, &Change::default(), Durability::Synced, NOW).await;
             assert!(matches!(after, Err(CommitError::Fenced)), "{after:?}");
-            let taken = place.store.seize(&held.run_id, "two", NOW).await;
+            let taken = place.store.take_forcibly(&held.run_id, "two", NOW).await;
             assert!(matches!(taken, Err(LeaseError::Unknown)), "{taken:?}");
         }
     }
@@ -162,7 +162,7 @@ async fn a_clock_one_second_ahead_takes_no_renewed_run_and_one_far_ahead_fences_
         let mut theirs = place.store.take(&held.run_id, "two", NOW + 70_000, NOW + 73_000).await.unwrap();
         let refused = place.store.commit(&mut held, &Change::default(), Durability::Synced, NOW + 10_000).await;
         assert!(matches!(refused, Err(CommitError::Fenced)), "{refused:?}");
-        assert!(!place.store.hold_on(&held, NOW + 13_000).await.unwrap());
+        assert!(!place.store.extend_lease(&held, NOW + 13_000).await.unwrap());
         place.store.commit(&mut theirs, &Change::default(), Durability::Synced, NOW + 70_000).await.unwrap();
     }
 }

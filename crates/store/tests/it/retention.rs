@@ -36,7 +36,7 @@ async fn runs_and_transcripts_are_deleted_only_after_their_retention() {
         assert_eq!(place.store.transcript(&session).await.unwrap().len(), 1);
         assert_eq!(store.sweep(NOW + 1_000_001).await.unwrap().entries, 1);
         assert_eq!(place.store.transcript(&session).await.unwrap(), []);
-        assert_eq!(store.sweep(NOW + 1_000_001).await.unwrap(), store::Swept::default());
+        assert_eq!(store.sweep(NOW + 1_000_001).await.unwrap(), store::SweepReport::default());
     }
 }
 

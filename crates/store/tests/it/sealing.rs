@@ -1,6 +1,6 @@
 //! A snapshot opens only for the run and the leg it was taken for.
 
-use store::{Change, Durability, Keys, Location, RunRow, RunState, Store, StoreError, Unsealable};
+use store::{Change, Durability, Keys, Location, RunRow, RunState, SealError, Store, StoreError};
 
 use crate::world::{NOW, Place, everywhere};
 
@@ -35,11 +35,11 @@ async fn a_swapped_or_rolled_back_snapshot_is_rejected() {
         let others = row(&place, &other.run_id).await;
         for (what, sealed) in [("rolled back", older.snapshot), ("swapped", others.snapshot)] {
             let forged = RunRow { snapshot: sealed, ..newer.clone() };
-            assert_eq!(place.store.open_snapshot(&held, &forged), Err(Unsealable::Damaged), "{what}");
+            assert_eq!(place.store.open_snapshot(&held, &forged), Err(SealError::Damaged), "{what}");
         }
         let mut flipped = newer.clone();
         flipped.snapshot.as_mut().unwrap()[40] ^= 1;
-        assert_eq!(place.store.open_snapshot(&held, &flipped), Err(Unsealable::Damaged));
+        assert_eq!(place.store.open_snapshot(&held, &flipped), Err(SealError::Damaged));
         assert_eq!(place.store.open_snapshot(&held, &newer).unwrap().unwrap(), b"newer");
     }
 }
@@ -54,7 +54,7 @@ async fn a_store_opens_old_snapshots_only_if_it_has_the_old_key() {
     store.commit(&mut held, &frozen(0, b"state"), Durability::Synced, NOW).await.unwrap();
     let row = store.run(&held.run_id).await.unwrap().unwrap();
     let rotated = Store::open(&location, Keys::new(2, [2; 32])).await.unwrap();
-    assert_eq!(rotated.open_snapshot(&held, &row), Err(Unsealable::UnknownKey { id: 1 }));
+    assert_eq!(rotated.open_snapshot(&held, &row), Err(SealError::UnknownKey { id: 1 }));
     let with_both = Store::open(&location, Keys::new(2, [2; 32]).and_older(1, [1; 32])).await.unwrap();
     assert_eq!(with_both.open_snapshot(&held, &row).unwrap().unwrap(), b"state");
 }
@@ -62,17 +62,17 @@ async fn a_store_opens_old_snapshots_only_if_it_has_the_old_key() {
 #[tokio::test]
 async fn a_different_key_with_the_number_of_a_key_in_use_is_rejected() {
     for place in everywhere().await.into_iter().skip(1) {
-        place.store.vouch_for_keys(NOW).await.unwrap();
-        place.store.vouch_for_keys(NOW).await.unwrap();
+        place.store.check_keys(NOW).await.unwrap();
+        place.store.check_keys(NOW).await.unwrap();
         let waits = Change { state: Some(RunState::Waiting), release: true, ..frozen(0, b"state") };
         place.run(1, waits).await;
         assert_eq!(place.store.cells_sealed_with(1, NOW).await.unwrap(), 1);
         assert_eq!(place.store.cells_sealed_with(2, NOW).await.unwrap(), 0);
         let stranger = Store::open(&place.location, Keys::new(1, [8; 32])).await.unwrap();
-        let refused = stranger.vouch_for_keys(NOW).await;
+        let refused = stranger.check_keys(NOW).await;
         assert!(matches!(refused, Err(StoreError::OtherKey { id: 1, cells: 1 })), "{refused:?}");
         // The key is accepted under another number, and under the same number once the cell has expired.
-        Store::open(&place.location, Keys::new(2, [8; 32])).await.unwrap().vouch_for_keys(NOW).await.unwrap();
-        stranger.vouch_for_keys(NOW + 10_000).await.unwrap();
+        Store::open(&place.location, Keys::new(2, [8; 32])).await.unwrap().check_keys(NOW).await.unwrap();
+        stranger.check_keys(NOW + 10_000).await.unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! Outcomes of parked calls: the first one wins, and one for an ended run is stored but not used.
 
-use store::{CallState, Change, CommitError, Durability, RunState, SettleRefused, Settled, StoredReply};
+use store::{CallState, Change, CommitError, Durability, RunState, SettleError, Settled, StoredReply};
 
 use crate::world::{NOW, call, everywhere};
 
@@ -18,7 +18,7 @@ async fn the_first_outcome_of_a_call_wins_and_outcomes_are_ordered_by_arrival() 
             let settled = place.store.settle(&held.run_id, number, "first").await.unwrap();
             assert_eq!(settled, Settled::Taken);
             let again = place.store.settle(&held.run_id, number, "second").await;
-            assert!(matches!(again, Err(SettleRefused::NotParked)), "{again:?}");
+            assert!(matches!(again, Err(SettleError::NotParked)), "{again:?}");
             let calls = place.store.calls(&held.run_id).await.unwrap();
             let row = calls.iter().find(|row| row.call == number).unwrap();
             assert_eq!(
@@ -96,7 +96,7 @@ async fn of_two_nodes_that_follow_one_task_only_the_holder_settles_it_once() {
         assert!(other.settle_held(&second, 2, "ours").await.unwrap());
         // Later outcomes change nothing, not even from the holder.
         assert!(!other.settle_held(&second, 2, "again").await.unwrap());
-        assert!(matches!(place.store.settle(&first.run_id, 2, "late").await, Err(SettleRefused::NotParked)));
+        assert!(matches!(place.store.settle(&first.run_id, 2, "late").await, Err(SettleError::NotParked)));
         let calls = place.store.calls(&first.run_id).await.unwrap();
         assert_eq!((row(calls.clone()).state, row(calls).outcome.as_deref()), (CallState::Settled, Some("ours")));
     }

@@ -1,7 +1,7 @@
 //! Snapshots that were changed in the database file do not open.
 
 use sqlx::{AnyConnection, Connection, Executor};
-use store::{Change, Durability, Location, RunRow, Store, Unsealable};
+use store::{Change, Durability, Location, RunRow, SealError, Store};
 
 use crate::world::{NOW, Place, everywhere, keys};
 
@@ -87,7 +87,7 @@ async fn put(connection: &mut AnyConnection, row: &RunRow) {
 }
 
 /// Opens the snapshot as a process that resumes the run does.
-async fn opened(store: &Store, run_id: &str) -> Result<Option<Vec<u8>>, Unsealable> {
+async fn opened(store: &Store, run_id: &str) -> Result<Option<Vec<u8>>, SealError> {
     let held = store.take(run_id, "taker", NOW, NOW).await.unwrap();
     let row = store.run(run_id).await.unwrap().unwrap();
     store.open_snapshot(&held, &row)
@@ -112,7 +112,7 @@ async fn of_ten_thousand_tampered_snapshots_none_opens() {
         let row = tampered(case % 14, &runs[one], &runs[another], &mut chance);
         put(&mut connection, &row).await;
         let opened = opened(&store, &row.run_id).await;
-        let closed = matches!(opened, Err(Unsealable::Damaged | Unsealable::UnknownKey { .. }));
+        let closed = matches!(opened, Err(SealError::Damaged | SealError::UnknownKey { .. }));
         assert!(closed, "{opened:?}, case {case}, kind {}", case % 14);
         put(&mut connection, &runs[one].now).await;
     }

@@ -17,7 +17,7 @@ async fn another_process_notices_a_change_within_a_second() {
         let other = place.reopen().await;
         let mut watch = other.watch();
         // The first call connects and reports a possible change; later calls wait.
-        assert_eq!(watch.next().await, RunChange::Perhaps);
+        assert_eq!(watch.next().await, RunChange::Unknown);
         let mut delays = Vec::new();
         for number in 0..TRIES as u32 {
             let mut held = place.new_run(number);
@@ -27,7 +27,7 @@ async fn another_process_notices_a_change_within_a_second() {
             loop {
                 // A change of another run is from an earlier round.
                 let change = watch.next().await;
-                let may_be_ours = change == RunChange::Perhaps || change == RunChange::Of(held.run_id.clone());
+                let may_be_ours = change == RunChange::Unknown || change == RunChange::Run(held.run_id.clone());
                 if may_be_ours && other.run(&held.run_id).await.unwrap().is_some() {
                     break;
                 }

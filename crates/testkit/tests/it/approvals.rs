@@ -5,7 +5,7 @@ use std::sync::Arc;
 use contract::tool::ToolSpec;
 use executor::{CallEnd, Outcome, ProgressSink};
 use serde_json::{Value, json};
-use store::{ApprovalScope, ApprovalState, Decision, DecisionRefused};
+use store::{ApprovalScope, ApprovalState, Decision, DecisionError};
 
 use crate::desk::{Behavior, FakeTools, eventually, spec};
 use crate::world::{Parts, World, value};
@@ -118,14 +118,14 @@ async fn an_approval_is_valid_for_one_call_only() {
     let first = world.pending().await.remove(0);
     decide(&world, &once(None)).await;
     let again = world.code_mode.decide(&first.approval_id, &once(None), "ada").await;
-    assert!(matches!(again, Err(DecisionRefused::NotPending)), "{again:?}");
+    assert!(matches!(again, Err(DecisionError::NotPending)), "{again:?}");
     // A second call with the same input needs a second approval.
     assert_eq!(run.wait(&run_id).await["pendingToolCalls"][0]["state"], "approval");
     assert_eq!(fakes.called(), [PAY]);
     let states: Vec<_> = world.store().approvals_of_run(&run_id).await.unwrap().iter().map(|one| one.state).collect();
     assert_eq!(states, [ApprovalState::Used, ApprovalState::Pending]);
     let unknown = world.code_mode.decide("apr_nothing", &once(None), "ada").await;
-    assert!(matches!(unknown, Err(DecisionRefused::NotPending)), "{unknown:?}");
+    assert!(matches!(unknown, Err(DecisionError::NotPending)), "{unknown:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -153,7 +153,7 @@ async fn an_expired_approval_cannot_be_granted() {
     let asked = world.pending().await.remove(0);
     tokio::time::sleep(std::time::Duration::from_millis(80)).await;
     let late = world.code_mode.decide(&asked.approval_id, &once(None), "ada").await;
-    assert!(matches!(late, Err(DecisionRefused::NotPending)), "{late:?}");
+    assert!(matches!(late, Err(DecisionError::NotPending)), "{late:?}");
     assert_eq!(
         value(&run.wait(&run_id).await),
         "this call was not approved in time; call the tool again to request a new approval"
@@ -168,7 +168,7 @@ async fn an_approval_of_an_aborted_run_cannot_be_granted() {
     let asked = world.pending().await.remove(0);
     assert!(world.code_mode.abort(&run_id).await);
     let late = world.code_mode.decide(&asked.approval_id, &once(None), "ada").await;
-    assert!(matches!(late, Err(DecisionRefused::NotPending)), "{late:?}");
+    assert!(matches!(late, Err(DecisionError::NotPending)), "{late:?}");
     assert_eq!(world.pending().await, [], "the approval is no longer pending");
     assert_eq!(fakes.called(), [""; 0]);
 }

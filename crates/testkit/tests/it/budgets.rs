@@ -131,7 +131,7 @@ impl ToolSource for DefinitionRecorder {
     }
 
     fn call(&self, call: AuthorizedCall) -> CallFuture<'_> {
-        self.0.lock().unwrap().push(call.agreed());
+        self.0.lock().unwrap().push(call.approved_definition());
         Box::pin(async { Dispatch::Settled(Outcome::Returned(Returned::text("read"))) })
     }
 }
@@ -157,7 +157,7 @@ async fn a_retried_call_is_bound_to_the_approved_tool_definition() {
         let store = Store::open(&Location::Memory, Keys::new(1, [7; 32])).await.unwrap();
         let journal = Journal::new(store, fenced_run());
         journal.opened(CallRow::requested(1, "call", "openclaw:a:read", "{}".to_owned(), "exec-1", 0)).unwrap();
-        let first = journal.intend(1, true, None, |row| row.tool_hash = Some(definition.clone()));
+        let first = journal.intend(1, Repeat::Always, None, |row| row.tool_hash = Some(definition.clone()));
         let _result = first.await.unwrap();
         let request = CallRequest {
             call: 1,
@@ -167,7 +167,7 @@ async fn a_retried_call_is_bound_to_the_approved_tool_definition() {
             updates: ProgressSink::default(),
             states: StateSink::default(),
         };
-        let end = executor.again(&journal, &request).await;
+        let end = executor.retry(&journal, &request).await;
         let calls = bound.0.lock().unwrap().clone();
         match expected {
             Some(agreed) => assert_eq!(calls, [agreed], "{end:?}"),

@@ -167,7 +167,7 @@ async fn a_process_that_lost_its_run_reports_waiting_and_makes_no_more_calls() {
     let turn = tokio::spawn(async move { run.exec("await tools.gate({}); return await tools.read({})").await });
     fakes.until(1).await;
     let run_id = fakes.calls()[0].token.run.clone();
-    world.store().seize(&run_id, "another process", i64::MAX).await.unwrap();
+    world.store().take_forcibly(&run_id, "another process", i64::MAX).await.unwrap();
     fakes.gate.notify_one();
     let result = turn.await.unwrap();
     assert_eq!((&result["status"], &result["runId"]), (&json!("waiting"), &json!(run_id)), "{result}");

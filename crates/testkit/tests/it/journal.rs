@@ -3,7 +3,8 @@
 use contract::config::{Quotas, Retention};
 use contract::limits::MAX_JOURNAL_BYTES;
 use contract::scope::Scope;
-use executor::{Journal, JournalFull, NotOpened};
+use contract::tool::Repeat;
+use executor::{Journal, JournalFull, OpenError};
 use store::{
     CallRow, CallState, Change, CommitError, Durability, FencedRun, Keys, LegRow, Location, NewRun, Quota, RunState,
     Store, StoredReply,
@@ -32,7 +33,7 @@ fn in_store(store: Store) -> Journal {
 async fn a_call_that_was_settled_before_its_tool_parked_it_stays_settled() {
     let journal = journal().await;
     journal.opened(CallRow::requested(1, "call", "client:a:b", "{}".to_owned(), "exec-1", 0)).unwrap();
-    let _intent = journal.intend(1, false, None, |_| {}).await.unwrap();
+    let _intent = journal.intend(1, Repeat::Never, None, |_| {}).await.unwrap();
     journal.settled(1, Some("\"brought\"".to_owned()), StoredReply::Resolved("1".to_owned()));
     journal.park(1, CallState::Away, |_, _| {}).await.unwrap();
     let written = journal.store().calls("cm_1").await.unwrap();
@@ -50,7 +51,7 @@ async fn a_reused_call_id_is_refused_and_the_first_row_stays() {
     journal.opened(call(1, 10)).unwrap();
     journal.opened(call(3, 10)).unwrap();
     for id in [1, 2, 3] {
-        assert!(matches!(journal.opened(call(id, 99)), Err(NotOpened::Reused { last: 3, .. })), "{id}");
+        assert!(matches!(journal.opened(call(id, 99)), Err(OpenError::Reused { last: 3, .. })), "{id}");
     }
     journal.flush().await.unwrap();
     let written = journal.store().calls("cm_1").await.unwrap();
@@ -69,7 +70,7 @@ async fn calls_beyond_the_journal_limit_are_refused_and_stored_by_hash_only() {
         }
     };
     assert!((55..64).contains(&id), "each call has 1 MiB of payload and its transcript entry: {id}");
-    assert!(matches!(full, NotOpened::Refused(JournalFull::Bytes { .. })), "{full}");
+    assert!(matches!(full, OpenError::Refused(JournalFull::Bytes { .. })), "{full}");
     assert!(full.to_string().contains("67108864"), "{full}");
     assert!(journal.has_room_for(2 << 20).is_err());
     assert!(journal.has_room_for(100).is_ok(), "smaller entries still fit");
@@ -110,9 +111,9 @@ async fn a_run_over_its_principals_quota_stores_only_its_end() {
         Store::open(&Location::Memory, Keys::new(1, [7; 32])).await.unwrap().bounded(Retention::DEFAULT, quotas),
     );
     journal.opened(call(1, 10_000)).unwrap();
-    let _intent = journal.intend(1, false, None, |_| {}).await.unwrap();
+    let _intent = journal.intend(1, Repeat::Never, None, |_| {}).await.unwrap();
     journal.opened(call(2, 90_000)).unwrap();
-    let refused = journal.intend(2, false, None, |_| {}).await.unwrap_err();
+    let refused = journal.intend(2, Repeat::Never, None, |_| {}).await.unwrap_err();
     assert!(matches!(&refused, CommitError::Quota(exceeded) if exceeded.quota == Quota::StoredBytes), "{refused}");
     // From now on, only the end of the run is stored.
     journal.opened(call(3, 10)).unwrap();

@@ -19,7 +19,7 @@ async fn a_postgres_store_uses_tls_and_verifies_the_server_certificate() {
     assert!(store.server_clock().await.unwrap().is_some());
     // The connection for notifications uses TLS, too. Only a notification from the server names the changed run.
     let mut watch = store.watch();
-    assert_eq!(watch.next().await, RunChange::Perhaps);
+    assert_eq!(watch.next().await, RunChange::Unknown);
     let mut run = FencedRun::new(NewRun {
         run_id: "cm_1".to_owned(),
         scope: Scope::default(),
@@ -33,7 +33,7 @@ async fn a_postgres_store_uses_tls_and_verifies_the_server_certificate() {
     });
     let waits = Change { state: Some(RunState::Waiting), release: true, ..Change::default() };
     store.commit(&mut run, &waits, Durability::Synced, 1).await.unwrap();
-    assert_eq!(watch.next().await, RunChange::Of("cm_1".to_owned()));
+    assert_eq!(watch.next().await, RunChange::Run("cm_1".to_owned()));
 
     open(server.url("require")).await.unwrap();
 

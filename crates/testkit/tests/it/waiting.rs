@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use executor::{CallToken, Outcome, Parked, Returned};
 use serde_json::{Value, json};
-use store::{SettleRefused, Settled};
+use store::{SettleError, Settled};
 
 use crate::desk::{Behavior, FakeTools, eventually};
 use crate::world::{Parts, World, code, scope, value};
@@ -130,7 +130,7 @@ async fn a_parked_call_is_settled_once_by_its_token() {
     for (token, value) in tokens.iter().zip(["picked", "done"]) {
         assert_eq!(world.code_mode.settle(token, &returned(json!(value))).await.unwrap(), Settled::Taken);
         let twice = world.code_mode.settle(token, &returned(json!("other"))).await;
-        assert!(matches!(twice, Err(SettleRefused::NotParked)), "{twice:?}");
+        assert!(matches!(twice, Err(SettleError::NotParked)), "{twice:?}");
     }
     assert_eq!(value(&run.wait(&run_id).await), &json!(["picked", "done"]));
     let unknown = CallToken { run: run_id, call: 9 };

@@ -110,11 +110,11 @@ impl Row {
 
     /// Takes over the run if it has no valid lease.
     pub fn take(&mut self) -> Option<Held> {
-        if self.leased { None } else { self.seize() }
+        if self.leased { None } else { self.take_forcibly() }
     }
 
     /// Takes over the run even if it is leased.
-    pub fn seize(&mut self) -> Option<Held> {
+    pub fn take_forcibly(&mut self) -> Option<Held> {
         if !self.is_live() {
             return None;
         }

@@ -153,8 +153,8 @@ pub(super) fn take(world: &mut World, number: usize) -> bool {
     true
 }
 
-pub(super) fn seize(world: &mut World, number: usize) -> bool {
-    let Some(held) = world.row.seize() else { return false };
+pub(super) fn take_forcibly(world: &mut World, number: usize) -> bool {
+    let Some(held) = world.row.take_forcibly() else { return false };
     world.seized = true;
     world.nodes[number] =
         Some(Node { held, lease_lasts: true, unsure: None, calls: [CallView::Open; 2], aborts: true });

@@ -1,7 +1,7 @@
 //! Runs random operations on the real store and on the model's row, and checks that both give the same answers and
 //! rows.
 
-use store::{CallState, CommitError, Durability, FencedRun, LeaseError, NewRun, RunState, SettleRefused};
+use store::{CallState, CommitError, Durability, FencedRun, LeaseError, NewRun, RunState, SettleError};
 
 use super::row::{self, ALL_RULES, Call, End, Outcome, Row};
 use crate::world::{NOW, Place, call, everywhere};
@@ -34,9 +34,9 @@ impl Walk<'_> {
             3 if self.chance(6) == 0 => self.commit(holder, row::Change::End(End::Aborted)).await,
             3 => self.now += LEASE + 1,
             4 => self.take(holder).await,
-            5 => self.hold_on(holder).await,
+            5 => self.extend_lease(holder).await,
             6 if self.chance(8) == 0 => self.expire().await,
-            6 => self.seize(holder).await,
+            6 => self.take_forcibly(holder).await,
             _ => self.settle(number).await,
         }
         self.check_rows().await;
@@ -72,11 +72,11 @@ impl Walk<'_> {
         self.check_taken(holder, expected, taken);
     }
 
-    async fn seize(&mut self, holder: usize) {
-        let expected = self.row.seize();
+    async fn take_forcibly(&mut self, holder: usize) {
+        let expected = self.row.take_forcibly();
         let until = self.now + LEASE;
         let name = self.name();
-        let taken = self.place.store.seize(&self.run_id(), &name, until).await;
+        let taken = self.place.store.take_forcibly(&self.run_id(), &name, until).await;
         self.check_taken(holder, expected, taken);
     }
 
@@ -87,12 +87,12 @@ impl Walk<'_> {
         }
     }
 
-    async fn hold_on(&mut self, holder: usize) {
+    async fn extend_lease(&mut self, holder: usize) {
         self.row.leased &= self.lease_lasts().await;
         let Some((rules, held)) = &self.holders[holder] else { return };
         // No other process can have taken over a run that is not stored yet.
         let expected = self.row.prolong(&ALL_RULES, *rules) || !held.is_written();
-        assert_eq!(self.place.store.hold_on(held, self.now + LEASE).await.unwrap(), expected);
+        assert_eq!(self.place.store.extend_lease(held, self.now + LEASE).await.unwrap(), expected);
     }
 
     async fn expire(&mut self) {
@@ -106,7 +106,7 @@ impl Walk<'_> {
         let expected = self.row.settle(number, Outcome::Given);
         let settled = self.place.store.settle(&self.run_id(), number as u32, "given").await;
         assert_eq!(settled.is_ok(), expected, "{settled:?}");
-        assert!(expected || matches!(settled, Err(SettleRefused::NotParked)), "{settled:?}");
+        assert!(expected || matches!(settled, Err(SettleError::NotParked)), "{settled:?}");
     }
 
     /// Whether the lease is still valid, read from the stored row by an attempt to take the run that always fails.

@@ -7,7 +7,7 @@
 use stateright::{Model, Property};
 
 use super::row::{ALL_RULES, Call, Change, End, Held, Outcome, Row, Rules};
-use super::steps::{dispatch, learn_outcome, seize, take};
+use super::steps::{dispatch, learn_outcome, take, take_forcibly};
 
 pub const ONCE: &str = "a default tool is dispatched once at most";
 pub const KEPT: &str = "an acknowledged result reaches the cell";
@@ -157,7 +157,7 @@ impl Model for Nodes {
             Action::GiveUp(number, call) => self.give_up(&mut next, number, call),
             Action::Prolong(number) => self.prolong(&mut next, number),
             Action::Take(number) => take(&mut next, number),
-            Action::SeizeToAbort(number) => seize(&mut next, number),
+            Action::SeizeToAbort(number) => take_forcibly(&mut next, number),
             Action::Crash(number) => {
                 next.nodes[number] = None;
                 next.crashes += 1;

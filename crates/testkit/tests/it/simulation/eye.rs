@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use sqlx::{Connection, Executor, SqliteConnection};
-use store::{Approval, CallRow, Keys, LegRow, Location, RunGlance, RunRow, Store};
+use store::{Approval, CallRow, Keys, LegRow, Location, RunRow, RunSummary, Store};
 use tokio::runtime::Runtime;
 
 use super::requests::scope;
@@ -23,7 +23,7 @@ impl StoreInspector {
     }
 
     /// Returns the run of a session, which has at most one.
-    pub fn run_of(&self, session: &str) -> Option<RunGlance> {
+    pub fn run_of(&self, session: &str) -> Option<RunSummary> {
         self.runtime.block_on(self.store.recent_runs(&scope(session), 0, 2)).unwrap().pop()
     }
 

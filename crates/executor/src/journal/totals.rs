@@ -30,7 +30,7 @@ impl JournalFull {
 
 /// Why the journal did not accept a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotOpened {
+pub enum OpenError {
     /// The call is recorded without its payload, and its promise rejects.
     #[error(transparent)]
     Refused(JournalFull),
@@ -40,6 +40,15 @@ pub enum NotOpened {
     /// The call's id is not larger than the last one. A worker that reuses an id violates the protocol.
     #[error("the worker reused the call id {call}: the last call of this run was {last}")]
     Reused { call: u32, last: u32 },
+}
+
+/// Whether the cell can learn that a call was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallKind {
+    /// A call whose promise rejects if it is refused.
+    Request,
+    /// A timer or a yield, which cannot reject. It takes a row and hardly any bytes.
+    Timer,
 }
 
 /// The current totals of a journal.
@@ -59,24 +68,24 @@ impl From<JournalTotals> for Totals {
 }
 
 impl Totals {
-    /// Counts one more call. `can_reject` is false for timers and yields.
-    pub(crate) fn open(&mut self, call: u32, bytes: usize, can_reject: bool) -> Result<(), NotOpened> {
+    /// Counts one more call.
+    pub(crate) fn open(&mut self, call: u32, bytes: usize, kind: CallKind) -> Result<(), OpenError> {
         if call <= self.last_call {
-            return Err(NotOpened::Reused { call, last: self.last_call });
+            return Err(OpenError::Reused { call, last: self.last_call });
         }
         let full = if self.calls >= MAX_RUN_CALLS { Err(JournalFull::Calls) } else { self.has_room_for(bytes) };
         let full = match full {
-            Err(JournalFull::Bytes { .. }) if !can_reject => Ok(()),
+            Err(JournalFull::Bytes { .. }) if kind == CallKind::Timer => Ok(()),
             full => full,
         };
         if let Err(full) = full {
-            if !can_reject || self.refused >= MAX_OUTSTANDING_CALLS {
-                return Err(NotOpened::Spent(full));
+            if kind == CallKind::Timer || self.refused >= MAX_OUTSTANDING_CALLS {
+                return Err(OpenError::Spent(full));
             }
             self.refused += 1;
             self.calls += 1;
             self.last_call = call;
-            return Err(NotOpened::Refused(full));
+            return Err(OpenError::Refused(full));
         }
         self.calls += 1;
         self.last_call = call;
@@ -104,7 +113,7 @@ impl Totals {
 mod tests {
     use contract::limits::{MAX_JOURNAL_BYTES, MAX_OUTSTANDING_CALLS, MAX_RUN_CALLS};
 
-    use super::{JournalFull, NotOpened, Totals};
+    use super::{CallKind, JournalFull, OpenError, Totals};
 
     fn full_of_calls() -> Totals {
         Totals { calls: MAX_RUN_CALLS, last_call: MAX_RUN_CALLS as u32, ..Totals::default() }
@@ -116,37 +125,37 @@ mod tests {
         let mut id = totals.last_call;
         for _ in 0..MAX_OUTSTANDING_CALLS {
             id += 1;
-            assert_eq!(totals.open(id, 1, true), Err(NotOpened::Refused(JournalFull::Calls)));
+            assert_eq!(totals.open(id, 1, CallKind::Request), Err(OpenError::Refused(JournalFull::Calls)));
         }
-        assert_eq!(totals.open(id + 1, 1, true), Err(NotOpened::Spent(JournalFull::Calls)));
+        assert_eq!(totals.open(id + 1, 1, CallKind::Request), Err(OpenError::Spent(JournalFull::Calls)));
     }
 
     #[test]
     fn a_timer_beyond_the_limit_ends_the_run_at_once() {
         let mut totals = full_of_calls();
         let id = totals.last_call + 1;
-        assert_eq!(totals.open(id, 1, false), Err(NotOpened::Spent(JournalFull::Calls)));
+        assert_eq!(totals.open(id, 1, CallKind::Timer), Err(OpenError::Spent(JournalFull::Calls)));
     }
 
     #[test]
     fn bytes_beyond_the_limit_are_refused_and_smaller_calls_still_fit() {
         let mut totals = Totals::default();
-        totals.open(1, MAX_JOURNAL_BYTES - 10, true).unwrap();
+        totals.open(1, MAX_JOURNAL_BYTES - 10, CallKind::Request).unwrap();
         let full = JournalFull::Bytes { used: MAX_JOURNAL_BYTES - 10, needed: 11 };
-        assert_eq!(totals.open(2, 11, true), Err(NotOpened::Refused(full)));
-        totals.open(3, 10, true).unwrap();
+        assert_eq!(totals.open(2, 11, CallKind::Request), Err(OpenError::Refused(full)));
+        totals.open(3, 10, CallKind::Request).unwrap();
         assert!(totals.has_room_for(1).is_err());
         // A timer is a row and hardly any bytes: only their number is limited.
-        totals.open(4, 1, false).unwrap();
+        totals.open(4, 1, CallKind::Timer).unwrap();
     }
 
     #[test]
     fn an_id_that_does_not_grow_is_refused() {
         let mut totals = Totals::default();
-        totals.open(5, 1, true).unwrap();
+        totals.open(5, 1, CallKind::Request).unwrap();
         for call in [0, 4, 5] {
-            assert_eq!(totals.open(call, 1, true), Err(NotOpened::Reused { call, last: 5 }));
+            assert_eq!(totals.open(call, 1, CallKind::Request), Err(OpenError::Reused { call, last: 5 }));
         }
-        totals.open(6, 1, true).unwrap();
+        totals.open(6, 1, CallKind::Request).unwrap();
     }
 }

@@ -3,10 +3,13 @@
 //! Most records can wait for the next commit: a leg, an answer from the catalog, the result of a tool that only reads.
 //! A record that cannot wait is committed with everything before it, so the journal has no gaps.
 
+mod totals;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use contract::frame::Method;
+use contract::tool::Repeat;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use store::{
     CallRow, CallState, Change, CommitError, Durability, Entry, EntryKind, Exceeded, FencedRun, JournalTotals, LegRow,
@@ -14,9 +17,10 @@ use store::{
 };
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::clock::now_ms;
-use crate::lease::LeaseClock;
-use crate::totals::{JournalFull, NotOpened, Totals};
+use crate::clock::{LeaseClock, now_ms};
+use totals::{CallKind, Totals};
+
+pub use totals::{JournalFull, OpenError};
 
 /// Unwritten records are flushed beyond these limits even if no call needs it, because they take memory.
 const MAX_UNWRITTEN_BYTES: usize = 1 << 20;
@@ -133,17 +137,18 @@ impl Journal {
     }
 
     /// Records a call that the cell has just made. A refused call is recorded too, without its payload.
-    pub fn opened(&self, mut row: CallRow) -> Result<(), NotOpened> {
+    pub fn opened(&self, mut row: CallRow) -> Result<(), OpenError> {
         let mut unwritten = self.lock();
-        let can_reject = ![Method::Timer, Method::Yield].iter().any(|method| method.as_str() == row.method);
-        let opened = unwritten.totals.open(row.call, row.journal_bytes(), can_reject);
+        let is_timer = [Method::Timer, Method::Yield].iter().any(|method| method.as_str() == row.method);
+        let kind = if is_timer { CallKind::Timer } else { CallKind::Request };
+        let opened = unwritten.totals.open(row.call, row.journal_bytes(), kind);
         match opened {
             Ok(()) => unwritten.change.grow(row.journal_bytes()),
-            Err(NotOpened::Refused(_)) => {
+            Err(OpenError::Refused(_)) => {
                 row.payload = String::new();
                 unwritten.charge(row.journal_bytes());
             }
-            Err(NotOpened::Spent(_) | NotOpened::Reused { .. }) => return opened,
+            Err(OpenError::Spent(_) | OpenError::Reused { .. }) => return opened,
         }
         unwritten.anything = true;
         unwritten.changed.insert(row.call);
@@ -228,12 +233,12 @@ impl Journal {
 
     /// Records that a call is about to be dispatched.
     ///
-    /// If the call may be repeated, a crash does no harm and this does not wait for the disk. Otherwise the intent is
+    /// If the tool may be called twice, a crash does no harm and this does not wait for the disk. Otherwise the intent is
     /// on the disk when this returns, with everything that led to it.
     pub async fn intend(
         &self,
         call: u32,
-        repeatable: bool,
+        repeat: Repeat,
         used_approvals: impl IntoIterator<Item = String>,
         change: impl FnOnce(&mut CallRow),
     ) -> Result<Receipt, CommitError> {
@@ -246,7 +251,7 @@ impl Journal {
             });
             unwritten.had_effects = true;
             unwritten.change.used_approvals.extend(used_approvals);
-            let waits = !repeatable || !unwritten.change.used_approvals.is_empty();
+            let waits = repeat == Repeat::Never || !unwritten.change.used_approvals.is_empty();
             unwritten.must_sync |= waits;
             if unwritten.lost {
                 return Err(CommitError::Fenced);
@@ -264,7 +269,7 @@ impl Journal {
     async fn confirm_lease(&self) -> Result<(), CommitError> {
         let Some(lease) = self.lease.as_ref().filter(|lease| !lease.lasts()) else { return Ok(()) };
         let held = self.held.lock().await;
-        if self.store.hold_on(&held, lease.until_ms()).await? {
+        if self.store.extend_lease(&held, lease.until_ms()).await? {
             return Ok(());
         }
         self.lock().lost = true;
@@ -367,7 +372,7 @@ impl Journal {
 
     /// Locks the unwritten records. The guard is never held across an await.
     fn lock(&self) -> MutexGuard<'_, Unwritten> {
-        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unwritten.lock()
     }
 }
 

@@ -6,10 +6,9 @@ use contract::tool::ToolSpec;
 use serde_json::{Value, json};
 use store::{ApprovalRequest, Entry, EntryKind, MAX_TRANSCRIPT_BYTES};
 
+use super::CallRequest;
 use crate::clock::now_ms;
-use crate::outcome::UNKNOWN_OUTCOME;
-use crate::request::CallRequest;
-use crate::source::Outcome;
+use crate::outcome::{Outcome, UNKNOWN_OUTCOME};
 
 pub(crate) struct Recorded<'a> {
     pub(crate) call: &'a CallRequest,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{AnyConnection, Connection, Executor, Row};
 
-use crate::backend::StoreError;
+use crate::error::StoreError;
 use crate::location::{Location, sqlite_url};
 use crate::{Millis, migrations};
 

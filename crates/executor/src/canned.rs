@@ -8,23 +8,31 @@
 //! ```
 //!
 //! Answers are given in order; the last one is repeated. `{"echo": true}` returns the input, `{"never": true}` never
-//! returns. A tool without answers echoes its input. Beside `tools`, a file may have `namespaces`.
-
-mod namespaces;
+//! returns. A tool without answers echoes its input. Beside `tools`, a file may have
+//! `namespaces`:
+//!
+//! ```json
+//! { "plugin": "tracker", "global": "Issues", "tools": ["list_issues", "update_issue"],
+//!   "scope": { "repository": "demo", "list": { "$tool": "list_issues" },
+//!              "update": { "$tool": "update_issue", "$input": ["number", "patch"] } } }
+//! ```
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use catalog::{Catalog, CatalogError, NamespaceError, Registry, RunContext};
+use catalog::{
+    Catalog, CatalogError, InputMapping, NamespaceError, Registration, Registry, RunContext, ScopeMaker, ScopeValue,
+};
 use contract::scope::Scope;
 use contract::tool::{BadToolId, ToolId, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{AuthorizedCall, CallFuture, Dispatch, Executor, Outcome, Returned, Routes, ToolSource};
-use namespaces::NamespaceFormat;
+use crate::executor::Executor;
+use crate::outcome::{Outcome, Returned};
+use crate::source::{AuthorizedCall, CallFuture, Dispatch, Routes, ToolSource};
 
 /// A tool source with predefined answers, read from a file.
 #[derive(Debug)]
@@ -98,7 +106,7 @@ impl Canned {
             canned.specs.push(ToolSpec { label: tool.label, ..ToolSpec::new(id, tool.description, parameters) });
         }
         for namespace in file.namespaces {
-            namespaces::register(&mut canned.namespaces, namespace)?;
+            register(&mut canned.namespaces, namespace)?;
         }
         Ok(canned)
     }
@@ -147,5 +155,48 @@ impl ToolSource for Canned {
                 AnswerFormat { returns, .. } => Outcome::Returned(Returned::json(returns.unwrap_or(Value::Null))),
             })
         })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct NamespaceFormat {
+    plugin: String,
+    global: String,
+    #[serde(default)]
+    description: String,
+    prompt: Option<String>,
+    /// Names of the plugin's tools that its scope calls.
+    tools: Vec<String>,
+    scope: Value,
+}
+
+fn register(registry: &mut Registry, format: NamespaceFormat) -> Result<(), NamespaceError> {
+    let registration = Registration {
+        id: format!("{}-{}", format.plugin, format.global),
+        global_name: format.global,
+        description: format.description,
+        prompt: format.prompt,
+        required_tool_names: format.tools,
+        scope: ScopeMaker::fixed(scope(format.scope)),
+    };
+    registry.register(&format.plugin, registration)
+}
+
+fn scope(value: Value) -> ScopeValue {
+    match value {
+        Value::Object(fields) => match fields.get("$tool").and_then(Value::as_str) {
+            Some(name) => ScopeValue::Tool { name: name.to_owned(), input: mapping(fields.get("$input")) },
+            None => ScopeValue::Object(fields.into_iter().map(|(key, value)| (key, scope(value))).collect()),
+        },
+        Value::Array(items) => ScopeValue::Array(items.into_iter().map(scope).collect()),
+        other => ScopeValue::Json(other),
+    }
+}
+
+fn mapping(names: Option<&Value>) -> InputMapping {
+    match names.and_then(Value::as_array) {
+        Some(names) => InputMapping::Positional(names.iter().filter_map(Value::as_str).map(str::to_owned).collect()),
+        None => InputMapping::First,
     }
 }

@@ -12,7 +12,7 @@ use contract::scope::Scope;
 use futures_util::FutureExt;
 use serde_json::Value;
 
-use crate::source::Outcome;
+use crate::outcome::Outcome;
 
 /// The default time limit of a hook. A hook that takes longer denies the call.
 pub const HOOK_DEADLINE: Duration = Duration::from_secs(5);
@@ -30,6 +30,22 @@ pub struct ToolEvent {
     pub run_id: String,
     pub tool_call_id: String,
     pub scope: Arc<Scope>,
+}
+
+impl ToolEvent {
+    /// Describes the control call `exec`, before its cell runs.
+    pub(crate) fn of_cell(scope: &Arc<Scope>, tool_call_id: &str, params: Value, language: Option<Language>) -> Self {
+        Self {
+            tool_name: "exec".to_owned(),
+            tool_id: None,
+            params,
+            tool_kind: Some(ToolKind::CodeModeExec),
+            tool_input_kind: language,
+            run_id: scope.agent_run_id.clone(),
+            tool_call_id: tool_call_id.to_owned(),
+            scope: Arc::clone(scope),
+        }
+    }
 }
 
 /// Distinguishes a cell from a shell command, since both are called `exec`.
@@ -56,6 +72,7 @@ pub struct HookAnswer {
 
 pub type HookFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// Inspects calls before they are made and their outcomes afterwards.
 pub trait Hook: fmt::Debug + Send + Sync {
     /// Runs before a call (`before_tool_call`). An error denies the call; its text is not shown to the model.
     fn before<'a>(&'a self, event: &'a ToolEvent) -> HookFuture<'a, Result<HookAnswer, String>> {
@@ -86,10 +103,16 @@ pub(crate) async fn judge(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &m
         let asked = AssertUnwindSafe(async { hook.before(event).await }).catch_unwind();
         let answer = match tokio::time::timeout(deadline, asked).await {
             Ok(Ok(Ok(answer))) => answer,
-            Ok(Ok(Err(_)) | Err(_)) => {
+            Ok(Ok(Err(error))) => {
+                tracing::warn!(error, "a before_tool_call hook failed, so the call is denied");
+                return HookVerdict::Blocked("blocked: a before_tool_call hook failed".to_owned());
+            }
+            Ok(Err(_)) => {
+                tracing::warn!("a before_tool_call hook panicked, so the call is denied");
                 return HookVerdict::Blocked("blocked: a before_tool_call hook failed".to_owned());
             }
             Err(_) => {
+                tracing::warn!("a before_tool_call hook did not answer in time, so the call is denied");
                 return HookVerdict::Blocked("blocked: a before_tool_call hook did not answer in time".to_owned());
             }
         };
@@ -104,10 +127,30 @@ pub(crate) async fn judge(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &m
     HookVerdict::Proceed { params: event.params.clone(), ask }
 }
 
+/// Runs the hooks before a cell. Returns the input, possibly rewritten, or the reason why the cell is blocked.
+pub(crate) async fn judge_cell(
+    hooks: &[Arc<dyn Hook>],
+    deadline: Duration,
+    mut event: ToolEvent,
+) -> Result<(Value, ToolEvent), String> {
+    match judge(hooks, deadline, &mut event).await {
+        HookVerdict::Proceed { params, ask: None } => Ok((params, event)),
+        HookVerdict::Proceed { ask: Some(reason), .. } => Err(format!(
+            "a hook requires approval for this cell ({reason}), but a cell as a whole cannot be approved, \
+             only the calls it makes"
+        )),
+        HookVerdict::Blocked(reason) => Err(reason),
+    }
+}
+
 /// Runs the hooks after a call, each up to the deadline. They cannot change the outcome.
 pub(crate) async fn notify(hooks: &[Arc<dyn Hook>], deadline: Duration, event: &ToolEvent, outcome: &Outcome) {
     for hook in hooks {
         let notified = AssertUnwindSafe(async { hook.after(event, outcome).await }).catch_unwind();
-        let _late = tokio::time::timeout(deadline, notified).await;
+        match tokio::time::timeout(deadline, notified).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => tracing::warn!("an after_tool_call hook panicked"),
+            Err(_) => tracing::warn!("an after_tool_call hook did not return in time"),
+        }
     }
 }

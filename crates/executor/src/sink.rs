@@ -7,7 +7,7 @@ use contract::cell::PendingState;
 use serde_json::Value;
 
 /// An optional callback. Clones share it; the default ignores everything that is sent.
-pub struct Sink<T>(pub(crate) Option<Arc<dyn Fn(T) + Send + Sync>>);
+pub struct Sink<T>(Option<Arc<dyn Fn(T) + Send + Sync>>);
 
 /// Receives a tool's progress updates.
 pub type ProgressSink = Sink<Value>;
@@ -16,10 +16,17 @@ pub type ProgressSink = Sink<Value>;
 pub type StateSink = Sink<PendingState>;
 
 impl<T> Sink<T> {
+    /// Creates a sink that calls the function with each value.
     pub fn to(listener: impl Fn(T) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(listener)))
     }
 
+    /// Whether anything receives what is sent.
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Passes a value to the callback, if there is one.
     pub fn send(&self, value: T) {
         if let Some(listener) = &self.0 {
             listener(value);

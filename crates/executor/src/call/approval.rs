@@ -1,0 +1,113 @@
+//! Approval of calls: standing approvals, and requests for a person's decision.
+
+use std::collections::{HashMap, HashSet};
+
+use contract::cell::PendingState;
+use contract::tool::{InputHash, ToolSpec};
+use serde_json::Value;
+use store::{Approval, ApprovalRequest, CallState, CommitError, Millis, RuleSubject, Store, StoreError};
+
+use super::CallEnd;
+use super::context::Call;
+use super::transcript::recorded;
+use crate::clock::now_ms;
+use crate::journal::Journal;
+
+/// The definitions and source identities that standing approvals are bound to, by tool. They are compared with the
+/// tools' current definitions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StandingApprovals(HashMap<String, HashSet<(String, Option<String>)>>);
+
+impl StandingApprovals {
+    /// Loads the standing approvals from the store, without the revoked ones.
+    pub async fn in_store(store: &Store) -> Result<Self, StoreError> {
+        let mut approved = Self::default();
+        for rule in store.rules().await?.into_iter().filter(|rule| rule.revoked_at.is_none()) {
+            approved.0.entry(rule.tool_id).or_default().insert((rule.tool_hash, rule.source_identity));
+        }
+        Ok(approved)
+    }
+
+    /// Returns whether this tool has standing approvals, but none for its current definition and source. If so, its
+    /// next call requests approval again.
+    pub fn changed(&self, tool: &ToolSpec, source_identity: &str) -> bool {
+        let now = (tool.hash().to_string(), Some(source_identity.to_owned()));
+        self.0.get(tool.id.as_str()).is_some_and(|approved| !approved.contains(&now))
+    }
+}
+
+/// Returns whether a standing approval allows the call without a person's decision.
+pub(crate) async fn has_standing_approval(call: Call<'_>, tool: &ToolSpec) -> Result<bool, CommitError> {
+    let scope = &call.context.scope;
+    let Some(source_identity) = call.context.source_identity(tool) else { return Ok(false) };
+    let tool_hash = tool.hash().to_string();
+    let subject = RuleSubject { tool_id: tool.id.as_str(), tool_hash: &tool_hash, source_identity: &source_identity };
+    Ok(call.store().has_standing_approval(subject, &scope.agent_id, &scope.session_id).await?)
+}
+
+/// Returns the decisions on the last requests of a call, expired ones included. `None` while any of them is open.
+pub(crate) async fn decisions_for(journal: &Journal, call: u32) -> Result<Option<Vec<Approval>>, StoreError> {
+    let mut asked = journal.store().approvals_of_run(journal.run_id()).await?;
+    asked.retain(|one| one.call == call);
+    let Some(last) = asked.last().map(|last| (last.question.is_some(), last.requested_at)) else { return Ok(None) };
+    asked.retain(|one| (one.question.is_some(), one.requested_at) == last);
+    let now = now_ms();
+    Ok(Some(asked).filter(|asked| asked.iter().all(|one| !one.is_open(now))))
+}
+
+/// Builds the approval request for a call. The caller fills in the reason.
+pub(crate) fn new_request(
+    call: Call<'_>,
+    now: Millis,
+    approval_id: String,
+    tool: &ToolSpec,
+    input: &Value,
+) -> ApprovalRequest {
+    ApprovalRequest {
+        approval_id,
+        call: call.number(),
+        tool_id: tool.id.as_str().to_owned(),
+        tool_hash: tool.hash().to_string(),
+        source_identity: call.context.source_identity(tool),
+        input_hash: InputHash::of(input.to_string().as_bytes()).to_string(),
+        input: input.clone(),
+        reason: String::new(),
+        requested_at: now,
+        expires_at: now + call.context.approval_ms,
+        question: None,
+    }
+}
+
+/// Requests approval of a call, and parks the call until a person has decided.
+pub(crate) async fn park(call: Call<'_>, tool: &ToolSpec, input: &Value, reason: String) -> CallEnd {
+    let approval_id = approval_id(call.run_id(), call.number());
+    let asked = new_request(call, now_ms(), approval_id.clone(), tool, input);
+    let asked = ApprovalRequest { reason, ..asked };
+    let input = input.to_string();
+    call.journal.entry(recorded(call.request, tool).asked(&asked));
+    let parked = call.journal.park(call.number(), CallState::Approval, |row, change| {
+        // The person sees, and the tool receives, the input as the hooks rewrote it.
+        row.input = Some(input).filter(|input| *input != row.payload);
+        row.tool_id = Some(asked.tool_id.clone());
+        row.tool_hash = Some(asked.tool_hash.clone());
+        change.approvals.push(asked);
+    });
+    let parked = async {
+        fault::point("approval.before_park")?;
+        parked.await?;
+        Ok(fault::point("approval.after_park")?)
+    };
+    match parked.await {
+        Ok(()) => {
+            tracing::info!(approval = approval_id, "approval requested");
+            CallEnd::Parked(PendingState::Approval)
+        }
+        Err(CommitError::Quota(exceeded)) => call.refuse(exceeded.to_string()),
+        Err(error) => CommitError::into(error),
+    }
+}
+
+/// Returns the id of the approval for a call. One per call is enough: approval is requested once.
+fn approval_id(run_id: &str, call: u32) -> String {
+    format!("apr_{}_{call}", run_id.trim_start_matches("cm_"))
+}

@@ -1,0 +1,86 @@
+//! Calls that have not settled when their source returns: stores what they wait for, and cancels them.
+
+use std::time::Duration;
+
+use contract::cell::PendingState;
+use contract::tool::{ToolId, ToolSpec};
+use store::{CallRow, CallState, CommitError};
+use telemetry::LogIgnored;
+
+use super::CallEnd;
+use super::context::{Call, CallContext};
+use super::elicitation::park_for_answers;
+use crate::outcome::Outcome;
+use crate::question::QuestionSender;
+use crate::sink::ProgressSink;
+use crate::source::{CallToken, Parked, ParkedCall, Ticket};
+
+/// How long a source may take to cancel a call.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Stores what a parked call is waiting for, so that this or another process can resume it.
+pub(crate) async fn park(call: Call<'_>, tool: &ToolSpec, parked: Parked) -> Result<CallEnd, CommitError> {
+    let Call { context, journal, request } = call;
+    fault::point("dispatch.before_park")?;
+    let end = match parked {
+        Parked::Client => {
+            journal.park(request.call, CallState::Parked, |_, _| {}).await?;
+            PendingState::Client
+        }
+        Parked::Task => {
+            journal.park(request.call, CallState::Away, |_, _| {}).await?;
+            PendingState::Running
+        }
+        Parked::Followed(ticket) => {
+            let text = ticket.as_str().to_owned();
+            if let Err(error) = journal.park(request.call, CallState::Away, |row, _| row.ticket = Some(text)).await {
+                // The ticket is not stored, so no process could follow the call.
+                spawn_cancel(context, &tool.id, ticket, journal.run_id(), request.call);
+                return Err(error);
+            }
+            PendingState::Running
+        }
+        Parked::QuestionBatch(question) => match park_for_answers(call, tool, question).await {
+            Ok(()) => PendingState::Approval,
+            Err(CommitError::Quota(exceeded)) => {
+                cancel(context, journal.run_id(), journal.call(request.call).as_slice());
+                let why = format!("the tool's question cannot be asked: {exceeded}");
+                return Ok(call.record_outcome(Outcome::Failed(why)).await);
+            }
+            Err(error) => return Err(error),
+        },
+    };
+    fault::point("dispatch.after_park")?;
+    tracing::info!(waits_for = ?end, "call parked");
+    Ok(CallEnd::Parked(end))
+}
+
+/// Asks the sources of these calls to cancel them, in the background. Calls without a ticket are skipped.
+pub(crate) fn cancel(context: &CallContext, run_id: &str, calls: &[CallRow]) {
+    let unfinished = |row: &&CallRow| {
+        row.outcome.is_none() && matches!(row.state, CallState::Away | CallState::Approval | CallState::Dispatched)
+    };
+    for row in calls.iter().filter(unfinished) {
+        let id = ToolId::parse(row.tool_id.as_deref().unwrap_or(&row.target));
+        if let (Ok(id), Some(ticket)) = (id, row.ticket.clone().and_then(Ticket::new)) {
+            spawn_cancel(context, &id, ticket, run_id, row.call);
+        }
+    }
+}
+
+fn spawn_cancel(context: &CallContext, id: &ToolId, ticket: Ticket, run_id: &str, call: u32) {
+    let Some(source) = context.routes.to_owner(id).cloned() else { return };
+    let token = CallToken { run: run_id.to_owned(), call };
+    let parked = ParkedCall {
+        id: id.clone(),
+        ticket,
+        token,
+        updates: ProgressSink::default(),
+        asker: QuestionSender::default(),
+    };
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(async move {
+            tokio::time::timeout(CANCEL_TIMEOUT, source.cancel(parked)).await.log_ignored("cancel a parked call");
+        });
+    }
+}

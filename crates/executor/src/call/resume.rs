@@ -1,0 +1,224 @@
+//! Resumes calls: after a crash, after a person's decision, or to follow a call that its source has parked.
+
+use contract::cell::PendingState;
+use contract::tool::{InputHash, Repeat, ToolId, ToolSpec};
+use store::{Approval, ApprovalState, CallRow, CallState, CommitError, SettleError};
+
+use super::CallEnd;
+use super::approval::decisions_for;
+use super::context::Call;
+use super::dispatch::{Admitted, Consent, check_arguments, dispatch};
+use super::elicitation::{UNREADABLE, answers, dispatch_with_questions, guarded};
+use super::parked::{cancel, park};
+use crate::outcome::Outcome;
+use crate::question::QuestionSender;
+use crate::source::{Dispatch, Parked, ParkedCall, Ticket};
+
+/// How often one call may return questions. Without a limit, a tool that always asks again would never settle.
+const MAX_ROUNDS: i64 = 10;
+
+/// The total number of attempts at a call whose source lost track of it, if its tool may be called again.
+const MAX_ATTEMPTS: i64 = 2;
+
+/// Advances a parked call according to its stored state.
+pub(crate) async fn advance(call: Call<'_>, row: &CallRow) -> CallEnd {
+    match (&row.outcome, row.state) {
+        (Some(outcome), _) => call.record_outcome(Outcome::from_json(outcome)).await,
+        (None, CallState::Approval) => match decisions_for(call.journal, call.number()).await {
+            Ok(Some(said)) => resume_decided(call, &said).await,
+            Ok(None) => CallEnd::Parked(PendingState::Approval),
+            Err(error) => CallEnd::Stopped(error.into()),
+        },
+        (None, CallState::Dispatched) => retry(call).await,
+        (None, CallState::Away) => follow(call).await.unwrap_or(CallEnd::Parked(PendingState::Running)),
+        (None, _) => CallEnd::Parked(PendingState::Client),
+    }
+}
+
+/// Retries a call that was dispatched before a crash, if its tool may be called twice. Otherwise settles the call as
+/// [`Outcome::Unknown`].
+pub(crate) async fn retry(call: Call<'_>) -> CallEnd {
+    match call.tool() {
+        Some(tool) if tool.repeat != Repeat::Never => match check_consent(call, tool).await {
+            Ok(approved) => {
+                let consent = Consent { approved, ..Consent::default() };
+                let (tool, input) = (tool.clone(), call.request.input.clone());
+                dispatch(call, Admitted { tool, input, ask: None, consent }).await
+            }
+            Err(RetryRefused::Changed) => call.refuse(
+                "the tool has changed since it was approved; call it again to request a new approval".to_owned(),
+            ),
+            Err(RetryRefused::Store(error)) => error.into(),
+        },
+        _ => match settle_unknown(call).await {
+            Ok(outcome) => call.record_outcome(outcome).await,
+            Err(error) => error.into(),
+        },
+    }
+}
+
+/// Why a call is not retried.
+enum RetryRefused {
+    /// The person approved a different definition of the tool.
+    Changed,
+    Store(CommitError),
+}
+
+impl From<CommitError> for RetryRefused {
+    fn from(error: CommitError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Returns whether a person approved the call before its first attempt. Fails if the tool's definition changed since: a
+/// retry is bound to the definition that was approved.
+async fn check_consent(call: Call<'_>, tool: &ToolSpec) -> Result<bool, RetryRefused> {
+    let approvals = call.store().approvals_of_run(call.run_id()).await.map_err(CommitError::from)?;
+    let used = approvals.iter().rev().find(|one| one.call == call.number() && one.state == ApprovalState::Used);
+    let approved_hash = match used {
+        Some(approval) => Some(approval.tool_hash.clone()),
+        // No approval was requested: a standing rule allowed the definition at that time.
+        None => {
+            let row = call.journal.call(call.number());
+            row.and_then(|row| row.tool_hash).filter(|_| call.context.needs_approval(tool))
+        }
+    };
+    match approved_hash {
+        Some(hash) if hash != tool.hash().to_string() => Err(RetryRefused::Changed),
+        approved_hash => Ok(approved_hash.is_some()),
+    }
+}
+
+/// Settles the call as `Unknown` unless an outcome was already stored; the first one wins. The cell and the party that
+/// settles the call must not see different outcomes.
+async fn settle_unknown(call: Call<'_>) -> Result<Outcome, CommitError> {
+    match call.store().settle(call.run_id(), call.number(), &Outcome::Unknown.to_json()).await {
+        Ok(_) => return Ok(Outcome::Unknown),
+        Err(SettleError::NotParked) => {}
+        Err(SettleError::Store(error)) => return Err(error.into()),
+    }
+    call.stored_outcome().await
+}
+
+/// Resumes a call after people have decided: about the call itself, or by answering its tool's questions.
+pub(crate) async fn resume_decided(call: Call<'_>, said: &[Approval]) -> CallEnd {
+    for one in said {
+        tracing::info!(approval = one.approval_id, state = one.state.as_str(), "approval decided");
+    }
+    match said {
+        [approval] if approval.question.is_none() => resume_approved(call, approval).await,
+        _ => resume_answered(call, said).await,
+    }
+}
+
+async fn resume_approved(call: Call<'_>, approval: &Approval) -> CallEnd {
+    let Call { context, request, .. } = call;
+    let Some(tool) = call.tool() else { return call.refuse(context.unknown(&request.id)) };
+    let input_hash = InputHash::of(request.input.to_string().as_bytes());
+    let bound = approval.tool_hash == tool.hash().to_string() && approval.input_hash == input_hash.to_string();
+    let refused = match approval.state {
+        ApprovalState::Approved if bound => None,
+        ApprovalState::Approved => {
+            Some("the tool has changed since it was approved; call it again to request a new approval".to_owned())
+        }
+        ApprovalState::Denied => Some(denied(approval)),
+        ApprovalState::Pending | ApprovalState::Used | ApprovalState::Void => {
+            Some("this call was not approved in time; call the tool again to request a new approval".to_owned())
+        }
+    };
+    if let Some(message) = refused {
+        return call.refuse(message);
+    }
+    let input = approval.edited_input.clone().unwrap_or_else(|| request.input.clone());
+    if let Err(message) = check_arguments(tool, &input) {
+        return call.refuse(message);
+    }
+    if let Err(error) = fault::point("approval.before_go_on") {
+        return CallEnd::Stopped(error.into());
+    }
+    let consent = Consent { approvals: vec![approval.approval_id.clone()], approved: true, answers: None };
+    dispatch(call, Admitted { tool: tool.clone(), input, ask: None, consent }).await
+}
+
+fn denied(approval: &Approval) -> String {
+    match approval.note.as_deref().filter(|note| !note.is_empty()) {
+        Some(note) => format!("a person denied this call: {note}"),
+        None => "a person denied this call".to_owned(),
+    }
+}
+
+/// Dispatches a call again, with the answers to all questions of its tool.
+async fn resume_answered(call: Call<'_>, said: &[Approval]) -> CallEnd {
+    let Call { context, journal, request } = call;
+    let Some(tool) = call.tool() else {
+        return call.record_outcome(Outcome::Failed(context.unknown(&request.id))).await;
+    };
+    let row = journal.call(request.call);
+    let attempt = row.as_ref().map_or(0, |row| row.attempt);
+    let ticket = row.as_ref().and_then(|row| row.ticket.clone()).and_then(Ticket::new);
+    let answers = ticket.ok_or(UNREADABLE).and_then(|ticket| answers(ticket, said));
+    let hash = tool.hash().to_string();
+    let refused = match &answers {
+        Err(why) => Some(*why),
+        Ok(_) if said.iter().any(|one| one.tool_hash != hash) => {
+            Some("the tool has changed since it asked a question; call it again to be asked again")
+        }
+        Ok(_) if attempt >= MAX_ROUNDS => Some("the tool asked for input ten times, so the call was given up"),
+        Ok(_) => None,
+    };
+    let (None, Ok(answers)) = (refused, answers) else {
+        cancel(context, journal.run_id(), row.as_slice());
+        return call.record_outcome(Outcome::Failed(refused.unwrap_or_default().to_owned())).await;
+    };
+    let approved = said.iter().filter(|one| one.state == ApprovalState::Approved);
+    let approvals = approved.map(|one| one.approval_id.clone()).collect();
+    let consent = Consent { approvals, approved: true, answers: Some(answers) };
+    let admitted = Admitted { tool: tool.clone(), input: request.input.clone(), ask: None, consent };
+    dispatch(call, admitted).await
+}
+
+/// Follows a call that was parked with a ticket until its source reports an end or parks it otherwise. `None` if the
+/// call has no ticket or its source cannot be asked now.
+pub(crate) async fn follow(call: Call<'_>) -> Option<CallEnd> {
+    let Call { context, journal, request } = call;
+    let row = journal.call(request.call).filter(is_followed)?;
+    let id = ToolId::parse(&request.id).ok()?;
+    let source = context.routes.to_owner(&id)?;
+    let ticket = row.ticket.and_then(Ticket::new)?;
+    let (asker, asked) = QuestionSender::of(&request.states);
+    let parked = ParkedCall { id, ticket: ticket.clone(), token: call.token(), updates: call.updates(), asker };
+    let following = match call.tool() {
+        Some(tool) => dispatch_with_questions(call, tool, source.follow(parked), asked).await,
+        None => Ok(guarded(source.follow(parked)).await),
+    };
+    let followed = match following {
+        Ok(followed) => followed,
+        Err(error) => return Some(error.into()),
+    };
+    let end = match followed {
+        Dispatch::Parked(Parked::Followed(same)) if same == ticket => return None,
+        Dispatch::Parked(parked) => {
+            let tool = call.tool()?;
+            park(call, tool, parked).await
+        }
+        Dispatch::Settled(Outcome::Unknown) if row.attempt < MAX_ATTEMPTS && context.may_repeat(&request.id) => {
+            Ok(retry(call).await)
+        }
+        Dispatch::Settled(outcome) => settle_followed(call, outcome).await,
+    };
+    Some(end.unwrap_or_else(CallEnd::from))
+}
+
+/// Settles a followed call. An outcome that was stored before wins. Fails if this process has lost the run.
+async fn settle_followed(call: Call<'_>, outcome: Outcome) -> Result<CallEnd, CommitError> {
+    let outcome = match call.journal.settle_away(call.number(), &outcome.to_json()).await? {
+        true => outcome,
+        false => call.stored_outcome().await?,
+    };
+    Ok(call.record_outcome(outcome).await)
+}
+
+/// Returns whether the source must be asked for the outcome of this call.
+fn is_followed(row: &CallRow) -> bool {
+    row.state == CallState::Away && row.ticket.is_some() && row.outcome.is_none()
+}

@@ -1,0 +1,196 @@
+//! The executor of a run: the public interface of its tool calls. Each method delegates to the module of its topic.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::Catalog;
+use contract::cell::Language;
+use contract::config::pattern::Pattern;
+use contract::scope::Scope;
+use serde_json::Value;
+use store::{Approval, CallRow, Store, StoreError};
+use tracing::Instrument;
+
+use crate::call::context::{Call, CallContext};
+use crate::call::direct::{self, DirectCall, DirectRun};
+use crate::call::hooks::{Hook, ToolEvent, judge_cell, notify};
+use crate::call::{CallEnd, CallRequest, approval, dispatch, parked, resume};
+use crate::journal::Journal;
+use crate::outcome::{Outcome, Returned};
+use crate::sink::{ProgressSink, Sink};
+use crate::source::{Routes, ToolUpdate};
+
+/// Makes the tool calls of one run.
+#[derive(Clone, Debug)]
+pub struct Executor {
+    context: CallContext,
+}
+
+/// Construction.
+impl Executor {
+    /// Creates an executor for a catalog whose tools are in these routes, without hooks or approvals.
+    pub fn new(catalog: Arc<Catalog>, routes: Routes, scope: Scope) -> Self {
+        Self { context: CallContext::new(catalog, routes, scope) }
+    }
+
+    /// Sets the hooks that see every call.
+    #[must_use]
+    pub fn with_hooks(mut self, hooks: Vec<Arc<dyn Hook>>) -> Self {
+        self.context.hooks = hooks.into();
+        self
+    }
+
+    /// Sets the function that receives progress updates of tools. It is called on the task or thread of the tool, so it
+    /// must return quickly.
+    #[must_use]
+    pub fn with_progress_sink(mut self, listener: impl Fn(ToolUpdate) + Send + Sync + 'static) -> Self {
+        self.context.progress = Sink::to(listener);
+        self
+    }
+
+    /// Sets the patterns of the tools that require a person's approval.
+    #[must_use]
+    pub fn with_approval_patterns(mut self, patterns: Vec<Pattern>) -> Self {
+        self.context.ask = patterns.into();
+        self
+    }
+
+    /// Sets how long a hook may take. A hook that takes longer denies the call.
+    #[must_use]
+    pub fn with_hook_deadline(mut self, deadline: Duration) -> Self {
+        self.context.hook_deadline = deadline;
+        self
+    }
+
+    /// Sets how long a person has to answer an approval request or a question.
+    #[must_use]
+    pub fn with_approval_ms(mut self, approval_ms: i64) -> Self {
+        self.context.approval_ms = approval_ms;
+        self
+    }
+
+    /// Returns the tools that the run may see.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.context.catalog
+    }
+
+    /// Returns the scope that calls are made for.
+    pub fn scope(&self) -> &Arc<Scope> {
+        &self.context.scope
+    }
+}
+
+/// Calls of cells.
+impl Executor {
+    /// Makes a call, or parks it until it is approved.
+    pub async fn call(&self, journal: &Journal, request: &CallRequest) -> CallEnd {
+        let call = self.of(journal, request);
+        dispatch::start(call).instrument(call.span()).await
+    }
+
+    /// Retries a call that was dispatched before a crash, if its tool may be called twice. Otherwise settles the call
+    /// as [`Outcome::Unknown`].
+    pub async fn retry(&self, journal: &Journal, request: &CallRequest) -> CallEnd {
+        let call = self.of(journal, request);
+        resume::retry(call).instrument(call.span()).await
+    }
+
+    /// Settles a call with an outcome that came through the store, and passes it to hooks and transcript like any
+    /// other.
+    pub async fn record_outcome(&self, journal: &Journal, request: &CallRequest, outcome: Outcome) -> CallEnd {
+        let call = self.of(journal, request);
+        call.record_outcome(outcome).instrument(call.span()).await
+    }
+
+    /// Returns the decisions on the last requests of a call, expired ones included. `None` while any of them is open.
+    pub async fn decisions_for(&self, journal: &Journal, call: u32) -> Result<Option<Vec<Approval>>, StoreError> {
+        approval::decisions_for(journal, call).await
+    }
+
+    /// Resumes a call after people have decided: about the call itself, or by answering its tool's questions.
+    pub async fn resume_decided(&self, journal: &Journal, request: &CallRequest, said: &[Approval]) -> CallEnd {
+        let call = self.of(journal, request);
+        resume::resume_decided(call, said).instrument(call.span()).await
+    }
+
+    /// Follows a call that was parked with a ticket until its source reports an end or parks it otherwise.
+    ///
+    /// `None` if the call has no ticket or its source cannot be asked now; the call then stays parked. If this future
+    /// is dropped, the call also stays parked, and the next holder of the run can follow it.
+    pub async fn follow(&self, journal: &Journal, request: &CallRequest) -> Option<CallEnd> {
+        let call = self.of(journal, request);
+        resume::follow(call).instrument(call.span()).await
+    }
+
+    /// Asks the sources of these calls to cancel them, in the background. Calls without a ticket are skipped.
+    pub fn cancel(&self, run_id: &str, calls: &[CallRow]) {
+        parked::cancel(&self.context, run_id, calls);
+    }
+
+    fn of<'a>(&'a self, journal: &'a Journal, request: &'a CallRequest) -> Call<'a> {
+        Call { context: &self.context, journal, request }
+    }
+}
+
+/// Direct calls, without a cell.
+impl Executor {
+    /// Makes one call. A parked call is settled by its token like any other;
+    /// [`resume_direct_call`](Self::resume_direct_call) then returns its outcome.
+    pub async fn call_directly(
+        &self,
+        store: &Store,
+        tool_call_id: &str,
+        id: &str,
+        input: Value,
+        updates: ProgressSink,
+    ) -> Result<DirectCall, getrandom::Error> {
+        let run = DirectRun::open(&self.context, store, tool_call_id, id, input, updates)?;
+        Ok(run.make(&self.context).await)
+    }
+
+    /// Makes one call for a caller that cannot ask for its outcome later: waits up to `hold` while the call is parked,
+    /// then cancels it.
+    pub async fn call_directly_within(
+        &self,
+        store: &Store,
+        tool_call_id: &str,
+        id: &str,
+        input: Value,
+        updates: ProgressSink,
+        hold: Duration,
+    ) -> Result<DirectCall, getrandom::Error> {
+        let run = DirectRun::open(&self.context, store, tool_call_id, id, input, updates)?;
+        Ok(run.make_within(&self.context, hold).await)
+    }
+
+    /// Resumes a parked direct call, possibly in another process, with a decision or an outcome that was stored since.
+    /// If there is neither, the call stays parked.
+    pub async fn resume_direct_call(&self, store: &Store, run_id: &str, updates: ProgressSink) -> DirectCall {
+        direct::resume(&self.context, store, run_id, updates).await
+    }
+}
+
+/// Hooks around a control call: `exec` itself.
+impl Executor {
+    /// Runs the hooks before a cell. Returns the input, possibly rewritten, or the reason why the cell is blocked.
+    pub async fn before_cell(
+        &self,
+        tool_call_id: &str,
+        params: Value,
+        language: Option<Language>,
+    ) -> Result<(Value, ToolEvent), String> {
+        let event = ToolEvent::of_cell(&self.context.scope, tool_call_id, params, language);
+        judge_cell(&self.context.hooks, self.context.hook_deadline, event).await
+    }
+
+    /// Runs the hooks after a cell.
+    pub async fn after_cell(&self, event: &ToolEvent, result: Value) {
+        let outcome = Outcome::Returned(Returned::json(result));
+        notify(&self.context.hooks, self.context.hook_deadline, event, &outcome).await;
+    }
+
+    /// Whether any hook is set.
+    pub fn has_hooks(&self) -> bool {
+        !self.context.hooks.is_empty()
+    }
+}

@@ -1,0 +1,192 @@
+//! Approval requests of single calls: written with the call that they are for, read, decided and withdrawn.
+
+use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Row};
+
+use super::rules::write_rule;
+use super::{Approval, ApprovalRequest, ApprovalState, Decision, DecisionError};
+use crate::Millis;
+use crate::backend::{Backend, Durability};
+use crate::error::StoreError;
+use crate::runs::FencedRun;
+use crate::watch::notify_others;
+
+const COLUMNS: &str = "approval_id, run_id, call, agent_id, session_id, tool_id, tool_hash, input, input_hash, reason, \
+                       state, requested_at, expires_at, decided_by, note, edited_input, question, source_identity";
+
+/// Writes approval requests, in the transaction that parks their call.
+pub(crate) async fn write(
+    connection: &mut AnyConnection,
+    held: &FencedRun,
+    requests: &[ApprovalRequest],
+) -> Result<(), sqlx::Error> {
+    for request in requests {
+        sqlx::query(
+            "INSERT INTO approvals (approval_id, run_id, call, agent_id, session_id, tool_id, tool_hash, input, \
+             input_hash, reason, state, requested_at, expires_at, question, source_identity) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'pending', $11, $12, $13, $14)",
+        )
+        .bind(request.approval_id.clone())
+        .bind(held.run_id.clone())
+        .bind(i64::from(request.call))
+        .bind(held.scope.agent_id.clone())
+        .bind(held.scope.session_id.clone())
+        .bind(request.tool_id.clone())
+        .bind(request.tool_hash.clone())
+        .bind(request.input.to_string())
+        .bind(request.input_hash.clone())
+        .bind(request.reason.clone())
+        .bind(request.requested_at)
+        .bind(request.expires_at)
+        .bind(request.question.as_ref().map(ToString::to_string))
+        .bind(request.source_identity.clone())
+        .execute(&mut *connection)
+        .await?;
+    }
+    Ok(())
+}
+
+/// Marks approvals as used. Returns `false` if one of them was already used or withdrawn.
+pub(crate) async fn mark_used(connection: &mut AnyConnection, approvals: &[String]) -> Result<bool, sqlx::Error> {
+    for approval in approvals {
+        let used = sqlx::query("UPDATE approvals SET state = 'used' WHERE approval_id = $1 AND state = 'approved'")
+            .bind(approval.clone())
+            .execute(&mut *connection)
+            .await?;
+        if used.rows_affected() != 1 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+pub(crate) async fn withdraw(backend: &Backend, approval_id: &str) -> Result<(), StoreError> {
+    sqlx::query("UPDATE approvals SET state = 'void' WHERE approval_id = $1 AND state = 'pending'")
+        .bind(approval_id.to_owned())
+        .execute(backend.writer(Durability::Relaxed))
+        .await?;
+    Ok(())
+}
+
+/// Withdraws all pending approvals of a run that has ended.
+pub(crate) async fn withdraw_all(connection: &mut AnyConnection, run_id: &str) -> Result<(), sqlx::Error> {
+    sqlx::query("UPDATE approvals SET state = 'void' WHERE run_id = $1 AND state = 'pending'")
+        .bind(run_id.to_owned())
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
+pub(crate) async fn decide(
+    backend: &Backend,
+    approval_id: &str,
+    decision: &Decision,
+    by: &str,
+    now: Millis,
+) -> Result<Approval, DecisionError> {
+    let (state, note, edited) = match decision {
+        Decision::Approve { edited_input, .. } => (ApprovalState::Approved, None, edited_input.clone()),
+        Decision::Deny { note } => (ApprovalState::Denied, Some(note.clone()), None),
+    };
+    let mut transaction = backend.writer(Durability::Synced).begin().await?;
+    let decided = sqlx::query(
+        "UPDATE approvals SET state = $1, decided_at = $2, decided_by = $3, note = $4, edited_input = $5 \
+         WHERE approval_id = $6 AND state = 'pending' AND expires_at > $2 AND run_id IN \
+         (SELECT run_id FROM runs WHERE state IN ('running', 'waiting'))",
+    )
+    .bind(state.as_str())
+    .bind(now)
+    .bind(by.to_owned())
+    .bind(note)
+    .bind(edited.map(|input| input.to_string()))
+    .bind(approval_id.to_owned())
+    .execute(&mut *transaction)
+    .await?;
+    if decided.rows_affected() != 1 {
+        return Err(DecisionError::NotPending);
+    }
+    let row = sqlx::query(&format!("SELECT {COLUMNS} FROM approvals WHERE approval_id = $1"))
+        .bind(approval_id.to_owned())
+        .fetch_one(&mut *transaction)
+        .await?;
+    let approval = read(&row)?;
+    if let Decision::Approve { reach, .. } = decision {
+        write_rule(&mut transaction, &approval, *reach, by, now).await?;
+    }
+    notify_others(backend, &mut transaction, &approval.run_id).await?;
+    fault::point("decide.before_commit")?;
+    if let Err(error) = fault::commit_answer(transaction.commit().await)
+        && !was_decided(backend, &approval, now).await?
+    {
+        return Err(error.into());
+    }
+    fault::point("decide.after_commit")?;
+    Ok(approval)
+}
+
+/// Whether a decision whose commit was not confirmed is stored: by the same person, at the same time.
+async fn was_decided(backend: &Backend, approval: &Approval, now: Millis) -> Result<bool, StoreError> {
+    let row =
+        sqlx::query("SELECT COUNT(*) FROM approvals WHERE approval_id = $1 AND decided_by = $2 AND decided_at = $3")
+            .bind(approval.approval_id.clone())
+            .bind(approval.decided_by.clone())
+            .bind(now)
+            .fetch_one(backend.reader())
+            .await?;
+    Ok(row.try_get::<i64, _>(0)? == 1)
+}
+
+pub(crate) async fn pending_approvals(backend: &Backend) -> Result<Vec<Approval>, StoreError> {
+    approvals_where(backend, "state = 'pending'", None).await
+}
+
+pub(crate) async fn approval(backend: &Backend, approval_id: &str) -> Result<Option<Approval>, StoreError> {
+    Ok(approvals_where(backend, "approval_id = $1", Some(approval_id)).await?.pop())
+}
+
+pub(crate) async fn approvals_of_run(backend: &Backend, run_id: &str) -> Result<Vec<Approval>, StoreError> {
+    approvals_where(backend, "run_id = $1", Some(run_id)).await
+}
+
+async fn approvals_where(backend: &Backend, condition: &str, value: Option<&str>) -> Result<Vec<Approval>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM approvals WHERE {condition} ORDER BY requested_at, approval_id");
+    let mut query = sqlx::query(&sql);
+    if let Some(value) = value {
+        query = query.bind(value.to_owned());
+    }
+    let rows = query.fetch_all(backend.reader()).await?;
+    rows.iter().map(read).collect()
+}
+
+fn read(row: &AnyRow) -> Result<Approval, StoreError> {
+    let json = |text: String| {
+        contract::json::read(&text).map_err(|_| StoreError::Corrupt("invalid JSON in an approval".to_owned()))
+    };
+    let state: String = row.try_get(10)?;
+    let edited: Option<String> = row.try_get(15)?;
+    let question: Option<String> = row.try_get(16)?;
+    Ok(Approval {
+        approval_id: row.try_get(0)?,
+        run_id: row.try_get(1)?,
+        call: u32::try_from(row.try_get::<i64, _>(2)?)
+            .map_err(|_| StoreError::Corrupt("invalid call number".to_owned()))?,
+        agent_id: row.try_get(3)?,
+        session_id: row.try_get(4)?,
+        tool_id: row.try_get(5)?,
+        tool_hash: row.try_get(6)?,
+        source_identity: row.try_get(17)?,
+        input: json(row.try_get(7)?)?,
+        input_hash: row.try_get(8)?,
+        reason: row.try_get(9)?,
+        state: ApprovalState::ALL
+            .into_iter()
+            .find(|known| known.as_str() == state)
+            .ok_or_else(|| StoreError::Corrupt(format!("approval state `{state}`")))?,
+        requested_at: row.try_get(11)?,
+        expires_at: row.try_get(12)?,
+        decided_by: row.try_get(13)?,
+        note: row.try_get(14)?,
+        edited_input: edited.map(json).transpose()?,
+        question: question.map(json).transpose()?,
+    })
+}

@@ -1,0 +1,110 @@
+//! Resolves failed commits: whether the change was written anyway, and whether to retry.
+
+use std::time::Duration;
+
+use sqlx::Row;
+use tokio::time::Instant;
+
+use super::CommitError;
+use crate::backend::{Backend, Dialect};
+use crate::error::StoreError;
+use crate::runs::FencedRun;
+use crate::sql::is_transient;
+
+/// How long to retry while the server is unavailable or a commit's fate is unknown; longer than a server restart takes.
+/// If the lease runs out in this time, the fence still prevents a wrong write.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(4);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long the search for a lost commit waits for the transaction, which may still be running on the server.
+const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '2s'";
+
+/// The error of one attempt to commit.
+#[derive(Debug)]
+pub(super) enum AttemptError {
+    /// The attempt failed before COMMIT, so nothing was written.
+    BeforeCommit(CommitError),
+    /// COMMIT failed, so the change may have been written.
+    AtCommit(sqlx::Error),
+}
+
+impl<E: Into<CommitError>> From<E> for AttemptError {
+    fn from(error: E) -> Self {
+        Self::BeforeCommit(error.into())
+    }
+}
+
+/// Whether the change of a failed attempt is in the store.
+pub(super) enum CommitStatus {
+    Written,
+    /// The change is not in the store, and the attempt can no longer write it, so it can be retried.
+    NotWritten,
+}
+
+/// When the first attempt began, and whether any attempt may have been written.
+pub(super) struct RetryState {
+    began: Instant,
+    unsure: bool,
+}
+
+impl RetryState {
+    pub(super) fn begin() -> Self {
+        Self { began: Instant::now(), unsure: false }
+    }
+
+    fn is_over(&self) -> bool {
+        self.began.elapsed() >= RETRY_TIMEOUT
+    }
+}
+
+/// Finds out by run, sequence and fence whether a failed attempt was written. Fails if it was not and retrying
+/// cannot help.
+pub(crate) async fn resolve_attempt(
+    backend: &Backend,
+    held: &FencedRun,
+    attempt: AttemptError,
+    retry: &mut RetryState,
+) -> Result<CommitStatus, CommitError> {
+    let error = match attempt {
+        AttemptError::BeforeCommit(error) => error,
+        AttemptError::AtCommit(error) => {
+            retry.unsure = true;
+            CommitError::from(error)
+        }
+    };
+    let CommitError::Store(StoreError::Sql(cause)) = &error else { return Err(error) };
+    let again = is_transient(cause) && !retry.is_over();
+    if !again && !retry.unsure {
+        return Err(error);
+    }
+    loop {
+        match sequence_and_fence(backend, held).await {
+            Ok(found) if found == Some((held.sequence + 1, held.fence)) => return Ok(CommitStatus::Written),
+            Ok(Some(found)) if found != (held.sequence, held.fence) => return Err(CommitError::Fenced),
+            Ok(_) if again => {
+                tokio::time::sleep(PAUSE).await;
+                return Ok(CommitStatus::NotWritten);
+            }
+            Err(unread) if is_transient(&unread) && !retry.is_over() => tokio::time::sleep(PAUSE).await,
+            Ok(_) | Err(_) => return Err(error),
+        }
+    }
+}
+
+/// Reads a run's sequence and fence. On Postgres this waits for a transaction that is writing the run, so that the
+/// result is final.
+async fn sequence_and_fence(backend: &Backend, held: &FencedRun) -> Result<Option<(i64, i64)>, sqlx::Error> {
+    let mut transaction = backend.reader().begin().await?;
+    let lock = match backend.dialect {
+        Dialect::Sqlite => "",
+        Dialect::Postgres => {
+            sqlx::query(LOCK_TIMEOUT).execute(&mut *transaction).await?;
+            " FOR UPDATE"
+        }
+    };
+    let row = sqlx::query(&format!("SELECT sequence, fence FROM runs WHERE run_id = $1{lock}"))
+        .bind(held.run_id.clone())
+        .fetch_optional(&mut *transaction)
+        .await?;
+    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+}

@@ -1,0 +1,56 @@
+//! Checks that this process has the keys that the store's cells are sealed with. Without the check, two machines with
+//! different keys of the same number would only notice when a cell does not open.
+
+use sqlx::Row;
+
+use crate::Millis;
+use crate::backend::{Backend, Durability};
+use crate::error::StoreError;
+use crate::seal::key_bytes;
+
+pub(crate) async fn check_keys(backend: &Backend, now: Millis) -> Result<(), StoreError> {
+    let stored = stored_marks(backend).await?;
+    for (id, mark) in backend.keys.marks() {
+        match stored.iter().find(|(known, _)| *known == id) {
+            Some((_, same)) if *same == mark => continue,
+            Some(_) => {
+                let cells = cells_sealed_with(backend, id, now).await?;
+                if cells > 0 {
+                    return Err(StoreError::OtherKey { id, cells });
+                }
+            }
+            None => {}
+        }
+        sqlx::query(
+            "INSERT INTO sealing_keys (key_id, mark) VALUES ($1, $2) \
+             ON CONFLICT (key_id) DO UPDATE SET mark = excluded.mark",
+        )
+        .bind(i64::from(id))
+        .bind(mark)
+        .execute(backend.writer(Durability::Synced))
+        .await?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn cells_sealed_with(backend: &Backend, id: u32, now: Millis) -> Result<u64, StoreError> {
+    let row = sqlx::query(
+        "SELECT COUNT(*) FROM runs WHERE state IN ('running', 'waiting') AND expires_at > $1 \
+         AND snapshot IS NOT NULL AND substr(snapshot, 2, 4) = $2",
+    )
+    .bind(now)
+    .bind(key_bytes(id).to_vec())
+    .fetch_one(backend.reader())
+    .await?;
+    Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))
+}
+
+async fn stored_marks(backend: &Backend) -> Result<Vec<(u32, String)>, StoreError> {
+    let rows = sqlx::query("SELECT key_id, mark FROM sealing_keys").fetch_all(backend.reader()).await?;
+    rows.iter()
+        .map(|row| {
+            let id = u32::try_from(row.try_get::<i64, _>(0)?);
+            Ok((id.map_err(|_| StoreError::Corrupt("invalid key number".to_owned()))?, row.try_get(1)?))
+        })
+        .collect()
+}

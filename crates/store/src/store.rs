@@ -1,0 +1,335 @@
+//! The store's public interface. Each method delegates to the module of its topic.
+
+use std::io::{Read, Write};
+
+use contract::config::{Quotas, Retention};
+use contract::scope::Scope;
+
+use crate::approvals::{Approval, Decision, DecisionError, RuleSubject, StandingRule, requests, rules};
+use crate::backend::{Backend, Durability};
+use crate::backup::{self, BackupError, Checked, Restoring, restore};
+use crate::commit::{self, Change, CommitError};
+use crate::error::StoreError;
+use crate::keys::Keys;
+use crate::location::Location;
+use crate::rows::{CallRow, JournalTotals, LegRow, RunListEntry, RunRow, RunSummary};
+use crate::runs::{FencedRun, LeaseError, lease, read};
+use crate::seal::SealError;
+use crate::settle::{self, SettleError, Settled};
+use crate::sweep::{self, SweepReport};
+use crate::transcript::{self, Entry};
+use crate::watch::{self, Watch};
+use crate::{Millis, key_check, migrations};
+
+/// A handle to the store. Clones share the connections.
+#[derive(Clone, Debug)]
+pub struct Store {
+    backend: Backend,
+}
+
+/// Opening and closing.
+impl Store {
+    /// Opens the store and upgrades its schema. An SQLite file is created if it does not exist.
+    pub async fn open(location: &Location, keys: Keys) -> Result<Self, StoreError> {
+        let backend = Backend::connect(location, keys).await?;
+        migrations::apply(&backend).await?;
+        Ok(Self { backend })
+    }
+
+    /// Sets how long ended runs and transcripts are kept, and how much one principal may store.
+    #[must_use]
+    pub fn bounded(mut self, retention: Retention, quotas: Quotas) -> Self {
+        (self.backend.retention, self.backend.quotas) = (retention, quotas);
+        self
+    }
+
+    /// Returns where the store is.
+    pub fn location(&self) -> &Location {
+        &self.backend.location
+    }
+
+    /// Returns the Postgres server's clock; `None` for SQLite.
+    pub async fn server_clock(&self) -> Result<Option<Millis>, StoreError> {
+        self.backend.server_clock().await
+    }
+
+    /// Returns the number of connections that are checked out of the pools.
+    #[cfg(feature = "faults")]
+    pub fn connections_in_use(&self) -> usize {
+        self.backend.connections_in_use()
+    }
+
+    /// Waits for running operations and closes every connection.
+    pub async fn close(&self) {
+        self.backend.close().await;
+    }
+}
+
+/// Runs and leases.
+impl Store {
+    /// Returns a run with its snapshot still sealed. The caller must check who may see it.
+    pub async fn run(&self, run_id: &str) -> Result<Option<RunRow>, StoreError> {
+        read::run(&self.backend, run_id).await
+    }
+
+    /// Returns the newest runs of a scope that are live or ended after `since`.
+    pub async fn recent_runs(&self, scope: &Scope, since: Millis, limit: u32) -> Result<Vec<RunSummary>, StoreError> {
+        read::recent_runs(&self.backend, scope, since, limit).await
+    }
+
+    /// Returns the newest runs of all principals, newest first.
+    pub async fn runs(&self, limit: u32) -> Result<Vec<RunListEntry>, StoreError> {
+        read::runs(&self.backend, limit).await
+    }
+
+    /// Returns the ids of a session's live runs.
+    pub async fn runs_of_session(&self, session_id: &str) -> Result<Vec<String>, StoreError> {
+        read::runs_of_session(&self.backend, session_id).await
+    }
+
+    /// Counts the runs that are running or waiting.
+    pub async fn live_runs(&self) -> Result<u64, StoreError> {
+        read::live_runs(&self.backend).await
+    }
+
+    /// Takes over a live run whose lease has expired or belongs to `holder`. The previous holder can no longer change
+    /// the run.
+    pub async fn take(
+        &self,
+        run_id: &str,
+        holder: &str,
+        now: Millis,
+        lease_until: Millis,
+    ) -> Result<FencedRun, LeaseError> {
+        lease::take(&self.backend, run_id, holder, now, lease_until).await
+    }
+
+    /// Takes over a run even if another process has a valid lease; used to abort a run at once.
+    pub async fn take_forcibly(
+        &self,
+        run_id: &str,
+        holder: &str,
+        lease_until: Millis,
+    ) -> Result<FencedRun, LeaseError> {
+        lease::take_forcibly(&self.backend, run_id, holder, lease_until).await
+    }
+
+    /// Extends a lease that may have expired. Returns `false` if another process has taken over the run or it has
+    /// ended.
+    pub async fn extend_lease(&self, held: &FencedRun, lease_until: Millis) -> Result<bool, StoreError> {
+        lease::extend_lease(&self.backend, held, lease_until).await
+    }
+
+    /// Renews the leases of a holder's runs and returns how many were renewed. Runs that it has released or lost are
+    /// not renewed.
+    pub async fn renew(&self, holder: &str, runs: &[String], lease_until: Millis) -> Result<u64, StoreError> {
+        lease::renew(&self.backend, holder, runs, lease_until).await
+    }
+
+    /// Returns which of these runs another process has taken over, or have ended. Runs that are not in the store yet
+    /// are not returned.
+    pub async fn lost(&self, holder: &str, runs: &[String]) -> Result<Vec<String>, StoreError> {
+        lease::lost(&self.backend, holder, runs).await
+    }
+
+    /// Releases a run that was taken over but not changed.
+    pub async fn release_run(&self, held: &FencedRun) -> Result<(), StoreError> {
+        lease::release_run(&self.backend, held).await
+    }
+
+    /// Releases all runs of a holder, so that other processes can take them over before the leases expire.
+    pub async fn release(&self, holder: &str) -> Result<u64, StoreError> {
+        lease::release(&self.backend, holder).await
+    }
+
+    /// Postpones a run's expiry, for example because an outcome arrived for it. Never moves it earlier.
+    pub async fn prolong(&self, run_id: &str, expires_at: Millis) -> Result<(), StoreError> {
+        lease::prolong(&self.backend, run_id, expires_at).await
+    }
+}
+
+/// Changes and the journal.
+impl Store {
+    /// Commits a change and increments the run's sequence. If the sequence or fence in the store differs from the
+    /// holder's, nothing is written. If the server is unavailable for a moment, the commit is retried; if the answer to
+    /// a commit is lost, it is retried only after the store shows that it was not written.
+    pub async fn commit(
+        &self,
+        held: &mut FencedRun,
+        change: &Change,
+        durability: Durability,
+        now: Millis,
+    ) -> Result<(), CommitError> {
+        commit::commit(&self.backend, held, change, durability, now).await
+    }
+
+    /// Returns the legs of a run in order.
+    pub async fn legs(&self, run_id: &str) -> Result<Vec<LegRow>, StoreError> {
+        read::legs(&self.backend, run_id).await
+    }
+
+    /// Returns all calls of a run in order.
+    pub async fn calls(&self, run_id: &str) -> Result<Vec<CallRow>, StoreError> {
+        read::calls(&self.backend, run_id).await
+    }
+
+    /// Returns one call of a run.
+    pub async fn call(&self, run_id: &str, call: u32) -> Result<Option<CallRow>, StoreError> {
+        read::call(&self.backend, run_id, call).await
+    }
+
+    /// Returns the calls of a run whose result its cell has not received. Even a long run has only a few.
+    pub async fn open_calls(&self, run_id: &str) -> Result<Vec<CallRow>, StoreError> {
+        read::open_calls(&self.backend, run_id).await
+    }
+
+    /// Returns the totals of a run's journal without reading its rows.
+    pub async fn journal_totals(&self, run_id: &str) -> Result<JournalTotals, StoreError> {
+        read::journal_totals(&self.backend, run_id).await
+    }
+
+    /// Decrypts a run's snapshot; `None` if it has none.
+    pub fn open_snapshot(&self, held: &FencedRun, row: &RunRow) -> Result<Option<Vec<u8>>, SealError> {
+        read::open_snapshot(&self.backend, held, row)
+    }
+
+    /// Returns the catalog tables with this hash, of at most `max_bytes`.
+    pub async fn tables(&self, hash: &str, max_bytes: usize) -> Result<Option<Vec<u8>>, StoreError> {
+        read::tables(&self.backend, hash, max_bytes).await
+    }
+
+    /// Stores the outcome of a parked call. The first outcome wins; outcomes are ordered by arrival. If the answer to
+    /// the commit is lost, the store is read to find out whether the outcome was stored.
+    pub async fn settle(&self, run_id: &str, call: u32, outcome: &str) -> Result<Settled, SettleError> {
+        settle::settle(&self.backend, run_id, call, outcome).await
+    }
+
+    /// Stores the outcome of a parked call for the run's holder. Fails with [`CommitError::Fenced`] if the run was
+    /// taken over or has ended; returns `false` if another outcome is already stored.
+    pub async fn settle_held(&self, held: &FencedRun, call: u32, outcome: &str) -> Result<bool, CommitError> {
+        settle::settle_held(&self.backend, held, call, outcome).await
+    }
+}
+
+/// Approvals.
+impl Store {
+    /// Returns all approvals in state `pending`, oldest first, including those that have expired since the last sweep.
+    pub async fn pending_approvals(&self) -> Result<Vec<Approval>, StoreError> {
+        requests::pending_approvals(&self.backend).await
+    }
+
+    /// Returns an approval request and its decision.
+    pub async fn approval(&self, approval_id: &str) -> Result<Option<Approval>, StoreError> {
+        requests::approval(&self.backend, approval_id).await
+    }
+
+    /// Returns the approval requests of a run, oldest first.
+    pub async fn approvals_of_run(&self, run_id: &str) -> Result<Vec<Approval>, StoreError> {
+        requests::approvals_of_run(&self.backend, run_id).await
+    }
+
+    /// Records a decision on a pending approval. Fails if it is already decided or expired, or its run has ended.
+    pub async fn decide(
+        &self,
+        approval_id: &str,
+        decision: &Decision,
+        by: &str,
+        now: Millis,
+    ) -> Result<Approval, DecisionError> {
+        requests::decide(&self.backend, approval_id, decision, by, now).await
+    }
+
+    /// Withdraws a pending approval whose decision is no longer needed.
+    pub async fn withdraw(&self, approval_id: &str) -> Result<(), StoreError> {
+        requests::withdraw(&self.backend, approval_id).await
+    }
+
+    /// Returns whether a standing approval of this agent and session allows the tool to be called without asking.
+    pub async fn has_standing_approval(
+        &self,
+        subject: RuleSubject<'_>,
+        agent_id: &str,
+        session_id: &str,
+    ) -> Result<bool, StoreError> {
+        rules::has_standing_approval(&self.backend, subject, agent_id, session_id).await
+    }
+
+    /// Returns all standing approvals, revoked ones included, by agent, session and age.
+    pub async fn rules(&self) -> Result<Vec<StandingRule>, StoreError> {
+        rules::rules(&self.backend).await
+    }
+
+    /// Revokes a standing approval. Returns `false` if there is no rule with that id, or it was already revoked.
+    pub async fn revoke_rule(&self, rule_id: &str, now: Millis) -> Result<bool, StoreError> {
+        rules::revoke_rule(&self.backend, rule_id, now).await
+    }
+}
+
+/// Transcripts.
+impl Store {
+    /// Appends to a session's transcript without changing a run.
+    pub async fn note(&self, session_id: &str, run_id: &str, entries: &[Entry]) -> Result<(), CommitError> {
+        Ok(transcript::append(&self.backend, session_id, run_id, entries).await?)
+    }
+
+    /// Returns a session's transcript in order.
+    pub async fn transcript(&self, session_id: &str) -> Result<Vec<Entry>, StoreError> {
+        transcript::read(&self.backend, session_id).await
+    }
+
+    /// Returns a session's transcript as JSON lines.
+    pub async fn export(&self, session_id: &str) -> Result<String, StoreError> {
+        transcript::export(&self.backend, session_id).await
+    }
+}
+
+/// Maintenance.
+impl Store {
+    /// Returns a watch that connects on first use.
+    pub fn watch(&self) -> Watch {
+        watch::watch(&self.backend)
+    }
+
+    /// Runs one sweep: expires runs, and deletes old runs, unused catalogs and old transcript entries.
+    pub async fn sweep(&self, now: Millis) -> Result<SweepReport, StoreError> {
+        sweep::sweep(&self.backend, now).await
+    }
+
+    /// Expires runs that are past their time and have no active lease. A process that holds a run ends it itself, and a
+    /// direct call without a cell runs without a lease.
+    pub async fn expire(&self, now: Millis) -> Result<u64, StoreError> {
+        sweep::expire(&self.backend, now).await
+    }
+
+    /// Deletes every run that ended before `then`, with its journal. Transcripts are kept.
+    pub async fn forget_before(&self, then: Millis) -> Result<u64, StoreError> {
+        sweep::forget_before(&self.backend, then).await
+    }
+
+    /// Records the fingerprints of this process's keys. Fails if the store has a different key under the same number,
+    /// and cells that have not expired are sealed with that key.
+    pub async fn check_keys(&self, now: Millis) -> Result<(), StoreError> {
+        key_check::check_keys(&self.backend, now).await
+    }
+
+    /// Counts the suspended cells that are sealed with this key and can still be resumed.
+    pub async fn cells_sealed_with(&self, id: u32, now: Millis) -> Result<u64, StoreError> {
+        key_check::cells_sealed_with(&self.backend, id, now).await
+    }
+
+    /// Writes a backup row by row and returns the number of rows. `keys` is the text of a key file to include.
+    pub async fn backup(&self, out: &mut (dyn Write + Send), keys: Option<&str>) -> Result<u64, BackupError> {
+        backup::write(&self.backend, out, keys).await
+    }
+
+    /// Restores a backup. `from` must be the checked backup from its beginning; if it differs, nothing is changed.
+    pub async fn restore(
+        &self,
+        from: &mut (dyn Read + Send),
+        checked: &Checked,
+        how: Restoring,
+        now: Millis,
+    ) -> Result<(), BackupError> {
+        restore::restore(&self.backend, from, checked, how, now).await
+    }
+}
