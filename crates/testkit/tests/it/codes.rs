@@ -6,7 +6,7 @@ use contract::config::{AgentsConfig, ConfigError};
 use contract::error::ErrorCode;
 use serde_json::{Value, json};
 
-use crate::desk::{Behavior, FakeTools};
+use crate::fake_tools::{Behavior, FakeTools};
 use crate::world::{Parts, code};
 
 /// Error codes, each with the fields of the `exec` input and a cell that produces it.
