@@ -23,27 +23,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 /// Counts the letters to insert, delete, replace or swap with their neighbour to turn one word into another, ignoring
 /// case.
 pub fn edits(from: &str, to: &str) -> usize {
-    let letters = |word: &str| -> Vec<char> { word.to_lowercase().chars().collect() };
-    let (from, to) = (letters(from), letters(to));
-    let mut above: Vec<usize> = Vec::new();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (position, letter) in from.iter().enumerate() {
-        let last = position.checked_sub(1).and_then(|last| from.get(last));
-        let mut next = vec![position + 1];
-        for (at, (target, pair)) in to.iter().zip(row.array_windows::<2>()).enumerate() {
-            let [replaced, left_out] = *pair;
-            let put_in = next.last().copied().unwrap_or_default() + 1;
-            let mut least = (replaced + usize::from(letter != target)).min(left_out + 1).min(put_in);
-            let before = at.checked_sub(1);
-            if last == Some(target) && before.and_then(|before| to.get(before)) == Some(letter) {
-                let swapped = before.and_then(|before| above.get(before)).map_or(least, |edits| edits + 1);
-                least = least.min(swapped);
-            }
-            next.push(least);
-        }
-        above = std::mem::replace(&mut row, next);
-    }
-    row.last().copied().unwrap_or_default()
+    strsim::osa_distance(&from.to_lowercase(), &to.to_lowercase())
 }
 
 #[cfg(test)]
