@@ -152,7 +152,7 @@ impl Executor {
 
     /// Returns the error message for an unknown tool id. It suggests only ids that a cell may use.
     pub(crate) fn unknown(&self, id: &str) -> String {
-        self.catalog.unknown(View::CodeMode, id, "tools.search(query)")
+        self.catalog.unknown_tool_message(View::CodeMode, id, "tools.search(query)")
     }
 
     async fn admit(&self, journal: &Journal, request: &CallRequest) -> Result<Admitted, String> {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use catalog::View;
-use catalog::search::Why;
+use catalog::search::ScoreExplanation;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ pub(super) async fn run(arguments: &SearchArguments) -> Result<ExitCode, String>
     Ok(ExitCode::SUCCESS)
 }
 
-fn readable(hit: &Value, why: Option<&Why>) -> String {
+fn readable(hit: &Value, why: Option<&ScoreExplanation>) -> String {
     let text = |key: &str| shown::plain(hit.get(key).and_then(Value::as_str).unwrap_or_default());
     let mut line = format!("{}  {}\n", text("id"), text("signature"));
     if let Some(why) = why {
@@ -63,7 +63,7 @@ fn readable(hit: &Value, why: Option<&Why>) -> String {
     line
 }
 
-fn with_reasons(mut hit: Value, why: Option<&Why>) -> Value {
+fn with_reasons(mut hit: Value, why: Option<&ScoreExplanation>) -> Value {
     if let (Some(fields), Some(why)) = (hit.as_object_mut(), why) {
         let matched: serde_json::Map<String, Value> =
             why.matched.iter().map(|(word, score)| (word.clone(), json!(score))).collect();
