@@ -304,13 +304,14 @@ fn a_file_that_is_too_long_or_has_too_many_values_is_refused_from_any_source() {
     let long = format!("{{mcpServers: {{}}}}{}", " ".repeat(MAX_CONFIG_FILE_BYTES));
     let many = format!("{{a: [{}]}}", "0,".repeat(MAX_JSON_VALUES));
     let deep = "[".repeat(200_000);
-    for hostile in [&long, &many, &deep] {
+    // A client's file in the home folder may be longer than the others.
+    for (hostile, expected) in [(&long, 2), (&many, 3), (&deep, 3)] {
         let scratch = Scratch::with(&[(USER, hostile)]);
         assert!(load(&scratch.places()).is_err());
         let user = "{imports: ['cursor'], mcpServers: {a: {command: 'x', envFile: '/dev/zero'}}}";
         let scratch = Scratch::with(&[(USER, user), (PROJECT, hostile), ("home/.cursor/mcp.json", hostile)]);
         let (servers, problems) = scratch.loaded();
-        assert_eq!((servers.len(), problems.len()), (0, 3), "{problems:?}");
+        assert_eq!((servers.len(), problems.len()), (0, expected), "{problems:?}");
     }
     let servers: String = (0..2_000).map(|number| format!("s{number}: {{command: 'x'}},\n")).collect();
     let scratch = Scratch::with(&[(USER, &format!("{{mcpServers: {{{servers}}}}}"))]);
