@@ -44,7 +44,8 @@ fn a_server_logs_its_start_its_problems_and_its_shutdown() {
     config["mcpServers"]["incomplete"] = json!({});
     place.configure(&config);
     let mut client = Streams::plain(&place, Era::July2026);
-    let done = client.exec("return await MCP.s.add({})");
+    let run = client.exec("await yield_control(); return await MCP.s.add({})")["runId"].clone();
+    let done = client.call("wait", json!({ "runId": run }));
     assert_eq!(done["status"], "completed", "{done}");
     client.close();
     assert!(client.child.wait().unwrap().success());
@@ -59,8 +60,8 @@ fn a_server_logs_its_start_its_problems_and_its_shutdown() {
     event(&events, "shutting down");
     event(&events, "cellmate mcp stopped");
     // Events of a run name it.
-    for run in events.iter().flat_map(|event| values(event, "run")) {
-        assert_eq!(run, &done["runId"]);
+    for value in events.iter().flat_map(|event| values(event, "run")) {
+        assert_eq!(value, &run);
     }
 
     let text = logs(&place, &[]);
@@ -71,7 +72,7 @@ fn a_server_logs_its_start_its_problems_and_its_shutdown() {
     assert_eq!(parse(printed(&last)), events[events.len() - 1..]);
     let all = logs(&place, &["-n", "0", "--json"]);
     assert_eq!(parse(printed(&all)), events);
-    let run = done["runId"].as_str().unwrap();
+    let run = run.as_str().unwrap();
     for event in parse(printed(&logs(&place, &["--run", run, "--json"]))) {
         assert!(values(&event, "run").any(|value| value == run), "{event}");
     }
@@ -150,7 +151,7 @@ fn an_invalid_filter_is_refused_with_a_message() {
     for (argument, variable) in cases {
         let mut command = place.server(&[]);
         command.args(argument.into_iter().flat_map(|filter| ["--log", filter]));
-        variable.into_iter().for_each(|filter| drop(command.env("CELLMATE_LOG", filter)));
+        command.envs(variable.map(|filter| ("CELLMATE_LOG", filter)));
         let output = command.output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{error}");
