@@ -6,7 +6,7 @@ use std::sync::Arc;
 use contract::tool::{Source, ToolSpec};
 use serde_json::Value;
 
-use crate::search::{Document, Index, Meaning, Weights, Why, near};
+use crate::search::{Document, Index, Meaning, ScoreExplanation, Weights, near};
 use crate::view::View;
 use crate::{Catalog, guest_view};
 
@@ -47,7 +47,7 @@ impl Catalog {
 
     /// Returns the message for an id that this view does not have. Unknown and denied tools get the same message;
     /// `search` is the function that the caller can search with.
-    pub fn unknown(&self, view: View, id: &str, search: &str) -> String {
+    pub fn unknown_tool_message(&self, view: View, id: &str, search: &str) -> String {
         let shown: String = id.chars().take(MAX_SHOWN_CHARS).collect();
         let near: Vec<String> = self.near(view, &shown).into_iter().map(|id| format!("`{id}`")).collect();
         let meant = if near.is_empty() { String::new() } else { format!(" did you mean {}?", near.join(" or ")) };
@@ -55,7 +55,7 @@ impl Catalog {
     }
 
     /// Explains the score of this tool in a search for `query`.
-    pub fn explain(&self, query: &str, id: &str) -> Option<Why> {
+    pub fn explain(&self, query: &str, id: &str) -> Option<ScoreExplanation> {
         self.index().explain(query, self.position(id)?)
     }
 
@@ -76,7 +76,7 @@ impl Catalog {
     }
 
     /// Reuses the index of the former catalog for tools that have not changed.
-    pub fn after(self, former: &Self) -> Self {
+    pub fn reusing_index_of(self, former: &Self) -> Self {
         let former = former.index.get().or(former.former.as_ref()).filter(|_| former.meaning == self.meaning);
         Self { former: former.map(Arc::clone), ..self }
     }

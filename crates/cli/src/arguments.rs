@@ -10,12 +10,12 @@ use contract::limits::Limits;
 use crate::approvals::ApprovalsArguments;
 use crate::backup::{BackupArguments, RestoreArguments};
 use crate::connect::ConnectArguments;
-use crate::jail::JailArguments;
 use crate::keys::KeysArguments;
 use crate::log::{LogArguments, LogsArguments};
 use crate::runs::RunsArguments;
 use crate::serve::McpArguments;
 use crate::servers::ServersArguments;
+use crate::shared_arguments::JailArguments;
 use crate::state::ConfiguredStore;
 use crate::tools::ToolsArguments;
 

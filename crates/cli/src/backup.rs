@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use executor::clock::now_ms;
 use store::{BackupError, Checked, KeyFile, Keys, Restoring, check_backup};
+use telemetry::LogIgnored;
 
 use crate::render;
 use crate::state::{ConfiguredStore, StateError, StoreSettings, put_new};
@@ -108,7 +109,7 @@ async fn backup(arguments: &BackupArguments) -> Result<String, CommandError> {
         Ok::<u64, CommandError>(rows)
     };
     let written = written.await;
-    drop(fs::remove_file(&draft));
+    fs::remove_file(&draft).log_ignored("remove the draft of a backup");
     let key = if arguments.with_key {
         "it contains the key file, so protect it like the key file".to_owned()
     } else {

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use client_config::display;
 use contract::limits::SNAPSHOT_TTL_SECONDS;
 use executor::clock::now_ms;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 use store::{KeyFile, KeyFileError, Store, StoreError};
 
-use crate::config::shown;
 use crate::render;
 use crate::state::{ConfiguredStore, StateError, StoreSettings, put_new, replace};
 
@@ -106,7 +106,7 @@ async fn rotate(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError>
             new
         }
         Err(KeyFileError::Missing(_)) => {
-            let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+            let text = hex::encode(secret);
             let first = KeyFile::parse(&format!("1 {text} {}", now_ms()), &kept.key_file)?;
             put_new(&kept.key_file, &first.text()).map_err(at)?;
             first
@@ -117,7 +117,7 @@ async fn rotate(kept: &StoreSettings, as_json: bool) -> Result<(), CommandError>
     if as_json {
         render::print_json(&json!({"seals": id, "file": kept.key_file}));
     } else {
-        let file = shown::path(&kept.key_file);
+        let file = display::path(&kept.key_file);
         println!("created key {id}, which seals from now on; running processes reload {file}");
         println!("if other machines have copies of the file, copy the new one to all of them");
     }

@@ -3,11 +3,9 @@
 mod approvals;
 mod arguments;
 mod backup;
-mod config;
 mod connect;
 mod doctor;
 mod exec;
-mod jail;
 mod keys;
 mod log;
 mod policy;
@@ -15,6 +13,7 @@ mod render;
 mod runs;
 mod serve;
 mod servers;
+mod shared_arguments;
 mod state;
 mod tools;
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use contract::cell::{CellResult, OutputItem};
 use contract::text;
 use serde_json::Value;
+use telemetry::LogIgnored;
 
 /// The cell or the operation failed.
 pub(crate) const FAILED: u8 = 1;
@@ -60,7 +61,7 @@ pub(crate) fn print_json(value: &Value) {
 
 fn write_out(text: &str) {
     let mut out = std::io::stdout().lock();
-    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).log_expected("write to standard output");
 }
 
 /// Prints the text to standard error as one line: line breaks become spaces.

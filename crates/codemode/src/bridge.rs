@@ -146,7 +146,7 @@ fn unknown(catalog: &Catalog, view: View, id: &str) -> String {
         View::CodeMode => "tools.search(query)",
         View::ToolSearch => "openclaw.tools.search(query)",
     };
-    catalog.unknown(view, id, search)
+    catalog.unknown_tool_message(view, id, search)
 }
 
 /// Reads `[path, arguments]`, a call of a namespace's function. The arguments are parsed only if the function exists.

@@ -125,13 +125,13 @@ impl fmt::Display for CellId {
 
 impl fmt::Display for ImageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex(f, &self.0)
+        f.write_str(&hex::encode(self.0))
     }
 }
 
 impl fmt::Display for CatalogHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex(f, &self.0)
+        f.write_str(&hex::encode(self.0))
     }
 }
 
@@ -145,8 +145,4 @@ impl fmt::Debug for CatalogHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CatalogHash({self})")
     }
-}
-
-pub(crate) fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }

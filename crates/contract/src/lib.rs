@@ -11,6 +11,7 @@ pub mod json;
 pub mod limits;
 pub mod scope;
 pub mod snapshot;
+pub mod spelling;
 pub mod tables;
 pub mod text;
 pub mod tool;

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::ids::write_hex;
 use crate::text::is_unsafe;
 
 /// The kind of a tool's source; the first part of its id.
@@ -227,13 +226,13 @@ impl InputHash {
 
 impl fmt::Display for ToolHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex(f, &self.0)
+        f.write_str(&hex::encode(self.0))
     }
 }
 
 impl fmt::Display for InputHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex(f, &self.0)
+        f.write_str(&hex::encode(self.0))
     }
 }
 

@@ -95,7 +95,7 @@ pub fn prepare(host: &Host, request: &RunRequest) -> Result<PreparedRun, Prepare
     let catalog = Catalog::new(effective)?;
     let catalog = if config.search_meaning { catalog } else { catalog.without_meaning() };
     let catalog = match &request.former {
-        Some(former) => catalog.after(former),
+        Some(former) => catalog.reusing_index_of(former),
         None => catalog,
     };
     let context = RunContext { scope: &request.scope, config: &host.namespace_config };

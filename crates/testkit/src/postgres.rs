@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
-pub use secured::TlsServer;
+pub use tls::TlsServer;
 
-mod secured;
+mod tls;
 
 /// Time limit for a server to become ready; after an unclean shutdown it recovers first.
 const START: Duration = Duration::from_secs(30);

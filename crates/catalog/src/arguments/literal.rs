@@ -1,6 +1,6 @@
 //! `type`, `enum` and `const`: whether the input is the right kind of value.
 
-use contract::config::nearest::nearest;
+use contract::spelling::nearest;
 use serde_json::{Number, Value};
 
 use super::problem::MismatchKind;

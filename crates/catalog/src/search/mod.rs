@@ -51,7 +51,7 @@ pub struct Hit {
 
 /// The explanation of a tool's score.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Why {
+pub struct ScoreExplanation {
     /// Whether the request is the tool's name or id.
     pub exact: bool,
     /// From 0 to 1, where 1 is the best match of words.
@@ -138,7 +138,7 @@ impl Index {
     }
 
     /// Explains a tool's score.
-    pub fn explain(&self, query: &str, position: usize) -> Option<Why> {
+    pub fn explain(&self, query: &str, position: usize) -> Option<ScoreExplanation> {
         self.tools.get(position)?;
         let scores = self.scores(query);
         let mut matched = Vec::new();
@@ -151,7 +151,7 @@ impl Index {
                 }
             });
         }
-        Some(Why {
+        Some(ScoreExplanation {
             exact: self.names.get(&spelling(query)).is_some_and(|called| called.contains(&position)),
             words: scores.words.get(position).copied().unwrap_or_default(),
             meaning: scores.meaning.and_then(|meaning| meaning.get(position).copied()),

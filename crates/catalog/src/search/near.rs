@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use contract::config::nearest::edits;
+use contract::spelling::edits;
 
 use super::words::spelling;
 

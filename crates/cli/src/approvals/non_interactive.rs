@@ -1,39 +1,29 @@
 //! Whether the user allows approving calls without a terminal.
 
+use client_config::{Places, display, users_section};
 use serde_json::Value;
-
-use crate::config::document::{self, Format};
-use crate::config::{Places, Source, files, own_files};
 
 /// Reads `approvals.nonInteractive` from the user's own file, or from the files named instead of it.
 ///
 /// A project's file is ignored: it comes with the project and does not speak for the user.
 pub(super) fn is_allowed(places: &Places) -> Result<bool, String> {
-    for (file, source) in own_files(places) {
-        if source == Source::Project {
-            continue;
-        }
-        let at = |why: &dyn std::fmt::Display| format!("`{}`: {why}", file.display());
-        let Some(text) = files::read(&file).map_err(|why| at(&why))? else { continue };
-        let tree = Format::of(&file).parse(&text).map_err(|why| at(&why))?;
-        let settings = Value::Object(document::settings(&tree).into_iter().collect());
-        // As with all settings, the first file with the section wins.
-        let Some(approvals) = settings.get("approvals") else { continue };
-        return match approvals.get("nonInteractive") {
-            None => Ok(false),
-            Some(Value::Bool(allowed)) => Ok(*allowed),
-            Some(_) => Err(at(&"`approvals.nonInteractive`: expected true or false")),
-        };
+    // As with all settings, the first file with the section wins.
+    let found = users_section(places, "approvals").map_err(|error| error.to_string())?;
+    let Some((file, approvals)) = found else { return Ok(false) };
+    match approvals.get("nonInteractive") {
+        None => Ok(false),
+        Some(Value::Bool(allowed)) => Ok(*allowed),
+        Some(_) => Err(format!("`{}`: `approvals.nonInteractive`: expected true or false", display::path(&file))),
     }
-    Ok(false)
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
+    use client_config::Places;
+
     use super::is_allowed;
-    use crate::config::Places;
 
     fn places(folder: &Path, named: &[&str]) -> Places {
         let named: Vec<_> = named.iter().map(|name| folder.join(name)).collect();

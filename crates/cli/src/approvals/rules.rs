@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use client_config::{Places, ServerEntry, load};
 use contract::tool::{Source, ToolId};
 use executor::clock::now_ms;
 use mcp::server::plain;
@@ -10,7 +11,6 @@ use store::{StandingRule, Store};
 
 use super::arguments::RulesAction;
 use super::{ApprovalsError, NOT_PENDING};
-use crate::config::{Places, ServerEntry, load};
 
 /// Whether a standing approval allows calls, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use contract::limits::MAX_TERMINAL_ARGUMENT_CHARS;
 use mcp::server::{plain, summarize_arguments};
 use serde_json::Value;
 use store::{Approval, ApprovalScope, Decision};
+use telemetry::LogIgnored;
 
 /// The longest answer that is read; the answer to a form may be long.
 const MAX_LINE_BYTES: u64 = 1 << 20;
@@ -48,7 +49,7 @@ pub(super) fn question(approval: &Approval) -> Option<String> {
 /// Prints the prompt and reads one line. Returns `None` if standard input is closed.
 pub(crate) async fn ask(prompt: &str) -> Option<String> {
     eprint!("{prompt}");
-    drop(stderr().flush());
+    stderr().flush().log_expected("print a question");
     let read = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
         stdin().lock().take(MAX_LINE_BYTES).read_line(&mut line).map(|bytes| (bytes > 0).then_some(line))

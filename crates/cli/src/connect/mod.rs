@@ -1,22 +1,21 @@
 //! `cellmate connect CLIENT`: adds `cellmate mcp` to the client's configuration, and prints how to undo it.
 
-mod take_over;
-
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::Args;
 use clap::builder::PossibleValuesParser;
-use clap::{Args, ValueEnum};
+use client_config::{
+    Change, Client, EditError, Places, Scope, TakenOver, WriteError, take_over, trust_note, write_change,
+};
 use contract::text;
 use serde_json::json;
+use telemetry::LogIgnored;
 
-use crate::config::clients::{Client, Scope};
-use crate::config::edit::{Change, EditError, WriteError};
-use crate::config::{ConfigArguments, Places, trust_note, write_change};
 use crate::render;
 use crate::servers::{change_json, undo};
-use take_over::{TakenOver, take_over};
+use crate::shared_arguments::{ConfigArguments, ScopeArgument};
 
 /// Our name in a client's configuration.
 const NAME: &str = "cellmate";
@@ -58,13 +57,6 @@ pub(crate) struct ConnectArguments {
     config: ConfigArguments,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ScopeArgument {
-    User,
-    #[value(alias = "local")]
-    Project,
-}
-
 #[derive(Debug, thiserror::Error)]
 enum ConnectError {
     #[error("{0}")]
@@ -87,14 +79,13 @@ fn connect(arguments: &ConnectArguments) -> Result<ExitCode, ConnectError> {
     let places = arguments.config.places();
     let usage = |message: &str| ConnectError::Usage(message.to_owned());
     let client = Client::parse(&arguments.client).ok_or_else(|| usage("no such client"))?;
-    let mut theirs = Change::open(&client_file(client, arguments.scope, &places)?)?;
+    let mut theirs = Change::open(&client_file(client, arguments.scope.into(), &places)?)?;
     let mut notes = Vec::new();
     let taken = if arguments.take_over {
-        let file = places.file_to_edit(arguments.scope == ScopeArgument::Project);
+        let file = places.file_to_edit(arguments.scope.into());
         let file = file.ok_or_else(|| usage("cannot find a folder for configuration; set HOME"))?;
-        let folder = places.folder.display().to_string();
         notes.extend(trust_note(&file, &places));
-        Some(take_over(client, &folder, &mut theirs, Change::open(&file)?)?)
+        Some(take_over(client, NAME, places.folder(), &mut theirs, Change::open(&file)?)?)
     } else {
         None
     };
@@ -110,11 +101,7 @@ fn connect(arguments: &ConnectArguments) -> Result<ExitCode, ConnectError> {
 }
 
 /// Returns the client's existing configuration file, or else the one that the client would create.
-fn client_file(client: Client, scope: ScopeArgument, places: &Places) -> Result<PathBuf, ConnectError> {
-    let scope = match scope {
-        ScopeArgument::User => Scope::User,
-        ScopeArgument::Project => Scope::Project,
-    };
+fn client_file(client: Client, scope: Scope, places: &Places) -> Result<PathBuf, ConnectError> {
     let files = client.files(scope, places);
     let existing = files.iter().find(|file| file.exists());
     existing.or(files.first()).cloned().ok_or_else(|| {
@@ -182,7 +169,7 @@ fn confirm(arguments: &ConnectArguments) -> Result<bool, ConnectError> {
         return Err(ConnectError::Usage(message.to_owned()));
     }
     render::print("Write these changes? [y/N] ");
-    drop(std::io::stdout().flush());
+    std::io::stdout().flush().log_expected("print a question");
     let mut answer = String::new();
     let is_read = std::io::stdin().read_line(&mut answer).is_ok();
     Ok(is_read && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))

@@ -25,7 +25,7 @@ pub(crate) async fn run(arguments: DoctorArguments) -> ExitCode {
         return render::fatal("the sandbox worker exited right after it started");
     };
     let start_ms = began.elapsed().as_secs_f64() * 1000.0;
-    let store = state::look::check_store(&arguments.store).await;
+    let store = state::store_check::check_store(&arguments.store).await;
     let mut all = machine_json(&hello, start_ms);
     if let Value::Object(all) = &mut all {
         all.insert("store".to_owned(), store.json);

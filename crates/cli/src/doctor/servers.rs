@@ -1,9 +1,9 @@
 //! The server section of `cellmate doctor`: the last known state of each server, or a fresh probe with `--servers`.
 
+use client_config::{Loaded, Problem, display};
 use serde_json::{Value, json};
 
 use crate::arguments::DoctorArguments;
-use crate::config::{self, Loaded, Problem, shown};
 use crate::servers::{ServerReport, probe_all, problem_json, server_json, server_reports};
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ impl Servers {
     /// Reports on every configured server. Fails if the configuration or the state folder cannot be used.
     pub(super) async fn check(arguments: &DoctorArguments) -> Result<Self, String> {
         let places = arguments.store.places();
-        let loaded = config::load(&places).map_err(|error| error.to_string())?;
+        let loaded = client_config::load(&places).map_err(|error| error.to_string())?;
         let store = arguments.store.arguments();
         if arguments.servers {
             let lists = store.lists(&places);
@@ -30,14 +30,15 @@ impl Servers {
     }
 
     pub(super) fn are_ok(&self) -> bool {
-        self.problems.is_empty() && !self.reports.iter().any(|report| report.verdict().needs_attention())
+        self.problems.is_empty() && !self.reports.iter().any(|report| report.readiness().needs_attention())
     }
 
     pub(super) fn readable(&self) -> String {
         if self.reports.is_empty() && self.problems.is_empty() {
             return "servers        none; add one with `cellmate servers add NAME -- COMMAND`\n".to_owned();
         }
-        let bad = self.reports.iter().filter(|report| report.verdict().needs_attention()).count() + self.problems.len();
+        let bad =
+            self.reports.iter().filter(|report| report.readiness().needs_attention()).count() + self.problems.len();
         let found = match bad {
             0 => "no problems".to_owned(),
             1 => "1 problem".to_owned(),
@@ -45,7 +46,7 @@ impl Servers {
         };
         let mut text = format!("servers        {} configured, {found}\n", self.reports.len());
         for report in &self.reports {
-            let (name, state) = (shown::plain(&report.entry.name), report.verdict().as_str());
+            let (name, state) = (display::plain(&report.entry.name), report.readiness().as_str());
             text += &format!("  {name}: {state}, {}\n", report.tools());
             report.remarks().iter().for_each(|remark| text += &format!("    {remark}\n"));
             report.next().iter().for_each(|next| text += &format!("    run `{next}`\n"));

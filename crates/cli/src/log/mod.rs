@@ -25,6 +25,9 @@ pub(crate) use show::{LogsArguments, run};
 /// The environment variable that is read if `--log` is not given.
 const VARIABLE: &str = "CELLMATE_LOG";
 
+/// The target of events that the command also prints to standard error in its own words.
+pub(crate) const CONSOLE: &str = "cellmate::console";
+
 /// The folder of log files inside the state folder.
 const FOLDER: &str = "logs";
 
@@ -59,6 +62,7 @@ pub(crate) fn init(arguments: &LogArguments, kind: CommandKind) -> Result<(), St
         (None, CommandKind::Server) => default(LevelFilter::WARN),
         (None, CommandKind::Short) => default(LevelFilter::OFF),
     };
+    let on_stderr = on_stderr.with_target(CONSOLE, LevelFilter::OFF);
     // The file has more than standard error, which some clients show to their users.
     let in_file = match kind {
         CommandKind::Server => given.unwrap_or_else(|| default(LevelFilter::INFO)),

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use client_config::Places;
 use serde_json::{Map, Value};
 
 use super::{FOLDER, file};
-use crate::config::Places;
 use crate::render;
 
 /// How often `--follow` looks for new lines. Another process writes them, so there is nothing to wait on.
@@ -82,12 +82,15 @@ async fn print(arguments: &LogsArguments, folder: &Path) -> io::Result<()> {
     for line in last {
         arguments.write(&mut output, &line)?;
     }
-    while arguments.follow {
-        output.flush()?;
+    output.flush()?;
+    if !arguments.follow {
+        return Ok(());
+    }
+    loop {
         tokio::time::sleep(FOLLOW_INTERVAL).await;
         current = follow(arguments, folder, current, &mut output)?;
+        output.flush()?;
     }
-    Ok(())
 }
 
 /// Prints the lines that are new in the current file, and opens the next file once that one is full.

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use crate::jail::JailArguments;
+use crate::shared_arguments::JailArguments;
 use crate::state::ConfiguredStore;
 
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use client_config::{Places, load};
 use codemode::CodeMode;
 use codemode::pool::Pool;
 use contract::cell::{CellResult, OutputItem, PendingState};
@@ -11,7 +12,6 @@ use tokio::sync::watch;
 
 use super::arguments::ForkArguments;
 use super::{RunsError, name, record};
-use crate::config::{Places, load};
 use crate::policy::read;
 use crate::render;
 use crate::serve::Servers;

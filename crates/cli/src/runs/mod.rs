@@ -13,8 +13,8 @@ use executor::clock::now_ms;
 use serde_json::json;
 use store::{Keys, Store, StoreError};
 
-use crate::jail::JailArguments;
 use crate::render;
+use crate::shared_arguments::JailArguments;
 use crate::state::{StateError, StoreSettings};
 
 use arguments::Action;

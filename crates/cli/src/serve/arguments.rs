@@ -8,8 +8,7 @@ use clap::Args;
 use contract::config::pattern::Pattern;
 use mcp::server::ToolPrefix;
 
-use crate::config::ConfigArguments;
-use crate::jail::JailArguments;
+use crate::shared_arguments::{ConfigArguments, JailArguments};
 use crate::state::StoreArguments;
 
 #[derive(Debug, Args)]

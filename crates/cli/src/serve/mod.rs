@@ -1,13 +1,14 @@
 //! `cellmate mcp`: serves `exec` and `wait` to MCP clients. Only protocol messages go to standard output.
 
 mod arguments;
-mod stdin;
 mod tokens;
 mod upstream;
 
+use std::io::{ErrorKind, Read};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use client_config::{ConfigError, LISTS, Problem, load};
 use codemode::CodeMode;
 use codemode::pool::{Launch, Pool, PoolOptions};
 use executor::clock::now_ms;
@@ -17,15 +18,18 @@ use mcp::server::{
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use store::Store;
+use telemetry::LogIgnored;
+use tokio::io::{AsyncRead, AsyncWriteExt, duplex};
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{ConfigError, LISTS, load};
+use crate::log::CONSOLE;
 use crate::policy::{self, BadSettings};
-use crate::render;
-use crate::state::{State, StateError, look};
+use crate::state::{State, StateError, store_check};
+use crate::{log, render};
 
 pub(crate) use arguments::McpArguments;
 pub(crate) use upstream::Servers;
@@ -63,7 +67,10 @@ enum McpError {
 pub(crate) async fn run(arguments: McpArguments) -> ExitCode {
     match serve(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => render::fatal(&error.to_string()),
+        Err(error) => {
+            tracing::error!(target: CONSOLE, error = telemetry::chain(&error), "cellmate mcp failed");
+            render::fatal(&error.to_string())
+        }
     }
 }
 
@@ -76,6 +83,7 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     }
     let served = policy::read(&loaded.settings)?;
     let kept = arguments.store.choose(&loaded.settings, &places)?;
+    start_log(&arguments, &kept.state, &loaded.problems);
     let (state, key) = (kept.state.clone(), kept.key()?);
     let options = PoolOptions {
         jail: arguments.jail.policy(),
@@ -105,7 +113,21 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
     };
     shut_down(&frontend, &code_mode).await;
     servers.stop().await;
+    tracing::info!("cellmate mcp stopped");
     served
+}
+
+/// Opens the log file and writes how the process was started.
+fn start_log(arguments: &McpArguments, state: &State, problems: &[Problem]) {
+    if let Err(error) = log::open_file(state.folder()) {
+        // The server works without a log file.
+        tracing::warn!(%error, folder = %state.folder().display(), "cannot write a log file");
+    }
+    let transport = if arguments.http.is_some() { "http" } else { "stdio" };
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), transport, pid = std::process::id(), "cellmate mcp started");
+    for problem in problems {
+        tracing::warn!(target: CONSOLE, %problem, "part of the configuration cannot be used");
+    }
 }
 
 /// How often memory that a large call or result took is returned to the system.
@@ -115,7 +137,7 @@ async fn release_memory() {
     loop {
         tokio::time::sleep(RELEASE_EVERY).await;
         // Off the async threads: it takes some milliseconds if much memory is free.
-        drop(tokio::task::spawn_blocking(sandbox::release_free_memory).await);
+        tokio::task::spawn_blocking(sandbox::release_free_memory).await.log_ignored("return free memory");
     }
 }
 
@@ -123,9 +145,11 @@ async fn release_memory() {
 async fn warn_of_clock(store: &Store) {
     let asked = now_ms();
     let Ok(Some(clock)) = store.server_clock().await else { return };
-    let skew = look::skew(clock, asked, now_ms());
-    if skew.abs() > look::MAX_SKEW_MS {
-        eprintln!("cellmate: {}", look::skew_warning(skew));
+    let skew = store_check::skew(clock, asked, now_ms());
+    if skew.abs() > store_check::MAX_SKEW_MS {
+        let warning = store_check::skew_warning(skew);
+        tracing::warn!(target: CONSOLE, skew_ms = skew, "{warning}");
+        eprintln!("cellmate: {warning}");
     }
 }
 
@@ -137,7 +161,8 @@ fn raise_open_file_limit() {
     let most = now.maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
     if now.current.is_some_and(|current| current < most) {
         // If this fails, fewer servers can run at once, and each that cannot be started reports it.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: now.maximum });
+        let raised = Rlimit { current: Some(most), maximum: now.maximum };
+        setrlimit(Resource::Nofile, raised).log_ignored("raise the limit of open files");
     }
 }
 
@@ -152,8 +177,33 @@ fn asking(arguments: &McpArguments, configured: ApprovalPolicy) -> ApprovalPolic
 }
 
 async fn over_streams(frontend: &McpService, stop: CancellationToken) -> Result<(), McpError> {
-    let streams = (stdin::stdin().map_err(McpError::Stdin)?, tokio::io::stdout());
+    let streams = (stdin().map_err(McpError::Stdin)?, tokio::io::stdout());
     Ok(serve_streams(frontend.clone(), Principal::local(), streams, stop).await?)
+}
+
+/// How many bytes are read ahead of the consumer.
+const AHEAD_BYTES: usize = 64 << 10;
+
+/// Returns standard input, read on a plain thread: its last read may block forever, and the runtime would wait for one of
+/// its own threads at shutdown.
+fn stdin() -> std::io::Result<impl AsyncRead + Send + Unpin> {
+    let (ours, mut theirs) = duplex(AHEAD_BYTES);
+    let runtime = Handle::current();
+    std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        let (mut stdin, mut chunk) = (std::io::stdin().lock(), vec![0; AHEAD_BYTES]);
+        loop {
+            let read = match stdin.read(&mut chunk) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Ok(0) | Err(_) => break,
+                Ok(read) => read,
+            };
+            let Some(bytes) = chunk.get(..read) else { break };
+            if runtime.block_on(theirs.write_all(bytes)).is_err() {
+                break;
+            }
+        }
+    })?;
+    Ok(ours)
 }
 
 async fn over_http(
@@ -167,6 +217,7 @@ async fn over_http(
     let listen = |source| McpError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(listen)?;
     let bound = listener.local_addr().map_err(listen)?;
+    tracing::info!(target: CONSOLE, address = %bound, "listening");
     eprintln!("cellmate: serving MCP at http://{bound}/mcp; {place}");
     let gate = Gate { access, hosts: arguments.hosts.clone() };
     Ok(serve_http(frontend.clone(), listener, gate, stop).await?)
@@ -175,14 +226,16 @@ async fn over_http(
 /// Suspends the cells that can be suspended and releases all leases, so that the next process need not wait for them to
 /// expire.
 async fn shut_down(frontend: &McpService, code_mode: &CodeMode) {
+    tracing::info!("shutting down");
     frontend.begin_shutdown();
     let suspending = async {
         while !frontend.is_idle() {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    drop(tokio::time::timeout(SUSPEND_TIMEOUT, suspending).await);
+    tokio::time::timeout(SUSPEND_TIMEOUT, suspending).await.log_ignored("suspend all active cells");
     if let Err(error) = code_mode.shut_down().await {
+        tracing::warn!(target: CONSOLE, error = telemetry::chain(&error), "cannot release the leases of runs");
         eprintln!("cellmate: cannot release runs, so their leases expire in a few seconds instead: {error}");
     }
 }

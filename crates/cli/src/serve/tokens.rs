@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use mcp::server::{Access, Principal, Token};
+use telemetry::Redactor;
 
 use super::arguments::McpArguments;
 use crate::state::{State, StateError, read_secret};
@@ -27,6 +28,7 @@ pub(super) fn access(arguments: &McpArguments, state: &State) -> Result<(Access,
         Ok(secret) => (secret, format!("the token is in ${TOKEN}")),
         Err(_) => (state.secret("token")?, format!("the token is in {}", state.path("token").display())),
     };
+    Redactor::process().register(&secret);
     let bad = |place: &str, reason: String| TokenError::Bad { place: place.to_owned(), reason };
     let local = Token::new(Principal::local(), secret.trim()).map_err(|error| bad(TOKEN, error.to_string()))?;
     let mut tokens = vec![local];
@@ -49,6 +51,7 @@ fn named(path: &Path) -> Result<Vec<Token>, TokenError> {
 
 fn token(line: &str) -> Result<Token, String> {
     let (name, secret) = line.split_once(char::is_whitespace).ok_or("expected a name, a space and a token")?;
+    Redactor::process().register(secret);
     let principal = Principal::named(name).map_err(|error| error.to_string())?;
     Token::new(principal, secret.trim()).map_err(|error| error.to_string())
 }

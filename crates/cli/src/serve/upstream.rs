@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use client_config::{ServerEntry, display};
 use executor::ToolSource;
 use mcp::server::OfferedSources;
 use mcp::{Unavailable, UpstreamOptions, Upstreams};
 use tokio::sync::watch;
 
-use crate::config::{ServerEntry, shown};
-use crate::servers::Offered;
+use crate::log::CONSOLE;
+use crate::servers::FilteredTools;
 
 /// All enabled servers. None is started on creation.
 #[derive(Clone)]
@@ -27,15 +28,15 @@ impl Servers {
         let upstreams = Upstreams::new(entries.iter().map(|entry| entry.spec()).collect(), &options);
         let source = |entry: &&ServerEntry| -> Option<Arc<dyn ToolSource>> {
             let upstream: Arc<dyn ToolSource> = upstreams.get(&entry.name).ok()?.clone();
-            Some(Arc::new(Offered::new(upstream, entry)))
+            Some(Arc::new(FilteredTools::new(upstream, entry)))
         };
         let sources = entries.iter().filter_map(source).collect();
         Self { upstreams: Arc::new(upstreams), sources }
     }
 
     /// Offers the stored tool lists at once and fresh ones as servers return them, until the receiver is dropped.
-    pub(crate) async fn offer(self, behind: watch::Sender<OfferedSources>) {
-        behind.send_modify(|behind| behind.sources.clone_from(&self.sources));
+    pub(crate) async fn offer(self, offered: watch::Sender<OfferedSources>) {
+        offered.send_modify(|offered| offered.sources.clone_from(&self.sources));
         let mut changes = self.upstreams.changes();
         let listing = self.upstreams.listed();
         tokio::pin!(listing);
@@ -45,13 +46,13 @@ impl Servers {
                 missing = &mut listing, if !is_listed => {
                     is_listed = true;
                     missing.iter().for_each(report);
-                    behind.send_modify(|behind| behind.settled = true);
+                    offered.send_modify(|offered| offered.settled = true);
                 }
                 changed = changes.changed() => match changed {
-                    Ok(()) => behind.send_modify(|_| {}),
+                    Ok(()) => offered.send_modify(|_| {}),
                     Err(_) => return,
                 },
-                () = behind.closed() => return,
+                () = offered.closed() => return,
             }
         }
     }
@@ -66,7 +67,8 @@ fn report((name, why): &(String, Unavailable)) {
     if matches!(why, Unavailable::Retired | Unavailable::Stopped) {
         return;
     }
-    let (name, why) = (shown::plain(name), contract::text::line(&why.to_string(), MAX_SHOWN_CHARS));
+    let (name, why) = (display::plain(name), contract::text::line(&why.to_string(), MAX_SHOWN_CHARS));
+    tracing::warn!(target: CONSOLE, server = name, why, "a server is not available");
     eprintln!("cellmate: server `{name}` is not available: {why}; run `cellmate servers test {name}` for details");
 }
 

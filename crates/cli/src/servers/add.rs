@@ -4,13 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use client_config::{Change, check_entry, display, trust_note};
 use serde_json::{Map, Value, json};
 
 use super::change::{ChangeArguments, carry_out};
-use crate::config::document::{self, Format};
-use crate::config::edit::Change;
-use crate::config::{self, ConfigArguments, shown};
 use crate::render;
+use crate::shared_arguments::{ConfigArguments, ScopeArgument};
 
 #[derive(Debug, Args)]
 pub(super) struct AddArguments {
@@ -71,13 +70,6 @@ enum TransportArgument {
     Http,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ScopeArgument {
-    User,
-    #[value(alias = "local")]
-    Project,
-}
-
 pub(super) fn run(arguments: &AddArguments) -> ExitCode {
     match prepare(arguments) {
         Ok((change, notes)) => carry_out(&change, &arguments.config.places(), &arguments.change, &notes),
@@ -88,22 +80,18 @@ pub(super) fn run(arguments: &AddArguments) -> ExitCode {
 /// Returns the change that adds the server, and notes for the user. Fails if the arguments or the file are invalid.
 fn prepare(arguments: &AddArguments) -> Result<(Change, Vec<String>), String> {
     let places = arguments.config.places();
-    let file = places.file_to_edit(arguments.scope == ScopeArgument::Project);
+    let file = places.file_to_edit(arguments.scope.into());
     let file = file.ok_or("cannot find a folder for configuration; set HOME, or pass --config")?;
     let mut change = Change::open(&file).map_err(|error| error.to_string())?;
-    let tree = change.tree().map_err(|error| error.to_string())?;
-    let exists =
-        document::servers(&tree).iter().any(|servers| servers.members.iter().any(|one| one.key == arguments.name));
-    let name = shown::plain(&arguments.name);
+    let exists = change.has_server(&arguments.name).map_err(|error| error.to_string())?;
+    let name = display::plain(&arguments.name);
     if exists && !arguments.replace {
         return Err(format!("`{name}` already exists in `{}`; pass --replace to replace it", file.display()));
     }
-    let container = document::container_for(&tree, Format::of(&file), &arguments.name);
-    let path: Vec<&str> = container.iter().copied().chain([arguments.name.as_str()]).collect();
-    change.set(&path, &entry(arguments)?).map_err(|error| error.to_string())?;
+    change.set_server(&arguments.name, &entry(arguments)?).map_err(|error| error.to_string())?;
     let mut notes = literal_secrets(arguments);
-    notes.extend(config::judge_entry(&change, &arguments.name, &places)?);
-    notes.extend(config::trust_note(&file, &places));
+    notes.extend(check_entry(&change, &arguments.name, &places)?);
+    notes.extend(trust_note(&file, &places));
     Ok((change, notes))
 }
 
@@ -218,7 +206,7 @@ fn literal_secrets(arguments: &AddArguments) -> Vec<String> {
     let literal = |flag: &str, text: &String, separators: &[char]| {
         let (name, value) = text.split_once(separators)?;
         let name = name.trim();
-        (shown::names_a_secret(name) && !value.contains("${")).then(|| {
+        (display::names_a_secret(name) && !value.contains("${")).then(|| {
             let variable = variable_for(name);
             format!("the value of `{name}` is in the file; use {flag} {name}='${{{variable}}}' to keep it out")
         })

@@ -3,12 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use client_config::display::for_shell;
+use client_config::{Change, Places, Written, write_change};
 use contract::text;
 use serde_json::{Value, json};
 
-use crate::config::edit::{Change, Written};
-use crate::config::shown::for_shell;
-use crate::config::{Places, write_change};
 use crate::render;
 
 #[derive(Debug, Args)]

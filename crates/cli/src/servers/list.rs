@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use client_config::{Loaded, Problem, display};
 use mcp::Transport;
 use serde_json::{Value, json};
 
-use super::standing::{ServerReport, server_reports};
-use crate::config::{self, ConfigArguments, Loaded, Problem, shown};
+use super::report::{ServerReport, server_reports};
 use crate::render;
+use crate::shared_arguments::ConfigArguments;
 use crate::state::StoreArguments;
 
 #[derive(Debug, Args)]
@@ -24,7 +25,7 @@ pub(super) struct ListArguments {
 
 pub(super) async fn run(arguments: &ListArguments) -> ExitCode {
     let places = arguments.config.places();
-    let loaded = match config::load(&places) {
+    let loaded = match client_config::load(&places) {
         Ok(loaded) => loaded,
         Err(error) => return render::fatal(&error.to_string()),
     };
@@ -44,8 +45,8 @@ pub(super) async fn run(arguments: &ListArguments) -> ExitCode {
 
 /// Prints what is wrong with a server, and the command that helps.
 fn remark(report: &ServerReport) {
-    let name = shown::plain(&report.entry.name);
-    let next = report.next().filter(|_| report.verdict().needs_attention());
+    let name = display::plain(&report.entry.name);
+    let next = report.next().filter(|_| report.readiness().needs_attention());
     let next = next.map(|next| format!("; run `{next}`")).unwrap_or_default();
     report.remarks().iter().for_each(|remark| render::note(&format!("{name}: {remark}{next}")));
 }
@@ -58,8 +59,8 @@ fn table(reports: &[ServerReport]) -> String {
         let server = &report.entry;
         let origin = format!("{} ({})", server.origin, server.origin.source.as_str());
         [
-            shown::plain(&server.name),
-            report.verdict().as_str().to_owned(),
+            display::plain(&server.name),
+            report.readiness().as_str().to_owned(),
             report.tools(),
             server.transport.as_str().to_owned(),
             contract::text::line(&server.shown, usize::MAX),
@@ -117,8 +118,8 @@ pub(crate) fn server_json(report: &ServerReport) -> Value {
             "source": server.origin.source.as_str(),
         },
     });
-    if let (Value::Object(all), Value::Object(standing)) = (&mut configured, report.to_json()) {
-        all.extend(standing);
+    if let (Value::Object(all), Value::Object(state)) = (&mut configured, report.to_json()) {
+        all.extend(state);
     }
     configured
 }

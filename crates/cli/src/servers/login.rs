@@ -3,14 +3,15 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use client_config::display;
 use contract::text;
 use executor::ToolSource;
 use mcp::{LoggedIn, ServerSpec};
 use serde_json::{Value, json};
 
 use super::{ProbeResult, probe_all};
-use crate::config::{self, ConfigArguments, shown};
 use crate::render;
+use crate::shared_arguments::ConfigArguments;
 
 #[derive(Debug, Args)]
 pub(super) struct LoginArguments {
@@ -48,8 +49,8 @@ pub(super) async fn run(arguments: &LoginArguments) -> ExitCode {
 
 async fn act(arguments: &LoginArguments) -> Result<Report, String> {
     let places = arguments.config.places();
-    let loaded = config::load(&places).map_err(|error| error.to_string())?;
-    let name = shown::plain(&arguments.name);
+    let loaded = client_config::load(&places).map_err(|error| error.to_string())?;
+    let name = display::plain(&arguments.name);
     let server = loaded.servers.into_iter().find(|server| server.name == arguments.name);
     let server = server.ok_or_else(|| format!("no server named `{name}`; `cellmate servers list` lists them"))?;
     let spec = server.spec();
@@ -79,7 +80,7 @@ fn login_report(name: &str, logged_in: &LoggedIn, probed: Option<&ProbeResult>) 
         Some(Err(failure)) => (None, Some(failure.why.clone())),
         None => (None, None),
     };
-    let issuer = shown::plain(logged_in.issuer.as_deref().unwrap_or("its issuer"));
+    let issuer = display::plain(logged_in.issuer.as_deref().unwrap_or("its issuer"));
     let mut text = format!("logged in to `{name}` at {issuer}");
     tools.iter().for_each(|tools| text += &format!("; it offers {tools} tools"));
     error.iter().for_each(|error| text += &format!("; but connecting to it failed: {}", text::line(error, usize::MAX)));

@@ -2,12 +2,12 @@
 
 mod add;
 mod change;
+mod filtered_tools;
 mod list;
 mod login;
-mod meet;
-mod offered;
+mod probe;
 mod remove;
-mod standing;
+mod report;
 mod test;
 mod trust;
 
@@ -16,10 +16,10 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 pub(crate) use change::{as_json as change_json, undo};
+pub(crate) use filtered_tools::FilteredTools;
 pub(crate) use list::{problem_json, server_json};
-pub(crate) use meet::{ProbeResult, probe_all};
-pub(crate) use offered::Offered;
-pub(crate) use standing::{ServerReport, server_reports};
+pub(crate) use probe::{ProbeResult, probe_all};
+pub(crate) use report::{ServerReport, server_reports};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServersArguments {

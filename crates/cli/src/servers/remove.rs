@@ -3,12 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use client_config::{Change, Places, display};
 
 use super::change::{ChangeArguments, carry_out};
-use crate::config::document;
-use crate::config::edit::Change;
-use crate::config::{self, ConfigArguments, Places, shown};
 use crate::render;
+use crate::shared_arguments::ConfigArguments;
 
 #[derive(Debug, Args)]
 pub(super) struct RemoveArguments {
@@ -30,14 +29,9 @@ pub(super) fn run(arguments: &RemoveArguments) -> ExitCode {
 
 /// Returns the change that removes the server from the first of our files that has it.
 fn prepare(name: &str, places: &Places) -> Result<Change, String> {
-    for (file, _) in config::own_files(places) {
+    for (file, _) in client_config::own_files(places) {
         let mut change = Change::open(&file).map_err(|error| error.to_string())?;
-        let tree = change.tree().map_err(|error| error.to_string())?;
-        let paths = document::paths_to(&tree, name);
-        for path in &paths {
-            change.remove(path).map_err(|error| error.to_string())?;
-        }
-        if !paths.is_empty() {
+        if change.remove_server(name).map_err(|error| error.to_string())? {
             return Ok(change);
         }
     }
@@ -45,8 +39,9 @@ fn prepare(name: &str, places: &Places) -> Result<Change, String> {
 }
 
 fn not_found(name: &str, places: &Places) -> String {
-    let imported = config::load(places).ok().and_then(|loaded| loaded.servers.into_iter().find(|one| one.name == name));
-    let name = shown::plain(name);
+    let imported =
+        client_config::load(places).ok().and_then(|loaded| loaded.servers.into_iter().find(|one| one.name == name));
+    let name = display::plain(name);
     match imported {
         Some(server) => format!(
             "`{name}` is imported from {} (`{}`); remove it there, or remove {} from `imports`",

@@ -4,15 +4,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use client_config::{Loaded, Problem, display};
 use contract::text;
 use executor::ToolSource;
 use mcp::Server;
 use serde_json::{Value, json};
 
 use super::list::problem_json;
-use super::{Offered, ProbeResult, probe_all};
-use crate::config::{self, ConfigArguments, Loaded, Problem, shown};
+use super::{FilteredTools, ProbeResult, probe_all};
 use crate::render;
+use crate::shared_arguments::ConfigArguments;
 
 #[derive(Debug, Args)]
 pub(super) struct TestArguments {
@@ -27,12 +28,12 @@ pub(super) struct TestArguments {
 
 pub(super) async fn run(arguments: &TestArguments) -> ExitCode {
     let places = arguments.config.places();
-    let loaded = match config::load(&places) {
+    let loaded = match client_config::load(&places) {
         Ok(loaded) => loaded,
         Err(error) => return render::fatal(&error.to_string()),
     };
     if let Some(name) = arguments.names.iter().find(|name| !is_known(&loaded, name)) {
-        let name = shown::plain(name);
+        let name = display::plain(name);
         return render::fatal(&format!("no server named `{name}`; `cellmate servers list` lists them"));
     }
     let wanted = |name: &str| arguments.names.is_empty() || arguments.names.iter().any(|one| one == name);
@@ -66,11 +67,11 @@ fn is_known(loaded: &Loaded, name: &str) -> bool {
 
 fn offered(result: &ProbeResult, server: &Arc<Server>) -> usize {
     let source: Arc<dyn ToolSource> = server.clone();
-    Offered::new(source, &result.entry).tools().len()
+    FilteredTools::new(source, &result.entry).tools().len()
 }
 
 fn readable(result: &ProbeResult) -> String {
-    let (name, ms) = (shown::plain(&result.entry.name), result.took.as_millis());
+    let (name, ms) = (display::plain(&result.entry.name), result.took.as_millis());
     match &result.server {
         Ok(server) => {
             let (all, offered) = (server.tools().len(), offered(result, server));
@@ -80,8 +81,8 @@ fn readable(result: &ProbeResult) -> String {
             for left_out in server.left_out() {
                 text.push_str(&format!(
                     "      left out {}: {}\n",
-                    shown::plain(&left_out.tool),
-                    shown::plain(&left_out.why)
+                    display::plain(&left_out.tool),
+                    display::plain(&left_out.why)
                 ));
             }
             text

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use client_config::{Places, ProjectReview, ServerChanges, TrustStore, display, project_files};
 use serde_json::{Value, json};
 
 use super::change::ChangeArguments;
-use crate::config::{self, ConfigArguments, Places, Reviewed, ServerChanges, Trust, TrustStore, shown};
 use crate::render;
+use crate::shared_arguments::ConfigArguments;
 
 #[derive(Debug, Args)]
 pub(super) struct TrustArguments {
@@ -36,15 +37,14 @@ pub(super) fn run(arguments: &TrustArguments) -> ExitCode {
 
 fn places(arguments: &TrustArguments) -> Result<Places, String> {
     let places = arguments.config.places();
-    let given = arguments.folder.as_ref().unwrap_or(&places.folder);
-    let folder = given.canonicalize().map_err(|_| format!("`{}` is not a folder", shown::path(given)))?;
-    Ok(Places { folder, ..places })
+    let given = arguments.folder.as_deref().unwrap_or(places.folder());
+    let folder = given.canonicalize().map_err(|_| format!("`{}` is not a folder", display::path(given)))?;
+    Ok(places.with_folder(folder))
 }
 
 /// A file that the user is about to trust.
 struct Review {
-    file: PathBuf,
-    reviewed: Reviewed,
+    reviewed: ProjectReview,
     /// `None` if the file is already trusted as it is.
     changes: Option<ServerChanges>,
 }
@@ -59,7 +59,8 @@ fn trust(arguments: &TrustArguments, places: &Places) -> Result<ExitCode, String
     }
     if !arguments.change.dry_run {
         for review in reviews.iter().filter(|review| review.changes.is_some()) {
-            let failed = |error| format!("cannot record `{}` as trusted: {error}", shown::path(&review.file));
+            let failed =
+                |error| format!("cannot record `{}` as trusted: {error}", display::path(&review.reviewed.file));
             store.write(&review.reviewed.record).map_err(failed)?;
         }
     }
@@ -82,31 +83,17 @@ fn trust(arguments: &TrustArguments, places: &Places) -> Result<ExitCode, String
 /// Returns every project file that would be read, as it is now, and why others cannot be. Fails if there are none.
 fn reviews(places: &Places, store: &TrustStore) -> Result<(Vec<Review>, Vec<String>), String> {
     let (mut reviews, mut unusable) = (Vec::new(), Vec::new());
-    for (file, client) in config::project_files(places).map_err(|error| error.to_string())? {
-        let read = config::files::read_bytes(&file).map_err(|why| why.to_string());
-        let reviewed = read.and_then(|content| {
-            let reviewed = |content: Vec<u8>| Ok((Reviewed::read(&file, client, &content, places)?, content));
-            content.map(reviewed).transpose()
-        });
-        let (reviewed, content) = match reviewed {
-            Ok(Some(found)) => found,
-            Ok(None) => continue,
-            Err(why) => {
-                unusable.push(format!("`{}` is not trusted: {why}", shown::path(&file)));
-                continue;
-            }
-        };
-        let changes = match store.judge(&file, &content) {
-            Trust::Trusted(record) if record == reviewed.record => None,
-            Trust::Trusted(before) | Trust::Changed(before) => Some(reviewed.record.changes_since(&before)),
-            Trust::Never => Some(ServerChanges { added: reviewed.record.server_names(), ..ServerChanges::default() }),
-        };
-        reviews.push(Review { file, reviewed, changes });
+    for (file, client) in project_files(places).map_err(|error| error.to_string())? {
+        match ProjectReview::open(&file, client, places) {
+            Ok(Some(reviewed)) => reviews.push(Review { changes: reviewed.changes(store), reviewed }),
+            Ok(None) => {}
+            Err(why) => unusable.push(format!("`{}` is not trusted: {why}", display::path(&file))),
+        }
     }
     if !reviews.is_empty() {
         return Ok((reviews, unusable));
     }
-    let folder = shown::path(&places.folder);
+    let folder = display::path(places.folder());
     Err(unusable.into_iter().next().unwrap_or_else(|| {
         format!("nothing to trust in `{folder}`: it has no `.cellmate.json5`, and no file of a client that you import")
     }))
@@ -115,13 +102,13 @@ fn reviews(places: &Places, store: &TrustStore) -> Result<(Vec<Review>, Vec<Stri
 fn readable(review: &Review) -> String {
     let Some(changes) = &review.changes else { return String::new() };
     let what = |name: &str| {
-        let found = review.reviewed.servers.iter().find(|(server, _)| server == &shown::plain(name));
+        let found = review.reviewed.servers.iter().find(|(server, _)| server == &display::plain(name));
         found.map(|(_, what)| format!(": {what}")).unwrap_or_default()
     };
-    let mut text = format!("{}\n", shown::path(&review.file));
+    let mut text = format!("{}\n", display::path(&review.reviewed.file));
     for (sign, names) in [("+", &changes.added), ("~", &changes.changed), ("-", &changes.removed)] {
         for name in names {
-            text += &format!("  {sign} server `{}`{}\n", shown::plain(name), what(name));
+            text += &format!("  {sign} server `{}`{}\n", display::plain(name), what(name));
         }
     }
     if *changes == ServerChanges::default() {
@@ -134,7 +121,7 @@ fn readable(review: &Review) -> String {
 }
 
 fn notes(review: &Review) -> Vec<String> {
-    let file = shown::path(&review.file);
+    let file = display::path(&review.reviewed.file);
     review.reviewed.notes.iter().map(|note| format!("{file}: {note}")).collect()
 }
 
@@ -142,7 +129,7 @@ fn as_json(review: &Review) -> Value {
     let changes = review.changes.as_ref();
     let names = |of: fn(&ServerChanges) -> &Vec<String>| changes.map(of).cloned().unwrap_or_default();
     json!({
-        "file": review.file,
+        "file": review.reviewed.file,
         "sha256": review.reviewed.record.content().as_str(),
         "new": changes.is_some(),
         "added": names(|changes| &changes.added),
@@ -155,8 +142,8 @@ fn as_json(review: &Review) -> Value {
 fn remove(arguments: &TrustArguments, places: &Places) -> Result<ExitCode, String> {
     let store = TrustStore::of(places);
     let mut removed = Vec::new();
-    for (file, _) in config::project_files(places).map_err(|error| error.to_string())? {
-        let failed = |error| format!("cannot remove the trust record of `{}`: {error}", shown::path(&file));
+    for (file, _) in project_files(places).map_err(|error| error.to_string())? {
+        let failed = |error| format!("cannot remove the trust record of `{}`: {error}", display::path(&file));
         let is_trusted = match arguments.change.dry_run {
             true => store.record(&file).is_some(),
             false => store.remove(&file).map_err(failed)?,
@@ -171,7 +158,7 @@ fn remove(arguments: &TrustArguments, places: &Places) -> Result<ExitCode, Strin
         return Ok(ExitCode::SUCCESS);
     }
     let status = if arguments.change.dry_run { "would no longer be trusted" } else { "no longer trusted" };
-    removed.iter().for_each(|file| render::print(&format!("{}: {status}\n", shown::path(file))));
+    removed.iter().for_each(|file| render::print(&format!("{}: {status}\n", display::path(file))));
     if removed.is_empty() {
         render::print("nothing to change\n");
     }

@@ -1,22 +1,22 @@
 //! The state folder: runs, the key that seals suspended cells, and tokens, readable only by its owner.
 //!
-//! Several processes may use it at once; the first one creates what is missing. Runs can be stored elsewhere: `place`
+//! Several processes may use it at once; the first one creates what is missing. Runs can be stored elsewhere: `store_settings`
 //! decides where.
 
-pub(crate) mod look;
-mod place;
+pub(crate) mod store_check;
+mod store_settings;
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use client_config::ConfigError;
 use contract::limits::MAX_CONFIG_FILE_BYTES;
 use store::{BadLocation, KeyFileError, StoreError};
+use telemetry::LogIgnored;
 
-use crate::config::ConfigError;
-
-pub(crate) use place::{ConfiguredStore, StoreArguments, StoreSettings};
+pub(crate) use store_settings::{ConfiguredStore, StoreArguments, StoreSettings};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StateError {
@@ -58,6 +58,10 @@ impl State {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|source| at(&folder, source))?;
         make_private(&folder)?;
         Ok(Self { folder })
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -118,7 +122,7 @@ fn privacy(mode: u32) -> Privacy {
 fn make_secret(path: &Path) -> Result<(), StateError> {
     let mut random = [0; 32];
     getrandom::fill(&mut random)?;
-    put_new(path, &format!("{}\n", hex(&random))).map_err(|source| at(path, source))
+    put_new(path, &format!("{}\n", hex::encode(random))).map_err(|source| at(path, source))
 }
 
 /// Creates a file that only its owner can read, atomically. An existing file is kept.
@@ -128,21 +132,21 @@ pub(crate) fn put_new(path: &Path, text: &str) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other,
     };
-    drop(fs::remove_file(&draft));
+    fs::remove_file(&draft).log_ignored("remove a draft of a file");
     put
 }
 
 /// Replaces a file, atomically, with one that only its owner can read.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let draft = draft(path, text.as_bytes())?;
-    fs::rename(&draft, path).inspect_err(|_| drop(fs::remove_file(&draft)))
+    fs::rename(&draft, path).inspect_err(|_| fs::remove_file(&draft).log_ignored("remove a draft of a file"))
 }
 
 /// Writes a new file next to `path` and syncs it to disk.
 fn draft(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
-    let draft = path.with_file_name(format!(".secret-{}-{}", std::process::id(), hex(&random)));
+    let draft = path.with_file_name(format!(".secret-{}-{}", std::process::id(), hex::encode(random)));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     file.write_all(bytes)?;
     file.sync_all()?;
@@ -172,10 +176,6 @@ fn default_folder() -> Option<PathBuf> {
 
 fn at(path: &Path, source: io::Error) -> StateError {
     StateError::File { path: path.to_owned(), source }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 #[cfg(test)]

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use client_config::{Loaded, ServerEntry, display};
 use contract::tool::ToolId;
 use executor::{CallEnd, Outcome, ProgressSink, UNKNOWN_OUTCOME, random_name};
 use serde_json::{Map, Value, json};
 use store::Store;
 
-use super::ask::{self, Approver};
+use super::approver::{self, Approver};
 use super::run::RunArguments;
-use crate::config::{Loaded, ServerEntry, shown};
 use crate::render;
 use crate::state::{StateError, StoreArguments};
 
@@ -66,7 +66,7 @@ pub(super) async fn run(arguments: &CallArguments) -> Result<ExitCode, String> {
     let end = tokio::select! {
         biased;
         called = &mut calling => called.map_err(no_randomness)?.end,
-        undecided = ask::decide(&store, &session, Approver::new(arguments.yes)) => {
+        undecided = approver::decide(&store, &session, Approver::new(arguments.yes)) => {
             let undecided = undecided.map_err(|error| error.to_string())?;
             undecided.deny(&store).await.map_err(|error| error.to_string())?;
             // The denial ends the call's run.
@@ -84,7 +84,7 @@ fn server(loaded: &Loaded, name: &str) -> Result<ServerEntry, String> {
         (Some(server), _) if server.enabled => Ok(server.clone()),
         (Some(server), _) => Err(format!("server `{}` is disabled in `{}`", server.name, server.origin)),
         (None, Some(problem)) => Err(problem.to_string()),
-        (None, None) => Err(format!("no server named `{}`; `cellmate servers list` lists them", shown::plain(name))),
+        (None, None) => Err(format!("no server named `{}`; `cellmate servers list` lists them", display::plain(name))),
     }
 }
 
@@ -106,7 +106,7 @@ fn tool_id(text: &str) -> Result<ToolId, String> {
     ToolId::parse(&written).map_err(|_| {
         format!(
             "`{}` is not a tool id; write `SERVER.TOOL` or `mcp:SERVER:TOOL`, as listed by `cellmate tools list`",
-            shown::plain(text)
+            display::plain(text)
         )
     })
 }
@@ -134,7 +134,7 @@ fn pairs(pairs: &[String]) -> Result<Value, String> {
         let (name, value) = pair.split_once('=').ok_or_else(wrong)?;
         let (name, value) = match name.strip_suffix(':') {
             Some(name) => {
-                (name, contract::json::read(value).map_err(|error| format!("`{}`: {error}", shown::plain(name)))?)
+                (name, contract::json::read(value).map_err(|error| format!("`{}`: {error}", display::plain(name)))?)
             }
             None => (name, Value::from(value)),
         };

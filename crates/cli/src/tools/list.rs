@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use client_config::display;
 use contract::text;
 use contract::tool::ToolSpec;
 use serde_json::{Value, json};
 
 use super::run::{RunArguments, report_failures};
-use crate::config::shown;
 use crate::render;
 use crate::servers::problem_json;
 
@@ -32,7 +32,7 @@ pub(super) async fn run(arguments: &ListArguments) -> Result<ExitCode, String> {
     let wanted = |name: &String| arguments.server.as_ref().is_none_or(|server| server == name);
     let servers: Vec<_> = loaded.servers.iter().filter(|one| one.enabled && wanted(&one.name)).cloned().collect();
     if let (Some(name), true) = (&arguments.server, servers.is_empty()) {
-        return Err(format!("no enabled server named `{}`; `cellmate servers list` lists all", shown::plain(name)));
+        return Err(format!("no enabled server named `{}`; `cellmate servers list` lists all", display::plain(name)));
     }
     let ready = arguments.run.ready(&loaded, servers, "").await?;
     let tools = ready.tools();
@@ -53,7 +53,7 @@ pub(super) async fn run(arguments: &ListArguments) -> Result<ExitCode, String> {
 
 fn readable(tool: &ToolSpec) -> String {
     let first = tool.description.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    format!("{}  {}\n", shown::plain(tool.id.as_str()), text::line(first, MAX_SHOWN_CHARS))
+    format!("{}  {}\n", display::plain(tool.id.as_str()), text::line(first, MAX_SHOWN_CHARS))
 }
 
 fn as_json(tool: &ToolSpec) -> Value {

@@ -1,6 +1,6 @@
 //! `cellmate tools`: lists, searches and calls the tools of the configured servers.
 
-mod ask;
+mod approver;
 mod call;
 mod list;
 mod rank;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use catalog::Registry;
 use clap::Args;
+use client_config::{Loaded, Places, ServerEntry, display};
 use contract::scope::Scope;
 use contract::tool::ToolSpec;
 use executor::run::{Host, PreparedRun, RunRequest, prepare};
@@ -11,10 +12,10 @@ use executor::{Executor, ToolSource};
 use mcp::server::Principal;
 use serde_json::Value;
 
-use crate::config::{self, ConfigArguments, Loaded, Places, ServerEntry, shown};
 use crate::policy::{self, CallPolicy};
 use crate::render;
-use crate::servers::{Offered, ProbeResult, probe_all};
+use crate::servers::{FilteredTools, ProbeResult, probe_all};
+use crate::shared_arguments::ConfigArguments;
 
 /// The agent whose run it is, and the configuration.
 #[derive(Debug, Args)]
@@ -32,7 +33,7 @@ impl RunArguments {
     }
 
     pub(super) fn loaded(&self) -> Result<Loaded, String> {
-        config::load(&self.places()).map_err(|error| error.to_string())
+        client_config::load(&self.places()).map_err(|error| error.to_string())
     }
 
     /// Starts these servers and prepares a run with their tools. Fails only if the configuration is invalid.
@@ -46,7 +47,7 @@ impl RunArguments {
         let results = probe_all(servers, self.places().lists()).await;
         let host = Host {
             config: policy.config.clone(),
-            sources: results.iter().filter_map(offered).collect(),
+            sources: results.iter().filter_map(filtered).collect(),
             hooks: Vec::new(),
             ask: Vec::new(),
             namespaces: Registry::default(),
@@ -59,9 +60,9 @@ impl RunArguments {
     }
 }
 
-fn offered(result: &ProbeResult) -> Option<Arc<dyn ToolSource>> {
+fn filtered(result: &ProbeResult) -> Option<Arc<dyn ToolSource>> {
     let source: Arc<dyn ToolSource> = result.server.as_ref().ok()?.clone();
-    Some(Arc::new(Offered::new(source, &result.entry)))
+    Some(Arc::new(FilteredTools::new(source, &result.entry)))
 }
 
 /// A run that can start, and its servers, which are stopped when this is dropped.
@@ -88,7 +89,7 @@ impl Ready {
 pub(super) fn report_failures(results: &[ProbeResult]) {
     for result in results {
         if let Err(failure) = &result.server {
-            let (name, why) = (shown::plain(&result.entry.name), &failure.why);
+            let (name, why) = (display::plain(&result.entry.name), &failure.why);
             render::note(&format!("problem: server `{name}`: {why}; run `cellmate servers test` for details"));
         }
     }

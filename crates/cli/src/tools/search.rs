@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use catalog::View;
-use catalog::search::Why;
+use catalog::search::ScoreExplanation;
 use clap::Args;
+use client_config::display;
 use serde_json::{Value, json};
 
 use super::run::{RunArguments, report_failures};
-use crate::config::shown;
 use crate::render;
 
 #[derive(Debug, Args)]
@@ -50,12 +50,12 @@ pub(super) async fn run(arguments: &SearchArguments) -> Result<ExitCode, String>
     Ok(ExitCode::SUCCESS)
 }
 
-fn readable(hit: &Value, why: Option<&Why>) -> String {
-    let text = |key: &str| shown::plain(hit.get(key).and_then(Value::as_str).unwrap_or_default());
+fn readable(hit: &Value, why: Option<&ScoreExplanation>) -> String {
+    let text = |key: &str| display::plain(hit.get(key).and_then(Value::as_str).unwrap_or_default());
     let mut line = format!("{}  {}\n", text("id"), text("signature"));
     if let Some(why) = why {
         let words: Vec<String> =
-            why.matched.iter().map(|(word, score)| format!("{} {score:.1}", shown::plain(word))).collect();
+            why.matched.iter().map(|(word, score)| format!("{} {score:.1}", display::plain(word))).collect();
         let meaning = why.meaning.map_or_else(|| "none".to_owned(), |meaning| format!("{meaning:.2}"));
         let exact = if why.exact { "its name; " } else { "" };
         line += &format!("    {exact}words {:.2} ({}), meaning {meaning}\n", why.words, words.join(", "));
@@ -63,7 +63,7 @@ fn readable(hit: &Value, why: Option<&Why>) -> String {
     line
 }
 
-fn with_reasons(mut hit: Value, why: Option<&Why>) -> Value {
+fn with_reasons(mut hit: Value, why: Option<&ScoreExplanation>) -> Value {
     if let (Some(fields), Some(why)) = (hit.as_object_mut(), why) {
         let matched: serde_json::Map<String, Value> =
             why.matched.iter().map(|(word, score)| (word.clone(), json!(score))).collect();

@@ -136,7 +136,7 @@ impl<'a> Control<'a> {
 }
 
 fn unknown(executor: &Executor, id: &str) -> Failure {
-    failure(ErrorCode::InvalidInput, executor.catalog().unknown(View::ToolSearch, id, "tool_search"))
+    failure(ErrorCode::InvalidInput, executor.catalog().unknown_tool_message(View::ToolSearch, id, "tool_search"))
 }
 
 fn unwritten(error: &CommitError) -> Failure {

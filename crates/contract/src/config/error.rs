@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::nearest::nearest;
 use crate::error::ErrorCode;
+use crate::spelling::nearest;
 
 /// One error in a configuration. All errors are collected, so there may be many.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,6 @@
 
 pub mod error;
 pub mod groups;
-pub mod nearest;
 pub mod pattern;
 pub mod policy;
 pub mod profiles;

@@ -9,7 +9,7 @@ use executor::ToolSource;
 use executor::run::{PrepareError, RunRequest, ToolsWanted, prepare};
 use serde_json::{Value, json};
 
-use crate::desk::{Behavior, FakeTools};
+use crate::fake_tools::{Behavior, FakeTools};
 use crate::world::{Parts, World, request};
 
 const CORE: [(&str, Behavior); 2] = [("openclaw:core:read", Behavior::Echo), ("openclaw:core:exec", Behavior::Echo)];

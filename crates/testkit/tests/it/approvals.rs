@@ -7,7 +7,7 @@ use executor::{CallEnd, Outcome, ProgressSink};
 use serde_json::{Value, json};
 use store::{ApprovalScope, ApprovalState, Decision, DecisionError};
 
-use crate::desk::{Behavior, FakeTools, eventually, spec};
+use crate::fake_tools::{Behavior, FakeTools, eventually, spec};
 use crate::world::{Parts, World, value};
 
 const PAY: &str = "openclaw:bank:pay";

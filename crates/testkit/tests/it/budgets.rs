@@ -13,7 +13,7 @@ use executor::{
 use serde_json::{Value, json};
 use store::{CallRow, FencedRun, Keys, Location, NewRun, Store};
 
-use crate::desk::{Behavior, FakeTools};
+use crate::fake_tools::{Behavior, FakeTools};
 use crate::replaying::pool;
 use crate::world::{Parts, World, value};
 

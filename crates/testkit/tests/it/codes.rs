@@ -7,7 +7,7 @@ use contract::error::ErrorCode;
 use serde_json::{Value, json};
 use sqlx::Connection;
 
-use crate::desk::{Behavior, FakeTools};
+use crate::fake_tools::{Behavior, FakeTools};
 use crate::world::{Parts, code};
 
 /// Error codes, each with the fields of the `exec` input and a cell that produces it.

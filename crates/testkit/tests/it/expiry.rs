@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use store::{ApprovalScope, RunState};
 
-use crate::desk::{Behavior, FakeTools, eventually};
+use crate::fake_tools::{Behavior, FakeTools, eventually};
 use crate::world::{Parts, World, code, value};
 
 async fn world(fakes: &std::sync::Arc<FakeTools>) -> World {

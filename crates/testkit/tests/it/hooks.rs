@@ -7,8 +7,8 @@ use contract::cell::Language;
 use executor::{CallEnd, Hook, Outcome, ProgressSink, Returned, ToolKind};
 use serde_json::{Value, json};
 
-use crate::desk::{Behavior, FakeTools, spec};
-use crate::witness::{HookBehavior, RecordingHook};
+use crate::fake_tools::{Behavior, FakeTools, spec};
+use crate::recording_hook::{HookBehavior, RecordingHook};
 use crate::world::{Parts, Run, World, code, value};
 
 const CALL: &str = "return await tools.call('openclaw:core:read', { path: 'a' }).catch(error => error.message)";

@@ -6,8 +6,8 @@
     reason = "a test that meets what it does not expect has failed"
 )]
 
-mod desk;
-mod witness;
+mod fake_tools;
+mod recording_hook;
 mod world;
 
 mod activation;
@@ -29,11 +29,11 @@ mod secrets;
 mod storm;
 mod transcript;
 
+mod crash;
 mod faults;
 mod host;
 mod hostile;
 mod journal;
-mod killed;
 mod lying_worker;
 mod replaying;
 mod simulation;

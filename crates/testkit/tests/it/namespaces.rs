@@ -6,8 +6,8 @@ use catalog::{InputMapping, NamespaceError, Registration, Registry, ScopeMaker, 
 use executor::run::prepare;
 use serde_json::json;
 
-use crate::desk::{Behavior, FakeTools};
-use crate::witness::{HookBehavior, RecordingHook};
+use crate::fake_tools::{Behavior, FakeTools};
+use crate::recording_hook::{HookBehavior, RecordingHook};
 use crate::world::{Parts, World, request, value};
 
 const LIST: &str = "plugin:github:list_issues";

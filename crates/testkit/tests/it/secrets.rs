@@ -6,8 +6,8 @@ use contract::tool::ToolSpec;
 use executor::{AuthorizedCall, CallFuture, Dispatch, Hook, Outcome, ToolSource};
 use serde_json::json;
 
-use crate::desk::spec;
-use crate::witness::{HookBehavior, RecordingHook};
+use crate::fake_tools::spec;
+use crate::recording_hook::{HookBehavior, RecordingHook};
 use crate::world::Parts;
 
 const CANARY: &str = "canary-7f3e";

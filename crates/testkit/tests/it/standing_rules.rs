@@ -6,7 +6,7 @@ use contract::tool::ToolSpec;
 use serde_json::json;
 use store::ApprovalScope;
 
-use crate::desk::{Behavior, FakeTools, spec};
+use crate::fake_tools::{Behavior, FakeTools, spec};
 use crate::world::{Parts, World, value};
 
 const PAY: &str = "openclaw:bank:pay";

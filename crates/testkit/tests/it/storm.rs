@@ -9,7 +9,7 @@ use executor::{Outcome, Parked, Returned};
 use serde_json::{Value, json};
 use store::{ApprovalScope, Decision, RunState};
 
-use crate::desk::{Behavior, FakeTools, eventually};
+use crate::fake_tools::{Behavior, FakeTools, eventually};
 use crate::world::{Parts, World};
 
 const RUNS: u64 = 12;

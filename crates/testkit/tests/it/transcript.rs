@@ -6,7 +6,7 @@ use executor::{Outcome, Parked, Returned};
 use serde_json::{Value, json};
 use store::ApprovalScope;
 
-use crate::desk::{Behavior, FakeTools};
+use crate::fake_tools::{Behavior, FakeTools};
 use crate::world::{Parts, World, value};
 
 async fn world() -> (World, Arc<FakeTools>) {

@@ -6,7 +6,7 @@ use executor::ToolSource;
 use executor::run::RunRequest;
 use serde_json::{Value, json};
 
-use crate::desk::{Behavior, FakeTools};
+use crate::fake_tools::{Behavior, FakeTools};
 use crate::world::{Parts, Run, World, request};
 
 const CALL_ALL: &str = r#"

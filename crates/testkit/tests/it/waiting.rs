@@ -7,7 +7,7 @@ use executor::{CallToken, Outcome, Parked, Returned};
 use serde_json::{Value, json};
 use store::{SettleError, Settled};
 
-use crate::desk::{Behavior, FakeTools, eventually};
+use crate::fake_tools::{Behavior, FakeTools, eventually};
 use crate::world::{Parts, World, code, scope, value};
 
 fn short_timeouts() -> Value {

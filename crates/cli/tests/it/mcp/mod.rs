@@ -7,6 +7,7 @@ mod clients;
 mod eras;
 mod http;
 mod keys;
+mod log;
 mod lost;
 mod parked;
 mod place;

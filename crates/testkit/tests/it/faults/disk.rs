@@ -9,9 +9,9 @@ use std::time::Duration;
 use serde_json::json;
 use sqlx::{AnyConnection, Connection, Row};
 
+use super::clients::{Clients, LEASE_MS, WAIT_MS};
 use super::node::{Node, Start};
 use super::oracle::{judge_effects, judge_one_end};
-use super::people::{Clients, LEASE_MS, WAIT_MS};
 use super::program::Chance;
 use super::{PARALLEL, run_parallel};
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use fault::POINTS;
 use serde_json::{Value, json};
 
+use super::clients::{Clients, LEASE_MS};
 use super::oracle::{judge_effects, judge_one_end};
-use super::people::{Clients, LEASE_MS};
 use super::program::{Chance, Program};
 use super::run_parallel;
 

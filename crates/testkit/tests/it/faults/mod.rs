@@ -1,13 +1,13 @@
 //! Crash tests: the host is killed at every fault point, on SQLite and Postgres, in random runs. No result may be lost
 //! and no call may be made twice.
 
+mod clients;
 mod disk;
 mod errors;
 mod many;
 mod node;
 mod nodes;
 mod oracle;
-mod people;
 pub mod program;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use fault::POINTS;
 use serde_json::json;
 use testkit::postgres::Server;
 
-use people::{Clients, WAIT_MS};
+use clients::{Clients, WAIT_MS};
 use program::{Chance, Program};
 
 /// Default of `CELLMATE_FAULT_SEEDS`, the number of seeds for each fault point.

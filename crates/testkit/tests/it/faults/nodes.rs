@@ -10,9 +10,9 @@ use serde_json::json;
 use testkit::postgres::Server;
 use testkit::proxy::Proxy;
 
+use super::clients::{Clients, Tolerance, WAIT_MS};
 use super::node::{Node, Start};
 use super::oracle::{self, lines};
-use super::people::{Clients, Tolerance, WAIT_MS};
 use super::program::{Chance, Program};
 use super::{number, run_parallel};
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::people::Clients;
+use super::clients::Clients;
 use super::program::Program;
 
 /// One effect in the ledger.

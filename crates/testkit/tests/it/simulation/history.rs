@@ -10,8 +10,8 @@ use serde_json::Value;
 use store::Decision;
 
 use super::super::faults::program::Chance;
-use super::eye::{Sabotage, StoreInspector, empty_store};
-use super::misfortunes::{ArmedFault, COMMITS, Fault};
+use super::fault_plan::{ArmedFault, COMMITS, Fault};
+use super::inspector::{Sabotage, StoreInspector, empty_store};
 use super::node::LEASE;
 use super::nodes::Nodes;
 use super::oracle;

@@ -3,13 +3,13 @@
 //!
 //! `CELLMATE_SIM_SEED=… cargo test … simulation::histories` prints the log of one history.
 
-mod eye;
+mod clients;
+mod fault_plan;
 mod history;
-mod misfortunes;
+mod inspector;
 mod node;
 mod nodes;
 mod oracle;
-mod people;
 mod programs;
 mod requests;
 mod tools;
@@ -18,8 +18,8 @@ mod worker;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use eye::Sabotage;
 use history::{HistoryResult, run};
+use inspector::Sabotage;
 
 /// Default of `CELLMATE_SIM_HISTORIES`.
 const HISTORIES: usize = 300;

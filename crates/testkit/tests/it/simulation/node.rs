@@ -20,7 +20,7 @@ use futures_util::FutureExt;
 use store::{Keys, Location, Store};
 
 use super::super::faults::program::Chance;
-use super::misfortunes::{ArmedFault, Fault, IN_TRANSACTION};
+use super::fault_plan::{ArmedFault, Fault, IN_TRANSACTION};
 use super::requests::{Answer, Request, Server};
 use super::tools::{Tools, World};
 use super::worker;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use super::super::faults::program::Chance;
-use super::misfortunes::ArmedFault;
+use super::fault_plan::ArmedFault;
 use super::node::{Node, Order, Report, Start};
 use super::requests::{Answer, Request};
 use super::tools::World;

@@ -1,0 +1,71 @@
+//! Arguments that several commands share: `--config`, `--scope` and `--jail`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use client_config::{Places, Scope};
+use codemode::pool::{JailPolicy, Launch, PoolOptions};
+
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ConfigArguments {
+    /// Use this configuration file instead of the default ones; other clients' files work. May be repeated.
+    #[arg(long = "config", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+impl ConfigArguments {
+    pub(crate) fn places(&self) -> Places {
+        Places::here(&self.files)
+    }
+}
+
+/// The value of `--scope`: whose configuration a command changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScopeArgument {
+    User,
+    #[value(alias = "local")]
+    Project,
+}
+
+impl From<ScopeArgument> for Scope {
+    fn from(argument: ScopeArgument) -> Self {
+        match argument {
+            ScopeArgument::User => Self::User,
+            ScopeArgument::Project => Self::Project,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JailArguments {
+    /// Required sandbox level.
+    #[arg(long, value_enum, default_value_t = JailArgument::Required)]
+    jail: JailArgument,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum JailArgument {
+    /// Landlock and seccomp; refuse to run without them.
+    Required,
+    /// The protections that this machine supports.
+    Preferred,
+    /// Only the WebAssembly sandbox; for debugging.
+    Off,
+}
+
+impl JailArguments {
+    pub(crate) fn policy(&self) -> JailPolicy {
+        match self.jail {
+            JailArgument::Required => JailPolicy::Required,
+            JailArgument::Preferred => JailPolicy::Preferred,
+            JailArgument::Off => JailPolicy::Off,
+        }
+    }
+
+    /// Returns the options of a pool for one cell: one worker is enough.
+    pub(crate) fn pool(&self, memory_limit_bytes: u64) -> PoolOptions {
+        let jail = self.policy();
+        let options = PoolOptions::new(Launch::ThisProgram);
+        PoolOptions { jail, workers: 1, slots: 4, threads: 2, memory_limit_bytes, ..options }
+    }
+}

@@ -1,0 +1,195 @@
+//! Known MCP clients: where each stores its MCP servers, under which key, and in which form.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::places::{Places, Scope};
+use crate::variables::Dialect;
+
+/// An MCP client whose configuration can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Client {
+    ClaudeCode,
+    ClaudeDesktop,
+    Codex,
+    Cursor,
+    VsCode,
+    OpenCode,
+    Windsurf,
+    Gemini,
+    Zed,
+    Mcporter,
+    OpenClaw,
+}
+
+impl Client {
+    /// All known clients.
+    pub const ALL: [Self; 11] = [
+        Self::ClaudeCode,
+        Self::ClaudeDesktop,
+        Self::Codex,
+        Self::Cursor,
+        Self::VsCode,
+        Self::OpenCode,
+        Self::Windsurf,
+        Self::Gemini,
+        Self::Zed,
+        Self::Mcporter,
+        Self::OpenClaw,
+    ];
+
+    /// Returns the name that the user types.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ClaudeCode => "claude-code",
+            Self::ClaudeDesktop => "claude-desktop",
+            Self::Codex => "codex",
+            Self::Cursor => "cursor",
+            Self::VsCode => "vscode",
+            Self::OpenCode => "opencode",
+            Self::Windsurf => "windsurf",
+            Self::Gemini => "gemini",
+            Self::Zed => "zed",
+            Self::Mcporter => "mcporter",
+            Self::OpenClaw => "openclaw",
+        }
+    }
+
+    /// Finds a client by its name; `claude` means Claude Code.
+    pub fn parse(name: &str) -> Option<Self> {
+        let name = if name == "claude" { "claude-code" } else { name };
+        Self::ALL.into_iter().find(|client| client.name() == name)
+    }
+
+    /// Returns the path of the key that holds the servers in the client's file.
+    pub fn container(self) -> &'static [&'static str] {
+        match self {
+            Self::ClaudeCode | Self::ClaudeDesktop | Self::Cursor | Self::Windsurf | Self::Gemini | Self::Mcporter => {
+                &["mcpServers"]
+            }
+            Self::Codex => &["mcp_servers"],
+            Self::VsCode => &["servers"],
+            Self::OpenCode => &["mcp"],
+            Self::Zed => &["context_servers"],
+            Self::OpenClaw => &["mcp", "servers"],
+        }
+    }
+
+    /// Returns the paths of all keys that hold servers, by precedence. Claude Code's user file also has servers for one
+    /// folder, which override the others there.
+    pub(crate) fn containers(self, folder: &str) -> Vec<Vec<&str>> {
+        let local = (self == Self::ClaudeCode).then(|| vec!["projects", folder, "mcpServers"]);
+        local.into_iter().chain([self.container().to_vec()]).collect()
+    }
+
+    pub(crate) fn dialect(self) -> Dialect {
+        match self {
+            Self::Codex | Self::Zed => Dialect::Literal,
+            Self::OpenCode => Dialect::Brace,
+            Self::Gemini => Dialect::BareDollar,
+            Self::ClaudeCode
+            | Self::ClaudeDesktop
+            | Self::Cursor
+            | Self::VsCode
+            | Self::Windsurf
+            | Self::Mcporter
+            | Self::OpenClaw => Dialect::Dollar,
+        }
+    }
+
+    /// Returns the files that may hold the client's servers, starting with the one that it would create.
+    ///
+    /// Empty if it has no such scope, or if there is no home folder.
+    pub fn files(self, scope: Scope, places: &Places) -> Vec<PathBuf> {
+        let home = |path: &str| places.home.iter().map(|home| home.join(path)).collect();
+        let config = |paths: &[&str]| -> Vec<PathBuf> {
+            let below = |base: &PathBuf| paths.iter().map(|path| base.join(path)).collect::<Vec<_>>();
+            places.config_home.iter().flat_map(below).collect()
+        };
+        let project = |paths: &[&str]| paths.iter().map(|path| places.folder.join(path)).collect();
+        // The client's folder, if an environment variable overrides it.
+        let moved = |variable: &str, file: &str| places.variable(variable).map(|folder| Path::new(folder).join(file));
+        match (self, scope) {
+            (Self::ClaudeCode, Scope::User) => {
+                moved("CLAUDE_CONFIG_DIR", ".claude.json").map_or_else(|| home(".claude.json"), |file| vec![file])
+            }
+            (Self::ClaudeCode, Scope::Project) => project(&[".mcp.json"]),
+            (Self::ClaudeDesktop, Scope::User) => config(&["Claude/claude_desktop_config.json"]),
+            (Self::Codex, Scope::User) => {
+                moved("CODEX_HOME", "config.toml").map_or_else(|| home(".codex/config.toml"), |file| vec![file])
+            }
+            (Self::Codex, Scope::Project) => project(&[".codex/config.toml"]),
+            (Self::Cursor, Scope::User) => home(".cursor/mcp.json"),
+            (Self::Cursor, Scope::Project) => project(&[".cursor/mcp.json"]),
+            (Self::VsCode, Scope::User) => config(&["Code/User/mcp.json"]),
+            (Self::VsCode, Scope::Project) => project(&[".vscode/mcp.json"]),
+            (Self::OpenCode, Scope::User) => config(&["opencode/opencode.json", "opencode/opencode.jsonc"]),
+            (Self::OpenCode, Scope::Project) => project(&["opencode.json", "opencode.jsonc"]),
+            (Self::Windsurf, Scope::User) => home(".codeium/windsurf/mcp_config.json"),
+            (Self::Gemini, Scope::User) => home(".gemini/settings.json"),
+            (Self::Gemini, Scope::Project) => project(&[".gemini/settings.json"]),
+            (Self::Zed, Scope::User) => config(&["zed/settings.json"]),
+            (Self::Zed, Scope::Project) => project(&[".zed/settings.json"]),
+            (Self::Mcporter, Scope::User) => places
+                .home
+                .iter()
+                .flat_map(|home| ["json", "jsonc"].map(|end| home.join(".mcporter/mcporter").with_extension(end)))
+                .collect(),
+            (Self::Mcporter, Scope::Project) => project(&["config/mcporter.json"]),
+            (Self::OpenClaw, Scope::User) => {
+                let named = places.variable("OPENCLAW_CONFIG_PATH").map(|file| vec![PathBuf::from(file)]);
+                named.unwrap_or_else(|| home(".openclaw/openclaw.json"))
+            }
+            (Self::ClaudeDesktop | Self::Windsurf | Self::OpenClaw, Scope::Project) => Vec::new(),
+        }
+    }
+
+    /// Returns a server with this command in the client's form.
+    pub fn entry(self, command: &str, args: &[String]) -> Value {
+        match self {
+            Self::ClaudeCode | Self::VsCode => json!({"type": "stdio", "command": command, "args": args}),
+            // Codex's default of ten seconds is short, because cellmate may start other servers first.
+            Self::Codex => json!({"command": command, "args": args, "startup_timeout_sec": 60}),
+            Self::OpenCode => {
+                let line: Vec<&str> = std::iter::once(command).chain(args.iter().map(String::as_str)).collect();
+                json!({"type": "local", "command": line, "enabled": true})
+            }
+            Self::Zed => json!({"source": "custom", "command": command, "args": args, "env": {}}),
+            Self::ClaudeDesktop | Self::Cursor | Self::Windsurf | Self::Gemini | Self::Mcporter | Self::OpenClaw => {
+                json!({"command": command, "args": args})
+            }
+        }
+    }
+
+    /// Returns what the user does to make the client load the change.
+    pub fn next_step(self) -> &'static str {
+        match self {
+            Self::ClaudeCode => "start a new Claude Code session; `/mcp` shows cellmate",
+            Self::ClaudeDesktop => "restart Claude Desktop",
+            Self::Codex => "start a new Codex session; `/mcp` shows cellmate",
+            Self::Cursor => "Cursor lists cellmate under Settings, MCP; switch it on there if it is off",
+            Self::VsCode => "run `MCP: List Servers` in VS Code and start cellmate",
+            Self::OpenCode => "restart opencode; `opencode mcp list` shows cellmate",
+            Self::Windsurf => "refresh the MCP servers in Windsurf's Cascade panel",
+            Self::Gemini => "restart Gemini CLI; `/mcp` shows cellmate",
+            Self::Zed => "Zed lists cellmate in its agent settings",
+            Self::Mcporter => "`mcporter list` shows cellmate",
+            Self::OpenClaw => "restart the OpenClaw gateway",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Client;
+
+    #[test]
+    fn every_client_is_found_by_its_name() {
+        for client in Client::ALL {
+            assert_eq!(Client::parse(client.name()), Some(client));
+        }
+        assert_eq!(Client::parse("claude"), Some(Client::ClaudeCode));
+        assert_eq!(Client::parse("emacs"), None);
+    }
+}

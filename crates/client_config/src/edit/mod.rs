@@ -1,0 +1,173 @@
+//! Edits configuration files in place: everything but the edited value stays the same, byte for byte.
+
+mod json;
+mod mask;
+mod toml;
+mod write;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use similar::TextDiff;
+
+use crate::display;
+use crate::document::{self, Format};
+use crate::files::{self, FileError};
+use crate::tree::{SyntaxError, Tree};
+
+pub use write::{WriteError, Written};
+
+/// Unchanged lines shown around a change.
+const CONTEXT_LINES: usize = 2;
+
+/// Why a file cannot be edited.
+#[derive(Debug, thiserror::Error)]
+pub enum EditError {
+    #[error("`{}`: {why}; fix it, then try again", file.display())]
+    File { file: PathBuf, why: FileError },
+    #[error("`{}`: {why}; fix it, then try again", file.display())]
+    Syntax { file: PathBuf, why: SyntaxError },
+    #[error("`{}`: `{key}` is not an object, so nothing can be added to it; fix it, then try again", file.display())]
+    NotAnObject { file: PathBuf, key: String },
+    #[error("`{}` cannot be edited without changing other parts of it; edit it by hand", file.display())]
+    Unsupported { file: PathBuf },
+}
+
+/// Why a text cannot be edited. The caller adds the file.
+#[derive(Debug)]
+enum Refused {
+    Syntax(SyntaxError),
+    NotAnObject(String),
+    Unsupported,
+}
+
+impl From<SyntaxError> for Refused {
+    fn from(error: SyntaxError) -> Self {
+        Self::Syntax(error)
+    }
+}
+
+/// A file's text before and after an edit.
+pub struct Change {
+    pub file: PathBuf,
+    format: Format,
+    before: Option<String>,
+    after: String,
+}
+
+impl std::fmt::Debug for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Change").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl Change {
+    /// Reads a file to edit it; a missing file is empty.
+    pub fn open(file: &Path) -> Result<Self, EditError> {
+        let wrong = |why| EditError::File { file: file.to_owned(), why };
+        let before = files::read_users(file).map_err(wrong)?;
+        let after = before.clone().unwrap_or_default();
+        Ok(Self { file: file.to_owned(), format: Format::of(file), before, after })
+    }
+
+    pub(crate) fn tree(&self) -> Result<Tree, EditError> {
+        self.format.parse(&self.after).map_err(|why| self.refused(Refused::Syntax(why)))
+    }
+
+    /// Sets the value at a path, and creates missing objects on the way.
+    pub fn set(&mut self, path: &[&str], value: &Value) -> Result<(), EditError> {
+        let edited = match self.format {
+            Format::Json => json::set(&self.after, path, value),
+            Format::Toml => toml::set(&self.after, path, value),
+        };
+        self.after = edited.map_err(|refused| self.refused(refused))?;
+        Ok(())
+    }
+
+    /// Whether the file has a server with this name.
+    pub fn has_server(&self, name: &str) -> Result<bool, EditError> {
+        Ok(!document::paths_to(&self.tree()?, name).is_empty())
+    }
+
+    /// Adds a server, or replaces the one with its name.
+    pub fn set_server(&mut self, name: &str, entry: &Value) -> Result<(), EditError> {
+        let container = document::container_for(&self.tree()?, self.format, name);
+        let path: Vec<&str> = container.iter().copied().chain([name]).collect();
+        self.set(&path, entry)
+    }
+
+    /// Removes all servers with this name. Returns whether there was one.
+    pub fn remove_server(&mut self, name: &str) -> Result<bool, EditError> {
+        let paths = document::paths_to(&self.tree()?, name);
+        paths.iter().try_for_each(|path| self.remove(path))?;
+        Ok(!paths.is_empty())
+    }
+
+    /// Appends a value to a list, which is created if missing.
+    pub(crate) fn append(&mut self, path: &[&str], value: &Value) -> Result<(), EditError> {
+        let edited = match self.format {
+            Format::Json => json::append(&self.after, path, value),
+            Format::Toml => Err(Refused::Unsupported),
+        };
+        self.after = edited.map_err(|refused| self.refused(refused))?;
+        Ok(())
+    }
+
+    /// Removes the value at a path, if there is one.
+    pub fn remove(&mut self, path: &[&str]) -> Result<(), EditError> {
+        let edited = match self.format {
+            Format::Json => json::remove(&self.after, path),
+            Format::Toml => toml::remove(&self.after, path),
+        };
+        self.after = edited.map_err(|refused| self.refused(refused))?;
+        Ok(())
+    }
+
+    pub(crate) fn before(&self) -> Option<&str> {
+        self.before.as_deref()
+    }
+
+    pub(crate) fn after(&self) -> &str {
+        &self.after
+    }
+
+    /// Whether the file does not exist yet.
+    pub fn is_new(&self) -> bool {
+        self.before.is_none()
+    }
+
+    /// Whether the text stays the same.
+    pub fn is_empty(&self) -> bool {
+        self.before.as_deref().unwrap_or_default() == self.after
+    }
+
+    /// Returns a diff for people to read, without comments and values that may be secret.
+    pub fn diff(&self) -> String {
+        let before = self.before.as_deref().unwrap_or_default();
+        let (masked_before, masked_after) = (mask::masked(before, self.format), mask::masked(&self.after, self.format));
+        if before != self.after && masked_before == masked_after {
+            return format!("{}: only hidden values change\n", display::path(&self.file));
+        }
+        let name = display::path(&self.file);
+        let old = if self.is_new() { "(new file)" } else { name.as_str() };
+        let diff = TextDiff::from_lines(&masked_before, &masked_after);
+        diff.unified_diff().context_radius(CONTEXT_LINES).header(old, &name).missing_newline_hint(false).to_string()
+    }
+
+    /// Replaces the file atomically, and keeps the old one in `backups`.
+    pub(crate) fn write(&self, backups: Option<&Path>) -> Result<Written, WriteError> {
+        write::replace(&self.file, self.before.as_deref(), &self.after, backups)
+    }
+
+    fn refused(&self, refused: Refused) -> EditError {
+        let file = self.file.clone();
+        match refused {
+            Refused::Syntax(why) => EditError::Syntax { file, why },
+            Refused::NotAnObject(key) => EditError::NotAnObject { file, key },
+            Refused::Unsupported => EditError::Unsupported { file },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,292 @@
+//! Reads one server's entry, in any client's format, into a [`ServerEntry`].
+//!
+//! The formats do not contradict each other, so one reader accepts them all. That is why an entry can be moved from any
+//! client's file to ours unchanged.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mcp::Transport;
+
+use crate::display;
+use crate::server::{Origin, ServerEntry, Source};
+use crate::tree::{Kind, Tree};
+use crate::variables::{Dialect, Unset, Variables};
+
+/// The longest name that a tool id may contain.
+const MAX_NAME_BYTES: usize = 64;
+
+/// The range of timeouts. A server or tool that takes longer than an hour is not expected to answer at all.
+const LONGEST: Duration = Duration::from_secs(60 * 60);
+const SHORTEST: Duration = Duration::from_millis(100);
+
+const URLS: [&str; 4] = ["url", "httpUrl", "serverUrl", "baseUrl"];
+const ONLY_TOOLS: [&str; 5] = ["enabled_tools", "enabledTools", "includeTools", "allowedTools", "tools"];
+const WITHOUT_TOOLS: [&str; 4] = ["disabled_tools", "disabledTools", "excludeTools", "blockedTools"];
+
+/// A server that was read from an entry, before its `envFile` is read.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) server: ServerEntry,
+    /// A file with more variables, which those of the entry override.
+    pub(crate) env_file: Option<PathBuf>,
+    /// Parts of the entry that are not applied, and why.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Why an entry cannot be used as a server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EntryError {
+    #[error("{0}")]
+    Wrong(String),
+    /// A variable is not set; it may be set elsewhere, or later.
+    #[error(transparent)]
+    Unset(#[from] Unset),
+}
+
+impl From<String> for EntryError {
+    fn from(message: String) -> Self {
+        Self::Wrong(message)
+    }
+}
+
+pub(crate) fn read(
+    name: &str,
+    tree: &Tree,
+    origin: Origin,
+    variables: &Variables,
+    dialect: Dialect,
+) -> Result<Entry, EntryError> {
+    check_name(name)?;
+    if !tree.is_map() {
+        return Err(format!("expected an object, found {}", tree.sort()).into());
+    }
+    let opencode = matches!(text(tree, "type")?, Some("local" | "remote"));
+    let fields = Fields { tree, variables, dialect: if opencode { Dialect::Brace } else { dialect } };
+    let (transport, shown) = fields.transport()?;
+    let timeout = milliseconds(tree, &["timeout"])?;
+    let startup = milliseconds(tree, &["startup_timeout_ms", "startupTimeoutMs", "connectionTimeoutMs"])?
+        .or(seconds(tree, "startup_timeout_sec")?)
+        .or(timeout.filter(|_| opencode));
+    let call = milliseconds(tree, &["callTimeoutMs", "requestTimeoutMs"])?
+        .or(seconds(tree, "tool_timeout_sec")?)
+        .or(timeout.filter(|_| !opencode));
+    let says_trusted = truth(tree, "trusted")?.unwrap_or(false);
+    let mut notes = Vec::new();
+    if says_trusted && origin.source == Source::Project {
+        let note = "`trusted` is not applied: only your own configuration can mark a server as trusted";
+        notes.push(note.to_owned());
+    }
+    let server = ServerEntry {
+        name: name.to_owned(),
+        transport,
+        enabled: truth(tree, "enabled")?.unwrap_or(true) && !truth(tree, "disabled")?.unwrap_or(false),
+        trusted: origin.source.is_the_users() && says_trusted,
+        only_tools: first_list(tree, &ONLY_TOOLS)?,
+        without_tools: first_list(tree, &WITHOUT_TOOLS)?.unwrap_or_default(),
+        startup,
+        call,
+        origin,
+        shown,
+    };
+    let env_file = fields.text("envFile")?.map(PathBuf::from);
+    if tree.get("headersHelper").is_some() {
+        let note = "`headersHelper` is not run by cellmate, so its headers are missing; write them under `headers`";
+        notes.push(note.to_owned());
+    }
+    Ok(Entry { server, env_file, notes })
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let bad = |c: char| c == ':' || c.is_control();
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains(bad) {
+        return Err("a server's name must have 1 to 64 bytes, no `:` and no control characters; rename it".to_owned());
+    }
+    Ok(())
+}
+
+pub(crate) struct Fields<'a> {
+    pub(crate) tree: &'a Tree,
+    variables: &'a Variables,
+    dialect: Dialect,
+}
+
+impl<'a> Fields<'a> {
+    /// Returns a reader of an object inside this one, with the same variables.
+    pub(crate) fn within(&self, tree: &'a Tree) -> Self {
+        Self { tree, ..*self }
+    }
+
+    /// Returns the transport, and its command or URL for people to read.
+    fn transport(&self) -> Result<(Transport, String), EntryError> {
+        let kind = text(self.tree, "type")?.or(text(self.tree, "transport")?);
+        let url = URLS.iter().find_map(|key| self.tree.get(key).map(|_| *key));
+        match (self.tree.get("command"), url) {
+            (Some(_), Some(key)) => Err(format!("it has both `command` and `{key}`; remove one of them").into()),
+            (None, None) => Err("it has neither `command` nor `url`; write one of them".to_owned().into()),
+            (Some(command), None) => self.stdio(command),
+            (None, Some(_)) if matches!(kind, Some("sse" | "ws" | "websocket")) => {
+                Err("SSE and WebSocket are not supported; use its streamable HTTP URL, with `type: \"http\"`"
+                    .to_owned()
+                    .into())
+            }
+            (None, Some(key)) => self.http(key),
+        }
+    }
+
+    fn stdio(&self, command: &'a Tree) -> Result<(Transport, String), EntryError> {
+        // Older versions of Zed write everything under `command`.
+        let below = self.within(if command.is_map() { command } else { self.tree });
+        let mut line: Vec<String> = match &command.kind {
+            Kind::Text(command) => vec![command.clone()],
+            Kind::List(_) => list(command, "command")?,
+            Kind::Map(_) => vec![text(command, "path")?.unwrap_or_default().to_owned()],
+            Kind::Null | Kind::Bool(_) | Kind::Number(_) => {
+                return Err(format!("`command`: expected a string, found {}", command.sort()).into());
+            }
+        };
+        if let Some(args) = below.tree.get("args") {
+            line.extend(list(args, "args")?);
+        }
+        let Some((first, rest)) = line.split_first().filter(|(first, _)| !first.trim().is_empty()) else {
+            return Err("`command` is empty; write the program to start".to_owned().into());
+        };
+        let shown = display::command(first, rest);
+        let mut words = line.iter().map(|word| self.expand(word)).collect::<Result<Vec<_>, _>>()?;
+        let command = words.remove(0);
+        let mut env = below.texts("env")?;
+        env.extend(below.texts("environment")?);
+        env.extend(self.passed_on()?);
+        let cwd = self.text("cwd")?.or(self.text("workingDirectory")?).map(PathBuf::from);
+        Ok((Transport::Stdio { command, args: words, env, cwd }, shown))
+    }
+
+    fn http(&self, key: &str) -> Result<(Transport, String), EntryError> {
+        let written = text(self.tree, key)?.unwrap_or_default();
+        let url = self.expand(written)?;
+        if !url.starts_with("http://") && !url.starts_with("https://") {
+            return Err(format!("`{key}`: expected a URL that begins with `https://` or `http://`").into());
+        }
+        let mut headers = self.texts("headers")?;
+        headers.extend(self.texts("http_headers")?);
+        for (header, variable) in self.plain_texts("env_http_headers")? {
+            headers.insert(header, self.variable(&variable)?);
+        }
+        for key in ["bearer_token_env_var", "bearerTokenEnv"] {
+            if let Some(name) = text(self.tree, key)? {
+                headers.insert("Authorization".to_owned(), format!("Bearer {}", self.variable(name)?));
+            }
+        }
+        Ok((Transport::Http { url, headers, login: self.login()? }, display::url(written)))
+    }
+
+    /// Returns the variables that Codex's `env_vars` passes on to the server; those that are not set are left out.
+    fn passed_on(&self) -> Result<Vec<(String, String)>, EntryError> {
+        let Some(names) = self.tree.get("env_vars") else { return Ok(Vec::new()) };
+        let names = list(names, "env_vars")?;
+        Ok(names.into_iter().filter_map(|name| Some((name.clone(), self.variable(&name).ok()?))).collect())
+    }
+
+    fn variable(&self, name: &str) -> Result<String, EntryError> {
+        Ok(self.variables.variable(name)?)
+    }
+
+    fn expand(&self, text: &str) -> Result<String, EntryError> {
+        Ok(self.variables.expand(text, self.dialect)?)
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Result<Option<String>, EntryError> {
+        text(self.tree, key)?.map(|text| self.expand(text)).transpose()
+    }
+
+    fn texts(&self, key: &str) -> Result<BTreeMap<String, String>, EntryError> {
+        let plain = self.plain_texts(key)?;
+        plain.into_iter().map(|(name, value)| Ok((name, self.expand(&value)?))).collect()
+    }
+
+    /// Reads an object of strings. Numbers and booleans become strings; `null` counts as missing.
+    fn plain_texts(&self, key: &str) -> Result<BTreeMap<String, String>, String> {
+        let Some(found) = self.tree.get(key) else { return Ok(BTreeMap::new()) };
+        if matches!(found.kind, Kind::Null) {
+            return Ok(BTreeMap::new());
+        }
+        if !found.is_map() {
+            return Err(format!("`{key}`: expected an object, found {}", found.sort()));
+        }
+        let mut texts = BTreeMap::new();
+        for member in found.members() {
+            let value = match &member.value.kind {
+                Kind::Text(text) => text.clone(),
+                Kind::Bool(truth) => truth.to_string(),
+                Kind::Number(number) => number.to_string(),
+                Kind::Null => continue,
+                Kind::List(_) | Kind::Map(_) => {
+                    let (name, sort) = (display::plain(&member.key), member.value.sort());
+                    return Err(format!("`{key}.{name}`: expected a string, found {sort}"));
+                }
+            };
+            texts.insert(member.key.clone(), value);
+        }
+        Ok(texts)
+    }
+}
+
+pub(crate) fn text<'t>(tree: &'t Tree, key: &str) -> Result<Option<&'t str>, String> {
+    optional(tree, key, "a string", Tree::text)
+}
+
+fn truth(tree: &Tree, key: &str) -> Result<Option<bool>, String> {
+    optional(tree, key, "`true` or `false`", Tree::truth)
+}
+
+pub(crate) fn optional<'t, T>(
+    tree: &'t Tree,
+    key: &str,
+    expected: &str,
+    read: fn(&'t Tree) -> Option<T>,
+) -> Result<Option<T>, String> {
+    match tree.get(key) {
+        None => Ok(None),
+        Some(found) if matches!(found.kind, Kind::Null) => Ok(None),
+        Some(found) => {
+            read(found).map(Some).ok_or_else(|| format!("`{key}`: expected {expected}, found {}", found.sort()))
+        }
+    }
+}
+
+pub(crate) fn list(tree: &Tree, key: &str) -> Result<Vec<String>, String> {
+    let wrong = |found: &Tree| format!("`{key}`: expected a list of strings, found {} in it", found.sort());
+    let items = tree.items().ok_or_else(|| format!("`{key}`: expected a list of strings, found {}", tree.sort()))?;
+    let item = |item: &Tree| match &item.kind {
+        Kind::Text(text) => Ok(text.clone()),
+        Kind::Number(number) => Ok(number.to_string()),
+        Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => Err(wrong(item)),
+    };
+    items.iter().map(item).collect()
+}
+
+/// Reads the list under the first of these keys. A list with `"*"` means all tools, so it returns `None`.
+fn first_list(tree: &Tree, keys: &[&str]) -> Result<Option<Vec<String>>, String> {
+    let Some((key, found)) = keys.iter().find_map(|key| Some((key, tree.get(key)?))) else { return Ok(None) };
+    let names = list(found, key)?;
+    Ok(Some(names).filter(|names| names.iter().all(|name| name != "*")))
+}
+
+fn milliseconds(tree: &Tree, keys: &[&str]) -> Result<Option<Duration>, String> {
+    let Some(key) = keys.iter().find(|key| tree.get(key).is_some()) else { return Ok(None) };
+    duration(tree, key, 1000.0)
+}
+
+fn seconds(tree: &Tree, key: &str) -> Result<Option<Duration>, String> {
+    duration(tree, key, 1.0)
+}
+
+fn duration(tree: &Tree, key: &str, per_second: f64) -> Result<Option<Duration>, String> {
+    let Some(number) = optional(tree, key, "a number", Tree::number)? else { return Ok(None) };
+    if number <= 0.0 {
+        return Err(format!("`{key}`: expected a time greater than zero"));
+    }
+    let given = Duration::try_from_secs_f64(number / per_second).unwrap_or(LONGEST);
+    Ok(Some(given.clamp(SHORTEST, LONGEST)))
+}

@@ -1,0 +1,42 @@
+//! Reading and editing the configuration files of MCP clients, and our own files in the same format.
+//!
+//! [`load`] merges all files by precedence and trust; [`Change`] edits one in place and keeps its comments. Parsing is
+//! pure (`json5`, `toml`, `document`, `entry`, `variables`); `files` reads files, and `edit` writes them.
+//!
+//! Secrets that are read here are registered with the log's [redactor](telemetry::Redactor).
+
+mod clients;
+pub mod display;
+mod document;
+mod edit;
+mod entry;
+mod files;
+mod json5;
+mod load;
+mod login;
+mod places;
+mod project;
+mod review;
+mod secrets;
+mod server;
+mod take_over;
+mod toml;
+mod tree;
+mod trust;
+mod variables;
+
+pub use clients::Client;
+pub use edit::{Change, EditError, WriteError, Written};
+pub use files::{ContentHash, FileError};
+pub use load::{ConfigError, Loaded, load, own_files, project_files, trust_note, users_section};
+pub use places::{LISTS, Places, Scope};
+pub use review::{ProjectReview, check_entry, write_change};
+pub use secrets::register_url;
+pub use server::{Origin, Problem, ServerEntry, Source};
+pub use take_over::{TakenOver, take_over};
+pub use tree::SyntaxError;
+pub use trust::{ServerChanges, TrustRecord, TrustStore};
+pub use variables::Unset;
+
+#[cfg(test)]
+mod tests;

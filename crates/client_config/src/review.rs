@@ -1,0 +1,125 @@
+//! Reviews of what is about to be trusted or written: a project's file, a server's entry.
+
+use std::path::{Path, PathBuf};
+
+use telemetry::LogIgnored;
+
+use crate::clients::Client;
+use crate::document::{Format, Servers};
+use crate::edit::{Change, WriteError, Written};
+use crate::entry::EntryError;
+use crate::load::{own_files, variables};
+use crate::places::{Places, Scope};
+use crate::project::Restrictions;
+use crate::server::{Origin, Source};
+use crate::trust::{ServerChanges, Trust, TrustRecord, TrustStore};
+use crate::variables::Variables;
+use crate::{display, document, entry, files};
+
+/// A project's file as shown to the user before they trust it.
+#[derive(Debug)]
+pub struct ProjectReview {
+    /// The file.
+    pub file: PathBuf,
+    /// The record of its content that is written if the user trusts it.
+    pub record: TrustRecord,
+    /// Every server with its command or URL, secrets hidden, or why it cannot be used.
+    pub servers: Vec<(String, String)>,
+    /// Parts of the file that are not applied.
+    pub notes: Vec<String>,
+}
+
+impl ProjectReview {
+    /// Reads the file and the `envFile`s that it names, and hashes both. Returns `None` if there is no such file.
+    pub fn open(file: &Path, client: Option<Client>, places: &Places) -> Result<Option<Self>, String> {
+        let content = files::read_bytes(file).map_err(|why| why.to_string())?;
+        content.map(|content| Self::read(file, client, &content, places)).transpose()
+    }
+
+    /// Returns the servers that changed since the user trusted the file; `None` if it is trusted as it is.
+    pub fn changes(&self, store: &TrustStore) -> Option<ServerChanges> {
+        match store.record(&self.file) {
+            Some(record) if record == self.record => None,
+            Some(before) => Some(self.record.changes_since(&before)),
+            None => Some(ServerChanges { added: self.record.server_names(), ..ServerChanges::default() }),
+        }
+    }
+
+    fn read(file: &Path, client: Option<Client>, content: &[u8], places: &Places) -> Result<Self, String> {
+        let text = files::text(content.to_vec()).map_err(|why| why.to_string())?;
+        let tree = Format::of(file).parse(&text).map_err(|why| format!("{why}; fix it first"))?;
+        let record = TrustRecord::new(file, content).ok_or("its path is not Unicode, so it cannot be recorded")?;
+        let mut reviewed = Self { file: file.to_owned(), record, servers: Vec::new(), notes: Vec::new() };
+        let (found, source) = match client {
+            Some(client) => (document::clients_servers(&tree, client, places), Source::Import(client)),
+            None => (document::servers(&tree), Source::Project),
+        };
+        if client.is_none() {
+            reviewed.notes.extend(Restrictions::read(&tree).refused.into_iter().map(|refusal| refusal.message));
+        }
+        let origin = Origin { file: file.to_owned(), line: 0, source };
+        for servers in found {
+            reviewed.add(&servers, &origin, &variables(places, &tree), places);
+        }
+        Ok(reviewed)
+    }
+
+    fn add(&mut self, servers: &Servers<'_>, origin: &Origin, variables: &Variables, places: &Places) {
+        for member in servers.members {
+            self.record.add_server(&member.key, &member.value.to_json());
+            let name = display::plain(&member.key);
+            match entry::read(&member.key, &member.value, origin.clone(), variables, servers.dialect) {
+                Ok(entry) => {
+                    self.servers.push((name.clone(), entry.server.shown));
+                    self.notes.extend(entry.notes.into_iter().map(|note| format!("server `{name}`: {note}")));
+                    let env_file = entry.env_file.map(|path| places.resolve(&path.display().to_string()));
+                    if let Some(path) = env_file
+                        && let Ok(Some(content)) = files::read_bytes(&path)
+                    {
+                        self.record.add_env_file(&path, &content);
+                    }
+                }
+                Err(why) => self.servers.push((name, why.to_string())),
+            }
+        }
+    }
+}
+
+/// Writes a change. A project's file that was trusted before the change stays trusted after it.
+pub fn write_change(change: &Change, places: &Places) -> Result<Written, WriteError> {
+    let store = TrustStore::of(places);
+    let trusted = change.before().map(|before| store.judge(&change.file, before.as_bytes()));
+    let written = change.write(places.backups().as_deref())?;
+    if let Some(Trust::Trusted(before)) = trusted {
+        let client = Client::ALL.into_iter().find(|client| client.files(Scope::Project, places).contains(&change.file));
+        if let Ok(now) = ProjectReview::read(&change.file, client, change.after().as_bytes(), places) {
+            // Env files stay trusted only as the user saw them. If the record cannot be written, the next command
+            // reports that the file has changed, and what to do.
+            store.write(&now.record.with_env_files_of(&before)).log_ignored("record the edited file as trusted");
+        }
+    }
+    Ok(written)
+}
+
+/// Checks a server's entry before the change is written: returns an error if the entry can never be used, and notes if it cannot be used yet.
+pub fn check_entry(change: &Change, name: &str, places: &Places) -> Result<Vec<String>, String> {
+    let tree = change.tree().map_err(|error| error.to_string())?;
+    let found = document::servers(&tree).into_iter().find_map(|servers| {
+        let member = servers.members.iter().rev().find(|member| member.key == name)?;
+        Some((member, servers.dialect))
+    });
+    let Some((member, dialect)) = found else {
+        return Err("cellmate would not find the server in this file; add it by hand".to_owned());
+    };
+    let own = own_files(places).into_iter().find(|(file, _)| *file == change.file);
+    let source = own.map_or(Source::User, |(_, source)| source);
+    let origin = Origin { file: change.file.clone(), line: 0, source };
+    match entry::read(name, &member.value, origin, &variables(places, &tree), dialect) {
+        Ok(entry) if entry.server.starts_cellmate() => {
+            Err("that is cellmate itself, which would start itself recursively".to_owned())
+        }
+        Ok(entry) => Ok(entry.notes),
+        Err(EntryError::Unset(unset)) => Ok(vec![unset.to_string()]),
+        Err(EntryError::Wrong(message)) => Err(message),
+    }
+}

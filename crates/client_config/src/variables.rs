@@ -1,0 +1,245 @@
+//! Expands `${VARIABLE}` and similar references, as each client does, and parses files of variables.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::{display, secrets};
+
+/// The variable syntax of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// `${X}`, `${X:-default}`, `${env:X}`, `${userHome}`, `${workspaceFolder}`, `${input:id}`.
+    Dollar,
+    /// Gemini: also `$X`.
+    BareDollar,
+    /// opencode: `{env:X}`.
+    Brace,
+    /// Codex: no variables.
+    Literal,
+}
+
+/// The values of variables.
+#[derive(Clone, Default)]
+pub(crate) struct Variables {
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) home: Option<PathBuf>,
+    /// The value of `${workspaceFolder}`.
+    pub(crate) folder: PathBuf,
+    /// Defaults of the file's `inputs`, by id.
+    pub(crate) inputs: BTreeMap<String, Option<String>>,
+}
+
+impl fmt::Debug for Variables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Variables").field("environment", &self.environment.len()).finish_non_exhaustive()
+    }
+}
+
+/// Why a text cannot be expanded. Messages contain names only: a default next to a name may be a secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unset {
+    #[error("`{0}` is not set; set it in the environment that cellmate starts in")]
+    Variable(String),
+    #[error("the input `{id}` has no value; set `{variable}` in the environment that cellmate starts in")]
+    Input { id: String, variable: String },
+    #[error("`${{{0}}}` works only in the client it was written for; write its value, or `${{A_VARIABLE}}`")]
+    Foreign(String),
+    #[error("a `${{` has no `}}`; write `$${{` for a literal `${{`")]
+    Open,
+}
+
+impl Variables {
+    pub(crate) fn expand(&self, text: &str, dialect: Dialect) -> Result<String, Unset> {
+        match dialect {
+            Dialect::Literal => Ok(text.to_owned()),
+            Dialect::Dollar => self.dollars(text, false),
+            Dialect::BareDollar => self.dollars(text, true),
+            Dialect::Brace => self.braces(text),
+        }
+    }
+
+    fn dollars(&self, text: &str, bare: bool) -> Result<String, Unset> {
+        let mut full = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find('$') {
+            let (before, from) = rest.split_at(at);
+            full.push_str(before);
+            if let Some(after) = from.strip_prefix("$${") {
+                full.push_str("${");
+                rest = after;
+            } else if let Some(inner) = from.strip_prefix("${") {
+                let (inner, after) = inner.split_once('}').ok_or(Unset::Open)?;
+                full.push_str(&self.value(inner)?);
+                rest = after;
+            } else {
+                let after = from.strip_prefix('$').unwrap_or(from);
+                let name = after.split(|c: char| !is_name_char(c)).next().filter(|name| bare && is_name(name));
+                match name {
+                    Some(name) => full.push_str(&self.variable(name)?),
+                    None => full.push('$'),
+                }
+                rest = after.strip_prefix(name.unwrap_or_default()).unwrap_or(after);
+            }
+        }
+        full.push_str(rest);
+        Ok(full)
+    }
+
+    fn braces(&self, text: &str) -> Result<String, Unset> {
+        let mut full = String::new();
+        let mut rest = text;
+        while let Some((before, inner)) = rest.split_once("{env:") {
+            let (name, after) = inner.split_once('}').ok_or(Unset::Open)?;
+            full.push_str(before);
+            full.push_str(&self.variable(name)?);
+            rest = after;
+        }
+        full.push_str(rest);
+        Ok(full)
+    }
+
+    fn value(&self, inner: &str) -> Result<String, Unset> {
+        let path = |path: &Path| path.display().to_string();
+        if let Some((name, default)) = inner.split_once(":-").filter(|(name, _)| is_name(name)) {
+            let found = self.environment.get(name).filter(|value| !value.is_empty());
+            let value = found.map_or(default, String::as_str);
+            secrets::register_variable(name, value);
+            return Ok(value.to_owned());
+        }
+        match inner.split_once(':') {
+            Some(("env", name)) => self.variable(name),
+            Some(("input", id)) => self.input(id),
+            None if inner == "userHome" => {
+                self.home.as_deref().map(path).ok_or_else(|| Unset::Variable("HOME".to_owned()))
+            }
+            None if inner == "workspaceFolder" => Ok(path(&self.folder)),
+            None if inner == "workspaceFolderBasename" => {
+                Ok(self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned())
+            }
+            None if matches!(inner, "pathSeparator" | "/") => Ok(std::path::MAIN_SEPARATOR_STR.to_owned()),
+            None if is_name(inner) => self.variable(inner),
+            Some((kind, _)) => Err(Unset::Foreign(format!("{}:{}", display::plain(kind), display::HIDDEN))),
+            None => Err(Unset::Foreign(display::plain(inner))),
+        }
+    }
+
+    pub(crate) fn variable(&self, name: &str) -> Result<String, Unset> {
+        let value = self.environment.get(name).ok_or_else(|| Unset::Variable(display::plain(name)))?;
+        secrets::register_variable(name, value);
+        Ok(value.clone())
+    }
+
+    /// Returns the value of an input that the client would prompt for: from the environment, or the input's default.
+    fn input(&self, id: &str) -> Result<String, Unset> {
+        let variable = input_variable(id);
+        let default = || self.inputs.get(id).cloned().flatten();
+        let found = self.environment.get(&variable).cloned().or_else(default);
+        let value = found.ok_or_else(|| Unset::Input { id: display::plain(id), variable })?;
+        secrets::register_variable(id, &value);
+        Ok(value)
+    }
+}
+
+/// Returns the variable for an input: `api-key` → `CELLMATE_INPUT_API_KEY`.
+fn input_variable(id: &str) -> String {
+    let name: String =
+        id.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+    format!("CELLMATE_INPUT_{}", display::plain(&name))
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+pub(crate) fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(is_name_char) && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// Returns the variables that an `envFile` of `NAME=value` lines assigns. Other lines are ignored: such files are often shell scripts.
+pub(crate) fn parse_env_file(text: &str) -> BTreeMap<String, String> {
+    text.lines().filter_map(assignment).collect()
+}
+
+fn assignment(line: &str) -> Option<(String, String)> {
+    let line = line.trim();
+    let line = line.strip_prefix("export ").unwrap_or(line);
+    let (name, value) = line.split_once('=').filter(|(name, _)| is_name(name.trim()))?;
+    let value = value.trim();
+    let quoted = |quote: char| value.strip_prefix(quote)?.split_once(quote).map(|(inner, _)| inner);
+    let value = match quoted('"') {
+        Some(inner) => inner.replace("\\n", "\n"),
+        None => quoted('\'').unwrap_or_else(|| value.split(" #").next().unwrap_or(value).trim_end()).to_owned(),
+    };
+    Some((name.trim().to_owned(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    use super::{Dialect, Variables, parse_env_file};
+
+    fn variables() -> Variables {
+        let environment = [("A", "1"), ("EMPTY", ""), ("CELLMATE_INPUT_API_KEY", "k")];
+        Variables {
+            environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            home: Some(PathBuf::from("/home/me")),
+            folder: PathBuf::from("/src/project"),
+            inputs: BTreeMap::from([("region".to_owned(), Some("eu".to_owned())), ("user".to_owned(), None)]),
+        }
+    }
+
+    #[test]
+    fn every_dialect_is_expanded_as_its_client_does() {
+        let cases = [
+            (Dialect::Dollar, "a${A}b${env:A}", Ok("a1b1")),
+            (Dialect::Dollar, "${B:-x}${EMPTY:-y}${A:-z}${B:-}", Ok("xy1")),
+            (
+                Dialect::Dollar,
+                "${userHome}${/}x ${workspaceFolder} ${workspaceFolderBasename}",
+                Ok("/home/me/x /src/project project"),
+            ),
+            (Dialect::Dollar, "${input:api-key} ${input:region}", Ok("k eu")),
+            (Dialect::Dollar, "$A $$ $${A} 5$", Ok("$A $$ ${A} 5$")),
+            (
+                Dialect::BareDollar,
+                "$A/$A_ ${A}",
+                Err("`A_` is not set; set it in the environment that cellmate starts in"),
+            ),
+            (Dialect::BareDollar, "$A/x $1", Ok("1/x $1")),
+            (Dialect::Brace, "{env:A} ${A} {file:x}", Ok("1 ${A} {file:x}")),
+            (Dialect::Literal, "${A} $A {env:A}", Ok("${A} $A {env:A}")),
+            (Dialect::Dollar, "${B}", Err("`B` is not set; set it in the environment that cellmate starts in")),
+            (Dialect::Dollar, "${env:B}", Err("`B` is not set; set it in the environment that cellmate starts in")),
+            (Dialect::Brace, "{env:B}", Err("`B` is not set; set it in the environment that cellmate starts in")),
+            (
+                Dialect::Dollar,
+                "${input:user}",
+                Err(
+                    "the input `user` has no value; set `CELLMATE_INPUT_USER` in the environment that cellmate starts in",
+                ),
+            ),
+            (
+                Dialect::Dollar,
+                "${command:pick.one}",
+                Err("`${command:…}` works only in the client it was written for; write its value, or `${A_VARIABLE}`"),
+            ),
+            (Dialect::Dollar, "${A", Err("a `${` has no `}`; write `$${` for a literal `${`")),
+        ];
+        for (dialect, text, expected) in cases {
+            let found = variables().expand(text, dialect).map_err(|unset| unset.to_string());
+            assert_eq!(found.as_deref().map_err(String::as_str), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn assignments_in_an_env_file_are_read_and_other_lines_are_ignored() {
+        let text =
+            "# keys\nA=1\nexport B = \"two words\" # why\nC='#3'\nD=x # note\nnot a line\n1=2\nE=\nF=\"a\\nb\"\n";
+        let found: Vec<(String, String)> = parse_env_file(text).into_iter().collect();
+        let expected = [("A", "1"), ("B", "two words"), ("C", "#3"), ("D", "x"), ("E", ""), ("F", "a\nb")];
+        assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+}
