@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use contract::limits::{MAX_CONFIG_ENTRIES, MAX_CONFIG_FILE_BYTES, MAX_JSON_VALUES};
+use contract::limits::{MAX_CONFIG_ENTRIES, MAX_CONFIG_FILE_BYTES, MAX_JSON_VALUES, MAX_USER_FILE_BYTES};
 use mcp::{Callback, Login, Transport};
 use serde_json::{Value, json};
 

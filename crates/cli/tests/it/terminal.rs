@@ -209,6 +209,7 @@ fn cases<'a>(hostile: &'a Hostile, files: &'a [String; 4]) -> Vec<Case<'a>> {
         one("doctor", &[]),
         one("doctor", &["--servers"]),
         one("mcp", &[]),
+        one("logs", &["-n", "0"]),
         one("runs list", &[]),
         one("runs show", &[&hostile.run]),
         one("runs show", &["cm_\u{9b}\u{202e}"]),

@@ -8,7 +8,7 @@ use contract::frame::Failure;
 use contract::limits::MAX_CATALOG_BYTES;
 use contract::tables::CatalogTables;
 use executor::{Executor, Journal};
-use store::{FencedRun, LeaseError, RunRow, StoreError, SealError};
+use store::{FencedRun, LeaseError, RunRow, SealError, StoreError};
 use telemetry::LogIgnored;
 
 use super::RunRegistry;

@@ -65,7 +65,7 @@ impl CallContext {
 
     /// Returns the error message for an unknown tool id. It suggests only ids that a cell may use.
     pub(crate) fn unknown(&self, id: &str) -> String {
-        self.catalog.unknown(View::CodeMode, id, "tools.search(query)")
+        self.catalog.unknown_tool_message(View::CodeMode, id, "tools.search(query)")
     }
 
     /// Returns the source identity that standing approvals of this tool are bound to, beside its definition. Tools of

@@ -124,7 +124,7 @@ async fn a_server_that_crashes_on_every_call_is_given_up() {
         assert_eq!(kept.call("crash").await, Outcome::Unknown);
     }
     let message = kept.failed("crash").await;
-    assert!(message.contains("it failed 3 times in a row"), "{message}");
+    assert!(message.contains("the server failed 3 times in a row"), "{message}");
     assert_eq!(kept.starts(), 3);
 }
 

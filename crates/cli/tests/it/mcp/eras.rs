@@ -63,7 +63,7 @@ fn bad_input_is_a_tool_error_and_an_unknown_tool_a_protocol_error() {
             ("exec", json!("return 1"), "`arguments` must be an object"),
             ("wait", json!({"runId": "cm_nobody"}), "no such run"),
             ("wait", json!({"runId": 7}), "`runId` must be a string"),
-            ("wait", json!({}), "no cell of yours"),
+            ("wait", json!({}), "no cell is live or finished recently"),
         ] {
             let answer = client.ask("tools/call", json!({"name": tool, "arguments": arguments}));
             let result = structured(&answer);

@@ -98,7 +98,7 @@ fn a_principal_sees_its_own_runs_and_no_others() {
         let unknown = bobs.call("wait", json!({"runId": "cm_00000000000000000000000000000000"}));
         assert_eq!(foreign, unknown);
         let nothing = bobs.call("wait", json!({}));
-        assert!(nothing["error"].as_str().unwrap().contains("no cell of yours"), "{nothing}");
+        assert!(nothing["error"].as_str().unwrap().contains("no cell is live or finished recently"), "{nothing}");
         let done = adas.call("wait", json!({ "runId": run_id }));
         assert_eq!(done["value"], 1, "{done}");
     }

@@ -250,7 +250,7 @@ fn a_request_id_in_use_is_refused_in_its_session() {
     ada.next_id -= 1;
     let refused = ada.send("tools/list", json!({}));
     assert_eq!(refused.status, 400);
-    assert!(refused.text().contains("id is under way"));
+    assert!(refused.text().contains("id is already in progress"));
     assert_eq!(stream.answer()["result"]["structuredContent"]["value"], 42);
     ada.next_id -= 1;
     assert_eq!(ada.send("tools/list", json!({})).status, 200);
