@@ -390,7 +390,7 @@ impl<'p> ConfigLoader<'p> {
             let message = format!("more than {MAX_SERVERS} servers are configured; remove some");
             self.problem(file, Some(line), Some(&member.key), message);
         } else {
-            secrets::register_server(&server);
+            secrets::register_server(&server.transport, server.hidden_arguments());
             self.loaded.servers.push(server);
         }
     }

@@ -9,7 +9,6 @@ use telemetry::Redactor;
 use url::Url;
 
 use crate::display::{looks_random, names_a_secret};
-use crate::server::ServerEntry;
 
 /// Variables whose values are no secrets and occur in many paths and messages.
 const PUBLIC_VARIABLES: [&str; 12] =
@@ -25,10 +24,10 @@ pub(crate) fn register_variable(name: &str, value: &str) {
     }
 }
 
-/// Registers the headers, variables, arguments and login of a server that are secret.
-pub(crate) fn register_server(server: &ServerEntry) {
-    server.hidden_arguments().for_each(|argument| Redactor::process().register(argument));
-    match &server.transport {
+/// Registers the headers, variables, hidden arguments and login of a server that are secret.
+pub(crate) fn register_server<'a>(transport: &Transport, hidden_arguments: impl Iterator<Item = &'a String>) {
+    hidden_arguments.for_each(|argument| Redactor::process().register(argument));
+    match transport {
         Transport::Stdio { env, .. } => env.iter().for_each(|(name, value)| register_literal(name, value)),
         Transport::Http { url, headers, login } => {
             register_url(url);

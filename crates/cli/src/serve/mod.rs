@@ -184,8 +184,9 @@ async fn over_streams(frontend: &McpService, stop: CancellationToken) -> Result<
 /// How many bytes are read ahead of the consumer.
 const AHEAD_BYTES: usize = 64 << 10;
 
-/// Returns standard input, read on a plain thread: its last read may block forever, and the runtime would wait for one of
-/// its own threads at shutdown.
+/// Returns standard input, read on a plain thread.
+///
+/// Its last read may block forever, and the runtime would wait for one of its own threads at shutdown.
 fn stdin() -> std::io::Result<impl AsyncRead + Send + Unpin> {
     let (ours, mut theirs) = duplex(AHEAD_BYTES);
     let runtime = Handle::current();

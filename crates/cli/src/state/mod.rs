@@ -1,7 +1,7 @@
 //! The state folder: runs, the key that seals suspended cells, and tokens, readable only by its owner.
 //!
-//! Several processes may use it at once; the first one creates what is missing. Runs can be stored elsewhere: `store_settings`
-//! decides where.
+//! Several processes may use it at once; the first one creates what is missing. Runs can be stored elsewhere:
+//! `store_settings` decides where.
 
 pub(crate) mod store_check;
 mod store_settings;
