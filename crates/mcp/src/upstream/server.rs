@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::tool::ToolSpec;
-use executor::{Approved, AuthorizedCall, CallFuture, CancelFuture, ParkedCall, ToolSource};
+use executor::{AuthorizedCall, CallFuture, CancelFuture, ParkedCall, StandingApprovals, ToolSource};
 use tokio::sync::watch;
 
 use super::calls;
