@@ -85,7 +85,7 @@ async fn logs_and_failures_of_a_cell_are_reported() {
         ("return await openclaw.tools.call('plugin:fake:broken', {})", "", json!("nested_tool_failed")),
         ("return require('fs')", "", json!("module_access_denied")),
         ("return (", "", json!("invalid_input")),
-        ("  ", "`code` is empty; give the cell's JavaScript or TypeScript source", json!("invalid_input")),
+        ("  ", "`code` is empty; pass the cell's JavaScript or TypeScript source", json!("invalid_input")),
     ];
     for (code, error, error_code) in cases {
         let answer = bench.code(code).await;
