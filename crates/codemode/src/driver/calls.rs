@@ -334,7 +334,7 @@ impl Driver {
         let changes = self.states.clone();
         // If the channel is full, the change is lost: the model sees the call as running.
         let states = StateSink::to(move |state| {
-            let _sent = changes.try_send((call, state));
+            changes.try_send((call, state)).log_ignored("report the state of a call");
         });
         CallRequest { call: call.0, id, input, parent, updates: ProgressSink::default(), states }
     }
