@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 
 use clap::Args;
+use contract::text;
 use telemetry::Redactor;
 use tracing::Subscriber;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -69,9 +70,9 @@ pub(crate) fn init(arguments: &LogArguments, kind: CommandKind) -> Result<(), St
         CommandKind::Short => default(LevelFilter::OFF),
     };
     let stderr = if io::stderr().is_terminal() {
-        fmt::layer().with_writer(Stderr).with_filter(on_stderr).boxed()
+        fmt::layer().with_ansi(false).with_writer(Stderr(Format::Text)).with_filter(on_stderr).boxed()
     } else {
-        json_layer(Stderr).with_filter(on_stderr).boxed()
+        json_layer(Stderr(Format::Json)).with_filter(on_stderr).boxed()
     };
     let file = json_layer(InFile).with_filter(in_file);
     // A second initialisation happens in no command.
@@ -100,9 +101,16 @@ where
     fmt::layer().json().flatten_event(true).with_current_span(false).with_span_list(true).with_writer(writer)
 }
 
-/// Writes redacted events to standard error.
+/// How events are formatted.
 #[derive(Clone, Copy)]
-struct Stderr;
+enum Format {
+    Text,
+    Json,
+}
+
+/// Writes events to standard error.
+#[derive(Clone, Copy)]
+struct Stderr(Format);
 
 impl<'a> MakeWriter<'a> for Stderr {
     type Writer = Self;
@@ -115,7 +123,7 @@ impl<'a> MakeWriter<'a> for Stderr {
 impl Write for Stderr {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         // The reader of standard error may have closed it, which must not stop the program.
-        let _ = io::stderr().write_all(redacted(event).as_bytes());
+        let _ = io::stderr().write_all(safe_line(event, self.0).as_bytes());
         Ok(event.len())
     }
 
@@ -124,7 +132,7 @@ impl Write for Stderr {
     }
 }
 
-/// Writes redacted events to the log file, once there is one.
+/// Writes events to the log file, once there is one.
 #[derive(Clone, Copy)]
 struct InFile;
 
@@ -139,7 +147,7 @@ impl<'a> MakeWriter<'a> for InFile {
 impl Write for InFile {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         if let Some(file) = FILE.get() {
-            file.append(&redacted(event));
+            file.append(&safe_line(event, Format::Json));
         }
         Ok(event.len())
     }
@@ -149,8 +157,13 @@ impl Write for InFile {
     }
 }
 
-/// An event's line, without secrets. The formatting layer writes each event with one call.
-fn redacted(event: &[u8]) -> String {
-    let text = String::from_utf8_lossy(event);
-    Redactor::process().redact(&text).into_owned()
+/// Returns an event's line without secrets and without characters that could control a terminal: fields can hold text of
+/// servers. The formatting layer writes each event with one call.
+fn safe_line(event: &[u8], format: Format) -> String {
+    let line = String::from_utf8_lossy(event);
+    let line = Redactor::process().redact(line.trim_end());
+    match format {
+        Format::Text => format!("{}\n", text::line(&line, usize::MAX)),
+        Format::Json => format!("{}\n", text::escape_json(&line)),
+    }
 }
