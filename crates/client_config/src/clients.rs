@@ -1,4 +1,4 @@
-//! Known MCP clients: where each stores its MCP servers, under which key, and in which form.
+//! The supported MCP clients: the file in which each stores its MCP servers, the key, and the format of an entry.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::places::{Places, Scope};
 use crate::variables::Dialect;
 
-/// An MCP client whose configuration can be read.
+/// An MCP client whose configuration can be read and edited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Client {
     ClaudeCode,
@@ -39,7 +39,7 @@ impl Client {
         Self::OpenClaw,
     ];
 
-    /// Returns the name that the user types.
+    /// Returns the client's name in commands and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::ClaudeCode => "claude-code",
@@ -62,7 +62,7 @@ impl Client {
         Self::ALL.into_iter().find(|client| client.name() == name)
     }
 
-    /// Returns the path of the key that holds the servers in the client's file.
+    /// Returns the path of the key under which the client's file has its servers.
     pub fn container(self) -> &'static [&'static str] {
         match self {
             Self::ClaudeCode | Self::ClaudeDesktop | Self::Cursor | Self::Windsurf | Self::Gemini | Self::Mcporter => {
@@ -76,13 +76,14 @@ impl Client {
         }
     }
 
-    /// Returns the paths of all keys that hold servers, by precedence. Claude Code's user file also has servers for one
-    /// folder, which override the others there.
+    /// Returns the paths of all keys under which the client's file has servers, highest precedence first. Claude Code's
+    /// user file also has servers that apply only in one folder.
     pub(crate) fn containers(self, folder: &str) -> Vec<Vec<&str>> {
         let local = (self == Self::ClaudeCode).then(|| vec!["projects", folder, "mcpServers"]);
         local.into_iter().chain([self.container().to_vec()]).collect()
     }
 
+    /// Returns the syntax of variables in the client's file.
     pub(crate) fn dialect(self) -> Dialect {
         match self {
             Self::Codex | Self::Zed => Dialect::Literal,
@@ -98,9 +99,8 @@ impl Client {
         }
     }
 
-    /// Returns the files that may hold the client's servers, starting with the one that it would create.
-    ///
-    /// Empty if it has no such scope, or if there is no home folder.
+    /// Returns the files that may contain the client's servers, starting with the one that the client itself would
+    /// create. Empty if the client has no files in this scope, or if there is no home folder.
     pub fn files(self, scope: Scope, places: &Places) -> Vec<PathBuf> {
         let home = |path: &str| places.home.iter().map(|home| home.join(path)).collect();
         let config = |paths: &[&str]| -> Vec<PathBuf> {
@@ -108,16 +108,17 @@ impl Client {
             places.config_home.iter().flat_map(below).collect()
         };
         let project = |paths: &[&str]| paths.iter().map(|path| places.folder.join(path)).collect();
-        // The client's folder, if an environment variable overrides it.
-        let moved = |variable: &str, file: &str| places.variable(variable).map(|folder| Path::new(folder).join(file));
+        // The file's path if an environment variable overrides the client's folder.
+        let overridden =
+            |variable: &str, file: &str| places.variable(variable).map(|folder| Path::new(folder).join(file));
         match (self, scope) {
             (Self::ClaudeCode, Scope::User) => {
-                moved("CLAUDE_CONFIG_DIR", ".claude.json").map_or_else(|| home(".claude.json"), |file| vec![file])
+                overridden("CLAUDE_CONFIG_DIR", ".claude.json").map_or_else(|| home(".claude.json"), |file| vec![file])
             }
             (Self::ClaudeCode, Scope::Project) => project(&[".mcp.json"]),
             (Self::ClaudeDesktop, Scope::User) => config(&["Claude/claude_desktop_config.json"]),
             (Self::Codex, Scope::User) => {
-                moved("CODEX_HOME", "config.toml").map_or_else(|| home(".codex/config.toml"), |file| vec![file])
+                overridden("CODEX_HOME", "config.toml").map_or_else(|| home(".codex/config.toml"), |file| vec![file])
             }
             (Self::Codex, Scope::Project) => project(&[".codex/config.toml"]),
             (Self::Cursor, Scope::User) => home(".cursor/mcp.json"),
@@ -145,11 +146,11 @@ impl Client {
         }
     }
 
-    /// Returns a server with this command in the client's form.
+    /// Returns the entry of a server with this command, in the client's format.
     pub fn entry(self, command: &str, args: &[String]) -> Value {
         match self {
             Self::ClaudeCode | Self::VsCode => json!({"type": "stdio", "command": command, "args": args}),
-            // Codex's default of ten seconds is short, because cellmate may start other servers first.
+            // Codex's default of ten seconds is too short if cellmate starts other servers first.
             Self::Codex => json!({"command": command, "args": args, "startup_timeout_sec": 60}),
             Self::OpenCode => {
                 let line: Vec<&str> = std::iter::once(command).chain(args.iter().map(String::as_str)).collect();
@@ -162,7 +163,7 @@ impl Client {
         }
     }
 
-    /// Returns what the user does to make the client load the change.
+    /// Returns an instruction for the user: how to make the client load the change.
     pub fn next_step(self) -> &'static str {
         match self {
             Self::ClaudeCode => "start a new Claude Code session; `/mcp` shows cellmate",

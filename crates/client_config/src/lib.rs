@@ -29,7 +29,7 @@ pub use clients::Client;
 pub use edit::{Change, EditError, WriteError, Written};
 pub use files::{ContentHash, FileError};
 pub use load::{ConfigError, Loaded, load, own_files, project_files, trust_note, users_section};
-pub use places::{LISTS, Places, Scope};
+pub use places::{Places, Scope, TOOL_LISTS};
 pub use review::{ProjectReview, check_entry, write_change};
 pub use secrets::register_url;
 pub use server::{Origin, Problem, ServerEntry, Source};

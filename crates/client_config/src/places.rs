@@ -1,4 +1,4 @@
-//! Where configuration and state files are, and the environment that they may refer to, read once.
+//! The paths of configuration and state files, and the environment variables that the files may refer to.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,34 +6,35 @@ use std::path::{Path, PathBuf};
 
 use crate::variables::{Dialect, Unset, Variables};
 
-/// The variable that names one file to read instead of the user's and the project's.
+/// The environment variable with the path of a file that is read instead of the user's and the project's file.
 pub(crate) const CONFIG_VARIABLE: &str = "CELLMATE_CONFIG";
 
-/// The user's file, in the configuration folder.
+/// The path of the user's file, relative to the configuration folder.
 pub(crate) const USER_FILE: &str = "cellmate/config.json5";
 
-/// The folder, in the state folder, for each server's last tool list and last failure.
-pub const LISTS: &str = "servers";
+/// The folder inside the state folder that stores each server's last tool list and last failure.
+pub const TOOL_LISTS: &str = "servers";
 
-/// A project's file, in the current folder or one above it.
+/// The name of a project's file. It is in the current folder or one of its parents.
 pub(crate) const PROJECT_FILE: &str = ".cellmate.json5";
 
-/// Whose configuration: the user's, or that of the project in the current folder.
+/// The scope of a configuration file: all of the user's projects, or the project in the current folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     User,
     Project,
 }
 
-/// Where files are, for one environment and current folder.
+/// The paths of configuration and state files, derived from the environment and the current folder. They need not
+/// exist.
 #[derive(Clone)]
 pub struct Places {
-    /// The files given with `--config`. If there are any, they are read instead of the user's and the project's.
+    /// The files given with `--config`. If there are any, they are read instead of the user's and the project's file.
     pub(crate) named: Vec<PathBuf>,
     pub(crate) home: Option<PathBuf>,
-    /// `$XDG_CONFIG_HOME`, or `.config` at home.
+    /// `$XDG_CONFIG_HOME`, or `~/.config`.
     pub(crate) config_home: Option<PathBuf>,
-    /// `$XDG_STATE_HOME`, or `.local/state` at home.
+    /// `$XDG_STATE_HOME`, or `~/.local/state`.
     pub(crate) state_home: Option<PathBuf>,
     /// The current folder.
     pub(crate) folder: PathBuf,
@@ -47,16 +48,16 @@ impl fmt::Debug for Places {
 }
 
 impl Places {
-    /// Returns the places for the environment and current folder of this process.
+    /// Returns the paths for this process's environment and current folder.
     pub fn here(named: &[PathBuf]) -> Self {
         let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-        // Variables that are not Unicode are left out: configuration files are Unicode.
+        // Variables that are not Unicode are ignored: configuration files are Unicode and cannot refer to them.
         let environment =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         Self::of(named, folder, environment.collect())
     }
 
-    /// Returns the places for a given environment and folder.
+    /// Returns the paths for a given environment and current folder.
     pub fn of(named: &[PathBuf], folder: PathBuf, environment: BTreeMap<String, String>) -> Self {
         let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let home = set("HOME");
@@ -69,7 +70,7 @@ impl Places {
         Self { named, home, config_home, state_home, folder, environment }
     }
 
-    /// Returns these places with another current folder.
+    /// Replaces the current folder.
     pub fn with_folder(self, folder: PathBuf) -> Self {
         Self { folder, ..self }
     }
@@ -98,7 +99,8 @@ impl Places {
         self.environment.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Returns the files that are read instead of the default ones.
+    /// Returns the files that are read instead of the user's and the project's file: those given with `--config`, or
+    /// the one in `CELLMATE_CONFIG`.
     pub fn named_files(&self) -> Vec<PathBuf> {
         if !self.named.is_empty() {
             return self.named.clone();
@@ -111,8 +113,8 @@ impl Places {
         Some(self.config_home.as_ref()?.join(USER_FILE))
     }
 
-    /// Returns the project files from the current folder up to the root of the repository. The home folder is not a
-    /// project.
+    /// Returns the paths of project files from the current folder up to the root of the repository, or only in the
+    /// current folder outside a repository. The search stops at the home folder, which is not a project.
     pub(crate) fn project_files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         for folder in self.folder.ancestors() {
@@ -124,7 +126,7 @@ impl Places {
                 return files;
             }
         }
-        // Outside a repository, only the current folder is the project.
+        // No repository was found.
         files.truncate(1);
         files
     }
@@ -145,7 +147,7 @@ impl Places {
         Some(self.state()?.join("backups"))
     }
 
-    /// Returns the default state folder.
+    /// Returns the state folder that is used without `--state-dir`.
     pub fn state(&self) -> Option<PathBuf> {
         Some(self.state_home.as_ref()?.join("cellmate"))
     }
@@ -155,12 +157,13 @@ impl Places {
         Some(self.state()?.join("tokens"))
     }
 
-    /// Returns the folder for each server's last tool list and last failure.
-    pub fn lists(&self) -> Option<PathBuf> {
-        Some(self.state()?.join(LISTS))
+    /// Returns the folder that stores each server's last tool list and last failure.
+    pub fn tool_lists(&self) -> Option<PathBuf> {
+        Some(self.state()?.join(TOOL_LISTS))
     }
 
-    /// Resolves a path from a configuration file, which may begin with `~/`.
+    /// Resolves a path from a configuration file. It may begin with `~/`; other relative paths start at the current
+    /// folder.
     pub fn resolve(&self, path: &str) -> PathBuf {
         match (path.strip_prefix("~/"), &self.home) {
             (Some(rest), Some(home)) => home.join(rest),

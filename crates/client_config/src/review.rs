@@ -1,4 +1,5 @@
-//! Reviews of what is about to be trusted or written: a project's file, a server's entry.
+//! Checks before a change takes effect: shows a project's file before the user trusts it, and validates a server's
+//! entry before it is written.
 
 use std::path::{Path, PathBuf};
 
@@ -19,24 +20,25 @@ use crate::{display, document, entry, files};
 /// A project's file as shown to the user before they trust it.
 #[derive(Debug)]
 pub struct ProjectReview {
-    /// The file.
     pub file: PathBuf,
-    /// The record of its content that is written if the user trusts it.
+    /// The trust record that is stored if the user trusts the file.
     pub record: TrustRecord,
-    /// Every server with its command or URL, secrets hidden, or why it cannot be used.
+    /// Each server's name, and its command or URL without secrets, or the reason why it cannot be used.
     pub servers: Vec<(String, String)>,
-    /// Parts of the file that are not applied.
+    /// Warnings, for example about settings that a project's file may not change.
     pub notes: Vec<String>,
 }
 
 impl ProjectReview {
-    /// Reads the file and the `envFile`s that it names, and hashes both. Returns `None` if there is no such file.
+    /// Reads and hashes the file and the `envFile`s that it names. Returns `None` if the file does not exist.
+    ///
+    /// `client` is the client whose file it is, or `None` for Cellmate's own.
     pub fn open(file: &Path, client: Option<Client>, places: &Places) -> Result<Option<Self>, String> {
         let content = files::read_bytes(file).map_err(|why| why.to_string())?;
         content.map(|content| Self::read(file, client, &content, places)).transpose()
     }
 
-    /// Returns the servers that changed since the user trusted the file; `None` if it is trusted as it is.
+    /// Returns the servers that changed since the user trusted the file; `None` if the file is trusted and unchanged.
     pub fn changes(&self, store: &TrustStore) -> Option<ServerChanges> {
         match store.record(&self.file) {
             Some(record) if record == self.record => None,
@@ -85,7 +87,7 @@ impl ProjectReview {
     }
 }
 
-/// Writes a change. A project's file that was trusted before the change stays trusted after it.
+/// Writes a change to a file. If the file was trusted before the change, it is trusted with its new content.
 pub fn write_change(change: &Change, places: &Places) -> Result<Written, WriteError> {
     let store = TrustStore::of(places);
     let trusted = change.before().map(|before| store.judge(&change.file, before.as_bytes()));
@@ -93,15 +95,16 @@ pub fn write_change(change: &Change, places: &Places) -> Result<Written, WriteEr
     if let Some(Trust::Trusted(before)) = trusted {
         let client = Client::ALL.into_iter().find(|client| client.files(Scope::Project, places).contains(&change.file));
         if let Ok(now) = ProjectReview::read(&change.file, client, change.after().as_bytes(), places) {
-            // Env files stay trusted only as the user saw them. If the record cannot be written, the next command
-            // reports that the file has changed, and what to do.
+            // Keeps the old hashes of the env files: the user has not reviewed their current content. If the record
+            // cannot be written, the next command reports that the file has changed and how to trust it.
             store.write(&now.record.with_env_files_of(&before)).log_ignored("record the edited file as trusted");
         }
     }
     Ok(written)
 }
 
-/// Checks a server's entry before the change is written: returns an error if the entry can never be used, and notes if it cannot be used yet.
+/// Validates a server's entry before the change is written. Returns warnings, for example about a variable that is not
+/// set, or an error if the entry can never be used.
 pub fn check_entry(change: &Change, name: &str, places: &Places) -> Result<Vec<String>, String> {
     let tree = change.tree().map_err(|error| error.to_string())?;
     let found = document::servers(&tree).into_iter().find_map(|servers| {
@@ -109,14 +112,16 @@ pub fn check_entry(change: &Change, name: &str, places: &Places) -> Result<Vec<S
         Some((member, servers.dialect))
     });
     let Some((member, dialect)) = found else {
-        return Err("cellmate would not find the server in this file; add it by hand".to_owned());
+        return Err("cellmate cannot read servers from this file's layout; add the server under `mcpServers` by hand"
+            .to_owned());
     };
     let own = own_files(places).into_iter().find(|(file, _)| *file == change.file);
     let source = own.map_or(Source::User, |(_, source)| source);
     let origin = Origin { file: change.file.clone(), line: 0, source };
     match entry::read(name, &member.value, origin, &variables(places, &tree), dialect) {
         Ok(entry) if entry.server.starts_cellmate() => {
-            Err("that is cellmate itself, which would start itself recursively".to_owned())
+            Err("the command starts cellmate itself, which would start itself recursively; use another command"
+                .to_owned())
         }
         Ok(entry) => Ok(entry.notes),
         Err(EntryError::Unset(unset)) => Ok(vec![unset.to_string()]),

@@ -1,5 +1,5 @@
-//! Answers a cell's calls to its host. Nothing that the guest claims is trusted: method, id, path, size and depth are
-//! all checked again here.
+//! Answers a cell's calls to its host from the catalog, or turns them into tool calls. The guest is not trusted:
+//! method, id, path, size and depth are checked again here.
 
 use catalog::{Catalog, View};
 use contract::config::SearchLimits;
@@ -12,31 +12,31 @@ use executor::{Outcome, UNKNOWN_OUTCOME};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// A cell's call after it was read.
+/// A cell's call after it was checked.
 #[derive(Debug)]
 pub(crate) enum Request {
     /// A call that was answered from the catalog or rejected.
     Answered(ReplyValue),
-    /// A call of this tool.
+    /// A tool call, to be executed.
     Tool { id: String, input: Value },
 }
 
-/// The `code` of an error for a target or a payload that is too large to be read.
+/// The `code` of the error for a target or payload that exceeds a limit.
 const TOO_LARGE: &str = "value_too_large";
 
 impl Request {
-    /// Finds the tool or function that a call names, and parses its arguments only if there is one.
+    /// Checks a call and answers it if it needs no tool. A tool call's arguments are parsed only if the tool exists.
     ///
-    /// Yields and timers never get here: the driver handles them.
+    /// The driver handles yields and timers itself and never passes them here.
     pub(crate) fn read(catalog: &Catalog, view: View, limits: &SearchLimits, call: &HostCall) -> Self {
         let target = call.target.as_str();
         if target.len() > MAX_TARGET_BYTES {
             let message = format!(
-                "the name of the called tool has {} bytes, at most {MAX_TARGET_BYTES} are allowed; use an id that \
+                "the name of the called tool has {} bytes, but at most {MAX_TARGET_BYTES} are allowed; use an id that \
                  tools.search(query) lists",
                 target.len()
             );
-            return Self::Answered(reject_as(TOO_LARGE, &message, target));
+            return Self::Answered(reject_with_code(TOO_LARGE, &message, target));
         }
         let read = match call.method {
             Method::Search => query(&call.payload).map(|arguments| {
@@ -53,48 +53,50 @@ impl Request {
                 Ok(Self::Answered(reject("there are no namespaces in Tool Search; use openclaw.tools", target)))
             }
             Method::Namespace => namespace(catalog, limits, target, &call.payload),
-            Method::Yield | Method::Timer => Ok(Self::Answered(reject("nothing to answer", ""))),
+            Method::Yield | Method::Timer => {
+                Ok(Self::Answered(reject("internal error: yields and timers have no reply from the bridge", "")))
+            }
         };
-        read.unwrap_or_else(|refused| Self::Answered(refused.reply(target)))
+        read.unwrap_or_else(|error| Self::Answered(error.reply(target)))
     }
 }
 
-/// Why a payload is not parsed.
+/// Why a call's payload is rejected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum Refused {
+enum PayloadError {
     #[error("the call's arguments are not JSON")]
     Malformed,
     #[error(
-        "the call's arguments have {0} values, at most {MAX_JSON_VALUES} are allowed; split them into several calls"
+        "the call's arguments have {0} values, but at most {MAX_JSON_VALUES} are allowed; split them into several calls"
     )]
     TooManyValues(usize),
-    #[error("the query has {0} bytes, at most {MAX_QUERY_BYTES} are allowed; use a shorter query")]
+    #[error("the query has {0} bytes, but at most {MAX_QUERY_BYTES} are allowed; use a shorter query")]
     LongQuery(usize),
 }
 
-impl Refused {
+impl PayloadError {
     fn reply(&self, target: &str) -> ReplyValue {
         match self {
             Self::Malformed => reject(&self.to_string(), target),
-            Self::TooManyValues(_) | Self::LongQuery(_) => reject_as(TOO_LARGE, &self.to_string(), target),
+            Self::TooManyValues(_) | Self::LongQuery(_) => reject_with_code(TOO_LARGE, &self.to_string(), target),
         }
     }
 }
 
-/// Parses the arguments of a tool call, unless they have too many values.
-fn arguments(payload: &[u8]) -> Result<Value, Refused> {
+/// Parses the arguments of a tool call. Their values are counted before they are parsed.
+fn arguments(payload: &[u8]) -> Result<Value, PayloadError> {
     let values = json::measure(payload).values;
     if values > MAX_JSON_VALUES {
-        return Err(Refused::TooManyValues(values));
+        return Err(PayloadError::TooManyValues(values));
     }
-    let text = std::str::from_utf8(payload).map_err(|_| Refused::Malformed)?;
-    json::read(text).map_err(|_| Refused::Malformed)
+    let text = std::str::from_utf8(payload).map_err(|_| PayloadError::Malformed)?;
+    json::read(text).map_err(|_| PayloadError::Malformed)
 }
 
-/// Parses a query to the catalog.
-fn query(payload: &[u8]) -> Result<Value, Refused> {
+/// Parses the arguments of a catalog query.
+fn query(payload: &[u8]) -> Result<Value, PayloadError> {
     if payload.len() > MAX_QUERY_BYTES {
-        return Err(Refused::LongQuery(payload.len()));
+        return Err(PayloadError::LongQuery(payload.len()));
     }
     arguments(payload)
 }
@@ -116,14 +118,14 @@ fn search(
     find: impl FnOnce(&str, usize) -> Vec<Value>,
 ) -> ReplyValue {
     let query = arguments.get(0).and_then(Value::as_str).unwrap_or_default();
-    match limit(arguments.get(1).and_then(|options| options.get("limit")), limits) {
+    match search_limit(arguments.get(1).and_then(|options| options.get("limit")), limits) {
         Ok(limit) => resolve(&Value::from(find(query, limit)), name),
         Err(message) => reject(message, name),
     }
 }
 
-/// Returns how many tools a search may list: the requested limit, at most the configured one.
-pub(crate) fn limit(asked: Option<&Value>, limits: &SearchLimits) -> Result<usize, &'static str> {
+/// Returns how many tools a search may list: the requested number, but at most the configured maximum.
+pub(crate) fn search_limit(asked: Option<&Value>, limits: &SearchLimits) -> Result<usize, &'static str> {
     let limit = match asked {
         None | Some(Value::Null) => limits.default,
         Some(asked) => match asked.as_u64().filter(|asked| *asked > 0) {
@@ -149,11 +151,17 @@ fn unknown(catalog: &Catalog, view: View, id: &str) -> String {
     catalog.unknown_tool_message(view, id, search)
 }
 
-/// Reads `[path, arguments]`, a call of a namespace's function. The arguments are parsed only if the function exists.
-fn namespace(catalog: &Catalog, limits: &SearchLimits, namespace: &str, payload: &[u8]) -> Result<Request, Refused> {
-    let text = std::str::from_utf8(payload).map_err(|_| Refused::Malformed)?;
-    // Splits the pair without parsing the values.
-    let (path, given) = serde_json::from_str::<(&RawValue, &RawValue)>(text).map_err(|_| Refused::Malformed)?;
+/// Checks a call of a namespace's function, with the payload `[path, arguments]`. The syntax of the whole payload is
+/// checked, but the arguments are parsed into values only if the function exists.
+fn namespace(
+    catalog: &Catalog,
+    limits: &SearchLimits,
+    namespace: &str,
+    payload: &[u8],
+) -> Result<Request, PayloadError> {
+    let text = std::str::from_utf8(payload).map_err(|_| PayloadError::Malformed)?;
+    // Splits the pair and checks its syntax, but builds no values.
+    let (path, given) = serde_json::from_str::<(&RawValue, &RawValue)>(text).map_err(|_| PayloadError::Malformed)?;
     let (path, given) = (path.get(), given.get().as_bytes());
     if path.len() > MAX_TARGET_BYTES {
         return Ok(not_callable(namespace, ""));
@@ -180,7 +188,7 @@ fn namespace(catalog: &Catalog, limits: &SearchLimits, namespace: &str, payload:
             None => not_callable(namespace, &name),
             Some(tool) => mcp_call(tool.id.as_str(), arguments(given)?, &name),
         },
-        // Whether there is such a function does not depend on its arguments.
+        // Looks up the function without arguments: whether it exists does not depend on them.
         (global, path) if catalog.namespace_call(global, path, &[]).is_err() => not_callable(namespace, &name),
         (global, path) => {
             let given = arguments(given)?;
@@ -192,7 +200,7 @@ fn namespace(catalog: &Catalog, limits: &SearchLimits, namespace: &str, payload:
     })
 }
 
-/// MCP tools take one object, or nothing.
+/// Returns the call of an MCP tool, which takes one object or no argument.
 fn mcp_call(id: &str, given: Value, name: &str) -> Request {
     let mut given = match given {
         Value::Array(given) => given,
@@ -215,7 +223,7 @@ fn resolve(value: &Value, tool: &str) -> ReplyValue {
     let text = value.to_string();
     if text.len() > MAX_BRIDGE_VALUE_BYTES {
         let message = format!(
-            "the result has {} bytes, at most {MAX_BRIDGE_VALUE_BYTES} fit in a reply; request less",
+            "the result has {} bytes, but at most {MAX_BRIDGE_VALUE_BYTES} fit in a reply; request less",
             text.len()
         );
         return reject(&message, tool);
@@ -228,15 +236,16 @@ fn resolve(value: &Value, tool: &str) -> ReplyValue {
 }
 
 fn reject(message: &str, tool: &str) -> ReplyValue {
-    ReplyValue::Rejected(json!({"message": message, "tool": shown(tool)}).to_string().into_bytes())
+    ReplyValue::Rejected(json!({"message": message, "tool": shortened(tool)}).to_string().into_bytes())
 }
 
 /// Builds a rejection with a `code` that the cell can check.
-pub(crate) fn reject_as(code: &str, message: &str, tool: &str) -> ReplyValue {
-    ReplyValue::Rejected(json!({"message": message, "code": code, "tool": shown(tool)}).to_string().into_bytes())
+pub(crate) fn reject_with_code(code: &str, message: &str, tool: &str) -> ReplyValue {
+    ReplyValue::Rejected(json!({"message": message, "code": code, "tool": shortened(tool)}).to_string().into_bytes())
 }
 
-fn shown(tool: &str) -> String {
+/// Shortens a tool's name for an error message.
+fn shortened(tool: &str) -> String {
     tool.chars().take(200).collect()
 }
 
@@ -269,7 +278,8 @@ mod tests {
 
     #[test]
     fn arguments_of_a_call_to_an_unknown_name_are_not_parsed() {
-        // The payload is not JSON, so an error about the name proves that it was not parsed.
+        // Where the payload is not JSON, an error about the name proves that it was not parsed. The payload of a
+        // namespace call contains the name, so its syntax is checked first.
         let cases = [
             (Method::Call, "openclaw:a:c", "[[[", "unknown tool `openclaw:a:c`"),
             (Method::Describe, "openclaw:a:c", "[[[", "unknown tool `openclaw:a:c`"),

@@ -1,8 +1,8 @@
-//! The contract's error codes, a closed set.
+//! The error codes of failed cells. The set is closed: clients can rely on there being no others.
 
 use serde::Serialize;
 
-/// Why a cell failed. A cell that fails with its own uncaught exception has no code.
+/// Why a cell failed. A cell that fails because of an exception that it does not catch has no code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
@@ -75,7 +75,7 @@ mod tests {
     use super::ErrorCode;
 
     #[test]
-    fn as_str_and_serde_spell_every_code_alike() {
+    fn as_str_serde_and_parse_agree_on_every_code() {
         for code in ErrorCode::ALL {
             let by_serde = serde_json::to_value(code).unwrap();
             assert_eq!(by_serde, code.as_str());

@@ -1,43 +1,45 @@
-//! A budget for the data of unfinished calls that one process keeps in memory, for each run and for all runs together.
+//! Limits the memory that payloads and replies of unfinished calls take in this process, for each run and for all runs
+//! together.
 //!
-//! Reservations never wait. Data that does not fit is refused, so one run's data never delays another run.
+//! A reservation never waits: if the data does not fit, it fails. So one run's data never delays another run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use contract::limits::MAX_HOST_DATA_BYTES;
 
-/// The approximate size of a parsed JSON value, beside its text: `[0]` is two values and 190 bytes, `{"a":0}` three and
-/// 400.
+/// The approximate memory for one parsed JSON value, in addition to its text: `[0]` counts as two values and takes 190
+/// bytes, `{"a":0}` counts as three and takes 400.
 const VALUE_BYTES: usize = 128;
 
-/// A payload or reply is in memory at least twice: for the call, and for the journal.
+/// How many copies of a payload's or reply's text are in memory: one for the call and one for the journal.
 const COPIES: usize = 2;
 
-/// The budget of a process. Clones share it.
+/// The budget of a process for all its runs. Clones share it.
 #[derive(Clone, Debug)]
 pub struct DataBudget {
     limit: usize,
     used: Arc<AtomicUsize>,
 }
 
-/// One run's share of the budget: two thirds, so that no run alone can use it up.
+/// The budget of one run. Its limit is two thirds of the process's limit, so that no run alone can use up the whole.
+/// What the run reserves counts against both.
 #[derive(Clone, Debug)]
-pub struct RunData {
+pub struct RunDataBudget {
     host: DataBudget,
     run: DataBudget,
 }
 
-/// A reservation: its bytes count against the budget until it is dropped.
+/// Reserved memory. It counts against the budget until this is dropped.
 #[derive(Debug)]
-pub struct Reserved {
-    data: RunData,
+pub struct Reservation {
+    data: RunDataBudget,
     bytes: usize,
 }
 
-/// Why data does not fit into the budget.
+/// Why data does not fit into a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DataRefused {
+pub enum DataBudgetError {
     #[error(
         "the unfinished calls of this run take too much memory: {needed} bytes do not fit in the {limit} that one run may \
          use; await some calls before making more, or pass and request less data"
@@ -50,8 +52,8 @@ pub enum DataRefused {
     Host { needed: usize, limit: usize },
 }
 
-impl DataRefused {
-    /// The `code` of the error that the cell can catch.
+impl DataBudgetError {
+    /// Returns the `code` of the error that the cell can catch.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Run { .. } => "value_too_large",
@@ -71,15 +73,17 @@ impl DataBudget {
         Self { limit, used: Arc::default() }
     }
 
-    /// Creates the share of one run.
-    pub fn for_run(&self) -> RunData {
-        RunData { host: self.clone(), run: Self::new(self.limit / 3 * 2) }
+    /// Creates the budget of one run.
+    pub fn for_run(&self) -> RunDataBudget {
+        RunDataBudget { host: self.clone(), run: Self::new(self.limit / 3 * 2) }
     }
 
+    /// Returns how many bytes are reserved.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Reserves bytes. Returns false if they do not fit.
     fn take(&self, bytes: usize) -> bool {
         let fits = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
@@ -90,22 +94,22 @@ impl DataBudget {
     }
 }
 
-impl RunData {
-    /// Reserves memory for a text of `text` bytes that is parsed into `values` JSON values.
-    pub fn reserve(&self, text: usize, values: usize) -> Result<Reserved, DataRefused> {
+impl RunDataBudget {
+    /// Reserves memory for a JSON text of `text` bytes that is parsed into `values` values.
+    pub fn reserve(&self, text: usize, values: usize) -> Result<Reservation, DataBudgetError> {
         let bytes = text.saturating_mul(COPIES).saturating_add(values.saturating_mul(VALUE_BYTES));
         if !self.run.take(bytes) {
-            return Err(DataRefused::Run { needed: bytes, limit: self.run.limit });
+            return Err(DataBudgetError::Run { needed: bytes, limit: self.run.limit });
         }
         if !self.host.take(bytes) {
             self.run.give_back(bytes);
-            return Err(DataRefused::Host { needed: bytes, limit: self.host.limit });
+            return Err(DataBudgetError::Host { needed: bytes, limit: self.host.limit });
         }
-        Ok(Reserved { data: self.clone(), bytes })
+        Ok(Reservation { data: self.clone(), bytes })
     }
 }
 
-impl Drop for Reserved {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.data.run.give_back(self.bytes);
         self.data.host.give_back(self.bytes);
@@ -116,7 +120,7 @@ impl Drop for Reserved {
 mod tests {
     use contract::limits::{MAX_HOST_DATA_BYTES, MAX_JSON_VALUES, MAX_OUTSTANDING_BYTES};
 
-    use super::{DataBudget, DataRefused};
+    use super::{DataBudget, DataBudgetError};
 
     #[test]
     fn a_dropped_reservation_frees_its_bytes() {
@@ -124,7 +128,7 @@ mod tests {
         let run = budget.for_run();
         let first = run.reserve(100, 0).unwrap();
         assert_eq!(budget.used(), 200);
-        assert_eq!(run.reserve(1, 0).unwrap_err(), DataRefused::Run { needed: 2, limit: 200 });
+        assert_eq!(run.reserve(1, 0).unwrap_err(), DataBudgetError::Run { needed: 2, limit: 200 });
         drop(first);
         assert_eq!(budget.used(), 0);
         run.reserve(100, 0).unwrap();
@@ -136,12 +140,12 @@ mod tests {
         let (one, other) = (budget.for_run(), budget.for_run());
         let _taken = one.reserve(100, 0).unwrap();
         let _rest = other.reserve(50, 0).unwrap();
-        assert_eq!(other.reserve(1, 0).unwrap_err(), DataRefused::Host { needed: 2, limit: 300 });
+        assert_eq!(other.reserve(1, 0).unwrap_err(), DataBudgetError::Host { needed: 2, limit: 300 });
         assert_eq!(budget.used(), 300, "a refused reservation takes nothing");
     }
 
     #[test]
-    fn values_weigh_more_than_their_text() {
+    fn parsed_values_count_in_addition_to_their_text() {
         let run = DataBudget::new(3 * 1_000).for_run();
         assert!(run.reserve(100, 20).is_err());
         assert!(run.reserve(100, 10).is_ok());

@@ -22,7 +22,7 @@ pub use call::transcript::for_transcript;
 pub use call::{CallEnd, CallRequest};
 pub use canned::{Canned, CannedError};
 pub use clock::LeaseClock;
-pub use data_budget::{DataBudget, DataRefused, Reserved, RunData};
+pub use data_budget::{DataBudget, DataBudgetError, Reservation, RunDataBudget};
 pub use executor::Executor;
 pub use journal::{Journal, JournalFull, OpenError, Receipt};
 pub use outcome::{Outcome, Returned, UNKNOWN_OUTCOME};

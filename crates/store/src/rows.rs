@@ -168,20 +168,20 @@ impl LegRow {
 /// How a leg ended. A replayed leg must end in the same way and make the same calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LegEnded {
-    pub how: LegHow,
+    pub kind: LegEndKind,
     /// A digest of the leg's output, in the format of the caller that stored it.
-    pub shown: String,
+    pub output_digest: String,
 }
 
 /// The way in which a leg ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LegHow {
+pub enum LegEndKind {
     Suspended,
     Completed,
     Failed,
 }
 
-impl LegHow {
+impl LegEndKind {
     pub const ALL: [Self; 3] = [Self::Suspended, Self::Completed, Self::Failed];
 
     pub fn as_str(self) -> &'static str {
@@ -195,7 +195,7 @@ impl LegHow {
     pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
         Self::ALL
             .into_iter()
-            .find(|how| how.as_str() == text)
+            .find(|kind| kind.as_str() == text)
             .ok_or_else(|| StoreError::Corrupt(format!("leg end `{text}`")))
     }
 }

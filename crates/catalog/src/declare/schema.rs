@@ -1,7 +1,8 @@
-//! Converts JSON Schema, of any draft and as servers really write it, to types; what cannot be converted is `unknown`.
+//! Converts a JSON Schema to types. Accepts every draft and common mistakes of servers; a part that cannot be converted
+//! becomes `unknown`.
 //!
-//! The work is bounded for every schema: calls nest at most [`MAX_CALLS`] deep, one shape takes at most [`MAX_STEPS`]
-//! steps, and the target of a reference is a definition that is built once.
+//! The work is bounded for every schema: recursion is at most [`MAX_DEPTH`] deep, at most [`MAX_STEPS`] subschemas and
+//! enum values are converted, and the target of a `$ref` is converted once, as a definition.
 
 mod array;
 mod literal;
@@ -13,32 +14,45 @@ use serde_json::{Map, Value};
 use super::refs;
 use super::shape::{Type, Word, meet, union};
 
-const MAX_CALLS: usize = 32;
+/// The maximum recursion depth.
+const MAX_DEPTH: usize = 32;
+
+/// The maximum number of subschemas and enum values that are converted for one schema.
 const MAX_STEPS: usize = 1024;
+
+/// The maximum number of members of an `allOf` that are converted.
 const MAX_ALL_OF: usize = 64;
+
+/// The maximum number of members of an `anyOf` or `oneOf` that are converted.
 const MAX_CHOICES: usize = 32;
 
-/// How much of a schema is shown.
+/// The maximum number of names in a `type` array that are read. JSON Schema has seven.
+const MAX_TYPE_NAMES: usize = 8;
+
+/// How much of a schema is converted and printed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Detail {
-    /// The maximum nesting of objects.
+    /// The maximum nesting depth of objects.
     pub(super) levels: usize,
-    /// The maximum number of definitions beside the schema itself.
+    /// The maximum number of definitions, not counting the schema itself.
     pub(super) definitions: usize,
+    /// The maximum number of fields of one object.
     pub(super) fields: usize,
-    /// The maximum length of the literals of one enum.
+    /// The maximum total length of the literals of one enum, as printed.
     pub(super) literal_bytes: usize,
-    /// The maximum length of a description below the first level.
+    /// The maximum length of a nested field's description; 0 prints none. Descriptions of top-level fields are printed
+    /// elsewhere and have their own limit.
     pub(super) note_bytes: usize,
 }
 
-/// A schema's types: the first is the schema itself, the others are the targets of its references.
+/// The result of converting a schema. The first definition is the schema itself, the others are the targets of its
+/// references.
 pub(super) struct Shape<'a> {
     pub(super) root: &'a Value,
     pub(super) definitions: Vec<Definition<'a>>,
-    /// Whether a part of the schema is not shown.
+    /// Whether a part of the schema was omitted, for any reason.
     pub(super) is_cut: bool,
-    /// Whether a part is not shown because a limit was reached.
+    /// Whether [`MAX_STEPS`] was reached, so that the rest of the schema was omitted.
     pub(super) is_exhausted: bool,
 }
 
@@ -47,12 +61,13 @@ pub(super) struct Definition<'a> {
     pub(super) value: Type<'a>,
 }
 
+/// Converts a schema. `name` becomes the name of its first definition.
 pub(super) fn shape<'a>(root: &'a Value, name: &str, detail: Detail) -> Shape<'a> {
     let mut builder = Builder { root, detail, steps: MAX_STEPS, is_cut: false, schemas: Vec::new(), built: Vec::new() };
     builder.define(root, name);
     let mut next = 0;
     while let Some(schema) = builder.schemas.get(next).copied() {
-        let value = builder.schema(schema, Place { levels: detail.levels, calls: 0 });
+        let value = builder.schema(schema, Place { levels: detail.levels, depth: 0 });
         if let Some(definition) = builder.built.get_mut(next) {
             definition.value = value;
         }
@@ -64,20 +79,22 @@ pub(super) fn shape<'a>(root: &'a Value, name: &str, detail: Detail) -> Shape<'a
 /// The builder's position in a definition.
 #[derive(Clone, Copy)]
 struct Place {
-    /// The levels of objects still shown below here.
+    /// How many more levels of objects are converted.
     levels: usize,
-    calls: usize,
+    /// The recursion depth.
+    depth: usize,
 }
 
 impl Place {
     fn deeper(self) -> Self {
-        Self { calls: self.calls + 1, ..self }
+        Self { depth: self.depth + 1, ..self }
     }
 }
 
 struct Builder<'a> {
     root: &'a Value,
     detail: Detail,
+    /// How many steps are left of [`MAX_STEPS`].
     steps: usize,
     is_cut: bool,
     /// The definitions' schemas, in the order of `built`; those after the current one are still to be built.
@@ -87,8 +104,8 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     fn schema(&mut self, schema: &'a Value, place: Place) -> Type<'a> {
-        if place.calls > MAX_CALLS || !self.step() {
-            return self.left_out();
+        if place.depth > MAX_DEPTH || !self.step() {
+            return self.omit();
         }
         match schema {
             Value::Bool(false) => Type::NEVER,
@@ -113,7 +130,7 @@ impl<'a> Builder<'a> {
             };
             value = meet(value, part);
         }
-        value = meet(value, self.own(keywords, place));
+        value = meet(value, self.declared(keywords, place));
         for key in ["anyOf", "oneOf"] {
             let choices = list(key);
             if !choices.is_empty() {
@@ -136,8 +153,8 @@ impl<'a> Builder<'a> {
         union(members)
     }
 
-    /// Returns the type that the schema's own keywords give, without references and combinations.
-    fn own(&mut self, keywords: &'a Map<String, Value>, place: Place) -> Type<'a> {
+    /// Returns the type that `const`, `enum` and `type` declare. The caller adds `$ref`, `allOf`, `anyOf` and `oneOf`.
+    fn declared(&mut self, keywords: &'a Map<String, Value>, place: Place) -> Type<'a> {
         if let Some(value) = keywords.get("const") {
             return literal::of(value);
         }
@@ -147,13 +164,18 @@ impl<'a> Builder<'a> {
         match keywords.get("type") {
             Some(Value::String(word)) => self.named(word, keywords, place),
             Some(Value::Array(words)) => union(
-                words.iter().take(8).filter_map(Value::as_str).map(|word| self.named(word, keywords, place)).collect(),
+                words
+                    .iter()
+                    .take(MAX_TYPE_NAMES)
+                    .filter_map(Value::as_str)
+                    .map(|word| self.named(word, keywords, place))
+                    .collect(),
             ),
             _ => self.named(implied(keywords), keywords, place),
         }
     }
 
-    /// Returns the type for a `type` name. Also accepts names that JSON Schema does not have but servers write.
+    /// Returns the type for a name in `type`. Also accepts names that JSON Schema does not define but servers use.
     fn named(&mut self, word: &str, keywords: &'a Map<String, Value>, place: Place) -> Type<'a> {
         match word {
             "string" | "str" => Type::Word(Word::String),
@@ -166,18 +188,20 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn left_out(&mut self) -> Type<'a> {
+    /// Records that a part of the schema is omitted, and returns the type that replaces it.
+    fn omit(&mut self) -> Type<'a> {
         self.is_cut = true;
         Type::UNKNOWN
     }
 
+    /// Counts one step. Returns false if none is left.
     fn step(&mut self) -> bool {
         self.steps = self.steps.saturating_sub(1);
         self.steps > 0
     }
 }
 
-/// Returns the type that the keywords of a schema without `type` imply.
+/// Returns the `type` name that the other keywords of a schema without `type` imply, or an empty string.
 fn implied(keywords: &Map<String, Value>) -> &'static str {
     const IMPLIED: [(&str, &[&str]); 4] = [
         ("object", &["properties", "required", "additionalProperties", "patternProperties"]),
@@ -185,7 +209,7 @@ fn implied(keywords: &Map<String, Value>) -> &'static str {
         ("string", &["pattern", "minLength", "maxLength"]),
         ("number", &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]),
     ];
-    // In draft 3, `required` was a flag of the property.
+    // In draft 3, `required` is a boolean in the property's own schema and says nothing about its type.
     let has = |key: &&str| keywords.get(*key).is_some_and(|value| *key != "required" || value.is_array());
     IMPLIED.iter().find(|(_, keys)| keys.iter().any(has)).map_or("", |(word, _)| word)
 }

@@ -1,4 +1,4 @@
-//! The policy layers of one run, from the configuration and the run's scope.
+//! Builds the policy layers of one run from the configuration and the run's scope.
 
 use contract::config::Path;
 use contract::config::policy::{Lists, PolicyConfig, Rules, Scope};
@@ -11,15 +11,18 @@ pub struct RunScope<'a> {
     pub provider: Option<&'a str>,
     /// Without the provider: `gpt-5`, not `openai/gpt-5`.
     pub model: Option<&'a str>,
+    /// Whether the agent's own tools run in a sandbox; then the `sandbox` lists apply, too.
     pub sandboxed: bool,
     /// The run's own lists; `Lists::default()` restricts nothing.
     pub lists: &'a Lists,
 }
 
-/// Returns the layers of a run: profile, provider's profile, then the lists: global, provider, agent, sandbox, run.
+/// Returns the layers of a run, all of which must allow a tool.
 ///
-/// A narrower scope's profile replaces a broader one's, and so does its `alsoAllow` for that profile. Lists never
-/// replace each other: each is a layer.
+/// First come the profile and the provider's profile. Only the narrowest of each is used: an agent's replaces the
+/// global one, a model's replaces its provider's. So does the `alsoAllow` that extends a profile. Then come the lists,
+/// each as a layer of its own: each scope's, followed by those for the provider and model; those for sandboxed runs;
+/// the run's.
 pub fn layers(config: &PolicyConfig, run: &RunScope<'_>) -> Vec<Layer> {
     let scopes = config.scopes.iter();
     let own: Vec<(String, &Rules)> = scopes.clone().map(|scope| (scope.place.clone(), &scope.rules)).collect();
@@ -40,7 +43,7 @@ pub fn layers(config: &PolicyConfig, run: &RunScope<'_>) -> Vec<Layer> {
     layers
 }
 
-/// Returns a scope's rules for the run's provider, then those for its exact model.
+/// Returns a scope's rules for the run's provider, then those for its provider and model.
 fn for_provider<'c>(scope: &'c Scope, run: &RunScope<'_>) -> Vec<(String, &'c Rules)> {
     let Some(provider) = run.provider else { return Vec::new() };
     let place = Path::root(&scope.place).key("byProvider");
@@ -52,7 +55,7 @@ fn for_provider<'c>(scope: &'c Scope, run: &RunScope<'_>) -> Vec<(String, &'c Ru
         .collect()
 }
 
-/// Returns the last profile chosen, with the last additions made, as a layer.
+/// Returns the layer of a profile: the last profile in `rules`, extended by the last `alsoAllow` in `rules`.
 fn profile(rules: &[(String, &Rules)]) -> Option<Layer> {
     let (place, profile) = rules.iter().rev().find_map(|(place, rules)| Some((place, rules.profile.as_ref()?)))?;
     let also_allow = rules.iter().rev().find_map(|(_, rules)| rules.lists.also_allow.clone());

@@ -47,7 +47,7 @@ pub(super) fn whole(record: &Record, now: Millis, as_json: bool) {
         text += &format!("expires   in {}\n", span(run.expires_at - now));
     }
     for leg in &record.legs {
-        let ended = leg.ended.as_ref().map_or("no end recorded", |ended| ended.how.as_str());
+        let ended = leg.ended.as_ref().map_or("no end recorded", |ended| ended.kind.as_str());
         text += &format!("step {:<4} at +{:.3} s  {ended}\n", leg.leg, after(record, leg.clock_us));
         for row in record.calls.iter().filter(|row| row.leg == leg.leg) {
             text += &recorded_call(row);

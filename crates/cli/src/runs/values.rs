@@ -52,7 +52,7 @@ fn leg(leg: &LegRow) -> Value {
         "leg": leg.leg,
         "clockUs": leg.clock_us,
         "replies": leg.replies,
-        "ended": leg.ended.as_ref().map(|ended| ended.how.as_str()),
+        "ended": leg.ended.as_ref().map(|ended| ended.kind.as_str()),
     })
 }
 

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use client_config::{ConfigError, LISTS, Problem, load};
+use client_config::{ConfigError, Problem, TOOL_LISTS, load};
 use codemode::CodeMode;
 use codemode::pool::{Launch, Pool, PoolOptions};
 use executor::clock::now_ms;
@@ -103,7 +103,7 @@ async fn serve(arguments: McpArguments) -> Result<(), McpError> {
         seal: key,
     };
     let frontend = McpService::new(code_mode.clone(), settings, offered);
-    let servers = Servers::new(&loaded.servers, state.path(LISTS), arguments.idle_stop());
+    let servers = Servers::new(&loaded.servers, state.path(TOOL_LISTS), arguments.idle_stop());
     tokio::spawn(servers.clone().offer(offer));
     tokio::spawn(release_memory());
     let stop = stop_on_signals(&frontend)?;

@@ -64,7 +64,7 @@ async fn act(arguments: &LoginArguments) -> Result<Report, String> {
     };
     let logged_in = mcp::login(&spec, show).await.map_err(|error| error.to_string())?;
     // Checks that the login works, and replaces the stored failure from before.
-    let probed = probe_all(vec![server], places.lists()).await;
+    let probed = probe_all(vec![server], places.tool_lists()).await;
     Ok(login_report(&name, &logged_in, probed.first()))
 }
 

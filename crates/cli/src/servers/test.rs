@@ -42,7 +42,7 @@ pub(super) async fn run(arguments: &TestArguments) -> ExitCode {
         let named = arguments.names.contains(&server.name);
         named || (server.enabled && arguments.names.is_empty())
     });
-    let results = probe_all(servers.collect(), places.lists()).await;
+    let results = probe_all(servers.collect(), places.tool_lists()).await;
     let problems: Vec<Problem> =
         problems.into_iter().filter(|problem| problem.server.as_deref().is_none_or(wanted)).collect();
     if arguments.json {

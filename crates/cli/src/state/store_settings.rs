@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
-use client_config::{LISTS, Places, load, register_url};
+use client_config::{Places, TOOL_LISTS, load, register_url};
 use contract::config::StoreConfig;
 use executor::clock::now_ms;
 use serde_json::Value;
@@ -90,7 +90,7 @@ impl StoreArguments {
 
     /// Returns the folder that stores each server's last tool list and last failure.
     pub(crate) fn lists(&self, places: &Places) -> Option<PathBuf> {
-        Some(self.folder(places)?.join(LISTS))
+        Some(self.folder(places)?.join(TOOL_LISTS))
     }
 
     /// Chooses the store and key file. `settings` is everything in the configuration but the servers.

@@ -11,7 +11,7 @@ use clap::Args;
 use contract::text::escape_json;
 use serde_json::{Value, json};
 
-/// How many tools a search returns if its line has no `limit`.
+/// The maximum number of tools that a search returns if its line has no `limit`.
 const DEFAULT_LIMIT: usize = 8;
 
 #[derive(Debug, Args)]
@@ -19,12 +19,13 @@ pub(super) struct RankArguments {
     /// File of tools, one JSON object per line: id, name, description, parameters, sourceName.
     #[arg(long, value_name = "FILE")]
     tools: PathBuf,
-    /// Match words only, without the table of word meanings.
+    /// Match words only, without the embedding table.
     #[arg(long)]
     words_only: bool,
 }
 
-/// Reads `{"qid", "query", "limit"}` lines and writes `{"qid", "ids", "us"}` lines, best first.
+/// Reads `{"qid", "query", "limit"}` lines and writes a `{"qid", "ids", "us"}` line for each: the ids of the tools that
+/// were found, best first, and the duration of the search in microseconds.
 pub(super) fn run(arguments: &RankArguments) -> Result<ExitCode, String> {
     let shown = arguments.tools.display();
     let text = fs::read_to_string(&arguments.tools).map_err(|error| format!("{shown}: {error}"))?;
@@ -35,7 +36,7 @@ pub(super) fn run(arguments: &RankArguments) -> Result<ExitCode, String> {
         .map(|(number, line)| {
             let tool: Value =
                 serde_json::from_str(line).map_err(|error| format!("{shown}:{}: invalid JSON: {error}", number + 1))?;
-            Document::from_json(&tool).ok_or_else(|| format!("{shown}:{}: a tool needs an `id`", number + 1))
+            Document::from_json(&tool).ok_or_else(|| format!("{shown}:{}: the tool has no `id`", number + 1))
         })
         .collect::<Result<Vec<Document>, String>>()?;
     let ids: Vec<String> = documents.iter().map(|document| document.id.clone()).collect();
@@ -46,7 +47,7 @@ pub(super) fn run(arguments: &RankArguments) -> Result<ExitCode, String> {
         let line = line.map_err(|error| format!("standard input: {error}"))?;
         let asked: Value =
             serde_json::from_str(&line).map_err(|error| format!("standard input: invalid JSON: {error}"))?;
-        let query = asked.get("query").and_then(Value::as_str).ok_or("standard input: a line has no `query`")?;
+        let query = asked.get("query").and_then(Value::as_str).ok_or("standard input: the line has no `query`")?;
         let limit = asked.get("limit").and_then(Value::as_u64).and_then(|limit| usize::try_from(limit).ok());
         let start = Instant::now();
         let hits = index.rank(query, limit.unwrap_or(DEFAULT_LIMIT), |_| true);

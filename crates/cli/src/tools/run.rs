@@ -44,7 +44,7 @@ impl RunArguments {
         session: &str,
     ) -> Result<Ready, String> {
         let policy = policy::read(&loaded.settings).map_err(|error| error.to_string())?;
-        let results = probe_all(servers, self.places().lists()).await;
+        let results = probe_all(servers, self.places().tool_lists()).await;
         let host = Host {
             config: policy.config.clone(),
             sources: results.iter().filter_map(filtered).collect(),

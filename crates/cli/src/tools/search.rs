@@ -1,4 +1,5 @@
-//! `cellmate tools search`: searches tools as a cell would, and explains the hits.
+//! `cellmate tools search`: searches the tools that a run may use, as `tools.search` does in a cell, and explains the
+//! scores.
 
 use std::process::ExitCode;
 
@@ -13,12 +14,12 @@ use crate::render;
 
 #[derive(Debug, Args)]
 pub(super) struct SearchArguments {
-    /// Words to search for; all tools are listed without any.
+    /// Words to search for. Without words, lists all tools, up to the limit.
     query: Vec<String>,
-    /// Maximum number of tools.
+    /// Maximum number of tools to list.
     #[arg(long, default_value_t = 8, value_name = "N")]
     limit: usize,
-    /// Show why each tool was found.
+    /// Show the score of each tool and the words that it matches.
     #[arg(long)]
     explain: bool,
     #[command(flatten)]
@@ -41,29 +42,30 @@ pub(super) async fn run(arguments: &SearchArguments) -> Result<ExitCode, String>
         (hit, why)
     });
     if arguments.json {
-        let hits: Vec<Value> = hits.map(|(hit, why)| with_reasons(hit, why.as_ref())).collect();
+        let hits: Vec<Value> = hits.map(|(hit, why)| with_explanation(hit, why.as_ref())).collect();
         render::print_json(&json!({"tools": hits}));
     } else {
-        hits.for_each(|(hit, why)| render::print(&readable(&hit, why.as_ref())));
+        hits.for_each(|(hit, why)| render::print(&to_text(&hit, why.as_ref())));
         report_failures(&ready.results);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn readable(hit: &Value, why: Option<&ScoreExplanation>) -> String {
+fn to_text(hit: &Value, why: Option<&ScoreExplanation>) -> String {
     let text = |key: &str| display::plain(hit.get(key).and_then(Value::as_str).unwrap_or_default());
     let mut line = format!("{}  {}\n", text("id"), text("signature"));
     if let Some(why) = why {
         let words: Vec<String> =
             why.matched.iter().map(|(word, score)| format!("{} {score:.1}", display::plain(word))).collect();
         let meaning = why.meaning.map_or_else(|| "none".to_owned(), |meaning| format!("{meaning:.2}"));
-        let exact = if why.exact { "its name; " } else { "" };
+        let exact = if why.exact { "exact name; " } else { "" };
         line += &format!("    {exact}words {:.2} ({}), meaning {meaning}\n", why.words, words.join(", "));
     }
     line
 }
 
-fn with_reasons(mut hit: Value, why: Option<&ScoreExplanation>) -> Value {
+/// Adds the explanation to a hit, as `why`.
+fn with_explanation(mut hit: Value, why: Option<&ScoreExplanation>) -> Value {
     if let (Some(fields), Some(why)) = (hit.as_object_mut(), why) {
         let matched: serde_json::Map<String, Value> =
             why.matched.iter().map(|(word, score)| (word.clone(), json!(score))).collect();

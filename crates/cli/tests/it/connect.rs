@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::person::{CANARY, Person};
 
-const OURS: &str = "home/.config/cellmate/config.json5";
+const USER_CONFIG: &str = "home/.config/cellmate/config.json5";
 
 fn exe() -> &'static str {
     env!("CARGO_BIN_EXE_cellmate")
@@ -42,7 +42,7 @@ fn connect_writes_the_configuration_file_of_every_client() {
     ];
     let person = Person::new();
     for (client, file, expected) in cases {
-        let output = person.types(&["connect", client, "--yes", "--take-over"]);
+        let output = person.run(&["connect", client, "--yes", "--take-over"]);
         assert!(
             output.code == 0 && output.out.contains(&format!("to undo:\n  rm /{file}\n")),
             "{client}: {}{}",
@@ -50,10 +50,10 @@ fn connect_writes_the_configuration_file_of_every_client() {
             output.err
         );
         assert_eq!(parsed(&person.read(file)), expected, "{client}");
-        assert!(person.types(&["connect", client]).out.ends_with("is already connected\n"), "{client}");
+        assert!(person.run(&["connect", client]).out.ends_with("is already connected\n"), "{client}");
     }
-    assert!(!person.has(OURS), "there was nothing to take over");
-    assert_eq!(person.types(&["connect", "codex", "--yes"]).code, 0);
+    assert!(!person.has(USER_CONFIG), "there was nothing to take over");
+    assert_eq!(person.run(&["connect", "codex", "--yes"]).code, 0);
     let codex =
         format!("[mcp_servers.cellmate]\ncommand = \"{}\"\nargs = [\"mcp\"]\nstartup_timeout_sec = 60\n", exe());
     assert_eq!(person.read("home/.codex/config.toml"), codex);
@@ -67,19 +67,19 @@ fn connect_writes_the_configuration_file_of_every_client() {
         ("codex", ".codex/config.toml"),
     ];
     for (client, file) in files {
-        let output = person.types(&["connect", client, "--scope", "project", "--yes", "--config", "mine.json5"]);
+        let output = person.run(&["connect", client, "--scope", "project", "--yes", "--config", "mine.json5"]);
         assert_eq!(output.code, 0, "{client}: {}", output.err);
         let wanted = person.path("project/mine.json5").display().to_string();
         assert!(person.read(&format!("project/{file}")).contains(&wanted), "{client}");
     }
     person.write("project/.cursor/mcp.json", r#"{"mcpServers": {"a": {"command": "x"}}}"#);
-    let output = person.types(&["connect", "cursor", "--scope", "project", "--take-over", "--yes"]);
+    let output = person.run(&["connect", "cursor", "--scope", "project", "--take-over", "--yes"]);
     let notes = "note: `a` moves to cellmate's configuration\n\
         note: this project's file is not trusted yet, so it is not read; run `cellmate servers trust`\n";
     assert_eq!((output.code, output.err.as_str()), (0, notes));
-    let output = person.types(&["connect", "windsurf", "--scope", "project", "--yes"]);
+    let output = person.run(&["connect", "windsurf", "--scope", "project", "--yes"]);
     assert!(output.code == 2 && output.err.contains("--scope user"), "{}", output.err);
-    assert_eq!(person.types(&["connect", "emacs"]).code, 2);
+    assert_eq!(person.run(&["connect", "emacs"]).code, 2);
 }
 
 #[test]
@@ -89,24 +89,24 @@ fn connect_writes_nothing_without_confirmation() {
         "{{\n  // {CANARY}\n  \"mcpServers\": {{\n    \"a\": {{\"command\": \"x\", \"env\": {{\"K\": \"{CANARY}\"}}}} // tail\n  }}\n}}\n"
     );
     person.write("home/.cursor/mcp.json", &before);
-    let output = person.types(&["connect", "cursor"]);
+    let output = person.run(&["connect", "cursor"]);
     assert!(
         output.code == 2 && output.out.contains("+    \"cellmate\": {") && output.err.contains("--yes"),
         "{}{}",
         output.out,
         output.err
     );
-    assert_eq!(person.types(&["connect", "cursor", "--dry-run"]).code, 0);
-    assert_eq!(person.types(&["connect", "cursor", "--json"]).code, 2);
+    assert_eq!(person.run(&["connect", "cursor", "--dry-run"]).code, 0);
+    assert_eq!(person.run(&["connect", "cursor", "--json"]).code, 2);
     assert_eq!(person.read("home/.cursor/mcp.json"), before);
-    let done = person.types(&["connect", "cursor", "--yes", "--json"]).json();
+    let done = person.run(&["connect", "cursor", "--yes", "--json"]).json();
     let after = person.read("home/.cursor/mcp.json");
     assert!(after.contains(&format!("// {CANARY}\n")) && after.contains("}, // tail\n"), "{after}");
     let undo = done["changes"][0]["undo"].as_str().unwrap().to_owned();
     let words: Vec<&str> = undo.split(' ').collect();
     assert_eq!(person.read(words[1].trim_start_matches('/')), before, "{undo}");
     person.write("home/.cursor/mcp.json", "{ not json");
-    let output = person.types(&["connect", "cursor", "--yes"]);
+    let output = person.run(&["connect", "cursor", "--yes"]);
     assert!(output.code == 2 && output.err.contains("fix it"), "{}", output.err);
     assert_eq!(person.read("home/.cursor/mcp.json"), "{ not json");
 }
@@ -114,7 +114,7 @@ fn connect_writes_nothing_without_confirmation() {
 #[test]
 fn take_over_moves_servers_as_written_and_reports_those_it_leaves() {
     let person = Person::new();
-    person.write(OURS, "{\n  // mine\n  mcpServers: { taken: { command: 'mine' } },\n}\n");
+    person.write(USER_CONFIG, "{\n  // mine\n  mcpServers: { taken: { command: 'mine' } },\n}\n");
     let here = person.path("project").canonicalize().unwrap().display().to_string();
     let theirs = json!({
         "oauthAccount": CANARY,
@@ -131,7 +131,7 @@ fn take_over_moves_servers_as_written_and_reports_those_it_leaves() {
         },
     });
     person.write("home/.claude.json", &theirs.to_string());
-    let output = person.types(&["connect", "claude-code", "--take-over", "--yes"]);
+    let output = person.run(&["connect", "claude-code", "--take-over", "--yes"]);
     assert_eq!(output.code, 0, "{}", output.err);
     let notes = "note: `local` moves to cellmate's configuration\nnote: `moves` moves to cellmate's configuration\nnote: `keyed` moves to cellmate's configuration\n\
         note: `logged-in` stays where it is: the client may be logged in to it; if it needs no login, add it with `cellmate servers add`\n\
@@ -149,9 +149,9 @@ fn take_over_moves_servers_as_written_and_reports_those_it_leaves() {
         left["projects"]["/elsewhere"], theirs["projects"]["/elsewhere"],
         "the servers of other folders are unchanged"
     );
-    let ours = person.read(OURS);
+    let ours = person.read(USER_CONFIG);
     assert!(ours.contains("// mine") && ours.contains("${TOKEN}") && ours.contains(CANARY), "{ours}");
-    let listed = person.types(&["servers", "list", "--json"]).json();
+    let listed = person.run(&["servers", "list", "--json"]).json();
     let names: Vec<&str> =
         listed["servers"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["taken", "local", "keyed"]);
@@ -172,7 +172,7 @@ fn taken_over_variables_keep_the_meaning_they_had_in_the_client() {
     );
     person.write("home/.config/Code/User/mcp.json", r#"{"inputs": [{"id": "k", "type": "promptString", "default": "d"}], "servers": {"d": {"command": "x", "args": ["${input:k}"]}}}"#);
     for client in ["codex", "gemini", "opencode", "vscode"] {
-        let output = person.types(&["connect", client, "--take-over", "--yes"]);
+        let output = person.run(&["connect", client, "--take-over", "--yes"]);
         assert_eq!(output.code, 0, "{client}: {}", output.err);
     }
     let codex = person.read("home/.codex/config.toml");
@@ -180,10 +180,10 @@ fn taken_over_variables_keep_the_meaning_they_had_in_the_client() {
         codex.starts_with("# mine\n") && codex.contains("# theirs\n[tui]") && !codex.contains("mcp_servers.a"),
         "{codex}"
     );
-    let ours = parsed(&person.read(OURS));
+    let ours = parsed(&person.read(USER_CONFIG));
     assert_eq!(ours["mcpServers"]["a"]["args"], json!(["$${NOT_A_VARIABLE}"]));
     assert_eq!(ours["mcpServers"]["b"]["args"], json!(["${SECRET}", "$5", "${SECRET}"]));
-    let listed = person.types(&["servers", "list", "--json"]).json();
+    let listed = person.run(&["servers", "list", "--json"]).json();
     assert_eq!((listed["servers"].as_array().unwrap().len(), &listed["problems"]), (4, &json!([])), "{listed}");
     assert_eq!(listed["servers"][0]["onlyTools"], json!(["t"]));
 }

@@ -26,6 +26,7 @@ done
 /// A secret that must never appear in the output of `cellmate`.
 pub const CANARY: &str = "canary-7f3e9a51c0de";
 
+/// A test user. The folder contains their home, a project and the server.
 pub struct Person {
     folder: tempfile::TempDir,
 }
@@ -72,7 +73,7 @@ impl Person {
 
     /// Runs `cellmate` in the project's folder, checks that its output has no secrets, and removes the scratch folder's
     /// path from it.
-    pub fn types(&self, arguments: &[&str]) -> CommandOutput {
+    pub fn run(&self, arguments: &[&str]) -> CommandOutput {
         let output = Command::new(env!("CARGO_BIN_EXE_cellmate"))
             .args(arguments)
             .current_dir(self.path("project"))

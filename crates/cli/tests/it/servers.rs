@@ -1,17 +1,17 @@
-//! `cellmate servers` and `cellmate tools`.
+//! Tests `cellmate servers` and `cellmate tools`. Every command also checks that its output has no secret.
 
 use serde_json::json;
 
 use crate::person::{CANARY, Person};
 
-const OURS: &str = "home/.config/cellmate/config.json5";
+/// The user's configuration file, in the test's folder.
+const USER_CONFIG: &str = "home/.config/cellmate/config.json5";
 
 #[test]
 fn a_server_is_added_listed_tested_called_and_removed() {
     let person = Person::new();
     let server = person.server();
-    let added =
-        person.types(&["servers", "add", "greeter", "--env", "TOKEN=${SECRET}", "--", "sh", &server, "--quiet"]);
+    let added = person.run(&["servers", "add", "greeter", "--env", "TOKEN=${SECRET}", "--", "sh", &server, "--quiet"]);
     assert_eq!((added.code, added.err.as_str()), (0, ""), "{}", added.out);
     assert!(
         added.out.contains("+    \"greeter\": {")
@@ -20,7 +20,7 @@ fn a_server_is_added_listed_tested_called_and_removed() {
         added.out
     );
 
-    let listed = person.types(&["servers", "list", "--json"]).json();
+    let listed = person.run(&["servers", "list", "--json"]).json();
     let greeter = &listed["servers"][0];
     assert_eq!(greeter["shown"], format!("sh {} --quiet", server).replace(person.path("").to_str().unwrap(), "/"));
     assert_eq!(
@@ -28,26 +28,26 @@ fn a_server_is_added_listed_tested_called_and_removed() {
         (&json!(["TOKEN"]), &json!(3), &json!(true))
     );
 
-    let tested = person.types(&["servers", "test", "--json"]);
+    let tested = person.run(&["servers", "test", "--json"]);
     assert_eq!(tested.code, 0, "{}", tested.out);
     let tested = &tested.json()["servers"][0];
     assert_eq!((&tested["ok"], &tested["tools"], &tested["revision"]), (&json!(true), &json!(2), &json!("2025-06-18")));
 
-    let tools = person.types(&["tools", "list"]);
+    let tools = person.run(&["tools", "list"]);
     assert_eq!(tools.out, "mcp:greeter:greet  Greets.\nmcp:greeter:other  \n");
-    let called = person.types(&["tools", "call", "greeter.greet", "name=Ada", "--yes"]);
+    let called = person.run(&["tools", "call", "greeter.greet", "name=Ada", "--yes"]);
     assert_eq!((called.code, called.out.as_str()), (0, "hello Ada\n"), "{}", called.err);
     let arguments = r#"{"name": "Ada"}"#;
-    let called = person.types(&["tools", "call", "mcp:greeter:greet", "--args", arguments, "--json", "--yes"]).json();
+    let called = person.run(&["tools", "call", "mcp:greeter:greet", "--args", arguments, "--json", "--yes"]).json();
     assert_eq!(
         called,
         json!({"ok": true, "result": {"content": [{"type": "text", "text": "hello Ada"}]}, "error": null})
     );
 
-    let removed = person.types(&["servers", "remove", "greeter"]);
+    let removed = person.run(&["servers", "remove", "greeter"]);
     assert_eq!(removed.code, 0, "{}", removed.err);
     assert!(removed.out.contains("to undo: cp /home/.local/state/cellmate/backups/"), "{}", removed.out);
-    assert_eq!(person.types(&["servers", "list", "--json"]).json()["servers"], json!([]));
+    assert_eq!(person.run(&["servers", "list", "--json"]).json()["servers"], json!([]));
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_direct_call_is_checked_like_a_cells_call() {
         },
         "tools": {"deny": ["mcp:s:other"]},
     });
-    person.write(OURS, &config.to_string());
+    person.write(USER_CONFIG, &config.to_string());
     let cases: [(&[&str], i32, &str); 8] = [
         (&["tools", "call", "s.greet"], 1, "missing property \"name\""),
         (&["tools", "call", "s.other"], 1, "unknown tool"),
@@ -74,13 +74,13 @@ fn a_direct_call_is_checked_like_a_cells_call() {
         (&["tools", "call", "s.greet", "--args", "[]"], 2, "one JSON object"),
     ];
     for (arguments, code, reason) in cases {
-        let output = person.types(arguments);
+        let output = person.run(arguments);
         assert!(output.code == code && output.err.contains(reason), "{arguments:?}: {} {}", output.code, output.err);
     }
-    let listed = person.types(&["tools", "list"]).out;
+    let listed = person.run(&["tools", "list"]).out;
     assert_eq!(listed, "mcp:narrow:other  \nmcp:s:greet  Greets.\n");
-    person.write(OURS, r#"{"tools": {"codeMode": {"timeoutMS": 1}}}"#);
-    let output = person.types(&["tools", "list"]);
+    person.write(USER_CONFIG, r#"{"tools": {"codeMode": {"timeoutMS": 1}}}"#);
+    let output = person.run(&["tools", "list"]);
     assert!(output.code == 2 && output.err.contains("did you mean `timeoutMs`?"), "{}", output.err);
 }
 
@@ -95,8 +95,8 @@ fn a_failing_server_does_not_affect_the_report_of_the_others() {
         "unset": {"command": "x", "env": {"K": "${NOT_SET_ANYWHERE}"}},
         "good": {"command": "sh", "args": [server], "env": {"TOKEN": CANARY}},
     }});
-    person.write(OURS, &config.to_string());
-    let tested = person.types(&["servers", "test", "--json"]);
+    person.write(USER_CONFIG, &config.to_string());
+    let tested = person.run(&["servers", "test", "--json"]);
     let report = tested.json();
     assert_eq!(tested.code, 1);
     let ok: Vec<_> = report["servers"]
@@ -112,7 +112,7 @@ fn a_failing_server_does_not_affect_the_report_of_the_others() {
         (&problem["server"], &problem["message"]),
         (&json!("unset"), &json!("`NOT_SET_ANYWHERE` is not set; set it in the environment that cellmate starts in"))
     );
-    let readable = person.types(&["servers", "test", "crashes"]);
+    let readable = person.run(&["servers", "test", "crashes"]);
     assert!(
         readable.code == 1
             && readable.out.starts_with("FAIL  crashes: ")
@@ -120,18 +120,19 @@ fn a_failing_server_does_not_affect_the_report_of_the_others() {
         "{}",
         readable.out
     );
-    assert_eq!(person.types(&["servers", "test", "good"]).code, 0);
-    assert_eq!(person.types(&["servers", "test", "nobody"]).code, 2);
-    person.types(&["servers", "list"]);
-    person.types(&["servers", "list", "--json"]);
+    assert_eq!(person.run(&["servers", "test", "good"]).code, 0);
+    assert_eq!(person.run(&["servers", "test", "nobody"]).code, 2);
+    // Neither output may contain a secret.
+    person.run(&["servers", "list"]);
+    person.run(&["servers", "list", "--json"]);
 }
 
 #[test]
 fn servers_add_accepts_the_arguments_of_other_clients_commands() {
-    let login = ["--client-id", "us", "--client-secret-env-var", "S", "--callback-port", "8085", "--login-scope", "r"];
+    let oauth = ["--client-id", "us", "--client-secret-env-var", "S", "--callback-port", "8085", "--login-scope", "r"];
     let cases: [(&[&str], &str); 8] = [
         (
-            &[&["a", "https://x.y/mcp"], login.as_slice()].concat(),
+            &[&["a", "https://x.y/mcp"], oauth.as_slice()].concat(),
             r#"{"type":"http","url":"https://x.y/mcp","oauth":{"clientId":"us","clientSecret":"${S}","scopes":["r"],"callbackPort":8085}}"#,
         ),
         (&["a", "--", "npx", "-y", "pkg"], r#"{"command":"npx","args":["-y","pkg"]}"#),
@@ -150,9 +151,9 @@ fn servers_add_accepts_the_arguments_of_other_clients_commands() {
     ];
     for (arguments, entry) in cases {
         let person = Person::new();
-        let added = person.types(&[&["servers", "add"], arguments].concat());
+        let added = person.run(&[&["servers", "add"], arguments].concat());
         assert_eq!(added.code, 0, "{arguments:?} {}", added.err);
-        let written: serde_json::Value = serde_json::from_str(&person.read(OURS)).unwrap();
+        let written: serde_json::Value = serde_json::from_str(&person.read(USER_CONFIG)).unwrap();
         assert_eq!(written["mcpServers"]["a"].to_string(), entry, "{arguments:?}");
     }
     let person = Person::new();
@@ -169,10 +170,10 @@ fn servers_add_accepts_the_arguments_of_other_clients_commands() {
         (&["a", "-t", "stdio", "--url", "https://x.y"], "a command and no URL"),
     ];
     for (arguments, reason) in wrong {
-        let output = person.types(&[&["servers", "add"], arguments].concat());
+        let output = person.run(&[&["servers", "add"], arguments].concat());
         assert!(output.code == 2 && output.err.contains(reason), "{arguments:?}: {} {}", output.code, output.err);
     }
-    assert!(!person.has(OURS), "a refused command writes nothing");
+    assert!(!person.has(USER_CONFIG), "a refused command writes nothing");
 }
 
 #[test]
@@ -181,20 +182,19 @@ fn edits_keep_comments_show_no_secrets_and_can_be_undone() {
     let before = format!(
         "// mine\n{{\n  mcpServers: {{\n    // one\n    one: {{ command: 'x', env: {{ KEY: '{CANARY}' }} }}, // {CANARY}\n  }},\n}}\n"
     );
-    person.write(OURS, &before);
-    let dry = person.types(&["servers", "add", "two", "--env", &format!("TOKEN={CANARY}"), "--dry-run", "--", "y"]);
+    person.write(USER_CONFIG, &before);
+    let dry = person.run(&["servers", "add", "two", "--env", &format!("TOKEN={CANARY}"), "--dry-run", "--", "y"]);
     assert!(dry.code == 0 && dry.out.ends_with("nothing was written (--dry-run)\n"), "{}", dry.out);
-    assert_eq!(person.read(OURS), before);
-    let added =
-        person.types(&["servers", "add", "two", "--env", &format!("TOKEN={CANARY}"), "--json", "--", "y"]).json();
+    assert_eq!(person.read(USER_CONFIG), before);
+    let added = person.run(&["servers", "add", "two", "--env", &format!("TOKEN={CANARY}"), "--json", "--", "y"]).json();
     let entry = format!(
         "\n    \"two\": {{\n      \"command\": \"y\",\n      \"args\": [],\n      \"env\": {{\n        \"TOKEN\": \"{CANARY}\"\n      }}\n    }},"
     );
-    assert_eq!(person.read(OURS), before.replace(&format!("// {CANARY}"), &format!("// {CANARY}{entry}")));
+    assert_eq!(person.read(USER_CONFIG), before.replace(&format!("// {CANARY}"), &format!("// {CANARY}{entry}")));
     assert_eq!(added["notes"][0], "the value of `TOKEN` is in the file; use --env TOKEN='${TOKEN}' to keep it out");
-    let again = person.types(&["servers", "add", "two", "--", "z"]);
+    let again = person.run(&["servers", "add", "two", "--", "z"]);
     assert!(again.code == 2 && again.err.contains("--replace"), "{}", again.err);
-    assert_eq!(person.types(&["servers", "add", "two", "--replace", "--", "z"]).code, 0);
+    assert_eq!(person.run(&["servers", "add", "two", "--replace", "--", "z"]).code, 0);
     let backup = added["backup"].as_str().unwrap().trim_start_matches('/').to_owned();
     assert_eq!(person.read(&backup), before);
     use std::os::unix::fs::PermissionsExt;
@@ -202,26 +202,26 @@ fn edits_keep_comments_show_no_secrets_and_can_be_undone() {
 }
 
 #[test]
-fn a_projects_servers_need_trust_and_a_named_file_is_read_alone() {
+fn a_projects_servers_need_trust_and_config_replaces_the_default_files() {
     let person = Person::new();
     let server = person.server();
     let config = json!({"mcpServers": {"theirs": {"command": "sh", "args": [server]}}}).to_string();
     person.write("project/.cellmate.json5", &config);
-    let listed = person.types(&["servers", "list"]);
+    let listed = person.run(&["servers", "list"]);
     assert!(
         listed.out.starts_with("no servers") && listed.err.contains("cellmate servers trust"),
         "{}{}",
         listed.out,
         listed.err
     );
-    let added = person.types(&["servers", "add", "mine", "--scope", "project", "--dry-run", "--", "x"]);
+    let added = person.run(&["servers", "add", "mine", "--scope", "project", "--dry-run", "--", "x"]);
     assert!(added.err.contains("run `cellmate servers trust`"), "{}", added.err);
-    assert_eq!(person.types(&["servers", "trust"]).code, 0);
-    assert_eq!(person.types(&["servers", "trust"]).out, "nothing to change\n");
-    assert_eq!(person.types(&["servers", "list", "--json"]).json()["servers"][0]["origin"]["source"], "project");
+    assert_eq!(person.run(&["servers", "trust"]).code, 0);
+    assert_eq!(person.run(&["servers", "trust"]).out, "nothing to change\n");
+    assert_eq!(person.run(&["servers", "list", "--json"]).json()["servers"][0]["origin"]["source"], "project");
     person.write("home/other.json", r#"{"servers": {"other": {"command": "x"}}}"#);
     let other = person.path("home/other.json").display().to_string();
-    let named = person.types(&["servers", "list", "--json", "--config", &other]).json();
+    let named = person.run(&["servers", "list", "--json", "--config", &other]).json();
     assert_eq!((&named["servers"][0]["name"], named["servers"].as_array().unwrap().len()), (&json!("other"), 1));
-    assert_eq!(person.types(&["servers", "list", "--config", "/not/there"]).code, 2);
+    assert_eq!(person.run(&["servers", "list", "--config", "/not/there"]).code, 2);
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::person::Person;
 
-const OURS: &str = "home/.config/cellmate/config.json5";
+const USER_CONFIG: &str = "home/.config/cellmate/config.json5";
 
 /// C0 and C1 controls, direction marks, zero-width characters, tags, separators, and a line that imitates Cellmate.
 const HOSTILE: &str =
@@ -85,7 +85,7 @@ impl Hostile {
             },
             "imports": ["claude", HOSTILE], "approvals": {"nonInteractive": true},
         });
-        person.write(OURS, &config.to_string());
+        person.write(USER_CONFIG, &config.to_string());
         let folder = person.path("project").join(FOLDER);
         let project = json!({
             "mcpServers": {(format!("p{NAME}")): {"command": HOSTILE, "trusted": true}, (HOSTILE): {"url": HOSTILE}},
@@ -141,7 +141,7 @@ impl Hostile {
         answer["result"]["structuredContent"].clone()
     }
 
-    fn types(&self, arguments: &[String], input: &str) -> Output {
+    fn run(&self, arguments: &[String], input: &str) -> Output {
         let mut child = self.command(arguments).spawn().unwrap();
         // A command that does not read its input may have exited already.
         drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
@@ -249,13 +249,12 @@ fn every_command_prints_hostile_text_without_unsafe_characters() {
         let typed = |middle: &[&str], more: &[&str]| -> Vec<String> {
             [&words, middle, more].concat().into_iter().map(str::to_owned).collect()
         };
-        let has_json =
-            String::from_utf8(hostile.types(&typed(&[], &["--help"]), "").stdout).unwrap().contains("--json");
+        let has_json = String::from_utf8(hostile.run(&typed(&[], &["--help"]), "").stdout).unwrap().contains("--json");
         // `approve` decides once, so it is run once; other commands are also run with `--json`.
         let both = has_json && !command.ends_with("approve");
         for middle in [&[][..], &["--json"]].iter().take(if both { 2 } else { 1 }) {
             let typed = typed(middle, more);
-            let output = hostile.types(&typed, input);
+            let output = hostile.run(&typed, input);
             let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
             // Clap's own errors repeat only what the user typed.
             if err.contains("For more information, try") {
@@ -276,7 +275,7 @@ fn json_has_the_same_value_with_every_unsafe_character_escaped() {
     let hostile = Hostile::new();
     let json_of = |arguments: &[&str]| -> Value {
         let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        serde_json::from_slice(&hostile.types(&arguments, "").stdout).unwrap()
+        serde_json::from_slice(&hostile.run(&arguments, "").stdout).unwrap()
     };
     let listed = json_of(&["tools", "list", "--server", "s", "--json"]);
     assert_eq!(listed["tools"][0]["parameters"]["title"], HOSTILE, "{listed}");

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::person::Person;
 
-const OURS: &str = "home/.config/cellmate/config.json5";
+const USER_CONFIG: &str = "home/.config/cellmate/config.json5";
 const PROJECT: &str = "project/.cellmate.json5";
 
 /// A server that appends a line to the file `trace` when it is started.
@@ -20,14 +20,14 @@ fn a_changed_project_file_is_not_read_and_every_command_names_the_remedy() {
     let person = Person::new();
     let before = json!({"mcpServers": {"p": traced(&person, "before"), "gone": {"command": "x", "enabled": false}}});
     person.write(PROJECT, &before.to_string());
-    let trusted = person.types(&["servers", "trust"]);
+    let trusted = person.run(&["servers", "trust"]);
     assert_eq!(trusted.code, 0, "{}", trusted.err);
     assert!(
         trusted.out.contains("+ server `p`: sh -c") && trusted.out.contains("trusted as it is now"),
         "{}",
         trusted.out
     );
-    assert_eq!(person.types(&["servers", "test"]).code, 0);
+    assert_eq!(person.run(&["servers", "test"]).code, 0);
     assert!(person.has("before"));
 
     let after = json!({"mcpServers": {"p": traced(&person, "after"), "new": traced(&person, "after")}});
@@ -42,7 +42,7 @@ fn a_changed_project_file_is_not_read_and_every_command_names_the_remedy() {
         &["servers", "list", "--json"],
     ];
     for command in commands {
-        let output = person.types(command);
+        let output = person.run(command);
         let text = output.out + &output.err;
         assert!(
             text.contains("/project/.cellmate.json5")
@@ -53,34 +53,34 @@ fn a_changed_project_file_is_not_read_and_every_command_names_the_remedy() {
     }
     assert!(!person.has("after"), "a server of the changed file was started");
 
-    let shown = person.types(&["servers", "trust", "--dry-run"]).out;
+    let shown = person.run(&["servers", "trust", "--dry-run"]).out;
     for line in ["  + server `new`: sh -c", "  ~ server `p`: sh -c", "  - server `gone`\n", "nothing was written"] {
         assert!(shown.contains(line), "{line}: {shown}");
     }
-    let shown = person.types(&["servers", "trust", "--dry-run", "--json"]).json();
+    let shown = person.run(&["servers", "trust", "--dry-run", "--json"]).json();
     let file = &shown["files"][0];
     assert_eq!(
         (&file["added"], &file["changed"], &file["removed"]),
         (&json!(["new"]), &json!(["p"]), &json!(["gone"]))
     );
-    assert!(person.types(&["servers", "list"]).out.starts_with("no servers"), "a dry run trusts nothing");
-    assert_eq!(person.types(&["servers", "trust"]).code, 0);
-    assert_eq!(person.types(&["servers", "trust"]).out, "nothing to change\n");
-    assert_eq!(person.types(&["servers", "test", "new"]).code, 0);
+    assert!(person.run(&["servers", "list"]).out.starts_with("no servers"), "a dry run trusts nothing");
+    assert_eq!(person.run(&["servers", "trust"]).code, 0);
+    assert_eq!(person.run(&["servers", "trust"]).out, "nothing to change\n");
+    assert_eq!(person.run(&["servers", "test", "new"]).code, 0);
     assert!(person.has("after"));
 
     // A file that cannot be read does not prevent the others from being trusted.
-    person.write(OURS, "{imports: ['claude']}");
+    person.write(USER_CONFIG, "{imports: ['claude']}");
     person.write("project/.mcp.json", "nonsense");
     person.write(PROJECT, &before.to_string());
-    let trusted = person.types(&["servers", "trust"]);
+    let trusted = person.run(&["servers", "trust"]);
     assert!(trusted.code == 1 && trusted.err.contains(".mcp.json` is not trusted: line 1"), "{}", trusted.err);
-    assert_eq!(person.types(&["servers", "list", "--json"]).json()["servers"][0]["name"], "p");
+    assert_eq!(person.run(&["servers", "list", "--json"]).json()["servers"][0]["name"], "p");
 
-    assert_eq!(person.types(&["servers", "trust", "--remove"]).code, 0);
-    assert!(person.types(&["servers", "list"]).err.contains("not read until you trust it"));
+    assert_eq!(person.run(&["servers", "trust", "--remove"]).code, 0);
+    assert!(person.run(&["servers", "list"]).err.contains("not read until you trust it"));
     person.write("project/empty/x", "");
-    let nothing = person.types(&["servers", "trust", "empty"]);
+    let nothing = person.run(&["servers", "trust", "empty"]);
     assert!(nothing.code == 2 && nothing.err.contains("nothing to trust"), "{}", nothing.err);
 }
 
@@ -91,16 +91,17 @@ fn a_link_with_a_new_target_and_a_folder_trusted_by_an_earlier_version_are_not_t
     person.write("project/one.json5", &text("one"));
     person.write("project/two.json5", &text("two"));
     std::os::unix::fs::symlink("one.json5", person.path(PROJECT)).unwrap();
-    assert_eq!(person.types(&["servers", "trust"]).code, 0);
-    assert_eq!(person.types(&["servers", "list", "--json"]).json()["servers"][0]["name"], "one");
+    assert_eq!(person.run(&["servers", "trust"]).code, 0);
+    assert_eq!(person.run(&["servers", "list", "--json"]).json()["servers"][0]["name"], "one");
     std::fs::remove_file(person.path(PROJECT)).unwrap();
     std::os::unix::fs::symlink("two.json5", person.path(PROJECT)).unwrap();
-    assert_eq!(person.types(&["servers", "list", "--json"]).json()["servers"], json!([]));
+    assert_eq!(person.run(&["servers", "list", "--json"]).json()["servers"], json!([]));
 
     let person = Person::new();
     person.write(PROJECT, &text("one"));
-    person.write(OURS, &json!({"trustedProjects": [person.path("project").canonicalize().unwrap()]}).to_string());
-    let listed = person.types(&["servers", "list"]);
+    person
+        .write(USER_CONFIG, &json!({"trustedProjects": [person.path("project").canonicalize().unwrap()]}).to_string());
+    let listed = person.run(&["servers", "list"]);
     assert!(listed.out.starts_with("no servers") && listed.err.contains("an earlier version"), "{}", listed.err);
 }
 
@@ -108,18 +109,18 @@ fn a_link_with_a_new_target_and_a_folder_trusted_by_an_earlier_version_are_not_t
 fn edits_by_cellmate_keep_a_trusted_file_trusted_and_do_not_trust_an_untrusted_one() {
     let person = Person::new();
     let names = || -> Vec<String> {
-        let listed = person.types(&["servers", "list", "--json"]).json();
+        let listed = person.run(&["servers", "list", "--json"]).json();
         listed["servers"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
     };
     let add = |name: &str| {
-        let added = person.types(&["servers", "add", name, "--scope", "project", "--", "x"]);
+        let added = person.run(&["servers", "add", name, "--scope", "project", "--", "x"]);
         assert_eq!(added.code, 0, "{}", added.err);
         added.err
     };
     assert!(add("a").contains("not trusted yet") && names().is_empty());
-    assert_eq!(person.types(&["servers", "trust"]).code, 0);
+    assert_eq!(person.run(&["servers", "trust"]).code, 0);
     assert_eq!((add("b"), names()), (String::new(), vec!["a".to_owned(), "b".to_owned()]));
-    assert_eq!(person.types(&["servers", "remove", "a"]).code, 0);
+    assert_eq!(person.run(&["servers", "remove", "a"]).code, 0);
     assert_eq!(names(), ["b"]);
     // A change by another program is not trusted together with the next edit.
     let text = person.read(PROJECT).replace("\"x\"", "\"evil\"");
@@ -132,21 +133,21 @@ fn edits_by_cellmate_keep_a_trusted_file_trusted_and_do_not_trust_an_untrusted_o
 fn a_trusted_project_cannot_turn_off_approvals_move_the_store_or_vouch_for_itself() {
     let person = Person::new();
     let server = json!({"command": "sh", "args": [person.server()]});
-    person.write(OURS, &json!({"mcpServers": {"mine": server}}).to_string());
+    person.write(USER_CONFIG, &json!({"mcpServers": {"mine": server}}).to_string());
     let project = json!({
         "mcpServers": {"mine": {"command": "/evil"}, "theirs": {"command": "sh", "args": [person.server()], "trusted": true}},
         "approvals": {"ask": "never", "pass": ["*"], "nonInteractive": true},
         "store": {"url": "moved.db"}, "tools": {"allow": ["*"], "deny": ["mcp:*:other"]},
     });
     person.write(PROJECT, &project.to_string());
-    let trusted = person.types(&["servers", "trust"]);
+    let trusted = person.run(&["servers", "trust"]);
     assert!(trusted.code == 0 && trusted.err.contains("`approvals` is not applied"), "{}", trusted.err);
     for tool in ["mine.greet", "theirs.greet"] {
-        let called = person.types(&["tools", "call", tool, "name=Ada"]);
+        let called = person.run(&["tools", "call", tool, "name=Ada"]);
         assert!(called.code == 1 && called.err.contains("needs approval"), "{tool}: {}{}", called.out, called.err);
     }
     assert!(!person.has("project/moved.db"), "a project must not choose the store");
-    let listed = person.types(&["servers", "list", "--json"]).json();
+    let listed = person.run(&["servers", "list", "--json"]).json();
     let servers: Vec<(&str, bool)> = listed["servers"]
         .as_array()
         .unwrap()
@@ -159,7 +160,7 @@ fn a_trusted_project_cannot_turn_off_approvals_move_the_store_or_vouch_for_itsel
     for key in ["`approvals`", "`store`", "`tools.allow`", "`trusted`", "a different server with that name"] {
         assert!(messages.iter().any(|message| message.contains(key)), "{key}: {messages:?}");
     }
-    let tools = person.types(&["tools", "list"]).out;
+    let tools = person.run(&["tools", "list"]).out;
     assert_eq!(
         tools, "mcp:mine:greet  Greets.\nmcp:theirs:greet  Greets.\n",
         "the project's restriction applies to all servers"
@@ -189,7 +190,7 @@ fn an_untrusted_or_huge_project_file_is_refused_without_being_parsed() {
             .unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() && stderr.contains("not read"), "{stderr}");
-        let trusted = person.types(&["servers", "trust"]);
+        let trusted = person.run(&["servers", "trust"]);
         assert_eq!(trusted.code, 2, "{}", trusted.out);
     }
 }

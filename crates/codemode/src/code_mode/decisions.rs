@@ -95,7 +95,7 @@ fn fits(asked: Option<&Approval>, decision: &Decision) -> Result<(), DecisionErr
             "this is a tool's question; an answer applies once and cannot become a rule".to_owned(),
         ));
     }
-    ask.filled(edited_input.as_ref()).map(drop).map_err(DecisionError::Unfit)
+    ask.parse_answer(edited_input.as_ref()).map(drop).map_err(DecisionError::Unfit)
 }
 
 /// Restarts the time to live of a run: external input counts as progress.

@@ -12,7 +12,7 @@ use contract::json;
 use contract::limits::MAX_QUERY_BYTES;
 use contract::tool::InputHash;
 use executor::clock::now_ms;
-use executor::{CallEnd, CallRequest, Executor, Journal, Outcome, ProgressSink, Reserved, StateSink};
+use executor::{CallEnd, CallRequest, Executor, Journal, Outcome, ProgressSink, Reservation, StateSink};
 use serde_json::Value;
 use store::{CallRow, CallState, CommitError, StoreError, StoredReply};
 use telemetry::LogIgnored;
@@ -53,7 +53,7 @@ pub(super) enum TaskResult {
     Replied {
         reply: ReplyValue,
         /// The reservation for the memory of the reply. `None` for replies that need none.
-        held: Option<Reserved>,
+        held: Option<Reservation>,
     },
     Parked(PendingState),
     Decided,
@@ -131,7 +131,7 @@ impl Driver {
         self.calls.spawn(task.instrument(span.clone()))
     }
 
-    fn settle(&mut self, call: CallId, reply: ReplyValue, held: Option<Reserved>) -> Event {
+    fn settle(&mut self, call: CallId, reply: ReplyValue, held: Option<Reservation>) -> Event {
         let (reply, held) = match self.run.journal.has_room_for(text_of(&reply).len()) {
             Err(full) if text_of(&reply).len() > MAX_SMALL_REPLY => (not_kept(full.code(), &full), None),
             _ => (reply, held),
@@ -380,7 +380,7 @@ fn text_of(reply: &ReplyValue) -> &[u8] {
 
 /// Builds the rejection for a tool's result that does not fit in the journal or in memory.
 fn not_kept(code: &str, why: &dyn std::fmt::Display) -> ReplyValue {
-    bridge::reject_as(code, &format!("the tool was called, but its result was dropped: {why}"), "")
+    bridge::reject_with_code(code, &format!("the tool was called, but its result was dropped: {why}"), "")
 }
 
 /// Returns the journal row of a call that a cell has just made.

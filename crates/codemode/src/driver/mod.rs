@@ -22,7 +22,7 @@ use contract::json;
 use contract::limits::MAX_JSON_VALUES;
 use contract::tables::CatalogTables;
 use executor::clock::now_us;
-use executor::{Executor, Journal, OpenError, Reserved, RunData};
+use executor::{Executor, Journal, OpenError, Reservation, RunDataBudget};
 use store::LegRow;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
@@ -71,7 +71,7 @@ pub(crate) struct Run {
     pub(crate) executor: Executor,
     pub(crate) journal: Arc<Journal>,
     /// The run's share of the host's memory for unfinished calls.
-    pub(crate) data: RunData,
+    pub(crate) data: RunDataBudget,
     /// The catalog tables that the cell reads. They stay the same until the run ends, even if the tools change.
     pub(crate) tables: CatalogTables,
 }
@@ -122,9 +122,9 @@ pub(crate) struct Driver {
     /// Calls that do not fit in the journal or in memory, with their rejections.
     refused: HashMap<CallId, ReplyValue>,
     /// Memory that payloads of unfinished calls and replies to them take.
-    reserved: HashMap<CallId, Reserved>,
+    reserved: HashMap<CallId, Reservation>,
     /// Memory that the replies to the current leg take.
-    delivering: Vec<Reserved>,
+    delivering: Vec<Reservation>,
     /// Sends state changes of calls in progress to this driver.
     states: mpsc::Sender<CallStateChange>,
     received_states: mpsc::Receiver<CallStateChange>,
@@ -238,7 +238,7 @@ impl Driver {
                     // All senders are gone.
                     None => { accepts_commands = false; None }
                 },
-                (location, event) = location::work(&mut self.work) => {
+                (location, event) = location::wait_for(&mut self.work) => {
                     self.work = None;
                     self.location = location;
                     Some(event)
@@ -398,7 +398,7 @@ impl Driver {
         };
         if let Some((code, message)) = refused {
             call.payload = Vec::new();
-            self.refused.insert(call.id, bridge::reject_as(code, &message, &call.target));
+            self.refused.insert(call.id, bridge::reject_with_code(code, &message, &call.target));
         }
         Ok(())
     }

@@ -159,7 +159,7 @@ async fn replay_legs(
 ) -> Result<Replayed, ReplayFailure> {
     let comparison = Comparison::new(legs, calls, reported);
     let (start, comparison, first) = match (snapshot, reported) {
-        (Some(snapshot), Some(leg)) => (Start::Snapshot(snapshot), comparison.behind(leg), leg + 1),
+        (Some(snapshot), Some(leg)) => (Start::Snapshot(snapshot), comparison.starting_after(leg), leg + 1),
         _ => (Start::Source, comparison, 0),
     };
     let from_source = matches!(start, Start::Source);

@@ -1,4 +1,4 @@
-//! Compares what a replayed leg did with its record. Pure: legs go in, verdicts come out.
+//! Compares replayed legs with the journal. Pure: runs no leg and reads no store.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -8,21 +8,21 @@ use contract::frame::{HostCall, Leg, LegEnd, Method, Reply, ReplyValue};
 use contract::ids::CallId;
 use contract::limits::MAX_TARGET_BYTES;
 use contract::tool::InputHash;
-use store::{CallRow, LegEnded, LegHow, LegRow};
+use store::{CallRow, LegEndKind, LegEnded, LegRow};
 
 use super::divergence::{
     Divergence, happened_end, happened_output, made_call, recorded_call, recorded_end, recorded_output,
 };
 
-/// How many bytes are kept of a target that is too long.
+/// How many bytes of a target that is too long are recorded.
 const MAX_SHOWN_TARGET: usize = 200;
 
 /// The result of comparing a replayed leg with its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It did what is recorded.
+    /// The leg made the recorded calls and ended as recorded.
     Same,
-    /// Its end was never recorded; everything that was recorded is the same.
+    /// The leg made the recorded calls, but the journal has no record of its end.
     Unrecorded,
 }
 
@@ -31,19 +31,19 @@ pub enum Verdict {
 pub(crate) struct Comparison<'a> {
     legs: &'a [LegRow],
     calls: &'a [CallRow],
-    /// The last leg after which the cell was frozen, and so is known to have waited.
+    /// The leg after which the last snapshot was taken. It and all earlier legs are known to have ended suspended.
     frozen: Option<i64>,
-    /// Calls that the cell waits for.
+    /// Calls that have no reply yet and were not cleared.
     open: BTreeSet<u32>,
 }
 
-/// Returns how a leg ended, in the form of the journal.
+/// Returns the end of a leg in the journal's format.
 pub(crate) fn ended_of(leg: &Leg) -> LegEnded {
-    LegEnded { how: how_of(&leg.end), shown: shown(&leg.output) }
+    LegEnded { kind: kind_of(&leg.end), output_digest: output_digest(&leg.output) }
 }
 
-/// Returns a digest of the output: the number of items and their hash. It is empty if there is no output.
-fn shown(output: &[OutputItem]) -> String {
+/// Returns a digest of the output: the number of items and their hash. Empty if there is no output.
+fn output_digest(output: &[OutputItem]) -> String {
     if output.is_empty() {
         return String::new();
     }
@@ -57,8 +57,9 @@ impl<'a> Comparison<'a> {
         Self { legs, calls, frozen, open: BTreeSet::new() }
     }
 
-    /// Starts the comparison after this leg instead. Calls that were made up to it and have no reply by then are open.
-    pub(crate) fn behind(mut self, leg: i64) -> Self {
+    /// Starts the comparison after this leg instead of with the first one. Calls that were made in this leg or earlier
+    /// and have no reply yet are open.
+    pub(crate) fn starting_after(mut self, leg: i64) -> Self {
         let made = self.calls.iter().filter(|row| row.leg <= leg).map(|row| row.call);
         self.open = made.collect();
         for answered in self.legs.iter().filter(|row| row.leg <= leg).flat_map(|row| &row.replies) {
@@ -67,11 +68,12 @@ impl<'a> Comparison<'a> {
         self
     }
 
+    /// Returns whether the call is open.
     pub(crate) fn waits_for(&self, call: u32) -> bool {
         self.open.contains(&call)
     }
 
-    /// Returns the recorded replies to the leg, to be delivered again.
+    /// Returns the recorded replies that the leg received, to be delivered again. Their calls are no longer open.
     pub(crate) fn replies(&mut self, leg: &LegRow) -> Result<Vec<Reply>, Divergence> {
         leg.replies.iter().map(|call| self.reply(leg, *call)).collect()
     }
@@ -95,8 +97,8 @@ impl<'a> Comparison<'a> {
         Ok(Reply { call: CallId(call), value })
     }
 
-    /// Compares a leg with its record: it must make the same calls in the same order, end in the same way and show the
-    /// same output.
+    /// Compares a replayed leg with its record. It must make the same calls in the same order, end in the same way and
+    /// have the same output.
     pub(crate) fn judge(&mut self, leg: &LegRow, ran: &Leg) -> Result<Verdict, Divergence> {
         let (made, cleared): (&[HostCall], &[CallId]) = match &ran.end {
             LegEnd::Suspended { calls, cleared } => (calls.as_slice(), cleared.as_slice()),
@@ -112,17 +114,18 @@ impl<'a> Comparison<'a> {
                 return Err(Divergence { leg: leg.leg, call: Some(row.call), recorded: recorded_call(row), happened });
             }
         }
-        if let (Some(how), Some(more)) = (ended, made.get(recorded.len())) {
-            let (recorded, happened) = (format!("{} without this call", recorded_end(how)), made_call(more));
+        if let (Some(kind), Some(more)) = (ended, made.get(recorded.len())) {
+            let (recorded, happened) = (format!("{} without this call", recorded_end(kind)), made_call(more));
             return Err(Divergence { leg: leg.leg, call: Some(more.id.0), recorded, happened });
         }
         let diverged = |recorded, happened| Err(Divergence { leg: leg.leg, call: None, recorded, happened });
-        if let Some(how) = ended.filter(|how| *how != how_of(&ran.end)) {
-            return diverged(recorded_end(how), happened_end(&ran.end));
+        if let Some(kind) = ended.filter(|kind| *kind != kind_of(&ran.end)) {
+            return diverged(recorded_end(kind), happened_end(&ran.end));
         }
-        // The output of a failed cell depends on how much was left of its budget, and no leg comes after it.
-        let comparable = leg.ended.as_ref().filter(|ended| ended.how != LegHow::Failed);
-        if let Some(ended) = comparable.filter(|ended| ended.shown != shown(&ran.output)) {
+        // The output of a failed leg is not compared: it depends on how much budget was left, and no later leg depends
+        // on it.
+        let comparable = leg.ended.as_ref().filter(|ended| ended.kind != LegEndKind::Failed);
+        if let Some(ended) = comparable.filter(|ended| ended.output_digest != output_digest(&ran.output)) {
             return diverged(recorded_output(ended), happened_output(&ran.output));
         }
         self.open.extend(made.iter().map(|call| call.id.0));
@@ -132,24 +135,24 @@ impl<'a> Comparison<'a> {
         Ok(if ended.is_some() { Verdict::Same } else { Verdict::Unrecorded })
     }
 
-    /// Returns how the leg ended, if that is known; then all its calls are recorded. It is known if the end was
-    /// written, or if a later leg or a snapshot proves that the cell waited.
-    pub(crate) fn ended(&self, leg: &LegRow) -> Option<LegHow> {
-        let waited = self.legs.iter().any(|other| other.leg > leg.leg) || self.frozen >= Some(leg.leg);
-        leg.ended.as_ref().map(|ended| ended.how).or_else(|| waited.then_some(LegHow::Suspended))
+    /// Returns how the recorded leg ended, or `None` if that is not known: its end was not written, and neither a later
+    /// leg nor a snapshot proves that it ended suspended. If the end is known, the record of its calls is complete.
+    pub(crate) fn ended(&self, leg: &LegRow) -> Option<LegEndKind> {
+        let was_suspended = self.legs.iter().any(|other| other.leg > leg.leg) || self.frozen >= Some(leg.leg);
+        leg.ended.as_ref().map(|ended| ended.kind).or_else(|| was_suspended.then_some(LegEndKind::Suspended))
     }
 }
 
-fn how_of(end: &LegEnd) -> LegHow {
+fn kind_of(end: &LegEnd) -> LegEndKind {
     match end {
-        LegEnd::Suspended { .. } => LegHow::Suspended,
-        LegEnd::Completed { .. } => LegHow::Completed,
-        LegEnd::Failed(_) => LegHow::Failed,
+        LegEnd::Suspended { .. } => LegEndKind::Suspended,
+        LegEnd::Completed { .. } => LegEndKind::Completed,
+        LegEnd::Failed(_) => LegEndKind::Failed,
     }
 }
 
-/// Returns the target of a call as the journal stores it. Workers refuse targets that are too long; if a broken worker
-/// does not, the target is shortened.
+/// Returns the target of a call as the journal stores it. A target that is too long, which only a broken worker sends,
+/// is shortened.
 pub(crate) fn recorded_target(target: &str) -> Cow<'_, str> {
     if target.len() <= MAX_TARGET_BYTES {
         return Cow::Borrowed(target);

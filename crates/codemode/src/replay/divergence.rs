@@ -4,7 +4,7 @@ use std::fmt;
 
 use contract::cell::OutputItem;
 use contract::frame::{HostCall, LegEnd};
-use store::{CallRow, LegEnded, LegHow};
+use store::{CallRow, LegEndKind, LegEnded};
 
 /// How many characters are shown of a call's arguments, a value or an output.
 const MAX_SHOWN_CHARS: usize = 200;
@@ -47,11 +47,11 @@ fn call(method: &str, target: &str, payload: &str) -> String {
     format!("`{method}`{on} with {}", cut(payload))
 }
 
-pub(super) fn recorded_end(how: LegHow) -> String {
-    match how {
-        LegHow::Suspended => "a wait",
-        LegHow::Completed => "a return",
-        LegHow::Failed => "a failure",
+pub(super) fn recorded_end(kind: LegEndKind) -> String {
+    match kind {
+        LegEndKind::Suspended => "a wait",
+        LegEndKind::Completed => "a return",
+        LegEndKind::Failed => "a failure",
     }
     .to_owned()
 }
@@ -65,7 +65,7 @@ pub(super) fn happened_end(end: &LegEnd) -> String {
 }
 
 pub(super) fn recorded_output(ended: &LegEnded) -> String {
-    match ended.shown.split_once(' ') {
+    match ended.output_digest.split_once(' ') {
         Some((items, hash)) => format!("an output of {items} items (sha256 {})", hash.get(..12).unwrap_or(hash)),
         None => "no output".to_owned(),
     }

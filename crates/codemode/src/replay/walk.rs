@@ -3,7 +3,7 @@
 use contract::error::ErrorCode;
 use contract::frame::{self, Budget, Deliver, Failure, Leg, LegEnd, Reply};
 use contract::tables::CatalogTables;
-use store::{LegHow, LegRow};
+use store::{LegEndKind, LegRow};
 
 use super::compare::{Comparison, Verdict};
 use super::divergence::Divergence;
@@ -78,7 +78,7 @@ impl<'a> Walk<'a> {
         let left_ms = self.allowed_ms.saturating_sub(self.ran_us / 1000);
         let limits = self.definition.limits;
         // A leg that is known to have finished in time gets all the time that is left: this machine may be busier now.
-        let was_in_time = matches!(self.comparison.ended(row), Some(LegHow::Suspended | LegHow::Completed));
+        let was_in_time = matches!(self.comparison.ended(row), Some(LegEndKind::Suspended | LegEndKind::Completed));
         let budget = Budget {
             run_ms: if was_in_time { left_ms } else { limits.timeout_ms.min(left_ms) },
             memory_bytes: limits.memory_bytes,

@@ -16,7 +16,7 @@ pub(super) fn search<'a>(input: &'a Value, limits: &SearchLimits) -> Result<(&'a
     let query = input.get("query").and_then(Value::as_str);
     let query = query.ok_or_else(|| invalid("`query` is missing; describe what the tool should do"))?;
     let asked = given(input, "limit").or_else(|| given(input.get("options")?, "limit"));
-    let limit = bridge::limit(asked, limits).map_err(invalid)?;
+    let limit = bridge::search_limit(asked, limits).map_err(invalid)?;
     Ok((query, limit))
 }
 

@@ -1,4 +1,4 @@
-//! Frames from a worker to the host. The host checks them before it uses them.
+//! Frames from a worker to the host. A worker is not trusted, so decoding checks every field.
 
 use serde_json::value::RawValue;
 
@@ -11,7 +11,7 @@ use crate::json::well_formed;
 /// A frame from a worker to the host.
 #[derive(Clone, Debug)]
 pub enum FromWorker {
-    /// The first frame of every worker: it is loaded, jailed and ready.
+    /// The first frame of every worker: it has loaded the image, entered the jail and is ready.
     Hello(Hello),
     /// Sent instead of `Hello` by a worker that cannot run on this system.
     Unfit { reason: String },
@@ -26,19 +26,22 @@ pub enum FromWorker {
 /// The properties of a worker that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
+    /// The guest image that the worker has loaded.
     pub image: ImageId,
     pub jail: Jail,
+    /// How many cells the worker can hold at a time.
     pub slots: u32,
-    /// Whether the kernel reports changed pages. Otherwise the worker compares all of the memory.
+    /// Whether the kernel reports which pages a cell changed. Without it, the worker compares all of the cell's memory
+    /// with the image to take a snapshot.
     pub page_scan: bool,
 }
 
 /// Which parts of the jail are in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Jail {
-    /// No system support: only the WebAssembly sandbox.
+    /// Neither Landlock nor seccomp; the WebAssembly sandbox is the only barrier.
     None,
-    /// System calls are filtered; Landlock is missing, or the kernel enforces only a part of it.
+    /// Seccomp filters system calls. Landlock is not available, or the kernel enforces only a part of it.
     Seccomp,
     /// Landlock and seccomp.
     Full,
@@ -49,7 +52,9 @@ pub enum Jail {
 pub struct Leg {
     pub end: LegEnd,
     pub output: Vec<OutputItem>,
+    /// How long the leg ran.
     pub run_us: u64,
+    /// The size of the cell's memory at the end of the leg.
     pub memory_bytes: u64,
 }
 
@@ -58,7 +63,8 @@ pub struct Leg {
 pub enum LegEnd {
     /// The cell has completed and is no longer in the worker.
     Completed { value: Box<RawValue> },
-    /// The cell stays in the worker until replies are delivered.
+    /// The cell waits in the worker for replies. `calls` are the calls that the leg made, `cleared` the timers of
+    /// earlier legs that it cancelled.
     Suspended { calls: Vec<HostCall>, cleared: Vec<CallId> },
     /// The cell has failed and is no longer in the worker.
     Failed(Failure),
@@ -69,8 +75,9 @@ pub enum LegEnd {
 pub struct HostCall {
     pub id: CallId,
     pub method: Method,
+    /// What is called: a tool's id, or the name of a namespace. Empty for other methods.
     pub target: String,
-    /// JSON.
+    /// The arguments as JSON.
     pub payload: Vec<u8>,
 }
 
@@ -85,7 +92,7 @@ pub enum Method {
     Timer,
 }
 
-/// Why a cell failed, and where in its source.
+/// Why a cell failed, and the position in its source, if known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub code: Option<ErrorCode>,
@@ -177,6 +184,7 @@ impl FromWorker {
         let kind = from.u8()?;
         let cell = CellId(from.u64()?);
         let decoded = match kind {
+            // These frames concern no cell, so their cell id is 0.
             HELLO | UNFIT if cell.0 != 0 => return Err(BadFrame::Unknown("cell")),
             HELLO => Self::Hello(Hello {
                 image: ImageId(from.array()?),
@@ -266,7 +274,7 @@ fn read_call(from: &mut Reader<'_>) -> Result<HostCall, BadFrame> {
     })
 }
 
-/// Reads and parses a JSON value. A worker is not trusted to send JSON that the host's clients can parse.
+/// Reads a JSON value and checks its syntax. Unpaired surrogates are replaced, because most JSON parsers reject them.
 fn read_json(from: &mut Reader<'_>) -> Result<Box<RawValue>, BadFrame> {
     RawValue::from_string(well_formed(&from.text()?).into_owned()).map_err(|_| BadFrame::NotJson)
 }
@@ -274,6 +282,7 @@ fn read_json(from: &mut Reader<'_>) -> Result<Box<RawValue>, BadFrame> {
 fn write_failure(out: &mut Writer, failure: &Failure) {
     out.bytes(failure.code.map_or("", ErrorCode::as_str).as_bytes());
     out.bytes(failure.message.as_bytes());
+    // Lines count from 1, so line 0 means that there is no place.
     let place = failure.place.unwrap_or(Place { line: 0, column: 0 });
     out.u32(place.line);
     out.u32(place.column);

@@ -7,9 +7,9 @@ use crate::ids::{CallId, CatalogHash, CellId};
 /// A frame from the host to a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToWorker {
-    /// Keep these tables; cells refer to them by their hash.
+    /// Store these catalog tables; cells refer to them by their hash.
     Catalog { hash: CatalogHash, tables: Vec<u8> },
-    /// No new cell will use these tables. Cells that already use them keep them.
+    /// Remove these catalog tables once no cell uses them; no new cell will.
     Forget { hash: CatalogHash },
     /// Start a cell and run its first leg.
     Start(CellId, Start),
@@ -19,35 +19,42 @@ pub enum ToWorker {
     Freeze { cell: CellId, max_bytes: u64 },
     /// Restore a cell from its snapshot and run its next leg.
     Thaw(CellId, Thaw),
-    /// Stop and remove the cell, even while it runs. Not answered.
+    /// Stop the cell, even while it runs, and remove it. The worker sends no reply.
     Drop(CellId),
 }
 
 /// The limits of one leg, and the time that the guest sees while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
+    /// How long the leg may run.
     pub run_ms: u64,
+    /// How much memory the cell may use in addition to the guest image.
     pub memory_bytes: u64,
+    /// How much output the leg may produce.
     pub output_bytes: u64,
-    /// Microseconds since 1970. The guest's clock does not advance within a leg.
+    /// The guest's clock, in microseconds since the Unix epoch. It does not advance within a leg.
     pub clock_us: u64,
 }
 
+/// A new cell and the budget of its first leg.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Start {
     pub budget: Budget,
     pub catalog: CatalogHash,
+    /// The seed of the guest's random numbers.
     pub seed: u64,
     pub language: Language,
     pub source: String,
 }
 
+/// The replies for a suspended cell and the budget of its next leg.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deliver {
     pub budget: Budget,
     pub replies: Vec<Reply>,
 }
 
+/// A frozen cell, and the replies for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thaw {
     pub catalog: CatalogHash,
@@ -55,6 +62,7 @@ pub struct Thaw {
     pub deliver: Deliver,
 }
 
+/// The reply to one host call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     pub call: CallId,
@@ -125,6 +133,7 @@ impl ToWorker {
         let kind = from.u8()?;
         let cell = CellId(from.u64()?);
         let decoded = match kind {
+            // These frames concern no cell, so their cell id is 0.
             CATALOG | FORGET if cell.0 != 0 => return Err(BadFrame::Unknown("cell")),
             CATALOG => Self::Catalog { hash: CatalogHash(from.array()?), tables: from.bytes()?.to_vec() },
             FORGET => Self::Forget { hash: CatalogHash(from.array()?) },

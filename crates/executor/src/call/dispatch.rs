@@ -106,7 +106,7 @@ async fn intend_and_dispatch(call: Call<'_>, admitted: Admitted) -> Result<CallE
     let intent = intent.await?;
     fault::point("dispatch.after_journal")?;
     let event = call.event(&input);
-    let (asker, asked) = QuestionSender::of(&request.states);
+    let (asker, asked) = QuestionSender::channel(&request.states);
     tracing::info!("call dispatched");
     tracing::debug!(%input, "the input of the call");
     let authorized = AuthorizedCall {

@@ -42,7 +42,7 @@ pub(crate) async fn dispatch_with_questions(
     let mut answering = pin!(guarded(answering));
     let mut number = 0;
     loop {
-        let PendingQuestion { ask, reply } = tokio::select! {
+        let PendingQuestion { question, reply } = tokio::select! {
             dispatch = &mut answering => return Ok(dispatch),
             Some(asked) = asked.recv() => asked,
         };
@@ -60,7 +60,7 @@ pub(crate) async fn dispatch_with_questions(
                 request.states.send(PendingState::Running);
                 return Ok(dispatch);
             }
-            said = ask_now(call, tool, &id, &ask) => said?,
+            said = ask_now(call, tool, &id, &question) => said?,
         };
         request.states.send(PendingState::Running);
         send_answer(reply, said);
@@ -105,8 +105,8 @@ async fn ask_now(call: Call<'_>, tool: &ToolSpec, id: &str, ask: &Question) -> R
         tracing::info!(approval = id, state = said.state.as_str(), "question decided");
         return Ok(match said.state {
             ApprovalState::Approved => {
-                let filled = ask.filled(said.edited_input.as_ref());
-                filled.inspect_err(|why| tracing::debug!(why, "the answer does not match the question")).ok()
+                let answer = ask.parse_answer(said.edited_input.as_ref());
+                answer.inspect_err(|why| tracing::debug!(why, "the answer does not match the question")).ok()
             }
             ApprovalState::Denied => Some(Answer::Declined),
             ApprovalState::Pending | ApprovalState::Used | ApprovalState::Void => None,
@@ -159,8 +159,8 @@ pub(crate) fn answers(ticket: Ticket, said: &[Approval]) -> Result<Answers, &'st
         let ask = one.question.as_ref().and_then(Question::from_json).ok_or(UNREADABLE)?;
         let answer = match one.state {
             ApprovalState::Approved => {
-                let filled = ask.filled(one.edited_input.as_ref());
-                filled.map_err(
+                let answer = ask.parse_answer(one.edited_input.as_ref());
+                answer.map_err(
                     |_| "the person's answer does not match the tool's question; call the tool again to be asked again",
                 )?
             }

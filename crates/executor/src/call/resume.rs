@@ -1,4 +1,4 @@
-//! Resumes calls: after a crash, after a person's decision, or to follow a call that its source has parked.
+//! Resumes calls: after a crash, after a person's decision, or while a task that the tool started is running.
 
 use contract::cell::PendingState;
 use contract::tool::{InputHash, Repeat, ToolId, ToolSpec};
@@ -14,18 +14,21 @@ use crate::outcome::Outcome;
 use crate::question::QuestionSender;
 use crate::source::{Dispatch, Parked, ParkedCall, Ticket};
 
-/// How often one call may return questions. Without a limit, a tool that always asks again would never settle.
+/// The maximum number of dispatches of one call whose tool returns questions instead of a result. Without a limit, a
+/// tool that always asks again would never settle.
 const MAX_ROUNDS: i64 = 10;
 
-/// The total number of attempts at a call whose source lost track of it, if its tool may be called again.
+/// The maximum number of dispatches of one call whose source does not know its outcome, if the tool may be called
+/// again.
 const MAX_ATTEMPTS: i64 = 2;
 
-/// Advances a parked call according to its stored state.
+/// Resumes a direct call (one that no cell made) from its stored row. It stays parked if it still waits for a decision
+/// or an outcome.
 pub(crate) async fn advance(call: Call<'_>, row: &CallRow) -> CallEnd {
     match (&row.outcome, row.state) {
         (Some(outcome), _) => call.record_outcome(Outcome::from_json(outcome)).await,
         (None, CallState::Approval) => match decisions_for(call.journal, call.number()).await {
-            Ok(Some(said)) => resume_decided(call, &said).await,
+            Ok(Some(decided)) => resume_decided(call, &decided).await,
             Ok(None) => CallEnd::Parked(PendingState::Approval),
             Err(error) => CallEnd::Stopped(error.into()),
         },
@@ -35,8 +38,8 @@ pub(crate) async fn advance(call: Call<'_>, row: &CallRow) -> CallEnd {
     }
 }
 
-/// Retries a call that was dispatched before a crash, if its tool may be called twice. Otherwise settles the call as
-/// [`Outcome::Unknown`].
+/// Dispatches a call again whose first dispatch was interrupted by a crash, if its tool may be called twice. Otherwise
+/// settles the call as [`Outcome::Unknown`].
 pub(crate) async fn retry(call: Call<'_>) -> CallEnd {
     match call.tool() {
         Some(tool) if tool.repeat != Repeat::Never => match check_consent(call, tool).await {
@@ -59,7 +62,7 @@ pub(crate) async fn retry(call: Call<'_>) -> CallEnd {
 
 /// Why a call is not retried.
 enum RetryRefused {
-    /// The person approved a different definition of the tool.
+    /// The tool's definition is not the one that was approved.
     Changed,
     Store(CommitError),
 }
@@ -70,14 +73,14 @@ impl From<CommitError> for RetryRefused {
     }
 }
 
-/// Returns whether a person approved the call before its first attempt. Fails if the tool's definition changed since: a
-/// retry is bound to the definition that was approved.
+/// Returns whether the call was approved before its first dispatch. Fails if the tool's definition has changed since:
+/// an approval is valid only for the definition that was approved.
 async fn check_consent(call: Call<'_>, tool: &ToolSpec) -> Result<bool, RetryRefused> {
     let approvals = call.store().approvals_of_run(call.run_id()).await.map_err(CommitError::from)?;
     let used = approvals.iter().rev().find(|one| one.call == call.number() && one.state == ApprovalState::Used);
     let approved_hash = match used {
         Some(approval) => Some(approval.tool_hash.clone()),
-        // No approval was requested: a standing rule allowed the definition at that time.
+        // The tool needs approval but none was requested, so a standing approval covered the definition of that time.
         None => {
             let row = call.journal.call(call.number());
             row.and_then(|row| row.tool_hash).filter(|_| call.context.needs_approval(tool))
@@ -89,8 +92,8 @@ async fn check_consent(call: Call<'_>, tool: &ToolSpec) -> Result<bool, RetryRef
     }
 }
 
-/// Settles the call as `Unknown` unless an outcome was already stored; the first one wins. The cell and the party that
-/// settles the call must not see different outcomes.
+/// Settles the call as `Unknown` and returns that, or returns the outcome that was stored before. The first stored
+/// outcome wins, so that the cell and another process that settles the call see the same one.
 async fn settle_unknown(call: Call<'_>) -> Result<Outcome, CommitError> {
     match call.store().settle(call.run_id(), call.number(), &Outcome::Unknown.to_json()).await {
         Ok(_) => return Ok(Outcome::Unknown),
@@ -100,14 +103,14 @@ async fn settle_unknown(call: Call<'_>) -> Result<Outcome, CommitError> {
     call.stored_outcome().await
 }
 
-/// Resumes a call after people have decided: about the call itself, or by answering its tool's questions.
-pub(crate) async fn resume_decided(call: Call<'_>, said: &[Approval]) -> CallEnd {
-    for one in said {
-        tracing::info!(approval = one.approval_id, state = one.state.as_str(), "approval decided");
+/// Resumes a call after people have decided: they approved or denied the call, or answered its tool's questions.
+pub(crate) async fn resume_decided(call: Call<'_>, decided: &[Approval]) -> CallEnd {
+    for approval in decided {
+        tracing::info!(approval = approval.approval_id, state = approval.state.as_str(), "approval decided");
     }
-    match said {
+    match decided {
         [approval] if approval.question.is_none() => resume_approved(call, approval).await,
-        _ => resume_answered(call, said).await,
+        _ => resume_answered(call, decided).await,
     }
 }
 
@@ -115,18 +118,18 @@ async fn resume_approved(call: Call<'_>, approval: &Approval) -> CallEnd {
     let Call { context, request, .. } = call;
     let Some(tool) = call.tool() else { return call.refuse(context.unknown(&request.id)) };
     let input_hash = InputHash::of(request.input.to_string().as_bytes());
-    let bound = approval.tool_hash == tool.hash().to_string() && approval.input_hash == input_hash.to_string();
-    let refused = match approval.state {
-        ApprovalState::Approved if bound => None,
+    let is_unchanged = approval.tool_hash == tool.hash().to_string() && approval.input_hash == input_hash.to_string();
+    let refusal = match approval.state {
+        ApprovalState::Approved if is_unchanged => None,
         ApprovalState::Approved => {
             Some("the tool has changed since it was approved; call it again to request a new approval".to_owned())
         }
-        ApprovalState::Denied => Some(denied(approval)),
+        ApprovalState::Denied => Some(denial_message(approval)),
         ApprovalState::Pending | ApprovalState::Used | ApprovalState::Void => {
             Some("this call was not approved in time; call the tool again to request a new approval".to_owned())
         }
     };
-    if let Some(message) = refused {
+    if let Some(message) = refusal {
         return call.refuse(message);
     }
     let input = approval.edited_input.clone().unwrap_or_else(|| request.input.clone());
@@ -140,15 +143,15 @@ async fn resume_approved(call: Call<'_>, approval: &Approval) -> CallEnd {
     dispatch(call, Admitted { tool: tool.clone(), input, ask: None, consent }).await
 }
 
-fn denied(approval: &Approval) -> String {
+fn denial_message(approval: &Approval) -> String {
     match approval.note.as_deref().filter(|note| !note.is_empty()) {
         Some(note) => format!("a person denied this call: {note}"),
         None => "a person denied this call".to_owned(),
     }
 }
 
-/// Dispatches a call again, with the answers to all questions of its tool.
-async fn resume_answered(call: Call<'_>, said: &[Approval]) -> CallEnd {
+/// Dispatches a call again, with the answers to the questions that its tool returned.
+async fn resume_answered(call: Call<'_>, decided: &[Approval]) -> CallEnd {
     let Call { context, journal, request } = call;
     let Some(tool) = call.tool() else {
         return call.record_outcome(Outcome::Failed(context.unknown(&request.id))).await;
@@ -156,36 +159,39 @@ async fn resume_answered(call: Call<'_>, said: &[Approval]) -> CallEnd {
     let row = journal.call(request.call);
     let attempt = row.as_ref().map_or(0, |row| row.attempt);
     let ticket = row.as_ref().and_then(|row| row.ticket.clone()).and_then(Ticket::new);
-    let answers = ticket.ok_or(UNREADABLE).and_then(|ticket| answers(ticket, said));
+    let answers = ticket.ok_or(UNREADABLE).and_then(|ticket| answers(ticket, decided));
     let hash = tool.hash().to_string();
-    let refused = match &answers {
+    let refusal = match &answers {
         Err(why) => Some(*why),
-        Ok(_) if said.iter().any(|one| one.tool_hash != hash) => {
+        Ok(_) if decided.iter().any(|one| one.tool_hash != hash) => {
             Some("the tool has changed since it asked a question; call it again to be asked again")
         }
-        Ok(_) if attempt >= MAX_ROUNDS => Some("the tool asked for input ten times, so the call was given up"),
+        Ok(_) if attempt >= MAX_ROUNDS => {
+            Some("the tool asked for input ten times without returning a result, so the call was cancelled")
+        }
         Ok(_) => None,
     };
-    let (None, Ok(answers)) = (refused, answers) else {
+    let (None, Ok(answers)) = (refusal, answers) else {
         cancel(context, journal.run_id(), row.as_slice());
-        return call.record_outcome(Outcome::Failed(refused.unwrap_or_default().to_owned())).await;
+        return call.record_outcome(Outcome::Failed(refusal.unwrap_or_default().to_owned())).await;
     };
-    let approved = said.iter().filter(|one| one.state == ApprovalState::Approved);
+    let approved = decided.iter().filter(|one| one.state == ApprovalState::Approved);
     let approvals = approved.map(|one| one.approval_id.clone()).collect();
+    // The answers were given for this definition of the tool, so the call is bound to it like an approved one.
     let consent = Consent { approvals, approved: true, answers: Some(answers) };
     let admitted = Admitted { tool: tool.clone(), input: request.input.clone(), ask: None, consent };
     dispatch(call, admitted).await
 }
 
-/// Follows a call that was parked with a ticket until its source reports an end or parks it otherwise. `None` if the
-/// call has no ticket or its source cannot be asked now.
+/// Follows a call that was parked with a ticket, until it settles or waits for something else. Returns `None` if the
+/// call stays as it is: it has no ticket, its source is not available, or the source returns the same ticket again.
 pub(crate) async fn follow(call: Call<'_>) -> Option<CallEnd> {
     let Call { context, journal, request } = call;
     let row = journal.call(request.call).filter(is_followed)?;
     let id = ToolId::parse(&request.id).ok()?;
     let source = context.routes.to_owner(&id)?;
     let ticket = row.ticket.and_then(Ticket::new)?;
-    let (asker, asked) = QuestionSender::of(&request.states);
+    let (asker, asked) = QuestionSender::channel(&request.states);
     let parked = ParkedCall { id, ticket: ticket.clone(), token: call.token(), updates: call.updates(), asker };
     let following = match call.tool() {
         Some(tool) => dispatch_with_questions(call, tool, source.follow(parked), asked).await,
@@ -209,7 +215,8 @@ pub(crate) async fn follow(call: Call<'_>) -> Option<CallEnd> {
     Some(end.unwrap_or_else(CallEnd::from))
 }
 
-/// Settles a followed call. An outcome that was stored before wins. Fails if this process has lost the run.
+/// Settles a followed call. If an outcome was stored before, returns that one. Fails if another process has taken over
+/// the run.
 async fn settle_followed(call: Call<'_>, outcome: Outcome) -> Result<CallEnd, CommitError> {
     let outcome = match call.journal.settle_away(call.number(), &outcome.to_json()).await? {
         true => outcome,
@@ -218,7 +225,7 @@ async fn settle_followed(call: Call<'_>, outcome: Outcome) -> Result<CallEnd, Co
     Ok(call.record_outcome(outcome).await)
 }
 
-/// Returns whether the source must be asked for the outcome of this call.
+/// Returns whether this process must ask the source for the outcome of the call.
 fn is_followed(row: &CallRow) -> bool {
     row.state == CallState::Away && row.ticket.is_some() && row.outcome.is_none()
 }

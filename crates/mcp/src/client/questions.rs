@@ -58,12 +58,12 @@ fn one(key: &str, request: &Value) -> Result<Question, String> {
 pub(crate) fn ask(key: &str, params: &Value) -> Result<Question, String> {
     let text = |name: &str| params.get(name).and_then(Value::as_str);
     let message = shown(text("message").unwrap_or_default(), MAX_SHOWN_CHARS);
-    let how = match text("mode") {
+    let kind = match text("mode") {
         None | Some("form") => QuestionKind::Form(form(params.get("requestedSchema"))?),
         Some("url") => QuestionKind::Url(page(text("url").unwrap_or_default())?),
         Some(_) => return Err("its question has an unknown mode".to_owned()),
     };
-    Ok(Question { key: key.to_owned(), message, how })
+    Ok(Question { key: key.to_owned(), message, kind })
 }
 
 /// Checks a form. Forms are flat: fields with plain values, and lists of choices.
@@ -116,11 +116,11 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
         let form = |mode: Value| asked(json!({"mode": mode, "message": "Where\u{1b}?", "requestedSchema": schema}));
         let expected =
-            Question { key: "k".to_owned(), message: "Where ?".to_owned(), how: QuestionKind::Form(schema.clone()) };
+            Question { key: "k".to_owned(), message: "Where ?".to_owned(), kind: QuestionKind::Form(schema.clone()) };
         assert_eq!(form(Value::Null), Ok(vec![expected.clone()]));
         assert_eq!(form(json!("form")), Ok(vec![expected]));
         let page = asked(json!({"mode": "url", "message": "m", "url": "https://example.com/a?b"})).unwrap();
-        assert_eq!(page[0].how, QuestionKind::Url("https://example.com/a?b".to_owned()));
+        assert_eq!(page[0].kind, QuestionKind::Url("https://example.com/a?b".to_owned()));
         assert_eq!(asks(&json!({"requestState": "s"})), Ok(Vec::new()));
 
         let deep = json!({"type": "object", "properties": {"a": {"type": "object"}}});

@@ -32,7 +32,7 @@ pub(crate) fn question(approval: &Approval) -> Option<Question> {
 /// Returns a tool's question as text for people and models. The address of a page is shown; Cellmate never opens it.
 pub(crate) fn asked(ask: &Question) -> String {
     let message = plain(&ask.message, MAX_QUESTION_CHARS);
-    match &ask.how {
+    match &ask.kind {
         QuestionKind::Form(_) => message,
         QuestionKind::Url(url) => format!("{message} (a page to visit: {})", plain(url, MAX_URL_CHARS)),
     }
@@ -41,7 +41,7 @@ pub(crate) fn asked(ask: &Question) -> String {
 /// Returns the text above a form.
 pub(crate) fn message(approval: &Approval) -> String {
     match question(approval) {
-        Some(ask) if matches!(ask.how, QuestionKind::Url(_)) => format!(
+        Some(ask) if matches!(ask.kind, QuestionKind::Url(_)) => format!(
             "The tool {} asks you to visit a page.\nIt says: {}\nCheck that you trust the address before you open it.",
             tool(approval),
             asked(&ask)
@@ -92,8 +92,8 @@ pub(crate) fn tool(approval: &Approval) -> String {
 /// tool asks for.
 pub(crate) fn schema(approval: &Approval) -> Value {
     let choices: &[&str] = match question(approval) {
-        Some(Question { how: QuestionKind::Form(schema), .. }) => return schema,
-        Some(Question { how: QuestionKind::Url(_), .. }) => &[VISITED, DENY],
+        Some(Question { kind: QuestionKind::Form(schema), .. }) => return schema,
+        Some(Question { kind: QuestionKind::Url(_), .. }) => &[VISITED, DENY],
         None => &[ONCE, ALWAYS, DENY],
     };
     let decision = json!({"type": "string", "title": "Decision", "enum": choices});
@@ -104,7 +104,7 @@ pub(crate) fn schema(approval: &Approval) -> Value {
 pub(crate) fn decision(approval: &Approval, answer: &Value) -> Option<Decision> {
     let deny = || Decision::Deny { note: DENIED.to_owned() };
     match answer.get("action")?.as_str()? {
-        "accept" if matches!(question(approval), Some(Question { how: QuestionKind::Form(_), .. })) => {
+        "accept" if matches!(question(approval), Some(Question { kind: QuestionKind::Form(_), .. })) => {
             let edited_input = Some(answer.get("content").cloned().unwrap_or_else(|| json!({})));
             Some(Decision::Approve { edited_input, reach: ApprovalScope::Once })
         }

@@ -165,8 +165,8 @@ pub(super) async fn write_legs(
                 .bind(leg.leg)
                 .bind(i64::try_from(leg.clock_us).unwrap_or(i64::MAX))
                 .bind(replies.join(","))
-                .bind(leg.ended.as_ref().map(|ended| ended.how.as_str()))
-                .bind(leg.ended.as_ref().map(|ended| ended.shown.clone()));
+                .bind(leg.ended.as_ref().map(|ended| ended.kind.as_str()))
+                .bind(leg.ended.as_ref().map(|ended| ended.output_digest.clone()));
         }
         query.execute(&mut *connection).await?;
     }

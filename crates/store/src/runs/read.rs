@@ -9,7 +9,7 @@ use crate::Millis;
 use crate::backend::Backend;
 use crate::error::StoreError;
 use crate::rows::{
-    CallRow, CallState, JournalTotals, LegEnded, LegHow, LegRow, RunListEntry, RunRow, RunState, RunSummary,
+    CallRow, CallState, JournalTotals, LegEndKind, LegEnded, LegRow, RunListEntry, RunRow, RunState, RunSummary,
 };
 use crate::seal::SealError;
 
@@ -197,13 +197,13 @@ fn read_run(row: &AnyRow) -> Result<RunRow, StoreError> {
 fn read_leg(row: &AnyRow) -> Result<LegRow, StoreError> {
     let replies: String = row.try_get(2)?;
     let replies: Result<Vec<u32>, _> = replies.split(',').filter(|part| !part.is_empty()).map(str::parse).collect();
-    let (how, shown): (Option<String>, Option<String>) = (row.try_get(3)?, row.try_get(4)?);
-    let how = how.map(|how| LegHow::parse(&how)).transpose()?;
+    let (kind, output_digest): (Option<String>, Option<String>) = (row.try_get(3)?, row.try_get(4)?);
+    let kind = kind.map(|kind| LegEndKind::parse(&kind)).transpose()?;
     Ok(LegRow {
         leg: row.try_get(0)?,
         clock_us: u64::try_from(row.try_get::<i64, _>(1)?).unwrap_or(0),
         replies: replies.map_err(|_| StoreError::Corrupt("invalid reply list of a leg".to_owned()))?,
-        ended: how.map(|how| LegEnded { how, shown: shown.unwrap_or_default() }),
+        ended: kind.map(|kind| LegEnded { kind, output_digest: output_digest.unwrap_or_default() }),
     })
 }
 

@@ -31,7 +31,7 @@ impl<'a> Builder<'a> {
         let items: Vec<Type<'a>> = first.iter().take(MAX_ITEMS).map(|item| self.schema(item, place)).collect();
         let is_full = bound("maxItems").is_some_and(|most| most <= first.len());
         let rest = match rest {
-            _ if first.len() > MAX_ITEMS => Some(self.left_out()),
+            _ if first.len() > MAX_ITEMS => Some(self.omit()),
             _ if is_full => None,
             Some(rest) => Some(self.schema(rest, place)).filter(|rest| *rest != Type::NEVER),
             None => Some(Type::UNKNOWN),

@@ -1,4 +1,4 @@
-//! `enum` and `const`: values as literal types, as many as are useful.
+//! Converts the values of `enum` and `const` to literal types, up to a limit.
 
 use serde_json::Value;
 
@@ -6,19 +6,19 @@ use super::super::shape::{Object, Type, Word, union};
 use super::Builder;
 use crate::text::quoted;
 
-/// The maximum length of a literal; for a longer value, its kind is shown.
-const MAX_LITERAL: usize = 120;
+/// The maximum length of a string literal in bytes. A longer string becomes the type `string`.
+const MAX_LITERAL_BYTES: usize = 120;
 
-/// The maximum number of omitted enum values that are inspected.
-const MAX_VALUES: usize = 4096;
+/// The maximum number of omitted enum values for which a common type is looked for.
+const MAX_COMPARED_VALUES: usize = 4096;
 
-/// A reference to at most this many values is shown in place.
-const MAX_SHORT: usize = 6;
+/// A `$ref` to an enum with at most this many values is inlined.
+const MAX_INLINE_VALUES: usize = 6;
 
-/// Returns the literal type of a scalar; for other values, the type of their kind.
+/// Returns the literal type of a scalar, and the general type of an array, object or long string.
 pub(super) fn of<'a>(value: &Value) -> Type<'a> {
     match value {
-        Value::String(text) if text.len() > MAX_LITERAL => Type::Word(Word::String),
+        Value::String(text) if text.len() > MAX_LITERAL_BYTES => Type::Word(Word::String),
         Value::String(text) => Type::Literal(Word::String, quoted(text)),
         Value::Number(number) => Type::Literal(Word::Number, number.to_string()),
         Value::Bool(truth) => Type::Literal(Word::Boolean, truth.to_string()),
@@ -29,33 +29,34 @@ pub(super) fn of<'a>(value: &Value) -> Type<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// Returns the union of the values while they are few enough, then the word for the rest.
+    /// Returns the union of the values. Values beyond the limit become one member: their common type and their number.
     pub(super) fn literals(&mut self, values: &[Value], declared: Option<&Value>) -> Type<'a> {
         let mut members = Vec::new();
         let mut bytes = 0;
         for value in values {
             let member = of(value);
+            // A literal counts with its separator ` | `, any other type as 8 bytes.
             bytes += if let Type::Literal(_, text) = &member { text.len() + 3 } else { 8 };
             if bytes > self.detail.literal_bytes || !self.step() {
                 break;
             }
             members.push(member);
         }
-        let left = values.get(members.len()..).unwrap_or_default();
-        if !left.is_empty() {
+        let omitted = values.get(members.len()..).unwrap_or_default();
+        if !omitted.is_empty() {
             self.is_cut = true;
             let word = match declared.and_then(Value::as_str) {
                 Some("string") => Word::String,
                 Some("number" | "integer") => Word::Number,
-                _ => common_word(left),
+                _ => common_word(omitted),
             };
-            members.push(Type::More(word, left.len()));
+            members.push(Type::More(word, omitted.len()));
         }
         union(members)
     }
 }
 
-/// Returns the word that covers all the values, or `unknown`.
+/// Returns the type that all values have, or `unknown` if they differ or are too many to compare.
 fn common_word(values: &[Value]) -> Word {
     let word = |value: &Value| match value {
         Value::String(_) => Word::String,
@@ -65,12 +66,16 @@ fn common_word(values: &[Value]) -> Word {
         Value::Array(_) | Value::Object(_) => Word::Unknown,
     };
     let first = values.first().map_or(Word::Unknown, word);
-    if values.len() <= MAX_VALUES && values.iter().all(|value| word(value) == first) { first } else { Word::Unknown }
+    if values.len() <= MAX_COMPARED_VALUES && values.iter().all(|value| word(value) == first) {
+        first
+    } else {
+        Word::Unknown
+    }
 }
 
-/// Returns whether a schema is as short in place as by a name.
-pub(super) fn is_short(schema: &Value) -> bool {
-    const LONG: [&str; 9] = [
+/// Returns whether the target of a `$ref` is inlined instead of becoming a definition, because it is short.
+pub(super) fn fits_inline(schema: &Value) -> bool {
+    const COMPOUND: [&str; 9] = [
         "$ref",
         "allOf",
         "anyOf",
@@ -81,6 +86,6 @@ pub(super) fn is_short(schema: &Value) -> bool {
         "items",
         "prefixItems",
     ];
-    LONG.iter().all(|key| schema.get(key).is_none())
-        && schema.get("enum").and_then(Value::as_array).is_none_or(|values| values.len() <= MAX_SHORT)
+    COMPOUND.iter().all(|key| schema.get(key).is_none())
+        && schema.get("enum").and_then(Value::as_array).is_none_or(|values| values.len() <= MAX_INLINE_VALUES)
 }

@@ -63,7 +63,7 @@ impl<'a> Builder<'a> {
         let mut values: Vec<Type<'a>> =
             patterns.into_iter().flatten().take(MAX_PATTERNS).map(|(_, schema)| self.schema(schema, place)).collect();
         if patterns.is_some_and(|patterns| patterns.len() > MAX_PATTERNS) {
-            values.push(self.left_out());
+            values.push(self.omit());
         }
         match keywords.get("additionalProperties") {
             Some(Value::Bool(false)) if is_empty => values.push(Type::NEVER),

@@ -10,12 +10,12 @@ impl<'a> Builder<'a> {
     /// Returns a definition or, if no more definitions are allowed, an outline in place.
     pub(super) fn reference(&mut self, reference: &Value, place: Place) -> Type<'a> {
         let Some(target) = refs::resolve(self.root, reference) else {
-            return self.left_out();
+            return self.omit();
         };
         if let Some(at) = self.schemas.iter().position(|schema| std::ptr::eq(*schema, target)) {
             return Type::Defined(at);
         }
-        if literal::is_short(target) {
+        if literal::fits_inline(target) {
             return self.schema(target, place);
         }
         if self.schemas.len() > self.detail.definitions {
@@ -28,7 +28,7 @@ impl<'a> Builder<'a> {
     pub(super) fn expanded(&mut self, reference: &Value, place: Place) -> Type<'a> {
         match refs::resolve(self.root, reference) {
             Some(target) => self.schema(target, place),
-            None => self.left_out(),
+            None => self.omit(),
         }
     }
 

@@ -3,7 +3,7 @@ use contract::error::ErrorCode;
 use contract::frame::{Failure, HostCall, Leg, LegEnd, Method, Reply, ReplyValue};
 use contract::ids::CallId;
 use serde_json::value::RawValue;
-use store::{CallRow, CallState, LegEnded, LegHow, LegRow, StoredReply};
+use store::{CallRow, CallState, LegEndKind, LegEnded, LegRow, StoredReply};
 
 use super::{Comparison, Verdict, ended_of};
 
@@ -133,14 +133,14 @@ fn a_reply_goes_only_to_a_call_that_is_waited_for() {
     assert_eq!(refused.happened, "no reply in the journal");
     // A yield needs no recorded reply.
     calls[1].method = Method::Yield.as_str().to_owned();
-    let mut comparison = Comparison::new(&legs, &calls, None).behind(0);
+    let mut comparison = Comparison::new(&legs, &calls, None).starting_after(0);
     let null = ReplyValue::Resolved(b"null".to_vec());
     assert_eq!(comparison.replies(&legs[2]), Ok(vec![Reply { call: CallId(2), value: null }]));
 }
 
 #[test]
 fn the_end_of_a_leg_is_recorded() {
-    let ended = |how| LegEnded { how, shown: String::new() };
-    assert_eq!(ended_of(&waits(vec![])), ended(LegHow::Suspended));
-    assert_eq!(ended_of(&returns("1")), ended(LegHow::Completed));
+    let ended = |kind| LegEnded { kind, output_digest: String::new() };
+    assert_eq!(ended_of(&waits(vec![])), ended(LegEndKind::Suspended));
+    assert_eq!(ended_of(&returns("1")), ended(LegEndKind::Completed));
 }
