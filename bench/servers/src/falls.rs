@@ -13,7 +13,7 @@ use crate::victims::{KillResults, call_and_kill, call_only};
 use crate::{Result, Times, cells};
 
 /// Servers that are killed in one round. Each round kills different ones.
-const KILLED_A_ROUND: usize = 4;
+const KILLED_PER_ROUND: usize = 4;
 
 /// Number of concurrent cells that call healthy servers.
 const LANES: usize = 2;
@@ -27,9 +27,9 @@ pub(crate) fn run(fleet: &Fleet, times: Times, report: &mut Report) -> Result<()
     let (mut calm, mut falling) = (Lanes::default(), Lanes::default());
     let mut killed = KillResults::default();
     // Servers that are killed in any round are excluded from both sides.
-    let healthy = times.rounds * KILLED_A_ROUND..SERVERS.len();
+    let healthy = times.rounds * KILLED_PER_ROUND..SERVERS.len();
     for round in 0..times.rounds {
-        let victims = round * KILLED_A_ROUND..(round + 1) * KILLED_A_ROUND;
+        let victims = round * KILLED_PER_ROUND..(round + 1) * KILLED_PER_ROUND;
         calm.add(beside(&client, healthy.clone(), || {
             victims.clone().try_for_each(|victim| call_only(&client, fleet, victim))
         })?);

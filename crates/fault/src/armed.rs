@@ -1,4 +1,5 @@
-//! The one armed fault point and its action.
+//! The fault that a test armed in this process, of which there is at most one, and how often each fault point was
+//! reached.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,8 +19,8 @@ struct Fault {
 #[derive(Debug)]
 struct Armed {
     name: &'static str,
-    /// Hits that remain until the action happens.
-    left: u32,
+    /// How often the point must still be reached until the action happens.
+    remaining: u32,
     action: Action,
 }
 
@@ -33,33 +34,34 @@ enum Action {
     Fail,
 }
 
-/// The text given to [`arm`] is not a fault.
+/// The text given to [`arm`] does not describe a fault.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "invalid fault `{0}`; expected `NAME:HIT:kill`, `NAME:HIT:sleep=MS` or `NAME:HIT:error`, with a name from POINTS"
 )]
-pub struct Unarmed(String);
+pub struct InvalidFault(String);
 
-/// Arms one fault point. The text gives its name, the hit that triggers it, and the action.
-pub fn arm(text: &str) -> Result<(), Unarmed> {
-    let unarmed = || Unarmed(text.to_owned());
+/// Arms one fault point, and disarms any other. In `NAME:HIT:ACTION`, `HIT` counts from 1: with 2, the action happens
+/// when the point is reached for the second time.
+pub fn arm(text: &str) -> Result<(), InvalidFault> {
+    let invalid = || InvalidFault(text.to_owned());
     let mut parts = text.split(':');
     let (Some(name), Some(hit), Some(action), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
-        return Err(unarmed());
+        return Err(invalid());
     };
-    let name = POINTS.into_iter().find(|point| *point == name).ok_or_else(unarmed)?;
-    let left = hit.parse().ok().filter(|hit| *hit > 0).ok_or_else(unarmed)?;
+    let name = POINTS.into_iter().find(|point| *point == name).ok_or_else(invalid)?;
+    let remaining = hit.parse().ok().filter(|hit| *hit > 0).ok_or_else(invalid)?;
     let action = match action.split_once('=') {
         None if action == "kill" => Action::Kill,
         None if action == "error" => Action::Fail,
-        Some(("sleep", ms)) => Action::Sleep(Duration::from_millis(ms.parse().map_err(|_| unarmed())?)),
-        _ => return Err(unarmed()),
+        Some(("sleep", ms)) => Action::Sleep(Duration::from_millis(ms.parse().map_err(|_| invalid())?)),
+        _ => return Err(invalid()),
     };
-    FAULT.lock().armed = Some(Armed { name, left, action });
+    FAULT.lock().armed = Some(Armed { name, remaining, action });
     Ok(())
 }
 
-/// Returns the points that were reached so far, and how often each.
+/// Returns how often each fault point was reached, without those that never were.
 pub fn reached() -> BTreeMap<&'static str, u32> {
     FAULT.lock().reached.clone()
 }
@@ -70,9 +72,9 @@ pub(super) fn hit(name: &'static str) -> Result<(), InjectedFault> {
         *fault.reached.entry(name).or_default() += 1;
         match &mut fault.armed {
             Some(armed) if armed.name == name => {
-                armed.left -= 1;
+                armed.remaining -= 1;
                 let action = armed.action;
-                if armed.left == 0 {
+                if armed.remaining == 0 {
                     fault.armed = None;
                     Some(action)
                 } else {

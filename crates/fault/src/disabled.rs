@@ -10,7 +10,7 @@ pub fn point(_name: &'static str) -> Result<(), InjectedFault> {
     Ok(())
 }
 
-/// Returns the answer of a commit unchanged.
+/// Returns the result of a commit unchanged.
 #[inline(always)]
 pub fn commit_answer<E>(answer: Result<(), E>) -> Result<(), E> {
     answer
@@ -32,7 +32,7 @@ pub fn fill_random(_bytes: &mut [u8]) -> bool {
 #[inline(always)]
 pub async fn wait_for_turn() {}
 
-/// Waits for the turn of a task that has a connection; returns at once.
+/// Waits for the turn of a task that holds a connection; returns at once.
 #[inline(always)]
 pub async fn wait_for_connection_turn() {}
 

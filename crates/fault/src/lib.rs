@@ -1,8 +1,8 @@
-//! Fault injection: named points where a test can kill, block or fail the process, and hooks for simulated time,
-//! randomness and scheduling.
+//! Fault injection: named points in the code where a test can kill the process, block the thread or return an error,
+//! and hooks for simulated time, randomness and scheduling.
 //!
-//! Without the feature `inject` all of this compiles to nothing. With it, a point does nothing until a program arms it
-//! (as the host that tests kill does) or a thread joins a simulation.
+//! Without the feature `inject`, every function is a no-op. With it, a fault point has an effect only if the process
+//! armed it with `arm` (the test host `ledger-host` does) or the thread belongs to a simulation (`simulate`).
 
 #[cfg(feature = "inject")]
 mod armed;
@@ -10,10 +10,11 @@ mod armed;
 mod simulated;
 
 #[cfg(feature = "inject")]
-pub use armed::{Unarmed, arm, reached};
+pub use armed::{InvalidFault, arm, reached};
 #[cfg(feature = "inject")]
 pub use simulated::{
-    Simulation, Verdict, give_turn, leave_simulation, simulate, take_turns, under_way, waiting, waiting_connected,
+    Simulation, Verdict, enable_turns, give_turn, in_flight, leave_simulation, simulate, waiting,
+    waiting_with_connection,
 };
 
 #[cfg(not(feature = "inject"))]
@@ -46,12 +47,12 @@ pub const POINTS: [&str; 43] = [
     "dispatch.after_park",
     "approval.before_park",
     "approval.after_park",
-    "approval.before_go_on",
+    "approval.before_dispatch",
     "suspend.after_freeze",
     "suspend.before_commit",
     "suspend.after_commit",
-    "rest.before_release",
-    "rest.after_release",
+    "release.before_commit",
+    "release.after_commit",
     "settle.before_commit",
     "settle.after_commit",
     "decide.before_commit",
@@ -60,18 +61,18 @@ pub const POINTS: [&str; 43] = [
     "wait.after_take",
     "wait.after_restore",
     "wait.before_deliver",
-    "wait.before_cas",
-    "wait.after_cas",
+    "finish.before_commit",
+    "finish.after_commit",
     "renew.after_update",
-    "abort.before_bury",
-    "abort.after_seize",
+    "abort.before_take",
+    "abort.after_take",
     "sweep.after_expire",
-    "sweep.in_forget",
+    "sweep.in_transaction",
     "sweep.before_commit",
     "sweep.after_commit",
 ];
 
-/// A fault point. Fails only if a test armed it or a simulation lets it fail.
+/// Marks a fault point. Fails only if the point is armed with an error, or a simulation decides that it fails.
 #[cfg(feature = "inject")]
 pub fn point(name: &'static str) -> Result<(), InjectedFault> {
     match simulated::at(name) {
@@ -81,7 +82,7 @@ pub fn point(name: &'static str) -> Result<(), InjectedFault> {
     }
 }
 
-/// The error of a fault point that a test made fail. Never created without the feature `inject`.
+/// The error that a fault point returns. Never created without the feature `inject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a test injected a fault at {0}")]
 pub struct InjectedFault(&'static str);

@@ -1,8 +1,10 @@
-//! The simulation of a thread: it decides the faults, the clock, the randomness and the order of tasks.
+//! Hooks for a deterministic simulation of one thread: the simulation controls the faults, the clock, the random
+//! numbers and the order in which tasks run.
 //!
 //! A simulation is deterministic only if nothing depends on the speed of other threads. So a task that is about to wait
-//! for another thread (a connection, a worker) first waits for its turn. The simulation gives a turn when no task on
-//! this thread can proceed, and no other task proceeds until the answer has arrived.
+//! for another thread (a database connection, a worker) first waits for its turn. The test that drives the simulation
+//! calls [`give_turn`] only when all tasks of this thread are blocked and no other thread works for them; it finds out
+//! with [`in_flight`] and [`waiting_with_connection`]. So at most one task at a time waits for another thread.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,7 +16,7 @@ use std::time::Duration;
 
 use tokio::task::Id;
 
-/// Controls a simulated thread.
+/// What a test implements to control a simulated thread.
 pub trait Simulation {
     /// Decides what happens at a fault point. May block the thread for as long as it likes.
     fn at(&self, point: &'static str) -> Verdict;
@@ -29,23 +31,25 @@ pub trait Simulation {
 /// What happens at a fault point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing: the thread continues.
+    /// The fault point succeeds.
     Continue,
-    /// The point returns an error.
+    /// The fault point returns an error.
     Fail,
-    /// The thread continues, and the answer to its next commit is lost.
+    /// The fault point succeeds. The next commit takes effect but returns an error, as if the connection broke before
+    /// the database's answer arrived.
     LoseAnswer,
 }
 
 #[derive(Default)]
 struct Thread {
     simulation: Option<Rc<dyn Simulation>>,
-    takes_turns: bool,
-    /// Ordered by task, in the order in which tasks were spawned: the order of arrival may be random.
+    turns_enabled: bool,
+    /// Sorted by task id, which is the order in which tasks were spawned: the order in which they are polled may be
+    /// random.
     waiting: BTreeMap<(Option<Id>, u64), Waiter>,
-    tickets: u64,
-    under_way: usize,
-    loses_answer: bool,
+    last_ticket: u64,
+    in_flight: usize,
+    next_answer_is_lost: bool,
 }
 
 enum Waiter {
@@ -61,7 +65,7 @@ fn with_thread<T>(access: impl FnOnce(&mut Thread) -> T) -> T {
     THREAD.with(|thread| access(&mut thread.borrow_mut()))
 }
 
-/// Adds this thread to a simulation. Tasks do not wait for turns until [`take_turns`] is called.
+/// Adds this thread to a simulation. Tasks do not wait for turns until [`enable_turns`] is called.
 pub fn simulate(simulation: Rc<dyn Simulation>) {
     with_thread(|thread| *thread = Thread { simulation: Some(simulation), ..Thread::default() });
 }
@@ -71,9 +75,10 @@ pub fn leave_simulation() {
     drop(with_thread(std::mem::take));
 }
 
-/// From now on, tasks of this thread wait for their turn before they wait for another thread.
-pub fn take_turns() {
-    with_thread(|thread| thread.takes_turns = true);
+/// Makes tasks of this thread wait for their turn before they wait for another thread. Until then, turns are not
+/// needed.
+pub fn enable_turns() {
+    with_thread(|thread| thread.turns_enabled = true);
 }
 
 /// Returns how many tasks wait for their turn.
@@ -81,42 +86,44 @@ pub fn waiting() -> usize {
     with_thread(|thread| thread.waiting.values().filter(|waiter| matches!(waiter, Waiter::Waits { .. })).count())
 }
 
-/// Gives the turn to the waiting task at this index.
-pub fn give_turn(which: usize) {
+/// Gives a turn to one of the [`waiting`] tasks, by its index.
+pub fn give_turn(index: usize) {
     let woken = with_thread(|thread| {
         let mut waiting = thread.waiting.values_mut().filter(|waiter| matches!(waiter, Waiter::Waits { .. }));
-        waiting.nth(which).map(|waiter| std::mem::replace(waiter, Waiter::HasTurn))
+        waiting.nth(index).map(|waiter| std::mem::replace(waiter, Waiter::HasTurn))
     });
     if let Some(Waiter::Waits { waker, .. }) = woken {
         waker.wake();
     }
 }
 
-/// Returns how many of the waiting tasks have a connection.
-pub fn waiting_connected() -> usize {
+/// Returns how many of the [`waiting`] tasks hold a connection of the store's pool. The pool counts these connections
+/// as in use, although no other thread works for them.
+pub fn waiting_with_connection() -> usize {
     with_thread(|thread| {
         thread.waiting.values().filter(|waiter| matches!(waiter, Waiter::Waits { connected: true, .. })).count()
     })
 }
 
-/// Returns how many tasks wait for another thread without a pooled connection.
-pub fn under_way() -> usize {
-    with_thread(|thread| thread.under_way)
+/// Returns how many futures of [`run_in_turn`] have had their turn and are not done. They wait for another thread
+/// without a connection of the pool, so the pool does not count them.
+pub fn in_flight() -> usize {
+    with_thread(|thread| thread.in_flight)
 }
 
 pub(super) fn at(name: &'static str) -> Option<Verdict> {
     // `at` may block, so `THREAD` must not be borrowed during the call.
     let verdict = with_thread(|thread| thread.simulation.clone())?.at(name);
     if verdict == Verdict::LoseAnswer {
-        with_thread(|thread| thread.loses_answer = true);
+        with_thread(|thread| thread.next_answer_is_lost = true);
     }
     Some(verdict)
 }
 
-/// Returns the answer of a commit, or an error if the simulation loses the answer.
+/// Returns the result of a commit, or an error instead of it after [`Verdict::LoseAnswer`].
 pub fn commit_answer<E: From<io::Error>>(answer: Result<(), E>) -> Result<(), E> {
-    if with_thread(|thread| std::mem::take(&mut thread.loses_answer)) {
-        return Err(io::Error::other("a test dropped the answer").into());
+    if with_thread(|thread| std::mem::take(&mut thread.next_answer_is_lost)) {
+        return Err(io::Error::other("a test dropped the answer to a commit").into());
     }
     answer
 }
@@ -132,20 +139,21 @@ pub fn fill_random(bytes: &mut [u8]) -> bool {
     simulation.map(|simulation| simulation.fill_random(bytes)).is_some()
 }
 
-/// Waits for the turn of a task that is about to wait for another thread. Returns at once if turns are not taken.
+/// Waits for the turn of a task that is about to wait for another thread. Ready at once unless [`enable_turns`] was
+/// called.
 pub fn wait_for_turn() -> Turn {
     Turn { key: None, connected: false }
 }
 
-/// Waits for the turn of a task that already has a connection.
+/// Like [`wait_for_turn`], for a task that already holds a connection of the store's pool.
 pub fn wait_for_connection_turn() -> Turn {
     Turn { key: None, connected: true }
 }
 
-/// Waits for a turn, then runs the future and counts it in [`under_way`] until it is done.
+/// Waits for a turn, then runs the future and counts it in [`in_flight`] until it is done.
 pub async fn run_in_turn<T>(future: impl Future<Output = T>) -> T {
     wait_for_turn().await;
-    let _away = Away::begin();
+    let _in_flight = InFlight::begin();
     future.await
 }
 
@@ -161,13 +169,14 @@ impl Future for Turn {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let connected = self.connected;
-        let (poll, _old) = with_thread(|thread| {
-            if !thread.takes_turns {
+        // The replaced waiter is dropped outside the borrow, as in `drop` below.
+        let (poll, _replaced) = with_thread(|thread| {
+            if !thread.turns_enabled {
                 return (Poll::Ready(()), None);
             }
             let key = *self.key.get_or_insert_with(|| {
-                thread.tickets += 1;
-                (tokio::task::try_id(), thread.tickets)
+                thread.last_ticket += 1;
+                (tokio::task::try_id(), thread.last_ticket)
             });
             if let Some(Waiter::HasTurn) = thread.waiting.get(&key) {
                 return (Poll::Ready(()), None);
@@ -182,23 +191,23 @@ impl Future for Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            // Dropped outside the borrow: dropping the waker may drop a task, which may drop another `Turn`.
+            // Dropped outside the borrow of `THREAD`: dropping the waker may drop a task, and with it another `Turn`.
             drop(with_thread(|thread| thread.waiting.remove(&key)));
         }
     }
 }
 
-struct Away;
+struct InFlight;
 
-impl Away {
+impl InFlight {
     fn begin() -> Self {
-        with_thread(|thread| thread.under_way += 1);
+        with_thread(|thread| thread.in_flight += 1);
         Self
     }
 }
 
-impl Drop for Away {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        with_thread(|thread| thread.under_way = thread.under_way.saturating_sub(1));
+        with_thread(|thread| thread.in_flight = thread.in_flight.saturating_sub(1));
     }
 }

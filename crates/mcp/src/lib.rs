@@ -15,7 +15,7 @@ pub mod server;
 mod upstream;
 
 pub use client::{
-    BadAddress, BadCallback, Callback, Closed, ConnectError, ConnectFailure, LeftOut, Limits, LoggedIn, Login,
+    BadAddress, BadCallback, Callback, Closed, ConnectError, ConnectFailure, LeftOutTool, Limits, LoggedIn, Login,
     LoginError, LoginRefused, LoginStatus, NotBuilt, Server, ServerSpec, TooMuch, Transport, login, login_status,
     logout,
 };

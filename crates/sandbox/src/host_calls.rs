@@ -111,17 +111,18 @@ impl OutstandingCalls {
         true
     }
 
-    pub(crate) fn write(&self, notes: &mut Vec<u8>) {
-        notes.extend_from_slice(&self.last_id.to_le_bytes());
-        notes.extend_from_slice(&u32::try_from(self.calls.len()).unwrap_or(u32::MAX).to_le_bytes());
+    pub(crate) fn write(&self, into: &mut Vec<u8>) {
+        into.extend_from_slice(&self.last_id.to_le_bytes());
+        into.extend_from_slice(&u32::try_from(self.calls.len()).unwrap_or(u32::MAX).to_le_bytes());
         for (id, call) in &self.calls {
-            notes.extend_from_slice(&id.to_le_bytes());
-            notes.push(call.method.number());
-            notes.extend_from_slice(&u32::try_from(call.bytes).unwrap_or(u32::MAX).to_le_bytes());
+            into.extend_from_slice(&id.to_le_bytes());
+            into.push(call.method.number());
+            into.extend_from_slice(&u32::try_from(call.bytes).unwrap_or(u32::MAX).to_le_bytes());
         }
     }
 
-    /// Reads what [`OutstandingCalls::write`] wrote. A snapshot may be forged, so the values are validated like a guest's.
+    /// Reads what [`OutstandingCalls::write`] wrote. A snapshot may be forged, so the values are validated like a
+    /// guest's.
     pub(crate) fn read(from: &mut Reader<'_>) -> Result<Self, BadFrame> {
         let last_id = from.u32()?;
         let mut read = Self::default();

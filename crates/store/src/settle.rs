@@ -1,4 +1,5 @@
-//! Settling parked calls: from any process at any time, or from the run's holder while it holds the run.
+//! Stores the outcome of a parked call: [`settle`] from any process, [`settle_held`] only from the process that holds
+//! the run.
 
 use sqlx::AnyConnection;
 
@@ -9,12 +10,12 @@ use crate::runs::FencedRun;
 use crate::runs::read::{call as read_call, run as read_run};
 use crate::watch::notify_others;
 
-/// What happens with a stored outcome.
+/// Whether the cell will receive a stored outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// The cell will receive it.
+    /// The run has not ended: the cell will receive the outcome.
     Taken,
-    /// The run had already ended: the outcome is stored, but no cell will receive it.
+    /// The run has ended: the outcome is stored, but no cell will receive it.
     Late,
 }
 
@@ -33,15 +34,16 @@ impl From<sqlx::Error> for SettleError {
     }
 }
 
+/// Stores the outcome of a parked call, from any process, and notifies the other processes.
 pub(crate) async fn settle(backend: &Backend, run_id: &str, call: u32, outcome: &str) -> Result<Settled, SettleError> {
     let mut transaction = backend.writer(Durability::Synced).begin().await?;
-    // Like every commit, update the run before its calls: one lock order prevents deadlocks.
+    // Every transaction updates the run before its calls: the same lock order everywhere prevents deadlocks.
     sqlx::query("UPDATE runs SET journal_bytes = journal_bytes + $1 WHERE run_id = $2")
         .bind(i64::try_from(outcome.len()).unwrap_or(i64::MAX))
         .bind(run_id.to_owned())
         .execute(&mut *transaction)
         .await?;
-    if !write(&mut transaction, run_id, call, outcome).await? {
+    if !set_outcome(&mut transaction, run_id, call, outcome).await? {
         return Err(SettleError::NotParked);
     }
     notify_others(backend, &mut transaction, run_id).await?;
@@ -58,6 +60,8 @@ pub(crate) async fn settle(backend: &Backend, run_id: &str, call: u32, outcome: 
     }
 }
 
+/// Stores the outcome of a parked call if this process still holds the run. Returns `false` if an outcome is already
+/// stored.
 pub(crate) async fn settle_held(
     backend: &Backend,
     held: &FencedRun,
@@ -78,7 +82,7 @@ pub(crate) async fn settle_held(
     if updated.rows_affected() != 1 {
         return Err(CommitError::Fenced);
     }
-    if !write(&mut transaction, &held.run_id, call, outcome).await? {
+    if !set_outcome(&mut transaction, &held.run_id, call, outcome).await? {
         return Ok(false);
     }
     fault::point("settle.before_commit")?;
@@ -91,13 +95,20 @@ pub(crate) async fn settle_held(
     Ok(true)
 }
 
+/// Returns whether this outcome is stored: after a failed commit, it may have been stored nevertheless.
 async fn has_outcome(backend: &Backend, run_id: &str, call: u32, outcome: &str) -> Result<bool, StoreError> {
     let row = read_call(backend, run_id, call).await?;
     Ok(row.is_some_and(|row| row.outcome.as_deref() == Some(outcome)))
 }
 
-/// Stores the outcome unless one is already stored. Returns whether it was stored.
-async fn write(connection: &mut AnyConnection, run_id: &str, call: u32, outcome: &str) -> Result<bool, sqlx::Error> {
+/// Sets the outcome of a call that waits for one. Returns `false` if there is no such call, or it already has an
+/// outcome.
+async fn set_outcome(
+    connection: &mut AnyConnection,
+    run_id: &str,
+    call: u32,
+    outcome: &str,
+) -> Result<bool, sqlx::Error> {
     let written = sqlx::query(
         "UPDATE calls SET state = 'settled', outcome = $1, settle_order = \
          (SELECT COALESCE(MAX(settle_order), 0) + 1 FROM calls WHERE run_id = $2) \

@@ -1,21 +1,21 @@
 //! Parts of SQL statements, and the classification of SQL errors.
 
 /// The most rows per statement, far below SQLite's limit of 32,766 parameters.
-pub(crate) const ROWS_A_STATEMENT: usize = 64;
+pub(crate) const ROWS_PER_STATEMENT: usize = 64;
 
-/// Returns the placeholders of several rows: `($1, $2), ($3, $4)`.
-pub(crate) fn places(rows: usize, columns: usize) -> String {
+/// Returns the placeholders of a `VALUES` clause with several rows: `($1, $2), ($3, $4)`.
+pub(crate) fn row_placeholders(rows: usize, columns: usize) -> String {
     let row = |row: usize| {
-        let places: Vec<String> = (1..=columns).map(|column| format!("${}", row * columns + column)).collect();
-        format!("({})", places.join(", "))
+        let placeholders: Vec<String> = (1..=columns).map(|column| format!("${}", row * columns + column)).collect();
+        format!("({})", placeholders.join(", "))
     };
     (0..rows).map(row).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the placeholders of a list: `$3, $4, $5`.
-pub(crate) fn list(first: usize, count: usize) -> String {
-    let places: Vec<String> = (first..first + count).map(|place| format!("${place}")).collect();
-    places.join(", ")
+/// Returns consecutive placeholders for an `IN` clause: `$3, $4, $5`.
+pub(crate) fn placeholders(first: usize, count: usize) -> String {
+    let placeholders: Vec<String> = (first..first + count).map(|number| format!("${number}")).collect();
+    placeholders.join(", ")
 }
 
 /// Whether a retry may succeed: the server is unavailable, starting up or overloaded.
@@ -39,6 +39,6 @@ const LOCK_NOT_AVAILABLE: &str = "55P03";
 mod tests {
     #[test]
     fn placeholders_are_numbered_across_all_rows() {
-        assert_eq!(super::places(2, 3), "($1, $2, $3), ($4, $5, $6)");
+        assert_eq!(super::row_placeholders(2, 3), "($1, $2, $3), ($4, $5, $6)");
     }
 }

@@ -302,8 +302,8 @@ impl Store {
     }
 
     /// Deletes every run that ended before `then`, with its journal. Transcripts are kept.
-    pub async fn forget_before(&self, then: Millis) -> Result<u64, StoreError> {
-        sweep::forget_before(&self.backend, then).await
+    pub async fn delete_runs_before(&self, then: Millis) -> Result<u64, StoreError> {
+        sweep::delete_runs_before(&self.backend, then).await
     }
 
     /// Records the fingerprints of this process's keys. Fails if the store has a different key under the same number,

@@ -1,7 +1,7 @@
 //! The sweep: expires runs and deletes old runs, unused catalogs and old transcript entries.
 //!
-//! It works in batches, each in its own short transaction, so that a writer waits for one batch at most. A sweep can be
-//! repeated, and run from many processes at once.
+//! A sweep works in batches, each in its own short transaction, so that a writer waits for one batch at most. Several
+//! processes may sweep at the same time, and a sweep that was interrupted needs no repair.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use crate::Millis;
 use crate::backend::{Backend, Dialect, Durability};
 use crate::error::StoreError;
 use crate::locking::begin_write;
-use crate::sql::list;
+use crate::sql::placeholders;
 
-/// Runs per batch, with all their legs, calls and approvals.
-const RUNS_A_BATCH: usize = 100;
-const CATALOGS_A_BATCH: i64 = 20;
-const ENTRIES_A_BATCH: i64 = 1_000;
+/// The maximum number of runs per batch; their legs, calls and approvals are deleted with them.
+const RUNS_PER_BATCH: usize = 100;
+const CATALOGS_PER_BATCH: i64 = 20;
+const ENTRIES_PER_BATCH: i64 = 1_000;
 
-/// The most batches of each kind in one sweep. The next sweep does the rest.
-const BATCHES_A_SWEEP: usize = 20;
+/// The maximum number of batches of each kind in one sweep. The next sweep does the rest.
+const BATCHES_PER_SWEEP: usize = 20;
 
 /// The pause between batches, in which other writers can proceed.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A catalog that was used within this time is kept: the run that uses it may not be committed yet.
+/// How long a catalog without a run is kept after its last use: the run that uses it may not be committed yet.
 const CATALOG_GRACE_MS: i64 = 60 * 60 * 1000;
 
-/// Pages (of 4 KiB) that one sweep releases from an SQLite file.
-const PAGES_A_SWEEP: u32 = 4_096;
+/// The maximum number of free pages (of 4 KiB) by which one sweep shrinks an SQLite file.
+const PAGES_PER_SWEEP: u32 = 4_096;
 
 /// How many rows of each kind a sweep expired or deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,37 +39,40 @@ pub struct SweepReport {
     pub entries: u64,
 }
 
+/// Runs one sweep.
 pub(crate) async fn sweep(backend: &Backend, now: Millis) -> Result<SweepReport, StoreError> {
     let before = |seconds: u64| now.saturating_sub(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000));
     let mut swept = SweepReport { expired: expire(backend, now).await?, ..SweepReport::default() };
     let old = before(backend.retention.runs_seconds);
-    swept.runs = in_batches(BATCHES_A_SWEEP, RUNS_A_BATCH as u64, || delete_some_runs(backend, old)).await?;
+    swept.runs = in_batches(BATCHES_PER_SWEEP, RUNS_PER_BATCH as u64, || delete_some_runs(backend, old)).await?;
     let unused = now.saturating_sub(CATALOG_GRACE_MS);
     swept.catalogs =
-        in_batches(BATCHES_A_SWEEP, CATALOGS_A_BATCH as u64, || delete_unused_catalogs(backend, unused)).await?;
+        in_batches(BATCHES_PER_SWEEP, CATALOGS_PER_BATCH as u64, || delete_unused_catalogs(backend, unused)).await?;
     let old = before(backend.retention.transcripts_seconds);
-    swept.entries = in_batches(BATCHES_A_SWEEP, ENTRIES_A_BATCH as u64, || delete_old_entries(backend, old)).await?;
+    swept.entries =
+        in_batches(BATCHES_PER_SWEEP, ENTRIES_PER_BATCH as u64, || delete_old_entries(backend, old)).await?;
     if swept.runs + swept.catalogs + swept.entries > 0 {
         release_free_pages(backend).await?;
     }
     Ok(swept)
 }
 
+/// Expires all due runs, and voids approvals that can no longer be decided.
 pub(crate) async fn expire(backend: &Backend, now: Millis) -> Result<u64, StoreError> {
-    // Not limited to one sweep's batches: callers rely on every due run being expired.
-    let expired = in_batches(usize::MAX, RUNS_A_BATCH as u64, || expire_some(backend, now)).await?;
+    // Not limited to `BATCHES_PER_SWEEP`: callers rely on every due run being expired.
+    let expired = in_batches(usize::MAX, RUNS_PER_BATCH as u64, || expire_some(backend, now)).await?;
     fault::point("sweep.after_expire")?;
     void_approvals(backend, now).await?;
     Ok(expired)
 }
 
-/// Expires one batch of runs. The fence is incremented too; otherwise a former holder that looks for its lost commit
-/// could mistake this change for it.
+/// Expires one batch of runs. It also increments the fence: a former holder whose commit got no answer searches for it
+/// by sequence and fence, and would otherwise take this change for its own commit.
 async fn expire_some(backend: &Backend, now: Millis) -> Result<u64, StoreError> {
     let expired = sqlx::query(&format!(
         "UPDATE runs SET sequence = sequence + 1, fence = fence + 1, state = 'expired', snapshot = NULL, lease_until = 0, \
-         updated_at = $1 WHERE run_id IN (SELECT run_id FROM runs WHERE {DUE} ORDER BY run_id LIMIT {RUNS_A_BATCH}{}) \
-         AND {DUE}",
+         updated_at = $1 WHERE run_id IN \
+         (SELECT run_id FROM runs WHERE {DUE} ORDER BY run_id LIMIT {RUNS_PER_BATCH}{}) AND {DUE}",
         skip_locked(backend)
     ))
     .bind(now)
@@ -78,7 +81,7 @@ async fn expire_some(backend: &Backend, now: Millis) -> Result<u64, StoreError> 
     Ok(expired.rows_affected())
 }
 
-/// Voids pending approvals that have expired or whose run has ended.
+/// Sets pending approvals to `void` if they have expired or their run has ended.
 async fn void_approvals(backend: &Backend, now: Millis) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE approvals SET state = 'void' WHERE state = 'pending' AND (expires_at <= $1 OR run_id IN \
@@ -90,22 +93,24 @@ async fn void_approvals(backend: &Backend, now: Millis) -> Result<(), StoreError
     Ok(())
 }
 
-pub(crate) async fn forget_before(backend: &Backend, then: Millis) -> Result<u64, StoreError> {
+/// Deletes all runs that ended before `then`, with their legs, calls and approvals.
+pub(crate) async fn delete_runs_before(backend: &Backend, then: Millis) -> Result<u64, StoreError> {
     let mut deleted = 0;
     loop {
         let some = delete_some_runs(backend, then).await?;
         deleted += some;
-        if some < RUNS_A_BATCH as u64 {
+        if some < RUNS_PER_BATCH as u64 {
             return Ok(deleted);
         }
     }
 }
 
+/// Deletes one batch of runs that ended before `then`.
 async fn delete_some_runs(backend: &Backend, then: Millis) -> Result<u64, StoreError> {
     let mut transaction = begin_write(backend, Durability::Relaxed).await?;
     let old = format!(
         "SELECT run_id FROM runs WHERE state NOT IN ('running', 'waiting') AND updated_at < $1 \
-         ORDER BY updated_at LIMIT {RUNS_A_BATCH}{}",
+         ORDER BY updated_at LIMIT {RUNS_PER_BATCH}{}",
         skip_locked(backend)
     );
     let old = sqlx::query(&old).bind(then).fetch_all(&mut *transaction).await?;
@@ -115,9 +120,9 @@ async fn delete_some_runs(backend: &Backend, then: Millis) -> Result<u64, StoreE
     }
     for table in ["legs", "calls", "approvals", "runs"] {
         if table == "runs" {
-            fault::point("sweep.in_forget")?;
+            fault::point("sweep.in_transaction")?;
         }
-        let sql = format!("DELETE FROM {table} WHERE run_id IN ({})", list(1, old.len()));
+        let sql = format!("DELETE FROM {table} WHERE run_id IN ({})", placeholders(1, old.len()));
         let query = old.iter().fold(sqlx::query(&sql), |query, run_id| query.bind(run_id.clone()));
         query.execute(&mut *transaction).await?;
     }
@@ -127,15 +132,15 @@ async fn delete_some_runs(backend: &Backend, then: Millis) -> Result<u64, StoreE
     Ok(old.len() as u64)
 }
 
-/// Deletes catalogs that no run uses. A run's first commit updates `used_at`, so the catalog of a run that is just
-/// starting is kept.
+/// Deletes one batch of catalogs that no run uses and that were last used before `unused_since`. A run's first commit
+/// updates `used_at`, so the catalog of a run that is just starting is kept.
 async fn delete_unused_catalogs(backend: &Backend, unused_since: Millis) -> Result<u64, StoreError> {
     let dropped = sqlx::query(
         "DELETE FROM catalogs WHERE used_at < $1 AND hash IN (SELECT hash FROM catalogs WHERE used_at < $1 \
          AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.catalog = catalogs.hash) LIMIT $2)",
     )
     .bind(unused_since)
-    .bind(CATALOGS_A_BATCH)
+    .bind(CATALOGS_PER_BATCH)
     .execute(backend.writer(Durability::Relaxed))
     .await?;
     Ok(dropped.rows_affected())
@@ -147,36 +152,37 @@ async fn delete_old_entries(backend: &Backend, then: Millis) -> Result<u64, Stor
          (SELECT session_id, position FROM transcript WHERE at < $1 ORDER BY at LIMIT $2)",
     )
     .bind(then)
-    .bind(ENTRIES_A_BATCH)
+    .bind(ENTRIES_PER_BATCH)
     .execute(backend.writer(Durability::Relaxed))
     .await?;
     Ok(dropped.rows_affected())
 }
 
-/// Releases free pages of an SQLite file; Postgres does this by itself.
+/// Returns free pages of an SQLite file to the file system; Postgres does this by itself.
 async fn release_free_pages(backend: &Backend) -> Result<(), StoreError> {
     if backend.dialect == Dialect::Sqlite {
-        let pages = format!("PRAGMA incremental_vacuum({PAGES_A_SWEEP})");
+        let pages = format!("PRAGMA incremental_vacuum({PAGES_PER_SWEEP})");
         backend.writer(Durability::Relaxed).execute(pages.as_str()).await?;
     }
     Ok(())
 }
 
-/// Runs batches until one is not full, or `most` batches have run. Returns the total number of rows.
-async fn in_batches<F>(most: usize, full: u64, batch: impl Fn() -> F + Send) -> Result<u64, StoreError>
+/// Runs batches until one changes fewer rows than `batch_size`, or `max_batches` have run. Returns the total number of
+/// rows.
+async fn in_batches<F>(max_batches: usize, batch_size: u64, batch: impl Fn() -> F + Send) -> Result<u64, StoreError>
 where
     F: Future<Output = Result<u64, StoreError>> + Send,
 {
-    let mut all = 0;
-    for _ in 0..most {
-        let some = batch().await?;
-        all += some;
-        if some < full {
+    let mut total = 0;
+    for _ in 0..max_batches {
+        let rows = batch().await?;
+        total += rows;
+        if rows < batch_size {
             break;
         }
         tokio::time::sleep(PAUSE).await;
     }
-    Ok(all)
+    Ok(total)
 }
 
 /// Returns the SQL that skips rows locked by another process, so that concurrent sweeps do not wait for each other.
@@ -187,5 +193,7 @@ fn skip_locked(backend: &Backend) -> &'static str {
     }
 }
 
+/// The SQL condition of a run that is past its expiry and that no process holds. A running run with
+/// `lease_until = 0` is not due: a direct tool call, which has no lease, looks like that.
 const DUE: &str =
     "expires_at <= $1 AND lease_until <= $1 AND (state = 'waiting' OR (state = 'running' AND lease_until > 0))";

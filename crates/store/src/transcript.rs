@@ -1,4 +1,4 @@
-//! Transcripts: the control calls of a session and the tool calls under them, in order.
+//! Transcripts: for each session, the model's control calls and the tool calls that they caused, in order.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -7,17 +7,19 @@ use sqlx::{AnyConnection, Row};
 use crate::Millis;
 use crate::backend::{Backend, Dialect, Durability};
 use crate::error::StoreError;
-use crate::sql::{ROWS_A_STATEMENT, places};
+use crate::sql::{ROWS_PER_STATEMENT, row_placeholders};
 
 /// The kind of a transcript entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
-    /// `exec`, `wait` or a Tool Search control, as the model called it.
+    /// A call by the model of `exec`, `wait` or a tool of Tool Search.
     ControlCall,
+    /// What the model received for a control call.
     ControlResult,
-    /// A tool call made by a cell, or directly.
+    /// A tool call that a cell made, or that the model made without a cell.
     ToolCall,
+    /// The outcome of a tool call.
     ToolResult,
     /// An approval that was requested or decided, an abort, or a late result.
     Note,
@@ -50,12 +52,13 @@ impl EntryKind {
 pub struct Entry {
     pub at: Millis,
     pub kind: EntryKind,
+    /// A JSON object with the fields of this kind.
     #[serde(flatten)]
     pub entry: Value,
 }
 
-/// Appends entries to a session's transcript. Positions are assigned in the same transaction; on Postgres a lock makes
-/// writers of one session take turns. SQLite has only one writer at a time.
+/// Appends entries to a session's transcript, within the caller's transaction. Each gets the next position; on
+/// Postgres, a lock per session prevents two writers from assigning the same one. SQLite has only one writer at a time.
 pub(crate) async fn write(
     connection: &mut AnyConnection,
     dialect: Dialect,
@@ -63,24 +66,24 @@ pub(crate) async fn write(
     run_id: &str,
     entries: &[Entry],
 ) -> Result<(), sqlx::Error> {
-    if dialect == Dialect::Postgres && !entries.is_empty() {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    if dialect == Dialect::Postgres {
         sqlx::query("SELECT 1 FROM (SELECT pg_advisory_xact_lock(hashtextextended($1, 0))) AS turn")
             .bind(session_id.to_owned())
             .execute(&mut *connection)
             .await?;
-    }
-    if entries.is_empty() {
-        return Ok(());
     }
     let last = sqlx::query("SELECT COALESCE(MAX(position), 0) FROM transcript WHERE session_id = $1")
         .bind(session_id.to_owned())
         .fetch_one(&mut *connection)
         .await?;
     let mut position: i64 = last.try_get(0)?;
-    for batch in entries.chunks(ROWS_A_STATEMENT) {
+    for batch in entries.chunks(ROWS_PER_STATEMENT) {
         let sql = format!(
             "INSERT INTO transcript (session_id, position, at, run_id, kind, entry) VALUES {}",
-            places(batch.len(), 6)
+            row_placeholders(batch.len(), 6)
         );
         let mut query = sqlx::query(&sql);
         for entry in batch {
@@ -98,6 +101,7 @@ pub(crate) async fn write(
     Ok(())
 }
 
+/// Appends entries to a session's transcript in a transaction of their own.
 pub(crate) async fn append(
     backend: &Backend,
     session_id: &str,
@@ -110,6 +114,7 @@ pub(crate) async fn append(
     Ok(())
 }
 
+/// Returns a session's transcript in order.
 pub(crate) async fn read(backend: &Backend, session_id: &str) -> Result<Vec<Entry>, StoreError> {
     let rows = sqlx::query("SELECT at, kind, entry FROM transcript WHERE session_id = $1 ORDER BY position")
         .bind(session_id.to_owned())
@@ -127,6 +132,7 @@ pub(crate) async fn read(backend: &Backend, session_id: &str) -> Result<Vec<Entr
         .collect()
 }
 
+/// Returns a session's transcript as JSON, one entry per line.
 pub(crate) async fn export(backend: &Backend, session_id: &str) -> Result<String, StoreError> {
     let mut lines = String::new();
     for entry in read(backend, session_id).await? {

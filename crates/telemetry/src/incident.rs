@@ -1,4 +1,5 @@
-//! Internal errors, with an id that connects what a model reads to what the log holds.
+//! Internal errors: the log has the details, and the model gets only an id with which an operator finds them in the
+//! log.
 
 use std::error::Error;
 use std::fmt;
@@ -8,7 +9,7 @@ use std::fmt;
 pub struct Incident(u32);
 
 impl Incident {
-    /// Logs an error with its chain of causes at `error` and returns the id under which it is logged.
+    /// Logs an error and its causes at level `error`, and returns the id under which it is logged.
     pub fn log(operation: &'static str, error: &(dyn Error + 'static)) -> Self {
         let incident = Self::new();
         tracing::error!(%incident, operation, error = chain(error), "internal error");
@@ -16,7 +17,7 @@ impl Incident {
     }
 
     fn new() -> Self {
-        // Without randomness incidents share an id. They can still be told apart by their times.
+        // If the system has no randomness, all incidents have the id 0. Their log lines still differ in time.
         Self(getrandom::u32().unwrap_or(0))
     }
 }
@@ -27,9 +28,9 @@ impl fmt::Display for Incident {
     }
 }
 
-/// Returns an error's message followed by those of its causes.
+/// Returns an error's message, followed by the messages of its causes.
 ///
-/// A cause whose text is part of the message before it is left out: many errors repeat their cause.
+/// Many errors repeat the message of their cause in their own. Such a cause is not repeated here.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut last = text.clone();

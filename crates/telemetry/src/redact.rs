@@ -10,14 +10,14 @@ use parking_lot::RwLock;
 /// The text that replaces a secret.
 pub const REDACTED: &str = "[redacted]";
 
-/// Shorter values are not redacted: they occur in ordinary text.
+/// The minimum length of a secret. Shorter values are not redacted, because they occur in ordinary text.
 const MIN_SECRET_BYTES: usize = 6;
 
-/// Secrets that one process remembers; further ones replace nothing. Values come from configuration and logins, which
-/// have far fewer.
+/// The maximum number of texts to search for, up to three for each secret. Secrets that are registered after that are
+/// not redacted. Configuration and logins contain far fewer.
 const MAX_SECRETS: usize = 4_096;
 
-/// The secret values of this process, and the search for them.
+/// The known secret values, and an index that finds them in a text.
 ///
 /// Values are registered where they are read: resolved environment variables and headers of servers, tokens, passwords.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Redactor {
         &PROCESS
     }
 
-    /// Registers a secret value, and the form it has inside a JSON string.
+    /// Registers a secret value, and the forms that it has with Rust's escapes and in a JSON string.
     pub fn register(&self, secret: &str) {
         let secret = secret.trim();
         if secret.len() < MIN_SECRET_BYTES {
@@ -61,7 +61,7 @@ impl Redactor {
         for form in [escaped, json] {
             values.known.insert(form);
         }
-        // The longest match first, so that a secret that begins like another is removed whole.
+        // If one secret is a prefix of another, the longer one is replaced as a whole.
         let search = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&values.known);
         values.search = search.ok().map(Arc::new);
     }

@@ -105,7 +105,7 @@ fn as_json(result: &ProbeResult) -> Value {
     });
     let more = match &result.server {
         Ok(server) => {
-            let left_out = |one: &mcp::LeftOut| json!({"tool": one.tool, "why": one.why});
+            let left_out = |one: &mcp::LeftOutTool| json!({"tool": one.tool, "why": one.why});
             json!({
                 "revision": server.revision(),
                 "tools": offered(result, server),

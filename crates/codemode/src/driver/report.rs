@@ -67,7 +67,7 @@ impl Driver {
             change.snapshot = snapshot;
         });
         let [before, after] = if over {
-            ["wait.before_cas", "wait.after_cas"]
+            ["finish.before_commit", "finish.after_commit"]
         } else {
             ["suspend.before_commit", "suspend.after_commit"]
         };
@@ -154,11 +154,11 @@ impl Driver {
         });
         let written = async {
             if release {
-                fault::point("rest.before_release")?;
+                fault::point("release.before_commit")?;
             }
             written.await?;
             if release {
-                fault::point("rest.after_release")?;
+                fault::point("release.after_commit")?;
             }
             Ok::<_, CommitError>(())
         };

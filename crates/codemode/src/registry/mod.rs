@@ -316,13 +316,13 @@ impl RunRegistry {
             entries: vec![Entry { at: now, kind: EntryKind::Note, entry }],
             ..Change::default()
         };
-        fault::point("abort.before_bury")?;
+        fault::point("abort.before_take")?;
         let mut held = match self.store.take_forcibly(&row.run_id, &self.holder, self.lease_until()).await {
             Ok(held) => held,
             Err(LeaseError::Store(error)) => return Err(error.into()),
             Err(LeaseError::Unknown | LeaseError::HeldElsewhere { .. }) => return Err(CommitError::Fenced),
         };
-        fault::point("abort.after_seize")?;
+        fault::point("abort.after_take")?;
         self.store.commit(&mut held, &change, Durability::Synced, now).await?;
         Ok(result)
     }

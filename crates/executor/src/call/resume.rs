@@ -136,7 +136,7 @@ async fn resume_approved(call: Call<'_>, approval: &Approval) -> CallEnd {
     if let Err(message) = check_arguments(tool, &input) {
         return call.refuse(message);
     }
-    if let Err(error) = fault::point("approval.before_go_on") {
+    if let Err(error) = fault::point("approval.before_dispatch") {
         return CallEnd::Stopped(error.into());
     }
     let consent = Consent { approvals: vec![approval.approval_id.clone()], approved: true, answers: None };

@@ -18,7 +18,7 @@ mod tasks;
 mod wire;
 
 pub(crate) use catalog::Offer;
-pub use catalog::{LeftOut, TooMuch};
+pub use catalog::{LeftOutTool, TooMuch};
 pub use closed::Closed;
 pub use http::{BadAddress, NotBuilt};
 pub use oauth::{BadCallback, Callback, LoggedIn, LoginError, LoginStatus, login, login_status, logout};

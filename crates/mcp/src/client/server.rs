@@ -11,7 +11,7 @@ use executor::{AuthorizedCall, CallFuture, CancelFuture, Dispatch, Outcome, Park
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-use crate::client::catalog::LeftOut;
+use crate::client::catalog::LeftOutTool;
 use crate::client::spec::{Limits, ServerSpec};
 use crate::client::{Closed, Draining, FollowOutcome, Gone, RequestError, Session, Tail, Ticket};
 use connect::{connect, list};
@@ -50,7 +50,7 @@ pub(crate) enum Attempt {
 struct ServerListing {
     tools: BTreeMap<ToolId, ToolSpec>,
     as_tasks: BTreeSet<ToolId>,
-    left_out: Vec<LeftOut>,
+    left_out: Vec<LeftOutTool>,
 }
 
 impl Server {
@@ -80,7 +80,7 @@ impl Server {
     }
 
     /// Returns the listed tools that exceed a limit.
-    pub fn left_out(&self) -> Vec<LeftOut> {
+    pub fn left_out(&self) -> Vec<LeftOutTool> {
         self.listed().left_out.clone()
     }
 

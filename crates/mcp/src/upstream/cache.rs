@@ -1,4 +1,5 @@
-//! A server's last listing and last failure, cached in files: its tools can be shown and searched without starting it.
+//! The file cache of a server's last tool list and last failure, so that its tools can be shown and searched without
+//! starting the server.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -17,7 +18,7 @@ use sha2::{Digest, Sha256};
 use telemetry::LogIgnored;
 
 use crate::client::{
-    ConnectError, LeftOut, Limits, MAX_SHOWN_CHARS, Offer, Server, ServerSpec, Transport, plain_url, shown,
+    ConnectError, LeftOutTool, Limits, MAX_SHOWN_CHARS, Offer, Server, ServerSpec, Transport, plain_url, shown,
 };
 
 /// Unix time in milliseconds.
@@ -26,7 +27,7 @@ pub(crate) type Millis = i64;
 /// The version of the file format. A file of another version is ignored and replaced by the next listing.
 const VERSION: u64 = 2;
 
-/// The size that a file may have beyond the tools themselves.
+/// The maximum number of bytes that a file has in addition to the tools themselves.
 const OVERHEAD_BYTES: u64 = 64 << 10;
 
 /// The maximum number of JSON values in a file: those of the tools, and those that the format adds to them.
@@ -38,22 +39,22 @@ const MAX_FAILURE_VALUES: usize = 100;
 /// The number of bytes of the hash that names a file.
 const IDENTITY_BYTES: usize = 16;
 
-/// The maximum number of lines of a server's standard error that a status shows.
+/// The maximum number of lines of a server's standard error that `servers list --json` shows.
 const STDERR_LINES: usize = 20;
 
 /// A server's last tool listing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Listing {
     pub(crate) tools: Vec<ToolSpec>,
-    pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) left_out: Vec<LeftOutTool>,
     pub(crate) listed_at: Millis,
-    /// Read from the cache file; the server has not been listed by this process yet.
+    /// Whether the listing was read from the cache file: this process has not received one from the server yet.
     pub(crate) remembered: bool,
 }
 
 impl Listing {
     /// Returns the hash of a tool's definition.
-    pub(crate) fn definition(&self, id: &ToolId) -> Option<ToolHash> {
+    pub(crate) fn definition_hash(&self, id: &ToolId) -> Option<ToolHash> {
         self.tools.iter().find(|tool| tool.id == *id).map(ToolSpec::hash)
     }
 }
@@ -80,11 +81,11 @@ impl LastFailure {
     }
 }
 
-/// Stores the listing or the failure of a connection for later commands that do not connect. Errors are only logged:
-/// without the cache, the next command connects to the server itself.
-pub fn remember(folder: &Path, spec: &ServerSpec, met: &Result<Arc<Server>, ConnectError>) {
-    let file = CatalogFile::of(folder, spec);
-    match met {
+/// Caches the result of an attempt to connect (the tool list or the failure) for later commands that do not connect.
+/// Errors are only logged: without the cache, the next command connects to the server itself.
+pub fn remember(folder: &Path, spec: &ServerSpec, connected: &Result<Arc<Server>, ConnectError>) {
+    let file = CacheFile::of(folder, spec);
+    match connected {
         Ok(server) => {
             let (tools, left_out) = (server.tools(), server.left_out());
             let listing = Listing { tools, left_out, listed_at: now_ms(), remembered: false };
@@ -98,9 +99,9 @@ pub fn remember(folder: &Path, spec: &ServerSpec, met: &Result<Arc<Server>, Conn
     }
 }
 
-/// The cache file of one server.
+/// The cache file of one server, and beside it the file with its last failure.
 #[derive(Clone, Debug)]
-pub(crate) struct CatalogFile {
+pub(crate) struct CacheFile {
     path: PathBuf,
     identity: String,
     server: String,
@@ -121,7 +122,7 @@ pub(crate) enum CacheError {
     Other,
 }
 
-impl CatalogFile {
+impl CacheFile {
     /// Returns the cache file of a server. Its name is a hash that identifies the server. Secrets are left out of the
     /// hash: values of variables and headers, and the user and query parts of a URL. Arguments are included, because
     /// they tell which server `npx` starts; the hash does not reveal them.
@@ -141,15 +142,16 @@ impl CatalogFile {
         }
     }
 
-    /// Reads the last listing and checks it against the current limits and trust, like a listing from the server.
-    /// Returns `None` if there is no file of this version.
+    /// Reads the last listing and validates it like one from the server, with the current limits and trust. Returns
+    /// `None` if there is no file, or its format has another version.
     pub(crate) fn read(&self) -> Result<Option<Listing>, CacheError> {
         let file = match File::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        // A listing is written compactly, so it is hardly longer than it was on the wire.
+        // The limit applies to the tools as the server lists them. In the file they are about as long, because both are
+        // compact JSON; the factor of two leaves room for differences.
         let most = (self.limits.total_bytes as u64).saturating_mul(2).saturating_add(OVERHEAD_BYTES);
         let mut text = String::new();
         file.take(most.saturating_add(1)).read_to_string(&mut text)?;
@@ -163,7 +165,7 @@ impl CatalogFile {
         if read.get("version").and_then(Value::as_u64).is_some_and(|version| version != VERSION) {
             return Ok(None);
         }
-        self.judge(&read).ok_or(CacheError::Other).map(Some)
+        self.validate(&read).ok_or(CacheError::Other).map(Some)
     }
 
     /// Returns the server's last failure, or `None` if it has worked since.
@@ -191,15 +193,15 @@ impl CatalogFile {
         self.path.with_extension("trouble")
     }
 
-    fn judge(&self, read: &Value) -> Option<Listing> {
-        let ours = read.get("version") == Some(&json!(VERSION))
+    fn validate(&self, read: &Value) -> Option<Listing> {
+        let header_matches = read.get("version") == Some(&json!(VERSION))
             && read.get("identity") == Some(&json!(self.identity))
             && read.get("server") == Some(&json!(self.server));
-        if !ours {
+        if !header_matches {
             return None;
         }
         let about = read.get("about").and_then(Value::as_str).map(|about| shown(about, MAX_SHOWN_CHARS).into());
-        let mut offer = Offer::new(&self.server, self.trusted, &self.limits).saying(about);
+        let mut offer = Offer::new(&self.server, self.trusted, &self.limits).with_instructions(about);
         for tool in read.get("tools")?.as_array()? {
             offer.tool(tool).ok()?;
         }
@@ -224,28 +226,28 @@ impl CatalogFile {
         let folder = path.parent().unwrap_or(Path::new("."));
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let half = self.path.with_extension(format!("{}-{number}.half", std::process::id()));
+        let temporary = self.path.with_extension(format!("{}-{number}.half", std::process::id()));
         let written = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
-            .open(&half)
+            .open(&temporary)
             .and_then(|mut file| file.write_all(text.as_bytes()))
-            .and_then(|()| fs::rename(&half, path));
+            .and_then(|()| fs::rename(&temporary, path));
         if written.is_err() {
-            // The first error is the one that is reported.
-            remove_if_present(&half);
+            // An error here is only logged: the caller gets the first one.
+            remove_if_present(&temporary);
         }
         written
     }
 
-    /// Returns the file's content. It has the tools in the form in which servers list them, so that reading the file
-    /// applies the same checks.
+    /// Returns the file's content. Tools are written as in a response to `tools/list`, so that [`CacheFile::read`] can
+    /// validate them with the same code.
     fn text(&self, listing: &Listing) -> String {
         let has = |wanted: [Operation; 2]| listing.tools.iter().any(|tool| wanted.contains(&tool.operation));
         let tools: Vec<Value> =
             listing.tools.iter().filter(|tool| tool.operation == Operation::Tool).map(listed).collect();
-        // All tools that have it share one text.
+        // The server's instructions: the same text in every tool that has one.
         let about = listing.tools.iter().find_map(|tool| tool.about_owner.as_deref());
         json!({
             "version": VERSION,
@@ -269,18 +271,22 @@ fn remove_if_present(path: &Path) {
     }
 }
 
+/// Returns a tool as in a response to `tools/list`.
 fn listed(tool: &ToolSpec) -> Value {
     let mut listed = json!({
         "name": tool.id.name(),
         "description": tool.description,
         "inputSchema": tool.parameters,
     });
-    let reads = match tool.repeat {
+    let annotations = match tool.repeat {
         Repeat::Always => Some(json!({"readOnlyHint": true})),
         Repeat::Never | Repeat::WithKey => None,
     };
-    let more =
-        [("title", tool.label.clone().map(Value::from)), ("outputSchema", tool.output.clone()), ("annotations", reads)];
+    let more = [
+        ("title", tool.label.clone().map(Value::from)),
+        ("outputSchema", tool.output.clone()),
+        ("annotations", annotations),
+    ];
     if let Some(object) = listed.as_object_mut() {
         object.extend(more.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
     }

@@ -87,7 +87,7 @@ pub(super) async fn cancel(supervisor: &Arc<Supervisor>, parked: &ParkedCall) {
 fn has_changed_since_approval(supervisor: &Supervisor, call: &AuthorizedCall) -> bool {
     let Some(agreed) = call.approved_definition() else { return false };
     let listing = supervisor.listing();
-    listing.and_then(|listing| listing.definition(call.id())).is_some_and(|now| now != agreed)
+    listing.and_then(|listing| listing.definition_hash(call.id())).is_some_and(|now| now != agreed)
 }
 
 fn may_repeat(supervisor: &Supervisor, id: &ToolId) -> bool {

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::cache::{CatalogFile, LastFailure, Listing, Millis};
+use super::cache::{CacheFile, LastFailure, Listing, Millis};
 use super::lifecycle::{Action, Event, Lifecycle, Phase, Restart};
 use crate::client::{Server, ServerSpec, Transport};
 
@@ -47,7 +47,7 @@ pub(super) struct StartAttempt {
 pub(super) struct Supervisor {
     pub(super) me: Weak<Self>,
     pub(super) spec: ServerSpec,
-    pub(super) file: Option<CatalogFile>,
+    pub(super) file: Option<CacheFile>,
     options: UpstreamOptions,
     /// Locked only to read or change the state, never across an await.
     state: Mutex<State>,
@@ -97,7 +97,7 @@ impl Supervisor {
         group_changes: Option<Arc<watch::Sender<u64>>>,
     ) -> Arc<Self> {
         spec.register_secrets();
-        let file = options.cache_dir.as_ref().map(|folder| CatalogFile::of(folder, &spec));
+        let file = options.cache_dir.as_ref().map(|folder| CacheFile::of(folder, &spec));
         let mut state = State {
             lifecycle: Lifecycle::new(options.restart),
             since: now_ms(),
@@ -109,10 +109,10 @@ impl Supervisor {
             listing: None,
             last_failure: None,
         };
-        match file.as_ref().map(CatalogFile::read) {
+        match file.as_ref().map(CacheFile::read) {
             Some(Ok(listing)) => {
                 state.listing = listing.map(Arc::new);
-                state.last_failure = file.as_ref().and_then(CatalogFile::read_failure);
+                state.last_failure = file.as_ref().and_then(CacheFile::read_failure);
             }
             Some(Err(error)) => {
                 tracing::warn!(server = %spec.name, %error, "a cached tool list is not used");

@@ -1,4 +1,4 @@
-//! Servers that crash, hang, flood and lie.
+//! MCP servers that crash, hang, send too much, or send invalid messages.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::fake::{Connected, Folder, connect, limits, tool};
 
-async fn refused(script: Value, limits: Limits) -> String {
+async fn connect_error(script: Value, limits: Limits) -> String {
     match connect(&Folder::new(), script, limits).await {
         Ok(server) => panic!("{server:?}"),
         Err(error) => error.to_string(),
@@ -25,7 +25,7 @@ async fn a_crash_fails_the_call_and_later_calls_at_once() {
     assert_eq!(server.failed("crash").await, expected);
     assert!(began.elapsed() < Duration::from_secs(1));
     assert_eq!(server.server.why_closed(), Some(Closed::Ended));
-    // The standard error is for the operator only.
+    // The message does not contain the standard error, which is for the operator only.
     while server.server.stderr_tail() != "boom: /etc/secret" {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -72,7 +72,7 @@ async fn an_endless_line_closes_the_connection() {
     assert_eq!(server.call("endless", json!({})).await, Outcome::Unknown);
     let expected = "`endless` of MCP server `s` failed: the connection to the server was lost: the server sent a message of more than 8388608 bytes; calls fail until it is connected again";
     assert_eq!(server.failed("endless").await, expected);
-    let at_start = refused(json!({"start": [{"endless": true}]}), limits()).await;
+    let at_start = connect_error(json!({"start": [{"endless": true}]}), limits()).await;
     assert_eq!(
         at_start,
         "connect to MCP server `s`: the server sent a message of more than 8388608 bytes; check its standard error"
@@ -95,8 +95,8 @@ async fn a_server_that_is_not_ready_in_time_fails_to_connect() {
     let short = Limits { connect: Duration::from_millis(300), ..limits() };
     let expected =
         "connect to MCP server `s`: it was not ready within 300 ms; check its standard error, or raise the limit";
-    assert_eq!(refused(json!({"start": [{"sleepMs": 60_000}]}), short).await, expected);
-    assert_eq!(refused(json!({"tools": [], "on": {"tools/list": []}}), short).await, expected);
+    assert_eq!(connect_error(json!({"start": [{"sleepMs": 60_000}]}), short).await, expected);
+    assert_eq!(connect_error(json!({"tools": [], "on": {"tools/list": []}}), short).await, expected);
 }
 
 #[tokio::test]
@@ -113,12 +113,12 @@ async fn the_stderr_of_a_server_that_exits_at_startup_is_kept() {
 #[tokio::test]
 async fn too_many_tools_or_pages_are_rejected_and_a_huge_tool_is_left_out() {
     let many = "connect to MCP server `s`: it offers more than 2000 tools; configure it to offer fewer, or raise the limit on tools";
-    let long_page = refused(json!({"manyTools": 100_000, "pageSize": 100_000}), limits()).await;
+    let long_page = connect_error(json!({"manyTools": 100_000, "pageSize": 100_000}), limits()).await;
     assert!(long_page.contains("700009 JSON values"), "{long_page}");
-    assert_eq!(refused(json!({"manyTools": 2_001, "pageSize": 500}), limits()).await, many);
+    assert_eq!(connect_error(json!({"manyTools": 2_001, "pageSize": 500}), limits()).await, many);
     let pages = "connect to MCP server `s`: its tool list has more than 256 pages; configure it to offer fewer tools or longer pages";
     let endless = json!({"tools": [], "on": {"tools/list": [{"result": {"tools": [], "nextCursor": "again"}}]}});
-    assert_eq!(refused(endless, limits()).await, pages);
+    assert_eq!(connect_error(endless, limits()).await, pages);
     let huge = json!({"name": "huge", "description": "x".repeat(1 << 20), "inputSchema": {"type": "object"}});
     let server = Connected::with(json!({"tools": [huge, tool("fine", json!([{"result": {}}]))]}), limits()).await;
     assert_eq!(server.returned("fine", json!({})).await.for_guest(), json!({}));
@@ -126,7 +126,7 @@ async fn too_many_tools_or_pages_are_rejected_and_a_huge_tool_is_left_out() {
     assert_eq!((left_out.tool.as_str(), left_out.why.as_str()), ("huge", "its description is longer than 16384 bytes"));
 }
 
-/// Over both transports, because the listing must not depend on the transport.
+/// Checks both transports, because the listing must not depend on the transport.
 #[tokio::test]
 async fn cyclic_schemas_and_duplicate_names_are_handled() {
     let circle = |schema: Value| json!({"name": "circle", "inputSchema": schema, "does": [{"result": {}}]});
@@ -184,28 +184,27 @@ async fn an_invalid_response_fails_the_call_or_the_connection() {
     for (name, why) in expected {
         assert_eq!(server.failed(name).await, format!("`{name}` of MCP server `s` failed: {why}"));
     }
-    let confused = "connect to MCP server `s`: it does not speak a supported revision of MCP; check that the command starts an MCP server on standard input and output, or that the address is its MCP endpoint";
-    assert_eq!(refused(json!({"on": {"initialize": [{"result": {"tools": []}}]}}), limits()).await, confused);
-    assert_eq!(refused(json!({"tools": [], "on": {"tools/list": [{"result": {}}]}}), limits()).await, confused);
+    let not_mcp = "connect to MCP server `s`: it does not speak a supported revision of MCP; check that the command starts an MCP server on standard input and output, or that the address is its MCP endpoint";
+    assert_eq!(connect_error(json!({"on": {"initialize": [{"result": {"tools": []}}]}}), limits()).await, not_mcp);
+    assert_eq!(connect_error(json!({"tools": [], "on": {"tools/list": [{"result": {}}]}}), limits()).await, not_mcp);
     let no = json!([{"error": {"code": -32000, "message": "not today"}}]);
     let script = json!({"on": {"initialize": no, "server/discover": no}});
     assert_eq!(
-        refused(script, limits()).await,
+        connect_error(script, limits()).await,
         "connect to MCP server `s`: it rejected the request: not today (code -32000)"
     );
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_read_is_not_waited_for() {
+async fn the_connection_closes_if_the_server_does_not_read() {
     let script = json!({"tools": [tool("sleep", json!([{"sleepMs": 600_000}]))]});
     let server = Connected::with(script, Limits { call: Duration::from_millis(100), ..limits() }).await;
     assert!(server.failed("sleep").await.contains("no response within 100 ms"));
-    // Large calls fill the pipe and then the queue.
+    // Large calls fill the pipe to the server and then the queue of unsent messages.
     let large = json!({"text": "x".repeat(100 << 10)});
-    let mut messages = Vec::new();
     for _ in 0..40 {
         let calls = (0..8).map(|_| server.call("sleep", large.clone()));
-        messages.extend(futures_util::future::join_all(calls).await);
+        futures_util::future::join_all(calls).await;
         if server.server.why_closed().is_some() {
             break;
         }
@@ -213,7 +212,7 @@ async fn a_server_that_does_not_read_is_not_waited_for() {
     assert_eq!(server.server.why_closed(), Some(Closed::DoesNotRead));
 }
 
-/// Also if the server itself ignores the end of its input.
+/// Checks a server that exits at the end of its input, and one that ignores it.
 #[tokio::test]
 async fn processes_that_the_server_started_end_with_it() {
     for does in [json!([{"child": true}]), json!([{"child": true}, {"sleepMs": 600_000}])] {

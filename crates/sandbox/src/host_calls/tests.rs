@@ -8,6 +8,7 @@ use contract::limits::{
 
 use super::{CLEAR_TIMER, CellHost, EMPTY_ITEM_BYTES, OutstandingCalls, Refusal, Stop, text_of};
 
+/// The numbers of `Method::Call` and `Method::Timer`.
 const CALL: i32 = 2;
 const TIMER: i32 = 5;
 
@@ -54,7 +55,7 @@ fn a_call_is_refused_for_the_limit_it_exceeds() {
 }
 
 #[test]
-fn an_output_item_counts_the_same_whether_or_not_it_is_kept() {
+fn discarded_output_counts_as_many_bytes_as_output_that_is_kept() {
     assert_eq!(OutputItem::Text { text: String::new() }.bytes(), EMPTY_ITEM_BYTES);
 }
 
@@ -75,7 +76,7 @@ fn outstanding_bytes_are_released_with_the_reply_and_with_a_cleared_timer() {
     assert_eq!(host.accept(4, CLEAR_TIMER, b"", b"").unwrap(), None);
     assert_eq!(host.accept(2, CLEAR_TIMER, b"", b"").unwrap(), None);
     assert_eq!(host.accept(5, CALL, b"", half.as_bytes()).unwrap(), None);
-    // The end of a leg removes the calls, but they still count as outstanding.
+    // At the end of a leg the host takes the calls. They count as outstanding until they have a reply.
     host.calls.clear();
     assert_eq!(host.accept(6, CALL, b"", b"too much").unwrap(), Some(Refusal::OutstandingBytes));
     assert!(host.outstanding.remove(1) && !host.outstanding.remove(1));
@@ -93,12 +94,12 @@ fn one_call_too_many_is_refused() {
 
 #[test]
 fn a_reused_call_id_stops_the_cell() {
-    for again in [1, 2, 3] {
+    for reused in [1, 2, 3] {
         let mut host = CellHost::idle();
         host.accept(1, CALL, b"", b"0").unwrap();
         host.accept(3, CALL, b"", b"0").unwrap();
         host.outstanding.remove(3);
-        assert_eq!(violation(host.accept(again, CALL, b"", b"0")), "a call id was reused");
+        assert_eq!(violation(host.accept(reused, CALL, b"", b"0")), "a call id was reused");
     }
 }
 
@@ -120,27 +121,27 @@ fn only_a_timer_can_be_cleared() {
 }
 
 #[test]
-fn outstanding_calls_survive_a_snapshot_and_a_forged_one_is_refused() {
+fn outstanding_calls_survive_a_snapshot_and_invalid_ones_are_rejected() {
     let mut outstanding = OutstandingCalls::default();
     for (id, method) in (1..).zip(Method::ALL) {
         outstanding.insert(id, method, 100 * id as usize).unwrap();
     }
     outstanding.remove(6);
-    let mut notes = Vec::new();
-    outstanding.write(&mut notes);
-    assert_eq!(OutstandingCalls::read(&mut Reader::new(&notes)).unwrap(), outstanding);
+    let mut encoded = Vec::new();
+    outstanding.write(&mut encoded);
+    assert_eq!(OutstandingCalls::read(&mut Reader::new(&encoded)).unwrap(), outstanding);
 
     let record = |id: u32, method: u8, bytes: u32| [&id.to_le_bytes()[..], &[method], &bytes.to_le_bytes()].concat();
-    let forged = |last: u32, records: &[Vec<u8>]| {
+    let is_rejected = |last_id: u32, records: &[Vec<u8>]| {
         let count = u32::try_from(records.len()).unwrap();
-        let notes = [&last.to_le_bytes()[..], &count.to_le_bytes(), &records.concat()].concat();
-        OutstandingCalls::read(&mut Reader::new(&notes)).is_err()
+        let encoded = [&last_id.to_le_bytes()[..], &count.to_le_bytes(), &records.concat()].concat();
+        OutstandingCalls::read(&mut Reader::new(&encoded)).is_err()
     };
-    assert!(!forged(2, &[record(1, 2, 5), record(2, 5, 0)]));
-    assert!(forged(2, &[record(2, 2, 5), record(1, 5, 0)]), "out of order");
-    assert!(forged(1, &[record(2, 2, 5)]), "an id above the highest");
-    assert!(forged(2, &[record(1, 9, 5)]), "no such method");
-    assert!(forged(1, &[record(1, 2, u32::MAX)]), "more bytes than may be outstanding");
+    assert!(!is_rejected(2, &[record(1, 2, 5), record(2, 5, 0)]));
+    assert!(is_rejected(2, &[record(2, 2, 5), record(1, 5, 0)]), "out of order");
+    assert!(is_rejected(1, &[record(2, 2, 5)]), "an id above the highest");
+    assert!(is_rejected(2, &[record(1, 9, 5)]), "no such method");
+    assert!(is_rejected(1, &[record(1, 2, u32::MAX)]), "more bytes than may be outstanding");
     let many: Vec<_> = (1..=1025).map(|id| record(id, 2, 0)).collect();
-    assert!(forged(2000, &many), "more calls than may be outstanding");
+    assert!(is_rejected(2000, &many), "more calls than may be outstanding");
 }

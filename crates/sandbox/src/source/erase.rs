@@ -212,12 +212,12 @@ impl<'a> Visit<'a> for Eraser<'_> {
     }
 
     fn visit_class(&mut self, it: &Class<'a>) {
-        members::blank_heritage(self, it);
+        members::blank_class_head(self, it);
         properties::assign(self, it);
         walk::walk_class(self, it);
     }
 
-    // `blank_heritage` erased it.
+    // `blank_class_head` has erased the whole clause.
     fn visit_ts_class_implements(&mut self, _: &TSClassImplements<'a>) {}
 
     fn visit_class_element(&mut self, it: &ClassElement<'a>) {

@@ -1,4 +1,4 @@
-//! Tests of `prepare`: its robustness against any text, and its rejections.
+//! Tests of `prepare`: it never panics, its output is JavaScript, and it rejects what it must.
 
 use std::panic::Location;
 
@@ -11,12 +11,12 @@ use proptest::sample::select;
 
 use super::{Language, MAX_SOURCE_BYTES, Place, Rejection, prepare};
 
-/// Separated by spaces.
-const MARKS: &str = "( ) [ ] { } < > => = == ! ? ?. : ; , . ... + - * / % && | & ?? ++ -- ` ${ ' \" \\ é 😀 \
+/// Punctuation, names and literals, which random text joins without a space.
+const TOKENS: &str = "( ) [ ] { } < > => = == ! ? ?. : ; , . ... + - * / % && | & ?? ++ -- ` ${ ' \" \\ é 😀 \
     a b x T #p @ 1 1. .5 0xf 1n 's' \"s\" `t` /r/g <!-- --> constructor super this require null any string";
 
-/// Each followed by a space.
-const WORDS: &str = "as satisfies keyof typeof infer extends implements readonly unique is asserts new \
+/// Keywords, which random text ends with a space: otherwise the next piece would join them.
+const KEYWORDS: &str = "as satisfies keyof typeof infer extends implements readonly unique is asserts new \
     abstract declare in of instanceof await yield async function class static get set private public \
     override accessor if else for while do switch case default try catch return throw break let var \
     const type interface enum namespace module import export from void delete global using debugger with";
@@ -67,12 +67,12 @@ const STATEMENTS: [&str; 40] = [
     "async function* g<T>(): G<T> { yield <T>x; await y! }\n",
 ];
 
-fn soup() -> impl Strategy<Value = String> {
-    let marks: Vec<&str> = MARKS.split_whitespace().collect();
-    let words: Vec<&str> = WORDS.split_whitespace().collect();
+fn random_tokens() -> impl Strategy<Value = String> {
+    let tokens: Vec<&str> = TOKENS.split_whitespace().collect();
+    let keywords: Vec<&str> = KEYWORDS.split_whitespace().collect();
     let piece = prop_oneof![
-        8 => select(marks).prop_map(str::to_owned),
-        4 => select(words).prop_map(|word| format!("{word} ")),
+        8 => select(tokens).prop_map(str::to_owned),
+        4 => select(keywords).prop_map(|word| format!("{word} ")),
         2 => select(&SPACES[..]).prop_map(str::to_owned),
         1 => any::<char>().prop_map(String::from),
     ];
@@ -83,7 +83,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
 
     #[test]
-    fn never_panics(source in soup()) {
+    fn never_panics(source in random_tokens()) {
         let _ = prepare(&source, Language::JavaScript);
         let _ = prepare(&source, Language::TypeScript);
     }
@@ -95,6 +95,7 @@ proptest! {
         let source = statements.concat();
         if let Ok(prepared) = prepare(&source, Language::TypeScript) {
             assert_javascript(&prepared.script);
+            // The wrapper adds a line before the source and one after it.
             assert_eq!(prepared.script.lines().count(), format!("{source}\n").lines().count() + 2);
         } else {
             assert!(source.is_empty(), "{source}");
@@ -102,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn random_text_that_is_accepted_becomes_javascript(source in soup()) {
+    fn random_text_that_is_accepted_becomes_javascript(source in random_tokens()) {
         if let Ok(prepared) = prepare(&source, Language::TypeScript) {
             assert_javascript(&prepared.script);
         }
@@ -118,7 +119,7 @@ fn assert_javascript(script: &str) {
 }
 
 #[test]
-fn sizes_are_bounded() {
+fn empty_and_too_large_sources_are_rejected() {
     let limit = MAX_SOURCE_BYTES;
     assert_eq!(prepare("", Language::JavaScript), Err(Rejection::Empty));
     assert_eq!(prepare(" \n\t", Language::TypeScript), Err(Rejection::Empty));
@@ -130,7 +131,7 @@ fn sizes_are_bounded() {
 }
 
 #[test]
-fn fences_are_removed_and_lines_stay() {
+fn code_fences_are_removed_and_line_numbers_stay() {
     let prepared = prepare("\n```ts\nlet x: T = 1\nreturn x\n```\n", Language::TypeScript);
     let script = prepared.map(|prepared| prepared.script);
     assert_eq!(script.as_deref(), Ok("(async()=>{\n\n\nlet x    = 1\nreturn x\n\n\n})"));
@@ -140,7 +141,7 @@ fn fences_are_removed_and_lines_stay() {
 }
 
 #[test]
-fn shell_is_refused_only_when_it_is_not_javascript() {
+fn shell_commands_are_rejected_only_if_they_are_not_javascript() {
     let shell = ["cd /tmp && npm install", "cat file | grep x", "echo $HOME", "#!/bin/bash\nls"];
     for source in shell {
         assert_eq!(prepare(source, Language::JavaScript), Err(Rejection::Shell), "{source}");
@@ -150,7 +151,7 @@ fn shell_is_refused_only_when_it_is_not_javascript() {
 }
 
 #[test]
-fn typescript_that_cannot_be_erased_is_refused() {
+fn typescript_that_cannot_be_erased_is_rejected() {
     let cases = [
         ("namespace A { const x = 1 }", 1, 1, "namespace"),
         ("namespace A.B { export function f() {} }", 1, 1, "namespace"),

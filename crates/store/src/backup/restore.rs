@@ -13,7 +13,7 @@ use crate::backend::Backend;
 use crate::locking::begin_with_locks;
 use crate::rows::RunState;
 use crate::seal::key_of;
-use crate::sql::places;
+use crate::sql::row_placeholders;
 use crate::{Millis, migrations};
 
 /// The most keys that a backup's cells may be sealed with; more than a key file may hold.
@@ -233,7 +233,7 @@ async fn flush(connection: &mut AnyConnection, batch: &mut Option<Batch>) -> Res
         "INSERT INTO {} ({}) VALUES {}",
         batch.table,
         names.join(", "),
-        places(batch.rows.len(), batch.columns.len())
+        row_placeholders(batch.rows.len(), batch.columns.len())
     );
     let mut query = sqlx::query(&sql);
     for row in batch.rows.drain(..) {

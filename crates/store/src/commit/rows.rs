@@ -9,13 +9,13 @@ use crate::Millis;
 use crate::error::StoreError;
 use crate::rows::{CallRow, LegRow, RunState};
 use crate::runs::{FencedRun, NewRun};
-use crate::sql::{ROWS_A_STATEMENT, places};
+use crate::sql::{ROWS_PER_STATEMENT, row_placeholders};
 
 /// How often a catalog is marked as used: half the time for which a sweep keeps a used catalog.
 const MARK_USED_EVERY_MS: i64 = 30 * 60 * 1000;
 
 /// The most bytes of calls per statement.
-const BYTES_A_STATEMENT: usize = 2 << 20;
+const BYTES_PER_STATEMENT: usize = 2 << 20;
 
 /// Writes the run's row: the first commit inserts it, and later ones update it if the holder still has the run.
 pub(super) async fn write_run(
@@ -151,11 +151,11 @@ pub(super) async fn write_legs(
     run_id: &str,
     legs: &[LegRow],
 ) -> Result<(), CommitError> {
-    for batch in legs.chunks(ROWS_A_STATEMENT) {
+    for batch in legs.chunks(ROWS_PER_STATEMENT) {
         let sql = format!(
             "INSERT INTO legs (run_id, leg, clock_us, replies, ended, shown) VALUES {} ON CONFLICT (run_id, leg) DO \
              UPDATE SET ended = COALESCE(excluded.ended, legs.ended), shown = COALESCE(excluded.shown, legs.shown)",
-            places(batch.len(), 6)
+            row_placeholders(batch.len(), 6)
         );
         let mut query = sqlx::query(&sql);
         for leg in batch {
@@ -192,7 +192,7 @@ pub(super) async fn write_calls(
              outcome = COALESCE(excluded.outcome, calls.outcome), reply = COALESCE(excluded.reply, calls.reply), \
              ticket = excluded.ticket \
              WHERE calls.state <> 'settled' OR excluded.state IN ('settled', 'delivered', 'cleared')",
-            places(batch.len(), 19)
+            row_placeholders(batch.len(), 19)
         );
         let mut query = sqlx::query(&sql);
         for call in batch {
@@ -208,9 +208,9 @@ fn batch_of(calls: &[CallRow]) -> usize {
     let mut bytes = 0;
     let fits = |call: &&CallRow| {
         bytes += call.journal_bytes();
-        bytes <= BYTES_A_STATEMENT
+        bytes <= BYTES_PER_STATEMENT
     };
-    calls.iter().take(ROWS_A_STATEMENT).take_while(fits).count().max(1)
+    calls.iter().take(ROWS_PER_STATEMENT).take_while(fits).count().max(1)
 }
 
 type AnyQuery<'q> = Query<'q, Any, AnyArguments<'q>>;

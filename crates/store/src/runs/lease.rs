@@ -8,7 +8,7 @@ use crate::Millis;
 use crate::backend::{Backend, Durability};
 use crate::error::StoreError;
 use crate::rows::RunState;
-use crate::sql::list;
+use crate::sql::placeholders;
 
 /// Why a run cannot be taken over.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ impl From<sqlx::Error> for LeaseError {
 }
 
 /// The most runs per statement.
-const RUNS_A_STATEMENT: usize = 500;
+const RUNS_PER_STATEMENT: usize = 500;
 
 pub(crate) async fn take(
     backend: &Backend,
@@ -118,11 +118,11 @@ pub(crate) async fn renew(
     lease_until: Millis,
 ) -> Result<u64, StoreError> {
     let mut renewed = 0;
-    for batch in runs.chunks(RUNS_A_STATEMENT) {
+    for batch in runs.chunks(RUNS_PER_STATEMENT) {
         let sql = format!(
             "UPDATE runs SET lease_until = $1 WHERE run_id IN ({}) AND holder = $2 AND lease_until > 0 \
              AND state IN ('running', 'waiting')",
-            list(3, batch.len())
+            placeholders(3, batch.len())
         );
         let mut query = sqlx::query(&sql).bind(lease_until).bind(holder.to_owned());
         for run_id in batch {
@@ -136,10 +136,10 @@ pub(crate) async fn renew(
 
 pub(crate) async fn lost(backend: &Backend, holder: &str, runs: &[String]) -> Result<Vec<String>, StoreError> {
     let mut lost = Vec::new();
-    for batch in runs.chunks(RUNS_A_STATEMENT) {
+    for batch in runs.chunks(RUNS_PER_STATEMENT) {
         let sql = format!(
             "SELECT run_id FROM runs WHERE run_id IN ({}) AND (holder <> $1 OR state NOT IN ('running', 'waiting'))",
-            list(2, batch.len())
+            placeholders(2, batch.len())
         );
         let mut query = sqlx::query(&sql).bind(holder.to_owned());
         for run_id in batch {

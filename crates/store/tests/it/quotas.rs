@@ -155,7 +155,7 @@ async fn journals_and_snapshots_count_together_until_they_are_deleted() {
         // Another principal is not affected.
         put(&store, &mut run_of_another_principal(&place, 4), &journal(1, 9_000)).await.unwrap();
         // Deleted runs free their quota.
-        store.forget_before(NOW + 1).await.unwrap();
+        store.delete_runs_before(NOW + 1).await.unwrap();
         put(&store, &mut place.new_run(5), &journal(1, 4_000)).await.unwrap();
     }
 }

@@ -79,9 +79,9 @@ async fn old_runs_are_deleted_and_their_transcripts_kept() {
         let mut over = place.run(2, waiting(&place, 2)).await;
         let end = Change { state: Some(RunState::Completed), ..Change::default() };
         place.store.commit(&mut over, &end, Durability::Synced, NOW + 100).await.unwrap();
-        place.store.forget_before(NOW + 100).await.unwrap();
+        place.store.delete_runs_before(NOW + 100).await.unwrap();
         assert!(state(&place, &over.run_id).await.is_some(), "not yet");
-        place.store.forget_before(NOW + 101).await.unwrap();
+        place.store.delete_runs_before(NOW + 101).await.unwrap();
         assert_eq!(state(&place, &over.run_id).await, None);
         assert_eq!(place.store.calls(&over.run_id).await.unwrap(), []);
         assert_eq!(place.store.legs(&over.run_id).await.unwrap(), []);

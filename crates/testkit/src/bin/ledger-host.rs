@@ -179,7 +179,7 @@ impl Host {
             "sweep" => {
                 let then = now_ms() + number("aheadMs");
                 let expired = store.expire(then).await?;
-                json!({"expired": expired, "forgotten": store.forget_before(then).await?})
+                json!({"expired": expired, "forgotten": store.delete_runs_before(then).await?})
             }
             "transcript" => json!(store.transcript(session).await?),
             "reached" => json!(fault::reached()),

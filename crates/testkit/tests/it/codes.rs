@@ -1,4 +1,4 @@
-//! Every error code is produced by a test: by a cell of this file, or by a test that is named here.
+//! Checks that a test produces each error code: a cell in `CELLS`, or a test named in `ELSEWHERE`.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use sqlx::Connection;
 use crate::fake_tools::{Behavior, FakeTools};
 use crate::world::{Parts, code};
 
-/// Error codes, each with the fields of the `exec` input and a cell that produces it.
+/// Error codes, each with the `exec` input (without `code`) and the source of a cell that produces it.
 const CELLS: &[(ErrorCode, &str, &str)] = &[
     (ErrorCode::InvalidInput, "{}", "return (1"),
     (ErrorCode::TypescriptTransformFailed, r#"{"language": "typescript"}"#, "const a: = 1"),
@@ -58,7 +58,7 @@ fn every_error_code_has_a_test() {
     }
 }
 
-fn small() -> Value {
+fn small_limits() -> Value {
     json!({"codeMode": {
         "enabled": true, "timeoutMs": 1500, "memoryLimitBytes": 16 << 20, "maxOutputBytes": 1024, "maxSnapshotBytes": 65536,
     }})
@@ -70,14 +70,14 @@ async fn cells_fail_with_the_expected_codes() {
         ("openclaw:core:read", Behavior::WaitForGate),
         ("openclaw:core:fails", Behavior::Fail("no such city")),
     ]);
-    let world = Parts { tools: small(), sources: vec![fakes], ..Parts::default() }.open().await;
+    let world = Parts { tools: small_limits(), sources: vec![fakes], ..Parts::default() }.open().await;
     for (expected, input, source) in CELLS {
         let mut input: Value = serde_json::from_str(input).unwrap();
         input["code"] = json!(source);
         let result = world.run().exec_with("exec-1", input).await;
         assert_eq!(code(&result), expected.as_str(), "{source}: {result}");
     }
-    // An exception that the cell throws has no code.
+    // An exception that the cell throws has no error code; the helper returns "none".
     assert_eq!(code(&world.run().exec("throw new Error('mine')").await), "none");
 }
 
@@ -97,7 +97,7 @@ async fn a_run_over_the_live_run_limit_is_rejected() {
     let (first, _) = run.suspend("await yield_control(); return 1").await;
     run.suspend("await yield_control(); return 2").await;
     assert_eq!(code(&run.exec("return 3").await), "runtime_unavailable");
-    // A waiting run still resumes, and its end allows a new run.
+    // A waiting run can still be resumed. When it has ended, a new run is accepted.
     assert_eq!(run.wait(&first).await["value"], 1);
     assert_eq!(run.value("return 3").await, 3);
 }
@@ -126,7 +126,7 @@ async fn a_wait_on_a_closed_store_fails_with_internal_error() {
     assert_eq!(code(&world.run().wait(&run_id).await), "internal_error");
 }
 
-/// Makes every statement of the store on runs fail with an error that contains SQL.
+/// Makes every statement on the table of runs fail with an error that contains the table's name.
 async fn break_store(path: &Path) {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
     let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
@@ -164,12 +164,12 @@ async fn a_process_that_lost_its_run_reports_waiting_and_makes_no_more_calls() {
     let tools = json!({"codeMode": {"enabled": true, "timeoutMs": 5000, "maxWaitMs": 300}});
     let world = Parts { tools, sources: vec![fakes.clone()], ..Parts::default() }.open().await;
     let run = world.run();
-    let turn = tokio::spawn(async move { run.exec("await tools.gate({}); return await tools.read({})").await });
+    let exec = tokio::spawn(async move { run.exec("await tools.gate({}); return await tools.read({})").await });
     fakes.until(1).await;
     let run_id = fakes.calls()[0].token.run.clone();
     world.store().take_forcibly(&run_id, "another process", i64::MAX).await.unwrap();
     fakes.gate.notify_one();
-    let result = turn.await.unwrap();
+    let result = exec.await.unwrap();
     assert_eq!((&result["status"], &result["runId"]), (&json!("waiting"), &json!(run_id)), "{result}");
     assert_eq!(fakes.called(), ["openclaw:core:gate"], "no more calls are made");
 }

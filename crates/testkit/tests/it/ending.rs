@@ -1,4 +1,4 @@
-//! Ending runs from outside: abort in every state, timeout, the end of a session.
+//! Runs that are ended from outside: by an abort in each state of the run, by a timeout, or with their session.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,13 +41,13 @@ async fn state(world: &World, run_id: &str) -> (RunState, bool) {
     (row.state, row.snapshot.is_some())
 }
 
-/// Starts an `exec` in the background.
-async fn begin(run: &Run, code: &'static str) -> tokio::task::JoinHandle<Value> {
+/// Starts an `exec` in a task.
+fn spawn_exec(run: &Run, code: &'static str) -> tokio::task::JoinHandle<Value> {
     let run = run.clone();
     tokio::spawn(async move { run.exec(code).await })
 }
 
-/// Checks that the run is aborted and that nothing of it is left.
+/// Checks that the run is aborted, and that it has no snapshot and no driver.
 async fn assert_aborted(world: &World, run_id: &str) {
     assert_eq!(state(world, run_id).await, (RunState::Aborted, false));
     assert_eq!(code(&world.run().wait(run_id).await), "aborted");
@@ -58,13 +58,13 @@ async fn assert_aborted(world: &World, run_id: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_guest_is_aborted() {
     let (world, fakes) = world(long_timeouts()).await;
-    let turn = begin(&world.run(), "await tools.read({}); for (;;) {}").await;
+    let exec = spawn_exec(&world.run(), "await tools.read({}); for (;;) {}");
     fakes.until(1).await;
     let run_id = fakes.calls()[0].token.run.clone();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let began = Instant::now();
     assert!(world.code_mode.abort(&run_id).await);
-    assert_eq!(code(&turn.await.unwrap()), "aborted");
+    assert_eq!(code(&exec.await.unwrap()), "aborted");
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     assert_aborted(&world, &run_id).await;
 }
@@ -72,11 +72,11 @@ async fn a_running_guest_is_aborted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn aborting_a_run_cancels_its_running_tool() {
     let (world, fakes) = world(long_timeouts()).await;
-    let turn = begin(&world.run(), "text('before'); return await tools.never({})").await;
+    let exec = spawn_exec(&world.run(), "text('before'); return await tools.never({})");
     fakes.until(1).await;
     let token = fakes.calls()[0].token.clone();
     assert!(world.code_mode.abort(&token.run).await);
-    let result = turn.await.unwrap();
+    let result = exec.await.unwrap();
     assert_eq!((code(&result), &result["output"][0]["text"]), ("aborted", &json!("before")));
     eventually("the tool is cancelled", async || fakes.cancelled() == 1).await;
     assert_aborted(&world, &token.run).await;
@@ -119,7 +119,7 @@ async fn a_timed_out_run_cancels_its_tools_and_frees_its_worker() {
     eventually("the tool is cancelled", async || fakes.cancelled() == 1).await;
     eventually("the driver exits", async || world.code_mode.live_runs() == 0).await;
     assert_eq!(code(&world.run().wait(&run_id).await), "timeout", "a second wait returns the same result");
-    // The worker's slot is free again.
+    // The worker accepts another cell.
     assert_eq!(world.run().value("return 1").await, 1);
 }
 
@@ -144,11 +144,8 @@ async fn a_late_outcome_is_stored_and_never_delivered() {
     let calls = world.store().calls(&run_id).await.unwrap();
     assert!(calls[0].outcome.as_deref().unwrap().contains("late"), "{calls:?}");
     assert_eq!(code(&world.run().wait(&run_id).await), "aborted");
-    let noted = world.export("session").await.pop().unwrap();
-    assert_eq!(
-        (&noted["kind"], &noted["note"], &noted["runId"]),
-        (&json!("note"), &json!("late_result"), &json!(run_id))
-    );
+    let note = world.export("session").await.pop().unwrap();
+    assert_eq!((&note["kind"], &note["note"], &note["runId"]), (&json!("note"), &json!("late_result"), &json!(run_id)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -157,13 +154,13 @@ async fn ending_a_session_aborts_only_its_runs() {
     let (yielded, _) = world.run().suspend("await yield_control(); return 1").await;
     let (other, _) = world.run_as("main/another/run").suspend("await yield_control(); return 1").await;
     // This run has made no call yet, so it is not in the store.
-    let spinning = begin(&world.run(), "for (;;) {}").await;
-    let calling = begin(&world.run(), "return await tools.never({})").await;
+    let spinning = spawn_exec(&world.run(), "for (;;) {}");
+    let calling = spawn_exec(&world.run(), "return await tools.never({})");
     fakes.until(1).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(world.code_mode.end_session("session").await, 3);
-    for turn in [spinning, calling] {
-        assert_eq!(code(&turn.await.unwrap()), "aborted");
+    for exec in [spinning, calling] {
+        assert_eq!(code(&exec.await.unwrap()), "aborted");
     }
     assert_eq!(code(&world.run().wait(&yielded).await), "aborted");
     assert_eq!(value(&world.run_as("main/another/run").wait(&other).await), 1);
@@ -177,11 +174,14 @@ async fn a_run_held_by_another_process_is_aborted() {
     let parts =
         || Parts { sources: vec![fakes.clone()], store: Some(folder.path().join("store.db")), ..Parts::default() };
     let (one, other) = (parts().open().await, parts().open().await);
-    let turn = begin(&one.run(), "await Promise.race([tools.never({}), new Promise(done => setTimeout(done, 600))]); return await tools.never({})").await;
+    let exec = spawn_exec(
+        &one.run(),
+        "await Promise.race([tools.never({}), new Promise(done => setTimeout(done, 600))]); return await tools.never({})",
+    );
     fakes.until(1).await;
     let run_id = fakes.calls()[0].token.run.clone();
     assert!(other.code_mode.abort(&run_id).await);
-    assert_eq!(code(&turn.await.unwrap()), "aborted");
+    assert_eq!(code(&exec.await.unwrap()), "aborted");
     assert_eq!(state(&other, &run_id).await.0, RunState::Aborted);
     assert_eq!(fakes.called().len(), 1, "the process that lost the run makes no more calls");
 }

@@ -17,7 +17,7 @@ pub(crate) use header_arguments::header_arguments;
 
 /// A tool of the server that is not offered, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct LeftOutTool {
     pub tool: String,
     pub why: String,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Offer<'a> {
     pub(crate) tools: BTreeMap<ToolId, ToolSpec>,
     /// The tools that can only be called as a task.
     pub(crate) as_tasks: BTreeSet<ToolId>,
-    pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) left_out: Vec<LeftOutTool>,
 }
 
 /// The server's list exceeds a limit. It is rejected as a whole, because the server would choose which part is kept.
@@ -71,7 +71,7 @@ impl<'a> Offer<'a> {
     }
 
     /// Sets the server's instructions, which help to find its tools.
-    pub(crate) fn saying(self, about: Option<Arc<str>>) -> Self {
+    pub(crate) fn with_instructions(self, about: Option<Arc<str>>) -> Self {
         Self { about, ..self }
     }
 
@@ -163,7 +163,7 @@ impl<'a> Offer<'a> {
     }
 
     fn leave_out(&mut self, name: &str, why: String) {
-        self.left_out.push(LeftOut { tool: shown(name, MAX_SHOWN_NAME_CHARS), why });
+        self.left_out.push(LeftOutTool { tool: shown(name, MAX_SHOWN_NAME_CHARS), why });
     }
 
     fn id(&self, name: &str) -> Result<ToolId, String> {

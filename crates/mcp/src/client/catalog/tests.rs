@@ -1,7 +1,7 @@
 use contract::tool::{Operation, Repeat};
 use serde_json::{Value, json};
 
-use super::{LeftOut, Offer, TooMuch};
+use super::{LeftOutTool, Offer, TooMuch};
 use crate::client::spec::Limits;
 
 const LIMITS: Limits =
@@ -99,7 +99,7 @@ fn json_values_are_limited_per_tool_and_per_server() {
     offer.tool(&with("large", 10_000)).unwrap();
     assert_eq!(offer.tools.len(), 1);
     let left_out =
-        LeftOut { tool: "large".to_owned(), why: "its definition has more than 10000 JSON values".to_owned() };
+        LeftOutTool { tool: "large".to_owned(), why: "its definition has more than 10000 JSON values".to_owned() };
     assert_eq!(offer.left_out, [left_out]);
     let last = (0..20).find_map(|number| offer.tool(&with(&format!("t{number}"), 9_900)).err());
     assert_eq!(last, Some(TooMuch::Values(200_000)));
@@ -120,7 +120,9 @@ fn the_first_tool_with_a_name_wins_and_operations_come_last() {
         ("mcp:s:resources_read", Operation::ReadResource, Repeat::Always),
     ];
     assert_eq!(tools, expected);
-    let twin =
-        LeftOut { tool: "resources_list".to_owned(), why: "another tool of this server has the same name".to_owned() };
+    let twin = LeftOutTool {
+        tool: "resources_list".to_owned(),
+        why: "another tool of this server has the same name".to_owned(),
+    };
     assert_eq!(offer.left_out, [twin.clone(), twin]);
 }

@@ -133,7 +133,8 @@ pub(super) async fn list(
     limits: &Limits,
 ) -> Result<ServerListing, ConnectFailure> {
     let has = session.capabilities();
-    let mut offer = Offer::new(name, trusted, limits).saying(session.about()).in_headers(session.has_headers());
+    let mut offer =
+        Offer::new(name, trusted, limits).with_instructions(session.about()).in_headers(session.has_headers());
     if has.tools {
         list_tools(session, &mut offer, limits.connect).await?;
     }

@@ -54,13 +54,13 @@ impl Http {
 
     fn post(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
         let Ok(value) = serde_json::to_value(message) else { return };
-        let promoted = match message {
+        let header_arguments = match message {
             JsonRpcMessage::Request(request) => Sink::of(&request.request).map(|listener| listener.headers),
             JsonRpcMessage::Response(_) | JsonRpcMessage::Notification(_) | JsonRpcMessage::Error(_) => None,
         };
         let version = value.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion").and_then(Value::as_str);
         let posted = PostRequest {
-            headers: headers::standard(&value, version, promoted.unwrap_or_default()),
+            headers: headers::for_message(&value, version, header_arguments.unwrap_or_default()),
             version: version.map(str::to_owned),
             body: value.to_string().into_bytes(),
         };

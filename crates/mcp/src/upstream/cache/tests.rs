@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use contract::tool::{Repeat, ToolId, ToolSpec};
 use serde_json::{Value, json};
 
-use super::{CacheError, CatalogFile, LastFailure, Listing, STDERR_LINES};
+use super::{CacheError, CacheFile, LastFailure, Listing, STDERR_LINES};
 use crate::client::{Limits, Offer, ServerSpec, Transport};
 
 struct Folder(PathBuf);
@@ -59,7 +59,7 @@ fn listing() -> Listing {
 #[test]
 fn a_listing_is_read_back_unchanged_and_only_its_owner_can_read_it() {
     let folder = Folder::new();
-    let file = CatalogFile::of(&folder.0, &spec(&["server"], "hunter2"));
+    let file = CacheFile::of(&folder.0, &spec(&["server"], "hunter2"));
     assert!(file.read().unwrap().is_none());
     file.write(&listing()).unwrap();
     assert_eq!(file.read().unwrap().unwrap(), listing());
@@ -73,7 +73,7 @@ fn a_listing_is_read_back_unchanged_and_only_its_owner_can_read_it() {
 #[test]
 fn the_file_name_depends_on_the_server_and_not_on_its_secrets() {
     let folder = Folder::new();
-    let path = |spec: &ServerSpec| CatalogFile::of(&folder.0, spec).path;
+    let path = |spec: &ServerSpec| CacheFile::of(&folder.0, spec).path;
     let one = path(&spec(&["a"], "hunter2"));
     assert_eq!(one, path(&spec(&["a"], "hunter3")));
     assert_ne!(one, path(&spec(&["b"], "hunter2")));
@@ -89,15 +89,15 @@ fn the_file_name_depends_on_the_server_and_not_on_its_secrets() {
 fn hints_in_the_cache_are_ignored_once_the_server_is_not_trusted() {
     let folder = Folder::new();
     let trusted = spec(&[], "");
-    CatalogFile::of(&folder.0, &trusted).write(&listing()).unwrap();
-    let read = CatalogFile::of(&folder.0, &ServerSpec { trusted: false, ..trusted }).read().unwrap().unwrap();
+    CacheFile::of(&folder.0, &trusted).write(&listing()).unwrap();
+    let read = CacheFile::of(&folder.0, &ServerSpec { trusted: false, ..trusted }).read().unwrap().unwrap();
     assert!(read.tools.iter().all(|tool| tool.repeat == Repeat::Never), "{read:?}");
 }
 
 #[test]
 fn an_invalid_or_too_large_file_is_not_used() {
     let folder = Folder::new();
-    let file = CatalogFile::of(&folder.0, &spec(&[], ""));
+    let file = CacheFile::of(&folder.0, &spec(&[], ""));
     file.write(&listing()).unwrap();
     let good: Value = serde_json::from_str(&std::fs::read_to_string(&file.path).unwrap()).unwrap();
     let changed = |key: &str, value: Value| {
@@ -129,7 +129,7 @@ fn an_invalid_or_too_large_file_is_not_used() {
     }
     let small = ServerSpec { limits: Limits { total_bytes: 1 << 10, ..Limits::DEFAULT }, ..spec(&[], "") };
     std::fs::write(&file.path, "x".repeat(100 << 10)).unwrap();
-    assert!(matches!(CatalogFile::of(&folder.0, &small).read(), Err(CacheError::TooLong(_))));
+    assert!(matches!(CacheFile::of(&folder.0, &small).read(), Err(CacheError::TooLong(_))));
     std::fs::remove_file(&file.path).unwrap();
     std::fs::create_dir(&file.path).unwrap();
     assert!(matches!(file.read(), Err(CacheError::Io(_))));

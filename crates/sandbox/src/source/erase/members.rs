@@ -1,4 +1,4 @@
-//! Erases TypeScript from classes, and recognises namespaces that contain only types.
+//! Erases TypeScript from class heads and class members, and recognises namespaces that contain only types.
 
 use oxc_ast::ast::*;
 use oxc_ast_visit::walk;
@@ -6,24 +6,24 @@ use oxc_span::{GetSpan, Span};
 
 use super::Eraser;
 
-/// Erases a member without a value, or the TypeScript parts of one that has a value.
+/// Erases a class member that exists only in TypeScript, or the TypeScript parts of any other member.
 pub(super) fn erase(eraser: &mut Eraser<'_>, element: &ClassElement<'_>) {
     let span = element.span();
     if is_type_only_member(element) {
-        refuse_decorators(eraser, element);
+        reject_decorators(eraser, element);
         eraser.blank_statement(span);
         return;
     }
     match element {
         ClassElement::MethodDefinition(method) => {
-            blank_name(eraser, span, &method.key, method.computed, method.optional, false);
+            blank_around_name(eraser, span, &method.key, method.computed, method.optional, false);
         }
         ClassElement::PropertyDefinition(property) => {
             let (optional, definite) = (property.optional, property.definite);
-            blank_name(eraser, span, &property.key, property.computed, optional, definite);
+            blank_around_name(eraser, span, &property.key, property.computed, optional, definite);
         }
         ClassElement::AccessorProperty(property) => {
-            blank_name(eraser, span, &property.key, property.computed, false, property.definite);
+            blank_around_name(eraser, span, &property.key, property.computed, false, property.definite);
         }
         ClassElement::StaticBlock(_) | ClassElement::TSIndexSignature(_) => {}
     }
@@ -31,6 +31,8 @@ pub(super) fn erase(eraser: &mut Eraser<'_>, element: &ClassElement<'_>) {
     eraser.close(span);
 }
 
+/// Returns whether a member does not exist at run time: an index signature, an overload, or an abstract or `declare`d
+/// member.
 fn is_type_only_member(element: &ClassElement<'_>) -> bool {
     match element {
         ClassElement::TSIndexSignature(_) => true,
@@ -41,7 +43,8 @@ fn is_type_only_member(element: &ClassElement<'_>) -> bool {
     }
 }
 
-fn refuse_decorators(eraser: &mut Eraser<'_>, element: &ClassElement<'_>) {
+/// Rejects the cell if the member has decorators: visiting a decorator does that.
+fn reject_decorators(eraser: &mut Eraser<'_>, element: &ClassElement<'_>) {
     use oxc_ast_visit::Visit;
     match element {
         ClassElement::MethodDefinition(method) => eraser.visit_decorators(&method.decorators),
@@ -51,8 +54,8 @@ fn refuse_decorators(eraser: &mut Eraser<'_>, element: &ClassElement<'_>) {
     }
 }
 
-/// Erases the modifiers before a member's name and the `?` or `!` behind it.
-fn blank_name(
+/// Erases the TypeScript modifiers before a member's name and the `?` or `!` after it.
+fn blank_around_name(
     eraser: &mut Eraser<'_>,
     member: Span,
     key: &PropertyKey<'_>,
@@ -74,8 +77,8 @@ fn blank_name(
     }
 }
 
-/// Erases `abstract` before a class and the `implements` clause behind it.
-pub(super) fn blank_heritage(eraser: &mut Eraser<'_>, class: &Class<'_>) {
+/// Erases `abstract` and the `implements` clause of a class; `extends` stays.
+pub(super) fn blank_class_head(eraser: &mut Eraser<'_>, class: &Class<'_>) {
     let mut keyword = eraser.source.skip(class.span.start);
     if let ("abstract", end) = eraser.source.word(keyword) {
         eraser.blank(keyword, end);

@@ -1,4 +1,5 @@
-//! Clients of one or several hosts: they send requests, settle calls, decide approvals, and restart a host that died.
+//! The clients of a history, as one value: it sends commands to one or several hosts, settles calls, decides approvals
+//! and restarts a host that died.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,19 +12,21 @@ use super::node::{Node, Start};
 use super::oracle::{Line, lines};
 use super::program::Chance;
 
-/// Short, so that the run of a dead host is taken over soon.
+/// The lease of a run. It is short, so that the next host soon takes over the runs of a dead one.
 pub const LEASE_MS: u64 = 300;
+/// How long a `wait` waits.
 pub const WAIT_MS: u64 = 100;
 
-/// Time limit of a history, generous for busy machines.
+/// The time limit of a history, long enough for a busy machine.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 pub struct Clients {
+    /// The file to which the tools of all hosts append one line per call.
     pub ledger: PathBuf,
     session: String,
     chance: Chance,
     hosts: Hosts,
-    /// How often the host has died.
+    /// How often the single host has died. Deaths of hosts that are shared with other clients are not counted.
     pub deaths: u32,
     pub tolerance: Tolerance,
     /// Outcomes that a host has accepted, by run and call.
@@ -32,32 +35,36 @@ pub struct Clients {
     deadline: Instant,
 }
 
-/// Deviations that may happen although no host died.
+/// What the checks accept although no host died.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tolerance {
+    /// Calls of non-repeatable tools may end with an unknown outcome.
     pub unknown_outcomes: bool,
+    /// An outcome may be stored although its client got no acknowledgement.
     pub lost_answers: bool,
 }
 
 enum Hosts {
-    /// One host that may die of its fault and is restarted without it.
+    /// One host with a fault that may kill it. It is restarted without the fault.
     Single { store: String, fault: Option<String>, node: Option<Node> },
-    /// Several hosts with other clients, whose store may be unavailable at times.
+    /// Several hosts that are shared with other clients, and whose store may be unavailable at times.
     Shared(Vec<Arc<Node>>),
 }
 
 impl Clients {
+    /// Starts a host with a fault on the first command.
     pub fn of_host_with_fault(store: String, folder: &Path, chance: Chance, fault: Option<String>) -> Self {
         let hosts = Hosts::Single { store, fault, node: None };
         Self::new(hosts, folder.join("ledger"), "session".to_owned(), chance)
     }
 
-    /// Uses a host that is running already and must not die.
+    /// Uses a host that is already running and has no fault.
     pub fn of_host(node: Node, store: String, folder: &Path, chance: Chance) -> Self {
         let hosts = Hosts::Single { store, fault: None, node: Some(node) };
         Self::new(hosts, folder.join("ledger"), "session".to_owned(), chance)
     }
 
+    /// Uses running hosts that other clients use too. Each command goes to a random one.
     pub fn of_nodes(nodes: Vec<Arc<Node>>, ledger: PathBuf, session: String, chance: Chance) -> Self {
         Self::new(Hosts::Shared(nodes), ledger, session, chance)
     }
@@ -109,13 +116,14 @@ impl Clients {
         std::thread::sleep(Duration::from_millis(20));
     }
 
-    /// Starts a cell. Returns its run if it is in the store afterwards, or its result if it ended at once.
+    /// Starts a cell. Returns the id of its run if it is now waiting, or its result if it has already ended. Returns
+    /// neither if the host failed before it stored the run.
     pub fn exec(&mut self, code: &str) -> (Option<String>, Option<Value>) {
         let before = self.runs();
         match self.ask(&json!({"op": "exec", "code": code})) {
             Some(result) if result["status"] == "waiting" => (Some(result["runId"].as_str().unwrap().to_owned()), None),
             Some(result) if !is_temporary_failure(&result) => (None, Some(result)),
-            // The answer with the run's id was lost; the run is in the store if it was written at all.
+            // The answer with the run's id was lost. If the run was stored, it is the one that was not there before.
             Some(_) | None => (self.runs().into_iter().find(|run| !before.contains(run)), None),
         }
     }
@@ -138,7 +146,8 @@ impl Clients {
         }
     }
 
-    /// Waits again for a run that ended with `end`. Retries while a host reports that its store is unavailable.
+    /// Sends another `wait` for a run that has ended with the result `end`. Repeats it while a host reports that its
+    /// store is unavailable, unless that report is `end` itself.
     pub fn wait_again(&mut self, run_id: &str, end: &Value) -> Value {
         loop {
             let result = self.ask_until_answered(&json!({"op": "wait", "runId": run_id}));
@@ -149,17 +158,17 @@ impl Clients {
         }
     }
 
-    /// Settles the parked calls of a run and decides pending approvals, both at random.
+    /// Settles a random part of a run's parked calls, and decides a random part of the pending approvals.
     pub fn settle_and_decide(&mut self, run_id: &str) {
         self.settle_parked_calls(run_id);
         self.decide();
     }
 
-    /// Settles parked calls at random, and again if the outcome was not acknowledged.
+    /// Settles a random part of a run's parked calls, including calls whose earlier outcome was not acknowledged.
     fn settle_parked_calls(&mut self, run_id: &str) {
         for Line { name, run, call, .. } in lines(&self.ledger) {
-            let open = run == run_id && !self.acknowledged.contains_key(&(run.clone(), call));
-            if !open || !["task", "pick"].contains(&name.as_str()) || self.chance.below(4) == 0 {
+            let unsettled = run == run_id && !self.acknowledged.contains_key(&(run.clone(), call));
+            if !unsettled || !["task", "pick"].contains(&name.as_str()) || self.chance.below(4) == 0 {
                 continue;
             }
             self.outcomes_sent += 1;
@@ -175,14 +184,15 @@ impl Clients {
         let Some(pending) = self.ask(&json!({"op": "approvals"})) else { return };
         for approval in pending.as_array().into_iter().flatten() {
             if self.chance.below(4) > 0 {
-                // If the answer is lost, the approval was either stored or is still pending.
+                // If the answer is lost, the decision may not be stored; then the approval is decided the next time.
                 drop(self.ask(&json!({"op": "decide", "approvalId": approval["approvalId"]})));
             }
         }
     }
 }
 
-/// Whether a host reports that its store is unavailable. The run is unchanged, and a later `wait` returns its state.
+/// Returns whether a host reports that its store is unavailable. The run is unchanged, and a later `wait` returns its
+/// state.
 fn is_temporary_failure(result: &Value) -> bool {
     result["status"] == "failed" && ["internal_error", "runtime_unavailable"].iter().any(|code| result["code"] == *code)
 }

@@ -88,7 +88,7 @@ fn abort(clients: &mut Clients) {
 
 /// Returns how often a run was released between turns.
 fn released(clients: &mut Clients) -> Option<u64> {
-    clients.ask(&json!({"op": "reached"}))?.get("rest.after_release")?.as_u64()
+    clients.ask(&json!({"op": "reached"}))?.get("release.after_commit")?.as_u64()
 }
 
 fn expire(clients: &mut Clients) {

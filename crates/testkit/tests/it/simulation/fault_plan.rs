@@ -44,6 +44,6 @@ pub const IN_TRANSACTION: [&str; 9] = [
     "wait.before_take",
     "settle.before_commit",
     "decide.before_commit",
-    "sweep.in_forget",
+    "sweep.in_transaction",
     "sweep.before_commit",
 ];

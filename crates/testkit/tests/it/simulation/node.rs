@@ -184,7 +184,7 @@ impl NodeThread {
         let tools = Tools { node: self.name.clone(), world: Arc::clone(&self.world), dead: Arc::clone(&self.dead) };
         let server = Arc::new(Server::new(code_mode, tools));
         self.outside.replace(Some((store, pool)));
-        fault::take_turns();
+        fault::enable_turns();
         loop {
             match self.next_order().await {
                 Order::Advance(time) => {
@@ -247,8 +247,8 @@ impl NodeThread {
     fn is_busy(&self) -> bool {
         match &*self.outside.borrow() {
             Some((store, pool)) => {
-                store.connections_in_use() > fault::waiting_connected()
-                    || fault::under_way() > 0
+                store.connections_in_use() > fault::waiting_with_connection()
+                    || fault::in_flight() > 0
                     || pool.running_legs() > 0
             }
             None => true,
