@@ -2,6 +2,8 @@
 //!
 //! This crate is pure and deterministic: the same tools give the same catalog, names and bytes.
 
+#![cfg_attr(not(test), warn(clippy::print_stdout))]
+
 pub mod arguments;
 mod declare;
 mod find;

@@ -5,6 +5,8 @@
 //!
 //! Secrets that are read here are registered with the log's [redactor](telemetry::Redactor).
 
+#![cfg_attr(not(test), warn(clippy::print_stdout))]
+
 mod clients;
 pub mod display;
 mod document;

@@ -314,9 +314,8 @@ fn a_file_that_is_too_long_or_has_too_many_values_is_refused_from_any_source() {
         assert_eq!((servers.len(), problems.len()), (0, expected), "{problems:?}");
     }
     let longest = format!("{{}}{}", " ".repeat(MAX_USER_FILE_BYTES - 2));
-    let problems = |text: &str| {
-        Scratch::with(&[(USER, "{imports: ['cursor']}"), ("home/.cursor/mcp.json", text)]).loaded().1
-    };
+    let problems =
+        |text: &str| Scratch::with(&[(USER, "{imports: ['cursor']}"), ("home/.cursor/mcp.json", text)]).loaded().1;
     assert!(problems(&longest).is_empty());
     assert!(problems(&format!("{longest} "))[0].contains("more than 16777216 bytes"));
     let servers: String = (0..2_000).map(|number| format!("s{number}: {{command: 'x'}},\n")).collect();

@@ -5,6 +5,8 @@
 //! process, and `code_mode` is the interface to them. This crate never links the sandbox: it talks to workers only in
 //! frames.
 
+#![cfg_attr(not(test), warn(clippy::print_stdout))]
+
 mod bridge;
 pub mod cell;
 mod code_mode;

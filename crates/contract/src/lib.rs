@@ -2,6 +2,8 @@
 //!
 //! Pure: no IO, no clock, no async. A type belongs here if two crates need it.
 
+#![cfg_attr(not(test), warn(clippy::print_stdout))]
+
 pub mod cell;
 pub mod config;
 pub mod error;

@@ -27,7 +27,7 @@ fn shown(text: &str, chars: usize, line_break: char) -> String {
             Some('\t') => shown.push(' '),
             Some(letter) if is_unsafe(letter) => {
                 // Writing to a string cannot fail.
-                let _ = write!(shown, "\\u{{{:x}}}", u32::from(letter));
+                write!(shown, "\\u{{{:x}}}", u32::from(letter)).ok();
             }
             Some(letter) => shown.push(letter),
         }
@@ -51,7 +51,7 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
         if must_be_escaped(letter) {
             for unit in letter.encode_utf16(&mut [0; 2]) {
                 // Writing to a string cannot fail.
-                let _ = write!(escaped, "\\u{unit:04x}");
+                write!(escaped, "\\u{unit:04x}").ok();
             }
         } else {
             escaped.push(letter);

@@ -3,6 +3,8 @@
 //! A [`ToolSource`] accepts only an [`AuthorizedCall`]. Only this crate can build one: after policy and hooks allowed
 //! the call, approval was granted if it is required, and the intent was journaled.
 
+#![cfg_attr(not(test), warn(clippy::print_stdout))]
+
 mod call;
 mod canned;
 pub mod clock;

@@ -4,6 +4,8 @@
 //! Without the feature `inject`, every function is a no-op. With it, a fault point has an effect only if the process
 //! armed it with `arm` (the test host `ledger-host` does) or the thread belongs to a simulation (`simulate`).
 
+#![cfg_attr(not(test), warn(clippy::print_stdout))]
+
 #[cfg(feature = "inject")]
 mod armed;
 #[cfg(feature = "inject")]

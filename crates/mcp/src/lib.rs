@@ -9,6 +9,8 @@
 //! `upstream` manages the servers a user configured, running or not; `client` is one connection to one of them;
 //! `keeper` ends a server's processes when the host process ends.
 
+#![cfg_attr(not(test), warn(clippy::print_stdout))]
+
 mod client;
 mod keeper;
 pub mod server;

@@ -3,6 +3,8 @@
 //! This crate is synchronous. A program that embeds Cellmate calls [`worker_main`] first in its `main`, because the
 //! pool re-executes the program as the worker.
 
+#![cfg_attr(not(test), warn(clippy::print_stdout))]
+
 mod engine_config;
 mod failure;
 mod host_calls;

@@ -3,6 +3,8 @@
 //! SQLite and Postgres share the same SQL. A run's row has a sequence number, a fence and a lease. Every change of a
 //! run is one transaction that first increments the sequence, so a process that has lost the run cannot change it.
 
+#![cfg_attr(not(test), warn(clippy::print_stdout))]
+
 mod approvals;
 mod backend;
 mod backup;

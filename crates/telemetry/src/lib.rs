@@ -5,6 +5,8 @@
 //! that id. An error that the program can ignore is logged once ([`LogIgnored`]). Secrets are removed from log lines by
 //! value ([`Redactor`]).
 
+#![cfg_attr(not(test), warn(clippy::print_stdout))]
+
 mod ignored;
 mod incident;
 mod redact;

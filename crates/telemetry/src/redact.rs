@@ -56,9 +56,8 @@ impl Redactor {
             return;
         }
         values.known.insert(secret.to_owned());
-        let escaped = secret.escape_default().to_string();
-        let json = secret.replace('\\', "\\\\").replace('"', "\\\"");
-        for form in [escaped, json] {
+        let json = serde_json::to_string(secret).unwrap_or_default();
+        for form in [secret.escape_debug().to_string(), json.trim_matches('"').to_owned()] {
             values.known.insert(form);
         }
         // If one secret is a prefix of another, the longer one is replaced as a whole.
@@ -90,6 +89,8 @@ mod tests {
         redactor.register("hunter2secretlonger");
         redactor.register("quo\"ted-value");
         let redacted = redactor.redact("a=hunter2secret b=hunter2secretlonger c=\"quo\\\"ted-value\"");
+        redactor.register("two\nlines, it's ü");
+        assert_eq!(redactor.redact(r#"{"a":"two\nlines, it's ü"}"#), r#"{"a":"[redacted]"}"#);
         assert_eq!(redacted, "a=[redacted] b=[redacted] c=\"[redacted]\"");
     }
 

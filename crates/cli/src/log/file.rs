@@ -33,13 +33,14 @@ impl LogFile {
         if let Ok(Some(next)) = self.rotated(&file) {
             *file = next;
         }
-        let _ = if line.len() > MAX_LOG_LINE_BYTES {
+        let written = if line.len() > MAX_LOG_LINE_BYTES {
             let dropped =
                 serde_json::json!({"level": "WARN", "message": "an event was too long to log", "bytes": line.len()});
             file.write_all(format!("{dropped}\n").as_bytes())
         } else {
             file.write_all(line.as_bytes())
         };
+        written.ok();
     }
 
     /// Returns the file to write to if it is no longer `file`: because that is full, or another process rotated it.

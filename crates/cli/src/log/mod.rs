@@ -83,7 +83,7 @@ pub(crate) fn init(arguments: &LogArguments, kind: CommandKind) -> Result<(), St
 pub(crate) fn open_file(state: &Path) -> io::Result<()> {
     let file = LogFile::open(&state.join(FOLDER))?;
     // The first one stays if there is one already.
-    let _ = FILE.set(file);
+    FILE.set(file).ok();
     Ok(())
 }
 
@@ -123,7 +123,7 @@ impl<'a> MakeWriter<'a> for Stderr {
 impl Write for Stderr {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         // The reader of standard error may have closed it, which must not stop the program.
-        let _ = io::stderr().write_all(safe_line(event, self.0).as_bytes());
+        io::stderr().write_all(safe_line(event, self.0).as_bytes()).ok();
         Ok(event.len())
     }
 

@@ -24,27 +24,27 @@ done
 "#;
 
 /// A secret that must never appear in the output of `cellmate`.
-pub const CANARY: &str = "canary-7f3e9a51c0de";
+pub(crate) const CANARY: &str = "canary-7f3e9a51c0de";
 
 /// A test user. The folder contains their home, a project and the server.
-pub struct Person {
+pub(crate) struct Person {
     folder: tempfile::TempDir,
 }
 
-pub struct CommandOutput {
+pub(crate) struct CommandOutput {
     pub code: i32,
     pub out: String,
     pub err: String,
 }
 
 impl CommandOutput {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}\n{}", self.out, self.err))
     }
 }
 
 impl Person {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let person = Self { folder: tempfile::tempdir().unwrap() };
         for folder in ["home", "project"] {
             std::fs::create_dir(person.path(folder)).unwrap();
@@ -53,27 +53,27 @@ impl Person {
         person
     }
 
-    pub fn path(&self, below: &str) -> PathBuf {
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
         self.folder.path().join(below)
     }
 
-    pub fn server(&self) -> String {
+    pub(crate) fn server(&self) -> String {
         self.path("server.sh").display().to_string()
     }
 
-    pub fn write(&self, below: &str, text: &str) {
+    pub(crate) fn write(&self, below: &str, text: &str) {
         let path = self.path(below);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
-    pub fn read(&self, below: &str) -> String {
+    pub(crate) fn read(&self, below: &str) -> String {
         std::fs::read_to_string(self.path(below)).unwrap()
     }
 
     /// Runs `cellmate` in the project's folder, checks that its output has no secrets, and removes the scratch folder's
     /// path from it.
-    pub fn run(&self, arguments: &[&str]) -> CommandOutput {
+    pub(crate) fn run(&self, arguments: &[&str]) -> CommandOutput {
         let output = Command::new(env!("CARGO_BIN_EXE_cellmate"))
             .args(arguments)
             .current_dir(self.path("project"))
@@ -96,7 +96,7 @@ impl Person {
         self.folder.path().to_str().unwrap()
     }
 
-    pub fn has(&self, below: &str) -> bool {
+    pub(crate) fn has(&self, below: &str) -> bool {
         Path::new(&self.path(below)).exists()
     }
 }

@@ -20,7 +20,7 @@ use crate::Fake;
 use crate::out::{Answer, Out};
 use crate::request::Request;
 
-pub fn serve(script: Value, port_file: &str) {
+pub(crate) fn serve(script: Value, port_file: &str) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::fs::write(format!("{port_file}.part"), port.to_string()).unwrap();
@@ -101,6 +101,6 @@ fn refused(how: &Value, request: &Request, message: &Value) -> Option<(&'static 
     short.then(|| ("403 Forbidden", format!(", error=\"insufficient_scope\", scope=\"{wanted}\"")))
 }
 
-pub fn status(status: &str, head: &str, body: &str) -> String {
+pub(crate) fn status(status: &str, head: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\n{head}content-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
 }

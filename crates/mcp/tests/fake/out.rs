@@ -6,12 +6,12 @@ use std::process::exit;
 
 use serde_json::Value;
 
-pub enum Out {
+pub(crate) enum Out {
     Stdout,
     Http(Answer),
 }
 
-pub struct Answer {
+pub(crate) struct Answer {
     pub stream: TcpStream,
     /// Respond with one JSON message instead of an event stream.
     pub json: bool,
@@ -21,7 +21,7 @@ pub struct Answer {
 }
 
 impl Out {
-    pub fn say(&mut self, message: &Value) {
+    pub(crate) fn say(&mut self, message: &Value) {
         let unasked = message["method"].is_string();
         if !matches!(self, Self::Http(answer) if answer.json && unasked) {
             self.text(&message.to_string());
@@ -29,7 +29,7 @@ impl Out {
     }
 
     /// Sends any text in place of a message.
-    pub fn text(&mut self, message: &str) {
+    pub(crate) fn text(&mut self, message: &str) {
         match self {
             Self::Stdout => self.print(message.as_bytes(), b"\n"),
             Self::Http(answer) if answer.json => self.print(message.as_bytes(), b""),
@@ -38,7 +38,7 @@ impl Out {
     }
 
     /// Writes bytes. Returns false if an HTTP client has disconnected; on pipes the server then exits.
-    pub fn print(&mut self, bytes: &[u8], end: &[u8]) -> bool {
+    pub(crate) fn print(&mut self, bytes: &[u8], end: &[u8]) -> bool {
         match self {
             Self::Stdout => {
                 let mut out = stdout().lock();
@@ -63,7 +63,7 @@ impl Out {
     }
 
     /// Writes a whole HTTP response, including its headers.
-    pub fn raw(&mut self, text: &str) {
+    pub(crate) fn raw(&mut self, text: &str) {
         if let Self::Http(answer) = self {
             answer.begun = true;
             drop(answer.stream.write_all(text.as_bytes()));

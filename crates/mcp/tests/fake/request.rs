@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
 
-pub struct Request {
+pub(crate) struct Request {
     pub method: String,
     pub target: String,
     pub headers: BTreeMap<String, String>,
@@ -13,7 +13,7 @@ pub struct Request {
 
 impl Request {
     /// Reads a request, or returns `None` if the connection is closed without a complete one.
-    pub fn read(stream: &TcpStream) -> Option<Self> {
+    pub(crate) fn read(stream: &TcpStream) -> Option<Self> {
         let mut reader = BufReader::new(stream);
         let mut line = String::new();
         reader.read_line(&mut line).ok().filter(|read| *read > 0)?;

@@ -14,7 +14,7 @@ use crate::request::Request;
 
 /// The requests that the issuer has received, and how it responds.
 #[derive(Default)]
-pub struct IssuerState {
+pub(crate) struct IssuerState {
     /// The forms that the token endpoint has received.
     pub asked: Vec<BTreeMap<String, String>>,
     /// The lifetime of tokens in seconds.
@@ -34,7 +34,7 @@ pub struct IssuerState {
     challenges: BTreeMap<String, String>,
 }
 
-pub struct Authority {
+pub(crate) struct Authority {
     pub url: String,
     /// The file of valid tokens that the server reads.
     pub accepted: PathBuf,
@@ -42,7 +42,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    pub fn start(accepted: PathBuf) -> Self {
+    pub(crate) fn start(accepted: PathBuf) -> Self {
         std::fs::write(&accepted, "").unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
@@ -60,7 +60,7 @@ impl Authority {
     }
 
     /// Revokes all tokens issued so far.
-    pub fn revoke(&self) {
+    pub(crate) fn revoke(&self) {
         std::fs::write(&self.accepted, "").unwrap();
     }
 }
@@ -144,13 +144,13 @@ fn json(status: u16, body: &Value) -> String {
 }
 
 /// A browser that follows one redirect and returns the final response.
-pub fn browse(page: &str) -> String {
+pub(crate) fn browse(page: &str) -> String {
     let first = get(page);
     let location = first.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().trim().to_owned();
     get(&location)
 }
 
-pub fn get(address: &str) -> String {
+pub(crate) fn get(address: &str) -> String {
     let url = Url::parse(address).unwrap();
     let mut stream = TcpStream::connect((url.host_str().unwrap(), url.port().unwrap())).unwrap();
     let target = &url[url::Position::BeforePath..];

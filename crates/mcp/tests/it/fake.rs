@@ -15,10 +15,10 @@ use store::{Keys, Location, Store};
 use tokio::sync::OnceCell;
 
 /// A temporary folder of one test, deleted on drop.
-pub struct Folder(pub PathBuf);
+pub(crate) struct Folder(pub PathBuf);
 
 impl Folder {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mcp-{}-{number}", std::process::id()));
@@ -38,12 +38,12 @@ impl Drop for Folder {
     }
 }
 
-pub fn limits() -> Limits {
+pub(crate) fn limits() -> Limits {
     Limits { connect: Duration::from_secs(20), call: Duration::from_secs(10), ..Limits::DEFAULT }
 }
 
 /// Returns the specification of a server. Servers of tests have keepers, as in the real program.
-pub fn spec(command: &str, args: &[&str], limits: Limits) -> ServerSpec {
+pub(crate) fn spec(command: &str, args: &[&str], limits: Limits) -> ServerSpec {
     mcp::keep_with(PathBuf::from(env!("CARGO_BIN_EXE_mcp-host")));
     ServerSpec {
         name: "s".to_owned(),
@@ -59,24 +59,24 @@ pub fn spec(command: &str, args: &[&str], limits: Limits) -> ServerSpec {
 }
 
 /// Returns a tool that performs these steps.
-pub fn tool(name: &str, does: Value) -> Value {
+pub(crate) fn tool(name: &str, does: Value) -> Value {
     json!({"name": name, "description": "Does it.", "inputSchema": {"type": "object"}, "does": does})
 }
 
-pub async fn connect(folder: &Folder, script: Value, limits: Limits) -> Result<Arc<Server>, ConnectError> {
+pub(crate) async fn connect(folder: &Folder, script: Value, limits: Limits) -> Result<Arc<Server>, ConnectError> {
     let path = folder.0.join("script.json");
     std::fs::write(&path, script.to_string()).unwrap();
     Server::connect(spec(env!("CARGO_BIN_EXE_fake-mcp"), &[path.to_str().unwrap()], limits)).await
 }
 
 /// The scripted server over HTTP on this machine. It ends on drop.
-pub struct AtAddress {
+pub(crate) struct AtAddress {
     url: String,
     child: std::process::Child,
 }
 
 impl AtAddress {
-    pub fn start(folder: &Folder, script: Value) -> Self {
+    pub(crate) fn start(folder: &Folder, script: Value) -> Self {
         let (path, port) = (folder.0.join("script.json"), folder.0.join("port"));
         std::fs::write(&path, script.to_string()).unwrap();
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fake-mcp"));
@@ -99,12 +99,12 @@ impl AtAddress {
         Self { url: format!("http://127.0.0.1:{port}/mcp"), child }
     }
 
-    pub fn spec(&self, limits: Limits) -> ServerSpec {
+    pub(crate) fn spec(&self, limits: Limits) -> ServerSpec {
         let transport = Transport::Http { url: self.url.clone(), headers: BTreeMap::new(), login: None };
         ServerSpec { name: "s".to_owned(), transport, trusted: false, limits }
     }
 
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -117,13 +117,13 @@ impl Drop for AtAddress {
 }
 
 /// Returns the messages that the server has recorded.
-pub fn heard(record: &Path) -> Vec<Value> {
+pub(crate) fn heard(record: &Path) -> Vec<Value> {
     let lines = std::fs::read_to_string(record).unwrap_or_default();
     lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 /// Waits until the server has recorded a matching message.
-pub async fn wait_until_recorded(record: &Path, wanted: impl Fn(&Value) -> bool) -> Value {
+pub(crate) async fn wait_until_recorded(record: &Path, wanted: impl Fn(&Value) -> bool) -> Value {
     let hearing = async {
         loop {
             if let Some(found) = heard(record).into_iter().find(&wanted) {
@@ -136,7 +136,7 @@ pub async fn wait_until_recorded(record: &Path, wanted: impl Fn(&Value) -> bool)
 }
 
 /// One connected server with the real code between a cell's call and it.
-pub struct Connected {
+pub(crate) struct Connected {
     pub server: Arc<Server>,
     executor: Executor,
     store: OnceCell<Store>,
@@ -145,21 +145,21 @@ pub struct Connected {
 }
 
 impl Connected {
-    pub async fn with(script: Value, limits: Limits) -> Self {
+    pub(crate) async fn with(script: Value, limits: Limits) -> Self {
         let folder = Folder::new();
         let server = connect(&folder, script, limits).await.unwrap_or_else(|error| panic!("{error}\n{}", error.stderr));
         Self::over(server, folder)
     }
 
     /// Connects to the scripted server over HTTP.
-    pub async fn at_address(script: Value, limits: Limits) -> Self {
+    pub(crate) async fn at_address(script: Value, limits: Limits) -> Self {
         let folder = Folder::new();
         let at = AtAddress::start(&folder, script);
         let server = Server::connect(at.spec(limits)).await.unwrap_or_else(|error| panic!("{error}"));
         Self { at: Some(at), ..Self::over(server, folder) }
     }
 
-    pub fn over(server: Arc<Server>, folder: Folder) -> Self {
+    pub(crate) fn over(server: Arc<Server>, folder: Folder) -> Self {
         let source: Arc<dyn ToolSource> = server.clone();
         let (routes, tools) = Routes::of(&[source]);
         let catalog = Arc::new(Catalog::new(tools).unwrap());
@@ -168,15 +168,15 @@ impl Connected {
     }
 
     /// Returns the executor of a run with this server.
-    pub fn executor(&self) -> &Executor {
+    pub(crate) fn executor(&self) -> &Executor {
         &self.executor
     }
 
-    pub async fn call(&self, name: &str, input: Value) -> Outcome {
+    pub(crate) async fn call(&self, name: &str, input: Value) -> Outcome {
         self.call_heard(name, input, ProgressSink::default()).await
     }
 
-    pub async fn call_heard(&self, name: &str, input: Value, updates: ProgressSink) -> Outcome {
+    pub(crate) async fn call_heard(&self, name: &str, input: Value, updates: ProgressSink) -> Outcome {
         let memory = || async { Store::open(&Location::Memory, Keys::ephemeral().unwrap()).await.unwrap() };
         let store = self.store.get_or_init(memory).await;
         let id = format!("mcp:s:{name}");
@@ -186,14 +186,14 @@ impl Connected {
         }
     }
 
-    pub async fn returned(&self, name: &str, input: Value) -> Returned {
+    pub(crate) async fn returned(&self, name: &str, input: Value) -> Returned {
         match self.call(name, input).await {
             Outcome::Returned(returned) => returned,
             other => panic!("{name}: {other:?}"),
         }
     }
 
-    pub async fn failed(&self, name: &str) -> String {
+    pub(crate) async fn failed(&self, name: &str) -> String {
         match self.call(name, json!({})).await {
             Outcome::Failed(message) => message,
             other => panic!("{name}: {other:?}"),

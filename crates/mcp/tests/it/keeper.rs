@@ -15,7 +15,7 @@ use crate::test_upstream::{eventually, options, scripted};
 
 /// A process as the system lists it.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub pid: i32,
     parent: i32,
     group: i32,
@@ -43,7 +43,7 @@ fn alive(pid: i32) -> bool {
 }
 
 /// Processes, keepers included, whose command names something in the folder.
-pub fn speaking_of(folder: &Folder) -> Vec<Seen> {
+pub(crate) fn speaking_of(folder: &Folder) -> Vec<Seen> {
     let here = folder.0.to_str().unwrap();
     processes().into_iter().filter(|process| !process.zombie && process.command.contains(here)).collect()
 }

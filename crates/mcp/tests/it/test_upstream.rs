@@ -14,14 +14,14 @@ use store::{Keys, Location, Store};
 
 use crate::fake::{Folder, limits, spec};
 
-pub struct ScriptedUpstream {
+pub(crate) struct ScriptedUpstream {
     pub upstream: Arc<Upstream>,
     pub store: Store,
     pub folder: Folder,
 }
 
 /// Options with short waits and an early give-up.
-pub fn options() -> UpstreamOptions {
+pub(crate) fn options() -> UpstreamOptions {
     let restart = Restart {
         first_wait: Duration::from_millis(20),
         longest_wait: Duration::from_millis(100),
@@ -32,7 +32,7 @@ pub fn options() -> UpstreamOptions {
 }
 
 /// Returns a server whose script, record and cached list are in the folder.
-pub fn scripted(folder: &Folder, name: &str, script: Value, limits: Limits) -> ServerSpec {
+pub(crate) fn scripted(folder: &Folder, name: &str, script: Value, limits: Limits) -> ServerSpec {
     write(folder, name, script);
     let path = folder.0.join(format!("{name}.json"));
     ServerSpec { name: name.to_owned(), ..spec(env!("CARGO_BIN_EXE_fake-mcp"), &[path.to_str().unwrap()], limits) }
@@ -44,11 +44,11 @@ fn write(folder: &Folder, name: &str, mut script: Value) {
 }
 
 impl ScriptedUpstream {
-    pub async fn with(script: Value, options: UpstreamOptions) -> Self {
+    pub(crate) async fn with(script: Value, options: UpstreamOptions) -> Self {
         Self::of(script, options, |_| {}).await
     }
 
-    pub async fn of(script: Value, options: UpstreamOptions, change: impl FnOnce(&mut ServerSpec)) -> Self {
+    pub(crate) async fn of(script: Value, options: UpstreamOptions, change: impl FnOnce(&mut ServerSpec)) -> Self {
         let folder = Folder::new();
         let mut spec = scripted(&folder, "s", script, limits());
         change(&mut spec);
@@ -57,12 +57,12 @@ impl ScriptedUpstream {
     }
 
     /// Replaces the script for the server's next start.
-    pub fn rewrite(&self, script: Value) {
+    pub(crate) fn rewrite(&self, script: Value) {
         write(&self.folder, "s", script);
     }
 
     /// Returns an executor for the current tools.
-    pub fn executor(&self, ask: &[&str]) -> Executor {
+    pub(crate) fn executor(&self, ask: &[&str]) -> Executor {
         let source: Arc<dyn ToolSource> = self.upstream.clone();
         let (routes, tools) = Routes::of(&[source]);
         let scope = Scope { agent_id: "main".to_owned(), session_id: "session".to_owned(), ..Scope::default() };
@@ -70,19 +70,19 @@ impl ScriptedUpstream {
         Executor::new(Arc::new(Catalog::new(tools).unwrap()), routes, scope).with_approval_patterns(ask)
     }
 
-    pub async fn call(&self, name: &str) -> Outcome {
+    pub(crate) async fn call(&self, name: &str) -> Outcome {
         match self.call_by(&self.executor(&[]), name).await.end {
             CallEnd::Settled(outcome) => outcome,
             other => panic!("{name}: {other:?}"),
         }
     }
 
-    pub async fn call_by(&self, executor: &Executor, name: &str) -> DirectCall {
+    pub(crate) async fn call_by(&self, executor: &Executor, name: &str) -> DirectCall {
         let id = format!("mcp:s:{name}");
         executor.call_directly(&self.store, "test", &id, json!({}), ProgressSink::default()).await.unwrap()
     }
 
-    pub async fn failed(&self, name: &str) -> String {
+    pub(crate) async fn failed(&self, name: &str) -> String {
         match self.call(name).await {
             Outcome::Failed(message) => message,
             other => panic!("{name}: {other:?}"),
@@ -90,26 +90,26 @@ impl ScriptedUpstream {
     }
 
     /// Returns how often the server has received this method.
-    pub fn heard(&self, method: &str) -> usize {
+    pub(crate) fn heard(&self, method: &str) -> usize {
         heard(&self.folder, "s", method)
     }
 
-    pub fn starts(&self) -> usize {
+    pub(crate) fn starts(&self) -> usize {
         self.heard("initialize")
     }
 
-    pub fn cache(&self) -> PathBuf {
+    pub(crate) fn cache(&self) -> PathBuf {
         self.folder.0.join("catalogs")
     }
 }
 
-pub fn heard(folder: &Folder, name: &str, method: &str) -> usize {
+pub(crate) fn heard(folder: &Folder, name: &str, method: &str) -> usize {
     let lines = std::fs::read_to_string(folder.0.join(format!("{name}.record"))).unwrap_or_default();
     let messages = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     messages.filter(|message| message["method"] == method).count()
 }
 
-pub async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..2000 {
         if is_so() {
             return;

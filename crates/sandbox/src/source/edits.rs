@@ -9,7 +9,7 @@ use contract::frame::Place;
 /// on the line at or before a column applies. Each insertion is followed by one, so a position
 /// inside inserted text would be mapped to after the place of the insertion: `original` prevents that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shift {
+pub(crate) struct Shift {
     pub line: u32,
     pub column: u32,
     pub delta: i32,

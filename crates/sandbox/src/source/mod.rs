@@ -22,9 +22,9 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use edits::Shift;
-pub use places::Places;
-pub use rejection::Rejection;
+pub(crate) use edits::Shift;
+pub(crate) use places::Places;
+pub(crate) use rejection::Rejection;
 
 use contract::cell::Language;
 #[cfg(test)]
@@ -36,11 +36,11 @@ use rejection::ModuleForm;
 
 /// The stack that parsing needs. The worst known text that the guard accepts takes 9 MiB in a release build, and less
 /// than this in a build without optimisation.
-pub const STACK_BYTES: usize = 64 << 20;
+pub(crate) const STACK_BYTES: usize = 64 << 20;
 
 /// A cell that is ready to be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prepared {
+pub(crate) struct Prepared {
     /// The script for QuickJS: `(async()=>{`, a newline, the body, a newline, `})`. The body has the same lines as the
     /// model's source, so line `n` of the source is line `n + 1` here.
     pub script: String,
@@ -55,7 +55,7 @@ pub struct Prepared {
 /// # Errors
 ///
 /// A [`Rejection`], whose text is meant for the model.
-pub fn prepare(source: &str, language: Language) -> Result<Prepared, Rejection> {
+pub(crate) fn prepare(source: &str, language: Language) -> Result<Prepared, Rejection> {
     if source.len() > MAX_SOURCE_BYTES {
         return Err(Rejection::TooLarge { bytes: source.len(), limit: MAX_SOURCE_BYTES });
     }

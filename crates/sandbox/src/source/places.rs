@@ -7,7 +7,7 @@ use super::lines;
 
 /// The lines of a cell's script, and the columns that a transformation moved. Part of a snapshot.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub(crate) struct Places {
     /// The length in bytes of each line of the model's source.
     lengths: Vec<u32>,
     shifts: Vec<Shift>,
@@ -15,7 +15,7 @@ pub struct Places {
 
 impl Places {
     /// Reads the lines of a script from [`super::Prepared`]: its first and last lines belong to the wrapper.
-    pub fn of(script: &str, shifts: Vec<Shift>) -> Self {
+    pub(crate) fn of(script: &str, shifts: Vec<Shift>) -> Self {
         let mut lengths = Vec::new();
         let mut line_start = 0;
         for next_start in lines::starts(script) {
@@ -30,7 +30,7 @@ impl Places {
 
     /// Returns the place in the model's source for a place in the script, if the script has it. Both count from 1,
     /// columns in bytes.
-    pub fn original(&self, line: u32, column: u32) -> Option<Place> {
+    pub(crate) fn original(&self, line: u32, column: u32) -> Option<Place> {
         let length = self.lengths.get(usize::try_from(line.checked_sub(1)?).ok()?)?;
         (1..=length.saturating_add(1)).contains(&column).then(|| original(&self.shifts, line, column))
     }

@@ -11,7 +11,7 @@ pub(super) const STRAY_BRACKET: &str = "this bracket does not close an open one,
 
 /// A refused cell. Its text is a lower-case fragment that says what to do next.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Rejection {
+pub(crate) enum Rejection {
     #[error(
         "the cell is {bytes} bytes long and the limit is {limit}: split it into smaller cells, \
          and read large data with a tool instead of including it"
@@ -45,7 +45,7 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    pub fn code(&self) -> ErrorCode {
+    pub(crate) fn code(&self) -> ErrorCode {
         match self {
             Self::TooLarge { .. } | Self::TooDeep { .. } | Self::Shell | Self::Empty | Self::Syntax { .. } => {
                 ErrorCode::InvalidInput
@@ -56,7 +56,7 @@ impl Rejection {
     }
 
     /// Returns the place in the model's source, if the rejection has one.
-    pub fn place(&self) -> Option<Place> {
+    pub(crate) fn place(&self) -> Option<Place> {
         match self {
             Self::TooLarge { .. } | Self::Shell | Self::Empty => None,
             Self::TooDeep { place }
@@ -77,7 +77,7 @@ impl Rejection {
 
 /// A way to reach another module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ModuleForm {
+pub(crate) enum ModuleForm {
     Import,
     ImportCall,
     ImportMeta,

@@ -14,9 +14,9 @@ use contract::tables::CatalogTables;
 use sandbox::Sandbox;
 use serde_json::Value;
 
-pub const CLOCK_US: u64 = 1_700_000_000_000_000;
+pub(crate) const CLOCK_US: u64 = 1_700_000_000_000_000;
 
-pub struct Lab {
+pub(crate) struct Lab {
     pub sandbox: Arc<Sandbox>,
     pub catalog: CatalogHash,
     next: AtomicU64,
@@ -25,18 +25,18 @@ pub struct Lab {
 
 /// How a cell ended, in a form that tests can compare.
 #[derive(Debug, PartialEq)]
-pub enum End {
+pub(crate) enum End {
     Value(Value),
     Failed(Option<&'static str>, String),
     Suspended(Vec<(String, String, Value)>),
 }
 
 impl Lab {
-    pub fn new(slots: u32) -> Self {
+    pub(crate) fn new(slots: u32) -> Self {
         Self::with(slots, &tables())
     }
 
-    pub fn with_tables(slots: u32, entries: &[(&str, &str)]) -> Self {
+    pub(crate) fn with_tables(slots: u32, entries: &[(&str, &str)]) -> Self {
         Self::with(slots, &entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
     }
 
@@ -56,17 +56,17 @@ impl Lab {
     }
 
     /// Returns the sandbox that tests share unless they need their own.
-    pub fn shared() -> &'static Self {
+    pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Lab> = OnceLock::new();
         SHARED.get_or_init(|| Self::new(64))
     }
 
-    pub fn new_cell(&self) -> CellId {
+    pub(crate) fn new_cell(&self) -> CellId {
         CellId(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Handles a frame on a thread with the stack of a worker's threads.
-    pub fn handle(&self, frame: ToWorker) -> Option<FromWorker> {
+    pub(crate) fn handle(&self, frame: ToWorker) -> Option<FromWorker> {
         std::thread::scope(|scope| {
             std::thread::Builder::new()
                 .stack_size(160 << 20)
@@ -84,31 +84,31 @@ impl Lab {
         }
     }
 
-    pub fn start_with(&self, cell: CellId, source: &str, language: Language, budget: Budget) -> Leg {
+    pub(crate) fn start_with(&self, cell: CellId, source: &str, language: Language, budget: Budget) -> Leg {
         let start = Start { budget, catalog: self.catalog, seed: 7, language, source: source.to_owned() };
         self.leg(ToWorker::Start(cell, start))
     }
 
-    pub fn start(&self, cell: CellId, source: &str) -> Leg {
+    pub(crate) fn start(&self, cell: CellId, source: &str) -> Leg {
         self.start_with(cell, source, Language::JavaScript, budget())
     }
 
-    pub fn deliver(&self, cell: CellId, replies: Vec<Reply>) -> Leg {
+    pub(crate) fn deliver(&self, cell: CellId, replies: Vec<Reply>) -> Leg {
         self.leg(ToWorker::Deliver(cell, Deliver { budget: budget(), replies }))
     }
 
-    pub fn freeze(&self, cell: CellId) -> Vec<u8> {
+    pub(crate) fn freeze(&self, cell: CellId) -> Vec<u8> {
         match self.handle(ToWorker::Freeze { cell, max_bytes: u64::MAX }) {
             Some(FromWorker::Frozen { snapshot, .. }) => snapshot,
             other => panic!("expected a snapshot, got {other:?}"),
         }
     }
 
-    pub fn thaw(&self, cell: CellId, snapshot: &[u8], replies: Vec<Reply>) -> Leg {
+    pub(crate) fn thaw(&self, cell: CellId, snapshot: &[u8], replies: Vec<Reply>) -> Leg {
         self.thaw_with(cell, snapshot, replies, budget())
     }
 
-    pub fn thaw_with(&self, cell: CellId, snapshot: &[u8], replies: Vec<Reply>, budget: Budget) -> Leg {
+    pub(crate) fn thaw_with(&self, cell: CellId, snapshot: &[u8], replies: Vec<Reply>, budget: Budget) -> Leg {
         self.leg(ToWorker::Thaw(
             cell,
             Thaw { catalog: self.catalog, snapshot: snapshot.to_vec(), deliver: Deliver { budget, replies } },
@@ -116,11 +116,11 @@ impl Lab {
     }
 
     /// Starts a cell and echoes every call's payload until it ends.
-    pub fn run(&self, source: &str) -> (End, Vec<OutputItem>) {
+    pub(crate) fn run(&self, source: &str) -> (End, Vec<OutputItem>) {
         self.run_with(source, Language::JavaScript, budget())
     }
 
-    pub fn run_with(&self, source: &str, language: Language, budget: Budget) -> (End, Vec<OutputItem>) {
+    pub(crate) fn run_with(&self, source: &str, language: Language, budget: Budget) -> (End, Vec<OutputItem>) {
         let cell = self.new_cell();
         let mut leg = self.start_with(cell, source, language, budget);
         let mut output = std::mem::take(&mut leg.output);
@@ -141,16 +141,16 @@ impl Drop for Lab {
     }
 }
 
-pub fn budget() -> Budget {
+pub(crate) fn budget() -> Budget {
     Budget { run_ms: 5_000, memory_bytes: 64 << 20, output_bytes: 64 << 10, clock_us: CLOCK_US }
 }
 
-pub fn resolve(call: CallId, value: &Value) -> Reply {
+pub(crate) fn resolve(call: CallId, value: &Value) -> Reply {
     Reply { call, value: ReplyValue::Resolved(value.to_string().into_bytes()) }
 }
 
 /// Answers a tool call with its input, and a call of the failing tool with an error.
-pub fn echo(call: &HostCall) -> Reply {
+pub(crate) fn echo(call: &HostCall) -> Reply {
     let value = match (call.method, call.target.as_str()) {
         (Method::Call, "openclaw:test:fail") => ReplyValue::Rejected(br#"{"message":"fixture failure"}"#.to_vec()),
         (Method::Yield | Method::Timer, _) => ReplyValue::Resolved(b"null".to_vec()),
@@ -159,7 +159,7 @@ pub fn echo(call: &HostCall) -> Reply {
     Reply { call: call.id, value }
 }
 
-pub fn end(leg: Leg) -> End {
+pub(crate) fn end(leg: Leg) -> End {
     match leg.end {
         LegEnd::Completed { value } => End::Value(serde_json::from_str(value.get()).unwrap()),
         LegEnd::Failed(Failure { code, message, place }) => {

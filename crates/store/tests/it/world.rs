@@ -11,10 +11,10 @@ use store::{
 use tempfile::TempDir;
 
 /// The current time of the tests.
-pub const NOW: i64 = 1_000_000;
+pub(crate) const NOW: i64 = 1_000_000;
 
 /// A store for one test, and a unique name for its rows.
-pub struct Place {
+pub(crate) struct Place {
     pub store: Store,
     pub name: String,
     pub location: Location,
@@ -28,14 +28,14 @@ impl Place {
     }
 
     /// Opens the same store again, as another process would. An in-memory store cannot be opened twice.
-    pub async fn reopen(&self) -> Store {
+    pub(crate) async fn reopen(&self) -> Store {
         match self.location {
             Location::Memory => self.store.clone(),
             Location::File(_) | Location::Postgres(_) => Store::open(&self.location, keys()).await.unwrap(),
         }
     }
 
-    pub fn scope(&self) -> Scope {
+    pub(crate) fn scope(&self) -> Scope {
         Scope {
             agent_id: format!("agent-{}", self.name),
             session_id: format!("session-{}", self.name),
@@ -45,11 +45,11 @@ impl Place {
     }
 
     /// Returns a run that is not stored yet, leased until `NOW + 1000`, expiring at `NOW + 10_000`.
-    pub fn new_run(&self, number: u32) -> FencedRun {
+    pub(crate) fn new_run(&self, number: u32) -> FencedRun {
         self.new_run_of(number, self.scope())
     }
 
-    pub fn new_run_of(&self, number: u32, scope: Scope) -> FencedRun {
+    pub(crate) fn new_run_of(&self, number: u32, scope: Scope) -> FencedRun {
         FencedRun::new(NewRun {
             run_id: format!("cm_{}_{number}", self.name),
             scope,
@@ -64,7 +64,7 @@ impl Place {
     }
 
     /// Stores a run with its first change.
-    pub async fn run(&self, number: u32, change: Change) -> FencedRun {
+    pub(crate) async fn run(&self, number: u32, change: Change) -> FencedRun {
         let mut held = self.new_run(number);
         self.store.commit(&mut held, &change, Durability::Synced, NOW).await.unwrap();
         held
@@ -72,7 +72,7 @@ impl Place {
 }
 
 /// Creates a schema on the Postgres server in `CELLMATE_TEST_POSTGRES`; `None` if the variable is not set.
-pub async fn new_schema() -> Option<Location> {
+pub(crate) async fn new_schema() -> Option<Location> {
     let server = std::env::var("CELLMATE_TEST_POSTGRES").ok()?;
     let schema = unused_name();
     sqlx::any::install_default_drivers();
@@ -88,12 +88,12 @@ fn unused_name() -> String {
     format!("t{since}_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-pub fn keys() -> Keys {
+pub(crate) fn keys() -> Keys {
     Keys::new(1, [7; 32])
 }
 
 /// Returns a store of each kind: in memory, in a file, and on a server if `CELLMATE_TEST_POSTGRES` is set.
-pub async fn everywhere() -> Vec<Place> {
+pub(crate) async fn everywhere() -> Vec<Place> {
     let folder = tempfile::tempdir().unwrap();
     let file = Location::File(folder.path().join("store.db"));
     let mut places = vec![Place::at(Location::Memory, None).await, Place::at(file, Some(folder)).await];
@@ -103,7 +103,7 @@ pub async fn everywhere() -> Vec<Place> {
     places
 }
 
-pub fn call(number: u32, state: CallState) -> CallRow {
+pub(crate) fn call(number: u32, state: CallState) -> CallRow {
     CallRow {
         call: number,
         leg: 0,
@@ -126,7 +126,7 @@ pub fn call(number: u32, state: CallState) -> CallRow {
     }
 }
 
-pub fn approval_request(place: &Place, number: u32) -> ApprovalRequest {
+pub(crate) fn approval_request(place: &Place, number: u32) -> ApprovalRequest {
     ApprovalRequest {
         approval_id: format!("apr_{}_{number}", place.name),
         call: number,
@@ -142,6 +142,6 @@ pub fn approval_request(place: &Place, number: u32) -> ApprovalRequest {
     }
 }
 
-pub fn entry(text: &str) -> Entry {
+pub(crate) fn entry(text: &str) -> Entry {
     Entry { at: NOW, kind: EntryKind::Note, entry: serde_json::json!({ "text": text }) }
 }

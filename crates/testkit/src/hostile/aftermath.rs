@@ -11,7 +11,7 @@ use super::lab::{Lab, PreparedSession};
 const CANARY_TIME: Duration = Duration::from_secs(1);
 
 /// Runs a trivial cell in a separate session and describes the problem if it does not complete in time.
-pub async fn canary(lab: &Lab, slack: u32) -> Option<String> {
+pub(super) async fn canary(lab: &Lab, slack: u32) -> Option<String> {
     let began = Instant::now();
     let prepared = match lab.prepare("canary", &Map::new()) {
         Ok(prepared) => prepared,
@@ -29,13 +29,13 @@ pub async fn canary(lab: &Lab, slack: u32) -> Option<String> {
 
 /// A run of another session, suspended before the hostile cell starts.
 #[derive(Debug)]
-pub struct Bystander {
+pub(super) struct Bystander {
     prepared: PreparedSession,
     run_id: String,
 }
 
 impl Bystander {
-    pub async fn suspend(lab: &Lab, name: &str) -> Result<Self> {
+    pub(super) async fn suspend(lab: &Lab, name: &str) -> Result<Self> {
         let prepared = lab.prepare(&format!("bystander-{name}"), &Map::new())?;
         let input = json!({"code": "const kept = { n: 41 }; await yield_control(); return kept.n + 1"});
         match lab.code_mode.exec(&prepared.executor, &prepared.config, "exec-1", &input).await {
@@ -44,7 +44,7 @@ impl Bystander {
         }
     }
 
-    pub async fn resume(self, lab: &Lab) -> Option<String> {
+    pub(super) async fn resume(self, lab: &Lab) -> Option<String> {
         let input = json!({"runId": self.run_id});
         let PreparedSession { executor, config, .. } = &self.prepared;
         let result = lab.code_mode.wait_json(executor, config, "wait-1", &input).await;

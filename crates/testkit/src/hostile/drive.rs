@@ -12,12 +12,12 @@ const MAX_IDLE_WAITS: usize = 3;
 
 /// All results of a cell in order, as text, and the last one as a value.
 #[derive(Debug)]
-pub struct Outcome {
+pub(super) struct Outcome {
     pub results: Vec<String>,
     pub last: CellResult,
 }
 
-pub async fn drive(lab: &Lab, prepared: &PreparedSession, cell: &Cell) -> Outcome {
+pub(super) async fn drive(lab: &Lab, prepared: &PreparedSession, cell: &Cell) -> Outcome {
     let PreparedSession { executor, config, .. } = prepared;
     let input = json!({"code": cell.source, "language": cell.language});
     let mut last = lab.code_mode.exec(executor, config, "exec-1", &input).await;

@@ -11,13 +11,13 @@ use contract::tool::{ToolId, ToolSpec};
 use executor::{AuthorizedCall, CallFuture, Dispatch, Outcome, Returned, ToolSource};
 use serde_json::{Value, json};
 
-pub const APPROVE: &str = "openclaw:test:approve";
-pub const HOOK_BLOCKED: &str = "openclaw:test:hookblocked";
-pub const FORBIDDEN: &str = "openclaw:test:forbidden";
+pub(super) const APPROVE: &str = "openclaw:test:approve";
+pub(super) const HOOK_BLOCKED: &str = "openclaw:test:hookblocked";
+pub(super) const FORBIDDEN: &str = "openclaw:test:forbidden";
 
 /// Part of the host-side error of the `fail` tool, which must not appear in any result, transcript or file.
-pub const CANARY: &str = "CANARY_SECRET_7f3a";
-pub const SECRET_PATH: &str = "/srv/gateway/secret/path.rs:42";
+pub(super) const CANARY: &str = "CANARY_SECRET_7f3a";
+pub(super) const SECRET_PATH: &str = "/srv/gateway/secret/path.rs:42";
 
 const MAX_SLEEP_MS: u64 = 5_000;
 const MAX_BIG_BYTES: u64 = 32 << 20;
@@ -26,17 +26,17 @@ const MAX_DEPTH: u64 = 2_000;
 
 /// Counts each tool's effects; every effect is written to a file and synced before the tool answers.
 #[derive(Debug)]
-pub struct Effects {
+pub(super) struct Effects {
     inner: Mutex<(File, BTreeMap<String, u64>)>,
 }
 
 impl Effects {
-    pub fn open(path: &Path) -> std::io::Result<Self> {
+    pub(super) fn open(path: &Path) -> std::io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         Ok(Self { inner: Mutex::new((file, BTreeMap::new())) })
     }
 
-    pub fn count(&self, id: &str) -> u64 {
+    pub(super) fn count(&self, id: &str) -> u64 {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.1.get(id).copied().unwrap_or(0)
     }
@@ -54,7 +54,7 @@ impl Effects {
 
 /// The tools of one cell.
 #[derive(Debug)]
-pub struct Fixture {
+pub(super) struct Fixture {
     pub effects: Arc<Effects>,
 }
 

@@ -8,12 +8,12 @@ use serde_json::Value;
 use super::fixture::Effects;
 use super::index::{Cell, Expectation};
 
-pub fn expectation(cell: &Cell, result: &CellResult) -> Option<String> {
+pub(super) fn expectation(cell: &Cell, result: &CellResult) -> Option<String> {
     let met = cell.expect.iter().any(|expected| matches(expected, result));
     (!met).then(|| "unexpected outcome".to_owned())
 }
 
-pub fn side_effects(cell: &Cell, effects: &Effects) -> Vec<String> {
+pub(super) fn side_effects(cell: &Cell, effects: &Effects) -> Vec<String> {
     let wrong = cell.side_effects.iter().filter_map(|(id, times)| {
         let count = effects.count(id);
         let fits = times.min.is_none_or(|min| count >= min) && times.max.is_none_or(|max| count <= max);
@@ -22,7 +22,7 @@ pub fn side_effects(cell: &Cell, effects: &Effects) -> Vec<String> {
     wrong.collect()
 }
 
-pub fn wall(cell: &Cell, wall: Duration, slack: u32) -> Option<String> {
+pub(super) fn wall(cell: &Cell, wall: Duration, slack: u32) -> Option<String> {
     let allowed = Duration::from_millis(cell.max_wall_ms) * slack;
     (wall > allowed).then(|| format!("the cell took {} ms; the limit is {} ms", wall.as_millis(), allowed.as_millis()))
 }

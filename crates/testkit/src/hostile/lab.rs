@@ -20,10 +20,10 @@ use super::fixture::{APPROVE, Effects, FORBIDDEN, Fixture, HOOK_BLOCKED};
 use super::{Result, effects_file, mcp_server};
 
 /// Two, so that other runs have a worker if a cell crashes its own.
-pub const WORKERS: usize = 2;
+pub(super) const WORKERS: usize = 2;
 
 #[derive(Debug)]
-pub struct Lab {
+pub(super) struct Lab {
     pub code_mode: CodeMode,
     state: PathBuf,
     server: Arc<Server>,
@@ -33,7 +33,7 @@ pub struct Lab {
 
 /// A session that is ready to run its cell.
 #[derive(Debug)]
-pub struct PreparedSession {
+pub(super) struct PreparedSession {
     pub session: String,
     pub executor: Executor,
     pub config: config::CodeMode,
@@ -41,7 +41,7 @@ pub struct PreparedSession {
 }
 
 impl Lab {
-    pub async fn start(state: &Path, defaults: Map<String, Value>) -> Result<Self> {
+    pub(super) async fn start(state: &Path, defaults: Map<String, Value>) -> Result<Self> {
         let store = Store::open(&Location::File(database(state)), Keys::ephemeral()?).await?;
         let options = PoolOptions { workers: WORKERS, ..PoolOptions::new(Launch::ThisProgram) };
         let code_mode = CodeMode::new(Pool::start(options).await?, store)?;
@@ -52,7 +52,7 @@ impl Lab {
     }
 
     /// Prepares a session with separate effect counters and with `overrides` applied to the default configuration.
-    pub fn prepare(&self, session: &str, overrides: &Map<String, Value>) -> Result<PreparedSession> {
+    pub(super) fn prepare(&self, session: &str, overrides: &Map<String, Value>) -> Result<PreparedSession> {
         let effects = Arc::new(Effects::open(&effects_file(&self.state, session))?);
         let mut code_mode = self.defaults.clone();
         code_mode.extend(overrides.clone());
@@ -89,7 +89,7 @@ impl Lab {
     }
 
     /// Ends the runs that a cell left behind.
-    pub async fn end(&self, prepared: &PreparedSession) {
+    pub(super) async fn end(&self, prepared: &PreparedSession) {
         self.code_mode.end_session(&prepared.session).await;
     }
 }
@@ -116,7 +116,7 @@ fn issues() -> Registration {
 }
 
 /// Returns the path of the store's file.
-pub fn database(state: &Path) -> PathBuf {
+pub(super) fn database(state: &Path) -> PathBuf {
     state.join("store.db")
 }
 

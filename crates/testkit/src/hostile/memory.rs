@@ -11,14 +11,14 @@ use serde::Serialize;
 use super::process;
 
 /// Resident memory that the host, and each worker, may reach while a cell runs.
-pub const MAX_PEAK_BYTES: u64 = 400 << 20;
+pub(super) const MAX_PEAK_BYTES: u64 = 400 << 20;
 
 /// How much larger than at its start the host, and each worker, may be once it has settled after a cell.
-pub const MAX_GROWTH_BYTES: u64 = 64 << 20;
+pub(super) const MAX_GROWTH_BYTES: u64 = 64 << 20;
 
 /// How much one cell may add to the files of the store: the journal's budget, a snapshot of the largest size that the
 /// set configures, and what a database needs around them (pages, indexes, the write-ahead log).
-pub const MAX_STORE_GROWTH_BYTES: u64 = 2 * (contract::limits::MAX_JOURNAL_BYTES as u64) + (96 << 20);
+pub(super) const MAX_STORE_GROWTH_BYTES: u64 = 2 * (contract::limits::MAX_JOURNAL_BYTES as u64) + (96 << 20);
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(20);
 const POLL_EVERY: Duration = Duration::from_millis(100);
@@ -69,17 +69,17 @@ impl Usage {
 
 /// Records memory peaks on a separate thread from its start until [`PeakMonitor::stop`].
 #[derive(Debug)]
-pub struct PeakMonitor {
+pub(super) struct PeakMonitor {
     stopped: Arc<AtomicBool>,
     sampler: JoinHandle<Usage>,
 }
 
 impl PeakMonitor {
-    pub fn start() -> std::io::Result<Self> {
+    pub(super) fn start() -> std::io::Result<Self> {
         for pid in process::workers().into_iter().chain([std::process::id()]) {
             // Resets the kernel's record of the peak (`VmHWM`). Where that is not allowed, the record keeps the peak of
             // earlier cells, and one exceeded limit is reported for several cells.
-            let _ = std::fs::write(format!("/proc/{pid}/clear_refs"), "5");
+            std::fs::write(format!("/proc/{pid}/clear_refs"), "5").ok();
         }
         let stopped = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stopped);
@@ -96,7 +96,7 @@ impl PeakMonitor {
     }
 
     /// Stops recording and returns the peaks, with a message for each that exceeds its limit.
-    pub fn stop(self) -> (Usage, Vec<String>) {
+    pub(super) fn stop(self) -> (Usage, Vec<String>) {
         self.stopped.store(true, Ordering::Relaxed);
         let peak = self.sampler.join().unwrap_or_default();
         (peak, peak.above(MAX_PEAK_BYTES, "reached"))
@@ -104,7 +104,7 @@ impl PeakMonitor {
 }
 
 /// Waits until host and workers are about as large as at the start, and reports those that are not within the time.
-pub async fn settle(start: Usage, within: Duration) -> (Usage, Vec<String>) {
+pub(super) async fn settle(start: Usage, within: Duration) -> (Usage, Vec<String>) {
     let began = Instant::now();
     loop {
         let grown = Usage::now().minus(start);
@@ -118,13 +118,13 @@ pub async fn settle(start: Usage, within: Duration) -> (Usage, Vec<String>) {
 
 /// Size of a SQLite store on disk, its write-ahead log included.
 #[derive(Debug)]
-pub struct StoreSize {
+pub(super) struct StoreSize {
     files: [PathBuf; 2],
     start: u64,
 }
 
 impl StoreSize {
-    pub fn of(database: &Path) -> Self {
+    pub(super) fn of(database: &Path) -> Self {
         let mut log = database.as_os_str().to_owned();
         log.push("-wal");
         let mut size = Self { files: [database.to_owned(), log.into()], start: 0 };
@@ -133,7 +133,7 @@ impl StoreSize {
     }
 
     /// Returns a message if the store has grown by more than one cell may add.
-    pub fn problem(&self) -> Option<String> {
+    pub(super) fn problem(&self) -> Option<String> {
         let grown = self.now().saturating_sub(self.start);
         (grown > MAX_STORE_GROWTH_BYTES)
             .then(|| format!("the store has grown by {} MiB of {}", grown >> 20, MAX_STORE_GROWTH_BYTES >> 20))

@@ -9,7 +9,7 @@ use super::mcp_server;
 const WORKER: &str = "cellmate-worker";
 
 /// Reads a memory field of `/proc/PID/status`, such as `VmRSS:`; 0 if the process has exited.
-pub fn status_bytes(pid: u32, field: &str) -> u64 {
+pub(super) fn status_bytes(pid: u32, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
@@ -17,14 +17,14 @@ pub fn status_bytes(pid: u32, field: &str) -> u64 {
 }
 
 /// Returns the process ids of this process's workers.
-pub fn workers() -> Vec<u32> {
+pub(super) fn workers() -> Vec<u32> {
     let children = descendants(std::process::id());
     let workers = children.into_iter().filter(|(_, command)| command.first().is_some_and(|name| name == WORKER));
     workers.map(|(pid, _)| pid).collect()
 }
 
 /// Describes unexpected child processes and sockets through which data could leave the machine.
-pub fn unexpected(workers: usize) -> Vec<String> {
+pub(super) fn unexpected(workers: usize) -> Vec<String> {
     let own = std::process::id();
     let children = descendants(own);
     let (mut found, mut working) = (Vec::new(), 0);
@@ -97,7 +97,7 @@ fn inode(line: &str) -> Option<String> {
 }
 
 /// Lists everything below these folders.
-pub fn listing(folders: &[PathBuf]) -> BTreeSet<PathBuf> {
+pub(super) fn listing(folders: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for folder in folders {
         list(folder, &mut found);
@@ -115,6 +115,6 @@ fn list(folder: &Path, found: &mut BTreeSet<PathBuf>) {
     }
 }
 
-pub fn new_files(before: &BTreeSet<PathBuf>, after: &BTreeSet<PathBuf>) -> Vec<String> {
+pub(super) fn new_files(before: &BTreeSet<PathBuf>, after: &BTreeSet<PathBuf>) -> Vec<String> {
     after.difference(before).map(|path| format!("`{}` is new", path.display())).collect()
 }

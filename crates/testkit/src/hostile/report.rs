@@ -68,15 +68,15 @@ impl Report {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for CellReport { id, title, expected, got, problems, .. } in self.cells.iter().filter(|cell| !cell.passed) {
-            let _ = writeln!(text, "{id} {title}: expected {expected}; got {got}; {}", problems.join("; "));
+            writeln!(text, "{id} {title}: expected {expected}; got {got}; {}", problems.join("; ")).ok();
         }
         for problem in &self.host {
-            let _ = writeln!(text, "host: {problem}");
+            writeln!(text, "host: {problem}").ok();
         }
         let most = |side: fn(&Usage) -> u64| self.cells.iter().map(|cell| side(&cell.peak)).max().unwrap_or(0) >> 20;
         let (host, worker) = (most(|usage| usage.host_bytes), most(|usage| usage.worker_bytes));
-        let _ = writeln!(text, "peak memory: host {host} MiB, worker {worker} MiB");
-        let _ = writeln!(text, "{} passed, {} failed", self.passed(), self.failed());
+        writeln!(text, "peak memory: host {host} MiB, worker {worker} MiB").ok();
+        writeln!(text, "{} passed, {} failed", self.passed(), self.failed()).ok();
         text
     }
 }
@@ -85,13 +85,13 @@ fn wanted(expected: &Expectation) -> String {
     let mut text = expected.status.clone();
     if let Some(codes) = &expected.code {
         let codes: Vec<&str> = codes.iter().map(|code| code.as_deref().unwrap_or("no code")).collect();
-        let _ = write!(text, " ({})", codes.join(", "));
+        write!(text, " ({})", codes.join(", ")).ok();
     }
     if let Some(value) = &expected.value {
-        let _ = write!(text, " {}", shown(&value.to_string()));
+        write!(text, " {}", shown(&value.to_string())).ok();
     }
     if let Some(value) = &expected.value_subset {
-        let _ = write!(text, " with {}", shown(&value.to_string()));
+        write!(text, " with {}", shown(&value.to_string())).ok();
     }
     text
 }

@@ -10,7 +10,7 @@ use super::lab::{Lab, PreparedSession};
 
 const SECRETS: [&str; 2] = ["CANARY_SECRET", "/srv/gateway/secret"];
 
-pub async fn leaked(lab: &Lab, prepared: &PreparedSession, cell: &Cell, outcome: &Outcome) -> Vec<String> {
+pub(super) async fn leaked(lab: &Lab, prepared: &PreparedSession, cell: &Cell, outcome: &Outcome) -> Vec<String> {
     let transcript = match lab.code_mode.store().export(&prepared.session).await {
         Ok(transcript) => transcript,
         Err(error) => return vec![format!("cannot read the transcript: {error}")],
@@ -31,7 +31,7 @@ pub async fn leaked(lab: &Lab, prepared: &PreparedSession, cell: &Cell, outcome:
 }
 
 /// Searches the store's files, which contain the journal and telemetry of all runs.
-pub fn on_disk(state: &Path, cells: &[Cell]) -> Vec<String> {
+pub(super) fn on_disk(state: &Path, cells: &[Cell]) -> Vec<String> {
     let written: Vec<Vec<u8>> = std::fs::read_dir(state)
         .into_iter()
         .flatten()

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 /// The behavior of a fake tool when it is called.
 #[derive(Clone, Debug)]
-pub enum Behavior {
+pub(crate) enum Behavior {
     Echo,
     Fail(&'static str),
     /// Echoes after this many milliseconds.
@@ -25,7 +25,7 @@ pub enum Behavior {
 }
 
 #[derive(Debug, Default)]
-pub struct FakeTools {
+pub(crate) struct FakeTools {
     tools: Mutex<Vec<(ToolSpec, Behavior)>>,
     calls: Mutex<Vec<Call>>,
     cancelled: AtomicUsize,
@@ -33,57 +33,57 @@ pub struct FakeTools {
 }
 
 #[derive(Clone, Debug)]
-pub struct Call {
+pub(crate) struct Call {
     pub id: String,
     pub input: Value,
     pub token: CallToken,
     pub scope: Scope,
 }
 
-pub fn spec(id: &str) -> ToolSpec {
+pub(crate) fn spec(id: &str) -> ToolSpec {
     ToolSpec::new(ToolId::parse(id).unwrap(), format!("Does {id}."), json!({"type": "object"}))
 }
 
 impl FakeTools {
-    pub fn new<const N: usize>(tools: [(&str, Behavior); N]) -> Arc<Self> {
+    pub(crate) fn new<const N: usize>(tools: [(&str, Behavior); N]) -> Arc<Self> {
         let fakes = Self::default();
         tools.into_iter().for_each(|(id, behavior)| fakes.put(spec(id), behavior));
         Arc::new(fakes)
     }
 
     /// Adds a tool, or replaces its definition.
-    pub fn put(&self, spec: ToolSpec, behavior: Behavior) {
+    pub(crate) fn put(&self, spec: ToolSpec, behavior: Behavior) {
         let mut tools = self.tools.lock().unwrap();
         tools.retain(|(known, _)| known.id != spec.id);
         tools.push((spec, behavior));
     }
 
-    pub fn remove(&self, id: &str) {
+    pub(crate) fn remove(&self, id: &str) {
         self.tools.lock().unwrap().retain(|(known, _)| known.id.as_str() != id);
     }
 
-    pub fn calls(&self) -> Vec<Call> {
+    pub(crate) fn calls(&self) -> Vec<Call> {
         self.calls.lock().unwrap().clone()
     }
 
     /// Returns the ids of the called tools, in order.
-    pub fn called(&self) -> Vec<String> {
+    pub(crate) fn called(&self) -> Vec<String> {
         self.calls().into_iter().map(|call| call.id).collect()
     }
 
     /// Returns the number of calls that were dropped before they answered.
-    pub fn cancelled(&self) -> usize {
+    pub(crate) fn cancelled(&self) -> usize {
         self.cancelled.load(Ordering::SeqCst)
     }
 
     /// Waits until at least this many calls were made.
-    pub async fn until(&self, calls: usize) {
+    pub(crate) async fn until(&self, calls: usize) {
         eventually("the calls are made", async || self.calls().len() >= calls).await;
     }
 }
 
 /// Polls until the condition is true. Fails after 10 seconds with its description.
-pub async fn eventually(description: &str, mut condition: impl AsyncFnMut() -> bool) {
+pub(crate) async fn eventually(description: &str, mut condition: impl AsyncFnMut() -> bool) {
     for _ in 0..1000 {
         if condition().await {
             return;

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
-pub struct Host {
+pub(crate) struct Host {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -14,15 +14,15 @@ pub struct Host {
 
 impl Host {
     /// Starts a host whose store and ledger are in this folder.
-    pub fn start(folder: &Path) -> Self {
+    pub(crate) fn start(folder: &Path) -> Self {
         Self::start_with(&folder.join("store.db").display().to_string(), &folder.join("ledger"), &[], &[])
     }
 
-    pub fn start_with(store: &str, ledger: &Path, options: &[String], environment: &[(&str, String)]) -> Self {
+    pub(crate) fn start_with(store: &str, ledger: &Path, options: &[String], environment: &[(&str, String)]) -> Self {
         Self::of_program(env!("CARGO_BIN_EXE_ledger-host").as_ref(), store, ledger, options, environment)
     }
 
-    pub fn of_program(
+    pub(crate) fn of_program(
         program: &Path,
         store: &str,
         ledger: &Path,
@@ -43,17 +43,17 @@ impl Host {
     }
 
     /// Sends a command without reading the answer.
-    pub fn send(&mut self, line: &Value) {
+    pub(crate) fn send(&mut self, line: &Value) {
         writeln!(self.input, "{line}").unwrap();
     }
 
     /// Sends a command and returns its answer; panics if the host dies.
-    pub fn ask(&mut self, line: &Value) -> Value {
+    pub(crate) fn ask(&mut self, line: &Value) -> Value {
         self.try_ask(line).unwrap_or_else(|| panic!("the host died on {line}"))
     }
 
     /// Sends a command and returns its answer; `None` if the host has died.
-    pub fn try_ask(&mut self, line: &Value) -> Option<Value> {
+    pub(crate) fn try_ask(&mut self, line: &Value) -> Option<Value> {
         writeln!(self.input, "{line}").ok()?;
         let mut answer = String::new();
         self.output.read_line(&mut answer).ok().filter(|bytes| *bytes > 0)?;
@@ -62,7 +62,7 @@ impl Host {
     }
 
     /// Kills the host with SIGKILL, so that it cannot clean up.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -76,7 +76,7 @@ impl Drop for Host {
 }
 
 /// Returns the names of the called tools from the ledger, sorted, with one entry per effect.
-pub fn effects(folder: &Path) -> Vec<String> {
+pub(crate) fn effects(folder: &Path) -> Vec<String> {
     let ledger = std::fs::read_to_string(folder.join("ledger")).unwrap_or_default();
     let mut names: Vec<String> = ledger.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
     names.sort();

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// The answer of a [`RecordingHook`] before a call of its tool. It allows calls of all other tools.
 #[derive(Clone, Debug)]
-pub enum HookBehavior {
+pub(crate) enum HookBehavior {
     Allow,
     Block(&'static str),
     Rewrite(Value),
@@ -19,7 +19,7 @@ pub enum HookBehavior {
 }
 
 #[derive(Debug)]
-pub struct RecordingHook {
+pub(crate) struct RecordingHook {
     tool_name: &'static str,
     behavior: HookBehavior,
     before: Mutex<Vec<ToolEvent>>,
@@ -27,21 +27,21 @@ pub struct RecordingHook {
 }
 
 impl RecordingHook {
-    pub fn new(tool_name: &'static str, behavior: HookBehavior) -> Arc<Self> {
+    pub(crate) fn new(tool_name: &'static str, behavior: HookBehavior) -> Arc<Self> {
         Arc::new(Self { tool_name, behavior, before: Mutex::default(), after: Mutex::default() })
     }
 
-    pub fn before(&self) -> Vec<ToolEvent> {
+    pub(crate) fn before(&self) -> Vec<ToolEvent> {
         self.before.lock().unwrap().clone()
     }
 
-    pub fn after(&self) -> Vec<(String, Outcome)> {
+    pub(crate) fn after(&self) -> Vec<(String, Outcome)> {
         let after = self.after.lock().unwrap();
         after.iter().map(|(event, outcome)| (event.tool_call_id.clone(), outcome.clone())).collect()
     }
 
     /// Returns the event of the call that ended last.
-    pub fn last(&self) -> ToolEvent {
+    pub(crate) fn last(&self) -> ToolEvent {
         self.after.lock().unwrap().last().unwrap().0.clone()
     }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::world::{Parts, World, scope};
 
-pub async fn pool() -> Pool {
+pub(crate) async fn pool() -> Pool {
     let launch = Launch::Attached(sandbox::serve_attached);
     let options = PoolOptions { jail: JailPolicy::Off, workers: 1, slots: 16, threads: 2, ..PoolOptions::new(launch) };
     Pool::start(options).await.unwrap()

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use store::{Approval, ApprovalScope, Decision, Keys, Location, Store};
 
 /// The configuration of a [`World`]; every field has a default.
-pub struct Parts {
+pub(crate) struct Parts {
     pub tools: Value,
     pub agents: Value,
     pub sources: Vec<Arc<dyn ToolSource>>,
@@ -44,13 +44,13 @@ impl Default for Parts {
 }
 
 #[derive(Clone)]
-pub struct World {
+pub(crate) struct World {
     pub code_mode: CodeMode,
     pub host: Host,
 }
 
 impl Parts {
-    pub async fn open(self) -> World {
+    pub(crate) async fn open(self) -> World {
         let location = self.store.clone().map_or(Location::Memory, Location::File);
         let store = Store::open(&location, Keys::new(1, [self.key; 32])).await.unwrap();
         let store = store.bounded(Retention::DEFAULT, self.quotas);
@@ -66,7 +66,7 @@ impl Parts {
         World { code_mode, host: self.host() }
     }
 
-    pub fn host(self) -> Host {
+    pub(crate) fn host(self) -> Host {
         let mut namespaces = Registry::default();
         for (plugin, registration) in self.namespaces {
             namespaces.register(plugin, registration).unwrap();
@@ -84,7 +84,7 @@ impl Parts {
 }
 
 /// Parses `agent/session/run` into a scope with a sender and a channel.
-pub fn scope(text: &str) -> Scope {
+pub(crate) fn scope(text: &str) -> Scope {
     let mut parts = text.split('/').map(str::to_owned);
     let mut next = || parts.next().unwrap_or_default();
     Scope {
@@ -97,33 +97,33 @@ pub fn scope(text: &str) -> Scope {
     }
 }
 
-pub fn request(text: &str) -> RunRequest {
+pub(crate) fn request(text: &str) -> RunRequest {
     RunRequest { scope: scope(text), wants: ToolsWanted::All, ..RunRequest::default() }
 }
 
 impl World {
-    pub fn run(&self) -> Run {
+    pub(crate) fn run(&self) -> Run {
         self.run_as("main/session/run")
     }
 
-    pub fn run_as(&self, scope: &str) -> Run {
+    pub(crate) fn run_as(&self, scope: &str) -> Run {
         self.prepared(&request(scope))
     }
 
-    pub fn prepared(&self, request: &RunRequest) -> Run {
+    pub(crate) fn prepared(&self, request: &RunRequest) -> Run {
         Run { code_mode: self.code_mode.clone(), prepared: prepare(&self.host, request).unwrap() }
     }
 
-    pub fn store(&self) -> &Store {
+    pub(crate) fn store(&self) -> &Store {
         self.code_mode.store()
     }
 
-    pub async fn pending(&self) -> Vec<Approval> {
+    pub(crate) async fn pending(&self) -> Vec<Approval> {
         self.store().pending_approvals().await.unwrap()
     }
 
     /// Approves all pending calls and returns their number.
-    pub async fn approve_all(&self, reach: ApprovalScope) -> usize {
+    pub(crate) async fn approve_all(&self, reach: ApprovalScope) -> usize {
         let pending = self.pending().await;
         for approval in &pending {
             let decision = Decision::Approve { edited_input: None, reach };
@@ -132,7 +132,7 @@ impl World {
         pending.len()
     }
 
-    pub async fn export(&self, session: &str) -> Vec<Value> {
+    pub(crate) async fn export(&self, session: &str) -> Vec<Value> {
         let text = self.store().export(session).await.unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
@@ -140,39 +140,39 @@ impl World {
 
 /// One agent run, with the interface that the host offers to the model.
 #[derive(Clone)]
-pub struct Run {
+pub(crate) struct Run {
     pub code_mode: CodeMode,
     pub prepared: PreparedRun,
 }
 
 impl Run {
-    pub async fn exec(&self, code: &str) -> Value {
+    pub(crate) async fn exec(&self, code: &str) -> Value {
         self.exec_with("exec-1", json!({ "code": code })).await
     }
 
-    pub async fn exec_with(&self, tool_call_id: &str, input: Value) -> Value {
+    pub(crate) async fn exec_with(&self, tool_call_id: &str, input: Value) -> Value {
         let (executor, config) = (&self.prepared.executor, &self.prepared.config.code_mode);
         json!(self.code_mode.exec(executor, config, tool_call_id, &input).await)
     }
 
-    pub async fn wait(&self, run_id: &str) -> Value {
+    pub(crate) async fn wait(&self, run_id: &str) -> Value {
         self.wait_as("wait-1", run_id).await
     }
 
-    pub async fn wait_as(&self, tool_call_id: &str, run_id: &str) -> Value {
+    pub(crate) async fn wait_as(&self, tool_call_id: &str, run_id: &str) -> Value {
         let (executor, config) = (&self.prepared.executor, &self.prepared.config.code_mode);
         json!(self.code_mode.wait_json(executor, config, tool_call_id, &json!({ "runId": run_id })).await)
     }
 
     /// Runs a cell that must suspend, and returns the id of its run and the result.
-    pub async fn suspend(&self, code: &str) -> (String, Value) {
+    pub(crate) async fn suspend(&self, code: &str) -> (String, Value) {
         let result = self.exec(code).await;
         assert_eq!(result["status"], "waiting", "{result}");
         (result["runId"].as_str().unwrap().to_owned(), result)
     }
 
     /// Runs a cell that must complete, and returns its value.
-    pub async fn value(&self, code: &str) -> Value {
+    pub(crate) async fn value(&self, code: &str) -> Value {
         let result = self.exec(code).await;
         assert_eq!(result["status"], "completed", "{result}");
         result["value"].clone()
@@ -180,13 +180,13 @@ impl Run {
 }
 
 /// Returns the value of a result that must be completed.
-pub fn value(result: &Value) -> &Value {
+pub(crate) fn value(result: &Value) -> &Value {
     assert_eq!(result["status"], "completed", "{result}");
     &result["value"]
 }
 
 /// Returns the error code of a result that must be failed; `none` if it has no code.
-pub fn code(result: &Value) -> &str {
+pub(crate) fn code(result: &Value) -> &str {
     assert_eq!(result["status"], "failed", "{result}");
     result["code"].as_str().unwrap_or("none")
 }

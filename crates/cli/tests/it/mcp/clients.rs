@@ -11,19 +11,19 @@ use serde_json::{Value, json};
 
 use super::place::Place;
 
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Era {
+pub(super) enum Era {
     June2025,
     November2025,
     July2026,
 }
 
 impl Era {
-    pub const ALL: [Self; 3] = [Self::June2025, Self::November2025, Self::July2026];
+    pub(super) const ALL: [Self; 3] = [Self::June2025, Self::November2025, Self::July2026];
 
-    pub fn version(self) -> &'static str {
+    pub(super) fn version(self) -> &'static str {
         match self {
             Self::June2025 => "2025-06-18",
             Self::November2025 => "2025-11-25",
@@ -31,12 +31,12 @@ impl Era {
         }
     }
 
-    pub fn is_modern(self) -> bool {
+    pub(super) fn is_modern(self) -> bool {
         self == Self::July2026
     }
 
     /// The `_meta` fields that every request of the newest revision carries; empty for older revisions.
-    pub fn meta(self, capabilities: &Value) -> Value {
+    pub(super) fn meta(self, capabilities: &Value) -> Value {
         if !self.is_modern() {
             return json!({});
         }
@@ -49,7 +49,7 @@ impl Era {
 }
 
 /// A client on standard streams.
-pub struct Streams {
+pub(super) struct Streams {
     era: Era,
     capabilities: Value,
     pub child: Child,
@@ -68,7 +68,7 @@ impl Drop for Streams {
 }
 
 impl Streams {
-    pub fn start(place: &Place, era: Era, capabilities: Value, more: &[&str]) -> Self {
+    pub(super) fn start(place: &Place, era: Era, capabilities: Value, more: &[&str]) -> Self {
         let mut child = place.server(more).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (send, lines) = channel();
@@ -97,11 +97,11 @@ impl Streams {
         client
     }
 
-    pub fn plain(place: &Place, era: Era) -> Self {
+    pub(super) fn plain(place: &Place, era: Era) -> Self {
         Self::start(place, era, json!({}), &[])
     }
 
-    pub fn send(&mut self, method: &str, mut params: Value) -> i64 {
+    pub(super) fn send(&mut self, method: &str, mut params: Value) -> i64 {
         self.next_id += 1;
         let mut meta = self.era.meta(&self.capabilities);
         for (key, value) in params["_meta"].as_object().cloned().unwrap_or_default() {
@@ -112,22 +112,22 @@ impl Streams {
         self.next_id
     }
 
-    pub fn notify(&mut self, method: &str, params: Value) {
+    pub(super) fn notify(&mut self, method: &str, params: Value) {
         self.write(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
-    pub fn write(&mut self, message: &Value) {
+    pub(super) fn write(&mut self, message: &Value) {
         let stdin = self.stdin.as_mut().unwrap();
         writeln!(stdin, "{message}").unwrap();
         stdin.flush().unwrap();
     }
 
-    pub fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         self.stdin = None;
     }
 
     /// Returns the next message that matches; others are kept for later calls.
-    pub fn next(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(super) fn next(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         if let Some(position) = self.unmatched.iter().position(&wanted) {
             return self.unmatched.remove(position).unwrap();
         }
@@ -143,26 +143,26 @@ impl Streams {
         }
     }
 
-    pub fn answer(&mut self, id: i64) -> Value {
+    pub(super) fn answer(&mut self, id: i64) -> Value {
         self.next("answer", |message| message["id"] == id && message["method"].is_null())
     }
 
-    pub fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub(super) fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = self.send(method, params);
         self.answer(id)
     }
 
-    pub fn call(&mut self, tool: &str, arguments: Value) -> Value {
+    pub(super) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let answer = self.ask("tools/call", json!({"name": tool, "arguments": arguments}));
         structured(&answer)
     }
 
-    pub fn exec(&mut self, code: &str) -> Value {
+    pub(super) fn exec(&mut self, code: &str) -> Value {
         self.call("exec", json!({"code": code}))
     }
 
     /// Returns the notifications of one method that arrived so far.
-    pub fn notifications(&mut self, method: &str) -> Vec<Value> {
+    pub(super) fn notifications(&mut self, method: &str) -> Vec<Value> {
         let (these, others) = self.unmatched.drain(..).partition(|message: &Value| message["method"] == method);
         self.unmatched = others;
         Vec::from(these)
@@ -170,7 +170,7 @@ impl Streams {
 }
 
 /// Returns a result's structured content and checks that its text equals it.
-pub fn structured(answer: &Value) -> Value {
+pub(super) fn structured(answer: &Value) -> Value {
     let result = &answer["result"];
     let content = result["structuredContent"].clone();
     assert_eq!(result["content"][0]["text"].as_str(), Some(content.to_string().as_str()), "{answer}");
@@ -179,7 +179,7 @@ pub fn structured(answer: &Value) -> Value {
 }
 
 /// A `cellmate mcp` process that serves HTTP.
-pub struct Served {
+pub(super) struct Served {
     child: Child,
     pub address: String,
     pub token: String,
@@ -193,7 +193,7 @@ impl Drop for Served {
 }
 
 impl Served {
-    pub fn start(place: &Place, more: &[&str]) -> Self {
+    pub(super) fn start(place: &Place, more: &[&str]) -> Self {
         let mut command = place.server(&["--http", "127.0.0.1:0"]);
         let mut child = command.args(more).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -208,16 +208,16 @@ impl Served {
         Self { child, address, token }
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn wait(&mut self) -> std::process::ExitStatus {
+    pub(super) fn wait(&mut self) -> std::process::ExitStatus {
         self.child.wait().unwrap()
     }
 
     /// Sends one request with exactly these headers and this body.
-    pub fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+    pub(super) fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
@@ -234,7 +234,7 @@ impl Served {
     }
 
     /// Sends the head of a request that announces a body of this length, and no body.
-    pub fn announce(&self, authorization: &str, bytes: usize) -> Response {
+    pub(super) fn announce(&self, authorization: &str, bytes: usize) -> Response {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let host = &self.address;
@@ -245,7 +245,7 @@ impl Served {
         Response::read(stream)
     }
 
-    pub fn post(&self, era: Era, token: &str, session: Option<&str>, message: &Value) -> Response {
+    pub(super) fn post(&self, era: Era, token: &str, session: Option<&str>, message: &Value) -> Response {
         let authorization = format!("Bearer {token}");
         let mut headers = vec![
             ("Authorization", authorization.as_str()),
@@ -262,7 +262,7 @@ impl Served {
         self.request("POST", "/mcp", &headers, &message.to_string())
     }
 
-    pub fn client(&self, era: Era, token: &str, capabilities: Value) -> HttpClient<'_> {
+    pub(super) fn client(&self, era: Era, token: &str, capabilities: Value) -> HttpClient<'_> {
         let mut client =
             HttpClient { served: self, era, token: token.to_owned(), capabilities, session: None, next_id: 0 };
         if !era.is_modern() {
@@ -281,7 +281,7 @@ impl Served {
     }
 }
 
-pub struct HttpClient<'a> {
+pub(super) struct HttpClient<'a> {
     served: &'a Served,
     era: Era,
     token: String,
@@ -292,15 +292,15 @@ pub struct HttpClient<'a> {
 
 impl HttpClient<'_> {
     /// The session id, which clients of the newest revision do not have.
-    pub fn session(&self) -> &str {
+    pub(super) fn session(&self) -> &str {
         self.session.as_deref().unwrap()
     }
 
-    pub fn post(&self, message: &Value) -> Response {
+    pub(super) fn post(&self, message: &Value) -> Response {
         self.served.post(self.era, &self.token, self.session.as_deref(), message)
     }
 
-    pub fn send(&mut self, method: &str, mut params: Value) -> Response {
+    pub(super) fn send(&mut self, method: &str, mut params: Value) -> Response {
         self.next_id += 1;
         let mut meta = self.era.meta(&self.capabilities);
         for (key, value) in params["_meta"].as_object().cloned().unwrap_or_default() {
@@ -310,17 +310,17 @@ impl HttpClient<'_> {
         self.post(&json!({"jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params}))
     }
 
-    pub fn call(&mut self, tool: &str, arguments: Value) -> Value {
+    pub(super) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         structured(&self.send("tools/call", json!({"name": tool, "arguments": arguments})).answer())
     }
 
-    pub fn exec(&mut self, code: &str) -> Value {
+    pub(super) fn exec(&mut self, code: &str) -> Value {
         self.call("exec", json!({"code": code}))
     }
 }
 
 /// A response whose body is read as it arrives.
-pub struct Response {
+pub(super) struct Response {
     pub status: u16,
     head: String,
     socket: TcpStream,
@@ -328,7 +328,7 @@ pub struct Response {
 }
 
 impl Response {
-    pub fn read(stream: TcpStream) -> Self {
+    pub(super) fn read(stream: TcpStream) -> Self {
         let socket = stream.try_clone().unwrap();
         let mut reader = BufReader::new(stream);
         let mut head = String::new();
@@ -346,27 +346,27 @@ impl Response {
         Self { status, head, socket, body }
     }
 
-    pub fn header(&self, name: &str) -> Option<String> {
+    pub(super) fn header(&self, name: &str) -> Option<String> {
         let line = self.head.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")))?;
         Some(line.split_once(':')?.1.trim().to_owned())
     }
 
     /// Returns whether the server may still send data. Reads and discards what it has sent so far.
-    pub fn is_open(&mut self) -> bool {
+    pub(super) fn is_open(&mut self) -> bool {
         self.socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let ended = std::io::copy(&mut self.body, &mut std::io::sink()).is_ok();
         self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
         !ended
     }
 
-    pub fn text(mut self) -> String {
+    pub(super) fn text(mut self) -> String {
         let mut text = String::new();
         drop(self.body.read_to_string(&mut text));
         text
     }
 
     /// Returns the next message of a stream, or `None` at its end.
-    pub fn message(&mut self) -> Option<Value> {
+    pub(super) fn message(&mut self) -> Option<Value> {
         let mut line = String::new();
         loop {
             line.clear();
@@ -380,7 +380,7 @@ impl Response {
         }
     }
 
-    pub fn answer(&mut self) -> Value {
+    pub(super) fn answer(&mut self) -> Value {
         loop {
             let message = self.message().unwrap_or_else(|| panic!("no answer: {}", self.head));
             if message["method"].is_null() {

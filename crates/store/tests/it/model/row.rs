@@ -3,7 +3,7 @@
 //! The model checker checks these rules in every order of events; `walk` checks that the real store follows them.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
+pub(super) enum Outcome {
     /// A result from the tool, or from the party that the call was parked for.
     Given,
     /// The outcome after a crash, for a call that must not be made twice.
@@ -11,7 +11,7 @@ pub enum Outcome {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Call {
+pub(super) enum Call {
     NotRequested,
     Dispatched,
     Parked,
@@ -19,28 +19,28 @@ pub enum Call {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum End {
+pub(super) enum End {
     Completed([Outcome; 2]),
     Aborted,
     Expired,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Held {
+pub(super) struct Held {
     pub sequence: u8,
     pub fence: u8,
 }
 
 /// The change that a commit writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Change {
+pub(super) enum Change {
     Intend(usize),
     Park(usize),
     End(End),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Row {
+pub(super) struct Row {
     pub written: bool,
     pub over: Option<End>,
     pub sequence: u8,
@@ -51,7 +51,7 @@ pub struct Row {
 
 /// The rules that prevent duplicate effects. Each can be disabled to show that it is needed.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub(super) struct Rules {
     /// A commit succeeds only at the sequence and fence that its writer holds.
     pub fence: bool,
     /// A sweep that expires a run also increments its fence.
@@ -66,7 +66,7 @@ pub struct Rules {
     pub look_for_lost_commits: bool,
 }
 
-pub const ALL_RULES: Rules = Rules {
+pub(super) const ALL_RULES: Rules = Rules {
     fence: true,
     sweep_moves_fence: true,
     first_outcome_counts: true,
@@ -76,14 +76,14 @@ pub const ALL_RULES: Rules = Rules {
 };
 
 impl Row {
-    pub const NEW: Self =
+    pub(super) const NEW: Self =
         Self { written: false, over: None, sequence: 0, fence: 1, leased: true, calls: [Call::NotRequested; 2] };
 
     fn is_live(&self) -> bool {
         self.written && self.over.is_none()
     }
 
-    pub fn commit(&mut self, rules: &Rules, held: Held, change: Change) -> bool {
+    pub(super) fn commit(&mut self, rules: &Rules, held: Held, change: Change) -> bool {
         let ours = (self.sequence, self.fence) == (held.sequence, held.fence) && self.over.is_none();
         if rules.fence && !ours {
             return false;
@@ -109,12 +109,12 @@ impl Row {
     }
 
     /// Takes over the run if it has no valid lease.
-    pub fn take(&mut self) -> Option<Held> {
+    pub(super) fn take(&mut self) -> Option<Held> {
         if self.leased { None } else { self.take_forcibly() }
     }
 
     /// Takes over the run even if it is leased.
-    pub fn take_forcibly(&mut self) -> Option<Held> {
+    pub(super) fn take_forcibly(&mut self) -> Option<Held> {
         if !self.is_live() {
             return None;
         }
@@ -125,13 +125,13 @@ impl Row {
     }
 
     /// Extends the lease if the holder has not lost the run.
-    pub fn prolong(&mut self, rules: &Rules, held: Held) -> bool {
+    pub(super) fn prolong(&mut self, rules: &Rules, held: Held) -> bool {
         let ours = self.is_live() && (self.fence == held.fence || !rules.fence);
         self.leased |= ours;
         ours
     }
 
-    pub fn expire(&mut self, rules: &Rules) -> bool {
+    pub(super) fn expire(&mut self, rules: &Rules) -> bool {
         if !self.is_live() || self.leased {
             return false;
         }
@@ -142,7 +142,7 @@ impl Row {
     }
 
     /// Settles a call from outside. Returns whether the outcome was stored.
-    pub fn settle(&mut self, call: usize, outcome: Outcome) -> bool {
+    pub(super) fn settle(&mut self, call: usize, outcome: Outcome) -> bool {
         let open = matches!(self.calls[call], Call::Dispatched | Call::Parked);
         if open {
             self.calls[call] = Call::Settled(outcome);
@@ -150,7 +150,7 @@ impl Row {
         open
     }
 
-    pub fn has(&self, held: Held) -> bool {
+    pub(super) fn has(&self, held: Held) -> bool {
         (self.sequence, self.fence) == (held.sequence, held.fence)
     }
 }

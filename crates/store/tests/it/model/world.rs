@@ -9,10 +9,10 @@ use stateright::{Model, Property};
 use super::row::{ALL_RULES, Call, Change, End, Held, Outcome, Row, Rules};
 use super::steps::{dispatch, learn_outcome, take, take_forcibly};
 
-pub const ONCE: &str = "a default tool is dispatched once at most";
-pub const KEPT: &str = "an acknowledged result reaches the cell";
-pub const ONE_END: &str = "a run has one end, and that end is reported";
-pub const STALE: &str = "a node that slept past its lease writes and dispatches nothing";
+pub(super) const ONCE: &str = "a default tool is dispatched once at most";
+pub(super) const KEPT: &str = "an acknowledged result reaches the cell";
+pub(super) const ONE_END: &str = "a run has one end, and that end is reported";
+pub(super) const STALE: &str = "a node that slept past its lease writes and dispatches nothing";
 const CAN_END: &str = "a run can complete after a crash";
 const CAN_LOSE: &str = "an outcome can stay unknown";
 
@@ -26,7 +26,7 @@ pub(super) const CLIENT: usize = 1;
 
 /// Whether a commit is written, and whether its answer arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Answer {
+pub(super) enum Answer {
     Received,
     /// The commit is written, but its answer is lost.
     LostAfterwards,
@@ -35,7 +35,7 @@ pub enum Answer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
+pub(super) enum Action {
     Commit(usize, Change, Answer),
     /// Reads the row to find whether a commit whose answer was lost is in it.
     LookForCommit(usize),
@@ -78,7 +78,7 @@ pub(super) struct Node {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct World {
+pub(super) struct World {
     pub(super) row: Row,
     pub(super) nodes: [Option<Node>; 2],
     pub(super) crashes: u8,
@@ -91,12 +91,12 @@ pub struct World {
 }
 
 #[derive(Clone, Debug)]
-pub struct Nodes {
+pub(super) struct Nodes {
     pub rules: Rules,
 }
 
 impl Nodes {
-    pub const ALL_RULES: Self = Self { rules: ALL_RULES };
+    pub(super) const ALL_RULES: Self = Self { rules: ALL_RULES };
 }
 
 impl Model for Nodes {

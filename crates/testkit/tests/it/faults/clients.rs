@@ -13,14 +13,14 @@ use super::oracle::{Line, lines};
 use super::program::Chance;
 
 /// The lease of a run. It is short, so that the next host soon takes over the runs of a dead one.
-pub const LEASE_MS: u64 = 300;
+pub(super) const LEASE_MS: u64 = 300;
 /// How long a `wait` waits.
-pub const WAIT_MS: u64 = 100;
+pub(super) const WAIT_MS: u64 = 100;
 
 /// The time limit of a history, long enough for a busy machine.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-pub struct Clients {
+pub(super) struct Clients {
     /// The file to which the tools of all hosts append one line per call.
     pub ledger: PathBuf,
     session: String,
@@ -37,7 +37,7 @@ pub struct Clients {
 
 /// What the checks accept although no host died.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tolerance {
+pub(super) struct Tolerance {
     /// Calls of non-repeatable tools may end with an unknown outcome.
     pub unknown_outcomes: bool,
     /// An outcome may be stored although its client got no acknowledgement.
@@ -53,19 +53,19 @@ enum Hosts {
 
 impl Clients {
     /// Starts a host with a fault on the first command.
-    pub fn of_host_with_fault(store: String, folder: &Path, chance: Chance, fault: Option<String>) -> Self {
+    pub(super) fn of_host_with_fault(store: String, folder: &Path, chance: Chance, fault: Option<String>) -> Self {
         let hosts = Hosts::Single { store, fault, node: None };
         Self::new(hosts, folder.join("ledger"), "session".to_owned(), chance)
     }
 
     /// Uses a host that is already running and has no fault.
-    pub fn of_host(node: Node, store: String, folder: &Path, chance: Chance) -> Self {
+    pub(super) fn of_host(node: Node, store: String, folder: &Path, chance: Chance) -> Self {
         let hosts = Hosts::Single { store, fault: None, node: Some(node) };
         Self::new(hosts, folder.join("ledger"), "session".to_owned(), chance)
     }
 
     /// Uses running hosts that other clients use too. Each command goes to a random one.
-    pub fn of_nodes(nodes: Vec<Arc<Node>>, ledger: PathBuf, session: String, chance: Chance) -> Self {
+    pub(super) fn of_nodes(nodes: Vec<Arc<Node>>, ledger: PathBuf, session: String, chance: Chance) -> Self {
         Self::new(Hosts::Shared(nodes), ledger, session, chance)
     }
 
@@ -77,7 +77,7 @@ impl Clients {
     }
 
     /// Sends a command to a host. Returns `None` if the host died; the next command starts a new one.
-    pub fn ask(&mut self, line: &Value) -> Option<Value> {
+    pub(super) fn ask(&mut self, line: &Value) -> Option<Value> {
         assert!(Instant::now() < self.deadline, "the history takes too long: {line}, {}", self.ledger.display());
         let mut line = line.clone();
         line["session"] = json!(self.session);
@@ -102,7 +102,7 @@ impl Clients {
     }
 
     /// Sends a repeatable command until a host answers without an error.
-    pub fn ask_until_answered(&mut self, line: &Value) -> Value {
+    pub(super) fn ask_until_answered(&mut self, line: &Value) -> Value {
         loop {
             match self.ask(line) {
                 Some(answer) if answer.get("error").is_none() || answer.get("status").is_some() => return answer,
@@ -118,7 +118,7 @@ impl Clients {
 
     /// Starts a cell. Returns the id of its run if it is now waiting, or its result if it has already ended. Returns
     /// neither if the host failed before it stored the run.
-    pub fn exec(&mut self, code: &str) -> (Option<String>, Option<Value>) {
+    pub(super) fn exec(&mut self, code: &str) -> (Option<String>, Option<Value>) {
         let before = self.runs();
         match self.ask(&json!({"op": "exec", "code": code})) {
             Some(result) if result["status"] == "waiting" => (Some(result["runId"].as_str().unwrap().to_owned()), None),
@@ -134,7 +134,7 @@ impl Clients {
     }
 
     /// Settles the calls of a run, decides its approvals and waits until it ends.
-    pub fn finish(&mut self, run_id: &str) -> Value {
+    pub(super) fn finish(&mut self, run_id: &str) -> Value {
         loop {
             self.settle_and_decide(run_id);
             let result = self.ask_until_answered(&json!({"op": "wait", "runId": run_id}));
@@ -148,7 +148,7 @@ impl Clients {
 
     /// Sends another `wait` for a run that has ended with the result `end`. Repeats it while a host reports that its
     /// store is unavailable, unless that report is `end` itself.
-    pub fn wait_again(&mut self, run_id: &str, end: &Value) -> Value {
+    pub(super) fn wait_again(&mut self, run_id: &str, end: &Value) -> Value {
         loop {
             let result = self.ask_until_answered(&json!({"op": "wait", "runId": run_id}));
             if result == *end || !is_temporary_failure(&result) {
@@ -159,7 +159,7 @@ impl Clients {
     }
 
     /// Settles a random part of a run's parked calls, and decides a random part of the pending approvals.
-    pub fn settle_and_decide(&mut self, run_id: &str) {
+    pub(super) fn settle_and_decide(&mut self, run_id: &str) {
         self.settle_parked_calls(run_id);
         self.decide();
     }

@@ -8,7 +8,7 @@ mod many;
 mod node;
 mod nodes;
 mod oracle;
-pub mod program;
+pub(crate) mod program;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;

@@ -15,7 +15,7 @@ use serde_json::Value;
 /// Senders for the pending answers by command id; `None` once the host has died.
 type Waiting = Arc<Mutex<Option<HashMap<u64, Sender<Value>>>>>;
 
-pub struct Node {
+pub(super) struct Node {
     child: Mutex<Child>,
     input: Mutex<ChildStdin>,
     waiting: Waiting,
@@ -27,7 +27,7 @@ const EXEC_MS: u64 = 20_000;
 
 /// The parameters of a host process.
 #[derive(Clone, Debug)]
-pub struct Start<'a> {
+pub(super) struct Start<'a> {
     pub store: &'a str,
     pub ledger: &'a Path,
     pub lease_ms: u64,
@@ -36,7 +36,7 @@ pub struct Start<'a> {
 }
 
 impl Node {
-    pub fn start(start: &Start<'_>) -> Self {
+    pub(super) fn start(start: &Start<'_>) -> Self {
         // Beside the ledger, where a failed test is investigated.
         let log = OpenOptions::new().create(true).append(true).open(start.ledger.with_extension("log")).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_ledger-host"))
@@ -69,7 +69,7 @@ impl Node {
     }
 
     /// Sends a command and returns the receiver of its answer, which is disconnected if the host dies.
-    pub fn send(&self, line: &Value) -> Receiver<Value> {
+    pub(super) fn send(&self, line: &Value) -> Receiver<Value> {
         let (sender, receiver) = channel();
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         if let Some(waiting) = self.waiting.lock().unwrap().as_mut() {
@@ -83,17 +83,17 @@ impl Node {
     }
 
     /// Sends a command and waits for its answer; `None` if the host dies.
-    pub fn ask(&self, line: &Value) -> Option<Value> {
+    pub(super) fn ask(&self, line: &Value) -> Option<Value> {
         self.send(line).recv().ok()
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.lock().unwrap().id() as i32).unwrap();
         kill_process(pid, signal).unwrap();
     }
 
     /// Returns the resident memory in bytes.
-    pub fn resident(&self) -> u64 {
+    pub(super) fn resident(&self) -> u64 {
         let id = self.child.lock().unwrap().id();
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -101,7 +101,7 @@ impl Node {
     }
 
     /// Waits until the host exits and returns its status.
-    pub fn exit_status(&self) -> Option<ExitStatus> {
+    pub(super) fn exit_status(&self) -> Option<ExitStatus> {
         self.child.lock().unwrap().wait().ok()
     }
 }

@@ -10,7 +10,7 @@ use super::program::Program;
 
 /// One effect in the ledger.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub(super) struct Line {
     pub name: String,
     pub key: String,
     pub run: String,
@@ -18,7 +18,7 @@ pub struct Line {
     pub input: Value,
 }
 
-pub fn lines(ledger: &Path) -> Vec<Line> {
+pub(super) fn lines(ledger: &Path) -> Vec<Line> {
     let text = std::fs::read_to_string(ledger).unwrap_or_default();
     // Ignores a line that is only partly written.
     let complete = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
@@ -37,7 +37,7 @@ fn may_be_repeated(line: &Line) -> bool {
 }
 
 /// No call of a non-repeatable tool is made twice. A retry of a repeatable one has the same key and input.
-pub fn judge_effects(clients: &Clients) {
+pub(super) fn judge_effects(clients: &Clients) {
     let mut made: BTreeMap<(String, u32), Vec<Line>> = BTreeMap::new();
     for line in lines(&clients.ledger) {
         made.entry((line.run.clone(), line.call)).or_default().push(line);
@@ -49,13 +49,13 @@ pub fn judge_effects(clients: &Clients) {
 }
 
 /// A run that is not in the store has made no non-repeatable call.
-pub fn judge_missing_run(clients: &Clients) {
+pub(super) fn judge_missing_run(clients: &Clients) {
     let left: Vec<Line> = lines(&clients.ledger).into_iter().filter(|line| !may_be_repeated(line)).collect();
     assert!(left.is_empty(), "effects of a run that does not exist: {left:?}");
 }
 
 /// The value of a completed run consists of the results of its tools.
-pub fn judge_end(clients: &Clients, program: &Program, run_id: &str, end: &Value) {
+pub(super) fn judge_end(clients: &Clients, program: &Program, run_id: &str, end: &Value) {
     assert_eq!(end["status"], "completed", "{end}");
     let ledger = lines(&clients.ledger);
     for (n, kind) in program.calls.iter().enumerate() {
@@ -86,7 +86,7 @@ pub fn judge_end(clients: &Clients, program: &Program, run_id: &str, end: &Value
 }
 
 /// Every further `wait` returns the same result, and the stored state is the expected one.
-pub fn judge_one_end(clients: &mut Clients, run_id: &str, end: &Value, state: &str) {
+pub(super) fn judge_one_end(clients: &mut Clients, run_id: &str, end: &Value, state: &str) {
     for _ in 0..2 {
         assert_eq!(clients.wait_again(run_id, end), *end);
     }

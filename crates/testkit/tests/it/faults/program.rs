@@ -2,14 +2,14 @@
 
 /// A pseudo-random number generator that gives the same numbers for the same seed.
 #[derive(Clone, Debug)]
-pub struct Chance(u64);
+pub(crate) struct Chance(u64);
 
 impl Chance {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03)
     }
 
-    pub fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -18,7 +18,7 @@ impl Chance {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Slow,
     Read,
     Keyed,
@@ -30,7 +30,7 @@ pub enum Kind {
 impl Kind {
     const ALL: [Self; 6] = [Self::Slow, Self::Read, Self::Keyed, Self::Task, Self::Pick, Self::Ask];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Slow => "slow",
             Self::Read => "read",
@@ -42,12 +42,12 @@ impl Kind {
     }
 
     /// Whether its tool may be called again for the same call.
-    pub fn may_be_repeated(self) -> bool {
+    pub(crate) fn may_be_repeated(self) -> bool {
         matches!(self, Self::Read | Self::Keyed)
     }
 
     /// Whether its outcome comes from outside.
-    pub fn is_settled_externally(self) -> bool {
+    pub(crate) fn is_settled_externally(self) -> bool {
         matches!(self, Self::Task | Self::Pick)
     }
 
@@ -59,13 +59,13 @@ impl Kind {
 
 /// A cell and its calls. Each call has its index in the input, as `n`.
 #[derive(Debug)]
-pub struct Program {
+pub(crate) struct Program {
     pub code: String,
     pub calls: Vec<Kind>,
 }
 
 impl Program {
-    pub fn new(chance: &mut Chance) -> Self {
+    pub(crate) fn new(chance: &mut Chance) -> Self {
         let mut calls = Kind::ALL.to_vec();
         for _ in 0..chance.below(3) {
             calls.push(Kind::ALL[chance.below(Kind::ALL.len())]);

@@ -12,7 +12,7 @@ const MAX_CELLS: usize = 3;
 
 impl History {
     /// Performs one random action of a client.
-    pub fn client_action(&mut self) -> StepResult {
+    pub(super) fn client_action(&mut self) -> StepResult {
         let active = self.nodes.active();
         if active.is_empty() {
             return Ok(());
@@ -57,7 +57,7 @@ impl History {
         Ok(())
     }
 
-    pub fn wait(&mut self, node: usize, cell: usize, run: &str) -> Result<u64, String> {
+    pub(super) fn wait(&mut self, node: usize, cell: usize, run: &str) -> Result<u64, String> {
         let session = self.cells[cell].session.clone();
         let request = self.nodes.ask(node, Request::Wait { session, run: run.to_owned() })?;
         self.requests.insert(request, PendingRequest::Cell(cell));
@@ -89,7 +89,7 @@ impl History {
         Ok(())
     }
 
-    pub fn decide(&mut self, node: usize, run: &str) -> StepResult {
+    pub(super) fn decide(&mut self, node: usize, run: &str) -> StepResult {
         let open = self.inspector.approvals(run).into_iter().filter(|one| one.state == ApprovalState::Pending);
         let open: Vec<_> = open.collect();
         if open.is_empty() {
@@ -113,7 +113,7 @@ impl History {
     }
 
     /// Finds the run of a cell by its session, in case the answer with its id was lost.
-    pub fn find_run(&mut self, cell: usize) {
+    pub(super) fn find_run(&mut self, cell: usize) {
         let cell = &mut self.cells[cell];
         if cell.run.is_none() {
             cell.run = self.inspector.run_of(&cell.session).map(|run| run.run_id);
@@ -121,7 +121,7 @@ impl History {
     }
 
     /// Processes the answers of all nodes.
-    pub fn process_answers(&mut self) {
+    pub(super) fn process_answers(&mut self) {
         for (request, answer) in std::mem::take(&mut self.nodes.answers) {
             match (self.requests.remove(&request), answer) {
                 (Some(PendingRequest::Cell(cell)), Answer::Cell(result)) => {
@@ -140,7 +140,7 @@ impl History {
     }
 
     /// Settles all parked calls of a run that have no outcome yet.
-    pub fn settle_open_calls(&mut self, node: usize, run: &str) -> StepResult {
+    pub(super) fn settle_open_calls(&mut self, node: usize, run: &str) -> StepResult {
         let calls = self.inspector.calls(run);
         let open = |call: u32| calls.iter().any(|row| row.call == call && row.outcome.is_none());
         let parked: Vec<u32> = self.parked_calls(run).into_iter().filter(|call| open(*call)).collect();
@@ -148,7 +148,7 @@ impl History {
     }
 
     /// Waits once more for a run that has ended and returns the result.
-    pub fn final_result(&mut self, node: usize, cell: usize, run: &str) -> Result<Value, String> {
+    pub(super) fn final_result(&mut self, node: usize, cell: usize, run: &str) -> Result<Value, String> {
         self.cells[cell].last_result = None;
         self.wait(node, cell, run)?;
         self.run_until_idle(node)?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug)]
-pub enum Fault {
+pub(super) enum Fault {
     Crash,
     Pause(Duration),
     Error,
@@ -13,7 +13,7 @@ pub enum Fault {
 
 /// A fault that happens at the `left`-th fault point from now, or the `left`-th time at the point `at`.
 #[derive(Clone, Copy, Debug)]
-pub struct ArmedFault {
+pub(super) struct ArmedFault {
     pub fault: Fault,
     pub at: Option<&'static str>,
     pub left: u32,
@@ -21,7 +21,7 @@ pub struct ArmedFault {
 
 impl ArmedFault {
     /// Counts a visit of this fault point and returns the fault if it is due.
-    pub fn at(&mut self, point: &str) -> Option<Fault> {
+    pub(super) fn at(&mut self, point: &str) -> Option<Fault> {
         let fits = self.at.is_none_or(|at| at == point);
         if !fits || matches!(self.fault, Fault::LoseAnswer) && !COMMITS.contains(&point) {
             return None;
@@ -32,11 +32,11 @@ impl ArmedFault {
 }
 
 /// Fault points before a commit whose answer can be lost.
-pub const COMMITS: [&str; 4] =
+pub(super) const COMMITS: [&str; 4] =
     ["commit.before_commit", "settle.before_commit", "decide.before_commit", "wait.before_take"];
 
 /// Fault points where the node may hold a lock on the store.
-pub const IN_TRANSACTION: [&str; 9] = [
+pub(super) const IN_TRANSACTION: [&str; 9] = [
     "open.before_commit",
     "exec.before_insert",
     "commit.in_transaction",

@@ -20,7 +20,7 @@ use super::requests::Request;
 use super::tools::World;
 
 /// The log of a history, and its failure if the oracle found one.
-pub struct HistoryResult {
+pub(super) struct HistoryResult {
     pub log: Vec<String>,
     pub failure: Option<String>,
 }
@@ -36,7 +36,7 @@ const MAX_TURNS: usize = 5_000;
 
 /// A cell that a client has started, and what clients know about it.
 #[derive(Debug, Default)]
-pub struct StartedCell {
+pub(super) struct StartedCell {
     pub session: String,
     pub calls: Vec<Kind>,
     pub run: Option<String>,
@@ -47,7 +47,7 @@ pub struct StartedCell {
     pub aborted: bool,
 }
 
-pub struct History {
+pub(super) struct History {
     pub chance: Chance,
     pub nodes: Nodes,
     pub world: Arc<World>,
@@ -68,14 +68,14 @@ pub struct History {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct FaultKinds {
+pub(super) struct FaultKinds {
     /// A node crashed, was paused or slow, or had a wrong clock.
     pub nodes: bool,
     /// A fault point returned an error.
     pub errors: bool,
 }
 
-pub enum PendingRequest {
+pub(super) enum PendingRequest {
     /// An `exec` or `wait` of this cell.
     Cell(usize),
     Settle {
@@ -86,7 +86,7 @@ pub enum PendingRequest {
     Other,
 }
 
-pub fn run(seed: u64, sabotage: Sabotage) -> HistoryResult {
+pub(super) fn run(seed: u64, sabotage: Sabotage) -> HistoryResult {
     let (_folder, path) = empty_store(sabotage);
     let world = Arc::new(World::default());
     let mut chance = Chance::new(seed);
@@ -115,7 +115,7 @@ pub fn run(seed: u64, sabotage: Sabotage) -> HistoryResult {
 }
 
 /// `Err` describes what went wrong.
-pub type StepResult = Result<(), String>;
+pub(super) type StepResult = Result<(), String>;
 
 impl History {
     fn run(&mut self) -> StepResult {
@@ -202,7 +202,7 @@ impl History {
     }
 
     /// Gives a node turns until none of its tasks waits for one.
-    pub fn run_until_idle(&mut self, node: usize) -> StepResult {
+    pub(super) fn run_until_idle(&mut self, node: usize) -> StepResult {
         for _ in 0..MAX_TURNS {
             if !self.nodes.waiting_for_turn().contains(&node) {
                 return Ok(());

@@ -10,36 +10,36 @@ use tokio::runtime::Runtime;
 use super::requests::scope;
 
 /// A separate connection to the store of a history.
-pub struct StoreInspector {
+pub(super) struct StoreInspector {
     runtime: Runtime,
     store: Store,
 }
 
 impl StoreInspector {
-    pub fn open(path: &Path) -> Self {
+    pub(super) fn open(path: &Path) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let store = runtime.block_on(Store::open(&Location::File(path.to_owned()), Keys::new(1, [7; 32]))).unwrap();
         Self { runtime, store }
     }
 
     /// Returns the run of a session, which has at most one.
-    pub fn run_of(&self, session: &str) -> Option<RunSummary> {
+    pub(super) fn run_of(&self, session: &str) -> Option<RunSummary> {
         self.runtime.block_on(self.store.recent_runs(&scope(session), 0, 2)).unwrap().pop()
     }
 
-    pub fn row(&self, run: &str) -> RunRow {
+    pub(super) fn row(&self, run: &str) -> RunRow {
         self.runtime.block_on(self.store.run(run)).unwrap().unwrap()
     }
 
-    pub fn legs(&self, run: &str) -> Vec<LegRow> {
+    pub(super) fn legs(&self, run: &str) -> Vec<LegRow> {
         self.runtime.block_on(self.store.legs(run)).unwrap()
     }
 
-    pub fn calls(&self, run: &str) -> Vec<CallRow> {
+    pub(super) fn calls(&self, run: &str) -> Vec<CallRow> {
         self.runtime.block_on(self.store.calls(run)).unwrap()
     }
 
-    pub fn approvals(&self, run: &str) -> Vec<Approval> {
+    pub(super) fn approvals(&self, run: &str) -> Vec<Approval> {
         self.runtime.block_on(self.store.approvals_of_run(run)).unwrap()
     }
 }
@@ -52,7 +52,7 @@ impl Drop for StoreInspector {
 
 /// A rule that a store breaks on purpose, by a trigger in its database, so that the oracle must detect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
+pub(super) enum Sabotage {
     None,
     /// The intent to dispatch a call is not stored.
     NoIntent,
@@ -89,7 +89,7 @@ impl Sabotage {
 static EMPTY: Mutex<Vec<(Sabotage, Vec<u8>)>> = Mutex::new(Vec::new());
 
 /// Creates an empty store, in memory if the system has `/dev/shm`.
-pub fn empty_store(sabotage: Sabotage) -> (tempfile::TempDir, PathBuf) {
+pub(super) fn empty_store(sabotage: Sabotage) -> (tempfile::TempDir, PathBuf) {
     let memory = Path::new("/dev/shm");
     let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     let folder = folder.unwrap();

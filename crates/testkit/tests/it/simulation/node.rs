@@ -26,7 +26,7 @@ use super::tools::{Tools, World};
 use super::worker;
 
 /// The default lease of a node.
-pub const LEASE: Duration = Duration::from_secs(3);
+pub(super) const LEASE: Duration = Duration::from_secs(3);
 
 /// A node that does not report within this real time hangs, which is a failure, too.
 const STUCK: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ const STUCK: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(1_794_700_800);
 
 /// An order of the history to a node.
-pub enum Order {
+pub(super) enum Order {
     Advance(Duration),
     /// Gives a turn to one of the tasks that wait for it, by index.
     Turn(usize),
@@ -46,7 +46,7 @@ pub enum Order {
 }
 
 /// A report of a node to the history.
-pub enum Report {
+pub(super) enum Report {
     Idle {
         /// The number of tasks that wait for a turn.
         waiting: usize,
@@ -57,7 +57,7 @@ pub enum Report {
     Exited,
 }
 
-pub struct Start {
+pub(super) struct Start {
     pub name: String,
     pub store: PathBuf,
     pub world: Arc<World>,
@@ -68,26 +68,26 @@ pub struct Start {
 }
 
 /// The history's handle of a node.
-pub struct Node {
+pub(super) struct Node {
     orders: Sender<Order>,
     reports: Receiver<Report>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Node {
-    pub fn start(start: Start) -> Self {
+    pub(super) fn start(start: Start) -> Self {
         let ((orders, receiver), (sender, reports)) = (channel(), channel());
         let thread = std::thread::Builder::new().name(start.name.clone()).spawn(move || run(start, receiver, sender));
         Self { orders, reports, thread: Some(thread.unwrap()) }
     }
 
-    pub fn order(&self, order: Order) -> Result<Report, String> {
+    pub(super) fn order(&self, order: Order) -> Result<Report, String> {
         // If the node has exited, the report below says so.
         drop(self.orders.send(order));
         self.report()
     }
 
-    pub fn report(&self) -> Result<Report, String> {
+    pub(super) fn report(&self) -> Result<Report, String> {
         match self.reports.recv_timeout(STUCK) {
             Ok(report) => Ok(report),
             Err(RecvTimeoutError::Disconnected) => Ok(Report::Exited),

@@ -11,7 +11,7 @@ use super::node::{Node, Order, Report, Start};
 use super::requests::{Answer, Request};
 use super::tools::World;
 
-pub struct Nodes {
+pub(super) struct Nodes {
     slots: Vec<Slot>,
     world: Arc<World>,
     store: PathBuf,
@@ -38,7 +38,7 @@ struct Slot {
 type StepResult = Result<(), String>;
 
 impl Nodes {
-    pub fn new(count: usize, world: Arc<World>, store: PathBuf) -> Self {
+    pub(super) fn new(count: usize, world: Arc<World>, store: PathBuf) -> Self {
         let slot = |_| Slot {
             node: None,
             starts: 0,
@@ -51,11 +51,11 @@ impl Nodes {
         Self { slots, world, store, now: Duration::ZERO, next_request: 0, answers: Vec::new() }
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    pub fn is_up(&self, node: usize) -> bool {
+    pub(super) fn is_up(&self, node: usize) -> bool {
         self.slots[node].node.is_some()
     }
 
@@ -64,21 +64,21 @@ impl Nodes {
     }
 
     /// Returns the nodes that run and are not paused.
-    pub fn active(&self) -> Vec<usize> {
+    pub(super) fn active(&self) -> Vec<usize> {
         (0..self.len()).filter(|node| self.is_active(*node)).collect()
     }
 
     /// Returns the active nodes that have a task waiting for a turn.
-    pub fn waiting_for_turn(&self) -> Vec<usize> {
+    pub(super) fn waiting_for_turn(&self) -> Vec<usize> {
         self.active().into_iter().filter(|node| self.slots[*node].waiting > 0).collect()
     }
 
     /// Whether the request may still be answered.
-    pub fn is_open(&self, request: u64) -> bool {
+    pub(super) fn is_open(&self, request: u64) -> bool {
         self.slots.iter().any(|slot| slot.open_requests.contains(&request))
     }
 
-    pub fn start(&mut self, node: usize, seed: u64) -> StepResult {
+    pub(super) fn start(&mut self, node: usize, seed: u64) -> StepResult {
         let slot = &mut self.slots[node];
         slot.starts += 1;
         self.world.log(format!("{}: starts", name(node)));
@@ -122,7 +122,7 @@ impl Nodes {
         }
     }
 
-    pub fn ask(&mut self, node: usize, request: Request) -> Result<u64, String> {
+    pub(super) fn ask(&mut self, node: usize, request: Request) -> Result<u64, String> {
         self.next_request += 1;
         let id = self.next_request;
         self.world.log(format!("{}: request {id}: {request:?}", name(node)));
@@ -131,7 +131,7 @@ impl Nodes {
         Ok(id)
     }
 
-    pub fn give_turn(&mut self, node: usize, chance: &mut Chance) -> StepResult {
+    pub(super) fn give_turn(&mut self, node: usize, chance: &mut Chance) -> StepResult {
         let waiting = self.slots[node].waiting;
         let which = chance.below(waiting);
         self.world.log(format!("{}: turn {} of {waiting}", name(node), which + 1));
@@ -139,7 +139,7 @@ impl Nodes {
     }
 
     /// Advances the time of all nodes, and resumes those whose pause is over.
-    pub fn advance(&mut self, time: Duration) -> StepResult {
+    pub(super) fn advance(&mut self, time: Duration) -> StepResult {
         self.now += time;
         self.world.log(format!("all: {time:?} later"));
         for node in 0..self.len() {
@@ -156,22 +156,22 @@ impl Nodes {
         Ok(())
     }
 
-    pub fn arm(&mut self, node: usize, armed: ArmedFault) -> StepResult {
+    pub(super) fn arm(&mut self, node: usize, armed: ArmedFault) -> StepResult {
         self.world.log(format!("{}: {armed:?}", name(node)));
         self.order(node, Order::Arm(armed))
     }
 
-    pub fn disarm(&mut self, node: usize) -> StepResult {
+    pub(super) fn disarm(&mut self, node: usize) -> StepResult {
         self.order(node, Order::Disarm)
     }
 
     /// Makes a node's clock wrong by this much.
-    pub fn set_clock_skew(&mut self, node: usize, ms: i64) {
+    pub(super) fn set_clock_skew(&mut self, node: usize, ms: i64) {
         self.world.log(format!("{}: clock skew {ms} ms", name(node)));
         self.slots[node].skew.store(ms, Ordering::Relaxed);
     }
 
-    pub fn stop(&mut self, node: usize) -> StepResult {
+    pub(super) fn stop(&mut self, node: usize) -> StepResult {
         self.order(node, Order::Stop)
     }
 }

@@ -16,7 +16,7 @@ fn ensure(condition: bool, message: impl FnOnce() -> String) -> CheckResult {
 }
 
 /// Whether a result is final, and not the temporary failure of a node that cannot reach the store or a worker.
-pub fn is_end(result: &Value) -> bool {
+pub(super) fn is_end(result: &Value) -> bool {
     let temporary = ["internal_error", "runtime_unavailable"].iter().any(|code| result["code"] == *code);
     match result["status"].as_str() {
         Some("completed") => true,
@@ -25,7 +25,7 @@ pub fn is_end(result: &Value) -> bool {
     }
 }
 
-pub fn judge(history: &mut History) -> CheckResult {
+pub(super) fn judge(history: &mut History) -> CheckResult {
     check_effects(history)?;
     for cell in 0..history.cells.len() {
         match history.cells[cell].run.clone() {

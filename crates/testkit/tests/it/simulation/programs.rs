@@ -3,7 +3,7 @@
 use super::super::faults::program::Chance;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// Answers after a delay.
     Slow,
     /// Takes effect and then reports a failure.
@@ -16,9 +16,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 7] = [Self::Slow, Self::Fails, Self::Read, Self::Keyed, Self::Task, Self::Pick, Self::Ask];
+    pub(super) const ALL: [Self; 7] =
+        [Self::Slow, Self::Fails, Self::Read, Self::Keyed, Self::Task, Self::Pick, Self::Ask];
 
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Slow => "slow",
             Self::Fails => "fails",
@@ -30,31 +31,31 @@ impl Kind {
         }
     }
 
-    pub fn tool(self) -> String {
+    pub(super) fn tool(self) -> String {
         let source = if self == Self::Pick { "client" } else { "openclaw" };
         format!("{source}:sim:{}", self.name())
     }
 
     /// Whether its tool may be called again for the same call.
-    pub fn may_be_repeated(self) -> bool {
+    pub(super) fn may_be_repeated(self) -> bool {
         matches!(self, Self::Read | Self::Keyed)
     }
 
     /// Whether its outcome comes from outside.
-    pub fn is_settled_externally(self) -> bool {
+    pub(super) fn is_settled_externally(self) -> bool {
         matches!(self, Self::Task | Self::Pick)
     }
 }
 
 /// A cell and its calls. Each call has its index in the input, as `n`.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub(super) struct Program {
     pub code: String,
     pub calls: Vec<Kind>,
 }
 
 impl Program {
-    pub fn new(chance: &mut Chance) -> Self {
+    pub(super) fn new(chance: &mut Chance) -> Self {
         let count = 1 + chance.below(5);
         let calls: Vec<Kind> = (0..count).map(|_| Kind::ALL[chance.below(Kind::ALL.len())]).collect();
         let mut code = "const got = {}\n\

@@ -16,7 +16,7 @@ use super::programs::Kind;
 use super::tools::Tools;
 
 #[derive(Clone, Debug)]
-pub enum Request {
+pub(super) enum Request {
     Exec { session: String, code: String },
     Wait { session: String, run: String },
     Settle { run: String, call: u32, value: Value },
@@ -26,7 +26,7 @@ pub enum Request {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub(super) enum Answer {
     /// The result of an `exec` or `wait`.
     Cell(Value),
     /// Whether the outcome was accepted.
@@ -42,19 +42,19 @@ const EXEC_MS: u64 = 2000;
 const WAIT_MS: u64 = 500;
 
 #[derive(Debug)]
-pub struct Server {
+pub(super) struct Server {
     code_mode: CodeMode,
     tools: Arc<dyn ToolSource>,
     config: config::CodeMode,
 }
 
 impl Server {
-    pub fn new(code_mode: CodeMode, tools: Tools) -> Self {
+    pub(super) fn new(code_mode: CodeMode, tools: Tools) -> Self {
         let limits = Limits { timeout_ms: EXEC_MS, max_wait_ms: WAIT_MS, ..Limits::DEFAULT };
         Self { code_mode, tools: Arc::new(tools), config: config::CodeMode::enabled(limits) }
     }
 
-    pub async fn answer(&self, request: Request) -> Answer {
+    pub(super) async fn answer(&self, request: Request) -> Answer {
         match request {
             Request::Exec { session, code } => {
                 let input = ExecInput::javascript(code);
@@ -88,7 +88,7 @@ impl Server {
     }
 }
 
-pub fn scope(session: &str) -> Scope {
+pub(super) fn scope(session: &str) -> Scope {
     Scope {
         agent_id: "main".to_owned(),
         session_id: session.to_owned(),

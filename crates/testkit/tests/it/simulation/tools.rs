@@ -12,7 +12,7 @@ use super::programs::Kind;
 
 /// One effect of a tool.
 #[derive(Clone, Debug)]
-pub struct Effect {
+pub(super) struct Effect {
     pub kind: Kind,
     pub key: String,
     pub run: String,
@@ -22,28 +22,28 @@ pub struct Effect {
 
 /// All effects and log lines of a history, in order; shared by its nodes.
 #[derive(Debug, Default)]
-pub struct World {
+pub(super) struct World {
     effects: Mutex<Vec<Effect>>,
     log: Mutex<Vec<String>>,
 }
 
 impl World {
-    pub fn effects(&self) -> MutexGuard<'_, Vec<Effect>> {
+    pub(super) fn effects(&self) -> MutexGuard<'_, Vec<Effect>> {
         self.effects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn log(&self, line: String) {
+    pub(super) fn log(&self, line: String) {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 
-    pub fn log_lines(&self) -> Vec<String> {
+    pub(super) fn log_lines(&self) -> Vec<String> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// The tool source of one node.
 #[derive(Debug)]
-pub struct Tools {
+pub(super) struct Tools {
     pub node: String,
     pub world: Arc<World>,
     /// A crashed node makes no more calls.

@@ -16,7 +16,7 @@ static SPARE: Mutex<Vec<Sandbox>> = Mutex::new(Vec::new());
 /// Holds the stack frames of the guest and of the parser.
 const STACK_BYTES: usize = 64 << 20;
 
-pub fn serve(stream: UnixStream, slots: u32, _threads: usize) -> std::io::Result<()> {
+pub(super) fn serve(stream: UnixStream, slots: u32, _threads: usize) -> std::io::Result<()> {
     let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
     let sandbox = match spare {
         Some(sandbox) => sandbox,
