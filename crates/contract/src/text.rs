@@ -1,6 +1,6 @@
 //! Text from servers, cells, files and stores, made safe to print on a terminal.
 //!
-//! [`plain`] and [`line`] are for text that people read, [`escape_json`] is for JSON that programs read.
+//! [`plain`] and [`line()`] are for text that people read, [`escape_json`] is for JSON that programs read.
 
 use std::borrow::Cow;
 use std::fmt::Write;
