@@ -1,5 +1,6 @@
 //! Settling parked calls: from any process at any time, or from the run's holder while it holds the run.
 
+use contract::ids::{CallId, RunId};
 use sqlx::AnyConnection;
 
 use crate::backend::{Backend, Durability};
@@ -33,12 +34,17 @@ impl From<sqlx::Error> for SettleError {
     }
 }
 
-pub(crate) async fn settle(backend: &Backend, run_id: &str, call: u32, outcome: &str) -> Result<Settled, SettleError> {
+pub(crate) async fn settle(
+    backend: &Backend,
+    run_id: &RunId,
+    call: CallId,
+    outcome: &str,
+) -> Result<Settled, SettleError> {
     let mut transaction = backend.writer(Durability::Synced).begin().await?;
     // Like every commit, update the run before its calls: one lock order prevents deadlocks.
     sqlx::query("UPDATE runs SET journal_bytes = journal_bytes + $1 WHERE run_id = $2")
         .bind(i64::try_from(outcome.len()).unwrap_or(i64::MAX))
-        .bind(run_id.to_owned())
+        .bind(run_id.to_string())
         .execute(&mut *transaction)
         .await?;
     if !write(&mut transaction, run_id, call, outcome).await? {
@@ -61,7 +67,7 @@ pub(crate) async fn settle(backend: &Backend, run_id: &str, call: u32, outcome: 
 pub(crate) async fn settle_held(
     backend: &Backend,
     held: &FencedRun,
-    call: u32,
+    call: CallId,
     outcome: &str,
 ) -> Result<bool, CommitError> {
     let mut transaction = backend.writer(Durability::Synced).begin().await?;
@@ -71,7 +77,7 @@ pub(crate) async fn settle_held(
          WHERE run_id = $2 AND fence = $3 AND state IN ('running', 'waiting')",
     )
     .bind(i64::try_from(outcome.len()).unwrap_or(i64::MAX))
-    .bind(held.run_id.clone())
+    .bind(held.run_id.to_string())
     .bind(held.fence)
     .execute(&mut *transaction)
     .await?;
@@ -91,21 +97,26 @@ pub(crate) async fn settle_held(
     Ok(true)
 }
 
-async fn has_outcome(backend: &Backend, run_id: &str, call: u32, outcome: &str) -> Result<bool, StoreError> {
+async fn has_outcome(backend: &Backend, run_id: &RunId, call: CallId, outcome: &str) -> Result<bool, StoreError> {
     let row = read_call(backend, run_id, call).await?;
     Ok(row.is_some_and(|row| row.outcome.as_deref() == Some(outcome)))
 }
 
 /// Stores the outcome unless one is already stored. Returns whether it was stored.
-async fn write(connection: &mut AnyConnection, run_id: &str, call: u32, outcome: &str) -> Result<bool, sqlx::Error> {
+async fn write(
+    connection: &mut AnyConnection,
+    run_id: &RunId,
+    call: CallId,
+    outcome: &str,
+) -> Result<bool, sqlx::Error> {
     let written = sqlx::query(
         "UPDATE calls SET state = 'settled', outcome = $1, settle_order = \
          (SELECT COALESCE(MAX(settle_order), 0) + 1 FROM calls WHERE run_id = $2) \
          WHERE run_id = $2 AND call = $3 AND state IN ('parked', 'away', 'dispatched') AND outcome IS NULL",
     )
     .bind(outcome.to_owned())
-    .bind(run_id.to_owned())
-    .bind(i64::from(call))
+    .bind(run_id.to_string())
+    .bind(i64::from(call.0))
     .execute(connection)
     .await?;
     Ok(written.rows_affected() == 1)

@@ -1,5 +1,6 @@
 //! Transcripts: the control calls of a session and the tool calls under them, in order.
 
+use contract::ids::RunId;
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::{AnyConnection, Row};
@@ -60,7 +61,7 @@ pub(crate) async fn write(
     connection: &mut AnyConnection,
     dialect: Dialect,
     session_id: &str,
-    run_id: &str,
+    run_id: &RunId,
     entries: &[Entry],
 ) -> Result<(), sqlx::Error> {
     if dialect == Dialect::Postgres && !entries.is_empty() {
@@ -89,7 +90,7 @@ pub(crate) async fn write(
                 .bind(session_id.to_owned())
                 .bind(position)
                 .bind(entry.at)
-                .bind(run_id.to_owned())
+                .bind(run_id.to_string())
                 .bind(entry.kind.as_str())
                 .bind(entry.entry.to_string());
         }
@@ -101,7 +102,7 @@ pub(crate) async fn write(
 pub(crate) async fn append(
     backend: &Backend,
     session_id: &str,
-    run_id: &str,
+    run_id: &RunId,
     entries: &[Entry],
 ) -> Result<(), sqlx::Error> {
     let mut transaction = backend.writer(Durability::Relaxed).begin().await?;

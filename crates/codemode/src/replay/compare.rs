@@ -34,7 +34,7 @@ pub(crate) struct Comparison<'a> {
     /// The last leg after which the cell was frozen, and so is known to have waited.
     frozen: Option<i64>,
     /// Calls that the cell waits for.
-    open: BTreeSet<u32>,
+    open: BTreeSet<CallId>,
 }
 
 /// Returns how a leg ended, in the form of the journal.
@@ -67,7 +67,7 @@ impl<'a> Comparison<'a> {
         self
     }
 
-    pub(crate) fn waits_for(&self, call: u32) -> bool {
+    pub(crate) fn waits_for(&self, call: CallId) -> bool {
         self.open.contains(&call)
     }
 
@@ -76,7 +76,7 @@ impl<'a> Comparison<'a> {
         leg.replies.iter().map(|call| self.reply(leg, *call)).collect()
     }
 
-    fn reply(&mut self, leg: &LegRow, call: u32) -> Result<Reply, Divergence> {
+    fn reply(&mut self, leg: &LegRow, call: CallId) -> Result<Reply, Divergence> {
         let diverged = |recorded: &str, happened: &str| Divergence {
             leg: leg.leg,
             call: Some(call),
@@ -92,7 +92,7 @@ impl<'a> Comparison<'a> {
         // A yield always resolves to `null`.
         let value = recorded.or_else(|| yields.then(|| ReplyValue::Resolved(b"null".to_vec())));
         let value = value.ok_or_else(|| diverged("a reply to this call", "no reply in the journal"))?;
-        Ok(Reply { call: CallId(call), value })
+        Ok(Reply { call, value })
     }
 
     /// Compares a leg with its record: it must make the same calls in the same order, end in the same way and show the
@@ -114,7 +114,7 @@ impl<'a> Comparison<'a> {
         }
         if let (Some(how), Some(more)) = (ended, made.get(recorded.len())) {
             let (recorded, happened) = (format!("{} without this call", recorded_end(how)), made_call(more));
-            return Err(Divergence { leg: leg.leg, call: Some(more.id.0), recorded, happened });
+            return Err(Divergence { leg: leg.leg, call: Some(more.id), recorded, happened });
         }
         let diverged = |recorded, happened| Err(Divergence { leg: leg.leg, call: None, recorded, happened });
         if let Some(how) = ended.filter(|how| *how != how_of(&ran.end)) {
@@ -125,9 +125,9 @@ impl<'a> Comparison<'a> {
         if let Some(ended) = comparable.filter(|ended| ended.shown != shown(&ran.output)) {
             return diverged(recorded_output(ended), happened_output(&ran.output));
         }
-        self.open.extend(made.iter().map(|call| call.id.0));
+        self.open.extend(made.iter().map(|call| call.id));
         for call in cleared {
-            self.open.remove(&call.0);
+            self.open.remove(call);
         }
         Ok(if ended.is_some() { Verdict::Same } else { Verdict::Unrecorded })
     }
@@ -159,7 +159,7 @@ pub(crate) fn recorded_target(target: &str) -> Cow<'_, str> {
 }
 
 fn is_same(row: &CallRow, call: &HostCall) -> bool {
-    call.id.0 == row.call
+    call.id == row.call
         && call.method.as_str() == row.method
         && (call.target == row.target || recorded_target(&call.target) == row.target)
         && InputHash::of(&call.payload).to_string() == row.input_hash

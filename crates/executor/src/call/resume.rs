@@ -103,7 +103,7 @@ async fn settle_unknown(call: Call<'_>) -> Result<Outcome, CommitError> {
 /// Resumes a call after people have decided: about the call itself, or by answering its tool's questions.
 pub(crate) async fn resume_decided(call: Call<'_>, said: &[Approval]) -> CallEnd {
     for one in said {
-        tracing::info!(approval = one.approval_id, state = one.state.as_str(), "approval decided");
+        tracing::info!(approval = one.approval_id.as_str(), state = one.state.as_str(), "approval decided");
     }
     match said {
         [approval] if approval.question.is_none() => resume_approved(call, approval).await,
